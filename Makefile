@@ -1,0 +1,41 @@
+# Needs Python 3.11 or later, make and git. Everything else is installed into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test bench pictures clean
+
+demo: $(VENV)/demo.done  ## compare the mechanisms, and draw the comparison
+	@mkdir -p demo
+	@$(BIN)/fedldp mechanisms --epsilon 1 --plot demo/mechanisms.png
+
+test: $(VENV)/test.done  ## everything that must pass: tests, examples, style, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -n auto
+
+bench: $(VENV)/test.done  ## speed, as ratios measured in one run
+	$(BIN)/python benchmarks/bench.py
+
+pictures: $(VENV)/demo.done  ## the pictures in the documentation
+	$(BIN)/fedldp mechanisms --plot docs/images/mechanisms.png
+
+clean:
+	rm -rf $(VENV) demo
+
+$(VENV)/pip.done:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "fedldp needs Python 3.11 or later: make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@touch $@
+
+$(VENV)/demo.done: $(VENV)/pip.done pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[cli,plots]'
+	@touch $@
+
+$(VENV)/test.done: $(VENV)/demo.done pyproject.toml
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
