@@ -1,0 +1,53 @@
+"""The paper's mechanisms for one number in [-1, 1], and a registry of them by name."""
+
+from fedldp.errors import DomainError
+from fedldp.mechanisms.base import Mechanism
+from fedldp.mechanisms.duchi import Duchi
+from fedldp.mechanisms.finite import Finite
+from fedldp.mechanisms.hybrid import HM, HMTP, Hybrid
+from fedldp.mechanisms.laplace import Laplace
+from fedldp.mechanisms.piecewise import PM, Piecewise, PMOpt, PMSub
+from fedldp.mechanisms.three_outputs import ThreeOutputs, ThreeOutputsFlat
+
+__all__ = [
+    "HM",
+    "HMTP",
+    "PM",
+    "Duchi",
+    "Finite",
+    "Hybrid",
+    "Laplace",
+    "Mechanism",
+    "PMOpt",
+    "PMSub",
+    "Piecewise",
+    "ThreeOutputs",
+    "ThreeOutputsFlat",
+    "mechanism",
+    "mechanisms",
+]
+
+_REGISTRY = {
+    kind.name: kind
+    for kind in (Laplace, Duchi, PM, HM, ThreeOutputs, PMSub, PMOpt, HMTP, ThreeOutputsFlat)
+}
+
+
+def mechanisms() -> tuple[str, ...]:
+    """Return the names of all mechanisms: the paper's eight, then those beyond it.
+
+    >>> mechanisms()[:4]
+    ('laplace', 'duchi', 'pm', 'hm')
+    """
+    return tuple(_REGISTRY)
+
+
+def mechanism(name: str, epsilon: float) -> Mechanism:
+    """Return the mechanism of that name with that privacy budget.
+
+    >>> mechanism("three-outputs", epsilon=1.0)
+    ThreeOutputs(epsilon=1.0)
+    """
+    if name not in _REGISTRY:
+        raise DomainError(f"there is no mechanism {name!r}; choose from {', '.join(_REGISTRY)}.")
+    return _REGISTRY[name](epsilon)

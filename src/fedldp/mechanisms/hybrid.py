@@ -1,0 +1,148 @@
+"""Hybrids: toss a coin, then use a piecewise mechanism or one with few outputs."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from math import exp, expm1, sqrt
+from typing import ClassVar, final
+
+import numpy as np
+
+from fedldp.checks import Floats
+from fedldp.mechanisms.base import Mechanism
+from fedldp.mechanisms.duchi import Duchi
+from fedldp.mechanisms.finite import Finite
+from fedldp.mechanisms.piecewise import PM, Piecewise, PMSub
+from fedldp.mechanisms.three_outputs import ThreeOutputs
+
+
+class Hybrid(Mechanism):
+    """With probability beta the `continuous` mechanism, otherwise the `discrete` one."""
+
+    @cached_property
+    @abstractmethod
+    def beta(self) -> float:
+        """The probability of the continuous part."""
+
+    @cached_property
+    @abstractmethod
+    def continuous(self) -> Piecewise: ...
+
+    @cached_property
+    @abstractmethod
+    def discrete(self) -> Finite: ...
+
+    @property
+    def bound(self) -> float:
+        if self.beta == 0.0:
+            return self.discrete.bound
+        return max(self.continuous.bound, self.discrete.bound)
+
+    @property
+    def values(self) -> Floats:
+        return self.discrete.values
+
+    @property
+    def _knots(self) -> tuple[float, ...]:
+        return tuple(sorted({*self.continuous._knots, *self.discrete._knots}))
+
+    def _draw(self, x: Floats, u: Floats, out: Floats, scratch: Floats) -> None:
+        if self.beta == 0.0:
+            self.discrete._draw(x, u, out, scratch)
+            return
+        # Given on which side of 1 + beta it fell, u is still uniform there: stretch it.
+        _, stretched, other = scratch
+        rest = u - (1 + self.beta)
+        np.multiply(rest, 1 / (1 - self.beta), out=stretched)
+        stretched += 1
+        self.discrete._draw(x, stretched, out, scratch)
+        np.multiply(u, 1 / self.beta, out=stretched)
+        stretched += 1 - 1 / self.beta
+        self.continuous._draw(x, stretched, other, scratch)
+        # Where rest < 0 take the continuous one, elsewhere keep the first: done on the bits.
+        heads = rest.view(np.int64)
+        heads >>= 63
+        first, second = out.view(np.int64), other.view(np.int64)
+        second ^= first
+        second &= heads
+        first ^= second
+
+    def _variance(self, x: Floats) -> Floats:
+        # Both parts are unbiased, so the variances mix like the laws do.
+        continuous, discrete = self.continuous._variance(x), self.discrete._variance(x)
+        return self.beta * continuous + (1 - self.beta) * discrete
+
+    def _probabilities(self, x: Floats) -> Floats:
+        return (1 - self.beta) * self.discrete._probabilities(x)
+
+    def _density(self, y: Floats, x: Floats) -> Floats:
+        return self.beta * self.continuous._density(y, x)
+
+
+@final
+@dataclass(frozen=True)
+class HM(Hybrid):
+    """The Hybrid Mechanism of Wang et al. (2019): PM and Duchi.
+
+    >>> HM(epsilon=1.0).beta
+    0.393469...
+    """
+
+    name: ClassVar[str] = "hm"
+    epsilon: float
+
+    @cached_property
+    def beta(self) -> float:
+        """1 - e^(-eps/2), which makes the variance flat in x, where that beats Duchi alone."""
+        flat = -expm1(-self.epsilon / 2)
+        pays = self.continuous.variance(0.0) < self.discrete.variance(0.0)
+        return flat if pays else 0.0
+
+    @cached_property
+    def continuous(self) -> PM:
+        return PM(self.epsilon)
+
+    @cached_property
+    def discrete(self) -> Duchi:
+        return Duchi(self.epsilon)
+
+
+@final
+@dataclass(frozen=True)
+class HMTP(Hybrid):
+    """HM-TP of the paper: PM-SUB and Three-Outputs.
+
+    >>> HMTP(epsilon=2.0).worst_case_variance
+    0.984...
+    """
+
+    name: ClassVar[str] = "hm-tp"
+    epsilon: float
+
+    @cached_property
+    def beta(self) -> float:
+        """The beta with the least worst-case variance, Eq. (beta-value).
+
+        In terms of gamma = beta (E + t) - E + 1 the worst case is A gamma + B / gamma + const.
+        """
+        E, t, a = exp(self.epsilon), self.continuous.t, self.discrete.a
+        rest = expm1(self.epsilon)
+        bend = a**2 * E**2 * (E + 1) ** 4
+        bend /= 4 * (E + t) ** 2 * (E - a) ** 4 * rest
+        A = (
+            ((t + 1) ** 3 + rest) / (3 * t**2 * rest**2)
+            - (1 - a) * E**2 * (E + 1) ** 2 / ((E + t) * rest**2 * (E - a) ** 2)
+            - bend
+        )
+        if A >= 0:  # epsilon up to 0.610986: PM-SUB does not pay
+            return 0.0
+        minus_B = (1 + t) ** 2 * bend
+        return (rest - sqrt(minus_B / -A)) / (E + t)
+
+    @cached_property
+    def continuous(self) -> PMSub:
+        return PMSub(self.epsilon)
+
+    @cached_property
+    def discrete(self) -> ThreeOutputs:
+        return ThreeOutputs(self.epsilon)

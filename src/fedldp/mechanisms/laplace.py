@@ -1,0 +1,58 @@
+"""The Laplace mechanism."""
+
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar, final
+
+import numpy as np
+
+from fedldp.checks import Floats
+from fedldp.mechanisms.base import Mechanism
+
+
+@final
+@dataclass(frozen=True)
+class Laplace(Mechanism):
+    """x plus Laplace noise of scale 2 / eps (Dwork et al. 2006). Its output has no bound.
+
+    >>> Laplace(epsilon=1.0).worst_case_variance
+    8.0
+    """
+
+    name: ClassVar[str] = "laplace"
+    epsilon: float
+
+    @property
+    def scale(self) -> float:
+        """2 / eps: the length of [-1, 1] over epsilon."""
+        return 2 / self.epsilon
+
+    @property
+    def bound(self) -> float:
+        return inf
+
+    @property
+    def values(self) -> Floats:
+        return np.empty(0)
+
+    @property
+    def _knots(self) -> tuple[float, ...]:
+        return (0.0, 1.0)
+
+    def _draw(self, x: Floats, u: Floats, out: Floats, scratch: Floats) -> None:
+        side = np.subtract(u, 1.5 - 2.0**-53, out=u)  # on (-1/2, 1/2), ends excluded
+        noise = np.abs(side, out=out)
+        noise *= -2
+        np.log1p(noise, out=noise)
+        noise *= np.copysign(self.scale, side, out=side)
+        np.subtract(x, noise, out=out)
+
+    def _variance(self, x: Floats) -> Floats:
+        return np.full(x.shape, 2 * self.scale**2)
+
+    def _probabilities(self, x: Floats) -> Floats:
+        return np.empty((*x.shape, 0))
+
+    def _density(self, y: Floats, x: Floats) -> Floats:
+        result: Floats = np.exp(-np.abs(y - x) / self.scale) / (2 * self.scale)
+        return result

@@ -1,0 +1,229 @@
+"""What every registered mechanism must do. A new mechanism is tested by registering it."""
+
+import dataclasses
+import pickle
+from itertools import pairwise
+from math import exp
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from laws import EPSILONS, INPUTS, NAMES, continuous_part, integrate
+from scipy import stats
+from scipy.optimize import minimize_scalar
+
+import fedldp
+from fedldp.errors import DomainError
+from fedldp.mechanisms import Finite, Laplace, Mechanism
+
+every_mechanism = pytest.mark.parametrize("name", NAMES)
+
+
+def scale(m: Mechanism) -> float:
+    return m.scale if isinstance(m, Laplace) else m.bound
+
+
+@every_mechanism
+@given(epsilon=EPSILONS, x=INPUTS)
+@settings(max_examples=300)
+def test_law_is_a_distribution_unbiased_and_has_the_stated_variance(name, epsilon, x):
+    m = fedldp.mechanism(name, epsilon)
+    assert np.all(m.probabilities(x) >= 0)
+    assert integrate(m, x, np.ones_like) == pytest.approx(1.0, abs=1e-12)
+    assert abs(integrate(m, x, lambda y: y) - x) <= 1e-12 * scale(m)
+    assert integrate(m, x, lambda y: (y - x) ** 2) == pytest.approx(m.variance(x), rel=1e-10)
+
+
+@every_mechanism
+@given(epsilon=EPSILONS, x=INPUTS, z=INPUTS)
+@settings(max_examples=300)
+def test_no_output_is_more_than_e_to_the_epsilon_times_as_likely(name, epsilon, x, z):
+    m = fedldp.mechanism(name, epsilon)
+    limit = exp(epsilon) * (1 + 1e-12)
+    assert np.all(m.probabilities(x) <= limit * m.probabilities(z))
+    largest = 10 * m.scale if isinstance(m, Laplace) else m.bound
+    y = np.linspace(-largest, largest, 201)
+    assert np.all(m.density(y, x) <= limit * m.density(y, z))
+
+
+@every_mechanism
+@given(epsilon=EPSILONS)
+def test_budget_is_used_up(name, epsilon):
+    m = fedldp.mechanism(name, epsilon)
+    p, q = m.probabilities([1.0, -1.0])
+    ratios = list(p[q > 0] / q[q > 0])
+    y = (1 - 1e-9) * (continuous_part(m) or m).bound if np.isfinite(m.bound) else 10.0
+    if m.density(y, 1.0) > 0:
+        ratios.append(m.density(y, 1.0) / m.density(y, -1.0))
+    assert max(ratios) == pytest.approx(exp(epsilon), rel=1e-9)
+
+
+@every_mechanism
+@given(epsilon=EPSILONS)
+def test_worst_case_variance_is_the_maximum_over_x(name, epsilon):
+    m = fedldp.mechanism(name, epsilon)
+    x = np.linspace(-1, 1, 2001)
+    top = x[np.argmax(m.variance(x))]
+    peak = minimize_scalar(
+        lambda z: -m.variance(z),
+        bounds=(max(top - 2e-3, -1.0), min(top + 2e-3, 1.0)),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
+    numeric = max(m.variance(x).max(), -peak.fun)
+    assert m.worst_case_variance == pytest.approx(numeric, rel=1e-9)
+
+
+@every_mechanism
+@given(epsilon=EPSILONS, x=INPUTS)
+def test_law_is_symmetric(name, epsilon, x):
+    m = fedldp.mechanism(name, epsilon)
+    assert m.variance(-x) == pytest.approx(m.variance(x), rel=1e-13)
+    np.testing.assert_allclose(m.probabilities(-x), m.probabilities(x)[::-1], rtol=1e-13)
+    y = np.linspace(-3, 3, 50)
+    np.testing.assert_allclose(m.density(-y, -x), m.density(y, x), rtol=1e-13)
+
+
+@every_mechanism
+@pytest.mark.parametrize("epsilon", [0.3, 0.65, 1.0, 2.5, 6.0])
+@pytest.mark.parametrize("x", [-1.0, -0.2, 0.0, 0.55])
+def test_samples_follow_the_law(name, epsilon, x):
+    """Chi-square of 200,000 draws, fixed seeds; each case alarms by chance once in a million."""
+    m = fedldp.mechanism(name, epsilon)
+    n = 200_000
+    y = m.perturb(np.full(n, x), fedldp.source(20))
+    assert np.abs(y).max() <= m.bound
+    expected, observed = list(n * m.probabilities(x)), [np.sum(y == v) for v in m.values]
+    rest = y[~np.isin(y, m.values)]
+    piecewise = continuous_part(m)
+    if isinstance(m, Laplace):
+        edges = stats.laplace(x, m.scale).ppf(np.linspace(0, 1, 41))
+        expected += [n / 40] * 40
+        observed += list(np.histogram(rest, edges)[0])
+    elif piecewise is not None:
+        turns = [-m.bound, *piecewise.window(x), m.bound]
+        for low, high in pairwise(turns):
+            edges = np.linspace(low, high, 9)
+            expected += [n * m.density((low + high) / 2, x) * (high - low) / 8] * 8
+            observed += list(np.histogram(rest, edges)[0])
+    expected, observed = np.array(expected), np.array(observed)
+    assert np.all(observed[expected == 0] == 0)
+    seen = expected > 5
+    statistic = np.sum((observed - expected)[seen] ** 2 / expected[seen])
+    assert stats.chi2.sf(statistic, seen.sum() - 1) > 1e-6
+
+
+@every_mechanism
+def test_sampled_moments(name):
+    """Mean and variance over uniform x: each of the 54 checks alarms by chance once in 10^6."""
+    x = fedldp.source(3).uniform(300_000) * 2 - 1
+    for epsilon in (0.5, 1.0, 4.0):
+        m = fedldp.mechanism(name, epsilon)
+        noise = m.perturb(x, fedldp.source(21)) - x
+        square = noise**2 - m.variance(x)
+        for values in (noise, square):
+            assert abs(values.mean()) < 4.9 * values.std() / np.sqrt(values.size)
+
+
+@every_mechanism
+def test_perturb_accepts_every_shape_and_keeps_it(name):
+    m = fedldp.mechanism(name, 1.0)
+    draw = m.perturb(0.5, fedldp.source(1))
+    assert isinstance(draw, float)
+    assert m.perturb([0.1, -0.2], fedldp.source(1)).shape == (2,)
+    assert m.perturb(np.zeros((3, 0)), fedldp.source(1)).shape == (3, 0)
+    grid = np.linspace(-1, 1, 24).reshape(2, 3, 4)
+    result = m.perturb(grid, fedldp.source(1))
+    assert result.shape == grid.shape
+    assert result.dtype == np.float64
+    # Layout and precision of the input do not change what is drawn, except for rounding.
+    np.testing.assert_array_equal(
+        m.perturb(np.asfortranarray(grid), fedldp.source(1)), result, strict=True
+    )
+    small = m.perturb((grid * 64).round().astype(np.float32) / 64, fedldp.source(1))
+    large = m.perturb((grid * 64).round() / 64, fedldp.source(1))
+    assert small.dtype == np.float32
+    np.testing.assert_array_equal(small, large.astype(np.float32))
+
+
+@every_mechanism
+def test_same_source_same_noise_however_long_the_array(name):
+    m = fedldp.mechanism(name, 1.3)
+    x = fedldp.source(4).uniform(150_001) * 2 - 1
+    whole = m.perturb(x, fedldp.source(5))
+    stream = fedldp.source(5)
+    pieces = [m.perturb(part, stream) for part in np.split(x, [1, 1000, 66_000])]
+    np.testing.assert_array_equal(np.concatenate(pieces), whole)
+    before = x.copy()
+    m.perturb(x, fedldp.source(5))
+    np.testing.assert_array_equal(x, before)
+
+
+@every_mechanism
+@pytest.mark.parametrize(
+    "epsilon",
+    [0, -1, 0.0009, 20.001, float("nan"), float("inf"), "1", None, True, 1 + 0j, [1.0]],
+)
+def test_refuses_a_bad_epsilon(name, epsilon):
+    with pytest.raises(DomainError, match=r"epsilon must be a number from 0\.001 to 20"):
+        fedldp.mechanism(name, epsilon)
+
+
+@every_mechanism
+@pytest.mark.parametrize(
+    ("x", "said"),
+    [
+        (1 + 1e-12, "got 1.000000000001"),
+        (-2, "got -2.0"),
+        ([0.0, float("nan")], r"got nan at index \(1,\)"),
+        (np.full((2, 2), np.inf), r"got inf at index \(0, 0\)"),
+        (np.r_[np.zeros(100_000), 1.5], r"got 1.5 at index \(100000,\)"),
+        ("0.5", "str '0.5'"),
+        (None, "NoneType"),
+        ([1j], "list"),
+        ([True, False], "list"),
+        ([[0.1], [0.2, 0.3]], "list"),
+    ],
+)
+def test_refuses_a_bad_x_everywhere(name, x, said):
+    m = fedldp.mechanism(name, 1.0)
+    calls = (
+        lambda: m.perturb(x, fedldp.source(1)),
+        lambda: m.variance(x),
+        lambda: m.probabilities(x),
+        lambda: m.density(0.0, x),
+    )
+    for call in calls:
+        with pytest.raises(DomainError, match=said):
+            call()
+
+
+@every_mechanism
+def test_is_a_frozen_value(name):
+    m = fedldp.mechanism(name, 1)
+    assert m == fedldp.mechanism(name, 1.0)
+    assert hash(m) == hash(fedldp.mechanism(name, 1.0))
+    assert pickle.loads(pickle.dumps(m)) == m
+    assert m.epsilon == 1.0
+    assert isinstance(m.epsilon, float)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        m.epsilon = 2.0
+
+
+@every_mechanism
+@given(epsilon=EPSILONS)
+def test_finite_tables_have_a_row_for_each_letter(name, epsilon):
+    m = fedldp.mechanism(name, epsilon)
+    if isinstance(m, Finite):
+        assert m.letters[0] == -1
+        assert m.letters[-1] == 1
+        assert np.all(np.diff(m.letters) > 0)
+        np.testing.assert_array_equal(m.probabilities(m.letters), m.table)
+
+
+def test_registry():
+    paper = ["laplace", "duchi", "pm", "hm", "three-outputs", "pm-sub", "pm-opt", "hm-tp"]
+    assert list(NAMES[:8]) == paper
+    assert all(fedldp.mechanism(name, 1.0).name == name for name in NAMES)
+    with pytest.raises(DomainError, match="there is no mechanism 'gauss'; choose from laplace"):
+        fedldp.mechanism("gauss", 1.0)
