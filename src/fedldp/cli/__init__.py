@@ -1,0 +1,20 @@
+"""The command line. Needs click and rich: pip install 'fedldp[cli]'."""
+
+import sys
+
+from fedldp.errors import FedLDPError, MissingExtra
+
+
+def main() -> None:
+    """Run `fedldp`: an error it knows is one line on standard error, not a traceback."""
+    try:
+        try:
+            from fedldp.cli.app import fedldp
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0]
+            if package not in ("click", "rich"):
+                raise
+            raise MissingExtra(package, "cli") from error
+        fedldp(prog_name="fedldp")
+    except FedLDPError as error:
+        sys.exit(f"fedldp: {error}")

@@ -1,0 +1,202 @@
+"""What the paper says about worst-case variances, checked against what is computed.
+
+The claims are typed in, as data, from the text of Zhao et al. (2020); everything said about them
+is computed from the mechanisms over the whole range of epsilon that fedldp accepts.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import combinations, pairwise
+from math import log
+
+import numpy as np
+
+from fedldp.checks import LARGEST_EPSILON, SMALLEST_EPSILON
+from fedldp.mechanisms import mechanism
+
+_TIE = 1e-12  # relative difference below which two variances count as equal
+_PRINTED = 0.005  # the paper prints epsilons with two decimals
+_GRID = np.linspace(0.0, LARGEST_EPSILON, 1001)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of Table I or II: an order of mechanisms on a range of epsilon."""
+
+    low: float
+    high: float
+    order: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The paper's sentence that one mechanism compares so with others on a range of epsilon."""
+
+    text: str
+    name: str
+    relation: str
+    rivals: tuple[str, ...]
+    low: float = SMALLEST_EPSILON
+    high: float = LARGEST_EPSILON
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A range of epsilon on which a claim fails against a rival, and by how much at most."""
+
+    rival: str
+    low: float
+    high: float
+    gap: float  # relative to the rival
+    at: float
+
+
+TABLES = {
+    "Table I": (
+        Row(0.0, 1.29, "duchi < pm < laplace"),
+        Row(1.29, 2.32, "pm < duchi < laplace"),
+        Row(2.32, LARGEST_EPSILON, "pm < laplace < duchi"),
+    ),
+    "Table II": (
+        Row(0.0, 0.69, "duchi = three-outputs < pm-sub < pm"),
+        Row(0.69, 1.19, "three-outputs < duchi < pm-sub < pm"),
+        Row(1.19, 1.29, "three-outputs < pm-sub < duchi < pm"),
+        Row(1.29, 2.56, "three-outputs < pm-sub < pm < duchi"),
+        Row(2.56, 3.27, "pm-sub < three-outputs < pm < duchi"),
+        Row(3.27, LARGEST_EPSILON, "pm-sub < pm < three-outputs < duchi"),
+    ),
+}
+
+CLAIMS = (
+    Claim("PM is below Laplace for any epsilon (sec. I)", "pm", "<", ("laplace",)),
+    Claim("PM-SUB beats PM for any epsilon (sec. I)", "pm-sub", "<", ("pm",)),
+    Claim("PM-OPT is below PM (sec. V-B)", "pm-opt", "<", ("pm",)),
+    Claim(
+        "Three-Outputs equals Duchi up to ln 2 (sec. I)",
+        "three-outputs",
+        "=",
+        ("duchi",),
+        high=log(2),
+    ),
+    Claim(
+        "Three-Outputs beats Duchi above ln 2 (sec. I)",
+        "three-outputs",
+        "<",
+        ("duchi",),
+        low=log(2),
+    ),
+    Claim(
+        "Three-Outputs is below PM for epsilon < 3.2 (sec. V-B)",
+        "three-outputs",
+        "<",
+        ("pm",),
+        high=3.2,
+    ),
+    Claim(
+        "Three-Outputs loses that advantage from 3.2 on (sec. V-B)",
+        "three-outputs",
+        ">",
+        ("pm",),
+        low=3.2,
+    ),
+    Claim(
+        "PM-SUB beats Duchi and PM above 1.19 (sec. I)",
+        "pm-sub",
+        "<",
+        ("duchi", "pm"),
+        low=1.19,
+    ),
+    Claim("HM is never above Duchi or PM (sec. I)", "hm", "<=", ("duchi", "pm")),
+    Claim(
+        "HM-TP is never above any other solution (sec. V-E, Fig. 1)",
+        "hm-tp",
+        "<=",
+        ("laplace", "duchi", "pm", "hm", "three-outputs", "pm-sub", "pm-opt"),
+    ),
+)
+
+
+@cache
+def worst(name: str, epsilon: float) -> float:
+    """Return a mechanism's worst-case variance."""
+    return mechanism(name, epsilon).worst_case_variance
+
+
+def relation(first: str, second: str, epsilon: float) -> str:
+    """Return how two worst-case variances compare: '<', '=' or '>'.
+
+    >>> relation("hm", "hm-tp", 1.0)
+    '<'
+    """
+    a, b = worst(first, epsilon), worst(second, epsilon)
+    if abs(a - b) <= _TIE * b:
+        return "="
+    return "<" if a < b else ">"
+
+
+def changes(
+    of: Callable[[float], object], low: float = SMALLEST_EPSILON, high: float = LARGEST_EPSILON
+) -> list[float]:
+    """Return the epsilons at which a label changes, to 1e-9, starting from a grid."""
+    inner = [float(e) for e in _GRID if low < e < high]
+    points = [low, *inner, high]
+    labels = [of(e) for e in points]
+    found = []
+    for (left, right), (before, after) in zip(pairwise(points), pairwise(labels), strict=True):
+        if before != after:
+            a, b = left, right
+            while b - a > 1e-9:
+                middle = (a + b) / 2
+                a, b = (middle, b) if of(middle) == before else (a, middle)
+            found.append(b)
+    return found
+
+
+def order(names: list[str], epsilon: float) -> str:
+    """Return the names in the order of their worst-case variances, such as 'duchi < pm'."""
+    ranked = sorted(names, key=lambda name: worst(name, epsilon))
+    groups = [[ranked[0]]]
+    for before, name in pairwise(ranked):
+        if relation(before, name, epsilon) == "=":
+            groups[-1].append(name)
+        else:
+            groups.append([name])
+    return " < ".join(" = ".join(sorted(group)) for group in groups)
+
+
+def table(names: list[str]) -> list[Row]:
+    """Return the ranges of epsilon on which the order of the named mechanisms stays the same."""
+    cuts = sorted(
+        cut
+        for first, second in combinations(names, 2)
+        for cut in changes(partial(relation, first, second))
+    )
+    edges = [0.0, *cuts, LARGEST_EPSILON]
+    return [Row(low, high, order(names, (low + high) / 2)) for low, high in pairwise(edges)]
+
+
+def same_to_two_decimals(computed: Row, printed: Row) -> bool:
+    """Tell whether a computed row says what a row of the paper says."""
+    bounds = (round(computed.low, 2), round(computed.high, 2))
+    return computed.order == printed.order and bounds == (printed.low, printed.high)
+
+
+def failures(claim: Claim) -> list[Failure]:
+    """Return where a claim fails, and by how much: an empty list if it holds."""
+    low = max(claim.low + _PRINTED, SMALLEST_EPSILON)
+    high = min(claim.high - _PRINTED, LARGEST_EPSILON)
+    found = []
+    for rival in claim.rivals:
+        allowed = partial(_allowed, claim.name, rival, claim.relation)
+        for left, right in pairwise([low, *changes(allowed, low, high), high]):
+            if not allowed((left + right) / 2):
+                inside = np.linspace(left, right, 400)
+                gap = [abs(worst(claim.name, e) / worst(rival, e) - 1) for e in inside]
+                largest = int(np.argmax(gap))
+                found.append(Failure(rival, left, right, gap[largest], float(inside[largest])))
+    return found
+
+
+def _allowed(name: str, rival: str, relations: str, epsilon: float) -> bool:
+    return relation(name, rival, epsilon) in relations
