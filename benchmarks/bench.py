@@ -1,0 +1,94 @@
+"""`make bench`: how fast, as ratios measured in one run.
+
+Each row times two ways to do the same work, one after the other, many times over, and shows the
+median ratio with its quartiles. A ratio travels from machine to machine; a time does not.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import straightforward
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+import fedldp
+
+ROUNDS = 41
+MILLION = 1_000_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two ways to do the same work, `items` of it."""
+
+    name: str
+    ours: Callable[[], Any]
+    against: str
+    theirs: Callable[[], Any]
+    items: int
+
+
+def keystream() -> Case:
+    words = np.empty(8 * MILLION, np.uint64)
+    source = fedldp.source(1)
+    bare = Cipher(algorithms.AES(bytes(32)), modes.CTR(bytes(16))).encryptor()
+    block = 1 << 20
+    zeros, target = memoryview(bytes(block)), words.data.cast("B")
+
+    def loop() -> None:
+        for start in range(0, len(target), block):
+            part = target[start : start + block]
+            bare.update_into(zeros[: len(part)], part)
+
+    return Case("random words", lambda: source.fill(words), "bare AES loop", loop, words.size)
+
+
+def perturbation(name: str, epsilon: float = 2.0) -> Case:
+    m = fedldp.mechanism(name, epsilon)
+    x = fedldp.source(2).uniform(MILLION) * 2 - 1
+    source, rng = fedldp.source(3), np.random.default_rng(4)
+    function = getattr(straightforward, name.replace("-", "_"))
+
+    def theirs() -> None:
+        straightforward.check(x)
+        function(m, x, rng)
+
+    return Case(f"perturb {name}", lambda: m.perturb(x, source), "plain NumPy", theirs, x.size)
+
+
+def seconds(function: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def measure(case: Case) -> tuple[np.ndarray, float]:
+    """The ratio theirs / ours of each round, and our median time per item in nanoseconds."""
+    pairs = np.array([(seconds(case.theirs), seconds(case.ours)) for _ in range(ROUNDS)])[1:]
+    return pairs[:, 0] / pairs[:, 1], float(np.median(pairs[:, 1])) / case.items * 1e9
+
+
+def main() -> None:
+    cases = [
+        keystream(),
+        *(perturbation(name) for name in ("three-outputs", "pm-sub", "hm-tp", "duchi", "laplace")),
+    ]
+    table = Table(title=f"Times as fast, median of {ROUNDS - 1} pairs in one run")
+    for heading in ("what", "against", "times as fast", "quartiles", "ns each"):
+        table.add_column(heading, justify="left" if heading in ("what", "against") else "right")
+    for case in track(cases, description="Measuring", transient=True):
+        ratios, each = measure(case)
+        low, middle, high = np.percentile(ratios, [25, 50, 75])
+        table.add_row(
+            case.name, case.against, f"{middle:.2f}", f"{low:.2f} - {high:.2f}", f"{each:.2f}"
+        )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""The mechanisms as one would write them first in NumPy: the yardstick of `make bench`.
+
+They follow the paper's algorithms line by line, with NumPy's default generator.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+import fedldp
+
+Floats = npt.NDArray[np.float64]
+
+
+def check(x: Floats) -> None:
+    if np.isnan(x).any() or (np.abs(x) > 1).any():
+        raise ValueError("x must lie in [-1, 1]")
+
+
+def three_outputs(m: fedldp.ThreeOutputs, x: Floats, rng: np.random.Generator) -> Floats:
+    E, a = np.exp(m.epsilon), m.a
+    minus = np.where(
+        x >= 0,
+        (1 - a) / 2 - ((1 - a) / 2 - (E - a) / (E * (E + 1))) * x,
+        (1 - a) / 2 - ((E - a) / (E + 1) - (1 - a) / 2) * x,
+    )
+    zero = a - (a - a / E) * np.abs(x)
+    u = rng.random(x.shape)
+    sign = np.where(u < minus, -1, np.where(u < minus + zero, 0, 1))
+    return sign * m.C
+
+
+def duchi(m: fedldp.Duchi, x: Floats, rng: np.random.Generator) -> Floats:
+    return np.where(rng.random(x.shape) < 0.5 + x / (2 * m.C), m.C, -m.C)
+
+
+def pm_sub(m: fedldp.PMSub, x: Floats, rng: np.random.Generator) -> Floats:
+    E, t, A = np.exp(m.epsilon), m.t, m.A
+    left = (E + t) * (x * t - 1) / (t * (E - 1))
+    right = (E + t) * (x * t + 1) / (t * (E - 1))
+    inside = rng.random(x.shape) < E / (t + E)
+    window = left + (right - left) * rng.random(x.shape)
+    outside = rng.random(x.shape) * (left + A + A - right)
+    outside = np.where(outside < left + A, outside - A, outside - A + right - left)
+    return np.where(inside, window, outside)
+
+
+def hm_tp(m: fedldp.HMTP, x: Floats, rng: np.random.Generator) -> Floats:
+    heads = rng.random(x.shape) < m.beta
+    return np.where(heads, pm_sub(m.continuous, x, rng), three_outputs(m.discrete, x, rng))
+
+
+def laplace(m: fedldp.Laplace, x: Floats, rng: np.random.Generator) -> Floats:
+    return x + rng.laplace(0.0, m.scale, x.shape)
