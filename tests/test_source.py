@@ -1,9 +1,11 @@
 """The keystream and what is drawn from it. Statistical checks alarm by chance once in a million."""
 
 import copy
+import ctypes
 import itertools
 import os
 import pickle
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
@@ -11,6 +13,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from laws import Scripted
 from scipy import stats
 
 from fedldp import Source, source
@@ -20,8 +23,11 @@ from fedldp.errors import DomainError
 # They are what `openssl enc -aes-256-ctr` gives under the key SHA-256("fedldp source 1: 0").
 GOLDEN = {
     0: [0xF44522A444C221BE, 0xB004BA35D46846F4, 0x92C3472837443584],
-    2**70: [0xFA648E76126DA9D8, 0xD8FA582B9A343BF6, 0xC6285D940980A483],
+    2**70: [0x69FB7BB455CA7E35, 0x877C1CBD1D98132C, 0x9746755F771107FA],
 }
+
+
+GOLDEN_SPAWNED = "0x68eaed538ca21ab6"
 
 
 def chi_square_p(observed, expected):
@@ -64,8 +70,23 @@ def test_seeds_differ_and_repeat():
 
 @pytest.mark.parametrize("seed", ["1", 1.0, b"1", [1]])
 def test_refuses_a_seed_that_is_no_integer(seed):
-    with pytest.raises(DomainError, match="seed must be an integer or None"):
+    with pytest.raises(DomainError, match="seed must be a whole number"):
         source(seed)
+
+
+def test_whole_numbers_of_any_kind_and_nothing_else():
+    for n in (np.int32(6), np.uint8(6), np.uint32(6)):
+        assert source(3).below(n, 4).tolist() == source(3).below(6, 4).tolist()
+    assert source(3).choose(np.uint8(2), np.int16(5), 3).shape == (3, 2)
+    assert source(10**5000).words(1).size == 1
+    for call in (
+        lambda s: s.below(6.5, 1),
+        lambda s: s.below("6", 1),
+        lambda s: s.choose(2.0, 5, 1),
+        lambda s: s.spawn(1.0),
+    ):
+        with pytest.raises(DomainError, match="must be a whole number"):
+            call(source(1))
 
 
 @pytest.mark.parametrize(
@@ -98,20 +119,6 @@ def test_below_is_in_range_and_uniform(n):
         assert chi_square_p(observed, np.full(bins, values.size / bins)) > 1e-6
 
 
-class Scripted(Source):
-    """A source that gives the words it is told, to reach what chance never would."""
-
-    __slots__ = ("script",)
-
-    def __init__(self, words):
-        super().__init__(bytes(32), "scripted")
-        self.script = list(words)
-
-    def fill(self, out):
-        flat = out.reshape(-1)
-        flat[:] = [self.script.pop(0) for _ in range(flat.size)]
-
-
 def test_below_rejects_exactly_the_words_that_would_bias_it():
     limit = 2**32 // 6 * 6
     script = Scripted([limit, 5, limit - 1, 2**32 - 1, limit + 2, 4])
@@ -120,7 +127,9 @@ def test_below_rejects_exactly_the_words_that_would_bias_it():
     assert script.script == []
 
 
-@pytest.mark.parametrize("p", [0, 1, Fraction(1, 3), Fraction(10**30, 3 * 10**30 + 1), 0.1])
+@pytest.mark.parametrize(
+    "p", [0, 1, Fraction(1, 3), Fraction(10**30, 3 * 10**30 + 1), 0.1, np.float32(0.25)]
+)
 def test_bernoulli_frequency(p):
     hits = source(4).bernoulli(p, (100, 2000))
     assert hits.dtype == np.bool_
@@ -138,7 +147,9 @@ def test_bernoulli_is_exact_beyond_64_bits():
     assert list(Scripted([2**63]).bernoulli(Fraction(1, 2), 1)) == [False]
 
 
-@pytest.mark.parametrize("p", [-0.1, 1.0001, float("nan"), float("inf"), Fraction(4, 3)])
+@pytest.mark.parametrize(
+    "p", [-0.1, 1.0001, float("nan"), float("inf"), Fraction(4, 3), "0.5", None, 10**400]
+)
 def test_bernoulli_refuses_what_is_no_probability(p):
     with pytest.raises(DomainError, match="p must be a probability"):
         source(1).bernoulli(p, 1)
@@ -172,9 +183,19 @@ def test_spawned_streams_differ_and_do_not_depend_on_what_was_drawn():
     other.words(100)
     first = [s.words(4).tolist() for s in parent.spawn(3)]
     assert first == [s.words(4).tolist() for s in other.spawn(3)]
-    later = [s.words(4).tolist() for s in parent.spawn(2)]
+    later = [s.words(4).tolist() for _ in range(2) for s in parent.spawn(np.uint8(2))]
     unique = {tuple(w) for w in [*first, *later, source(8).words(4).tolist()]}
-    assert len(unique) == 6
+    assert len(unique) == 8
+    assert hex(source(8).spawn(2)[1].words(1)[0]) == GOLDEN_SPAWNED
+    with pytest.raises(DomainError, match="must not be negative"):
+        parent.spawn(-1)
+
+
+def test_threads_that_spawn_get_streams_of_their_own():
+    parent = source(8)
+    with ThreadPoolExecutor(8) as pool:
+        parts = list(pool.map(lambda _: parent.spawn(50), range(40)))
+    assert len({str(s) for part in parts for s in part}) == 2000
 
 
 @pytest.mark.parametrize("seed", [None, 9])
@@ -231,6 +252,32 @@ def test_threads_share_one_stream_without_loss_or_repetition():
     # Each request is served whole, so the parts are the stream's blocks in some order.
     blocks = {expected[i : i + 400_000] for i in range(0, len(expected), 400_000)}
     assert set(parts) == blocks
+
+
+def test_a_fork_that_python_does_not_notice():
+    """Forked from C no hook runs: the process number is what tells."""
+    stream = source(9)
+    read, write = os.pipe()
+    child = ctypes.PyDLL(None).fork()
+    if child == 0:
+        os.write(write, stream.words(4).tobytes())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 64) != stream.words(4).tobytes()
+    os.close(read)
+    os.close(write)
+
+
+def test_a_signal_handler_may_draw():
+    stream, drawn = source(9), []
+    before = signal.signal(signal.SIGALRM, lambda *_: drawn.append(stream.words(1)))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        while len(drawn) < 5:
+            stream.words(1 << 20)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("attempt", [pickle.dumps, copy.copy, copy.deepcopy])

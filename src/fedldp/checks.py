@@ -1,5 +1,6 @@
 """The one place where numbers from outside are accepted or refused."""
 
+import operator
 from numbers import Real
 from typing import Any
 
@@ -29,13 +30,21 @@ def epsilon(value: Any) -> float:
     return float(value)
 
 
-def unit(x: npt.ArrayLike) -> npt.NDArray[np.float32] | Floats:
+def whole(value: Any, name: str) -> int:
+    """Return a whole number as an int, or refuse it."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise DomainError(f"{name} must be a whole number; got {value!r}.") from None
+
+
+def unit(x: npt.ArrayLike) -> Floats:
     """Return x as a float array with every entry in [-1, 1], or refuse it.
 
     Nothing is clipped: a value that is out by one part in 10^12 is refused too.
     """
     array = reals(x, "x")
-    if array.size and not np.abs(array).max() <= 1.0:  # NaN included
+    if not is_unit(array):
         place = np.unravel_index(int(np.argmin(np.abs(array) <= 1.0)), array.shape)
         where = f" at index {tuple(int(i) for i in place)}" if array.ndim else ""
         raise DomainError(
@@ -45,18 +54,24 @@ def unit(x: npt.ArrayLike) -> npt.NDArray[np.float32] | Floats:
     return array
 
 
-def reals(x: npt.ArrayLike, name: str) -> npt.NDArray[np.float32] | Floats:
-    """Return x as float32 if it is float32 already, as float64 otherwise, or refuse it."""
+def is_unit(array: Floats, scratch: Floats | None = None) -> bool:
+    """Tell whether every entry lies in [-1, 1], which NaN does not; |x| is left in scratch."""
+    return array.size == 0 or bool(np.abs(array, out=scratch).max() <= 1.0)
+
+
+def reals(x: npt.ArrayLike, name: str) -> Floats:
+    """Return x as an array of float64, or refuse it."""
     try:
         array = np.asarray(x)
-    except ValueError:
+    except (ValueError, TypeError, RuntimeError):
         array = np.empty(0, dtype=object)
-    if array.dtype.kind not in "fiu":
+    plain = array.dtype.kind in "iu" or array.dtype in (np.float16, np.float32, np.float64)
+    if not plain or isinstance(x, np.ma.MaskedArray):
         raise DomainError(
-            f"{name} must be a real number or an array of them; got {_described(x)}. "
+            f"{name} must be a real number or a plain array of them; got {_described(x)}. "
             "Convert it to floats first."
         )
-    return array if array.dtype == np.float32 else array.astype(np.float64, copy=False)
+    return array.astype(np.float64, copy=False)
 
 
 def _described(x: Any) -> str:

@@ -6,19 +6,18 @@ keyed by a seed it is the same keystream, reproducible on every machine, and fit
 
 import hashlib
 import hmac
-import operator
 import os
 import sys
 import threading
-import weakref
 from fractions import Fraction
+from numbers import Rational
 from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from fedldp.checks import Floats
+from fedldp.checks import Floats, whole
 from fedldp.errors import DomainError
 
 Shape = int | tuple[int, ...]
@@ -43,35 +42,47 @@ def source(seed: SupportsIndex | None = None) -> "Source":
     """
     if seed is None:
         return Source(os.urandom(32), "keyed by the operating system")
-    try:
-        number = operator.index(seed)
-    except TypeError:
-        raise DomainError(f"seed must be an integer or None; got {seed!r}.") from None
-    key = hashlib.sha256(b"fedldp source 1: %d" % number).digest()
-    return Source(key, f"from seed {number}: reproducible, for study only")
+    number = whole(seed, "seed")
+    key = hashlib.sha256(b"fedldp source 1: %x" % number).digest()
+    shown = str(number) if number.bit_length() <= 64 else f"{number:#x}"[:18] + "..."
+    return Source(key, f"from seed {shown}: reproducible, for study only")
+
+
+class _Stream:
+    """A key and the keystream under it, for use in one process alone."""
+
+    __slots__ = ("key", "keystream", "label", "lock", "process", "spawned")
+
+    def __init__(self, key: bytes, label: str) -> None:
+        self.key = key
+        self.label = label
+        self.keystream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        self.lock = threading.RLock()  # re-entrant, so that a signal handler may draw too
+        self.spawned = 0
+        self.process = os.getpid()
 
 
 class Source:
     """A stream of random words. Make one with `fedldp.source()`.
 
     The stream is one sequence of bytes: asking for it in larger or smaller pieces gives the
-    same bytes. Threads may share a source. A forked child gets a new key from the operating
-    system for each of its sources, so it never repeats its parent (and a seeded source is no
-    longer reproducible there: make one in the child, or use `spawn` before).
+    same bytes. Threads may share a source. In a forked child it goes on with a new key from the
+    operating system, so that it never repeats its parent; a seeded source is then no longer
+    reproducible (make one in the child, or use `spawn` before).
     """
 
-    __slots__ = ("__weakref__", "_key", "_keystream", "_label", "_lock", "_spawned")
+    __slots__ = ("_stream",)
 
     def __init__(self, key: bytes, label: str) -> None:
-        self._start(key, label)
-        _living.add(self)
+        self._stream = _Stream(key, label)
 
-    def _start(self, key: bytes, label: str) -> None:
-        self._key = key
-        self._label = label
-        self._lock = threading.Lock()
-        self._spawned = 0
-        self._keystream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+    def _current(self) -> _Stream:
+        stream = self._stream
+        if stream.process != os.getpid():
+            # Neither the key nor the lock may be used: a thread of the parent may hold the lock.
+            stream = _Stream(os.urandom(32), "keyed by the operating system after a fork")
+            self._stream = stream
+        return stream
 
     def fill(self, out: npt.NDArray[Any]) -> None:
         """Overwrite a C-contiguous array of unsigned integers with random words."""
@@ -83,10 +94,11 @@ class Source:
         if out.size == 0:
             return
         target = out.data.cast("B")
-        with self._lock:
+        stream = self._current()
+        with stream.lock:
             for start in range(0, len(target), _BLOCK):
                 part = target[start : start + _BLOCK]
-                self._keystream.update_into(_ZEROS[: len(part)], part)
+                stream.keystream.update_into(_ZEROS[: len(part)], part)
         if sys.byteorder == "big":
             out.byteswap(inplace=True)
 
@@ -108,6 +120,7 @@ class Source:
         >>> source(7).below(6, 10)
         array([4, 4, 4, 5, 4, 1, 0, 1, 0, 4])
         """
+        n = whole(n, "n")
         if not 1 <= n <= 1 << 63:
             raise DomainError(f"n must be an integer from 1 to 2^63; got {n!r}.")
         bits = 32 if n < 1 << 32 else 64
@@ -127,9 +140,11 @@ class Source:
         >>> source(7).bernoulli(Fraction(1, 3), 5)
         array([False, False, False,  True, False])
         """
-        exact = Fraction(p) if np.isfinite(float(p)) else Fraction(-1)
-        if not 0 <= exact <= 1:
+        if isinstance(p, np.floating):
+            p = float(p)
+        if not isinstance(p, Rational | float) or not 0 <= p <= 1:
             raise DomainError(f"p must be a probability, from 0 to 1; got {p!r}.")
+        exact = Fraction(p)
         if exact == 1:
             return np.ones(size, np.bool_)
         # Compare p with a uniform number, 64 binary digits at a time, until they differ.
@@ -150,6 +165,7 @@ class Source:
                [2, 4],
                [2, 3]], dtype=int32)
         """
+        k, d = whole(k, "k"), whole(d, "d")
         if not 1 <= k <= d < 1 << 31:
             raise DomainError(f"need 1 <= k <= d < 2^31; got k = {k!r} and d = {d!r}.")
         chosen = np.empty((size, k), np.int32)
@@ -166,19 +182,23 @@ class Source:
         >>> source(7).spawn(2)[1]
         <Source from seed 7: reproducible, for study only, stream 1>
         """
-        with self._lock:
-            streams = range(self._spawned, self._spawned + n)
-            self._spawned += n
+        n = whole(n, "n")
+        if n < 0:
+            raise DomainError(f"n must not be negative; got {n!r}.")
+        stream = self._current()
+        with stream.lock:
+            first = stream.spawned
+            stream.spawned += n
         return [
             Source(
-                hmac.digest(self._key, b"fedldp spawn 1: %d" % stream, "sha256"),
-                f"{self._label}, stream {stream}",
+                hmac.digest(stream.key, b"fedldp spawn 1: %d" % number, "sha256"),
+                f"{stream.label}, stream {number}",
             )
-            for stream in streams
+            for number in range(first, first + n)
         ]
 
     def __repr__(self) -> str:
-        return f"<Source {self._label}>"
+        return f"<Source {self._current().label}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -192,17 +212,3 @@ def from_one_to_two(words: npt.NDArray[np.uint64]) -> Floats:
     np.right_shift(words, 12, out=words)
     np.bitwise_or(words, _ONE, out=words)  # the upper 52 bits, behind the point of 1.0
     return words.view(np.float64)
-
-
-# Sources to re-key in a forked child: there no other thread runs, and a lock that one of the
-# parent's threads held would stay locked for ever.
-_living: "weakref.WeakSet[Source]" = weakref.WeakSet()
-
-
-def _rekey_in_child() -> None:
-    for each in list(_living):
-        each._start(os.urandom(32), "keyed by the operating system after a fork")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_rekey_in_child)
