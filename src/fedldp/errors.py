@@ -2,6 +2,8 @@
 
 FedLDPError
 ├── DomainError   (also ValueError)   a value outside what is allowed
+├── PrivacyError  (also ValueError)   a table that would leak more than it claims
+├── WireError     (also ValueError)   bytes or text that are not what they should be
 └── MissingExtra  (also ImportError)  an optional package is not installed
 """
 
@@ -12,6 +14,14 @@ class FedLDPError(Exception):
 
 class DomainError(FedLDPError, ValueError):
     """A value outside what is allowed: says what was given and what to do."""
+
+
+class PrivacyError(FedLDPError, ValueError):
+    """A table that would leak more than it claims: says which column, and by what ratio."""
+
+
+class WireError(FedLDPError, ValueError):
+    """Bytes or text from outside that are not what they should be: nothing of it is used."""
 
 
 class MissingExtra(FedLDPError, ImportError):
