@@ -8,7 +8,8 @@ from math import exp
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from laws import EPSILONS, INPUTS, NAMES, continuous_part, integrate
+from hypothesis import strategies as st
+from laws import INPUTS, NAMES, Scripted, continuous_part, epsilons, integrate
 from scipy import stats
 from scipy.optimize import minimize_scalar
 
@@ -16,7 +17,50 @@ import fedldp
 from fedldp.errors import DomainError
 from fedldp.mechanisms import Finite, Laplace, Mechanism
 
+GOLDEN_OUTPUTS = {
+    "laplace": [
+        -0.32387464694889,
+        -1.04840456796109,
+        -1.41709110501311,
+        -0.680391493889611,
+        0.902840329284228,
+    ],
+    "duchi": [
+        -1.57443383357774,
+        1.57443383357774,
+        1.57443383357774,
+        1.57443383357774,
+        1.57443383357774,
+    ],
+    "pm": [
+        -0.767247322678028,
+        -0.711876793206501,
+        -0.439861843420521,
+        0.74645762703674,
+        2.22550710072982,
+    ],
+    "hm": [
+        -1.57443383357774,
+        -0.0386853246899084,
+        -0.0321686614966638,
+        1.19816727188327,
+        -0.405631614363494,
+    ],
+    "three-outputs": [-1.82089751760061, 0.0, 1.82089751760061, 1.82089751760061, 1.82089751760061],
+    "pm-sub": [
+        -0.786823679384456,
+        -0.762827405336331,
+        -0.563264247610485,
+        0.547678892659463,
+        2.05097122889204,
+    ],
+}
+
 every_mechanism = pytest.mark.parametrize("name", NAMES)
+
+
+def drawn(name: str, data: st.DataObject) -> Mechanism:
+    return fedldp.mechanism(name, data.draw(epsilons(name)))
 
 
 def scale(m: Mechanism) -> float:
@@ -24,10 +68,10 @@ def scale(m: Mechanism) -> float:
 
 
 @every_mechanism
-@given(epsilon=EPSILONS, x=INPUTS)
+@given(data=st.data(), x=INPUTS)
 @settings(max_examples=300)
-def test_law_is_a_distribution_unbiased_and_has_the_stated_variance(name, epsilon, x):
-    m = fedldp.mechanism(name, epsilon)
+def test_law_is_a_distribution_unbiased_and_has_the_stated_variance(name, data, x):
+    m = drawn(name, data)
     assert np.all(m.probabilities(x) >= 0)
     assert integrate(m, x, np.ones_like) == pytest.approx(1.0, abs=1e-12)
     assert abs(integrate(m, x, lambda y: y) - x) <= 1e-12 * scale(m)
@@ -35,11 +79,11 @@ def test_law_is_a_distribution_unbiased_and_has_the_stated_variance(name, epsilo
 
 
 @every_mechanism
-@given(epsilon=EPSILONS, x=INPUTS, z=INPUTS)
+@given(data=st.data(), x=INPUTS, z=INPUTS)
 @settings(max_examples=300)
-def test_no_output_is_more_than_e_to_the_epsilon_times_as_likely(name, epsilon, x, z):
-    m = fedldp.mechanism(name, epsilon)
-    limit = exp(epsilon) * (1 + 1e-12)
+def test_no_output_is_more_than_e_to_the_epsilon_times_as_likely(name, data, x, z):
+    m = drawn(name, data)
+    limit = exp(m.epsilon) * (1 + 1e-12)
     assert np.all(m.probabilities(x) <= limit * m.probabilities(z))
     largest = 10 * m.scale if isinstance(m, Laplace) else m.bound
     y = np.linspace(-largest, largest, 201)
@@ -47,21 +91,21 @@ def test_no_output_is_more_than_e_to_the_epsilon_times_as_likely(name, epsilon, 
 
 
 @every_mechanism
-@given(epsilon=EPSILONS)
-def test_budget_is_used_up(name, epsilon):
-    m = fedldp.mechanism(name, epsilon)
+@given(data=st.data())
+def test_budget_is_used_up(name, data):
+    m = drawn(name, data)
     p, q = m.probabilities([1.0, -1.0])
     ratios = list(p[q > 0] / q[q > 0])
     y = (1 - 1e-9) * (continuous_part(m) or m).bound if np.isfinite(m.bound) else 10.0
     if m.density(y, 1.0) > 0:
         ratios.append(m.density(y, 1.0) / m.density(y, -1.0))
-    assert max(ratios) == pytest.approx(exp(epsilon), rel=1e-9)
+    assert max(ratios) == pytest.approx(exp(m.epsilon), rel=1e-9)
 
 
 @every_mechanism
-@given(epsilon=EPSILONS)
-def test_worst_case_variance_is_the_maximum_over_x(name, epsilon):
-    m = fedldp.mechanism(name, epsilon)
+@given(data=st.data())
+def test_worst_case_variance_is_the_maximum_over_x(name, data):
+    m = drawn(name, data)
     x = np.linspace(-1, 1, 2001)
     top = x[np.argmax(m.variance(x))]
     peak = minimize_scalar(
@@ -75,9 +119,9 @@ def test_worst_case_variance_is_the_maximum_over_x(name, epsilon):
 
 
 @every_mechanism
-@given(epsilon=EPSILONS, x=INPUTS)
-def test_law_is_symmetric(name, epsilon, x):
-    m = fedldp.mechanism(name, epsilon)
+@given(data=st.data(), x=INPUTS)
+def test_law_is_symmetric(name, data, x):
+    m = drawn(name, data)
     assert m.variance(-x) == pytest.approx(m.variance(x), rel=1e-13)
     np.testing.assert_allclose(m.probabilities(-x), m.probabilities(x)[::-1], rtol=1e-13)
     y = np.linspace(-3, 3, 50)
@@ -101,7 +145,7 @@ def test_samples_follow_the_law(name, epsilon, x):
         expected += [n / 40] * 40
         observed += list(np.histogram(rest, edges)[0])
     elif piecewise is not None:
-        turns = [-m.bound, *piecewise.window(x), m.bound]
+        turns = [-piecewise.bound, *piecewise.window(x), piecewise.bound]
         for low, high in pairwise(turns):
             edges = np.linspace(low, high, 9)
             expected += [n * m.density((low + high) / 2, x) * (high - low) / 8] * 8
@@ -136,14 +180,17 @@ def test_perturb_accepts_every_shape_and_keeps_it(name):
     result = m.perturb(grid, fedldp.source(1))
     assert result.shape == grid.shape
     assert result.dtype == np.float64
-    # Layout and precision of the input do not change what is drawn, except for rounding.
+    # Layout and precision of the input do not change what is drawn, and it is always float64.
     np.testing.assert_array_equal(
         m.perturb(np.asfortranarray(grid), fedldp.source(1)), result, strict=True
     )
-    small = m.perturb((grid * 64).round().astype(np.float32) / 64, fedldp.source(1))
-    large = m.perturb((grid * 64).round() / 64, fedldp.source(1))
-    assert small.dtype == np.float32
-    np.testing.assert_array_equal(small, large.astype(np.float32))
+    large = (grid * 64).round() / 64
+    for dtype in (np.float16, np.float32):
+        np.testing.assert_array_equal(
+            m.perturb(large.astype(dtype), fedldp.source(1)),
+            m.perturb(large, fedldp.source(1)),
+            strict=True,
+        )
 
 
 @every_mechanism
@@ -174,6 +221,10 @@ def test_refuses_a_bad_epsilon(name, epsilon):
     ("x", "said"),
     [
         (1 + 1e-12, "got 1.000000000001"),
+        (np.nextafter(1.0, 2.0), "got 1.0000000000000002"),
+        (np.nextafter(np.float32(-1), np.float32(-2)), "got -1.0000001"),
+        (np.ma.array([0.5, 0.9], mask=[0, 1]), "MaskedArray"),
+        (np.longdouble(0.5), "longdouble"),
         (-2, "got -2.0"),
         ([0.0, float("nan")], r"got nan at index \(1,\)"),
         (np.full((2, 2), np.inf), r"got inf at index \(0, 0\)"),
@@ -211,19 +262,79 @@ def test_is_a_frozen_value(name):
 
 
 @every_mechanism
-@given(epsilon=EPSILONS)
-def test_finite_tables_have_a_row_for_each_letter(name, epsilon):
-    m = fedldp.mechanism(name, epsilon)
+@given(data=st.data())
+def test_finite_tables_have_a_row_for_each_letter(name, data):
+    m = drawn(name, data)
     if isinstance(m, Finite):
         assert m.letters[0] == -1
         assert m.letters[-1] == 1
         assert np.all(np.diff(m.letters) > 0)
         np.testing.assert_array_equal(m.probabilities(m.letters), m.table)
+        for array in (m.letters, m.table, m.values):
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 0.0
+
+
+@every_mechanism
+def test_refuses_what_is_no_source(name):
+    for wrong in (None, 7, np.random.default_rng(1)):
+        with pytest.raises(DomainError, match=r"pass fedldp.source\(\)"):
+            fedldp.mechanism(name, 1.0).perturb([], wrong)
+
+
+@every_mechanism
+@pytest.mark.parametrize("word", [0, 2**64 - 1, 2**63, 2**63 - 1])
+def test_extreme_words_give_possible_outputs(name, word):
+    """Words that chance never brings: still inside the bound, and never an impossible output."""
+    for epsilon in (0.01, 0.5, 3.0, 9.0):
+        m = fedldp.mechanism(name, epsilon)
+        for x in (-1.0, 0.0, 0.3, 1.0):
+            y = m.perturb(x, Scripted([word]))
+            assert np.isfinite(y)
+            assert abs(y) <= m.bound
+            point = np.flatnonzero(m.values == y)
+            assert m.probabilities(x)[point].sum() + m.density(y, x) > 0
+
+
+def test_laplace_is_the_quantile_function():
+    m = fedldp.Laplace(1.3)
+    words = (np.arange(2000) * 2**53 + 2**52).astype(np.uint64)
+    y = m.perturb(np.full(words.size, 0.2), Scripted(words.tolist()))
+    u = (words >> np.uint64(12)) / 2**52 + 2.0**-53
+    np.testing.assert_allclose(np.sort(y), stats.laplace(0.2, m.scale).ppf(u), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda m: m.density(float("nan"), 0.1), "y must not contain NaN"),
+        (lambda m: m.density([0.0, 0.1], [0.1, 0.2, 0.3]), "matching shapes"),
+        (lambda m: m.window(5.0), "x must lie in"),
+    ],
+)
+def test_law_refuses_nonsense(call, said):
+    with pytest.raises(DomainError, match=said):
+        call(fedldp.PMSub(1.0))
+
+
+def test_density_includes_the_ends_of_the_window():
+    for epsilon in (0.01, 1.0, 7.0, 20.0):
+        m = fedldp.PM(epsilon)
+        assert m.density(m.A, 1.0) == m.density(-m.A, -1.0) == m.heights[0]
+
+
+def test_golden_outputs():
+    """The same for ever: a study gives the same numbers on every machine and with every version."""
+    x = [-1.0, -0.3, 0.0, 0.6, 1.0]
+    for name, outputs in GOLDEN_OUTPUTS.items():
+        drawn = fedldp.mechanism(name, 1.5).perturb(x, fedldp.source(12))
+        np.testing.assert_allclose(drawn, outputs, rtol=1e-12, err_msg=name)
 
 
 def test_registry():
     paper = ["laplace", "duchi", "pm", "hm", "three-outputs", "pm-sub", "pm-opt", "hm-tp"]
     assert list(NAMES[:8]) == paper
     assert all(fedldp.mechanism(name, 1.0).name == name for name in NAMES)
-    with pytest.raises(DomainError, match="there is no mechanism 'gauss'; choose from laplace"):
-        fedldp.mechanism("gauss", 1.0)
+    for wrong in ("gauss", None, ["pm"]):
+        with pytest.raises(DomainError, match=r"there is no mechanism .*; choose from laplace"):
+            fedldp.mechanism(wrong, 1.0)

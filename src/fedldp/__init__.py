@@ -1,25 +1,33 @@
 """Private federated learning on fleets, with exact local differential privacy.
 
->>> import fedldp as ldp
->>> m = ldp.mechanism("hm-tp", epsilon=1.0)
->>> m.perturb([0.3, -0.7], ldp.source(7)).shape
+>>> import fedldp
+>>> channel = fedldp.mechanism("hm-tp", epsilon=1.0).channel()
+>>> channel.encode([0.3, -0.7], fedldp.source()).shape
 (2,)
+
+`fedldp.source` and `fedldp.mechanisms` are functions; what else is in the modules of these names is
+imported from them, as in `from fedldp.mechanisms import Finite`.
 """
 
 from importlib.metadata import version
 
 from fedldp import errors
+from fedldp.channel import Channel
 from fedldp.mechanisms import (
     HM,
     HMTP,
     PM,
+    Dominant,
     Duchi,
     Laplace,
     Mechanism,
+    NearZero,
+    Optimal,
     PMOpt,
     PMSub,
     ThreeOutputs,
     ThreeOutputsFlat,
+    best,
     mechanism,
     mechanisms,
 )
@@ -31,14 +39,19 @@ __all__ = [
     "HM",
     "HMTP",
     "PM",
+    "Channel",
+    "Dominant",
     "Duchi",
     "Laplace",
     "Mechanism",
+    "NearZero",
+    "Optimal",
     "PMOpt",
     "PMSub",
     "Source",
     "ThreeOutputs",
     "ThreeOutputsFlat",
+    "best",
     "errors",
     "mechanism",
     "mechanisms",

@@ -1,11 +1,14 @@
 """The paper's mechanisms for one number in [-1, 1], and a registry of them by name."""
 
+from collections.abc import Callable
+
 from fedldp.errors import DomainError
 from fedldp.mechanisms.base import Mechanism
 from fedldp.mechanisms.duchi import Duchi
 from fedldp.mechanisms.finite import Finite
 from fedldp.mechanisms.hybrid import HM, HMTP, Hybrid
 from fedldp.mechanisms.laplace import Laplace
+from fedldp.mechanisms.optimal import Dominant, NearZero, Optimal, Solved, best
 from fedldp.mechanisms.piecewise import PM, Piecewise, PMOpt, PMSub
 from fedldp.mechanisms.three_outputs import ThreeOutputs, ThreeOutputsFlat
 
@@ -13,23 +16,29 @@ __all__ = [
     "HM",
     "HMTP",
     "PM",
+    "Dominant",
     "Duchi",
     "Finite",
     "Hybrid",
     "Laplace",
     "Mechanism",
+    "NearZero",
+    "Optimal",
     "PMOpt",
     "PMSub",
     "Piecewise",
+    "Solved",
     "ThreeOutputs",
     "ThreeOutputsFlat",
+    "best",
     "mechanism",
     "mechanisms",
 ]
 
-_REGISTRY = {
-    kind.name: kind
-    for kind in (Laplace, Duchi, PM, HM, ThreeOutputs, PMSub, PMOpt, HMTP, ThreeOutputsFlat)
+_PAPER = (Laplace, Duchi, PM, HM, ThreeOutputs, PMSub, PMOpt, HMTP)
+_BEYOND = (ThreeOutputsFlat, Optimal, Dominant, NearZero)
+_REGISTRY: dict[str, Callable[[float], Mechanism]] = {
+    kind.name: kind for kind in (*_PAPER, *_BEYOND)
 }
 
 
@@ -48,6 +57,6 @@ def mechanism(name: str, epsilon: float) -> Mechanism:
     >>> mechanism("three-outputs", epsilon=1.0)
     ThreeOutputs(epsilon=1.0)
     """
-    if name not in _REGISTRY:
+    if not isinstance(name, str) or name not in _REGISTRY:
         raise DomainError(f"there is no mechanism {name!r}; choose from {', '.join(_REGISTRY)}.")
     return _REGISTRY[name](epsilon)

@@ -1,15 +1,17 @@
 """What every mechanism for one number in [-1, 1] has in common."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fedldp import checks
+from fedldp.channel import Channel
 from fedldp.checks import Floats
+from fedldp.errors import DomainError
 from fedldp.source import Source, from_one_to_two
+from fedldp.tables import largest_piecewise_quadratic
 
 _CHUNK = 1 << 16  # values perturbed at a time: a few arrays of this size stay in the cache
 _SCRATCH = 3  # arrays of that size that a mechanism may use meanwhile
@@ -37,51 +39,65 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def values(self) -> Floats:
-        """The outputs with a positive probability of their own, ascending."""
+        """The outputs that can have a probability of their own, ascending."""
 
     def perturb(self, x: npt.ArrayLike, source: Source) -> Any:
-        """Return one noisy output for each number in x: a float, or an array like x.
+        """Return one noisy output for each number in x: a float, or an array of x's shape.
 
         This is the paper's mechanism in floating point, for study. Do not release its outputs:
         the last bits of a float can tell which x it came from, however large the noise. What a
-        vehicle sends has to come from a table of integers.
+        vehicle sends comes from a table of integers: `channel().encode(x, source)`.
         """
         array = checks.reals(x, "x")
-        noisy = np.empty(array.shape, array.dtype)
+        if not isinstance(source, Source):
+            raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
+        noisy = np.empty(array.shape)
         flat_x, flat_noisy = array.reshape(-1), noisy.reshape(-1)
         words = np.empty(min(_CHUNK, array.size), np.uint64)
         scratch = np.empty((_SCRATCH, words.size))
         for start in range(0, array.size, _CHUNK):
-            part = slice(start, min(start + _CHUNK, array.size))
-            n = part.stop - start
-            values = flat_x[part].astype(np.float64, copy=False)
-            if not np.abs(values, out=scratch[0, :n]).max() <= 1.0:  # NaN included
+            values = flat_x[start : start + _CHUNK]
+            n = values.size
+            if not checks.is_unit(values, scratch[0, :n]):  # here, while they are in the cache
                 checks.unit(array)  # refuses, and says where
             source.fill(words[:n])
-            drawn = flat_noisy[part].astype(np.float64, copy=False)
-            self._draw(values, from_one_to_two(words[:n]), drawn, scratch[:, :n])
-            if noisy.dtype != np.float64:  # then drawn is a copy
-                flat_noisy[part] = drawn
+            out = flat_noisy[start : start + n]
+            self._draw(values, from_one_to_two(words[:n]), out, scratch[:, :n])
         return noisy[()]
 
     def variance(self, x: npt.ArrayLike) -> Any:
         """Return the variance of the output for each number in x."""
-        return self._variance(checks.unit(x).astype(np.float64, copy=False))[()]
+        return self._variance(checks.unit(x))[()]
 
     @property
     def worst_case_variance(self) -> float:
         """The largest variance over all x in [-1, 1]: what the paper compares."""
-        return _largest_piecewise_quadratic(self._variance, np.array(self._knots))
+        return largest_piecewise_quadratic(self._variance, np.array(self._knots))
 
     def probabilities(self, x: npt.ArrayLike) -> Floats:
         """Return the probability of each of `values`, along a new last axis."""
-        return self._probabilities(checks.unit(x).astype(np.float64, copy=False))
+        return self._probabilities(checks.unit(x))
 
     def density(self, y: npt.ArrayLike, x: npt.ArrayLike) -> Any:
         """Return the density at output y, given input x, of what is not a point mass."""
-        outputs = checks.reals(y, "y").astype(np.float64, copy=False)
-        inputs = checks.unit(x).astype(np.float64, copy=False)
-        return self._density(*np.broadcast_arrays(outputs, inputs))[()]
+        outputs, inputs = checks.reals(y, "y"), checks.unit(x)
+        if np.isnan(outputs).any():
+            raise DomainError("y must not contain NaN.")
+        try:
+            outputs, inputs = np.broadcast_arrays(outputs, inputs)
+        except ValueError:
+            raise DomainError(
+                f"y and x must have matching shapes; got {outputs.shape} and {inputs.shape}."
+            ) from None
+        return self._density(outputs, inputs)[()]
+
+    @abstractmethod
+    def channel(self, outputs: int | None = None) -> Channel:
+        """Return the exact form of this mechanism, whose outputs may be released.
+
+        A mechanism with a continuous output is discretized to an odd number of outputs, from 3
+        to 4001 (the paper's Algorithm 4); the default costs less than 0.5% in variance.
+        """
 
     @property
     @abstractmethod
@@ -104,14 +120,3 @@ class Mechanism(ABC):
 
     @abstractmethod
     def _density(self, y: Floats, x: Floats) -> Floats: ...
-
-
-def _largest_piecewise_quadratic(function: Callable[[Floats], Floats], knots: Floats) -> float:
-    """Return the maximum of a function that is quadratic between consecutive knots."""
-    left, right = knots[:-1], knots[1:]
-    middle, half = (left + right) / 2, (right - left) / 2
-    low, mid, high = function(left), function(middle), function(right)
-    curvature = low - 2 * mid + high
-    concave = curvature < 0
-    summits = middle - half * (high - low) / (2 * np.where(concave, curvature, -1.0))
-    return float(np.max(function(np.clip(np.concatenate([knots, summits]), 0.0, 1.0))))

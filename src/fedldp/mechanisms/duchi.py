@@ -9,6 +9,7 @@ import numpy as np
 
 from fedldp.checks import Floats
 from fedldp.mechanisms.finite import Finite
+from fedldp.tables import read_only
 
 
 @final
@@ -30,16 +31,16 @@ class Duchi(Finite):
 
     @property
     def values(self) -> Floats:
-        return np.array([-self.C, self.C])
+        return read_only([-self.C, self.C])
 
     @cached_property
     def letters(self) -> Floats:
-        return np.array([-1.0, 1.0])
+        return read_only([-1.0, 1.0])
 
     @cached_property
     def table(self) -> Floats:
         lie = exp(-self.epsilon)
-        return np.array([[1.0, lie], [lie, 1.0]]) / (1 + lie)
+        return read_only(np.array([[1.0, lie], [lie, 1.0]]) / (1 + lie))
 
     def _draw(self, x: Floats, u: Floats, out: Floats, scratch: Floats) -> None:
         lean = np.multiply(x, 0.5 / self.C, out=out)

@@ -5,7 +5,10 @@ from functools import cached_property
 
 import numpy as np
 
-from fedldp.checks import Floats
+from fedldp import tables
+from fedldp.channel import Channel, exact_channel
+from fedldp.checks import Floats, whole
+from fedldp.errors import DomainError
 from fedldp.mechanisms.base import Mechanism
 
 
@@ -34,17 +37,20 @@ class Finite(Mechanism):
     def _knots(self) -> tuple[float, ...]:
         return (0.0, *(float(x) for x in self.letters if x > 0))
 
+    def channel(self, outputs: int | None = None) -> Channel:
+        used = self.table.max(axis=0) > 0
+        if outputs is not None and whole(outputs, "outputs") not in (used.size, used.sum()):
+            raise DomainError(
+                f"{self.name} has {used.sum()} outputs at this epsilon; got outputs={outputs}. "
+                "Leave the argument out."
+            )
+        return exact_channel(self.epsilon, self.letters, self.values[used], self.table[:, used])
+
     def _probabilities(self, x: Floats) -> Floats:
-        left = np.clip(np.searchsorted(self.letters, x) - 1, 0, len(self.letters) - 2)
-        low, high = self.letters[left], self.letters[left + 1]
-        to_low, to_high = (high - x) / (high - low), (x - low) / (high - low)
-        # A convex combination, never a difference: tiny probabilities keep all their digits.
-        return to_low[..., None] * self.table[left] + to_high[..., None] * self.table[left + 1]
+        return tables.probabilities(self.letters, self.table, x)
 
     def _variance(self, x: Floats) -> Floats:
-        deviations = self.values - x[..., None]
-        result: Floats = np.sum(self._probabilities(x) * deviations**2, axis=-1)
-        return result
+        return tables.variance(self.letters, self.values, self.table, x)
 
     def _density(self, y: Floats, x: Floats) -> Floats:
         return np.zeros(y.shape)

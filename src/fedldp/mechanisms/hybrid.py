@@ -8,8 +8,10 @@ from typing import ClassVar, final
 
 import numpy as np
 
+from fedldp.channel import Channel
 from fedldp.checks import Floats
 from fedldp.mechanisms.base import Mechanism
+from fedldp.mechanisms.discretize import checked_outputs, discretized
 from fedldp.mechanisms.duchi import Duchi
 from fedldp.mechanisms.finite import Finite
 from fedldp.mechanisms.piecewise import PM, Piecewise, PMSub
@@ -23,6 +25,11 @@ class Hybrid(Mechanism):
     @abstractmethod
     def beta(self) -> float:
         """The probability of the continuous part."""
+
+    @cached_property
+    @abstractmethod
+    def rest(self) -> float:
+        """1 - beta, with all its digits."""
 
     @cached_property
     @abstractmethod
@@ -42,6 +49,18 @@ class Hybrid(Mechanism):
     def values(self) -> Floats:
         return self.discrete.values
 
+    def channel(self, outputs: int | None = None) -> Channel:
+        if self.beta == 0.0:
+            checked_outputs(outputs)
+            return Duchi(self.epsilon).channel()
+        return discretized(self, outputs, self.on_grid)
+
+    def on_grid(self, letters: Floats, grid: Floats) -> Floats:
+        """Return P(Z | x) when both parts' outputs are rounded at random to the grid."""
+        distance = np.abs(self.discrete.values[:, None] - grid) / (grid[1] - grid[0])
+        points: Floats = self.discrete.probabilities(letters) @ np.maximum(1 - distance, 0)
+        return self.beta * self.continuous.on_grid(letters, grid) + self.rest * points
+
     @property
     def _knots(self) -> tuple[float, ...]:
         return tuple(sorted({*self.continuous._knots, *self.discrete._knots}))
@@ -52,15 +71,15 @@ class Hybrid(Mechanism):
             return
         # Given on which side of 1 + beta it fell, u is still uniform there: stretch it.
         _, stretched, other = scratch
-        rest = u - (1 + self.beta)
-        np.multiply(rest, 1 / (1 - self.beta), out=stretched)
+        beyond = u - (1 + self.beta)
+        np.multiply(beyond, 1 / self.rest, out=stretched)
         stretched += 1
         self.discrete._draw(x, stretched, out, scratch)
         np.multiply(u, 1 / self.beta, out=stretched)
         stretched += 1 - 1 / self.beta
         self.continuous._draw(x, stretched, other, scratch)
-        # Where rest < 0 take the continuous one, elsewhere keep the first: done on the bits.
-        heads = rest.view(np.int64)
+        # Where beyond < 0 take the continuous one, elsewhere keep the first: done on the bits.
+        heads = beyond.view(np.int64)
         heads >>= 63
         first, second = out.view(np.int64), other.view(np.int64)
         second ^= first
@@ -70,10 +89,10 @@ class Hybrid(Mechanism):
     def _variance(self, x: Floats) -> Floats:
         # Both parts are unbiased, so the variances mix like the laws do.
         continuous, discrete = self.continuous._variance(x), self.discrete._variance(x)
-        return self.beta * continuous + (1 - self.beta) * discrete
+        return self.beta * continuous + self.rest * discrete
 
     def _probabilities(self, x: Floats) -> Floats:
-        return (1 - self.beta) * self.discrete._probabilities(x)
+        return self.rest * self.discrete._probabilities(x)
 
     def _density(self, y: Floats, x: Floats) -> Floats:
         return self.beta * self.continuous._density(y, x)
@@ -94,9 +113,15 @@ class HM(Hybrid):
     @cached_property
     def beta(self) -> float:
         """1 - e^(-eps/2), which makes the variance flat in x, where that beats Duchi alone."""
-        flat = -expm1(-self.epsilon / 2)
-        pays = self.continuous.variance(0.0) < self.discrete.variance(0.0)
-        return flat if pays else 0.0
+        return -expm1(-self.epsilon / 2) if self._pays else 0.0
+
+    @cached_property
+    def rest(self) -> float:
+        return exp(-self.epsilon / 2) if self._pays else 1.0
+
+    @property
+    def _pays(self) -> bool:
+        return bool(self.continuous.variance(0.0) < self.discrete.variance(0.0))
 
     @cached_property
     def continuous(self) -> PM:
@@ -121,9 +146,22 @@ class HMTP(Hybrid):
 
     @cached_property
     def beta(self) -> float:
-        """The beta with the least worst-case variance, Eq. (beta-value).
+        """The beta with the least worst-case variance, Eq. (beta-value)."""
+        if self._gamma is None:
+            return 0.0
+        return (expm1(self.epsilon) + self._gamma) / (exp(self.epsilon) + self.continuous.t)
 
-        In terms of gamma = beta (E + t) - E + 1 the worst case is A gamma + B / gamma + const.
+    @cached_property
+    def rest(self) -> float:
+        if self._gamma is None:
+            return 1.0
+        return (1 + self.continuous.t - self._gamma) / (exp(self.epsilon) + self.continuous.t)
+
+    @cached_property
+    def _gamma(self) -> float | None:
+        """Beta (E + t) - E + 1, in terms of which the worst case is A gamma + B / gamma + const.
+
+        None where PM-SUB does not pay, for epsilon up to 0.610986.
         """
         E, t, a = exp(self.epsilon), self.continuous.t, self.discrete.a
         rest = expm1(self.epsilon)
@@ -134,10 +172,10 @@ class HMTP(Hybrid):
             - (1 - a) * E**2 * (E + 1) ** 2 / ((E + t) * rest**2 * (E - a) ** 2)
             - bend
         )
-        if A >= 0:  # epsilon up to 0.610986: PM-SUB does not pay
-            return 0.0
+        if A >= 0:
+            return None
         minus_B = (1 + t) ** 2 * bend
-        return (rest - sqrt(minus_B / -A)) / (E + t)
+        return -sqrt(minus_B / -A)
 
     @cached_property
     def continuous(self) -> PMSub:

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar, final
+from typing import ClassVar, NoReturn, final
 
 import numpy as np
 
 from fedldp.checks import Floats
+from fedldp.errors import DomainError
 from fedldp.mechanisms.base import Mechanism
 
 
@@ -35,12 +36,19 @@ class Laplace(Mechanism):
     def values(self) -> Floats:
         return np.empty(0)
 
+    def channel(self, outputs: int | None = None) -> NoReturn:
+        raise DomainError(
+            "laplace has no channel: its output has no bound, so no finite table can hold it. "
+            "For release take another mechanism; 'hm-tp' is more accurate for every epsilon."
+        )
+
     @property
     def _knots(self) -> tuple[float, ...]:
         return (0.0, 1.0)
 
     def _draw(self, x: Floats, u: Floats, out: Floats, scratch: Floats) -> None:
-        side = np.subtract(u, 1.5 - 2.0**-53, out=u)  # on (-1/2, 1/2), ends excluded
+        side = np.subtract(u, 1.5, out=u)
+        side += 2.0**-53  # between -1/2 and 1/2, never at either end
         noise = np.abs(side, out=out)
         noise *= -2
         np.log1p(noise, out=noise)

@@ -4,12 +4,16 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp, expm1
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
+import numpy.typing as npt
 
+from fedldp import checks
+from fedldp.channel import Channel
 from fedldp.checks import Floats
 from fedldp.mechanisms.base import Mechanism
+from fedldp.mechanisms.discretize import discretized, hat_integral
 from fedldp.mechanisms.newton import descend
 
 
@@ -43,9 +47,10 @@ class Piecewise(Mechanism):
     def values(self) -> Floats:
         return np.empty(0)
 
-    def window(self, x: float) -> tuple[float, float]:
-        """L(eps, x, t) and R(eps, x, t), between which the density is high."""
-        return self.slope * (x - 1 / self.t), self.slope * (x + 1 / self.t)
+    def window(self, x: npt.ArrayLike) -> tuple[Any, Any]:
+        """Return L(eps, x, t) and R(eps, x, t), between which the density is high."""
+        array = checks.unit(x)
+        return self.slope * (array - 1 / self.t), self.slope * (array + 1 / self.t)
 
     @cached_property
     def heights(self) -> tuple[float, float]:
@@ -53,6 +58,21 @@ class Piecewise(Mechanism):
         E = exp(self.epsilon)
         outside = self.t * expm1(self.epsilon) / (2 * (self.t + E) ** 2)
         return E * outside, outside
+
+    def channel(self, outputs: int | None = None) -> Channel:
+        return discretized(self, outputs, self.on_grid)
+
+    def on_grid(self, letters: Floats, grid: Floats) -> Floats:
+        """Return P(Z | x) when the output is rounded at random, without bias, to the grid.
+
+        The integral of the density against a hat function around each point, in closed form.
+        """
+        pitch = float(grid[1] - grid[0])
+        high, low = self.heights
+        ends = np.where(np.arange(len(grid)) % (len(grid) - 1) == 0, 0.5, 1.0)
+        left, right = ((edge[:, None] - grid) / pitch for edge in self.window(letters))
+        window: Floats = hat_integral(right) - hat_integral(left)
+        return pitch * (low * ends + (high - low) * window)
 
     @property
     def _knots(self) -> tuple[float, ...]:
@@ -84,7 +104,8 @@ class Piecewise(Mechanism):
         return np.empty((*x.shape, 0))
 
     def _density(self, y: Floats, x: Floats) -> Floats:
-        inside = np.abs(y - self.slope * x) <= self.slope / self.t
+        half = self.slope / self.t + 2.0**-50 * self.A  # rounding must not cut off its ends
+        inside = np.abs(y - self.slope * x) <= half
         height: Floats = np.where(inside, *self.heights)
         return np.where(np.abs(y) <= self.A, height, 0.0)
 

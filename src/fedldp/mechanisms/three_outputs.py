@@ -11,6 +11,7 @@ import numpy as np
 from fedldp.checks import Floats
 from fedldp.mechanisms.finite import Finite
 from fedldp.mechanisms.newton import descend
+from fedldp.tables import read_only
 
 LAST_CUBIC = log((3 + sqrt(65)) / 2)  # the epsilon above which a has its simple form
 
@@ -38,7 +39,7 @@ class ThreePoint(Finite):
 
     @property
     def values(self) -> Floats:
-        return np.array([-self.C, 0.0, self.C])
+        return read_only([-self.C, 0.0, self.C])
 
     @property
     def _row_at_one(self) -> list[float]:
@@ -52,7 +53,7 @@ class ThreePoint(Finite):
         lean = np.multiply(x, 0.5 / self.C, out=out)
         lean -= u
         edge = self._edge(scratch[0])
-        up = lean > edge
+        up = lean >= edge  # on one side with equality: where P(0 | x) is 0, 0 never comes out
         down = lean < np.subtract(-3.0, edge, out=edge)
         np.copyto(out, np.subtract(up.view(np.int8), down.view(np.int8)))
         out *= self.C
@@ -87,13 +88,13 @@ class ThreeOutputs(ThreePoint):
 
     @cached_property
     def letters(self) -> Floats:
-        return np.array([-1.0, 0.0, 1.0])
+        return read_only([-1.0, 0.0, 1.0])
 
     @cached_property
     def table(self) -> Floats:
         rest = 2 / (exp(self.epsilon) + 2) if self.epsilon > LAST_CUBIC else 1 - self.a
         one = self._row_at_one
-        return np.array([one[::-1], [rest / 2, self.a, rest / 2], one])
+        return read_only([one[::-1], [rest / 2, self.a, rest / 2], one])
 
     def _edge(self, magnitude: Floats) -> Floats:
         magnitude *= self.a * expm1(-self.epsilon) / 2
@@ -137,14 +138,14 @@ class ThreeOutputsFlat(ThreePoint):
     @cached_property
     def letters(self) -> Floats:
         inner = [] if self.a == 0.0 else [-self.shoulder, self.shoulder]
-        return np.array([-1.0, *inner, 1.0])
+        return read_only([-1.0, *inner, 1.0])
 
     @cached_property
     def table(self) -> Floats:
         one = self._row_at_one
         shoulder = [one[0], self.a, 1 - self.a - one[0]]
         inner = [] if self.a == 0.0 else [shoulder[::-1], shoulder]
-        return np.array([one[::-1], *inner, one])
+        return read_only([one[::-1], *inner, one])
 
     def _edge(self, magnitude: Floats) -> Floats:
         magnitude *= -0.5 / self.C

@@ -1,0 +1,45 @@
+"""Texts that took long to compute, kept in the user's cache directory.
+
+Nothing depends on the cache: what is read from it is checked like anything from outside, and a
+directory that cannot be read or written is passed over in silence.
+"""
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+
+def directory() -> Path:
+    """Return where texts are kept: $FEDLDP_CACHE, or the usual place for caches."""
+    if own := os.environ.get("FEDLDP_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedldp"
+
+
+def load(key: str) -> str | None:
+    """Return the text kept under a key, or None."""
+    try:
+        return _path(key).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError, RuntimeError):
+        return None
+
+
+def save(key: str, text: str) -> None:
+    """Keep a text under a key, whole or not at all."""
+    with contextlib.suppress(OSError, RuntimeError):
+        path = _path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            Path(name).replace(path)
+        except OSError:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+
+def _path(key: str) -> Path:
+    return directory() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
