@@ -3,6 +3,7 @@
 import click
 
 from fedldp import __version__
+from fedldp.cli.audit import audit_command
 from fedldp.cli.mechanisms import mechanisms_command
 
 
@@ -13,3 +14,4 @@ def fedldp() -> None:
 
 
 fedldp.add_command(mechanisms_command)
+fedldp.add_command(audit_command)
