@@ -3,12 +3,16 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import fedldp
+from fedldp import plots
 from fedldp.cli.app import fedldp as command
+from fedldp.paper import claims
 
 
 def run(*arguments):
@@ -34,6 +38,20 @@ def test_ranking_as_json():
     for row in document["mechanisms"]:
         m = fedldp.mechanism(row["name"], 2.0)
         assert row["worst_case_variance"] == m.worst_case_variance
+        assert row["variance_at_zero"] == m.variance(0.0)
+
+
+def test_ranking_leaves_out_what_does_not_exist_for_an_epsilon():
+    document = json.loads(run("mechanisms", "--epsilon", "20", "--json"))
+    names = {row["name"] for row in document["mechanisms"]}
+    assert names == set(fedldp.mechanisms()) - {"optimal", "dominant", "near-zero"}
+    assert "three-outputs-flat" in run("mechanisms", "--epsilon", "20")
+
+
+def test_a_table_that_differs_is_marked(monkeypatch):
+    wrong = {"Table I": (claims.Row(0.0, 1.3, "pm < duchi < laplace"),)}
+    monkeypatch.setattr(claims, "TABLES", wrong)
+    assert run("mechanisms", "--table").count("│ NO") == 3
 
 
 def test_tables_and_claims():
@@ -46,10 +64,73 @@ def test_tables_and_claims():
 
 
 @pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
-def test_plot(tmp_path, suffix, magic):
-    path = tmp_path / f"compare.{suffix}"
-    assert "Wrote" in run("mechanisms", "--plot", str(path))
-    assert path.read_bytes().startswith(magic)
+def test_plot(tmp_path, monkeypatch, suffix, magic):
+    monkeypatch.chdir(tmp_path)
+    assert "Wrote" in run("mechanisms", "--plot", f"compare.{suffix}")
+    assert Path(f"compare.{suffix}").read_bytes().startswith(magic)
+
+
+@pytest.mark.parametrize("flag", ["--bits", "--inputs"])
+def test_other_plots(tmp_path, monkeypatch, flag):
+    monkeypatch.chdir(tmp_path)
+    run("mechanisms", flag, "--epsilon", "1", "--plot", "one.png")
+    assert Path("one.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--plot", "no_such_folder/x.png"], "there is no folder"),
+        (["--plot", "x.xyz"], "must end in .png, .svg, .pdf"),
+        (["--plot", ""], "must end in .png"),
+        (["--table", "--epsilon", "3"], "leave --epsilon out"),
+        (["--table", "--bits"], "choose one of"),
+        (["--epsilon", "21"], "epsilon must be a number from 0.001 to 20"),
+    ],
+)
+def test_bad_arguments_are_refused_before_any_work(arguments, said):
+    result = CliRunner().invoke(command, ["mechanisms", *arguments])
+    assert result.exit_code != 0
+    assert said in result.output + str(result.exception)
+
+
+def test_bits():
+    document = json.loads(run("mechanisms", "--bits", "--epsilon", "1", "--json"))
+    above = [row["above_bound"] for row in document["channels"]]
+    assert above == sorted(above, reverse=True)
+    assert above[0] > 0.17
+    assert 0 < above[-1] < 0.002
+    assert "No unbiased mechanism can go below 3.98" in run("mechanisms", "--bits")
+
+
+def test_inputs():
+    document = json.loads(run("mechanisms", "--inputs", "--epsilon", "4", "--json"))
+    variances = {row["name"]: row["variance"] for row in document["mechanisms"]}
+    assert variances["hm-tp"] == fedldp.HMTP(4.0).variance(document["x"]).tolist()
+    assert all(d < h for d, h in zip(variances["dominant"], variances["hm-tp"], strict=True))
+    assert "near-zero" in run("mechanisms", "--inputs", "--epsilon", "4")
+
+
+def test_the_pictures_show_what_they_say():
+    figure = plots.compare_mechanisms()
+    absolute, relative, zero = figure.axes
+    for line in absolute.lines:
+        name, epsilon, variance = line.get_label(), line.get_xdata()[100], line.get_ydata()[100]
+        assert variance == fedldp.mechanism(name, epsilon).worst_case_variance
+    least = np.min([line.get_ydata() for line in absolute.lines], axis=0)
+    for line, other in zip(absolute.lines, relative.lines, strict=True):
+        np.testing.assert_allclose(other.get_ydata(), line.get_ydata() / least)
+    assert zero.lines[0].get_ydata()[100] == fedldp.ThreeOutputs(zero.lines[0].get_xdata()[100]).a
+    for line in plots.variance_over_inputs(4.0).axes[0].lines:
+        m = fedldp.mechanism(line.get_label(), 4.0)
+        np.testing.assert_array_equal(line.get_ydata(), m.variance(line.get_xdata()))
+
+
+def test_python_m_fedldp():
+    done = subprocess.run(
+        [sys.executable, "-m", "fedldp", "--version"], capture_output=True, text=True
+    )
+    assert fedldp.__version__ in done.stdout
 
 
 def test_help_teaches():

@@ -4,8 +4,17 @@ from pathlib import Path
 
 import numpy as np
 
-from fedldp.errors import MissingExtra
-from fedldp.mechanisms import ThreeOutputs, ThreeOutputsFlat, mechanism, mechanisms
+from fedldp.errors import DomainError, MissingExtra
+from fedldp.mechanisms import (
+    Dominant,
+    Duchi,
+    NearZero,
+    Optimal,
+    ThreeOutputs,
+    ThreeOutputsFlat,
+    best,
+    mechanism,
+)
 
 try:
     from matplotlib.figure import Figure
@@ -24,32 +33,94 @@ STYLES = {
     "hm-tp": ("#0072B2", "-"),
     "three-outputs-flat": ("#009E73", ":"),
 }
+SUFFIXES = (".png", ".svg", ".pdf")
 
 
-def compare_mechanisms(path: Path) -> None:
+def check_path(path: Path) -> None:
+    """Refuse a file that no picture can be written to, before any work is done for it."""
+    if path.suffix not in SUFFIXES:
+        raise DomainError(f"a picture's name must end in {', '.join(SUFFIXES)}; got {path}.")
+    if not path.absolute().parent.is_dir():
+        raise DomainError(f"there is no folder {path.parent} to write {path.name} to.")
+
+
+def compare_mechanisms() -> Figure:
     """Draw worst-case variance over epsilon, the same relative to the best, and P(0 | 0)."""
     epsilons = np.linspace(0.25, 8.0, 311)
     variances = {
         name: np.array([mechanism(name, e).worst_case_variance for e in epsilons])
-        for name in mechanisms()
+        for name in STYLES
     }
-    best = np.min(list(variances.values()), axis=0)
+    least = np.min(list(variances.values()), axis=0)
 
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     absolute, relative, zero = figure.subplots(1, 3)
     for name, variance in variances.items():
         colour, style = STYLES[name]
         absolute.semilogy(epsilons, variance, style, color=colour, label=name)
-        relative.plot(epsilons, variance / best, style, color=colour)
+        relative.plot(epsilons, variance / least, style, color=colour, label=name)
     absolute.set(title="Worst-case variance", ylabel="variance, log scale", ylim=(5e-3, 100))
     relative.set(title="Relative to the best of them", ylabel="times the best", ylim=(0.97, 2.0))
     for kind in (ThreeOutputs, ThreeOutputsFlat):
         colour, style = STYLES[kind.name]
-        zero.plot(epsilons, [kind(e).a for e in epsilons], style, color=colour)
+        zero.plot(epsilons, [kind(e).a for e in epsilons], style, color=colour, label=kind.name)
     zero.set(title="P(0 | 0) of the three-output ones", ylabel="probability", ylim=(0, 1))
     for axes in (absolute, relative, zero):
         axes.set(xlabel="privacy budget ε", xlim=(0, 8))
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside lower center", ncols=5, frameon=False)
-    figure.savefig(path, dpi=150)
+    figure.legend(
+        *absolute.get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False
+    )
+    return figure
+
+
+def variance_over_inputs(epsilon: float) -> Figure:
+    """Draw the variance over x of HM-TP and of the channels that go beyond it."""
+    x = np.linspace(-1, 1, 801)
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.subplots()
+    lines = (
+        (mechanism("hm-tp", epsilon), "#0072B2", "-"),
+        (Optimal(epsilon), "#D55E00", "--"),
+        (Dominant(epsilon), "#009E73", "-."),
+        (NearZero(epsilon), "#CC79A7", ":"),
+    )
+    for each, colour, style in lines:
+        axes.plot(x, each.variance(x), style, color=colour, lw=2, label=each.name)
+    axes.set(
+        title=f"Variance of one report at ε = {epsilon:g}, 31 outputs",
+        xlabel="the true value x",
+        ylabel="variance",
+        xlim=(-1, 1),
+        ylim=(0, None),
+    )
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.14))
+    return figure
+
+
+def bits_against_error(epsilon: float) -> Figure:
+    """Draw what each further bit of a report gains."""
+    bits = np.arange(1, 8)
+    variances = [best(epsilon, int(b)).worst_case_variance for b in bits]
+    bound = Optimal(epsilon).lower_bound
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(bits, variances, "o-", color="#0072B2", lw=2, label="best channel")
+    marks = ((Duchi(epsilon), 1, "s"), (ThreeOutputs(epsilon), 2, "^"))
+    for each, b, mark in marks:
+        axes.plot(b, each.worst_case_variance, mark, color="#D55E00", ms=8, label=each.name)
+    axes.axhline(bound, color="#000000", ls="--", lw=1, label="no mechanism can go below")
+    axes.set(
+        title=f"Worst-case variance against bits, ε = {epsilon:g}",
+        xlabel="bits in a report",
+        ylabel="worst-case variance",
+        xticks=bits,
+        ylim=(0, 1.08 * variances[0]),
+    )
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    return figure

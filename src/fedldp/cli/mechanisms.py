@@ -1,5 +1,6 @@
 """`fedldp mechanisms`: compare the mechanisms for one number."""
 
+import contextlib
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -9,59 +10,105 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from fedldp.mechanisms import mechanism, mechanisms
+from fedldp import checks
+from fedldp.errors import DomainError
+from fedldp.mechanisms import Mechanism, Optimal, best, mechanism, mechanisms
 from fedldp.paper import claims
+
+_MOST_BITS = 7
+_INPUTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 @click.command("mechanisms")
-@click.option("--epsilon", type=float, default=1.0, show_default=True, help="The privacy budget.")
+@click.option("--epsilon", type=float, help="The privacy budget.  [default: 1.0]")
 @click.option("--table", is_flag=True, help="Check the paper's Tables I and II and its claims.")
+@click.option("--bits", is_flag=True, help="Show what each further bit of a report gains.")
+@click.option("--inputs", is_flag=True, help="Show the variance at several values of x.")
 @click.option(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Draw the comparison over epsilon to FILE (.png, .svg or .pdf).",
+    metavar="FILE",
+    help="Also draw it (.png, .svg or .pdf); without --bits or --inputs, over epsilon.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
-def mechanisms_command(epsilon: float, table: bool, plot: Path | None, as_json: bool) -> None:
-    r"""Compare the mechanisms by their worst-case variance.
+def mechanisms_command(
+    epsilon: float | None, table: bool, bits: bool, inputs: bool, plot: Path | None, as_json: bool
+) -> None:
+    """Compare the mechanisms by their worst-case variance.
 
     \b
-    fedldp mechanisms --epsilon 1         all of them, the best first
-    fedldp mechanisms --table             what holds of the paper's tables
-    fedldp mechanisms --plot compare.png  over a range of epsilon
-    """
-    console = Console(highlight=False)
+    fedldp mechanisms --epsilon 1            all of them, the best first
+    fedldp mechanisms --bits --epsilon 2     how many bits are worth it
+    fedldp mechanisms --inputs --epsilon 4   which values are served how well
+    fedldp mechanisms --table                what holds of the paper's tables
+    fedldp mechanisms --plot compare.png     over a range of epsilon
+    """  # noqa: D301 (click wants the character \b itself)
+    if table + bits + inputs > 1:
+        raise click.UsageError("choose one of --table, --bits and --inputs.")
+    if table and epsilon is not None:
+        raise click.UsageError("--table covers every epsilon: leave --epsilon out.")
+    budget = checks.epsilon(1.0 if epsilon is None else epsilon)
     if plot is not None:
-        from fedldp.plots import compare_mechanisms
-
-        compare_mechanisms(plot)
+        _draw(plot, budget, bits, inputs)
     if table:
         document = _checked_tables()
-        tables = _render_checked_tables(document)
+        rendered = _render_checked_tables(document)
+    elif bits:
+        document = _bits(budget)
+        rendered = [_render_bits(document)]
+    elif inputs:
+        document = _by_input(budget)
+        rendered = [_render_by_input(document)]
     else:
-        document = _ranking(epsilon)
-        tables = [_render_ranking(document)]
+        document = _ranking(budget)
+        rendered = [_render_ranking(document)]
     if as_json:
         click.echo(json.dumps(document, indent=2))
         return
-    for each in tables:
+    console = Console(highlight=False)
+    for each in rendered:
         console.print(each)
     if plot is not None:
         console.print(f"Wrote {plot}", soft_wrap=True)
 
 
+def _draw(path: Path, epsilon: float, bits: bool, inputs: bool) -> None:
+    from fedldp import plots
+
+    plots.check_path(path)
+    if bits:
+        figure = plots.bits_against_error(epsilon)
+    elif inputs:
+        figure = plots.variance_over_inputs(epsilon)
+    else:
+        figure = plots.compare_mechanisms()
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror}.") from error
+
+
+def _available(epsilon: float) -> list[Mechanism]:
+    """Return all mechanisms that exist for an epsilon: channels end at 16."""
+    found = []
+    for name in mechanisms():
+        with contextlib.suppress(DomainError):
+            found.append(mechanism(name, epsilon))
+    return found
+
+
 def _ranking(epsilon: float) -> dict[str, Any]:
-    every = [mechanism(name, epsilon) for name in mechanisms()]
+    every = _available(epsilon)
     every.sort(key=lambda each: each.worst_case_variance)
-    best = every[0].worst_case_variance
+    least = every[0].worst_case_variance
     return {
-        "epsilon": every[0].epsilon,
+        "epsilon": epsilon,
         "mechanisms": [
             {
                 "name": each.name,
                 "worst_case_variance": each.worst_case_variance,
-                "relative": each.worst_case_variance / best,
-                "variance_at_zero": each.variance(0.0),
+                "relative": each.worst_case_variance / least,
+                "variance_at_zero": float(each.variance(0.0)),
                 "bound": each.bound if each.bound < float("inf") else None,
             }
             for each in every
@@ -73,17 +120,69 @@ def _render_ranking(document: dict[str, Any]) -> Table:
     rendered = Table(
         title=f"Worst-case variance for one number in [-1, 1], epsilon = {document['epsilon']:g}"
     )
-    rendered.add_column("mechanism")
-    for heading in ("worst case", "above the best", "at x = 0", "largest output"):
+    rendered.add_column("mechanism", no_wrap=True)
+    for heading in ("worst case", "times best", "at x = 0", "largest output"):
         rendered.add_column(heading, justify="right")
     for row in document["mechanisms"]:
         rendered.add_row(
             row["name"],
             f"{row['worst_case_variance']:.5g}",
-            f"{100 * (row['relative'] - 1):.1f}%",
+            f"{row['relative']:.3f}" if row["relative"] < 1000 else f"{row['relative']:.1e}",
             f"{row['variance_at_zero']:.5g}",
             "unbounded" if row["bound"] is None else f"{row['bound']:.4g}",
         )
+    return rendered
+
+
+def _bits(epsilon: float) -> dict[str, Any]:
+    bound = Optimal(epsilon).lower_bound
+    rows = []
+    for bits in range(1, _MOST_BITS + 1):
+        channel = best(epsilon, bits)
+        variance = channel.worst_case_variance
+        rows.append(
+            {
+                "bits": bits,
+                "outputs": channel.outputs,
+                "worst_case_variance": variance,
+                "above_bound": variance / bound - 1,
+            }
+        )
+    return {"epsilon": epsilon, "lower_bound": bound, "channels": rows}
+
+
+def _render_bits(document: dict[str, Any]) -> Table:
+    rendered = Table(
+        title=f"The best channel for so many bits, epsilon = {document['epsilon']:g}",
+        caption=f"No unbiased mechanism can go below {document['lower_bound']:.5g}.",
+    )
+    for heading in ("bits", "outputs used", "worst-case variance", "above the bound"):
+        rendered.add_column(heading, justify="right")
+    for row in document["channels"]:
+        rendered.add_row(
+            str(row["bits"]),
+            str(row["outputs"]),
+            f"{row['worst_case_variance']:.5g}",
+            f"{100 * row['above_bound']:.2f}%",
+        )
+    return rendered
+
+
+def _by_input(epsilon: float) -> dict[str, Any]:
+    rows = [
+        {"name": each.name, "variance": each.variance(_INPUTS).tolist()}
+        for each in _available(epsilon)
+    ]
+    return {"epsilon": epsilon, "x": list(_INPUTS), "mechanisms": rows}
+
+
+def _render_by_input(document: dict[str, Any]) -> Table:
+    rendered = Table(title=f"Variance of one report, epsilon = {document['epsilon']:g}")
+    rendered.add_column("mechanism", no_wrap=True)
+    for x in document["x"]:
+        rendered.add_column(f"x = {x:g}", justify="right")
+    for row in document["mechanisms"]:
+        rendered.add_row(row["name"], *(f"{variance:.4g}" for variance in row["variance"]))
     return rendered
 
 
@@ -92,8 +191,9 @@ def _checked_tables() -> dict[str, Any]:
     for title, printed in claims.TABLES.items():
         names = printed[0].order.replace(" = ", " < ").split(" < ")
         document["tables"][title] = [
-            asdict(row) | {"as_printed": row_matches}
-            for row, row_matches in _matched(claims.table(names), printed)
+            asdict(row)
+            | {"as_printed": any(claims.same_to_two_decimals(row, other) for other in printed)}
+            for row in claims.table(names)
         ]
     for claim in claims.CLAIMS:
         failures = claims.failures(claim)
@@ -105,14 +205,6 @@ def _checked_tables() -> dict[str, Any]:
             }
         )
     return document
-
-
-def _matched(
-    computed: list[claims.Row], printed: tuple[claims.Row, ...]
-) -> list[tuple[claims.Row, bool]]:
-    return [
-        (row, any(claims.same_to_two_decimals(row, other) for other in printed)) for row in computed
-    ]
 
 
 def _render_checked_tables(document: dict[str, Any]) -> list[Table]:
