@@ -20,7 +20,9 @@ bench: $(VENV)/test.done  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/bench.py
 
 pictures: $(VENV)/demo.done  ## the pictures in the documentation
-	$(BIN)/fedldp mechanisms --plot docs/images/mechanisms.png
+	$(BIN)/fedldp mechanisms --json --plot docs/images/mechanisms.png > /dev/null
+	$(BIN)/fedldp mechanisms --inputs --epsilon 4 --json --plot docs/images/inputs.png > /dev/null
+	$(BIN)/fedldp mechanisms --bits --epsilon 4 --json --plot docs/images/bits.png > /dev/null
 
 clean:
 	rm -rf $(VENV) demo

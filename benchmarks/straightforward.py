@@ -3,6 +3,8 @@
 They follow the paper's algorithms line by line, with NumPy's default generator.
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -51,3 +53,13 @@ def hm_tp(m: fedldp.HMTP, x: Floats, rng: np.random.Generator) -> Floats:
 
 def laplace(m: fedldp.Laplace, x: Floats, rng: np.random.Generator) -> Floats:
     return x + rng.laplace(0.0, m.scale, x.shape)
+
+
+def discretized(
+    y: Floats, bound: float, outputs: int, rng: np.random.Generator
+) -> npt.NDArray[Any]:
+    """The paper's Algorithm 4: the number of the point that each output is rounded to."""
+    m = (outputs - 1) // 2
+    k = np.floor(m * y / bound)
+    to_the_left = k + 1 - m * y / bound
+    return np.where(rng.random(y.shape) < to_the_left, k, k + 1).astype(np.int64) + m
