@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench pictures clean
+.PHONY: demo test test-slow bench pictures clean
 
 demo: $(VENV)/demo.done  ## compare the mechanisms, and draw the comparison
 	@mkdir -p demo
@@ -15,6 +15,9 @@ test: $(VENV)/test.done  ## everything that must pass: tests, examples, style, t
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n auto
+
+test-slow: $(VENV)/test.done  ## what takes too long for every day
+	$(BIN)/pytest -n auto -m slow
 
 bench: $(VENV)/test.done  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/bench.py

@@ -1,6 +1,8 @@
 """Channels: exactly private by enumeration in integers, what can be built, encode and decode."""
 
+import copy
 import dataclasses
+import pickle
 from fractions import Fraction
 from functools import cache
 from itertools import product
@@ -335,3 +337,12 @@ def test_decode_gives_the_values_back():
     for bad in (-1, c.outputs, [0, c.outputs], [0.0], "0", [True], None, [10**30], [[0], [0, 1]]):
         with pytest.raises(DomainError, match=f"integers from 0 to {c.outputs - 1}"):
             c.decode(bad)
+
+
+def test_neither_copies_nor_pickles_get_around_the_constructor():
+    ours = fedldp.Duchi(1.0).channel()
+    for other in (copy.deepcopy(ours), pickle.loads(pickle.dumps(ours)), ours):
+        assert other == ours
+        for array in (other.counts, other.letters, other.values, other.table):
+            with pytest.raises(ValueError, match="WRITEABLE"):
+                array.flags.writeable = True

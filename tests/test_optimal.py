@@ -83,6 +83,12 @@ def test_certificate_that_claims_too_much_is_found_out():
         assert replace(proof, terms=tuple(forged)).fault() is not None
 
 
+def test_certificates_end_somewhere():
+    with pytest.raises(DomainError, match="certificates end at epsilon 9; got 12"):
+        certificate(12.0)
+    assert replace(certificate(1.0), pitch=Fraction(0)).fault() is not None
+
+
 @pytest.mark.parametrize("name", [n for n in fedldp.mechanisms() if n != "laplace"])
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
 def test_no_mechanism_is_below_the_bound(name, epsilon):
@@ -170,8 +176,24 @@ def test_weights_and_cap():
     assert weighted.worst_case_variance > 1.2
     under = fedldp.Optimal(2.0, cap="hm-tp")
     assert np.all(under.variance(X) <= fedldp.HMTP(2.0).variance(X) * (1 + 1e-6))
-    with pytest.raises(DomainError, match=r"stays below the cap 0\.5; allow more"):
+    with pytest.raises(DomainError, match=r"was found that stays below the cap 0\.5; allow more"):
         fedldp.Optimal(2.0, cap=0.5).channel()
+
+
+@pytest.mark.parametrize("cap", ["duchi", "three-outputs", "optimal", "dominant", "laplace"])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+def test_any_mechanism_can_be_the_cap(epsilon, cap):
+    ours, limit = fedldp.Optimal(epsilon, cap=cap), fedldp.mechanism(cap, epsilon)
+    assert np.all(ours.variance(X) <= limit.variance(X) * (1 + 1e-6))
+    assert ours.variance(X).mean() <= limit.variance(X).mean() * (1 + 1e-6)
+
+
+def test_too_few_outputs_say_so():
+    for kind in (fedldp.Dominant, fedldp.NearZero):
+        few, many = kind(8.0, outputs=15), kind(8.0)
+        assert many.factor <= 1 < few.factor
+        ratio = few.variance(X) / fedldp.HMTP(8.0).variance(X)
+        assert ratio.max() == pytest.approx(few.factor, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -179,9 +201,14 @@ def test_weights_and_cap():
     [
         ({"weights": lambda x: -abs(x)}, "must be finite and not negative"),
         ({"weights": lambda x: 0 * x}, "somewhere positive"),
-        ({"cap": -1.0}, "cap must be a mechanism's name or positive"),
-        ({"cap": float("nan")}, "cap must be a mechanism's name or positive"),
+        ({"cap": -1.0}, "cap must be a mechanism's name, or positive"),
+        ({"cap": float("nan")}, "cap must be a mechanism's name, or positive"),
+        ({"cap": float("inf")}, "cap must be a mechanism's name, or positive"),
+        ({"cap": True}, "cap must be a mechanism's name, or positive"),
         ({"cap": "gauss"}, "there is no mechanism 'gauss'"),
+        ({"weights": "gauss"}, "weights must be a function from arrays to arrays"),
+        ({"weights": lambda _: None}, "weights must be finite"),
+        ({"weights": lambda _: [1.0, 2.0]}, "weights must be a function from arrays to arrays"),
     ],
 )
 def test_refuses_weights_and_caps_that_make_no_sense(options, said):
@@ -229,6 +256,15 @@ def test_refuses_a_large_epsilon():
         fedldp.mechanism("optimal", 17.0)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("outputs", [3, 15, 31, 127])
+@pytest.mark.parametrize("epsilon", np.linspace(0.01, 12, 40).round(3))
+def test_enumerated_at_forty_epsilons(epsilon, outputs):
+    if outputs == 127 and epsilon > 6:
+        epsilon = 6 + (epsilon - 6) % 1  # a minute each would be too long
+    test_exactly_private_and_close_to_nominal(epsilon, outputs)
+
+
 @pytest.mark.parametrize("outputs", [3, 15, 31])
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 0.61, 0.7, 1.3, 2.2, 3.1, 4.4, 6.0, 9.0, 12.0])
 def test_exactly_private_and_close_to_nominal(epsilon, outputs):
@@ -260,9 +296,12 @@ class TestCache:
             fedldp.Optimal(1.0, outputs=8).channel()
         assert Channel.from_json(json.loads(path.read_text())["channel"]) == first
 
-    @pytest.mark.parametrize("damage", ["", "{}", "[1]", "\0", "tampered", "other epsilon"])
+    @pytest.mark.parametrize(
+        "damage",
+        ["", "{}", "[1]", "\0", "[" * 200_000, "tampered", "other epsilon", "large", "factor"],
+    )
     def test_a_damaged_file_is_found_out(self, folder, damage):
-        first = fedldp.Optimal(1.0, outputs=7).channel()
+        first = fedldp.Dominant(1.0, outputs=7).channel()
         (path,) = folder.iterdir()
         document = json.loads(path.read_text())
         if damage == "tampered":
@@ -274,8 +313,26 @@ class TestCache:
         elif damage == "other epsilon":
             document["channel"] = fedldp.Duchi(2.0).channel().to_json()
             damage = json.dumps(document)
+        elif damage == "large":
+            document["channel"] = fedldp.PM(1.0).channel(outputs=31).to_json()
+            damage = json.dumps(document)
+        elif damage == "factor":
+            damage = json.dumps({**document, "factor": 0.1})
         path.write_text(damage)
-        assert fedldp.Optimal(1.0, outputs=7).channel() == first
+        assert fedldp.Dominant(1.0, outputs=7).channel() == first
+        assert fedldp.Dominant(1.0, outputs=7).factor > 0.9
+
+    def test_certificates_are_kept_and_checked(self, folder):
+        first = certificate(0.77)
+        (path,) = folder.iterdir()
+        pitch, (alpha, lam, mu, x), *others = json.loads(path.read_text())
+        certificate.cache_clear()
+        assert certificate(0.77) == first
+        forged = [alpha, lam, str(Fraction(mu) + 1), x]
+        for text in (json.dumps([pitch, forged, *others]), "[", "[1/0]", '["1/0"]', "{}"):
+            path.write_text(text)
+            certificate.cache_clear()
+            assert certificate(0.77) == first
 
     def test_works_where_nothing_can_be_written(self, tmp_path, monkeypatch):
         (tmp_path / "file").write_text("")

@@ -10,7 +10,6 @@ import sys
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from time import perf_counter
 
 import numpy as np
 import pytest
@@ -259,15 +258,15 @@ def test_draws_its_own_words(monkeypatch):
     assert asked == [vehicle.WORD, vehicle.ROUNDING]  # so what draws and what rounds share no bit
 
 
-def test_takes_less_than_10_microseconds_for_a_value():
-    x = np.linspace(-1, 1, 2_000).tolist()
-    for name in ("duchi", "three-outputs-flat", "hm-tp"):
-        ours, seconds = prepared(name, 2.0), []
-        for _ in range(10):  # the quickest counts: others may have been interrupted
-            start = perf_counter()
-            vehicle.pack(map(ours.encode, x), ours.bits)
-            seconds.append(perf_counter() - start)
-        assert min(seconds) / len(x) < 10e-6, name
+def test_a_cap_beyond_any_table_is_no_trouble():
+    text = channel("duchi", 16.0).to_json()
+    assert vehicle.Channel(text, "1e400").encode(1.0) in (0, 1)
+
+
+@pytest.mark.parametrize("x", [None, "0.3x", [], object(), 1j])
+def test_what_is_no_number_counts_as_zero(x):
+    ours = prepared("hm-tp", 2.0)
+    assert ours.encode(x, 12345, 678) == ours.encode(0.0, 12345, 678)
 
 
 @given(x=st.floats() | st.integers(), word=st.integers(0, 2**64 - 1), up=st.integers(0, WORDS - 1))

@@ -60,11 +60,9 @@ class Channel:
             raise DomainError("counts must be in rows of one length.") from None
         if counts.dtype.kind not in "iu" or (counts.size and counts.max() > vehicle.LARGEST_TOTAL):
             raise DomainError("counts must be integers of at most 2^62.")
-        counts = counts.astype(np.int64)
-        counts.flags.writeable = False
-        object.__setattr__(self, "counts", counts)
-        object.__setattr__(self, "letters", tables.read_only(self.letters))
-        object.__setattr__(self, "values", tables.read_only(self.values))
+        object.__setattr__(self, "counts", tables.read_only(counts, np.int64))
+        object.__setattr__(self, "letters", tables.read_only(checks.reals(self.letters, "letters")))
+        object.__setattr__(self, "values", tables.read_only(checks.reals(self.values, "values")))
         self._check_shape()
         reason = vehicle.fault(self.counts.tolist(), vehicle.exact(epsilon))
         if reason is not None:
@@ -85,9 +83,10 @@ class Channel:
             and vehicle.is_ladder(letters.tolist())
         )
         if not fits:
+            shapes = letters.shape, values.shape, self.counts.shape
             raise DomainError(
-                "a channel needs ascending letters from -1 to 1, ascending values, and a count "
-                f"for each pair; got shapes {letters.shape}, {values.shape}, {self.counts.shape}."
+                f"a channel needs ascending letters from -1 to 1, up to {MOST_OUTPUTS} ascending "
+                f"values, and a count for each pair; their shapes are {shapes}."
             )
 
     @property
@@ -215,13 +214,10 @@ class Channel:
         """
         try:
             document = json.loads(text)
-            if document.pop("format") != vehicle.FORMAT:
-                raise ValueError("the format differs")
-            document["epsilon"] = float(document["epsilon"])
-            document["counts"] = [
-                [vehicle.integer(count) for count in row] for row in document["counts"]
-            ]
-            channel = cls(**document)
+            counts, letters = vehicle.table_of(document)
+            if set(document) != {"format", "epsilon", "letters", "values", "counts"}:
+                raise ValueError("it has other entries than a channel has")
+            channel = cls(float(document["epsilon"]), counts, letters, document["values"])  # type: ignore[arg-type]
         except PrivacyError:
             raise
         except (
@@ -239,6 +235,9 @@ class Channel:
     def fingerprint(self) -> str:
         """The SHA-256 of the canonical JSON, in hexadecimal."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def __reduce__(self) -> tuple[type["Channel"], tuple[Any, ...]]:
+        return Channel, (self.epsilon, self.counts, self.letters, self.values)  # checked again
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Channel) and self.to_json() == other.to_json()

@@ -5,6 +5,7 @@ input between two letters is rounded to one of them at random, without bias.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +18,10 @@ TOTAL_BITS = 60  # rows of integers add up to 2^60
 Integers = npt.NDArray[np.int64]
 
 
-def read_only(numbers: npt.ArrayLike) -> Floats:
-    """Return an array of floats that nobody can change."""
-    array = np.array(numbers, np.float64)
-    array.flags.writeable = False
-    return array
+def read_only(numbers: npt.ArrayLike, dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
+    """Return an array that nobody can change: it lies on bytes, which are immutable."""
+    array = np.asarray(numbers, dtype)
+    return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
 
 
 def probabilities(letters: Floats, table: Floats, x: Floats) -> Floats:

@@ -55,12 +55,14 @@ def fault(counts: Sequence[Sequence[int]], epsilon: Fraction) -> str | None:
     if not counts or not counts[0]:
         return "it is empty"
     outputs, total = len(counts[0]), sum(counts[0])
+    if outputs < 2:
+        return "it has a single output"
     if total & (total - 1) or not 1 << column_bits(outputs) <= total <= LARGEST_TOTAL:
         return f"a row adds up to {total}: no power of two, or one of the wrong size"
     for number, row in enumerate(counts):
         if len(row) != outputs or min(row) < 0 or sum(row) != total:
             return f"row {number} is not made of {outputs} counts that add up to {total}"
-    limit = exp_below(epsilon)
+    limit = exp_below(min(epsilon, Fraction(64)))  # no two positive counts have a ratio of e^64
     for number, column in enumerate(zip(*counts, strict=True)):
         least, largest = min(column), max(column)
         if largest * limit.denominator > limit.numerator * least:
@@ -143,9 +145,22 @@ def letter_of(place: float, word: int) -> int:
 
 def integer(count: object) -> int:
     """Return a count as it stands in JSON: a whole number, or a text if it is a long one."""
-    if not isinstance(count, int | str):
+    is_text = isinstance(count, str) and count.isascii() and count.isdigit()
+    if not is_text and (not isinstance(count, int) or isinstance(count, bool)):
         raise TypeError(f"a count must be a whole number; got {count!r}")
-    return int(count)
+    return int(count)  # type: ignore[call-overload, no-any-return]
+
+
+def table_of(document: dict[str, object]) -> tuple[list[list[int]], list[float]]:
+    """Return the counts and the letters of a channel's document, or raise if it has none."""
+    if document["format"] != FORMAT:
+        raise ValueError("the format differs")
+    counts, letters = document["counts"], document["letters"]
+    if not isinstance(counts, list) or not all(isinstance(row, list) for row in counts):
+        raise TypeError("counts must be a list of lists")
+    if not isinstance(letters, list) or not all(type(x) in (int, float) for x in letters):
+        raise TypeError("letters must be a list of numbers")
+    return [[integer(count) for count in row] for row in counts], [float(x) for x in letters]
 
 
 class Channel:
@@ -153,11 +168,7 @@ class Channel:
 
     def __init__(self, text: str, epsilon: float | str | Fraction) -> None:
         try:
-            document = json.loads(text)
-            if document["format"] != FORMAT:
-                raise ValueError("the format differs")
-            self.counts = [[integer(count) for count in row] for row in document["counts"]]
-            self.letters = [float(letter) for letter in document["letters"]]
+            self.counts, self.letters = table_of(json.loads(text))
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise ValueError(f"not a {FORMAT!r}: {error!r}") from None
         reason = fault(self.counts, exact(epsilon))
@@ -167,26 +178,40 @@ class Channel:
             raise ValueError("refused: it needs a letter for each row, ascending from -1 to 1")
         self.bits = column_bits(len(self.counts[0]))
         self._even = is_even(self.letters)
-        self._prepared: dict[int, Alias] = {}
+        self._prepared = [alias_row(row) for row in self.counts]
 
-    def encode(self, x: float, word: int | None = None, rounding: int | None = None) -> int:
+    def encode(self, x: object, word: int | None = None, rounding: int | None = None) -> int:
         """Return the code to send for x; the words are random unless a test gives them."""
         word = secrets.randbits(WORD) if word is None else word
         rounding = secrets.randbits(ROUNDING) if rounding is None else rounding
-        x = min(max(x, -1.0), 1.0) if x == x else 0.0  # the data never cause a refusal
-        letter = letter_of(position(self.letters, self._even, x), rounding)
-        if letter not in self._prepared:
-            self._prepared[letter] = alias_row(self.counts[letter])
+        letter = letter_of(position(self.letters, self._even, _clipped(x)), rounding)
         return draw(self._prepared[letter], word)
+
+
+def _clipped(x: object) -> float:
+    """Return x within [-1, 1], and 0 for what is no number: the data never cause a refusal."""
+    try:
+        value = float(x)  # type: ignore[arg-type]
+    except OverflowError:  # an integer beyond all floats
+        return 1.0 if x > 0 else -1.0  # type: ignore[operator]
+    except (TypeError, ValueError):
+        return 0.0
+    return min(max(value, -1.0), 1.0) if value == value else 0.0
 
 
 def pack(codes: Iterable[int], bits: int) -> bytes:
     """Pack codes one after another, the first in the highest bits, and fill up with zeros."""
+    packed = bytearray()
     number = length = 0
     for code in codes:
         number, length = number << bits | code, length + bits
-    padding = -length % 8
-    return (number << padding).to_bytes((length + padding) // 8, "big")
+        while length >= 8:
+            length -= 8
+            packed.append(number >> length)
+            number &= (1 << length) - 1
+    if length:
+        packed.append(number << (8 - length))
+    return bytes(packed)
 
 
 def main(arguments: Sequence[str]) -> str:

@@ -14,14 +14,16 @@ other unbiased mechanism can round its outputs to that grid at random, which add
 to its variance and takes nothing from its privacy: value - pitch^2/4 bounds them all.
 """
 
+import json
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
-from math import ceil, sqrt
+from math import ceil, isqrt, sqrt
 from typing import final
 
 import numpy as np
 
+from fedldp import cache as cache_files
 from fedldp.errors import DomainError
 from fedldp.mechanisms.hybrid import HMTP
 from fedldp.mechanisms.piecewise import PMOpt
@@ -29,6 +31,8 @@ from fedldp.mechanisms.program import Limits, Solution, phi, solve
 from fedldp.tables import Integers
 from fedldp.vehicle import exact, exp_below
 
+SOLVER = 1  # part of the cache's keys: raise it when results change
+LARGEST_EPSILON = 9.0
 _PITCH_COST = 0.001  # pitch^2/4, relative to the variance
 _INPUTS = 65
 _REPAIRABLE = 1e-5  # how far h may be below 0, relative to the variance, before outputs are added
@@ -65,6 +69,8 @@ class Certificate:
         As far as terms change their sign, h is summed point by point. Beyond, it is one quadratic
         polynomial on each side.
         """
+        if self.pitch <= 0 or not 0 < self.epsilon <= LARGEST_EPSILON:
+            return "the pitch or epsilon is out of range"
         if sum(term[0] for term in self.terms) != 1 or min(t[0] for t in self.terms) < 0:
             return "the weights are negative or do not add up to 1"
         if any(abs(x) > 1 for *_, x in self.terms):
@@ -122,22 +128,51 @@ class Certificate:
         return ceil(max(_last_root(term) for term in self.terms) / self.pitch) + 1
 
 
-def _last_root(term: Term) -> float:
+def _last_root(term: Term) -> Fraction:
     """Return a number beyond which, on both sides, a term does not change its sign."""
-    alpha, lam, mu, _ = (float(number) for number in term)
+    alpha, lam, mu, _ = term
     if alpha == 0:
-        return abs(mu / lam) * (1 + 1e-9) if lam else 0.0
-    return (abs(lam) + sqrt(max(lam**2 + 4 * alpha * mu, 0.0))) / (2 * alpha) * (1 + 1e-9)
+        return abs(mu / lam) if lam else Fraction(0)
+    square = max(lam**2 + 4 * alpha * mu, Fraction(0))
+    root = Fraction(isqrt(square.numerator * square.denominator) + 1, square.denominator)
+    return (abs(lam) + root) / (2 * alpha)
 
 
 @cache
 def certificate(epsilon: float) -> Certificate:
     """Return a valid certificate whose bound is within 0.2% of the best possible.
 
+    Finding it takes longer the larger epsilon is: a second at 2, a quarter of a minute at 8. It
+    is kept in the cache, and checked again when it is read.
+
     >>> proof = certificate(1.0)
     >>> proof.fault() is None, round(proof.lower_bound, 2)
     (True, 3.99)
     """
+    if epsilon > LARGEST_EPSILON:
+        raise DomainError(f"certificates end at epsilon {LARGEST_EPSILON:g}; got {epsilon:g}.")
+    key = f"certificate {SOLVER}: {epsilon!r}"
+    kept = cache_files.load(key)
+    if kept is not None:
+        try:
+            pitch, *terms = json.loads(kept)
+            read = Certificate(epsilon, Fraction(pitch), tuple(_read_term(term) for term in terms))
+            if read.fault() is None:
+                return read
+        except (ValueError, TypeError, ArithmeticError, RecursionError):
+            pass  # damaged: find it again
+    found = _find(epsilon)
+    text = json.dumps([str(found.pitch), *([str(n) for n in term] for term in found.terms)])
+    cache_files.save(key, text)
+    return found
+
+
+def _read_term(numbers: list[str]) -> Term:
+    alpha, lam, mu, x = (Fraction(number) for number in numbers)
+    return alpha, lam, mu, x
+
+
+def _find(epsilon: float) -> Certificate:
     variance = HMTP(epsilon).worst_case_variance
     wanted = sqrt(4 * _PITCH_COST * 0.8 * variance)
     pitch = Fraction(wanted).limit_denominator(1 << 20)

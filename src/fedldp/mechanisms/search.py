@@ -1,6 +1,7 @@
 """Where the linear program meets the mechanisms: grids, limits, the range of outputs, channels."""
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
@@ -22,7 +23,9 @@ def letters_for(epsilon: float) -> Floats:
     return even_letters(HMTP(epsilon).worst_case_variance, _ROUNDING_COST)
 
 
-def limits_under(epsilon: float, x: Floats, cap: Callable[[Floats], Floats] | None) -> Limits:
+def limits_under(
+    epsilon: float, x: Floats, cap: Callable[[Floats], Floats] | None = None
+) -> Limits:
     """Return what to demand at the letters so that the cap holds between them too.
 
     Rounding to a letter adds up to pitch^2/4 between two letters; and there the cap, which is
@@ -42,8 +45,8 @@ def search(
     count: int,
     x: Floats,
     limits: Limits,
-    weights: Floats | None,
-    factor: float | None,
+    weights: Floats | None = None,
+    factor: float | None = None,
     near: Solution | None = None,
 ) -> Solution | None:
     """Solve the program for the best range of evenly spaced outputs."""
@@ -92,11 +95,12 @@ def to_channel(solution: Solution, epsilon: float, letters: Floats) -> Channel:
     return exact_channel(epsilon, letters, outputs, table)
 
 
+@cache
 def four_outputs(epsilon: float) -> Channel:
     """Return the best channel with four outputs, wherever they lie."""
     letters = letters_for(epsilon)
     right = letters[letters >= 0]
-    limits = limits_under(epsilon, right, None)
+    limits = limits_under(epsilon, right)
     found: list[Solution] = []
 
     def worst(inner_and_outer: Floats) -> float:
@@ -108,7 +112,8 @@ def four_outputs(epsilon: float) -> Channel:
         found.append(solution)
         return solution.factor
 
-    start = np.log([0.5 * Duchi(epsilon).C, 0.7 * Duchi(epsilon).C])
-    minimize(worst, start, method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-5})
+    for start in ((0.5, 0.7), (0.9, 0.2), (0.1, 1.0)):  # in units of Duchi's output
+        first = np.log(np.array(start) * Duchi(epsilon).C)
+        minimize(worst, first, method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-5})
     solution = min(found, key=lambda each: each.factor)
     return to_channel(solution, epsilon, letters)
