@@ -26,22 +26,19 @@ from fedldp.cli.app import fedldp as command
 from fedldp.errors import DomainError, PrivacyError
 
 EVERY_MECHANISM = pytest.mark.parametrize("name", fedldp.mechanisms())
+EVERY_CHANNEL = pytest.mark.parametrize("name", [n for n in fedldp.mechanisms() if n != "laplace"])
 PAIRS = ((-1.0, 1.0), (0.0, 1.0), (0.1, 0.2))
 CONFIDENCE = 0.9999
 
 
 def channel_of(name, epsilon):
-    m = fedldp.mechanism(name, epsilon)
-    try:
-        return m.channel()
-    except DomainError as error:
-        pytest.skip(str(error))
+    return fedldp.mechanism(name, epsilon).channel()
 
 
 # Exact: positive controls
 
 
-@EVERY_MECHANISM
+@EVERY_CHANNEL
 def test_one_count_raised_by_one_is_caught(name):
     channel = channel_of(name, 1.0)
     counts, column = leaky.raised_by_one(channel)
@@ -69,7 +66,7 @@ def test_published_duchi_for_two_attributes_in_integers():
 # Exact: negative controls, and the audit itself
 
 
-@EVERY_MECHANISM
+@EVERY_CHANNEL
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_every_channel_passes(name, epsilon):
     channel = channel_of(name, epsilon)
@@ -192,7 +189,7 @@ def test_perturb_withstands_the_attack(name, epsilon):
     assert 0.75 * epsilon < found.bound <= epsilon
 
 
-@EVERY_MECHANISM
+@EVERY_CHANNEL
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_encode_withstands_the_attack(name, epsilon):
     channel = channel_of(name, epsilon)

@@ -1,131 +1,26 @@
-"""Mechanisms found by linear programming: at the proven optimum, or better than HM-TP everywhere.
-
-Each is a channel from the start. Finding one takes a second or two for 63 outputs, and up to a
-minute for 255; it is kept in the cache.
-"""
+"""The optimum: the least worst-case variance there is, or the least mean under a cap."""
 
 import contextlib
-import json
-from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar, Self, cast, final
+from typing import ClassVar, cast, final
 
 import numpy as np
 
-from fedldp import cache
-from fedldp.channel import Channel, channel_epsilon
+from fedldp.channel import Channel
 from fedldp.checks import Floats, whole
-from fedldp.errors import DomainError, FedLDPError
+from fedldp.errors import DomainError
 from fedldp.mechanisms.base import Mechanism
-from fedldp.mechanisms.certificate import Certificate, certificate
 from fedldp.mechanisms.duchi import Duchi
-from fedldp.mechanisms.finite import Finite
-from fedldp.mechanisms.hybrid import HMTP
 from fedldp.mechanisms.program import Solution, trapezoid
-from fedldp.mechanisms.search import (
-    four_outputs,
-    letters_for,
-    limits_under,
-    search,
-    to_channel,
-)
+from fedldp.mechanisms.search import four_outputs, letters_for, limits_under, search, to_channel
+from fedldp.mechanisms.solved import Solved, is_below
 
-SOLVER = 1  # part of the cache's keys: raise it when results change
-MOST_OUTPUTS = 255
 _NO_LIMIT = 1e4  # a factor so large that it demands nothing
 _TIGHTER = (1.0, 0.9999, 0.999)
-_ALLOWED = 1 + 1e-6  # for rounding to integers
-_EVERYWHERE = np.linspace(-1.0, 1.0, 2**13 + 1)
 
 Weights = Callable[[Floats], Floats]
-
-
-class Solved(Finite):
-    """A mechanism that is a channel, found by a linear program."""
-
-    outputs: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        channel_epsilon(self.epsilon)
-        if not 3 <= whole(self.outputs, "outputs") <= MOST_OUTPUTS:
-            raise DomainError(f"outputs must be from 3 to {MOST_OUTPUTS}; got {self.outputs!r}.")
-
-    @abstractmethod
-    def _find(self) -> tuple[Channel, float]:
-        """Return the channel, and the factor that its variance has against some limit."""
-
-    @abstractmethod
-    def _is_kept(self, channel: Channel, factor: float) -> bool:
-        """Tell whether a channel keeps what this mechanism promises."""
-
-    def _key(self) -> str:
-        """Return a text that tells this mechanism from all others."""
-        return repr(self)
-
-    @cached_property
-    def _found(self) -> tuple[Channel, float]:
-        key = f"solver {SOLVER}: {self._key()}"
-        kept = cache.load(key)
-        if kept is not None:
-            try:
-                document = json.loads(kept)
-                channel, factor = Channel.from_json(document["channel"]), float(document["factor"])
-                fits = channel.epsilon == self.epsilon and channel.outputs <= self.outputs
-                if fits and 0 < factor < np.inf and self._is_kept(channel, factor):
-                    return channel, factor
-            except (FedLDPError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-                pass  # damaged: find it again
-        channel, factor = self._find()
-        cache.save(key, json.dumps({"channel": channel.to_json(), "factor": factor}))
-        return channel, factor
-
-    def channel(self, outputs: int | None = None) -> Channel:
-        if outputs is None:
-            return self._found[0]
-        other: Self = replace(cast(Any, self), outputs=outputs)
-        return other.channel()
-
-    @property
-    def values(self) -> Floats:
-        return self._found[0].values
-
-    @cached_property
-    def letters(self) -> Floats:
-        return self._found[0].letters
-
-    @cached_property
-    def table(self) -> Floats:
-        return self._found[0].table
-
-    @cached_property
-    def certificate(self) -> Certificate:
-        """The proof of `lower_bound`."""
-        return certificate(self.epsilon)
-
-    @property
-    def lower_bound(self) -> float:
-        """What no unbiased mechanism with this epsilon can go below in the worst case."""
-        return self.certificate.lower_bound
-
-    def _draw(self, x: Floats, u: Floats, out: Floats, scratch: Floats) -> None:
-        last = len(self.letters) - 1
-        place = np.interp(x, self.letters, np.arange(last + 1))
-        low = np.minimum(np.floor(place), last - 1)
-        odds, u = place - low, u - 1
-        up = u < odds
-        letter = low + up
-        # Given on which side of the odds it fell, u is still uniform there: stretch it.
-        with np.errstate(invalid="ignore", divide="ignore"):
-            u = np.where(up, u / odds, (u - odds) / (1 - odds))
-        rows = np.cumsum(self.table, axis=1)
-        rows[:, -1] = 1.0
-        ends = (rows + np.arange(last + 1)[:, None]).reshape(-1)
-        found = np.searchsorted(ends, letter + np.minimum(u, 1 - 2.0**-40), side="right")
-        out[:] = self.values[found - (letter * len(self.values)).astype(np.int64)]
 
 
 @final
@@ -226,93 +121,7 @@ class Optimal(Solved):
         return to_channel(solution, self.epsilon, letters_for(self.epsilon))
 
     def _is_kept(self, channel: Channel, factor: float) -> bool:
-        cap = self._cap(_EVERYWHERE)
-        return cap is None or bool(np.all(channel.variance(_EVERYWHERE) <= cap * _ALLOWED))
-
-
-@final
-@dataclass(frozen=True)
-class Dominant(Solved):
-    """At no input worse than HM-TP, the paper's best, and on average as good as that allows.
-
-    Let f be the least factor such that some channel has at most f times HM-TP's variance at every
-    x. Among the channels with at most (1 + f) / 2 times HM-TP's, this has the least mean variance.
-    Where HM-TP is Duchi's mechanism, f is 1, and so is this. Where so few outputs cannot keep up
-    with HM-TP, f is above 1, and this is the channel that comes closest: take more outputs.
-
-    >>> round(Dominant(epsilon=1.0).factor, 2)
-    0.93
-    """
-
-    name: ClassVar[str] = "dominant"
-    epsilon: float
-    outputs: int = 31
-
-    @property
-    def factor(self) -> float:
-        """The least f such that f times HM-TP's variance can be had everywhere."""
-        return self._found[1]
-
-    def _is_kept(self, channel: Channel, factor: float) -> bool:
-        return _is_below_paper(channel, max((1 + factor) / 2, factor))
-
-    def _find(self) -> tuple[Channel, float]:
-        paper = HMTP(self.epsilon)
-        letters = letters_for(self.epsilon)
-        right = letters[letters >= 0]
-        if paper.beta == 0:
-            return paper.channel(), 1.0
-        limits = limits_under(self.epsilon, right, paper.variance)
-        least = search(self.epsilon, self.outputs, right, limits)
-        if least is None:
-            raise DomainError(f"no channel was found for epsilon {self.epsilon:g}.")
-        if least.factor >= 1:  # too few outputs for so large an epsilon
-            return to_channel(least, self.epsilon, letters), least.factor
-        half_way = (1 + least.factor) / 2
-        solution = search(
-            self.epsilon, self.outputs, right, limits, np.ones(len(right)), half_way, near=least
-        )
-        return to_channel(solution or least, self.epsilon, letters), least.factor
-
-
-@final
-@dataclass(frozen=True)
-class NearZero(Solved):
-    """For values near zero, such as gradients: the least variance there, never above HM-TP's.
-
-    Minimises the mean variance for inputs that follow a Gaussian of width 0.15. Where so few
-    outputs cannot keep up with HM-TP, `factor` is above 1 and tells by how much they miss it.
-
-    >>> NearZero(epsilon=4.0).variance(0.0) < 0.8 * HMTP(epsilon=4.0).variance(0.0)
-    np.True_
-    """
-
-    name: ClassVar[str] = "near-zero"
-    epsilon: float
-    outputs: int = 31
-
-    @property
-    def factor(self) -> float:
-        """How many times HM-TP's variance this has at most: 1, or more with too few outputs."""
-        return self._found[1]
-
-    def _is_kept(self, channel: Channel, factor: float) -> bool:
-        return _is_below_paper(channel, factor)
-
-    def _find(self) -> tuple[Channel, float]:
-        paper = HMTP(self.epsilon)
-        letters = letters_for(self.epsilon)
-        right = letters[letters >= 0]
-        if paper.beta == 0:
-            return paper.channel(), 1.0
-        weights = np.exp(-0.5 * (right / 0.15) ** 2)
-        limits = limits_under(self.epsilon, right, paper.variance)
-        solution = search(self.epsilon, self.outputs, right, limits, weights, 1.0)
-        if solution is None:  # too few outputs for so large an epsilon: come as close as possible
-            solution = search(self.epsilon, self.outputs, right, limits)
-        if solution is None:
-            raise DomainError(f"no channel was found for epsilon {self.epsilon:g}.")
-        return to_channel(solution, self.epsilon, letters), solution.factor
+        return self.cap is None or is_below(channel, cast(Weights, self._cap))
 
 
 def best(epsilon: float, bits: int) -> Channel:
@@ -340,11 +149,6 @@ def _counts_for(epsilon: float, bits: int) -> list[int]:
     most = 4 if epsilon < 1 else 2
     more = [full * 3 // 2, *(full * times for times in range(2, most + 1))]
     return [full - 1, full, *(n for n in more if n <= 64)]
-
-
-def _is_below_paper(channel: Channel, factor: float) -> bool:
-    limit = factor * HMTP(channel.epsilon).variance(_EVERYWHERE)
-    return bool(np.all(channel.variance(_EVERYWHERE) <= limit * _ALLOWED))
 
 
 def _named(name: str, epsilon: float) -> Mechanism:
