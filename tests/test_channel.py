@@ -332,6 +332,7 @@ def test_decode_gives_the_values_back():
         np.testing.assert_array_equal(c.decode(codes.astype(dtype)), c.values, strict=True)
     assert isinstance(c.decode(np.uint8(1)), float)
     assert c.decode(0) == c.values[0]
+    assert c.decode([]).shape == (0,)
     assert c.decode(c.encode(np.zeros((2, 0)), fedldp.source(2))).shape == (2, 0)
     assert c.decode(c.encode([[-1.0, 0.1], [0.2, 1.0]], fedldp.source(2))).shape == (2, 2)
     for bad in (-1, c.outputs, [0, c.outputs], [0.0], "0", [True], None, [10**30], [[0], [0, 1]]):

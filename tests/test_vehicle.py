@@ -121,13 +121,19 @@ def test_the_cap_is_for_all_values_together(alone):
     assert "more than e^0.995" in refusal(alone(text, "--cap", "1.99", "0.3", "-0.7"))
 
 
+def test_a_value_that_cannot_be_read_is_sent_like_any_other(alone):
+    text = channel("hm-tp", 1.0, 31).to_json()
+    for value in ("abc", "", "1e999", "--help"):
+        result = alone(text, "--cap", "1", value)
+        assert (result.returncode, result.stderr, len(result.stdout)) == (0, "", 3), value
+
+
 @pytest.mark.parametrize(
     ("text", "arguments", "said"),
     [
         (tampered(counts=[[3 << 58, 1 << 58], [1 << 58, 3 << 58]]), ["0.3"], "column 0 has a coun"),
         (b"\xff\xfe\x00", ["0.3"], "codec can't decode"),
         (None, ["0.3"], "No such file"),
-        (tampered(), ["abc"], "could not convert string to float: 'abc'"),
         (tampered(), [], "usage: vehicle.py CHANNEL.json --cap EPSILON X [X ...]"),
     ],
     ids=itertools.count(),

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -127,6 +127,10 @@ class Channel:
         flips = np.array([row[1] for row in rows]) ^ np.arange(thresholds.shape[1])
         return thresholds.reshape(-1), flips.astype(self._code_dtype).reshape(-1)
 
+    @cached_property
+    def _even(self) -> bool:
+        return vehicle.is_even(self.letters.tolist())
+
     @property
     def _code_dtype(self) -> type[np.unsignedinteger[Any]]:
         return np.uint8 if self.bits <= 8 else np.uint16
@@ -155,7 +159,7 @@ class Channel:
     def _letters_of(self, x: Floats, rounding: npt.NDArray[np.uint32]) -> Integers:
         """Round each x at random to the number of a letter, like `vehicle.letter_of`."""
         last = self.letters.size - 1
-        if vehicle.is_even(self.letters.tolist()):
+        if self._even:
             place = x * (last / 2)
             place += last / 2
         else:
@@ -178,8 +182,8 @@ class Channel:
         letters <<= self.bits
         letters += columns.view(np.int64)
         words <<= np.uint64(self.bits)
-        kept = words < thresholds.take(letters, mode="clip")
-        flip = flips.take(letters, mode="clip")
+        kept = words < thresholds.take(letters)
+        flip = flips.take(letters)
         flip *= ~kept
         np.bitwise_xor(columns.astype(codes.dtype), flip, out=codes)
 
@@ -187,11 +191,11 @@ class Channel:
         """Return the value that each code stands for."""
         try:
             array = np.asarray(codes)
-        except ValueError:
-            array = np.empty(0)
-        if array.dtype.kind not in "iu" or (
-            array.size and not (array.min() >= 0 and array.max() < self.outputs)
-        ):
+        except ValueError:  # rows of different lengths
+            array = np.array(None)
+        if array.size == 0:
+            return np.empty(array.shape)
+        if array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= self.outputs:
             raise DomainError(f"codes must be integers from 0 to {self.outputs - 1}.")
         return self.values[array]
 
@@ -217,7 +221,10 @@ class Channel:
             counts, letters = vehicle.table_of(document)
             if set(document) != {"format", "epsilon", "letters", "values", "counts"}:
                 raise ValueError("it has other entries than a channel has")
-            channel = cls(float(document["epsilon"]), counts, letters, document["values"])  # type: ignore[arg-type]
+            epsilon, values = document["epsilon"], document["values"]
+            if not isinstance(epsilon, str):
+                raise ValueError("epsilon must be a number written as a text")
+            channel = cls(float(epsilon), cast(Any, counts), cast(Any, letters), values)
         except PrivacyError:
             raise
         except (

@@ -218,11 +218,11 @@ def main(arguments: Sequence[str]) -> str:
     """Encode the values given on the command line; return the bytes to send, in hexadecimal."""
     if len(arguments) < 4 or arguments[1] != "--cap":
         raise ValueError("usage: vehicle.py CHANNEL.json --cap EPSILON X [X ...]")
-    path, _, cap, *given = arguments
-    values = [float(x) for x in given]
+    path, _, cap, *values = arguments
     with open(path, encoding="utf-8") as file:  # noqa: PTH123
         # The cap is for all values together.
         channel = Channel(file.read(), exact(cap) / len(values))
+    # Not even a value that cannot be read may change whether something is sent.
     return pack((channel.encode(x) for x in values), channel.bits).hex()
 
 

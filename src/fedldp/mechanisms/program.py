@@ -62,7 +62,7 @@ def trapezoid(weights: Floats) -> Floats:
 
 
 def phi(c: Floats, growth: float) -> Floats:
-    """C if c >= 0 else growth * c: the least p c with q <= p <= growth q, for q = 1."""
+    """Return c if c >= 0 else growth * c: the least p c for p from 1 to growth."""
     return np.where(c >= 0, c, growth * c)
 
 
