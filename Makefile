@@ -38,7 +38,7 @@ $(VENV)/pip.done:
 	@touch $@
 
 $(VENV)/demo.done: $(VENV)/pip.done pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[cli,plots]'
+	$(BIN)/python -m pip install --quiet --editable '.[cli,plots,parquet]'
 	@touch $@
 
 $(VENV)/test.done: $(VENV)/demo.done pyproject.toml

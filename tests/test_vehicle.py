@@ -4,9 +4,11 @@ import ast
 import itertools
 import json
 import math
+import random
 import shutil
 import subprocess
 import sys
+from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -15,23 +17,18 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from laws import Scripted
+from test_vehicle_plan import canonical, document, loaded
 
 import fedldp
 from fedldp import vehicle
+from fedldp.cube import Cube
 
 FILE = Path(vehicle.__file__)
-WORDS = 1 << vehicle.ROUNDING
 
 
 @cache
 def channel(name, epsilon, outputs=None):
     return fedldp.mechanism(name, epsilon).channel(outputs)
-
-
-@cache
-def prepared(name, epsilon, outputs=None):
-    return vehicle.Channel(channel(name, epsilon, outputs).to_json(), epsilon)
 
 
 def tampered(**changes):
@@ -43,15 +40,16 @@ def tampered(**changes):
 
 @pytest.fixture
 def alone(tmp_path):
-    """Run a copy of the file with a bare interpreter, given the text of a channel."""
+    """Run a copy of the file with a bare interpreter, given the contents of a plan and a row."""
     shutil.copy(FILE, tmp_path / "vehicle.py")
 
-    def run(text, *arguments):
-        if text is not None:
-            data = text if isinstance(text, bytes) else text.encode()
-            (tmp_path / "channel.json").write_bytes(data)
+    def run(plan, row, *arguments):
+        for name, content in (("plan.json", plan), ("row.json", row)):
+            if content is not None:
+                data = content if isinstance(content, bytes) else content.encode()
+                (tmp_path / name).write_bytes(data)
         return subprocess.run(
-            [sys.executable, "-I", "-S", "vehicle.py", "channel.json", *arguments],
+            [sys.executable, "-I", "-S", "vehicle.py", *arguments],
             cwd=tmp_path,
             env={},
             capture_output=True,
@@ -84,62 +82,128 @@ def test_imports_nothing_but_the_standard_library():
     assert imported <= sys.stdlib_module_names
 
 
+PLAN = canonical(document())
+ROW = '{"age": 30, "city": "Lima", "way": [2.5, -0.5], "colour": true}'
+USAGE = "usage: vehicle.py PLAN.json --cap EPSILON ROW.json"
+
+
 @pytest.mark.parametrize(
-    ("name", "outputs", "values", "digits"),
-    [
-        ("duchi", None, ["0.3"] * 9, 4),
-        ("duchi", None, ["-1e-3", "-inf", "-1E-05", "-.5", "+1"], 2),
-        ("three-outputs-flat", None, ["-1", "1", "0", "-0.25"], 2),
-        ("hm-tp", 31, ["0.3", "-0.7"], 4),
-        ("pm", 2001, ["0.3", "-0.7", "1"], 10),
-        ("pm", 31, ["nan", "inf", "7", "-7.5"], 6),
-    ],
+    "row",
+    [ROW, "[30, 7]", "{}", "NaN", "", "{", "[" * 100_000, "9" * 10_000, b"\xff\xfe\x00", None],
+    ids=range(10),
 )
-def test_encodes_alone(alone, name, outputs, values, digits):
-    result = alone(channel(name, 1.0, outputs).to_json(), "--cap", str(len(values)), *values)
-    assert result.stderr == ""
-    assert result.returncode == 0
-    assert len(bytes.fromhex(result.stdout)) * 2 == digits == len(result.stdout) - 1
+def test_reports_alone_whatever_the_row(alone, row):
+    result = alone(PLAN, row, "plan.json", "--cap", "3", "row.json")
+    assert (result.stderr, result.returncode) == ("", 0)
+    report = bytes.fromhex(result.stdout)
+    assert len(report) == 18
+    assert report[:12] == vehicle.Plan(PLAN, 3).report({})[:12]
 
 
-def test_sends_what_it_encodes_with_new_randomness_each_time(alone):
-    """Duchi's sign at epsilon 16 is wrong once in 10^7; forty times five bits are never equal."""
-    values = ["1"] * 5 + ["-1"] * 2 + ["1"] + ["-1"] * 4
-    assert alone(channel("duchi", 16.0).to_json(), "--cap", "192", *values).stdout == "f900\n"
-    text = channel("hm-tp", 1.0, 31).to_json()
-    first, second = (alone(text, "--cap", "40", *["0.3"] * 40).stdout for _ in range(2))
-    assert len(first) == len(second) == 51
-    assert first != second
-
-
-def test_the_cap_is_for_all_values_together(alone):
-    text = channel("three-outputs", 1.0).to_json()
-    assert alone(text, "--cap", "1", "0.3").returncode == 0
-    assert alone(text, "--cap", "2", "0.3", "-0.7").returncode == 0
-    assert "refused: column 0 has a count 2.71" in refusal(alone(text, "--cap", "0.99", "0.3"))
-    assert "more than e^0.5" in refusal(alone(text, "--cap", "1", "0.3", "-0.7"))
-    assert "more than e^0.995" in refusal(alone(text, "--cap", "1.99", "0.3", "-0.7"))
-
-
-def test_a_value_that_cannot_be_read_is_sent_like_any_other(alone):
-    text = channel("hm-tp", 1.0, 31).to_json()
-    for value in ("abc", "", "1e999", "--help"):
-        result = alone(text, "--cap", "1", value)
-        assert (result.returncode, result.stderr, len(result.stdout)) == (0, "", 3), value
+def test_sends_what_it_draws_with_new_randomness_each_time(alone):
+    """At epsilon 16 a sign is wrong once in 10^7; forty coins in a row are never twice the same."""
+    plan = json.loads(PLAN)
+    plan.update(epsilon="16", tables=[])
+    plan["schema"] = [{"name": "x", "low": 0.0, "high": 1.0, "missing": 0.0, "size": 1}]
+    plan["parts"] = [{**Cube.of(16.0, 1).document(), "attributes": [0]}]
+    for value, sent in ((1, "80"), (0, "00")):
+        result = alone(json.dumps(plan), f"[{value}]", "plan.json", "--cap", "16", "row.json")
+        assert result.stdout[32:] == sent + "\n"
+    plan["schema"][0]["size"] = 40
+    plan["parts"] = [{**Cube.of(0.001, 40).document(), "attributes": [0]}]
+    arguments = (json.dumps(plan), "{}", "plan.json", "--cap", "1", "row.json")
+    assert alone(*arguments).stdout != alone(*arguments).stdout
 
 
 @pytest.mark.parametrize(
-    ("text", "arguments", "said"),
+    ("plan", "arguments", "said"),
     [
-        (tampered(counts=[[3 << 58, 1 << 58], [1 << 58, 3 << 58]]), ["0.3"], "column 0 has a coun"),
-        (b"\xff\xfe\x00", ["0.3"], "codec can't decode"),
-        (None, ["0.3"], "No such file"),
-        (tampered(), [], "usage: vehicle.py CHANNEL.json --cap EPSILON X [X ...]"),
+        (PLAN, ["plan.json", "--cap", "2.99", "row.json"], "refused: it costs 3.0"),
+        (PLAN, ["plan.json", "--cap", "x", "row.json"], "epsilon must be a number; got 'x'"),
+        (PLAN, ["plan.json", "row.json"], USAGE),
+        (PLAN, ["plan.json", "--cap", "3"], USAGE),
+        (PLAN, ["plan.json", "--cap", "3", "row.json", "row.json"], USAGE),
+        (PLAN, [], USAGE),
+        (None, ["plan.json", "--cap", "3", "row.json"], "No such file"),
+        ("{", ["plan.json", "--cap", "3", "row.json"], "refused: Expecting"),
+        (b"\xff\xfe\x00", ["plan.json", "--cap", "3", "row.json"], "codec can't decode"),
     ],
     ids=itertools.count(),
 )
-def test_says_in_one_line_why_nothing_is_sent(alone, text, arguments, said):
-    assert said in refusal(alone(text, "--cap", "1", *arguments))
+def test_says_in_one_line_why_nothing_is_sent(alone, plan, arguments, said):
+    assert said in refusal(alone(plan, ROW, *arguments))
+
+
+# Whatever a row is
+
+
+class Hostile:
+    """Raises whatever is asked of it."""
+
+    def refuse(self, *arguments):
+        raise RuntimeError(arguments)
+
+    __float__ = __str__ = __eq__ = __hash__ = __getitem__ = __len__ = __iter__ = __bool__ = refuse
+    __getattribute__ = refuse
+
+
+class HostileMapping(Hostile, dict):
+    """Says it is a mapping, and raises too."""
+
+
+NAMES = ("age", "city", "way", "colour")
+UNREADABLE = [
+    *(None, {}, [], 7, "", object(), math.nan, b"", {1: 2}, [[]], [None]),
+    dict.fromkeys(NAMES),
+    {"age": math.nan, "city": math.nan, "way": [math.nan] * 2, "colour": math.nan},
+    {"age": "old", "city": "Paris", "way": [], "colour": 10**5000},
+    {"age": [30], "city": ["Lima"], "way": 2.5, "colour": {}},
+    {"age": 1j, "city": {}, "way": [[], {}, 9], "colour": np.array(["1", "b"])},
+    {"age": "9" * 5000 + "x", "city": Decimal("sNaN"), "way": iter([1, 2]), "colour": b"red"},
+]
+
+
+def test_what_cannot_be_read_is_missing():
+    plan = loaded(document())
+    hostile = [Hostile(), HostileMapping(), dict.fromkeys(NAMES, Hostile()), [Hostile()] * 5]
+    for row in itertools.chain(UNREADABLE, hostile):
+        for seed in range(20):
+            rng, public = random.Random(seed), random.Random(seed)
+            assert plan.report(row, rng) == plan.report({}, public)
+            assert rng.getstate() == public.getstate()
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=4) | st.binary(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+)
+
+
+@given(
+    row=ANYTHING
+    | st.lists(ANYTHING, min_size=5, max_size=5)
+    | st.fixed_dictionaries(dict.fromkeys(NAMES, ANYTHING))
+)
+@example(row={"age": 10**400, "city": "Rome", "way": [-(10**400), math.inf], "colour": 1.0})
+def test_any_row_gives_a_report_with_as_many_words(row):
+    plan, rng, other = loaded(document()), random.Random(9), random.Random(9)
+    assert len(plan.report(row, rng)) == len(plan.report(json.loads(ROW), other)) == 18
+    assert rng.getstate() == other.getstate()
+
+
+def test_values_are_scaled_clipped_and_named():
+    age, city, way, colour = itertools.starmap(
+        vehicle.read_attribute, zip(document()["schema"], (0, 1, 2, 4), strict=True)
+    )
+    for value, x in [(75, 0.5), ("75", 0.5), (-1, -1), (1e308, 1), (-math.inf, -1), (10**999, 1)]:
+        assert age.find({"age": value}, 0) == age.find([value], 0) == x
+    assert (age.missing, city.missing, way.missing, colour.missing) == (0, 0, 0, 0)
+    assert [way.find({"way": (0, 3)}, i) for i in (0, 1)] == [-0.5, 1]
+    assert [way.find([9, 9, 0, 3], i) for i in (0, 1)] == [-0.5, 1]
+    labels = [("1", 1), (1, 1), (1.0, 1), (True, 2), ("true", 2), ("True", 0), ("b", 3), (1.5, 0)]
+    for value, code in labels:
+        assert colour.find({"colour": value}, 0) == code
+    assert city.find({"city": np.str_("Lima")}, 0) == 2
 
 
 # What it accepts
@@ -206,82 +270,3 @@ def test_refuses_a_cap_that_is_no_positive_number(cap):
     said = "positive" if cap in (0, "-1", -0.5) else "a number"
     with pytest.raises(ValueError, match=f"^epsilon must be {said}; got "):
         vehicle.Channel(tampered(), cap)
-
-
-# The same codes as the library
-
-
-@pytest.mark.parametrize(
-    ("name", "epsilon", "outputs", "n"),
-    [
-        ("duchi", 1.0, None, 30_000),
-        ("three-outputs", 1.0, None, 5_000),
-        ("three-outputs-flat", 4.0, None, 10_000),
-        ("pm-sub", 0.01, 3, 3_000),
-        ("pm", 1.0, 2001, 5_000),
-        ("hm", 8.0, 127, 5_000),
-        ("hm-tp", 2.0, 31, 10_000),
-        ("optimal", 1.0, None, 10_000),
-    ],
-)
-def test_same_codes_from_the_same_words(name, epsilon, outputs, n):
-    """For n below 2^15 `Channel.encode` takes all words first, and then all that round."""
-    c, ours = channel(name, epsilon, outputs), prepared(name, epsilon, outputs)
-    x = fedldp.source(40).uniform(n) * 2 - 1
-    special = np.concatenate([c.letters, np.nextafter(c.letters, 0), [-1.0, 0.0, 1.0, -0.0]])
-    x[: special.size] = special
-    source = fedldp.source(41)
-    given = (x.tolist(), source.words(n).tolist(), source.words(n, np.uint32).tolist())
-    assert ours.bits == c.bits
-    np.testing.assert_array_equal(c.encode(x, fedldp.source(41)), list(map(ours.encode, *given)))
-
-
-@pytest.mark.parametrize("name", ["duchi", "three-outputs-flat"])
-def test_same_codes_at_the_words_that_just_round_up(name):
-    """With epsilon 16 the code all but tells the letter."""
-    c, ours, n = channel(name, 16.0), prepared(name, 16.0), 3_000
-    x, words = fedldp.source(42).uniform(n) * 2 - 1, fedldp.source(43).words(n).tolist()
-    places = [vehicle.position(ours.letters, len(c.letters) == 2, value) for value in x.tolist()]
-    first = [-int(place * WORDS + 0.5) % WORDS for place in places]  # that rounds up
-    codes = []
-    for rounding in (first, [word - 1 for word in first]):
-        codes.append(c.encode(x, Scripted([*words, *rounding])))
-        np.testing.assert_array_equal(
-            codes[-1], list(map(ours.encode, x.tolist(), words, rounding))
-        )
-    assert np.mean(codes[0] > codes[1]) > 0.6  # so the words are those that decide
-
-
-def test_draws_its_own_words(monkeypatch):
-    """Without given words: 20,000 codes, each count within 6 deviations; once in 10^8."""
-    c, ours, n = channel("three-outputs", 1.0), prepared("three-outputs", 1.0), 20_000
-    observed = np.bincount([ours.encode(1.0) for _ in range(n)], minlength=3)
-    p = c.table[-1]
-    assert np.all(np.abs(observed - n * p) < 6 * np.sqrt(n * p * (1 - p)))
-    asked = []
-    monkeypatch.setattr(vehicle.secrets, "randbits", lambda bits: asked.append(bits) or 0)
-    ours.encode(0.3)
-    assert asked == [vehicle.WORD, vehicle.ROUNDING]  # so what draws and what rounds share no bit
-
-
-def test_a_cap_beyond_any_table_is_no_trouble():
-    text = channel("duchi", 16.0).to_json()
-    assert vehicle.Channel(text, "1e400").encode(1.0) in (0, 1)
-
-
-@pytest.mark.parametrize("x", [None, "0.3x", [], object(), 1j])
-def test_what_is_no_number_counts_as_zero(x):
-    ours = prepared("hm-tp", 2.0)
-    assert ours.encode(x, 12345, 678) == ours.encode(0.0, 12345, 678)
-
-
-@given(x=st.floats() | st.integers(), word=st.integers(0, 2**64 - 1), up=st.integers(0, WORDS - 1))
-@example(x=10**400, word=0, up=0)
-@example(x=-(10**400), word=0, up=0)
-def test_no_value_makes_a_vehicle_refuse(x, word, up):
-    for name in ("duchi", "three-outputs-flat", "hm-tp"):
-        ours = prepared(name, 2.0)
-        code = ours.encode(x, word, up)
-        assert 0 <= code < len(ours.counts[0])
-        public = 0.0 if x != x else max(-1.0, min(1.0, x))
-        assert code == ours.encode(public, word, up)

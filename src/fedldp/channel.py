@@ -25,7 +25,6 @@ MOST_OUTPUTS = 1 << 16
 BIAS = 2.0**-40  # what the mean at a letter may be off by, relative to the largest value
 
 _CHUNK = 1 << 15  # values encoded at a time: a few arrays of this size stay in the cache
-_LARGEST_JSON_INTEGER = 1 << 53  # beyond it, many readers of JSON lose digits
 
 
 @final
@@ -201,14 +200,19 @@ class Channel:
 
     def to_json(self) -> str:
         """Return the channel as canonical JSON: equal channels give equal text."""
-        document = {
-            "format": vehicle.FORMAT,
+        document = {"format": vehicle.FORMAT, **self.document()}
+        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+    def document(self) -> dict[str, Any]:
+        """Return what stands in JSON but for the format, which a plan's tables do not have."""
+        return {
             "epsilon": str(self.epsilon),
             "letters": self.letters.tolist(),
             "values": self.values.tolist(),
-            "counts": [[_json_integer(count) for count in row] for row in self.counts.tolist()],
+            "counts": [
+                [tables.json_integer(count) for count in row] for row in self.counts.tolist()
+            ],
         }
-        return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> "Channel":
@@ -218,13 +222,9 @@ class Channel:
         """
         try:
             document = json.loads(text)
-            counts, letters = vehicle.table_of(document)
-            if set(document) != {"format", "epsilon", "letters", "values", "counts"}:
-                raise ValueError("it has other entries than a channel has")
-            epsilon, values = document["epsilon"], document["values"]
-            if not isinstance(epsilon, str):
-                raise ValueError("epsilon must be a number written as a text")
-            channel = cls(float(epsilon), cast(Any, counts), cast(Any, letters), values)
+            if document.pop("format") != vehicle.FORMAT:
+                raise ValueError("the format differs")
+            return cls.from_document(document)
         except PrivacyError:
             raise
         except (
@@ -236,7 +236,17 @@ class Channel:
             RecursionError,
         ) as error:
             raise WireError(f"not a {vehicle.FORMAT!r}: {error}") from error
-        return channel
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> "Channel":
+        """Read what `document` gives; raises whatever `from_json` turns into `WireError`."""
+        counts, letters = vehicle.table_of(document)
+        if set(document) != {"epsilon", "letters", "values", "counts"}:
+            raise ValueError("it has other entries than a channel has")
+        epsilon, values = document["epsilon"], document["values"]
+        if not isinstance(epsilon, str):
+            raise ValueError("epsilon must be a number written as a text")
+        return cls(float(epsilon), cast(Any, counts), cast(Any, letters), values)
 
     @property
     def fingerprint(self) -> str:
@@ -264,7 +274,3 @@ def channel_epsilon(epsilon: float) -> float:
 def exact_channel(epsilon: float, letters: Floats, values: Floats, table: Floats) -> Channel:
     """Return the channel closest to a table of probabilities that is symmetric about 0."""
     return Channel(epsilon, tables.to_counts(values, letters, table, epsilon), letters, values)
-
-
-def _json_integer(number: int) -> int | str:
-    return number if number <= _LARGEST_JSON_INTEGER else str(number)

@@ -1,29 +1,49 @@
-"""A whole vehicle on the standard library: check a table, draw from it, send a few bits.
+"""A whole vehicle on the standard library: check a plan, draw a report, send a few bytes.
 
 This file needs nothing but Python. Copy it to a vehicle, or read it to see that the privacy of
 what is sent is a fact about integers:
 
-    python vehicle.py channel.json --cap 1.0 0.3 -0.7
+    python vehicle.py plan.json --cap 1.0 row.json
 
-A channel is a table of counts. Its rows are the letters, which are input values from -1 to 1; its
-columns are the outputs; every row adds up to the same power of two. A value is rounded at random
-to one of the two letters next to it, and an output is drawn with the odds in that letter's row.
-Whatever the value, no output is more than e^epsilon times as likely as under another value, if no
-count is more than e^epsilon times another one in its column. Nothing else matters for privacy.
+A plan is a JSON file. Its `schema` lists what a row holds: numbers with public bounds, which are
+scaled to [-1, 1], and categories. Its `tables` are integers: the odds of each code that may be
+sent for a value. Its `parts` say how each attribute is reported. A `sample` part chooses k of its
+coordinates (a coordinate is one number or one category) and draws a code for each from its table;
+a `cube` part sends a sign for each of its coordinates, drawn all at once. Under no two values may
+the odds of a code differ by more than a factor of e^epsilon, and what one report can cost in all
+may not exceed the cap. Nothing else matters for privacy, and no row is ever refused: what is
+missing in it, or unknown, becomes a public value.
 """
 
+import hashlib
 import json
+import random
 import secrets
 import sys
-from collections.abc import Iterable, Sequence
+import zlib
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from itertools import pairwise
+from functools import partial
+from itertools import accumulate, pairwise
+from math import inf, isfinite
+from typing import Any, NamedTuple
 
 FORMAT = "fedldp channel 1"
+PLAN_FORMAT = "fedldp plan 1"
+WIRE_VERSION = 1
 WORD = 64  # bits that draw from the table
 LARGEST_TOTAL = 1 << 62  # of a row
+LARGEST_EPSILON = Fraction(64)  # no two positive counts have a ratio of e^64
+LARGEST_WEIGHT = 1 << 96  # of a cube
 LEAST_GAP = 2.0**-20  # between two letters: closer ones would not survive the division by it
 ROUNDING = 32  # further bits, that round a value to a letter
+MOST_CATEGORIES = 1 << 16
+MOST_SIGNS = 10_000  # of a cube
+MOST_COORDINATES = 1 << 24
+MOST_BITS = 1 << 27  # of a record
+SYSTEM = secrets.SystemRandom()
+UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 Alias = tuple[list[int], list[int]]
 
@@ -62,7 +82,8 @@ def fault(counts: Sequence[Sequence[int]], epsilon: Fraction) -> str | None:
     for number, row in enumerate(counts):
         if len(row) != outputs or min(row) < 0 or sum(row) != total:
             return f"row {number} is not made of {outputs} counts that add up to {total}"
-    limit = exp_below(min(epsilon, Fraction(64)))  # no two positive counts have a ratio of e^64
+    epsilon = min(epsilon, LARGEST_EPSILON)
+    limit = exp_below(epsilon)
     for number, column in enumerate(zip(*counts, strict=True)):
         least, largest = min(column), max(column)
         if largest * limit.denominator > limit.numerator * least:
@@ -72,6 +93,50 @@ def fault(counts: Sequence[Sequence[int]], epsilon: Fraction) -> str | None:
                 f"{largest} and {least}"
             )
     return None
+
+
+def response_fault(same: int, other: int, categories: int, epsilon: Fraction) -> str | None:
+    """Return why a randomised response is not epsilon-private, or None if it is.
+
+    The own category is sent with the odds `same`, each of the others with the odds `other`.
+    """
+    total = same + (categories - 1) * other
+    if not 2 <= categories <= MOST_CATEGORIES:
+        return f"it has {categories} categories, not 2 to {MOST_CATEGORIES}"
+    if not 1 <= other <= same or total & (total - 1) or total > LARGEST_TOTAL:
+        return f"same = {same} and other = {other} are out of order or add up to no power of two"
+    return _ratio_fault(same, other, epsilon)
+
+
+def unary_fault(absent: int, total: int, epsilon: Fraction) -> str | None:
+    """Return why a unary encoding is not epsilon-private, or None if it is.
+
+    The own category's bit is 1 with probability 1/2, each other one with absent / total. Under
+    two categories two bits differ, and their ratios multiply to (total - absent) / absent.
+    """
+    if total & (total - 1) or not 2 <= 2 * absent <= total <= LARGEST_TOTAL:
+        return f"absent = {absent} is more than half of total = {total}, or that no power of two"
+    return _ratio_fault(total - absent, absent, epsilon)
+
+
+def cube_fault(d: int, threshold: int, heavy: int, light: int, epsilon: Fraction) -> str | None:
+    """Return why a cube is not epsilon-private, or None if it is.
+
+    Signs that agree with the own ones in h of d places have the odds `heavy` if 2h - d is above
+    the threshold, and `light` if not; so all odds together are the same whatever the own ones.
+    """
+    if not 1 <= d <= MOST_SIGNS or not -d <= threshold < d:
+        return f"{d} signs are not 1 to {MOST_SIGNS}, or the threshold {threshold} is beyond them"
+    if not 1 <= light <= heavy <= LARGEST_WEIGHT:
+        return f"light = {light} and heavy = {heavy} are out of order or too large"
+    return _ratio_fault(heavy, light, epsilon)
+
+
+def _ratio_fault(largest: int, least: int, epsilon: Fraction) -> str | None:
+    epsilon = min(epsilon, LARGEST_EPSILON)
+    if largest <= exp_below(epsilon) * least:
+        return None
+    return f"its odds {largest} and {least} differ by more than e^{float(epsilon):g}"
 
 
 def alias_row(row: Sequence[int]) -> Alias:
@@ -114,6 +179,37 @@ def draw(alias: Alias, word: int) -> int:
     return column if rest < thresholds[column] else others[column]
 
 
+def response_code(same: int, other: int, categories: int, own: int, rng: random.Random) -> int:
+    """Draw the category to send, by k-ary randomised response, with one random word."""
+    total = same + (categories - 1) * other
+    u = rng.getrandbits(WORD) >> (WORD + 1 - total.bit_length())
+    return own if u < same - other else (u - (same - other)) // other
+
+
+def unary_code(absent: int, total: int, categories: int, own: int, rng: random.Random) -> int:
+    """Draw a bit for each category, the first one highest, with a random word for each."""
+    shift, code = WORD + 1 - total.bit_length(), 0
+    for category in range(categories):
+        odds = total // 2 if category == own else absent
+        code = code << 1 | (rng.getrandbits(WORD) >> shift < odds)
+    return code
+
+
+def agreement_odds(d: int, threshold: int, heavy: int, light: int) -> list[int]:
+    """Return a cube's odds of at most 0, 1, ..., d agreements; the last are those of all."""
+    ways, odds = 1, []
+    for h in range(d + 1):
+        odds.append(ways * (heavy if 2 * h - d > threshold else light))
+        ways = ways * (d - h) // (h + 1)
+    return list(accumulate(odds))
+
+
+def agreements(odds: Sequence[int], rng: random.Random) -> set[int]:
+    """Draw the places where the signs that are sent agree with the own ones: without the data."""
+    h = bisect_right(odds, rng.randrange(odds[-1]))
+    return set(rng.sample(range(len(odds) - 1), h))
+
+
 def is_ladder(letters: Sequence[float]) -> bool:
     """Tell whether letters ascend from -1 to 1, with room between any two of them."""
     if len(letters) < 2 or (letters[0], letters[-1]) != (-1.0, 1.0):
@@ -153,8 +249,6 @@ def integer(count: object) -> int:
 
 def table_of(document: dict[str, object]) -> tuple[list[list[int]], list[float]]:
     """Return the counts and the letters of a channel's document, or raise if it has none."""
-    if document["format"] != FORMAT:
-        raise ValueError("the format differs")
     counts, letters = document["counts"], document["letters"]
     if not isinstance(counts, list) or not all(isinstance(row, list) for row in counts):
         raise TypeError("counts must be a list of lists")
@@ -166,10 +260,13 @@ def table_of(document: dict[str, object]) -> tuple[list[list[int]], list[float]]
 class Channel:
     """A channel that has been checked against the most that one value may cost here."""
 
-    def __init__(self, text: str, epsilon: float | str | Fraction) -> None:
+    def __init__(self, text: str | dict[str, Any], epsilon: float | str | Fraction) -> None:
         try:
-            self.counts, self.letters = table_of(json.loads(text))
-        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+            document = text if isinstance(text, dict) else json.loads(text)
+            if document is not text and document["format"] != FORMAT:
+                raise ValueError("the format differs")
+            self.counts, self.letters = table_of(document)
+        except UNREADABLE as error:
             raise ValueError(f"not a {FORMAT!r}: {error!r}") from None
         reason = fault(self.counts, exact(epsilon))
         if reason is not None:
@@ -188,42 +285,289 @@ class Channel:
         return draw(self._prepared[letter], word)
 
 
+def number_code(channel: Channel, x: float, rng: random.Random) -> int:
+    """Draw a code from a channel with two random words."""
+    return channel.encode(x, rng.getrandbits(WORD), rng.getrandbits(ROUNDING))
+
+
 def _clipped(x: object) -> float:
     """Return x within [-1, 1], and 0 for what is no number: the data never cause a refusal."""
     try:
-        value = float(x)  # type: ignore[arg-type]
-    except OverflowError:  # an integer beyond all floats
-        return 1.0 if x > 0 else -1.0  # type: ignore[operator]
-    except (TypeError, ValueError):
+        return scaled(x, -1.0, 1.0)
+    except Exception:
         return 0.0
-    return min(max(value, -1.0), 1.0) if value == value else 0.0
 
 
-def pack(codes: Iterable[int], bits: int) -> bytes:
-    """Pack codes one after another, the first in the highest bits, and fill up with zeros."""
-    packed = bytearray()
-    number = length = 0
-    for code in codes:
-        number, length = number << bits | code, length + bits
-        while length >= 8:
-            length -= 8
-            packed.append(number >> length)
-            number &= (1 << length) - 1
-    if length:
-        packed.append(number << (8 - length))
-    return bytes(packed)
+def scaled(value: Any, low: float, high: float) -> float:
+    """Scale a number from its bounds to [-1, 1] and clip it, or raise if it is none."""
+    try:
+        number = float(value)
+    except OverflowError:  # an integer beyond all floats
+        number = inf if value > 0 else -inf
+    if number != number:
+        raise ValueError("not a number")
+    return min(max((number - (low / 2 + high / 2)) * (2 / (high - low)), -1.0), 1.0)
+
+
+def label(value: Any) -> str:
+    """Return what a category is called, or raise if it is none."""
+    if value is None or value != value:
+        raise ValueError("not a category")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
+class Attribute(NamedTuple):
+    """What a vehicle reads: `size` numbers, or one of some categories."""
+
+    name: str
+    size: int
+    categories: int  # 0 for numbers
+    missing: float
+    read: Callable[[Any], float]  # returns a number in [-1, 1] or a category's number, or raises
+    first: int = 0  # its place in a row that is a sequence
+
+    def find(self, row: Any, offset: int) -> float:
+        """Return what a row holds, or `missing`: nothing about a row may show."""
+        try:
+            if not isinstance(row, Mapping):
+                return self.read(row[self.first + offset])
+            value: Any = row.get(self.name)
+            return self.read(value if self.size == 1 else value[offset])
+        except Exception:
+            return self.missing
+
+
+class Table(NamedTuple):
+    """What a vehicle draws for one coordinate."""
+
+    epsilon: Fraction
+    categories: int  # 0 for numbers
+    bits: int
+    draw: Callable[[Any, random.Random], int]
+
+
+class Part(NamedTuple):
+    """What a vehicle sends of some attributes: a text of so many 0 and 1."""
+
+    epsilon: Fraction
+    bits: int
+    draw: Callable[[Any, random.Random], str]
+
+
+def finite(number: Any) -> float:
+    """Return a number of a plan."""
+    if type(number) not in (int, float) or not isfinite(number):
+        raise ValueError(f"it needs a finite number; got {number!r:.80}")
+    return float(number)
+
+
+def budget(text: Any) -> Fraction:
+    """Return an epsilon of a plan. An exponent could ask for more digits than there is memory."""
+    if type(text) is not str or len(text) > 40 or not set(text) <= set("0123456789."):
+        raise ValueError(f"epsilon must be a text such as '0.5'; got {text!r:.80}")
+    return exact(text)
+
+
+WEIGHTS = {"heavy": integer, "light": integer}
+ENTRIES: dict[str, dict[str, Callable[[Any], Any]]] = {  # of objects, but for `kind`
+    "plan": {"format": str, "epsilon": budget, "schema": list, "tables": list, "parts": list},
+    "number": {"name": str, "size": int, "low": finite, "high": finite, "missing": finite},
+    "category": {"name": str, "categories": list, "missing": str},
+    "numbers": {"epsilon": budget, "letters": list, "values": list, "counts": list},
+    "response": {"epsilon": budget, "categories": int, "same": integer, "other": integer},
+    "unary": {"epsilon": budget, "categories": int, "total": integer, "absent": integer},
+    "sample": {"k": int, "attributes": list, "tables": list},
+    "cube": {"epsilon": budget, "attributes": list, "threshold": int, **WEIGHTS},
+}
+
+
+def entries(document: Any, kind: str) -> list[Any]:
+    """Return the entries of an object; it must have these and no others."""
+    wanted = ENTRIES[kind]
+    if type(document) is not dict or document.keys() != wanted.keys():
+        raise ValueError(f"it needs the entries {', '.join(wanted)}; got {document!r:.80}")
+    for name, of in wanted.items():
+        if isinstance(of, type) and type(document[name]) is not of:
+            raise TypeError(f"{name} must be of type {of.__name__}; got {document[name]!r:.80}")
+    return [of(document[name]) for name, of in wanted.items()]
+
+
+def refuse(reason: str | None) -> None:
+    """Refuse for a reason, if there is one."""
+    if reason is not None:
+        raise ValueError(reason)
+
+
+def read_attribute(document: Any, first: int) -> Attribute:
+    """Read an attribute of the schema."""
+    if "categories" in document:
+        name, categories, missing = entries(document, "category")
+        codes = {text: code for code, text in enumerate(categories) if type(text) is str}
+        if not 2 <= len(codes) == len(categories) <= MOST_CATEGORIES or missing not in codes:
+            raise ValueError(f"{name} needs different texts as categories, `missing` among them")
+        return Attribute(name, 1, len(codes), codes[missing], lambda x: codes[label(x)], first)
+    name, size, low, high, missing = entries(document, "number")
+    if not (0 < high - low < inf and 2 / (high - low) < inf and low <= missing <= high):
+        raise ValueError(f"{name} needs low < high and `missing` between: {low, high, missing}")
+    if size < 1:
+        raise ValueError(f"{name} needs a size of at least 1; got {size}")
+    default = scaled(missing, low, high)
+    return Attribute(name, size, 0, default, lambda x: scaled(x, low, high), first)
+
+
+def read_table(document: Any) -> Table:
+    """Read a table and check it."""
+    kind = document.pop("kind", None)
+    if kind == "numbers":
+        epsilon, _, values, _ = entries(document, kind)
+        channel = Channel(document, epsilon)
+        ascend = all(low < high for low, high in pairwise(map(finite, values)))
+        if len(values) != len(channel.counts[0]) or not ascend:
+            raise ValueError("it needs ascending values, one for each column")
+        return Table(epsilon, 0, channel.bits, partial(number_code, channel))
+    if kind == "response":
+        epsilon, a, same, other = entries(document, kind)
+        refuse(response_fault(same, other, a, epsilon))
+        return Table(epsilon, a, column_bits(a), partial(response_code, same, other, a))
+    if kind == "unary":
+        epsilon, a, total, absent = entries(document, kind)
+        refuse(unary_fault(absent, total, epsilon))
+        return Table(epsilon, a, a, partial(unary_code, absent, total, a))
+    raise ValueError(f"a table of an unknown kind: {kind!r:.80}")
+
+
+def sample_part(attributes: list[Attribute], tables: list[Table], k: int) -> Part:
+    """Return the part that sends k coordinates, chosen at random, each through its table."""
+    pairs = list(zip(attributes, tables, strict=True))
+    if any(attribute.categories != table.categories for attribute, table in pairs):
+        raise ValueError("a table is not for its attribute")
+    starts = list(accumulate((attribute.size for attribute in attributes), initial=0))
+    d, epsilon, left = starts[-1], Fraction(0), k
+    if not 1 <= k <= d:
+        raise ValueError(f"k must be from 1 to {d}; got {k}")
+    for each, size in sorted(((t.epsilon, a.size) for a, t in pairs), reverse=True):
+        epsilon += each * min(size, left)  # the dearest that can be chosen
+        left -= min(size, left)
+    index, widest = column_bits(d), max(table.bits for table in tables)
+    bits = k * (index + widest) if k < d else sum(a.size * t.bits for a, t in pairs)
+
+    def draw(row: Any, rng: random.Random) -> str:
+        sent = []
+        for i in sorted(rng.sample(range(d), k)) if k < d else range(d):
+            place = bisect_right(starts, i) - 1
+            attribute, table = pairs[place]
+            code = table.draw(attribute.find(row, i - starts[place]), rng)
+            sent.append(f"{i:0{index}b}{code:0{widest}b}" if k < d else f"{code:0{table.bits}b}")
+        return "".join(sent)
+
+    return Part(epsilon, bits, draw)
+
+
+def cube_part(
+    attributes: list[Attribute], epsilon: Fraction, threshold: int, heavy: int, light: int
+) -> Part:
+    """Return the part that sends a sign for each coordinate."""
+    d = sum(attribute.size for attribute in attributes)
+    if any(attribute.categories for attribute in attributes):
+        raise ValueError("a cube is for numbers, not for categories")
+    refuse(cube_fault(d, threshold, heavy, light, epsilon))
+    odds = agreement_odds(d, threshold, heavy, light)
+
+    def draw(row: Any, rng: random.Random) -> str:
+        agree = agreements(odds, rng)
+        values = [each.find(row, offset) for each in attributes for offset in range(each.size)]
+        signs = [letter_of(x * 0.5 + 0.5, rng.getrandbits(ROUNDING)) for x in values]
+        return "".join("01"[(place in agree) == sign] for place, sign in enumerate(signs))
+
+    return Part(epsilon, d, draw)
+
+
+class Plan:
+    """A plan that has been checked against the most that one report may cost here.
+
+    `epsilon` is what a report costs, exactly; `bits` is the length of its record; `fingerprint`
+    is the SHA-256 of the plan as canonical JSON.
+    """
+
+    def __init__(self, text: str, cap: float | str | Fraction) -> None:
+        most = exact(cap)
+        try:
+            document = json.loads(text)
+            canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
+            self._read(document)
+        except UNREADABLE as error:
+            raise ValueError(f"refused: {str(error).removeprefix('refused: ')}") from None
+        if self.epsilon > most:
+            raise ValueError(f"refused: it costs {float(self.epsilon)}, and the cap is {cap}")
+        self.fingerprint = hashlib.sha256(canonical.encode()).hexdigest()
+
+    def _read(self, document: Any) -> None:
+        name, claim, schema, tables, parts = entries(document, "plan")
+        if name != PLAN_FORMAT:
+            raise ValueError(f"its format is not {PLAN_FORMAT!r}")
+        self._schema: list[Attribute] = []
+        d = 0
+        for entry in schema:
+            self._schema.append(read_attribute(entry, d))
+            d += self._schema[-1].size
+        if len({attribute.name for attribute in self._schema}) < len(schema):
+            raise ValueError("two attributes have one name")
+        if not 1 <= d <= MOST_COORDINATES:
+            raise ValueError(f"{d} coordinates are not 1 to {MOST_COORDINATES}")
+        self._tables = [read_table(table) for table in tables]
+        self._parts = [self._part(part) for part in parts]
+        if sorted(n for part in parts for n in part["attributes"]) != list(range(len(schema))):
+            raise ValueError("an attribute is in no part, or in two")
+        self.epsilon = sum((part.epsilon for part in self._parts), Fraction(0))
+        if self.epsilon > claim:
+            raise ValueError(f"it costs {float(self.epsilon)}, and claims {float(claim)}")
+        self.bits = sum(part.bits for part in self._parts)
+        if self.bits > MOST_BITS:
+            raise ValueError(f"a record would have {self.bits} bits, more than {MOST_BITS}")
+
+    def _part(self, document: Any) -> Part:
+        kind = document.pop("kind", None)
+        if kind == "sample":
+            k, attributes, tables = entries(document, kind)
+            return sample_part(chosen(self._schema, attributes), chosen(self._tables, tables), k)
+        if kind == "cube":
+            epsilon, attributes, *weights = entries(document, kind)
+            return cube_part(chosen(self._schema, attributes), epsilon, *weights)
+        raise ValueError(f"a part of an unknown kind: {kind!r:.80}")
+
+    def report(self, row: Any, rng: random.Random = SYSTEM) -> bytes:
+        """Return what to send for a row: a mapping of names, or all values in a sequence.
+
+        Whatever the row is, there is a report, and it takes as many random words.
+        """
+        sent = "".join(part.draw(row, rng) for part in self._parts)
+        size = -(-self.bits // 8)
+        record = int(sent.ljust(8 * size, "0"), 2).to_bytes(size, "big")
+        head = bytes([WIRE_VERSION]) + bytes.fromhex(self.fingerprint)[:7] + bytes([0, 0, 0, 1])
+        return head + zlib.crc32(head + record).to_bytes(4, "big") + record
+
+
+def chosen(things: list[Any], numbers: list[Any]) -> list[Any]:
+    """Return some of the things, by their numbers."""
+    if not all(type(number) is int and 0 <= number < len(things) for number in numbers):
+        raise ValueError(f"there are no such attributes or tables: {numbers!r:.80}")
+    return [things[number] for number in numbers]
 
 
 def main(arguments: Sequence[str]) -> str:
-    """Encode the values given on the command line; return the bytes to send, in hexadecimal."""
-    if len(arguments) < 4 or arguments[1] != "--cap":
-        raise ValueError("usage: vehicle.py CHANNEL.json --cap EPSILON X [X ...]")
-    path, _, cap, *values = arguments
-    with open(path, encoding="utf-8") as file:  # noqa: PTH123
-        # The cap is for all values together.
-        channel = Channel(file.read(), exact(cap) / len(values))
-    # Not even a value that cannot be read may change whether something is sent.
-    return pack((channel.encode(x) for x in values), channel.bits).hex()
+    """Return the report for a row, in hexadecimal."""
+    if len(arguments) != 4 or arguments[1] != "--cap":
+        raise ValueError("usage: vehicle.py PLAN.json --cap EPSILON ROW.json")
+    with open(arguments[0], encoding="utf-8") as file:  # noqa: PTH123
+        plan = Plan(file.read(), arguments[2])
+    try:
+        with open(arguments[3], encoding="utf-8") as file:  # noqa: PTH123
+            row = json.load(file)
+    except (OSError, *UNREADABLE):
+        row = {}  # not even a row that cannot be read may change whether something is sent
+    return plan.report(row).hex()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,171 @@
+"""Attributes: numbers between public bounds, and categories with public labels."""
+
+import math
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from numbers import Real
+from typing import Any, ClassVar, final
+
+import numpy as np
+import numpy.typing as npt
+
+from fedldp import checks
+from fedldp.checks import Floats
+from fedldp.errors import DomainError
+from fedldp.frames import Cells, codes, is_missing, numbers, shown, to_float
+from fedldp.vehicle import MOST_CATEGORIES, label
+
+MOST_COORDINATES = 1 << 24
+
+
+@final
+@dataclass(frozen=True)
+class Number:
+    """A number, or `size` of them, between public bounds; a value outside counts as the bound.
+
+    `missing` is what a vehicle without the value uses instead, by default the centre.
+
+    >>> age = Number("age", 0, 100)
+    >>> age.to_unit([25.0, 130.0, float("nan")])
+    array([-0.5,  1. ,  0. ])
+    >>> age.from_unit(0.1)
+    55.0
+    """
+
+    name: str
+    low: float
+    high: float
+    missing: float = None  # type: ignore[assignment]  # the centre
+    size: int = 1
+
+    def __post_init__(self) -> None:
+        checked_text(self.name, "an attribute's name")
+        for bound in ("low", "high"):
+            object.__setattr__(self, bound, self._finite(bound))
+        if not (0 < self.high - self.low < math.inf and 0 < self.scale < math.inf):
+            raise DomainError(
+                f"{self.name!r} needs low < high, and a distance that floats can divide by; "
+                f"got {self.low!r} and {self.high!r}."
+            )
+        missing = self.centre if self.missing is None else self._finite("missing")
+        if not self.low <= missing <= self.high:
+            raise DomainError(
+                f"missing of {self.name!r} must lie between {self.low!r} and {self.high!r}; "
+                f"got {missing!r}."
+            )
+        object.__setattr__(self, "missing", missing)
+        object.__setattr__(self, "size", checks.whole(self.size, f"size of {self.name!r}"))
+        if not 1 <= self.size <= MOST_COORDINATES:
+            raise DomainError(
+                f"size of {self.name!r} must be from 1 to {MOST_COORDINATES}; got {self.size}."
+            )
+
+    def _finite(self, key: str) -> float:
+        value = getattr(self, key)
+        number = to_float(value) if is_real(value) else math.nan
+        if not math.isfinite(number):
+            raise DomainError(
+                f"{key} of {self.name!r} must be a finite number; got {shown(value)}."
+            )
+        return number + 0.0  # not -0.0, which is equal but written otherwise
+
+    @property
+    def centre(self) -> float:
+        """The middle between the bounds, which becomes 0."""
+        return self.low / 2 + self.high / 2
+
+    @property
+    def scale(self) -> float:
+        """What a distance from the centre is multiplied by."""
+        width = self.high - self.low
+        return 2 / width if width else math.inf
+
+    @property
+    def half_width(self) -> float:
+        """The distance from the centre to a bound, which becomes 1."""
+        return self.high / 2 - self.low / 2
+
+    def to_unit(self, values: npt.ArrayLike) -> Floats:
+        """Scale to [-1, 1] and clip; NaN becomes what `missing` does, by the same work."""
+        with np.errstate(over="ignore"):
+            units = (np.asarray(values, np.float64) - self.centre) * self.scale
+        missing = min(max((self.missing - self.centre) * self.scale, -1.0), 1.0)
+        return np.where(np.isnan(units), missing, np.clip(units, -1.0, 1.0))
+
+    def from_unit(self, mean: Any) -> Any:
+        """Return what a mean on the scale of [-1, 1] is in the number's own units."""
+        return self.centre + mean * self.half_width
+
+    def read(self, cells: Cells) -> Floats:
+        """Return a number for each cell, NaN for what is none."""
+        return numbers(cells)
+
+
+@final
+@dataclass(frozen=True)
+class Category:
+    """One of some public labels; `missing` stands for all others, by default the first.
+
+    >>> Category("doors", [2, 4, 5], missing=5)
+    Category(name='doors', categories=('2', '4', '5'), missing='5')
+    """
+
+    name: str
+    categories: tuple[str, ...]
+    missing: str = None  # type: ignore[assignment]  # the first
+    size: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        checked_text(self.name, "an attribute's name")
+        if not isinstance(self.categories, list | tuple):
+            raise DomainError(
+                f"categories of {self.name!r} must be a list; got {self.categories!r:.60}."
+            )
+        labels = tuple(self._label(value) for value in self.categories)
+        object.__setattr__(self, "categories", labels)
+        if not 2 <= len(labels) <= MOST_CATEGORIES:
+            raise DomainError(
+                f"{self.name!r} needs from 2 to {MOST_CATEGORIES} categories; got {len(labels)}."
+            )
+        twice = [text for number, text in enumerate(labels) if self.codes[text] != number]
+        if twice:
+            raise DomainError(f"{self.name!r} has the category {twice[0]!r} twice.")
+        missing = labels[0] if self.missing is None else self._label(self.missing)
+        if missing not in self.codes:
+            raise DomainError(f"missing of {self.name!r} must be a category; got {missing!r}.")
+        object.__setattr__(self, "missing", missing)
+
+    def _label(self, value: object) -> str:
+        if is_missing(value) or not isinstance(value, str | Real | np.generic | date):
+            raise DomainError(
+                f"a category of {self.name!r} must be a text or a number, and no missing value; "
+                f"got {shown(value)}."
+            )
+        value = value.item() if isinstance(value, np.generic) else value
+        return checked_text(label(value), f"a category of {self.name!r}")
+
+    @cached_property
+    def codes(self) -> dict[str, int]:
+        """The number of each category."""
+        return {text: code for code, text in enumerate(self.categories)}
+
+    def read(self, cells: Cells) -> Floats:
+        """Return a code for each cell, NaN for what is no category."""
+        return codes(cells, self.codes)
+
+
+def is_real(value: object) -> bool:
+    """Tell whether a value is a real number, which a truth value is not."""
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+def checked_text(text: object, what: str) -> str:
+    """Return a text that can be written to any file, or refuse it."""
+    try:
+        if isinstance(text, str) and text:
+            text.encode()
+            return text
+    except UnicodeEncodeError:
+        pass
+    raise DomainError(f"{what} must be a text of Unicode characters, not empty; got {text!r:.60}.")

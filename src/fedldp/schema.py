@@ -1,0 +1,301 @@
+"""Schemas: what a vehicle is asked for, with public bounds and public categories.
+
+Bounds, categories and what stands for a missing value are part of the question, never of the
+data: whoever took them from the data would give some of the data away.
+"""
+
+import json
+import keyword
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+from fedldp.attributes import MOST_COORDINATES, Category, Number, is_real
+from fedldp.errors import DomainError, WireError
+from fedldp.rows import Rows, kinds
+
+__all__ = ["Category", "Number", "Schema", "template"]
+
+_UNFILLED = "?"  # what a template has in the places of bounds and categories
+_NUMBER = {"low", "high", "missing", "size"}
+_CATEGORY = {"categories", "missing"}
+
+
+@final
+@dataclass(frozen=True)
+class Schema:
+    """Attributes with different names, in the order of their coordinates.
+
+    >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome"])
+    >>> schema.names, schema.dimensions, schema["city"].missing
+    (('age', 'city'), 2, 'Oslo')
+    >>> schema.rows({"age": [31, 54], "city": ["Rome", "Bonn"]}).matrix()
+    array([[31.,  1.],
+           [54., nan]])
+    """
+
+    attributes: tuple[Number | Category, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", tuple(self.attributes))
+        if not all(isinstance(attribute, Number | Category) for attribute in self.attributes):
+            raise DomainError(f"attributes must be Numbers and Categories; got {self.attributes!r}")
+        if not self.attributes or len(set(self.names)) < len(self.names):
+            raise DomainError(f"a schema needs attributes with different names; got {self.names}.")
+        if self.dimensions > MOST_COORDINATES:
+            raise DomainError(
+                f"a schema has at most {MOST_COORDINATES} coordinates; got {self.dimensions}."
+            )
+
+    @classmethod
+    def of(cls, /, **attributes: Any) -> "Schema":
+        """Make a schema: round brackets for bounds, square brackets for categories.
+
+        Options stand in a dict, as in TOML.
+
+        >>> Schema.of(age={"low": 0, "high": 100, "missing": 40}, city=["Oslo", "Rome"]).names
+        ('age', 'city')
+        """
+        return cls(tuple(_attribute(name, given) for name, given in attributes.items()))
+
+    @classmethod
+    def vector(cls, d: int, bound: float) -> "Schema":
+        """Make the schema of a vector, such as a gradient, with d numbers within +-bound.
+
+        >>> Schema.vector(3, 0.5)["x"]
+        Number(name='x', low=-0.5, high=0.5, missing=0.0, size=3)
+        """
+        if not is_real(bound):
+            raise DomainError(f"bound must be a positive number; got {bound!r}.")
+        return cls((Number("x", -bound, bound, size=d),))
+
+    @classmethod
+    def infer(cls, data: Any, /, **known: Any) -> "Schema":
+        """Take names, kinds and sizes from data; bounds and categories come from you.
+
+        What is missing is asked for in an error; None leaves a column out.
+
+        >>> data = [{"id": 1, "age": 31, "city": "Rome"}]
+        >>> Schema.infer(data, id=None, age=(0, 100), city=["Oslo", "Rome"]).names
+        ('age', 'city')
+        >>> Schema.infer(data, id=None)
+        Traceback (most recent call last):
+        fedldp.errors.DomainError: bounds and categories are public: they come from you, never from
+        the data. Fill in what follows (None leaves a column out):
+            Schema.infer(data, id=None, age=(low, high), city=[...])
+        """
+        found = kinds(data)
+        for name in known:
+            if name not in found:
+                raise DomainError(f"the data have no column {name!r}; they have {list(found)}.")
+        if not found.keys() <= known.keys():
+            places = {
+                name: repr(known[name]) if name in known else "(low, high)" if size else "[...]"
+                for name, size in found.items()
+            }
+            raise DomainError(
+                "bounds and categories are public: they come from you, never from the data. Fill "
+                f"in what follows (None leaves a column out):\n    Schema.infer({_call(places)})"
+            )
+        chosen = [(name, size) for name, size in found.items() if known[name] is not None]
+        return cls(tuple(_attribute(name, known[name], size) for name, size in chosen))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the attributes."""
+        return tuple(attribute.name for attribute in self.attributes)
+
+    @property
+    def dimensions(self) -> int:
+        """How many coordinates there are: one for each number and each category."""
+        return sum(attribute.size for attribute in self.attributes)
+
+    def __getitem__(self, name: str) -> Number | Category:
+        for attribute in self.attributes:
+            if attribute.name == name:
+                return attribute
+        raise DomainError(f"the schema has no attribute {name!r}; it has {list(self.names)}.")
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __iter__(self) -> Iterator[Number | Category]:
+        return iter(self.attributes)
+
+    def __len__(self) -> int:
+        return len(self.attributes)
+
+    def rows(self, data: Any, first_row: int = 0) -> Rows:
+        """Return the rows of an array, a list of dicts, a dict of columns, or a data frame.
+
+        `first_row` is the number that the first of them has in messages.
+        """
+        return Rows(self.attributes, data, first_row)
+
+    def to_document(self) -> list[dict[str, Any]]:
+        """Return the schema as it stands in a plan.
+
+        >>> Schema.of(city=["Oslo", "Rome"]).to_document()
+        [{'name': 'city', 'categories': ['Oslo', 'Rome'], 'missing': 'Oslo'}]
+        """
+        return [{"name": attribute.name, **_options(attribute)} for attribute in self.attributes]
+
+    @classmethod
+    def from_document(cls, document: Any) -> "Schema":
+        """Read what `to_document` returned; `WireError` for anything else."""
+        try:
+            if not isinstance(document, list):
+                raise DomainError(f"it must be a list; got {document!r:.60}")
+            schema = cls(tuple(_from_entry(entry) for entry in document))
+        except (ValueError, RecursionError) as error:
+            raise WireError(f"not a schema: {error}") from error
+        return schema
+
+    def to_toml(self) -> str:
+        """Return the schema as TOML, with a table for each attribute.
+
+        >>> print(Schema.of(age=(0, 100), city=["Oslo", "Rome"]).to_toml())
+        [age]
+        low = 0.0
+        high = 100.0
+        missing = 50.0
+        size = 1
+        <BLANKLINE>
+        [city]
+        categories = ["Oslo", "Rome"]
+        missing = "Oslo"
+        <BLANKLINE>
+        """
+        return "\n".join(_toml_table(a.name, _options(a)) for a in self.attributes)
+
+    @classmethod
+    def from_toml(cls, text: str) -> "Schema":
+        """Read a schema from TOML; `missing` and `size` may be left out.
+
+        >>> Schema.from_toml("age = {low = 0, high = 100}")["age"].missing
+        50.0
+        """
+        try:
+            tables = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise DomainError(f"the schema is no TOML: {error}") from error
+        unfilled = [
+            f"{key} of {name!r}"
+            for name, table in tables.items()
+            if isinstance(table, dict)
+            for key in ("low", "high", "categories")
+            if table.get(key) in (_UNFILLED, [_UNFILLED])
+        ]
+        if unfilled:
+            raise DomainError(
+                f"fill in {', '.join(unfilled)}: bounds and categories are public and come from "
+                "you. Delete the table of a column that nobody shall be asked for."
+            )
+        return cls(tuple(_from_table(name, table) for name, table in tables.items()))
+
+
+def template(data: Any) -> str:
+    """Return a schema in TOML for the columns of some data, with places to fill in.
+
+    >>> print(template([{"age": 31, "city": "Rome"}]))
+    # Bounds and categories are public: fill in what you know without looking at the data.
+    # Delete the table of a column that nobody shall be asked for.
+    <BLANKLINE>
+    [age]
+    low = "?"
+    high = "?"
+    <BLANKLINE>
+    [city]
+    categories = ["?"]
+    <BLANKLINE>
+    """
+    texts = [
+        "# Bounds and categories are public: fill in what you know without looking at the data.\n"
+        "# Delete the table of a column that nobody shall be asked for.\n"
+    ]
+    for name, size in kinds(data).items():
+        options: dict[str, Any] = {"categories": [_UNFILLED]}
+        if size is not None:
+            options = {"low": _UNFILLED, "high": _UNFILLED, **({"size": size} if size > 1 else {})}
+        texts.append(_toml_table(name, options))
+    return "\n".join(texts)
+
+
+def _attribute(name: str, given: Any, size: int | None = None) -> Number | Category:
+    """Return the attribute that `Schema.of` was given, or refuse what could mean two things."""
+    if isinstance(given, Number | Category):
+        if given.name != name:
+            raise DomainError(f"the attribute given as {name!r} has another name: {given.name!r}.")
+        return given
+    if isinstance(given, Mapping):
+        return _from_table(name, given)
+    if isinstance(given, list | tuple):
+        two_numbers = len(given) == 2 and all(is_real(value) for value in given)
+        if two_numbers and isinstance(given, tuple):
+            return Number(name, given[0], given[1], size=size or 1)
+        texts = all(isinstance(value, str) for value in given)
+        if texts or (isinstance(given, list) and not two_numbers):
+            return Category(name, tuple(given))
+    raise DomainError(
+        f"{name!r} must be bounds in round brackets, such as (0, 100), or categories in square "
+        f'brackets, such as ["Oslo", "Rome"]; got {given!r:.60}. Two categories that are numbers '
+        'are written as texts: ["0", "1"].'
+    )
+
+
+def _from_table(name: str, table: Any) -> Number | Category:
+    if not isinstance(table, Mapping):
+        raise DomainError(
+            f"{name!r} must be a table of bounds or of categories; got {table!r:.60}."
+        )
+    if "categories" in table and table.keys() <= _CATEGORY:
+        return Category(name, **table)
+    if {"low", "high"} <= table.keys() <= _NUMBER:
+        return Number(name, **table)
+    raise DomainError(
+        f"{name!r} needs low and high (missing and size if you like), or categories (missing if "
+        f"you like); got {', '.join(map(repr, table)) or 'nothing'}."
+    )
+
+
+def _from_entry(entry: Any) -> Number | Category:
+    """Return an attribute from an entry that has just what `to_document` gives it."""
+    if not isinstance(entry, dict) or "name" not in entry:
+        raise DomainError(f"an entry has no name: {entry!r:.60}")
+    options = {key: entry[key] for key in entry if key != "name"}
+    labels = options.get("categories")
+    if options.keys() == _CATEGORY and isinstance(labels, list):
+        fits = all(isinstance(text, str) for text in [*labels, options["missing"]])
+    else:
+        fits = options.keys() == _NUMBER and all(type(x) in (int, float) for x in options.values())
+    if not fits:
+        raise DomainError(f"an entry is not that of an attribute: {entry!r:.200}")
+    return _from_table(entry["name"], options)
+
+
+def _options(attribute: Number | Category) -> dict[str, Any]:
+    if isinstance(attribute, Category):
+        return {"categories": list(attribute.categories), "missing": attribute.missing}
+    return {key: getattr(attribute, key) for key in ("low", "high", "missing", "size")}
+
+
+def _toml_table(name: str, options: Mapping[str, Any]) -> str:
+    key = name if re.fullmatch("[A-Za-z0-9_-]+", name) else _toml(name)
+    return "".join([f"[{key}]\n", *(f"{key} = {_toml(x)}\n" for key, x in options.items())])
+
+
+def _toml(value: Any) -> str:
+    """Write texts, floats, integers and lists of them, which TOML does like JSON but for DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _call(places: Mapping[str, str]) -> str:
+    """Write arguments as in Python, where not every name can stand before an equals sign."""
+    plain = {name for name in places if name.isidentifier() and not keyword.iskeyword(name)}
+    other = ", ".join(f"{name!r}: {place}" for name, place in places.items() if name not in plain)
+    return ", ".join(
+        ["data", *(f"{name}={places[name]}" for name in places if name in plain)]
+        + ([f"**{{{other}}}"] if other else [])
+    )

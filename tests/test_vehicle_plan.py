@@ -1,0 +1,321 @@
+"""Plans on a vehicle: what is refused, what any row becomes, and the law of whole reports."""
+
+import copy
+import hashlib
+import json
+import math
+import random
+import zlib
+from collections import Counter
+from fractions import Fraction
+
+import pytest
+
+import fedldp
+from fedldp import vehicle
+from fedldp.categorical import RandomizedResponse, UnaryEncoding
+from fedldp.cube import Cube
+
+
+def numbers(epsilon, name="duchi"):
+    document = json.loads(fedldp.mechanism(name, epsilon).channel().to_json())
+    del document["format"]
+    return {"kind": "numbers", **document}
+
+
+def document():
+    """Two of an age, a city and a colour; and a cube of two further numbers."""
+    return copy.deepcopy(
+        {
+            "format": "fedldp plan 1",
+            "epsilon": "3.0",
+            "schema": [
+                {"name": "age", "low": 0.0, "high": 100.0, "missing": 50.0, "size": 1},
+                {"name": "city", "categories": ["Oslo", "Rome", "Lima"], "missing": "Oslo"},
+                {"name": "way", "low": -1.0, "high": 3.0, "missing": 1.0, "size": 2},
+                {"name": "colour", "categories": ["red", "1", "true", "b"], "missing": "red"},
+            ],
+            "tables": [
+                numbers(1.0),
+                RandomizedResponse.of(0.5, 3).document(),
+                UnaryEncoding.of(0.75, 4).document(),
+            ],
+            "parts": [
+                {"kind": "sample", "k": 2, "attributes": [0, 1, 3], "tables": [0, 1, 2]},
+                {**Cube.of(1.25, 2).document(), "attributes": [2]},
+            ],
+        }
+    )
+
+
+def canonical(plan):
+    return json.dumps(plan, sort_keys=True, separators=(",", ":"))
+
+
+def loaded(plan, cap=3):
+    return vehicle.Plan(canonical(plan), cap)
+
+
+def bits_of(report):
+    return "".join(f"{byte:08b}" for byte in report[16:])
+
+
+# The report
+
+
+def test_golden_bytes():
+    plan = loaded(document())
+    assert plan.bits == 2 * (2 + 4) + 2
+    assert plan.epsilon == Fraction("1.75") + Fraction("1.25")
+    row = {"age": 30, "city": "Lima", "way": [2.5, -0.5], "colour": True}
+    reports = [plan.report(row, random.Random(seed)) for seed in range(3)]
+    assert reports[0].hex() == "0100703a3d756261" + "00000001" + "eaecbabe" + "4218"
+    assert [report[16:].hex() for report in reports] == ["4218", "0214", "0628"]
+    for report in reports:
+        assert report[0] == 1
+        fingerprint = hashlib.sha256(canonical(document()).encode()).digest()
+        assert plan.fingerprint == fingerprint.hex()
+        assert report[1:8] == fingerprint[:7]
+        assert report[8:12] == (1).to_bytes(4, "big")
+        assert report[12:16] == zlib.crc32(report[:12] + report[16:]).to_bytes(4, "big")
+        assert bits_of(report)[plan.bits :] == "00"
+
+
+def test_space_and_order_in_the_file_do_not_matter():
+    plan = loaded(document())
+    spaced = dict(reversed(list(document().items())))
+    other = vehicle.Plan(json.dumps(spaced, indent=3), "3.0")
+    assert other.fingerprint == plan.fingerprint
+    assert other.report({}, random.Random(1)) == plan.report({}, random.Random(1))
+
+
+def test_without_a_choice_there_are_no_indexes():
+    """k = d: each code in its own width. At epsilon 16 the codes are the values."""
+    plan = document()
+    plan.update(epsilon="99.5", tables=[numbers(16.0), RandomizedResponse.of(16.0, 3).document()])
+    plan["tables"].append(UnaryEncoding.of(16.0, 4).document())
+    plan["parts"][0]["k"] = 3
+    plan["parts"][1] = {**Cube.of(16.0, 2).document(), "attributes": [2]}
+    ready = vehicle.Plan(canonical(plan), 64)
+    assert ready.bits == 1 + 2 + 4 + 2
+    row = {"age": 100, "city": "Lima", "way": [3, -1], "colour": 1.0}
+    seen = Counter(bits_of(ready.report(row, random.Random(seed)))[:9] for seed in range(40))
+    assert set(seen) == {"110" + "0100" + "10", "110" + "0000" + "10"}  # OUE: the own bit is a coin
+    listed = [100, "Lima", 3, -1, 1.0]
+    assert ready.report(listed, random.Random(7)) == ready.report(row, random.Random(7))
+
+
+def test_indexes_ascend_and_narrow_codes_are_filled_up():
+    plan, found = loaded(document()), set()
+    for seed in range(300):
+        bits = bits_of(plan.report({}, random.Random(seed)))
+        first, second = int(bits[:2], 2), int(bits[6:8], 2)
+        found.add((first, second))
+        for index, code in ((first, bits[2:6]), (second, bits[8:12])):
+            assert int(code, 2) < {0: 2, 1: 3, 2: 16}[index]
+    assert found == {(0, 1), (0, 2), (1, 2)}
+
+
+def test_uses_the_randomness_of_the_system_unless_told():
+    plan = loaded(document())
+    reports = {plan.report({}) for _ in range(30)}
+    assert len(reports) > 5
+    assert isinstance(vehicle.SYSTEM, random.SystemRandom)
+
+
+# What is refused
+
+
+def at(*path_and_value):
+    """A change of one entry, by its path."""
+    *path, key, value = path_and_value
+
+    def change(plan):
+        for step in path:
+            plan = plan[step]
+        if value is ...:
+            del plan[key]
+        elif isinstance(plan, list) and key == len(plan):
+            plan.append(value)
+        else:
+            plan[key] = value
+
+    return change
+
+
+AGE, CITY, CUBE = ("schema", 0), ("schema", 1), ("parts", 1)
+HEAVIER = Cube.of(1.25, 2).heavy + 1
+HOSTILE = [
+    # tables that leak, or are none
+    (at("tables", 0, "epsilon", "0.99"), "column 0 has a count 2.7"),
+    (at("tables", 0, "counts", [[15, 1], [1, 15]]), "column 0 has a count 15 times"),
+    (at("tables", 0, "counts", [[1.5, 1], [1, 1.5]]), "a count must be a whole number"),
+    (at("tables", 0, "counts", [[True, True], [1, 1]]), "a count must be a whole number"),
+    (at("tables", 0, "counts", [[10**400, 1], [1, 1]]), "no power of two"),
+    (at("tables", 0, "letters", [-1.0, math.nan]), "a letter for each row"),
+    (at("tables", 0, "values", [1.0, -1.0]), "ascending values, one for each column"),
+    (at("tables", 0, "values", [-1.0, 0.0, 1.0]), "ascending values, one for each column"),
+    (at("tables", 0, "values", [-1.0, math.inf]), "finite number"),
+    (at("tables", 1, "epsilon", "0.4999999999"), "its odds .* more than e"),
+    (at("tables", 1, "same", 7), "add up to no power of two"),
+    (at("tables", 1, "other", 0), "out of order"),
+    (at("tables", 1, "categories", 4), "add up to no power of two"),
+    (at("tables", 1, "categories", True), "categories must be of type int"),
+    (at("tables", 2, "epsilon", "0.7"), "its odds .* more than e"),
+    (at("tables", 2, "total", 2**63), "absent"),
+    (at("tables", 2, "absent", "-5"), "a count must be a whole number"),
+    (at("tables", 2, "absent", "9" * 5000), "integer string conversion"),
+    (at("tables", 2, "categories", 5), "a table is not for its attribute"),
+    (at("tables", 2, "kind", "binary"), "unknown kind: 'binary'"),
+    (at("tables", 2, "kind", ["unary"]), "unknown kind"),
+    (at("tables", 2, "kind", ...), "unknown kind: None"),
+    (at("tables", 2, "note", "x"), "it needs the entries epsilon, categories, total, absent"),
+    (at("tables", 2, []), "pop"),
+    (at("tables", {}), "tables must be of type list"),
+    # what it costs
+    (at("epsilon", "2.99"), "it costs 3.0, and claims 2.99"),
+    (at("epsilon", "4"), None),
+    (at("parts", 0, "k", 3), "it costs 3.5, and claims 3.0"),
+    (at("parts", 0, "k", 0), "k must be from 1 to 3"),
+    (at("parts", 0, "k", 4), "k must be from 1 to 3"),
+    (at("parts", 0, "k", True), "k must be of type int"),
+    (at("parts", 0, "k", "2"), "k must be of type int"),
+    (at("epsilon", 3.0), "epsilon must be a text"),
+    (at("epsilon", "nan"), "epsilon must be a text"),
+    (at("epsilon", "1e999999999"), "epsilon must be a text"),
+    (at("epsilon", "3" * 41), "epsilon must be a text"),
+    (at("epsilon", "1.2.3"), "epsilon must be a number"),
+    (at("epsilon", "0"), "epsilon must be positive"),
+    # attributes in parts
+    (at("parts", 0, "attributes", [0, 1]), "argument 2 is longer"),
+    (at("parts", 0, "attributes", [0, 1, 1]), "a table is not for its attribute"),
+    (at(*CUBE, "attributes", [2, 2]), "its odds|threshold|in two"),
+    (at(*CUBE, "attributes", [0]), "in two"),
+    (at(*CUBE, "attributes", [3]), "a cube is for numbers"),
+    (at(*CUBE, "attributes", []), "0 signs"),
+    (at(*CUBE, "attributes", [-2]), "no such attributes"),
+    (at(*CUBE, "attributes", [True]), "no such attributes"),
+    (at(*CUBE, "attributes", {"0": 2}), "attributes must be of type list"),
+    (at("parts", 0, "tables", [0, 1, -1]), "no such attributes or tables"),
+    (at("parts", 0, "tables", [0, 1, 3]), "no such attributes or tables"),
+    (at("parts", 0, "tables", [1, 0, 2]), "a table is not for its attribute"),
+    (at("parts", 1, ...), "in no part"),
+    (at("parts", []), "in no part"),
+    (at("parts", 0, "kind", "everything"), "unknown kind: 'everything'"),
+    (at("parts", 2, {}), "unknown kind: None"),
+    (at("parts", 2, 7), "pop"),
+    # the cube
+    (at(*CUBE, "heavy", HEAVIER), "its odds .* more than e"),
+    (at(*CUBE, "light", 1), "its odds .* more than e"),
+    (at(*CUBE, "light", 0), "out of order"),
+    (at(*CUBE, "heavy", str(2**97)), "too large"),
+    (at(*CUBE, "threshold", 2), "threshold 2 is beyond"),
+    (at(*CUBE, "threshold", 0.0), "threshold must be of type int"),
+    (at(*CUBE, "epsilon", "1.2"), "its odds .* more than e"),
+    # the schema
+    (at(*AGE, "low", 100.0), "age needs low < high"),
+    (at(*AGE, "low", math.nan), "finite number; got nan"),
+    (at(*AGE, "high", 10**400), "too large"),
+    (at(*AGE, "high", True), "finite number; got True"),
+    (at(*AGE, "high", 5e-324), "age needs low < high"),
+    (at(*AGE, "missing", 101.0), "`missing` between"),
+    (at(*AGE, "missing", None), "finite number; got None"),
+    (at(*AGE, "size", 0), "size of at least 1"),
+    (at(*AGE, "size", True), "size must be of type int"),
+    (at(*AGE, "size", 1 << 30), "coordinates are not 1 to"),
+    (at(*AGE, "size", ...), "it needs the entries name, size, low, high, missing"),
+    (at(*AGE, "kind", "number"), "it needs the entries name"),
+    (at(*AGE, "name", "city"), "two attributes have one name"),
+    (at(*AGE, "name", 7), "name must be of type str"),
+    (at(*CITY, "categories", ["Oslo", "Rome", "Rome"]), "different texts"),
+    (at(*CITY, "categories", ["Oslo", "Rome", 7]), "different texts"),
+    (at(*CITY, "categories", ["Oslo"]), "different texts"),
+    (at(*CITY, "categories", "Oslo"), "categories must be of type list"),
+    (at(*CITY, "missing", "Paris"), "`missing` among them"),
+    (at(*CITY, "low", 0.0), "it needs the entries name, categories, missing"),
+    (at("schema", 4, "categories"), "it needs the entries name, categories"),
+    (at("schema", []), "0 coordinates"),
+    # the plan
+    (at("format", "fedldp plan 2"), "its format is not 'fedldp plan 1'"),
+    (at("format", ...), "it needs the entries format, epsilon"),
+    (at("comment", "hello"), "it needs the entries format, epsilon"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), HOSTILE, ids=range(len(HOSTILE)))
+def test_refuses_what_was_tampered_with(change, said):
+    plan = document()
+    change(plan)
+    if said is None:
+        assert loaded(plan).epsilon == 3
+        return
+    with pytest.raises(ValueError, match=f"(?s)^refused: .*({said})"):
+        loaded(plan, cap=1000)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", "7", "null", "[" * 100_000, '{"a":' * 100_000, "9" * 10_000],
+    ids=range(8),
+)
+def test_refuses_other_text(text):
+    with pytest.raises(ValueError, match=r"^refused: "):
+        vehicle.Plan(text, 1)
+
+
+def test_the_cap_is_exact_and_needed():
+    for cap in (3, "3", 3.0, Fraction(3), "1e400"):
+        assert loaded(document(), cap).epsilon == 3
+    with pytest.raises(ValueError, match=r"refused: it costs 3\.0, and the cap is"):
+        loaded(document(), Fraction(3) - Fraction(1, 10**30))
+    for cap in ("", "x", None, 0, -1, math.nan):
+        with pytest.raises(ValueError, match="epsilon must be"):
+            loaded(document(), cap)
+
+
+def test_a_sample_costs_its_dearest_coordinates():
+    """A vector counts as often as it has numbers."""
+    plan = document()
+    plan["tables"].append(numbers(0.625))
+    plan["parts"] = [{"kind": "sample", "attributes": [1, 2, 0, 3], "tables": [1, 3, 0, 2]}]
+    for k, total in [(1, "1"), (2, "1.75"), (3, "2.375"), (4, "3"), (5, "3.5")]:
+        plan["parts"][0]["k"], plan["epsilon"] = k, total
+        assert loaded(plan, total).epsilon == Fraction(total)
+        with pytest.raises(ValueError, match="it costs"):
+            loaded({**plan, "epsilon": str(float(total) - 0.001)}, 9)
+
+
+def test_large_vectors_and_cubes_are_no_trouble():
+    plan = {**document(), "epsilon": "2", "tables": [numbers(1.0)]}
+    plan["schema"] = [
+        {
+            "name": "g",
+            "low": -1.0,
+            "high": 1.0,
+            "missing": 0.0,
+            "size": vehicle.MOST_COORDINATES - 5,
+        },
+        {"name": "h", "low": -1.0, "high": 1.0, "missing": 0.0, "size": 5},
+    ]
+    plan["parts"] = [{"kind": "sample", "k": 1, "attributes": [0], "tables": [0]}]
+    plan["parts"].append({"kind": "sample", "k": 1, "attributes": [1], "tables": [0]})
+    assert len(loaded(plan).report({"g": [0.5] * 1000})) == 16 + 4
+    plan["schema"] = [{**plan["schema"][0], "size": 10_000}]
+    plan["parts"] = [{**Cube.of(2.0, 10_000, 140).document(), "attributes": [0]}]
+    assert len(loaded(plan).report({"g": [0.5] * 10_000})) == 16 + 1250
+
+
+def test_refuses_a_record_that_would_fill_the_memory():
+    """All slots are as wide as the widest code."""
+    categories = [str(i) for i in range(vehicle.MOST_CATEGORIES)]
+    plan = {**document(), "epsilon": "9999"}
+    plan["tables"] = [numbers(1.0), UnaryEncoding.of(1.0, len(categories)).document()]
+    plan["schema"] = [
+        {"name": "g", "low": -1.0, "high": 1.0, "missing": 0.0, "size": 4000},
+        {"name": "c", "categories": categories, "missing": "0"},
+    ]
+    plan["parts"] = [{"kind": "sample", "k": 2049, "attributes": [0, 1], "tables": [0, 1]}]
+    with pytest.raises(ValueError, match="a record would have 134307852 bits, more than 134217728"):
+        loaded(plan, 9999)
+    plan["parts"][0]["k"] = 1
+    assert len(loaded(plan, 9999).report([])) == 16 + (12 + 65536 + 7) // 8
