@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow bench pictures clean
+.PHONY: demo test test-slow bench accuracy pictures clean
 
 demo: $(VENV)/demo.done  ## compare the mechanisms, and draw the comparison
 	@mkdir -p demo
@@ -21,6 +21,9 @@ test-slow: $(VENV)/test.done  ## what takes too long for every day
 
 bench: $(VENV)/test.done  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/bench.py
+
+accuracy: $(VENV)/demo.done  ## the error of means, against the paper's best
+	$(BIN)/python benchmarks/accuracy.py
 
 pictures: $(VENV)/demo.done  ## the pictures in the documentation
 	$(BIN)/fedldp mechanisms --json --plot docs/images/mechanisms.png > /dev/null

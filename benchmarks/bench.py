@@ -18,6 +18,7 @@ from rich.table import Table
 
 import fedldp
 import fedldp.vehicle
+from fedldp.report import Report
 
 ROUNDS = 41
 MILLION = 1_000_000
@@ -31,6 +32,7 @@ class Case:
     ours: Callable[[], Any]
     theirs: Callable[[], Any]
     items: int
+    rounds: int = ROUNDS
 
 
 def keystream() -> Case:
@@ -99,6 +101,36 @@ def one_value() -> Case:
     return Case("vehicle.py, one value+", ours, theirs, len(x))
 
 
+def collection(function: Callable[..., Any], label: str) -> Case:
+    """All of it, from rows in memory to estimates, against floats for each row."""
+    plan = fedldp.Plan(fedldp.Schema.vector(16, bound=1.0), epsilon=4.0)
+    m, x = fedldp.HMTP(4.0), fedldp.source(2).uniform((MILLION, 16)) * 2 - 1
+    source, rng = fedldp.source(3), np.random.default_rng(4)
+
+    def ours() -> None:
+        plan.simulate(x, source).estimate()
+
+    return Case(label, ours, lambda: function(m, x, rng), len(x), rounds=9)
+
+
+def tallying(n: int = 4 * MILLION, d: int = 94) -> Case:
+    """The server's half: parse and tally, against a dense matrix of what is parsed already."""
+    plan = fedldp.Plan(fedldp.Schema.vector(d, bound=1.0), 1.0, "three-outputs", k=1)
+    source = fedldp.source(2)
+    chosen, channel = source.below(d, n), plan.parts[0].coders[0]
+    values = channel.values[source.below(3, n)]
+    x = np.zeros((MILLION, d))
+    quarter = plan.report(x, source).records
+    packet = Report(plan.fingerprint, plan.bits, n, quarter * (n // MILLION)).to_bytes()
+    return Case(
+        "server: parse and tally",
+        lambda: plan.parse(packet),
+        lambda: straightforward.dense_mean(chosen, values, d),
+        n,
+        rounds=9,
+    )
+
+
 def seconds(function: Callable[[], Any]) -> float:
     start = time.perf_counter()
     function()
@@ -107,7 +139,7 @@ def seconds(function: Callable[[], Any]) -> float:
 
 def measure(case: Case) -> tuple[np.ndarray, float]:
     """The ratio theirs / ours of each round, and our median time per item in nanoseconds."""
-    pairs = np.array([(seconds(case.theirs), seconds(case.ours)) for _ in range(ROUNDS)])[1:]
+    pairs = np.array([(seconds(case.theirs), seconds(case.ours)) for _ in range(case.rounds)])[1:]
     return pairs[:, 0] / pairs[:, 1], float(np.median(pairs[:, 1])) / case.items * 1e9
 
 
@@ -121,6 +153,9 @@ def main() -> None:
         encoding("hm-tp", 31),
         encoding("hm-tp", 2001),
         one_value(),
+        collection(straightforward.collect, "collect, 16 attributes"),
+        collection(straightforward.collect_sampled, "  against sampling first"),
+        tallying(),
     ]
     table = Table(
         title=f"Times as fast as straightforward NumPy, median of {ROUNDS - 1} pairs in one run",

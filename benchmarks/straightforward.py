@@ -55,6 +55,36 @@ def laplace(m: fedldp.Laplace, x: Floats, rng: np.random.Generator) -> Floats:
     return x + rng.laplace(0.0, m.scale, x.shape)
 
 
+def collect(m: Any, x: Floats, rng: np.random.Generator) -> Floats:
+    """The paper's Algorithm 5 with k = 1: perturb whole rows, keep one entry of each, average."""
+    n, d = x.shape
+    noisy = hm_tp(m, x, rng)
+    kept = np.zeros((n, d))
+    rows, chosen = np.arange(n), rng.integers(0, d, n)
+    kept[rows, chosen] = d * noisy[rows, chosen]
+    return kept.mean(axis=0)
+
+
+def collect_sampled(m: Any, x: Floats, rng: np.random.Generator) -> Floats:
+    """The same with a second thought: perturb the chosen entries alone."""
+    n, d = x.shape
+    rows, chosen = np.arange(n), rng.integers(0, d, n)
+    kept = np.zeros((n, d))
+    kept[rows, chosen] = d * hm_tp(m, x[rows, chosen], rng)
+    return kept.mean(axis=0)
+
+
+def dense_mean(chosen: npt.NDArray[Any], values: Floats, d: int) -> Floats:
+    """The server's half: a row of floats for each report, and their mean; a million at a time."""
+    total, million = np.zeros(d), 1_000_000
+    for start in range(0, len(chosen), million):
+        some = chosen[start : start + million]
+        rows = np.zeros((len(some), d))
+        rows[np.arange(len(some)), some] = values[start : start + million]
+        total += rows.sum(axis=0)
+    return d * total / len(chosen)
+
+
 def discretized(
     y: Floats, bound: float, outputs: int, rng: np.random.Generator
 ) -> npt.NDArray[Any]:

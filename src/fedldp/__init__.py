@@ -13,6 +13,8 @@ from importlib.metadata import version
 
 from fedldp import errors
 from fedldp.channel import Channel
+from fedldp.estimate import Estimate, combine
+from fedldp.ledger import Ledger
 from fedldp.mechanisms import (
     HM,
     HMTP,
@@ -31,7 +33,10 @@ from fedldp.mechanisms import (
     mechanism,
     mechanisms,
 )
+from fedldp.plan import Plan
+from fedldp.schema import Category, Number, Schema
 from fedldp.source import Source, source
+from fedldp.tally import Tally
 
 __version__ = version("fedldp")
 
@@ -39,19 +44,27 @@ __all__ = [
     "HM",
     "HMTP",
     "PM",
+    "Category",
     "Channel",
     "Dominant",
     "Duchi",
+    "Estimate",
     "Laplace",
+    "Ledger",
     "Mechanism",
     "NearZero",
+    "Number",
     "Optimal",
     "PMOpt",
     "PMSub",
+    "Plan",
+    "Schema",
     "Source",
+    "Tally",
     "ThreeOutputs",
     "ThreeOutputsFlat",
     "best",
+    "combine",
     "errors",
     "mechanism",
     "mechanisms",

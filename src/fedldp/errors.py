@@ -3,6 +3,7 @@
 FedLDPError
 ├── DomainError   (also ValueError)   a value outside what is allowed
 ├── PrivacyError  (also ValueError)   a table that would leak more than it claims
+├── BudgetError   (also ValueError)   more than a vehicle may still spend
 ├── WireError     (also ValueError)   bytes or text that are not what they should be
 └── MissingExtra  (also ImportError)  an optional package is not installed
 """
@@ -18,6 +19,10 @@ class DomainError(FedLDPError, ValueError):
 
 class PrivacyError(FedLDPError, ValueError):
     """A table that would leak more than it claims: says which column, and by what ratio."""
+
+
+class BudgetError(FedLDPError, ValueError):
+    """More than a vehicle may still spend: says what it has spent, its cap and what was asked."""
 
 
 class WireError(FedLDPError, ValueError):

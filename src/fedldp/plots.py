@@ -1,7 +1,9 @@
 """Pictures for people. Needs matplotlib: pip install 'fedldp[plots]'."""
 
 import contextlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +45,42 @@ def check_path(path: Path) -> None:
         raise DomainError(f"a picture's name must end in {', '.join(SUFFIXES)}; got {path}.")
     if not path.absolute().parent.is_dir():
         raise DomainError(f"there is no folder {path.parent} to write {path.name} to.")
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a picture to a file."""
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise DomainError(f"cannot write {path}: {error.strerror}.") from error
+
+
+def estimates(rows: Sequence[Mapping[str, Any]], title: str) -> Figure:
+    """Draw estimates with their intervals, beside the truth where a row has one.
+
+    Each row has a name, an estimate, an interval, and the ends of the scale it is drawn on: numbers
+    of different units share one axis, from the lowest to the highest value there can be.
+    """
+    figure = Figure(figsize=(7, 1.6 + 0.28 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    places = np.arange(len(rows))[::-1]
+    for place, row in zip(places, rows, strict=True):
+        if row["interval"][0] is None:
+            continue
+        low, high = row["scale"]
+        ends = [(end - low) / (high - low) for end in row["interval"]]
+        middle = (row["estimate"] - low) / (high - low)
+        axes.plot(ends, [place, place], color="#0072B2", linewidth=2)
+        axes.plot(middle, place, "o", color="#0072B2", markersize=5, label="estimate")
+        if "truth" in row:
+            truth = (row["truth"] - low) / (high - low)
+            axes.plot(truth, place, "|", color="#D55E00", markersize=13, mew=2, label="truth")
+    axes.set(title=title, xlabel="share of the range; frequency of a category")
+    axes.set_yticks(places, [row["name"] for row in rows])
+    axes.grid(axis="x", alpha=0.3)
+    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    figure.legend(handles.values(), handles.keys(), loc="outside lower right", ncols=2)
+    return figure
 
 
 def compare_mechanisms() -> Figure:

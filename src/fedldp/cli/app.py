@@ -4,14 +4,33 @@ import click
 
 from fedldp import __version__
 from fedldp.cli.audit import audit_command
+from fedldp.cli.collect import collect_command
+from fedldp.cli.estimates import estimate_command
 from fedldp.cli.mechanisms import mechanisms_command
+from fedldp.cli.plans import plan_command, schema_command
+from fedldp.cli.reports import report_command, tally_command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
 def fedldp() -> None:
-    """Private federated learning on fleets."""
+    """Private federated learning on fleets.
+
+    \b
+    Compare:   mechanisms, audit
+    Try out:   schema, collect
+    Deploy:    plan (both sides), report (vehicle), tally, estimate (server)
+    """  # noqa: D301 (click wants the character \b itself)
 
 
-fedldp.add_command(mechanisms_command)
-fedldp.add_command(audit_command)
+for command in (
+    mechanisms_command,
+    audit_command,
+    schema_command,
+    collect_command,
+    plan_command,
+    report_command,
+    tally_command,
+    estimate_command,
+):
+    fedldp.add_command(command)

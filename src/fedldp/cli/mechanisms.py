@@ -82,10 +82,7 @@ def _draw(path: Path, epsilon: float, bits: bool, inputs: bool) -> None:
         figure = plots.variance_over_inputs(epsilon)
     else:
         figure = plots.compare_mechanisms()
-    try:
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise click.ClickException(f"cannot write {path}: {error.strerror}.") from error
+    plots.save(figure, path)
 
 
 def _available(epsilon: float) -> list[Mechanism]:

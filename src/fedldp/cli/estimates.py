@@ -1,0 +1,155 @@
+"""`fedldp estimate`: means and frequencies, with error bars."""
+
+import json
+from collections.abc import Callable, Iterator
+from math import isfinite
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from fedldp.cli.plans import INPUT, OUTPUT, read_plan
+from fedldp.estimate import ESTIMATORS, TARGETS, Estimate, Frequencies
+from fedldp.schema import Number, Schema
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def estimate_options(of: str) -> Callable[[Command], Command]:
+    """Return what adds the options that say how to estimate; `of` is the default target."""
+
+    def add(command: Command) -> Command:
+        for option in (
+            click.option(
+                "--estimator",
+                type=click.Choice(ESTIMATORS),
+                default="ratio",
+                show_default=True,
+                help="Divide by those who answered, or as in the paper.",
+            ),
+            click.option(
+                "--of",
+                type=click.Choice(TARGETS),
+                default=of,
+                show_default=True,
+                help="Whose mean the errors are about.",
+            ),
+            click.option("--confidence", type=float, default=0.95, show_default=True),
+            click.option("--plot", type=OUTPUT, metavar="FILE", help="Also draw it."),
+            click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts."),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
+    """Yield every single number that was estimated, with its name and its error."""
+    for name, each in estimate.items():
+        if isinstance(each, Frequencies):
+            labels = [f"{name} = {category}" for category in each.categories]
+            values, scale = each.frequencies, [0.0, 1.0]
+        else:
+            attribute = cast(Number, schema[name])
+            scale = [attribute.low, attribute.high]
+            values = np.atleast_1d(each.mean)
+            labels = [name] if values.size == 1 else [f"{name}[{i}]" for i in range(values.size)]
+        shape = len(labels)
+        columns = zip(
+            labels,
+            values.tolist(),
+            np.atleast_1d(each.stderr).tolist(),
+            np.reshape(each.interval, (shape, 2)).tolist(),
+            np.reshape(each.simultaneous, (shape, 2)).tolist(),
+            np.broadcast_to(each.answers, shape).tolist(),
+            strict=True,
+        )
+        for label, value, stderr, interval, simultaneous, answers in columns:
+            yield {
+                "name": label,
+                "estimate": _finite(value),
+                "stderr": _finite(stderr),
+                "interval": [_finite(end) for end in interval],
+                "simultaneous": [_finite(end) for end in simultaneous],
+                "answers": answers,
+                "scale": scale,
+            }
+
+
+def _finite(number: float) -> float | None:
+    """Return a number as JSON can hold it: what is unknown is null."""
+    return number if isfinite(number) else None
+
+
+def render(title: str, rows: list[dict[str, Any]], confidence: float) -> Table:
+    """Return a table of estimates, beside the truth where it is known."""
+    rendered = Table(title=title)
+    rendered.add_column("what", overflow="fold")
+    known = any("truth" in row for row in rows)
+    headings = ["estimate", "+-", f"{100 * confidence:g}% interval", "answers"]
+    for heading in ["truth", *headings] if known else headings:
+        rendered.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        low, high = row["interval"]
+        half = None if low is None else (high - low) / 2
+        cells = [
+            _shown(row["estimate"]),
+            _shown(half, 2),
+            "-" if low is None else f"{_shown(low)} to {_shown(high)}",
+            str(row["answers"]),
+        ]
+        rendered.add_row(row["name"], *([_shown(row["truth"])] if known else []), *cells)
+    return rendered
+
+
+def _shown(number: float | None, digits: int = 4) -> str:
+    return "-" if number is None else f"{number:.{digits}g}"
+
+
+def draw(path: Path, rows: list[dict[str, Any]], title: str) -> None:
+    """Draw estimates with their intervals to a file."""
+    from fedldp import plots
+
+    plots.check_path(path)
+    plots.save(plots.estimates(rows, title), path)
+
+
+@click.command("estimate")
+@click.argument("plan_file", metavar="PLAN", type=INPUT)
+@click.argument("tally_file", metavar="TALLY", type=INPUT)
+@estimate_options(of="population")
+def estimate_command(
+    plan_file: Path,
+    tally_file: Path,
+    estimator: str,
+    of: str,
+    confidence: float,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Show means and frequencies, with error bars.
+
+    \b
+    fedldp estimate plan.json tally.json
+    fedldp estimate plan.json tally.json --of fleet    of these vehicles alone
+    fedldp estimate plan.json tally.json --plot estimates.png
+    """  # noqa: D301 (click wants the character \b itself)
+    plan = read_plan(plan_file)
+    tally = plan.load_tally(tally_file)
+    estimate = tally.estimate(estimator, of=of, confidence=confidence)
+    rows = list(lines(estimate, plan.schema))
+    title = f"Estimates from {tally.reports} vehicles"
+    if plot is not None:
+        draw(plot, rows, title)
+    if as_json:
+        document = {"vehicles": tally.reports, "confidence": confidence, "estimates": rows}
+        click.echo(json.dumps(document, indent=2))
+        return
+    console = Console(highlight=False)
+    console.print(render(title, rows, confidence))
+    if plot is not None:
+        console.print(f"Wrote {plot}", soft_wrap=True)

@@ -1,0 +1,145 @@
+"""`fedldp schema` and `fedldp plan`: from columns to the file that both sides hold."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from fedldp import files, frames
+from fedldp.errors import DomainError
+from fedldp.mechanisms import mechanisms
+from fedldp.plan import Plan
+from fedldp.schema import Schema, template
+from fedldp.strategies import STRATEGIES
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+INPUT = click.Path(path_type=Path, exists=True, dir_okay=False)
+OUTPUT = click.Path(path_type=Path, dir_okay=False)
+
+
+def plan_options(command: Command) -> Command:
+    """Add the options that describe a plan, but for the schema."""
+    for option in (
+        click.option("--epsilon", type=float, required=True, help="The budget of a vehicle."),
+        click.option(
+            "--mechanism",
+            type=click.Choice(mechanisms()),
+            default="dominant",
+            show_default=True,
+            help="How numbers are made private.",
+            metavar="NAME",
+        ),
+        click.option(
+            "--strategy",
+            type=click.Choice(STRATEGIES),
+            default="sample",
+            show_default=True,
+            help="What each vehicle answers.",
+        ),
+        click.option(
+            "--k",
+            default="best",
+            show_default=True,
+            help="Coordinates that each answers: best, paper, or a number.",
+        ),
+        click.option("--outputs", type=int, help="Outputs of each number's table."),
+    ):
+        command = option(command)
+    return command
+
+
+def make_plan(schema: Path, k: str, **options: Any) -> Plan:
+    """Return the plan that a command's options describe."""
+    return Plan(read_schema(schema), k=int(k) if k.isdigit() else k, **options)
+
+
+def read_schema(path: Path) -> Schema:
+    """Read a schema, naming its file in errors."""
+    try:
+        return Schema.from_toml(path.read_text("utf-8", errors="replace"))
+    except DomainError as error:
+        raise DomainError(f"{path}: {error}") from error
+
+
+def read_plan(path: Path) -> Plan:
+    """Read a plan."""
+    return Plan.from_json(path.read_text("utf-8", errors="replace"))
+
+
+def summary(plan: Plan) -> dict[str, Any]:
+    """Return what to know about a plan, for people and for scripts."""
+    return {
+        "fingerprint": plan.fingerprint,
+        "epsilon": plan.epsilon,
+        "coordinates": plan.schema.dimensions,
+        "answers": sum(part.k for part in plan.parts),
+        "bits_per_vehicle": plan.bits,
+    }
+
+
+@click.command("schema")
+@click.argument("data", type=INPUT)
+def schema_command(data: Path) -> None:
+    """Draft a schema for the columns of a CSV or Parquet file.
+
+    \b
+    fedldp schema fleet.csv > fleet.toml     then fill in what it asks for
+
+    Bounds and categories are public. They come from you, never from the data.
+    """  # noqa: D301 (click wants the character \b itself)
+    chunk = next(iter(frames.read(data)), None)
+    if chunk is None:
+        raise DomainError(f"{data} has no rows.")
+    click.echo(template(chunk.data), nl=False)
+
+
+@click.command("plan")
+@click.option("--schema", type=INPUT, required=True, help="The columns (TOML).", metavar="FILE")
+@plan_options
+@click.option("--vehicles", type=int, default=100_000, show_default=True, help="For the error.")
+@click.option("--output", "-o", type=OUTPUT, help="Where to write the plan.", metavar="FILE")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+def plan_command(
+    schema: Path, vehicles: int, output: Path | None, as_json: bool, **options: Any
+) -> None:
+    """Make the file that every vehicle and the server hold.
+
+    \b
+    fedldp plan --schema fleet.toml --epsilon 2               what it would cost
+    fedldp plan --schema fleet.toml --epsilon 2 -o plan.json  and write it
+    fedldp plan --schema fleet.toml --epsilon 2 --strategy cube
+
+    The error to expect is that of a mean on the scale of [-1, 1], or of a
+    frequency: the root of the mean square over all of them.
+    """  # noqa: D301 (click wants the character \b itself)
+    plan = make_plan(schema, **options)
+    number = sum(len(getattr(each, "categories", [])) or each.size for each in plan.schema)
+    document = summary(plan) | {
+        "vehicles": vehicles,
+        "error_if_uniform": (plan.expected_error(vehicles) / number) ** 0.5,
+        "error_at_worst": (plan.expected_error(vehicles, "worst") / number) ** 0.5,
+    }
+    if output is not None:
+        files.write(output, plan.to_json())
+    if as_json:
+        click.echo(json.dumps(document, indent=2))
+        return
+    rendered = Table(title=f"A plan for {schema}", show_header=False)
+    for name, value in (
+        ("epsilon of a whole report", f"{plan.epsilon:g}"),
+        ("coordinates", str(document["coordinates"])),
+        ("of which each vehicle answers", str(document["answers"])),
+        ("bits that each vehicle sends", str(document["bits_per_vehicle"])),
+        (f"error with {vehicles} vehicles, uniform data", f"{document['error_if_uniform']:.2g}"),
+        (f"error with {vehicles} vehicles, at worst", f"{document['error_at_worst']:.2g}"),
+        ("fingerprint", plan.fingerprint[:14]),
+    ):
+        rendered.add_row(name, value)
+    console = Console(highlight=False)
+    console.print(rendered)
+    console.print(f"Wrote {output}" if output else "Write it to a file with -o.", soft_wrap=True)

@@ -1,0 +1,120 @@
+"""`fedldp report`, on a vehicle, and `fedldp tally`, on a server."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+from rich.console import Console
+
+from fedldp import report, vehicle
+from fedldp.cli.plans import INPUT, OUTPUT, read_plan
+from fedldp.errors import PrivacyError, WireError
+from fedldp.ledger import Ledger
+from fedldp.plan import Plan
+from fedldp.source import source
+from fedldp.tally import Tally
+
+
+@click.command("report")
+@click.argument("plan_file", metavar="PLAN", type=INPUT)
+@click.argument("row", type=click.File("rb"), default="-")
+@click.option("--cap", required=True, help="The most this vehicle may spend in its life.")
+@click.option("--ledger", type=OUTPUT, required=True, help="Where the spending is kept.")
+@click.option("--key", default="vehicle", show_default=True, help="Who spends, if several share.")
+@click.option("--round", "round_", default="", help="Ask again, at the same price, in each round.")
+@click.option("--output", "-o", type=click.File("wb"), default="-", help="Where to write it.")
+def report_command(
+    plan_file: Path,
+    row: BinaryIO,
+    cap: str,
+    ledger: Path,
+    key: str,
+    round_: str,
+    output: BinaryIO,
+) -> None:
+    """Answer a plan once, as a vehicle does.
+
+    \b
+    echo '{"age": 31, "city": "Rome"}' |
+      fedldp report plan.json --cap 4 --ledger ledger.db -o report.bin
+
+    The ROW is a JSON object, a file or standard input. What is missing in it
+    or cannot be read is replaced by the schema's public value. Before anything
+    is written, the ledger records the spending and the bytes: the same plan
+    (and round) gets the same bytes again, and nothing is ever answered beyond
+    the cap.
+    """  # noqa: D301 (click wants the character \b itself)
+    plan, budget = read_plan(plan_file), vehicle.exact(cap)
+    if plan.total_epsilon > budget:
+        raise PrivacyError(f"{plan_file} costs {plan.total_epsilon}, more than the cap of {cap}.")
+    request = f"{plan.fingerprint} {round_}"
+    with Ledger(ledger, budget) as book:
+        answer = book.release(
+            key,
+            plan.total_epsilon,
+            request,
+            lambda: plan.report([_row(row.read())], source()).to_bytes(),
+            run=round_,
+        )
+    output.write(answer)
+
+
+def _row(content: bytes) -> dict[str, Any]:
+    """Return a row; an unreadable one is empty, for the data never cause a refusal."""
+    try:
+        row = json.loads(content)
+    except (ValueError, RecursionError):
+        row = {}
+    return row if isinstance(row, dict) else {}
+
+
+@click.command("tally")
+@click.argument("plan_file", metavar="PLAN", type=INPUT)
+@click.argument("reports", nargs=-1, type=click.Path(allow_dash=True, path_type=Path))
+@click.option("--output", "-o", type=OUTPUT, required=True, help="The tally: begun, or added to.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+def tally_command(plan_file: Path, reports: tuple[Path, ...], output: Path, as_json: bool) -> None:
+    """Count reports, as a server does.
+
+    \b
+    fedldp tally plan.json reports/*.bin -o tally.json
+    cat reports/*.bin | fedldp tally plan.json - -o tally.json
+
+    A file may hold several reports, one after another. A file with anything
+    else in it is refused as a whole: nothing of it is counted, the others are,
+    and the command ends with status 1. If there is a tally already, the
+    reports are added to it.
+    """  # noqa: D301 (click wants the character \b itself)
+    plan = read_plan(plan_file)
+    before = plan.load_tally(output) if output.exists() else plan.tally()
+    tally, refused = before, []
+    for path in reports or (Path("-"),):
+        try:
+            if str(path) == "-":
+                tally += _counted(plan, sys.stdin.buffer)
+            else:
+                with path.open("rb") as stream:
+                    tally += _counted(plan, stream)
+        except (WireError, OSError) as error:
+            refused.append({"file": str(path), "reason": str(error)})
+    tally.save(output)
+    added = tally.reports - before.reports
+    if as_json:
+        document = {"added": added, "reports": tally.reports, "refused": refused}
+        click.echo(json.dumps(document, indent=2))
+    else:
+        console = Console(highlight=False, soft_wrap=True)
+        for each in refused:
+            console.print(f"Refused {each['file']}: {each['reason']}")
+        console.print(f"Counted {added} vehicles, {tally.reports} in all. Wrote {output}")
+    if refused:
+        sys.exit(1)
+
+
+def _counted(plan: Plan, stream: BinaryIO) -> Tally:
+    tally = plan.tally()
+    while (packet := report.read(stream, plan.fingerprint, plan.bits)) is not None:
+        tally += plan.parse(packet)
+    return tally

@@ -1,0 +1,271 @@
+"""The part of a plan in which a vehicle answers k of d coordinates, each through a table."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, cast, final
+
+import numpy as np
+import numpy.typing as npt
+
+from fedldp import vehicle
+from fedldp.categorical import RandomizedResponse, UnaryEncoding
+from fedldp.channel import Channel
+from fedldp.checks import Floats
+from fedldp.errors import DomainError, WireError
+from fedldp.mechanisms import Mechanism
+from fedldp.parts.base import Base, Batch, Cells, to_unit
+from fedldp.records import Records
+from fedldp.schema import Category, Schema
+from fedldp.source import Source
+from fedldp.tables import Integers
+
+Coder = Channel | RandomizedResponse | UnaryEncoding
+Answer = tuple[int, Integers | None, Integers, Coder | Mechanism, npt.NDArray[Any]]
+
+_SMALL = 16  # bits of a slot that are counted by one histogram
+
+
+@final
+@dataclass(frozen=True)
+class Sampled(Base):
+    """Each vehicle answers k of these coordinates, chosen at random, through their tables.
+
+    For study, a mechanism can stand in the place of a table of numbers; what it answers is
+    tallied, and never sent.
+    """
+
+    schema: Schema
+    attributes: tuple[int, ...]
+    coders: tuple[Coder | Mechanism, ...]  # one for each attribute
+    k: int
+
+    def __post_init__(self) -> None:
+        self.check_attributes()
+        if len(self.coders) != len(self.attributes) or not 1 <= self.k <= self.d:
+            raise DomainError(
+                f"need a table for each of {len(self.attributes)} attributes and k from 1 to "
+                f"{self.d}; got {len(self.coders)} tables and k = {self.k!r}."
+            )
+        for number, coder in zip(self.attributes, self.coders, strict=True):
+            attribute = self.schema.attributes[number]
+            if isinstance(attribute, Category):
+                fits = getattr(coder, "categories", None) == len(attribute.categories)
+            else:
+                fits = isinstance(coder, Channel | Mechanism)
+            if not fits:
+                raise DomainError(f"the table given for {attribute.name!r} is of another kind.")
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What a report costs: the k dearest coordinates."""
+        costs = [
+            (vehicle.exact(coder.epsilon), self.schema.attributes[number].size)
+            for number, coder in zip(self.attributes, self.coders, strict=True)
+        ]
+        left, total = self.k, Fraction(0)
+        for cost, size in sorted(costs, reverse=True):
+            total += cost * min(size, left)
+            left -= min(size, left)
+        return total
+
+    @property
+    def share(self) -> float:
+        """The probability that a vehicle answers a given coordinate."""
+        return self.k / self.d
+
+    @cached_property
+    def study(self) -> bool:
+        """Whether a mechanism stands in the place of a table."""
+        return any(isinstance(coder, Mechanism) for coder in self.coders)
+
+    @cached_property
+    def _distinct(self) -> list[Coder | Mechanism]:
+        return list({id(coder): coder for coder in self.coders}.values())
+
+    @cached_property
+    def _coder_of(self) -> Integers:
+        """For each coordinate, the place of its coder among the distinct ones."""
+        places = {id(coder): place for place, coder in enumerate(self._distinct)}
+        sizes = [self.schema.attributes[number].size for number in self.attributes]
+        return np.repeat([places[id(coder)] for coder in self.coders], sizes)
+
+    @cached_property
+    def starts(self) -> Integers:
+        """Where each coordinate's counters begin in a tally, and where the last ones end."""
+        cells = [cells_of(coder) for coder in self._distinct]
+        return np.concatenate([[0], np.cumsum(np.array(cells)[self._coder_of])])
+
+    @cached_property
+    def _slots(self) -> list["_Slot"]:
+        widths = np.array([cast(Coder, coder).bits for coder in self._distinct])[self._coder_of]
+        if self.k == self.d:  # nothing to choose: slot j is coordinate j
+            ends = np.cumsum(widths)
+            return [_Slot(int(end - w), 0, int(w)) for end, w in zip(ends, widths, strict=True)]
+        index, code = vehicle.column_bits(self.d), int(widths.max())
+        return [_Slot(slot * (index + code), index, code) for slot in range(self.k)]
+
+    @property
+    def width(self) -> int:
+        """How many bits of a record this part takes."""
+        return self._slots[-1].end
+
+    def answers(self, batch: Batch, source: Source) -> Iterator[Answer]:
+        """Choose coordinates; yield, for each slot and coder, which rows answer what."""
+        n = len(batch)
+        chosen = source.choose(self.k, self.d, n) if self.k < self.d else None
+        for slot in range(self.k):
+            index = cast(Integers, np.full(n, slot) if chosen is None else chosen[:, slot])
+            for place, coder in enumerate(self._distinct):
+                rows = None if len(self._distinct) == 1 else self._rows(index, place)
+                at = index if rows is None else index[rows]
+                if at.size:
+                    yield slot, rows, at, coder, self._values(batch, rows, at, coder)
+
+    def _rows(self, index: Integers, place: int) -> Integers:
+        """Return where the coordinates are those of one coder."""
+        return np.flatnonzero(self._coder_of.take(index) == place)
+
+    def _values(
+        self, batch: Batch, rows: Integers | None, index: Integers, coder: Coder | Mechanism
+    ) -> npt.NDArray[Any]:
+        """Return what the tables take: numbers in [-1, 1], or the numbers of categories."""
+        values = batch.take(rows, self.columns.take(index))
+        centre, scale, missing = (
+            each if each.size == 1 else each.take(index) for each in self.scaling
+        )
+        if isinstance(coder, Channel | Mechanism):
+            return to_unit(values, centre, scale, missing)
+        return np.where(values == values, values, missing).astype(np.int64)
+
+    def encode(self, batch: Batch, source: Source, records: Records, first: int) -> None:
+        """Write the answers of some vehicles, one for each row, into their records."""
+        for number, rows, index, coder, values in self.answers(batch, source):
+            slot = self._slots[number]
+            codes = cast(Coder, coder).encode(values, source)
+            if slot.index_width:
+                records.put(first + slot.start, slot.index_width, index, rows)
+            if isinstance(coder, UnaryEncoding):
+                records.put_bits(first + slot.end - coder.bits, codes, rows)
+            else:
+                records.put(first + slot.code_start, slot.code_width, codes, rows)
+
+    def count(self, records: Records, first: int, cells: Integers) -> None:
+        """Add what some records say to a tally's counters, or raise `WireError`."""
+        before = None
+        for number, slot in enumerate(self._slots):
+            if not slot.index_width:
+                self._count(records, first, slot, np.full(len(records), number), cells)
+                continue
+            if self._small is not None:
+                joint = records.get(first + slot.start, slot.index_width + slot.code_width)
+                self._count_small(joint, cells)
+                index = joint >> slot.code_width if self.k > 1 else joint
+            else:
+                index = records.get(first + slot.start, slot.index_width).astype(np.int64)
+                if index.size and index.max() >= self.d:
+                    raise WireError(f"a record names coordinate {index.max()} of {self.d}")
+                self._count(records, first, slot, index, cells)
+            if before is not None and np.any(before >= index):
+                raise WireError("the coordinates of a record do not ascend")
+            before = index
+
+    @cached_property
+    def _small(self) -> tuple[Integers, Integers] | None:
+        """What a slot can hold and which counter that is, where one histogram covers it all."""
+        slot = self._slots[0]
+        unary = any(isinstance(coder, UnaryEncoding) for coder in self._distinct)
+        if unary or slot.index_width + slot.code_width > _SMALL:
+            return None
+        cells = np.arange(self.starts[-1])
+        coordinates = np.searchsorted(self.starts, cells, side="right") - 1
+        return (coordinates << slot.code_width) + cells - self.starts[coordinates], cells
+
+    def _count_small(self, joint: npt.NDArray[Any], cells: Integers) -> None:
+        slot, small = self._slots[0], cast(tuple[Integers, Integers], self._small)
+        histogram = np.bincount(joint, minlength=1 << slot.index_width + slot.code_width)
+        found = histogram[small[0]]
+        if found.sum() != joint.size:
+            raise WireError("a record names a coordinate or a code that there is not")
+        cells += found
+
+    def _count(
+        self, records: Records, first: int, slot: "_Slot", index: Integers, cells: Integers
+    ) -> None:
+        for place, coder in enumerate(self._distinct):
+            rows = self._rows(index, place)
+            if not rows.size:
+                continue
+            if isinstance(coder, UnaryEncoding):
+                codes = records.get_bits(first + slot.code_start, slot.code_width)[rows]
+                if codes[:, : -coder.bits].any():
+                    raise WireError("a record has bits beyond its code")
+                codes = codes[:, -coder.bits :]
+            else:
+                codes = records.get(first + slot.code_start, slot.code_width)[rows]
+                if codes.max() >= cells_of(coder):
+                    raise WireError(f"a record has code {codes.max()} of {cells_of(coder)}")
+            self._add(coder, index[rows], codes, cells)
+
+    def _add(self, coder: Any, index: Integers, codes: npt.NDArray[Any], cells: Cells) -> None:
+        """Add the codes that were given for some coordinates to their counters."""
+        if isinstance(coder, UnaryEncoding):
+            for coordinate in np.unique(index):
+                bits = codes[index == coordinate]
+                start, end = self.starts[coordinate : coordinate + 2]
+                cells[start : end - 1] += bits.sum(axis=0, dtype=np.int64)
+                cells[end - 1] += len(bits)
+        else:
+            places = self.starts.take(index) + codes.astype(np.int64)
+            cells += np.bincount(places, minlength=cells.size)
+
+    def answered(self, cells: Cells) -> npt.NDArray[Any]:
+        """Return how many answers there are for each coordinate."""
+        found = np.add.reduceat(cells, self.starts[:-1])
+        for place, coder in enumerate(self._distinct):
+            mine = np.flatnonzero(self._coder_of == place)
+            if isinstance(coder, UnaryEncoding):
+                found[mine] = cells[self.starts[mine + 1] - 1]
+            elif isinstance(coder, Mechanism):
+                found[mine] = cells[self.starts[mine]]
+        return found
+
+    def simulate(self, batch: Batch, source: Source, cells: Floats) -> None:
+        """Add what some vehicles would answer to counters, mechanisms' noisy floats included."""
+        for _, _, index, coder, values in self.answers(batch, source):
+            if isinstance(coder, Mechanism):
+                noisy, places = coder.perturb(values, source), self.starts.take(index)
+                for power in range(3):
+                    cells += np.bincount(places + power, noisy**power, minlength=cells.size)
+            else:
+                self._add(coder, index, coder.encode(values, source), cells)
+
+
+@final
+@dataclass(frozen=True)
+class _Slot:
+    """A field of a record for one answer: the index of the coordinate, then the code."""
+
+    start: int
+    index_width: int
+    code_width: int
+
+    @property
+    def code_start(self) -> int:
+        return self.start + self.index_width
+
+    @property
+    def end(self) -> int:
+        return self.code_start + self.code_width
+
+
+def cells_of(coder: Coder | Mechanism) -> int:
+    """Return how many counters a tally keeps for a coordinate.
+
+    One for each code, or for each bit and one for the reports; for study, the number of answers,
+    their sum and the sum of their squares.
+    """
+    if isinstance(coder, Channel):
+        return coder.outputs
+    return 3 if isinstance(coder, Mechanism) else coder.cells

@@ -1,0 +1,303 @@
+"""Plans: one file that both sides hold, from which everything else follows."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast, final
+
+import numpy as np
+
+from fedldp import expected, records, report, strategies, tally, vehicle
+from fedldp.channel import channel_epsilon
+from fedldp.checks import whole
+from fedldp.errors import DomainError, PrivacyError, WireError
+from fedldp.parts import Batch, Matrix, Part, Sampled
+from fedldp.parts.documents import from_documents, to_documents
+from fedldp.report import Report
+from fedldp.schema import Schema
+from fedldp.source import Source
+from fedldp.tally import Tally
+
+FORMAT = "fedldp plan 1"
+
+_CHUNK = 1 << 16  # vehicles at a time; a multiple of 8, so that chunks end with a full byte
+_CHUNK_BITS = 1 << 24  # and fewer where records are wide
+
+
+@final
+@dataclass(frozen=True, init=False, eq=False)
+class Plan:
+    """What every vehicle of a fleet is asked, and how its answer is made private.
+
+    Each vehicle chooses, with its own randomness, `k` of the schema's coordinates and answers
+    them with epsilon/k each (`strategy="sample"`). `k="best"` is the number with the least
+    expected error, given a public guess of the numbers' `variance` on the scale of [-1, 1];
+    `"paper"` is floor(epsilon / 2.5). Other strategies: `split` answers everything with epsilon/d;
+    `paper` divides the budget between numbers and categories; `cube` answers all numbers at once
+    with one sign each. `expected_error` tells which one to take.
+
+    >>> import fedldp
+    >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome", "Lima"])
+    >>> plan = Plan(schema, epsilon=2.0)
+    >>> rows = [{"age": 31, "city": "Rome"}] * 700 + [{"age": 71, "city": "Oslo"}] * 300
+    >>> packet = plan.report(rows, fedldp.source(1)).to_bytes()
+    >>> plan.bits, len(packet)
+    (6, 766)
+    >>> estimate = plan.parse(packet).estimate()
+    >>> round(estimate["age"].mean), estimate["city"].frequencies.round(1)
+    (43, array([0.3, 0.7, 0. ]))
+
+    With `study=True` numbers go through the mechanism's own floating-point `perturb`, as in the
+    paper. Such a plan can be simulated, and neither written nor used for release.
+    """
+
+    schema: Schema
+    epsilon: float
+    parts: tuple[Part, ...]
+
+    def __init__(
+        self,
+        schema: Schema,
+        epsilon: float,
+        mechanism: str = "dominant",
+        k: int | str = "best",
+        strategy: str = "sample",
+        outputs: int | None = None,
+        *,
+        threshold: int | str = "best",
+        variance: float = strategies.UNIFORM,
+        study: bool = False,
+    ) -> None:
+        if not isinstance(schema, Schema):
+            raise DomainError(f"schema must be a Schema, as from Schema.of; got {schema!r}.")
+        parts = strategies.parts_of(
+            schema,
+            vehicle.exact(channel_epsilon(epsilon)),
+            name=mechanism,
+            k=k,
+            strategy=strategy,
+            outputs=outputs,
+            threshold=threshold,
+            variance=variance,
+            study=study,
+        )
+        self._set(schema, float(epsilon), parts)
+
+    def _set(self, schema: Schema, epsilon: float, parts: tuple[Part, ...]) -> None:
+        asked = sorted(number for part in parts for number in part.attributes)
+        if asked != list(range(len(schema.attributes))):
+            raise DomainError("every attribute must be in exactly one part of a plan.")
+        object.__setattr__(self, "schema", schema)
+        object.__setattr__(self, "epsilon", channel_epsilon(epsilon))
+        object.__setattr__(self, "parts", parts)
+        if self.total_epsilon > vehicle.exact(self.epsilon):
+            raise PrivacyError(
+                f"a whole report would cost {float(self.total_epsilon):.17g}, "
+                f"more than the plan's epsilon of {epsilon!r}."
+            )
+
+    @property
+    def total_epsilon(self) -> Fraction:
+        """What a whole report costs, exactly."""
+        return sum((part.epsilon for part in self.parts), Fraction(0))
+
+    @property
+    def study(self) -> bool:
+        """Whether this plan is for study only."""
+        return any(part.study for part in self.parts)
+
+    @property
+    def bits(self) -> int:
+        """How many bits a vehicle sends."""
+        self._for_release("has no bits")
+        return sum(part.width for part in self.parts)
+
+    def _for_release(self, what: str) -> None:
+        if self.study:
+            raise DomainError(
+                f"a plan for study {what}: make it without study=True, with a mechanism that "
+                "has a channel."
+            )
+
+    def report(self, data: Any, source: Source) -> Report:
+        """Return what some vehicles send, one for each row of the data.
+
+        Rows are dicts, or lines of an array or a data frame. Whatever they hold, a report goes
+        out: a value that is missing or unknown becomes the attribute's public `missing` value.
+        """
+        rows = self.schema.rows(data)
+        batches = (Matrix(rows.matrix(*chunk)) for chunk in self._chunks(len(rows)))
+        return self.report_batches(batches, source)
+
+    def report_batches(self, batches: Iterable[Batch], source: Source) -> Report:
+        """Return what some vehicles send, given in batches of a multiple of 8 but for the last."""
+        if not isinstance(source, Source):
+            raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
+        width, vehicles, packed = self.bits, 0, []
+        for batch in batches:
+            if vehicles % 8:
+                raise DomainError("batches must be of a multiple of 8 vehicles, but for the last.")
+            filled, first = records.empty(len(batch), width), 0
+            for part in self.parts:
+                part.encode(batch, source, filled, first)
+                first += part.width
+            packed.append(filled.to_bytes())
+            vehicles += len(batch)
+        if vehicles > report.MOST_REPORTS:
+            raise DomainError(f"a report is of at most {report.MOST_REPORTS} vehicles.")
+        return Report(self.fingerprint, width, vehicles, b"".join(packed))
+
+    def _chunks(self, vehicles: int) -> Iterator[tuple[int, int]]:
+        wide = self.schema.dimensions * 64 if self.study else self.bits
+        size = min(_CHUNK, max(8, _CHUNK_BITS // wide // 8 * 8))
+        for start in range(0, vehicles, size):
+            yield start, min(start + size, vehicles)
+
+    def parse(self, data: bytes) -> Tally:
+        """Return the tally of a report; bytes that are none raise `WireError` and count nothing."""
+        width = self.bits
+        vehicles, packed = report.from_bytes(data, self.fingerprint, width)
+        counts = [np.zeros(part.starts[-1], np.int64) for part in self.parts]
+        for start, stop in self._chunks(vehicles):
+            octets = packed[start * width // 8 : records.length(stop, width)]
+            batch, first = records.parse(octets, stop - start, width), 0
+            for part, cells in zip(self.parts, counts, strict=True):
+                part.count(batch, first, cells)
+                first += part.width
+        return Tally(self.fingerprint, self.parts, vehicles, tuple(counts))
+
+    def tally(self) -> Tally:
+        """Return a tally of no reports, to add to."""
+        kind = np.float64 if self.study else np.int64
+        counts = tuple(np.zeros(part.starts[-1], kind) for part in self.parts)
+        return Tally(self.fingerprint, self.parts, 0, counts)
+
+    def load_tally(self, path: str | os.PathLike[str]) -> Tally:
+        """Read a tally of this plan that was saved."""
+        self._for_release("has no saved tallies")
+        text = Path(path).read_text("utf-8", errors="replace")
+        return tally.from_json(text, self.fingerprint, self.parts)
+
+    def simulate(self, data: Any, source: Source) -> Tally:
+        """Return the tally of a simulated fleet, a vehicle for each row: report, then parse.
+
+        A plan for study goes through `perturb` instead, as in the paper.
+        """
+        rows = self.schema.rows(data)
+        batches = (Matrix(rows.matrix(*chunk)) for chunk in self._chunks(len(rows)))
+        return self.simulate_batches(batches, source)
+
+    def simulate_batches(self, batches: Iterable[Batch], source: Source) -> Tally:
+        """Return the tally of a simulated fleet, of which only one batch is held at a time."""
+        total = self.tally()
+        for batch in batches:
+            total += self._studied(batch, source) if self.study else self._parsed(batch, source)
+        return total
+
+    def _parsed(self, batch: Batch, source: Source) -> Tally:
+        return self.parse(self.report_batches([batch], source).to_bytes())
+
+    def _studied(self, batch: Batch, source: Source) -> Tally:
+        counts = tuple(np.zeros(part.starts[-1]) for part in self.parts)
+        for part, cells in zip(self.parts, counts, strict=True):
+            cast(Sampled, part).simulate(batch, source, cells)
+        return Tally(self.fingerprint, self.parts, len(batch), counts)
+
+    def expected_error(
+        self,
+        n: int,
+        data: Any = "uniform",
+        *,
+        estimator: str = "ratio",
+        of: str = "population",
+    ) -> float:
+        """Return the squared error to expect from n vehicles, summed over all estimates.
+
+        Numbers count on the scale of [-1, 1], categories by the frequency of each. The data are
+        `"uniform"`, `"worst"` (half of all vehicles at one end, half at the other) or public rows
+        that are like the fleet's.
+        """
+        if whole(n, "n") < 1:
+            raise DomainError(f"n must be at least 1; got {n!r}.")
+        if not isinstance(data, str):
+            rows = self.schema.rows(data)
+            data = rows.matrix(0, len(rows))
+        return expected.expected_error(self.parts, n, data, estimator, of)
+
+    def to_json(self) -> str:
+        """Return the plan as canonical JSON: equal plans give equal text."""
+        self._for_release("cannot be written")
+        return self._json
+
+    @cached_property
+    def _json(self) -> str:
+        tables, parts = to_documents(self.parts)
+        document = {
+            "format": FORMAT,
+            "epsilon": str(self.epsilon),
+            "schema": self.schema.to_document(),
+            "tables": tables,
+            "parts": parts,
+        }
+        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Plan":
+        """Read a plan and check it all again.
+
+        Text that is no plan raises `WireError`; a plan that leaks, `PrivacyError`.
+        """
+        try:
+            document = json.loads(text)
+            if document["format"] != FORMAT:
+                raise ValueError("the format differs")
+            if set(document) != {"format", "epsilon", "schema", "tables", "parts"}:
+                raise ValueError("it has other entries than a plan has")
+            if not isinstance(document["epsilon"], str):
+                raise ValueError("epsilon must be a number written as a text")
+            schema = Schema.from_document(document["schema"])
+            parts = from_documents(schema, document["tables"], document["parts"])
+            plan = object.__new__(cls)
+            plan._set(schema, float(document["epsilon"]), parts)
+            if plan.to_json() != json.dumps(document, sort_keys=True, separators=(",", ":")):
+                raise ValueError("its numbers are not written as a plan writes them")
+        except PrivacyError:
+            raise
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ) as error:
+            raise WireError(f"not a {FORMAT!r}: {error}") from error
+        return plan
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the canonical JSON, in hexadecimal; every report carries its beginning."""
+        text = repr((self.epsilon, self.parts)) if self.study else self.to_json()
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.study:
+            return _restored, (self.schema, self.epsilon, self.parts)
+        return Plan.from_json, (self.to_json(),)  # checked again
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plan) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+
+def _restored(schema: Schema, epsilon: float, parts: tuple[Part, ...]) -> Plan:
+    plan = object.__new__(Plan)
+    plan._set(schema, epsilon, parts)
+    return plan

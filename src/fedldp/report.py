@@ -1,0 +1,82 @@
+"""Reports on the wire: one small header for a batch, then a record of a few bits per vehicle.
+
+The format is described in docs/wire-format.md.
+"""
+
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Any, BinaryIO, final
+
+from fedldp import records
+from fedldp.errors import WireError
+
+VERSION = 1
+MOST_REPORTS = (1 << 32) - 1
+
+_HEAD = struct.Struct(">B7sI")  # version, the plan's fingerprint cut short, number of records
+_CHECK = struct.Struct(">I")
+HEADER = _HEAD.size + _CHECK.size
+
+
+@final
+@dataclass(frozen=True)
+class Report:
+    """What some vehicles send: one record each, all of the same number of bits."""
+
+    plan: str  # its fingerprint
+    width: int
+    vehicles: int
+    records: bytes
+
+    def to_bytes(self) -> bytes:
+        """Return the batch as it is sent."""
+        head = _HEAD.pack(VERSION, _short(self.plan), self.vehicles)
+        return head + _CHECK.pack(zlib.crc32(self.records, zlib.crc32(head))) + self.records
+
+
+def from_bytes(data: Any, plan: str, width: int) -> tuple[int, memoryview]:
+    """Return the number of records and their bytes, or raise `WireError`."""
+    try:
+        view = memoryview(data).cast("B")
+    except TypeError:
+        raise WireError(f"a report must be bytes; got {type(data).__name__}.") from None
+    vehicles, size = _sizes(view[:HEADER], plan, width)
+    if len(view) != size:
+        raise WireError(f"a report of {vehicles} vehicles has {size} bytes; got {len(view)}.")
+    packed = view[HEADER:]
+    (check,) = _CHECK.unpack(view[_HEAD.size : HEADER])
+    if zlib.crc32(packed, zlib.crc32(view[: _HEAD.size])) != check:
+        raise WireError("the check value differs: the report was damaged on its way.")
+    spare = -vehicles * width % 8
+    if spare and packed[-1] & ((1 << spare) - 1):
+        raise WireError("there are bits after the last record.")
+    return vehicles, packed
+
+
+def read(stream: BinaryIO, plan: str, width: int) -> bytes | None:
+    """Return the next of several reports in a stream, of which only the header is checked yet.
+
+    At the end of the stream, return None.
+    """
+    header = stream.read(HEADER)
+    if not header:
+        return None
+    _, size = _sizes(memoryview(header), plan, width)
+    return header + stream.read(size - HEADER)
+
+
+def _sizes(header: memoryview, plan: str, width: int) -> tuple[int, int]:
+    """Return the number of vehicles and the size of a report, from a header of this plan."""
+    if len(header) < HEADER:
+        raise WireError(f"a report has a header of {HEADER} bytes; got {len(header)}.")
+    version, short, vehicles = _HEAD.unpack(header[: _HEAD.size])
+    if version != VERSION:
+        raise WireError(f"the report is of format {version}; this reads format {VERSION}.")
+    if short != _short(plan):
+        raise WireError("the report is of another plan: its fingerprint differs.")
+    return vehicles, HEADER + records.length(vehicles, width)
+
+
+def _short(fingerprint: str) -> bytes:
+    return bytes.fromhex(fingerprint[:14])

@@ -1,0 +1,137 @@
+"""How a plan divides its budget: which attributes are asked together, how many, through what."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import ceil, nextafter
+
+from fedldp import categorical, vehicle
+from fedldp.categorical import UnaryEncoding
+from fedldp.channel import Channel
+from fedldp.checks import SMALLEST_EPSILON, whole
+from fedldp.cube import Cube
+from fedldp.errors import DomainError
+from fedldp.mechanisms import HMTP, Mechanism, Solved, mechanism
+from fedldp.parts import Coder, Part, Sampled, Signs
+from fedldp.schema import Category, Schema
+
+STRATEGIES = ("sample", "split", "paper", "cube")
+UNIFORM = 1 / 3  # the variance of a number that is uniform on [-1, 1]
+
+_PAPER = Fraction(5, 2)  # the paper's budget for each coordinate
+_ALWAYS_MORE = 0.6  # below so small a budget for each, another coordinate always costs more
+
+
+def parts_of(
+    schema: Schema,
+    epsilon: Fraction,
+    *,
+    name: str,
+    k: int | str,
+    strategy: str,
+    outputs: int | None,
+    threshold: int | str,
+    variance: float,
+    study: bool,
+) -> tuple[Part, ...]:
+    """Return the parts of the plan that a `Plan`'s arguments describe."""
+    if strategy not in STRATEGIES:
+        raise DomainError(f"strategy must be one of {STRATEGIES}; got {strategy!r}.")
+    if study and strategy == "cube":
+        raise DomainError("the cube is exact as it is: leave study=True out.")
+    everything = tuple(range(len(schema.attributes)))
+    numbers = tuple(i for i in everything if not isinstance(schema.attributes[i], Category))
+    categories = tuple(i for i in everything if i not in numbers)
+
+    def sampled(attributes: tuple[int, ...], budget: Fraction, k: int | str, oue: bool) -> Sampled:
+        chosen = _how_many(schema, attributes, budget, name, k, variance)
+        each, table = _each(budget, chosen), None
+        coders: list[Coder | Mechanism] = []
+        for attribute in (schema.attributes[number] for number in attributes):
+            if isinstance(attribute, Category):
+                kind = UnaryEncoding.of if oue else categorical.better
+                coders.append(kind(each, len(attribute.categories)))
+            else:
+                table = table or _table(name, each, outputs, study)
+                coders.append(table)
+        return Sampled(schema, attributes, tuple(coders), chosen)
+
+    if strategy == "sample":
+        return (sampled(everything, epsilon, k, oue=False),)
+    if strategy == "split":
+        return (sampled(everything, epsilon, schema.dimensions, oue=False),)
+    for_numbers = epsilon * (schema.dimensions - len(categories)) / schema.dimensions
+    parts: list[Part] = []
+    if numbers and strategy == "cube":
+        d = schema.dimensions - len(categories)
+        parts.append(Signs(schema, numbers, Cube.of(_each(for_numbers, 1), d, threshold)))
+    elif numbers:
+        parts.append(sampled(numbers, for_numbers, k, oue=False))
+    if categories:
+        parts.append(sampled(categories, epsilon - for_numbers, "paper", oue=True))
+    return tuple(parts)
+
+
+def _table(name: str, epsilon: float, outputs: int | None, study: bool) -> Channel | Mechanism:
+    chosen = mechanism(name, epsilon)
+    return chosen if study else chosen.channel(outputs)
+
+
+def _how_many(
+    schema: Schema,
+    attributes: Sequence[int],
+    budget: Fraction,
+    name: str,
+    k: int | str,
+    variance: float,
+) -> int:
+    d = sum(schema.attributes[number].size for number in attributes)
+    if k == "paper":
+        return max(1, min(d, int(budget / _PAPER)))
+    if k == "best":
+        return best_k(schema, attributes, budget, name, variance)
+    number = whole(k, "k")
+    if not 1 <= number <= d:
+        raise DomainError(f'k must be "best", "paper" or from 1 to {d}; got {k!r}.')
+    return number
+
+
+def best_k(
+    schema: Schema, attributes: Sequence[int], budget: Fraction, name: str, variance: float
+) -> int:
+    """Return how many coordinates give the least error with the ratio estimator.
+
+    That is the least (d/k)(V(epsilon/k) + variance), summed over the attributes. For a solved
+    mechanism V is that of HM-TP, which has a formula. Once each coordinate's budget is small, V
+    grows faster than k, so the search ends there.
+    """
+    kinds = [schema.attributes[number] for number in attributes]
+    sizes = sum(each.size for each in kinds if not isinstance(each, Category))
+    labels = [len(each.categories) for each in kinds if isinstance(each, Category)]
+
+    def error(k: int) -> float:
+        each = _each(budget, k)
+        total = sum(categorical.better(each, a).variance + 1 - 1 / a for a in labels)
+        if sizes:
+            total += sizes * (_closed(name, each).worst_case_variance + variance)
+        return total / k
+
+    most = min(sizes + len(labels), max(1, ceil(float(budget) / _ALWAYS_MORE)))
+    return min(range(1, most + 1), key=error)
+
+
+def _closed(name: str, epsilon: float) -> Mechanism:
+    chosen = mechanism(name, epsilon)
+    return HMTP(epsilon) if isinstance(chosen, Solved) else chosen
+
+
+def _each(budget: Fraction, k: int) -> float:
+    """Return the largest float that, as written, is at most the k-th part of a budget."""
+    each = float(budget / k)
+    while vehicle.exact(each) * k > budget:
+        each = nextafter(each, 0.0)
+    if each < SMALLEST_EPSILON:
+        raise DomainError(
+            f"each of {k} answers would have a budget of {each:g}, and the least is "
+            f"{SMALLEST_EPSILON}: ask for fewer, or raise epsilon."
+        )
+    return each

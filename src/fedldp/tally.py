@@ -1,0 +1,117 @@
+"""What a server keeps of the reports: how often each code came, and nothing else."""
+
+import json
+import os
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from fedldp import estimate, files, tables
+from fedldp.errors import DomainError, WireError
+from fedldp.estimate import Estimate
+from fedldp.parts import Part
+
+FORMAT = "fedldp tally 1"
+MOST_REPORTS = 1 << 53  # so that every count is a whole number in any reader of JSON
+
+Cells = npt.NDArray[Any]  # integers; floats in a plan for study
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Counters of codes, for each coordinate of each part of a plan; make one with a plan.
+
+    Adding is exact: the order of reports, and how they are split among servers, change nothing.
+
+    >>> import fedldp
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> packet = plan.report([{"speed": 30}, {"speed": 48}], fedldp.source(1)).to_bytes()
+    >>> tally = plan.tally() + plan.parse(packet)
+    >>> tally.reports, [part.tolist() for part in tally.counts]
+    (2, [[1, 1]])
+    """
+
+    plan: str  # its fingerprint
+    parts: tuple[Part, ...]
+    reports: int
+    counts: tuple[Cells, ...]  # one array for each part
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.reports <= MOST_REPORTS:
+            raise DomainError(f"a tally holds at most {MOST_REPORTS} reports; got {self.reports}.")
+        frozen = tuple(tables.read_only(part, part.dtype) for part in self.counts)
+        object.__setattr__(self, "counts", frozen)
+
+    def __add__(self, other: "Tally") -> "Tally":
+        if not isinstance(other, Tally):
+            return NotImplemented
+        if other.plan != self.plan:
+            raise DomainError(
+                "these tallies are of different plans: estimate each, and combine the estimates "
+                "with fedldp.combine."
+            )
+        counts = tuple(a + b for a, b in zip(self.counts, other.counts, strict=True))
+        return Tally(self.plan, self.parts, self.reports + other.reports, counts)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Tally)
+            and (self.plan, self.reports) == (other.plan, other.reports)
+            and all(np.array_equal(a, b) for a, b in zip(self.counts, other.counts, strict=True))
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.plan, self.reports))
+
+    def estimate(
+        self, estimator: str = "ratio", *, of: str = "population", confidence: float = 0.95
+    ) -> Estimate:
+        """Return means and frequencies, with their errors.
+
+        `ratio` divides what was reported of an attribute by the number of those who reported it;
+        `horvitz-thompson` is the paper's: by all, times d/k. The errors are about the mean of the
+        `population` from which the vehicles come, or `of="fleet"`, of just these vehicles.
+        """
+        return estimate.estimate(
+            self.parts, self.reports, self.counts, estimator, of=of, confidence=confidence
+        )
+
+    def to_json(self) -> str:
+        """Return the tally as canonical JSON: equal tallies give equal text."""
+        if any(part.study for part in self.parts):
+            raise DomainError("a tally for study cannot be saved: simulate it again.")
+        document = {
+            "format": FORMAT,
+            "plan": self.plan,
+            "reports": self.reports,
+            "counts": [part.tolist() for part in self.counts],
+        }
+        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the tally to a file: the file is the old one or the new one, never a part."""
+        files.write(path, self.to_json())
+
+
+def from_json(text: str, plan: str, parts: tuple[Part, ...]) -> Tally:
+    """Read a tally of a plan and check that it can be one, or raise `WireError`."""
+    try:
+        document = json.loads(text)
+        if document["format"] != FORMAT or document["plan"] != plan:
+            raise ValueError("it belongs to another plan")
+        reports, rows = document["reports"], document["counts"]
+        if type(reports) is not int or not 0 <= reports <= MOST_REPORTS:
+            raise ValueError("the number of reports is none")
+        if len(rows) != len(parts) or not all(type(n) is int for row in rows for n in row):
+            raise ValueError("the counts are not whole numbers, a list for each part")
+        counts = tuple(np.array(row, np.int64) for row in rows)
+        for part, cells in zip(parts, counts, strict=True):
+            reason = part.fault(reports, cells)
+            if reason is not None:
+                raise ValueError(reason)
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        raise WireError(f"not a {FORMAT!r} of this plan: {error}") from None
+    return Tally(plan, parts, reports, counts)
