@@ -265,7 +265,9 @@ def test_caps_are_read_as_written(cap):
     assert vehicle.exact(0.1) == vehicle.exact("0.1") == Fraction(1, 10)
 
 
-@pytest.mark.parametrize("cap", [0, "-1", -0.5, "x", "1/0", "nan", math.inf, None])
+@pytest.mark.parametrize(
+    "cap", [0, "-1", -0.5, "x", "1/0", "nan", math.inf, None, "1e-99999999", "1E999999"]
+)
 def test_refuses_a_cap_that_is_no_positive_number(cap):
     said = "positive" if cap in (0, "-1", -0.5) else "a number"
     with pytest.raises(ValueError, match=f"^epsilon must be {said}; got "):

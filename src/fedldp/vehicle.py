@@ -51,6 +51,9 @@ Alias = tuple[list[int], list[int]]
 def exact(epsilon: float | str | Fraction) -> Fraction:
     """Return the positive number that was written: 0.1 means one tenth."""
     try:
+        # An exponent can ask for more digits than there is memory: what floats cannot hold is none.
+        if "e" in str(epsilon).lower() and not 0 < float(str(epsilon)) < inf:
+            raise ValueError
         number = epsilon if isinstance(epsilon, Fraction) else Fraction(str(epsilon))
     except (ValueError, ZeroDivisionError):
         raise ValueError(f"epsilon must be a number; got {epsilon!r}") from None
