@@ -178,7 +178,7 @@ def test_draws_its_own_words(monkeypatch):
 
 def test_a_cap_beyond_any_table_is_no_trouble():
     text = channel("duchi", 16.0).to_json()
-    assert vehicle.Channel(text, "1e400").encode(1.0) in (0, 1)
+    assert vehicle.Channel(text, "1e300").encode(1.0) in (0, 1)
 
 
 @pytest.mark.parametrize("x", [None, "0.3x", [], object(), 1j])

@@ -264,7 +264,7 @@ def test_refuses_other_text(text):
 
 
 def test_the_cap_is_exact_and_needed():
-    for cap in (3, "3", 3.0, Fraction(3), "1e400"):
+    for cap in (3, "3", 3.0, Fraction(3), "1e300"):
         assert loaded(document(), cap).epsilon == 3
     with pytest.raises(ValueError, match=r"refused: it costs 3\.0, and the cap is"):
         loaded(document(), Fraction(3) - Fraction(1, 10**30))
