@@ -78,7 +78,7 @@ class Channel:
             and self.counts.shape == (letters.size, values.size)
             and 2 <= values.size <= MOST_OUTPUTS
             and np.all(np.isfinite(values))
-            and np.all(np.diff(values) > 0)
+            and np.all(values[1:] > values[:-1])
             and vehicle.is_ladder(letters.tolist())
         )
         if not fits:
@@ -248,7 +248,7 @@ class Channel:
             raise ValueError("epsilon must be a number written as a text")
         return cls(float(epsilon), cast(Any, counts), cast(Any, letters), values)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """The SHA-256 of the canonical JSON, in hexadecimal."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()

@@ -26,9 +26,11 @@ from fedldp.schema import Category, Number
 ESTIMATORS = ("ratio", "horvitz-thompson")
 TARGETS = ("population", "fleet")
 
+_MANY_OUTPUTS = 64
+
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Mean:
     """The mean of a number, in its own units; arrays if the attribute has several numbers."""
 
@@ -40,7 +42,7 @@ class Mean:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Frequencies:
     """How frequent each category is: unbiased, so that some may be below 0 or above 1."""
 
@@ -58,13 +60,14 @@ class Frequencies:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Estimate(Mapping[str, Mean | Frequencies]):
     """What the reports say about each attribute: `estimate["age"].mean`."""
 
     attributes: dict[str, Mean | Frequencies]
     reports: int
     confidence: float
+    of: str  # the population, or the fleet
 
     def __getitem__(self, name: str) -> Mean | Frequencies:
         return self.attributes[name]
@@ -121,7 +124,7 @@ def estimate(
     number = sum(mean.size for _, mean, *_ in found.values())
     names = [attribute.name for attribute in parts[0].schema]
     return Estimate(
-        {name: _described(*found[name], confidence, number) for name in names}, n, confidence
+        {name: _described(*found[name], confidence, number) for name in names}, n, confidence, of
     )
 
 
@@ -176,7 +179,7 @@ def _intervals(
     """
 
     def interval(risk: float) -> Floats:
-        reach = stdtrit(np.maximum(freedom, 1.0), 1 - risk / 2) * error
+        reach = -stdtrit(np.maximum(freedom, 1.0), risk / 2) * error
         return np.stack([mean - reach, mean + reach], axis=-1)
 
     return interval(1 - confidence), interval((1 - confidence) / number)
@@ -202,23 +205,28 @@ def _described(
 
 
 def _moments(coder: Coder | Mechanism | Cube, rows: npt.NDArray[Any]) -> _Moments:
-    """Return the moments of the answers for each row of counters, or of one row's categories."""
+    """Return the moments of the answers for each row of counters, or of one row's categories.
+
+    The variance is never below the noise: a few answers that happen to agree prove nothing.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         if isinstance(coder, RandomizedResponse | UnaryEncoding):
             m, frequencies = coder.frequencies(rows[0].astype(np.int64))
             seen = coder.q + (coder.p - coder.q) * frequencies
             noise = min(p * (1 - p) for p in (coder.p, coder.q)) / (coder.p - coder.q) ** 2
-            variance = seen * (1 - seen) / (coder.p - coder.q) ** 2
+            variance = np.maximum(seen * (1 - seen) / (coder.p - coder.q) ** 2, noise)
             square = np.clip(frequencies, 0.0, 1.0)
             return _Moments(np.full(frequencies.shape, m), frequencies, variance, square, noise)
         if isinstance(coder, Mechanism):
             m, total, squares = rows.T
             mean = total / m
-            return _Moments(m, mean, squares / m - mean**2, mean**2, 0.0)
+            # Without a table: the noise is at most the worst there is, and the rest is x^2.
+            square = np.clip(squares / m - coder.worst_case_variance, mean**2, 1.0)
+            return _Moments(m, mean, squares / m - mean**2, square, 0.0)
         values, weights, noise = _values(coder)
         m = rows.sum(axis=1)
         mean = rows @ values / m
-        variance = ((values - mean[:, None]) ** 2 * rows).sum(axis=1) / m
+        variance = np.maximum(((values - mean[:, None]) ** 2 * rows).sum(axis=1) / m, noise)
         square = np.clip(rows @ weights / m, mean**2, 1.0)
     return _Moments(m, mean, variance, square, noise)
 
@@ -229,20 +237,30 @@ def _values(coder: Channel | Cube) -> tuple[Floats, Floats, float]:
     if isinstance(coder, Cube):
         return coder.scale * np.array([-1.0, 1.0]), np.zeros(2), coder.scale**2 - 1
     # As close to x^2 as a combination of the columns can be, at little variance; then moved down
-    # until it is nowhere above. With two outputs that says nothing, with ten it is exact.
-    x = np.linspace(-1.0, 1.0, 4 * 33 + 1)
-    table = tables.probabilities(coder.letters, coder.table, x)
-    few = np.diag(np.sqrt(1e-6 * len(x) * table.mean(axis=0)))
+    # until it is nowhere above. With two outputs that says nothing, with ten it is exact; of very
+    # many outputs, powers of their values are combined: all columns would fit any few points.
+    letters, values = coder.letters, coder.values
+    x = np.union1d(letters, (letters[1:] + letters[:-1]) / 2)
+    basis = np.eye(coder.outputs)
+    if coder.outputs > _MANY_OUTPUTS:
+        basis = np.abs(values / values[-1])[:, None] ** np.arange(9)
+    table = tables.probabilities(letters, coder.table, x)
+    few = np.sqrt(1e-6 * len(x) * table.mean(axis=0))[:, None] * basis
     target = np.concatenate([x**2, np.zeros(coder.outputs)])
-    weights = np.linalg.lstsq(np.vstack([table, few]), target, rcond=None)[0]
-    weights += np.min(x**2 - table @ weights)
-    return coder.values, weights, float(coder.variance(x).min())
+    weights = basis @ np.linalg.lstsq(np.vstack([table @ basis, few]), target, rcond=None)[0]
+    at_letters = coder.table @ weights  # and in between on a straight line
+    weights -= tables.largest_piecewise_quadratic(
+        lambda x: np.interp(x, coder.letters, at_letters) - x**2, coder.letters
+    )
+    return coder.values, weights, float(coder.variance(coder.letters).min())
 
 
 def combine(*estimates: Estimate) -> Estimate:
     """Return one estimate from several of the same attributes, weighted by inverse variance.
 
     For fleets in which vehicles choose their own epsilon: one plan, and one tally, for each level.
+    Each level must be a sample of the same population: if those with more to hide choose a smaller
+    epsilon, they count for less, and the result is biased.
 
     >>> import fedldp
     >>> schema, x = fedldp.Schema.of(x=(-1, 1)), fedldp.source(1).uniform((10_000, 1))
@@ -258,12 +276,18 @@ def combine(*estimates: Estimate) -> Estimate:
     levels = {each.confidence for each in estimates}
     if len(names) != 1 or len(levels) != 1:
         raise DomainError("combine needs estimates of the same attributes and confidence.")
+    if any(each.of == "fleet" for each in estimates):
+        raise DomainError(
+            "combine needs estimates of the population: groups that chose different plans may "
+            "differ, and what is weighted by its error is no longer the mean of the fleet."
+        )
     found = {name: [each[name] for each in estimates] for name in estimates[0]}
     number = sum(np.size(each[0].stderr) for each in found.values())
     return Estimate(
         {name: _combined(each, estimates[0].confidence, number) for name, each in found.items()},
         sum(each.reports for each in estimates),
         estimates[0].confidence,
+        "population",
     )
 
 
@@ -278,6 +302,9 @@ def _combined(
     names = [getattr(each, "categories", None) for each in several]
     if names.count(names[0]) != len(names):
         raise DomainError(f"combine needs the same categories; got {names}.")
+    sizes = [np.size(each.stderr) for each in several]
+    if len(set(sizes)) > 1:
+        raise DomainError(f"combine needs vectors of the same size; got {sizes}.")
     values = np.array([_values_of(each) for each in several])
     errors = np.array([each.stderr for each in several], np.float64)
     answers = np.sum([each.answers for each in several], axis=0)
@@ -292,4 +319,6 @@ def _combined(
     intervals = _intervals(mean, error, answers - len(several), confidence, number)
     if isinstance(first, Frequencies):
         return Frequencies(first.categories, mean, error, *intervals, int(answers))
-    return Mean(mean[()], error[()], *intervals, answers)
+    if mean.ndim == 0:
+        return Mean(float(mean), float(error), *intervals, int(answers))
+    return Mean(mean, error, *intervals, answers)

@@ -32,7 +32,7 @@ def expected_error(
             noise, mean, square = (
                 _categories(attribute, coder, columns)
                 if isinstance(attribute, Category)
-                else _numbers(attribute, coder, columns)
+                else _numbers(attribute, coder, columns, 1 - part.share if of == "fleet" else 1.0)
             )
             spread = square - mean**2
             counted = spread if estimator == "ratio" else square
@@ -45,13 +45,13 @@ def expected_error(
     return total / n
 
 
-def _numbers(attribute: Number, coder: Any, columns: Floats | str) -> Assumed:
+def _numbers(attribute: Number, coder: Any, columns: Floats | str, weight: float) -> Assumed:
     if not isinstance(columns, str):
         x = attribute.to_unit(columns)
         return coder.variance(x).mean(axis=0), x.mean(axis=0), (x**2).mean(axis=0)
     noise = coder.variance(_X)
     if columns == "worst":  # half of the vehicles at x, the others at -x
-        worst = np.argmax(noise + _X**2)
+        worst = np.argmax(noise + weight * _X**2)
         return noise[worst], 0.0, _X[worst] ** 2
     return np.trapezoid(noise, _X) / 2, 0.0, 1 / 3
 

@@ -44,13 +44,13 @@ class Plan:
     >>> import fedldp
     >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome", "Lima"])
     >>> plan = Plan(schema, epsilon=2.0)
-    >>> rows = [{"age": 31, "city": "Rome"}] * 700 + [{"age": 71, "city": "Oslo"}] * 300
+    >>> rows = [{"age": 31, "city": "Rome"}] * 28_000 + [{"age": 71, "city": "Oslo"}] * 12_000
     >>> packet = plan.report(rows, fedldp.source(1)).to_bytes()
     >>> plan.bits, len(packet)
-    (6, 766)
+    (6, 30016)
     >>> estimate = plan.parse(packet).estimate()
-    >>> round(estimate["age"].mean), estimate["city"].frequencies.round(1)
-    (43, array([0.3, 0.7, 0. ]))
+    >>> round(estimate["age"].mean, -1), estimate["city"].frequencies.round(1) + 0.0
+    (40.0, array([0.3, 0.7, 0. ]))
 
     With `study=True` numbers go through the mechanism's own floating-point `perturb`, as in the
     paper. Such a plan can be simulated, and neither written nor used for release.
@@ -95,6 +95,11 @@ class Plan:
         object.__setattr__(self, "schema", schema)
         object.__setattr__(self, "epsilon", channel_epsilon(epsilon))
         object.__setattr__(self, "parts", parts)
+        if not self.study and self.bits > vehicle.MOST_BITS:
+            raise DomainError(
+                f"a record would have {self.bits} bits, and the most is {vehicle.MOST_BITS}: "
+                "ask for fewer answers, or fewer categories."
+            )
         if self.total_epsilon > vehicle.exact(self.epsilon):
             raise PrivacyError(
                 f"a whole report would cost {float(self.total_epsilon):.17g}, "
@@ -227,6 +232,8 @@ class Plan:
         if not isinstance(data, str):
             rows = self.schema.rows(data)
             data = rows.matrix(0, len(rows))
+            if not len(rows):
+                raise DomainError("data must have a row at least: they say what to expect.")
         return expected.expected_error(self.parts, n, data, estimator, of)
 
     def to_json(self) -> str:

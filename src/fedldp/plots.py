@@ -36,6 +36,7 @@ STYLES = {
     "hm-tp": ("#0072B2", "-"),
     "three-outputs-flat": ("#009E73", ":"),
 }
+MOST_ROWS = 100  # in one picture
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
@@ -59,8 +60,12 @@ def estimates(rows: Sequence[Mapping[str, Any]], title: str) -> Figure:
     """Draw estimates with their intervals, beside the truth where a row has one.
 
     Each row has a name, an estimate, an interval, and the ends of the scale it is drawn on: numbers
-    of different units share one axis, from the lowest to the highest value there can be.
+    of different units share one axis, from the lowest to the highest value there can be. Of very
+    many rows the first are drawn.
     """
+    if len(rows) > MOST_ROWS:
+        title = f"{title} (the first {MOST_ROWS} of {len(rows)})"
+        rows = rows[:MOST_ROWS]
     figure = Figure(figsize=(7, 1.6 + 0.28 * len(rows)), layout="constrained")
     axes = figure.subplots()
     places = np.arange(len(rows))[::-1]
@@ -75,8 +80,10 @@ def estimates(rows: Sequence[Mapping[str, Any]], title: str) -> Figure:
         if "truth" in row:
             truth = (row["truth"] - low) / (high - low)
             axes.plot(truth, place, "|", color="#D55E00", markersize=13, mew=2, label="truth")
-    axes.set(title=title, xlabel="share of the range; frequency of a category")
-    axes.set_yticks(places, [row["name"] for row in rows])
+    axes.set(xlabel="share of the range; frequency of a category")
+    # Names are shown as they are: dollars in them are no formulas.
+    axes.set_title(title, parse_math=False)
+    axes.set_yticks(places, [row["name"] for row in rows], parse_math=False)
     axes.grid(axis="x", alpha=0.3)
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     figure.legend(handles.values(), handles.keys(), loc="outside lower right", ncols=2)

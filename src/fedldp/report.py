@@ -18,6 +18,8 @@ _HEAD = struct.Struct(">B7sI")  # version, the plan's fingerprint cut short, num
 _CHECK = struct.Struct(">I")
 HEADER = _HEAD.size + _CHECK.size
 
+_PIECE = 1 << 20  # bytes
+
 
 @final
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ def from_bytes(data: Any, plan: str, width: int) -> tuple[int, memoryview]:
     """Return the number of records and their bytes, or raise `WireError`."""
     try:
         view = memoryview(data).cast("B")
-    except TypeError:
+    except (TypeError, ValueError):
         raise WireError(f"a report must be bytes; got {type(data).__name__}.") from None
     vehicles, size = _sizes(view[:HEADER], plan, width)
     if len(view) != size:
@@ -63,7 +65,11 @@ def read(stream: BinaryIO, plan: str, width: int) -> bytes | None:
     if not header:
         return None
     _, size = _sizes(memoryview(header), plan, width)
-    return header + stream.read(size - HEADER)
+    # In pieces: a header alone must not make a server ask for all the memory it promises to fill.
+    packet = bytearray(header)
+    while piece := stream.read(min(size - len(packet), _PIECE)):
+        packet += piece
+    return bytes(packet)
 
 
 def _sizes(header: memoryview, plan: str, width: int) -> tuple[int, int]:

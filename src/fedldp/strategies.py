@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil, nextafter
+from numbers import Real
 
 from fedldp import categorical, vehicle
 from fedldp.categorical import UnaryEncoding
@@ -36,23 +37,35 @@ def parts_of(
     """Return the parts of the plan that a `Plan`'s arguments describe."""
     if strategy not in STRATEGIES:
         raise DomainError(f"strategy must be one of {STRATEGIES}; got {strategy!r}.")
-    if study and strategy == "cube":
-        raise DomainError("the cube is exact as it is: leave study=True out.")
+    if strategy == "cube" and (study or outputs is not None):
+        raise DomainError("the cube is exact, with two outputs: leave study and outputs out.")
+    if strategy != "cube" and threshold != "best":
+        raise DomainError(f"a threshold is for the cube alone; got strategy {strategy!r}.")
+    # Whether they are needed here or not:
+    mechanism(name, 1.0)
+    if k not in ("best", "paper"):
+        whole(k, "k")
+    if not isinstance(variance, Real) or not 0 <= variance <= 1:
+        raise DomainError(
+            f"variance must be a number from 0 to 1, on the scale of [-1, 1]; got {variance!r}."
+        )
     everything = tuple(range(len(schema.attributes)))
     numbers = tuple(i for i in everything if not isinstance(schema.attributes[i], Category))
     categories = tuple(i for i in everything if i not in numbers)
+    if study and not numbers:
+        raise DomainError("categories are exact as they are: leave study=True out.")
 
     def sampled(attributes: tuple[int, ...], budget: Fraction, k: int | str, oue: bool) -> Sampled:
         chosen = _how_many(schema, attributes, budget, name, k, variance)
-        each, table = _each(budget, chosen), None
-        coders: list[Coder | Mechanism] = []
+        each, kind = _each(budget, chosen), UnaryEncoding.of if oue else categorical.better
+        # One object for each distinct table: how chance is dealt out depends on it.
+        tables: dict[int, Coder | Mechanism] = {}
+        coders = []
         for attribute in (schema.attributes[number] for number in attributes):
-            if isinstance(attribute, Category):
-                kind = UnaryEncoding.of if oue else categorical.better
-                coders.append(kind(each, len(attribute.categories)))
-            else:
-                table = table or _table(name, each, outputs, study)
-                coders.append(table)
+            a = len(attribute.categories) if isinstance(attribute, Category) else 0
+            if a not in tables:
+                tables[a] = kind(each, a) if a else _table(name, each, outputs, study)
+            coders.append(tables[a])
         return Sampled(schema, attributes, tuple(coders), chosen)
 
     if strategy == "sample":

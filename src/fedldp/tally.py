@@ -14,7 +14,7 @@ from fedldp.estimate import Estimate
 from fedldp.parts import Part
 
 FORMAT = "fedldp tally 1"
-MOST_REPORTS = 1 << 53  # so that every count is a whole number in any reader of JSON
+MOST_REPORTS = 1 << 46  # so that the sum over 2^16 codes stays far from where int64 ends
 
 Cells = npt.NDArray[Any]  # integers; floats in a plan for study
 
@@ -31,7 +31,7 @@ class Tally:
     >>> packet = plan.report([{"speed": 30}, {"speed": 48}], fedldp.source(1)).to_bytes()
     >>> tally = plan.tally() + plan.parse(packet)
     >>> tally.reports, [part.tolist() for part in tally.counts]
-    (2, [[1, 1]])
+    (2, [[0, 2]])
     """
 
     plan: str  # its fingerprint
@@ -102,6 +102,8 @@ def from_json(text: str, plan: str, parts: tuple[Part, ...]) -> Tally:
         document = json.loads(text)
         if document["format"] != FORMAT or document["plan"] != plan:
             raise ValueError("it belongs to another plan")
+        if set(document) != {"format", "plan", "reports", "counts"}:
+            raise ValueError("it has other entries than a tally has")
         reports, rows = document["reports"], document["counts"]
         if type(reports) is not int or not 0 <= reports <= MOST_REPORTS:
             raise ValueError("the number of reports is none")

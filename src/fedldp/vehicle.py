@@ -337,7 +337,11 @@ class Attribute(NamedTuple):
             if not isinstance(row, Mapping):
                 return self.read(row[self.first + offset])
             value: Any = row.get(self.name)
-            return self.read(value if self.size == 1 else value[offset])
+            if self.size > 1:
+                if not isinstance(value, list | tuple) or len(value) != self.size:
+                    return self.missing  # no part of what is no vector of this size
+                value = value[offset]
+            return self.read(value)
         except Exception:
             return self.missing
 

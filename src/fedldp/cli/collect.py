@@ -12,7 +12,7 @@ from rich.progress import Progress
 from fedldp import frames
 from fedldp.checks import Floats
 from fedldp.cli.estimates import draw, estimate_options, lines, render
-from fedldp.cli.plans import INPUT, make_plan, plan_options, summary
+from fedldp.cli.plans import INPUT, console, make_plan, plan_options, summary
 from fedldp.errors import DomainError
 from fedldp.parts import Matrix
 from fedldp.plan import Plan
@@ -69,27 +69,30 @@ def collect_command(
         }
         click.echo(json.dumps(document, indent=2))
         return
-    console = Console(highlight=False)
-    console.print(render(title, rows, confidence))
-    console.print(
+    console().print(render(title, rows, confidence))
+    console().print(
         f"Each vehicle answered {summary(plan)['answers']} of {plan.schema.dimensions} with "
         f"epsilon {plan.epsilon:g} in all."
     )
     if plot is not None:
-        console.print(f"Wrote {plot}", soft_wrap=True)
+        console().print(f"Wrote {plot}", soft_wrap=True)
 
 
 def _simulated(plan: Plan, path: Path, *, strict: bool, seed: int | None) -> tuple[Tally, Floats]:
     """Return the tally of a fleet and its true means and frequencies, in one pass of the file."""
     tally, chance = plan.tally(), source(seed)
     sums: Floats = np.zeros(1)
-    with Progress(transient=True, console=Console(stderr=True)) as progress:
+    screen = Console(stderr=True)
+    with Progress(transient=True, console=screen, disable=not screen.is_terminal) as progress:
         task = progress.add_task("Collecting", total=1.0)
         for chunk in frames.read(path):
             rows = plan.schema.rows(chunk.data, chunk.first_row)
             matrix = rows.matrix()
             if strict:
-                rows.check(matrix)
+                try:
+                    rows.check(matrix)
+                except DomainError as error:
+                    raise DomainError(f"{error} Or replace all such values: --missing.") from error
             tally += plan.simulate_batches([Matrix(matrix)], chance)
             sums = sums + _sums(plan.schema, matrix)
             progress.update(task, completed=chunk.fraction)

@@ -2,16 +2,15 @@
 
 import json
 from collections.abc import Callable, Iterator
-from math import isfinite
+from math import floor, isfinite, log10
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from fedldp.cli.plans import INPUT, OUTPUT, read_plan
+from fedldp.cli.plans import INPUT, OUTPUT, console, naming, read_plan
 from fedldp.estimate import ESTIMATORS, TARGETS, Estimate, Frequencies
 from fedldp.schema import Number, Schema
 
@@ -22,7 +21,7 @@ def estimate_options(of: str) -> Callable[[Command], Command]:
     """Return what adds the options that say how to estimate; `of` is the default target."""
 
     def add(command: Command) -> Command:
-        for option in (
+        options = (
             click.option(
                 "--estimator",
                 type=click.Choice(ESTIMATORS),
@@ -37,14 +36,31 @@ def estimate_options(of: str) -> Callable[[Command], Command]:
                 show_default=True,
                 help="Whose mean the errors are about.",
             ),
-            click.option("--confidence", type=float, default=0.95, show_default=True),
-            click.option("--plot", type=OUTPUT, metavar="FILE", help="Also draw it."),
+            click.option(
+                "--confidence",
+                type=click.FloatRange(0, 1, min_open=True, max_open=True),
+                default=0.95,
+                show_default=True,
+            ),
+            click.option(
+                "--plot", type=OUTPUT, callback=_check_plot, metavar="FILE", help="Also draw it."
+            ),
             click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts."),
-        ):
+        )
+        for option in reversed(options):  # the last that is added comes first in the help
             command = option(command)
         return command
 
     return add
+
+
+def _check_plot(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
+    """Refuse a picture that cannot be drawn, before any work is done for it."""
+    if path is not None:
+        from fedldp import plots
+
+        plots.check_path(path)
+    return path
 
 
 def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
@@ -90,31 +106,31 @@ def render(title: str, rows: list[dict[str, Any]], confidence: float) -> Table:
     rendered = Table(title=title)
     rendered.add_column("what", overflow="fold")
     known = any("truth" in row for row in rows)
-    headings = ["estimate", "+-", f"{100 * confidence:g}% interval", "answers"]
+    headings = ["estimate", f"+- ({100 * confidence:g}%)", "answers"]
     for heading in ["truth", *headings] if known else headings:
         rendered.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         low, high = row["interval"]
         half = None if low is None else (high - low) / 2
-        cells = [
-            _shown(row["estimate"]),
-            _shown(half, 2),
-            "-" if low is None else f"{_shown(low)} to {_shown(high)}",
-            str(row["answers"]),
-        ]
-        rendered.add_row(row["name"], *([_shown(row["truth"])] if known else []), *cells)
+        numbers = [row["truth"]] if known else []
+        shown = [_shown(number, half) for number in [*numbers, row["estimate"], half]]
+        rendered.add_row(row["name"], *shown, str(row["answers"]))
     return rendered
 
 
-def _shown(number: float | None, digits: int = 4) -> str:
-    return "-" if number is None else f"{number:.{digits}g}"
+def _shown(number: float | None, error: float | None) -> str:
+    """Write a number with as many digits as two digits of its error ask for."""
+    if number is None:
+        return "-"
+    if not error:
+        return f"{number:.4g}"
+    return f"{number:.{max(0, 1 - floor(log10(error)))}f}"
 
 
 def draw(path: Path, rows: list[dict[str, Any]], title: str) -> None:
     """Draw estimates with their intervals to a file."""
     from fedldp import plots
 
-    plots.check_path(path)
     plots.save(plots.estimates(rows, title), path)
 
 
@@ -139,7 +155,8 @@ def estimate_command(
     fedldp estimate plan.json tally.json --plot estimates.png
     """  # noqa: D301 (click wants the character \b itself)
     plan = read_plan(plan_file)
-    tally = plan.load_tally(tally_file)
+    with naming(tally_file):
+        tally = plan.load_tally(tally_file)
     estimate = tally.estimate(estimator, of=of, confidence=confidence)
     rows = list(lines(estimate, plan.schema))
     title = f"Estimates from {tally.reports} vehicles"
@@ -149,7 +166,6 @@ def estimate_command(
         document = {"vehicles": tally.reports, "confidence": confidence, "estimates": rows}
         click.echo(json.dumps(document, indent=2))
         return
-    console = Console(highlight=False)
-    console.print(render(title, rows, confidence))
+    console().print(render(title, rows, confidence))
     if plot is not None:
-        console.print(f"Wrote {plot}", soft_wrap=True)
+        console().print(f"Wrote {plot}", soft_wrap=True)

@@ -1,7 +1,8 @@
 """`fedldp schema` and `fedldp plan`: from columns to the file that both sides hold."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedldp import files, frames
-from fedldp.errors import DomainError
+from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.mechanisms import mechanisms
 from fedldp.plan import Plan
 from fedldp.schema import Schema, template
@@ -18,20 +19,36 @@ from fedldp.strategies import STRATEGIES
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+
+class _Output(click.Path):
+    """A file to write: a folder that is not there is refused before any work is done."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Path:
+        path = Path(str(super().convert(value, param, ctx)))
+        if not path.absolute().parent.is_dir():
+            self.fail(f"there is no folder {path.parent} to write {path.name} to.", param, ctx)
+        return path
+
+
 INPUT = click.Path(path_type=Path, exists=True, dir_okay=False)
-OUTPUT = click.Path(path_type=Path, dir_okay=False)
+OUTPUT = _Output(path_type=Path, dir_okay=False)
+
+
+def console(**options: Any) -> Console:
+    """Return where to print: names that users gave are shown as they are, brackets and all."""
+    return Console(highlight=False, markup=False, emoji=False, **options)
 
 
 def plan_options(command: Command) -> Command:
     """Add the options that describe a plan, but for the schema."""
-    for option in (
+    options = (
         click.option("--epsilon", type=float, required=True, help="The budget of a vehicle."),
         click.option(
             "--mechanism",
             type=click.Choice(mechanisms()),
             default="dominant",
             show_default=True,
-            help="How numbers are made private.",
+            help="How numbers are made private: a name that `fedldp mechanisms` shows.",
             metavar="NAME",
         ),
         click.option(
@@ -48,27 +65,36 @@ def plan_options(command: Command) -> Command:
             help="Coordinates that each answers: best, paper, or a number.",
         ),
         click.option("--outputs", type=int, help="Outputs of each number's table."),
-    ):
+    )
+    for option in reversed(options):  # the last that is added comes first in the help
         command = option(command)
     return command
 
 
 def make_plan(schema: Path, k: str, **options: Any) -> Plan:
     """Return the plan that a command's options describe."""
-    return Plan(read_schema(schema), k=int(k) if k.isdigit() else k, **options)
+    return Plan(read_schema(schema), k=int(k) if k.isdecimal() else k, **options)
 
 
 def read_schema(path: Path) -> Schema:
     """Read a schema, naming its file in errors."""
-    try:
+    with naming(path):
         return Schema.from_toml(path.read_text("utf-8", errors="replace"))
-    except DomainError as error:
-        raise DomainError(f"{path}: {error}") from error
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Put the name of a file before what is said to be wrong with it."""
+    try:
+        yield
+    except (DomainError, PrivacyError, WireError) as error:
+        raise type(error)(f"{path}: {error}") from error
 
 
 def read_plan(path: Path) -> Plan:
-    """Read a plan."""
-    return Plan.from_json(path.read_text("utf-8", errors="replace"))
+    """Read a plan, naming its file in errors."""
+    with naming(path):
+        return Plan.from_json(path.read_text("utf-8", errors="replace"))
 
 
 def summary(plan: Plan) -> dict[str, Any]:
@@ -140,6 +166,5 @@ def plan_command(
         ("fingerprint", plan.fingerprint[:14]),
     ):
         rendered.add_row(name, value)
-    console = Console(highlight=False)
-    console.print(rendered)
-    console.print(f"Wrote {output}" if output else "Write it to a file with -o.", soft_wrap=True)
+    console().print(rendered)
+    console().print(f"Wrote {output}" if output else "Write it to a file with -o.", soft_wrap=True)

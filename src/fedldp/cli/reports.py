@@ -2,15 +2,15 @@
 
 import json
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
-from rich.console import Console
 
 from fedldp import report, vehicle
-from fedldp.cli.plans import INPUT, OUTPUT, read_plan
-from fedldp.errors import PrivacyError, WireError
+from fedldp.cli.plans import INPUT, OUTPUT, console, naming, read_plan
+from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.ledger import Ledger
 from fedldp.plan import Plan
 from fedldp.source import source
@@ -46,11 +46,11 @@ def report_command(
     (and round) gets the same bytes again, and nothing is ever answered beyond
     the cap.
     """  # noqa: D301 (click wants the character \b itself)
-    plan, budget = read_plan(plan_file), vehicle.exact(cap)
-    if plan.total_epsilon > budget:
+    plan = read_plan(plan_file)
+    if plan.total_epsilon > _budget(cap):
         raise PrivacyError(f"{plan_file} costs {plan.total_epsilon}, more than the cap of {cap}.")
     request = f"{plan.fingerprint} {round_}"
-    with Ledger(ledger, budget) as book:
+    with Ledger(ledger, cap) as book:
         answer = book.release(
             key,
             plan.total_epsilon,
@@ -59,6 +59,13 @@ def report_command(
             run=round_,
         )
     output.write(answer)
+
+
+def _budget(cap: str) -> Fraction:
+    try:
+        return vehicle.exact(cap)
+    except ValueError:
+        raise DomainError(f"--cap must be a positive number; got {cap!r}.") from None
 
 
 def _row(content: bytes) -> dict[str, Any]:
@@ -85,10 +92,11 @@ def tally_command(plan_file: Path, reports: tuple[Path, ...], output: Path, as_j
     A file may hold several reports, one after another. A file with anything
     else in it is refused as a whole: nothing of it is counted, the others are,
     and the command ends with status 1. If there is a tally already, the
-    reports are added to it.
+    reports are added to it; a file that is given twice counts twice.
     """  # noqa: D301 (click wants the character \b itself)
     plan = read_plan(plan_file)
-    before = plan.load_tally(output) if output.exists() else plan.tally()
+    with naming(output):
+        before = plan.load_tally(output) if output.exists() else plan.tally()
     tally, refused = before, []
     for path in reports or (Path("-"),):
         try:
@@ -105,10 +113,11 @@ def tally_command(plan_file: Path, reports: tuple[Path, ...], output: Path, as_j
         document = {"added": added, "reports": tally.reports, "refused": refused}
         click.echo(json.dumps(document, indent=2))
     else:
-        console = Console(highlight=False, soft_wrap=True)
+        shown = console(soft_wrap=True)
         for each in refused:
-            console.print(f"Refused {each['file']}: {each['reason']}")
-        console.print(f"Counted {added} vehicles, {tally.reports} in all. Wrote {output}")
+            shown.print(f"Refused {each['file']}: {each['reason']}")
+        vehicles = "vehicle" if added == 1 else "vehicles"
+        shown.print(f"Counted {added} {vehicles}, {tally.reports} in all. Wrote {output}")
     if refused:
         sys.exit(1)
 

@@ -122,7 +122,7 @@ class Base(ABC):
         if cells.shape != (self.starts[-1],) or np.any((cells < 0) | (cells > reports)):
             return "a part has the wrong number of counters, or one that cannot be"
         answered = self.answered(cells)
-        if answered.sum() != reports * self.k or np.any(answered > reports):
+        if answered.sum(dtype=object) != reports * self.k or np.any(answered > reports):
             return "there are more answers, or fewer, than the reports can have"
         if np.any(cells > np.repeat(answered, np.diff(self.starts))):
             return "a bit was set more often than it was reported"

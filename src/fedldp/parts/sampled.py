@@ -142,14 +142,14 @@ class Sampled(Base):
     def encode(self, batch: Batch, source: Source, records: Records, first: int) -> None:
         """Write the answers of some vehicles, one for each row, into their records."""
         for number, rows, index, coder, values in self.answers(batch, source):
-            slot = self._slots[number]
-            codes = cast(Coder, coder).encode(values, source)
+            slot, coder = self._slots[number], cast(Coder, coder)
+            codes = coder.encode(values, source)
             if slot.index_width:
                 records.put(first + slot.start, slot.index_width, index, rows)
             if isinstance(coder, UnaryEncoding):
                 records.put_bits(first + slot.end - coder.bits, codes, rows)
             else:
-                records.put(first + slot.code_start, slot.code_width, codes, rows)
+                records.put(first + slot.end - coder.bits, coder.bits, codes, rows)
 
     def count(self, records: Records, first: int, cells: Integers) -> None:
         """Add what some records say to a tally's counters, or raise `WireError`."""
@@ -184,7 +184,8 @@ class Sampled(Base):
 
     def _count_small(self, joint: npt.NDArray[Any], cells: Integers) -> None:
         slot, small = self._slots[0], cast(tuple[Integers, Integers], self._small)
-        histogram = np.bincount(joint, minlength=1 << slot.index_width + slot.code_width)
+        codes = joint.astype(np.intp, copy=False)  # NumPy 2.0 does not count uint64
+        histogram = np.bincount(codes, minlength=1 << slot.index_width + slot.code_width)
         found = histogram[small[0]]
         if found.sum() != joint.size:
             raise WireError("a record names a coordinate or a code that there is not")
@@ -193,17 +194,17 @@ class Sampled(Base):
     def _count(
         self, records: Records, first: int, slot: "_Slot", index: Integers, cells: Integers
     ) -> None:
-        for place, coder in enumerate(self._distinct):
+        for place, coder in enumerate(cast(list[Coder], self._distinct)):
             rows = self._rows(index, place)
             if not rows.size:
                 continue
+            spare, start = slot.code_width - coder.bits, first + slot.end - coder.bits
+            if spare and records.get_bits(start - spare, spare)[rows].any():
+                raise WireError("a record has bits beyond its code")
             if isinstance(coder, UnaryEncoding):
-                codes = records.get_bits(first + slot.code_start, slot.code_width)[rows]
-                if codes[:, : -coder.bits].any():
-                    raise WireError("a record has bits beyond its code")
-                codes = codes[:, -coder.bits :]
+                codes = records.get_bits(start, coder.bits)[rows]
             else:
-                codes = records.get(first + slot.code_start, slot.code_width)[rows]
+                codes = records.get(start, coder.bits)[rows]
                 if codes.max() >= cells_of(coder):
                     raise WireError(f"a record has code {codes.max()} of {cells_of(coder)}")
             self._add(coder, index[rows], codes, cells)

@@ -1,0 +1,291 @@
+"""A second reading of docs/wire-format.md, in plain Python, and plans that several tests share."""
+
+import hashlib
+import itertools
+import json
+import math
+import zlib
+from fractions import Fraction
+
+from fedldp import Plan, Schema
+
+SMALL = Schema.of(
+    age=(0, 100), city=["Oslo", "Rome", "Lima"], way={"low": -1, "high": 3, "size": 2}
+)
+MIXED = Schema.of(
+    age={"low": 0, "high": 100, "missing": 20},
+    city={"categories": ["Oslo", "Rome", "Lima"], "missing": "Rome"},
+    way={"low": -1, "high": 3, "size": 3, "missing": 3},
+    colour=[f"colour {i}" for i in range(40)],
+)
+NUMBERS = Schema.of(age=(0, 100), way={"low": -1, "high": 3, "size": 3})
+CATEGORIES = Schema.of(city=["Oslo", "Rome", "Lima"], colour=[f"colour {i}" for i in range(40)])
+
+STRATEGIES = {
+    "sample": {"k": 2},
+    "one": {"k": 1},
+    "split": {"strategy": "split"},
+    "paper": {"strategy": "paper"},
+    "cube": {"strategy": "cube"},
+}
+
+
+def plan_of(schema=MIXED, epsilon=4.0, name="sample", mechanism="three-outputs", outputs=None):
+    return Plan(schema, epsilon, mechanism, **STRATEGIES[name], outputs=outputs)
+
+
+def canonical(document):
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+
+# Hand-made tables whose odds add up to 4 to 64, so that all words can be tried.
+
+TWO = {"kind": "numbers", "epsilon": "1.1", "letters": [-1.0, 1.0], "values": [-2.0, 2.0]}
+TWO["counts"] = [[3, 1], [1, 3]]
+THREE = {"kind": "numbers", "epsilon": "1.61", "letters": [-1.0, 0.0, 1.0]}
+THREE |= {"values": [-2.0, 0.0, 2.0], "counts": [[5, 2, 1], [3, 2, 3], [1, 2, 5]]}
+FAINT = {"kind": "numbers", "epsilon": "0.32", "letters": [-1.0, 1.0], "values": [-6.4, 6.4]}
+FAINT["counts"] = [[37, 27], [27, 37]]
+RESPONSE = {"kind": "response", "epsilon": "1.8", "categories": 3, "same": 6, "other": 1}
+QUARTERS = {"kind": "response", "epsilon": "0.7", "categories": 3, "same": 2, "other": 1}
+FIVE = {"kind": "response", "epsilon": "0.29", "categories": 5, "same": 4, "other": 3}
+UNARY = {"kind": "unary", "epsilon": "1.1", "categories": 3, "total": 4, "absent": 1}
+
+
+def number(name, size=1):
+    return {"name": name, "low": -1.0, "high": 1.0, "missing": 0.0, "size": size}
+
+
+def category(name, count=3):
+    labels = [f"{name}{i}" for i in range(count)]
+    return {"name": name, "categories": labels, "missing": labels[-1]}
+
+
+def document(epsilon, schema, tables, *parts):
+    return {
+        "format": "fedldp plan 1",
+        "epsilon": epsilon,
+        "schema": schema,
+        "tables": tables,
+        "parts": list(parts),
+    }
+
+
+def sample(k, attributes, tables):
+    return {"kind": "sample", "k": k, "attributes": attributes, "tables": tables}
+
+
+def cube(attributes, epsilon, threshold, heavy, light):
+    weights = {"threshold": threshold, "heavy": heavy, "light": light}
+    return {"kind": "cube", "epsilon": epsilon, "attributes": attributes, **weights}
+
+
+HAND_MADE = {
+    "one of two": document(
+        "1.8", [number("x"), category("c")], [THREE, RESPONSE], sample(1, [0, 1], [0, 1])
+    ),
+    "faint": document(
+        "0.32", [number("x"), category("c", 5)], [FIVE, FAINT], sample(1, [1, 0], [0, 1])
+    ),
+    "two of three": document(
+        "3.41",
+        [category("c"), number("x"), category("e")],
+        [THREE, UNARY, RESPONSE],
+        sample(2, [1, 2, 0], [0, 1, 2]),
+    ),
+    "small split": document(
+        "2.91",
+        [number("x"), category("c"), category("e")],
+        [TWO, UNARY, QUARTERS],
+        sample(3, [0, 1, 2], [0, 1, 2]),
+    ),
+    "small paper": document(
+        "2.71",
+        [category("c"), number("x", size=2)],
+        [THREE, UNARY],
+        sample(1, [1], [0]),
+        sample(1, [0], [1]),
+    ),
+    "small cube": document(
+        "2.71",
+        [number("x", size=2), category("c")],
+        [UNARY],
+        cube([0], "1.61", 0, heavy=5, light=1),
+        sample(1, [1], [0]),
+    ),
+    "cube of three": document(
+        "1.1", [number("x", size=2), number("y")], [], cube([0, 1], "1.1", 0, heavy=3, light=1)
+    ),
+}
+
+
+# Records
+
+
+def index_width(d):
+    return (d - 1).bit_length()
+
+
+def outputs(table):
+    """Return how many codes a table has; that of a cube, None, has two."""
+    if table is None:
+        return 2
+    if table["kind"] == "unary":
+        return 1 << table["categories"]
+    return len(table["values"]) if table["kind"] == "numbers" else table["categories"]
+
+
+def coordinates(plan, part):
+    """Return the table of each coordinate, None in a cube."""
+    numbers = part.get("tables", [None] * len(part["attributes"]))
+    return [
+        None if table is None else plan["tables"][table]
+        for attribute, table in zip(part["attributes"], numbers, strict=True)
+        for _ in range(plan["schema"][attribute].get("size", 1))
+    ]
+
+
+def fields(plan, part):
+    """Return the widths of a part's fields: index and code by turns, or codes alone."""
+    tables = coordinates(plan, part)
+    widths = [index_width(outputs(table)) for table in tables]
+    if part["kind"] == "sample" and part["k"] < len(tables):
+        return [index_width(len(tables)), max(widths)] * part["k"]
+    return widths
+
+
+def width(plan):
+    return sum(sum(fields(plan, part)) for part in plan["parts"])
+
+
+def answers(plan, part, bits):
+    """Return (coordinate, code) for each slot in a part's bits, or None if they are not valid."""
+    ends = list(itertools.accumulate(fields(plan, part), initial=0))
+    found = [int(bits[start:end], 2) for start, end in itertools.pairwise(ends)]
+    tables, indexes = coordinates(plan, part), range(len(found))
+    if part["kind"] == "sample" and part["k"] < len(tables):
+        indexes, found = found[::2], found[1::2]
+        if sorted(set(indexes)) != indexes or indexes[-1] >= len(tables):
+            return None
+    pairs = list(zip(indexes, found, strict=True))
+    return pairs if all(code < outputs(tables[index]) for index, code in pairs) else None
+
+
+def counts_in(plan, data):
+    """Return the vehicles in a report and what a tally counts, or None if it is to be refused."""
+    fingerprint = hashlib.sha256(canonical(plan).encode()).digest()
+    head, check, packed = data[:12], data[12:16], data[16:]
+    if head[:8] != b"\x01" + fingerprint[:7] or check != crc(head + packed):
+        return None
+    n, w = int.from_bytes(head[8:], "big"), width(plan)
+    bits = "".join(f"{octet:08b}" for octet in packed)
+    if len(bits) != (n * w + 7) // 8 * 8 or "1" in bits[n * w :]:
+        return None
+    counts, start = [empty_counts(plan, part) for part in plan["parts"]], 0
+    for _ in range(n):
+        for part, cells in zip(plan["parts"], counts, strict=True):
+            end = start + sum(fields(plan, part))
+            found = answers(plan, part, bits[start:end])
+            if found is None:
+                return None
+            for index, code in found:
+                count(coordinates(plan, part)[index], code, cells[index])
+            start = end
+    return n, [list(itertools.chain(*cells)) for cells in counts]
+
+
+def crc(octets):
+    return zlib.crc32(octets).to_bytes(4, "big")
+
+
+def empty_counts(plan, part):
+    """Return a counter for each code of each coordinate; unary: for each bit, and the answers."""
+    tables = coordinates(plan, part)
+    unary = [table is not None and table["kind"] == "unary" for table in tables]
+    return [
+        [0] * (table["categories"] + 1 if is_unary else outputs(table))
+        for table, is_unary in zip(tables, unary, strict=True)
+    ]
+
+
+def count(table, code, cells):
+    if table is not None and table["kind"] == "unary":
+        for place, bit in enumerate(f"{code:0{table['categories']}b}1"):
+            cells[place] += int(bit)
+    else:
+        cells[code] += 1
+
+
+# The law of a record, given for each coordinate the number of a letter, a category or a sign
+
+
+def inputs(plan):
+    """Return all combinations of letters, categories and signs: a tuple for each part."""
+    return itertools.product(*(list(_part_inputs(plan, part)) for part in plan["parts"]))
+
+
+def _part_inputs(plan, part):
+    def own(table):
+        if table is None:
+            return 2
+        return len(table["letters"]) if table["kind"] == "numbers" else table["categories"]
+
+    return itertools.product(*(range(own(table)) for table in coordinates(plan, part)))
+
+
+def law(plan, given):
+    """Return the probability of each record."""
+    parts = [part_law(plan, part, own) for part, own in zip(plan["parts"], given, strict=True)]
+    return {
+        "".join(bits): math.prod(odds)
+        for bits, odds in (
+            zip(*each, strict=True) for each in itertools.product(*(p.items() for p in parts))
+        )
+    }
+
+
+def part_law(plan, part, given):
+    tables = coordinates(plan, part)
+    d = len(tables)
+    if part["kind"] == "cube":
+        found = {}
+        for signs in itertools.product((0, 1), repeat=d):
+            agreements = sum(a == b for a, b in zip(signs, given, strict=True))
+            heavy = 2 * agreements - d > part["threshold"]
+            found["".join(map(str, signs))] = int(part["heavy"] if heavy else part["light"])
+        return {bits: Fraction(odds, sum(found.values())) for bits, odds in found.items()}
+    found, k = {}, part["k"]
+    widest = max(index_width(outputs(table)) for table in tables)
+    for chosen in itertools.combinations(range(d), k):
+        codes = [code_law(tables[i], given[i]).items() for i in chosen]
+        for drawn in itertools.product(*codes):
+            bits = "".join(
+                f"{i:0{index_width(d)}b}{code:0{widest}b}"
+                if k < d
+                else f"{code:0{index_width(outputs(tables[i]))}b}"
+                for i, (code, _) in zip(chosen, drawn, strict=True)
+            )
+            found[bits] = math.prod((odds for _, odds in drawn), start=Fraction(1, math.comb(d, k)))
+    return found
+
+
+def code_law(table, own):
+    if table["kind"] == "numbers":
+        row = [int(n) for n in table["counts"][own]]
+        return {code: Fraction(n, sum(row)) for code, n in enumerate(row)}
+    a = table["categories"]
+    if table["kind"] == "response":
+        same, other = int(table["same"]), int(table["other"])
+        total = same + (a - 1) * other
+        return {code: Fraction(same if code == own else other, total) for code in range(a)}
+    ones = [Fraction(1, 2) if i == own else _share(table) for i in range(a)]
+    return {
+        code: math.prod(
+            p if bit == "1" else 1 - p for p, bit in zip(ones, f"{code:0{a}b}", strict=True)
+        )
+        for code in range(1 << a)
+    }
+
+
+def _share(table):
+    return Fraction(int(table["absent"]), int(table["total"]))

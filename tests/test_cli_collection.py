@@ -1,0 +1,350 @@
+"""Collection on the command line: a fleet in separate steps, or simulated on a file."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from pyarrow import parquet
+
+import fedldp
+from fedldp import Ledger, Plan, Schema
+from fedldp.cli.app import fedldp as command
+from fedldp.errors import BudgetError, DomainError, FedLDPError, PrivacyError, WireError
+
+# Names are shown as they are, though brackets mean something to rich and dollars to matplotlib.
+SCHEMA = """
+["speed [km/h]"]
+low = 0
+high = 130
+
+[age]
+low = 18
+high = 98
+
+[price]
+categories = ["$0-$10", "$10+", "[/b]"]
+missing = "[/b]"
+"""
+SPEED, AGE = "speed [km/h]", "age"
+PRICES = "$0-$10", "$10+", "[/b]"
+NAMES = [SPEED, AGE, *(f"price = {price}" for price in PRICES)]
+PLAN = "--schema", "fleet.toml", "--epsilon", 2, "--mechanism", "hm-tp"
+COLLECT = *PLAN, "--seed", 5
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("fleet.toml").write_text(SCHEMA)
+
+
+def invoke(*arguments, **options):
+    texts = [str(argument) for argument in arguments]
+    return CliRunner().invoke(command, texts, env={"COLUMNS": "80"}, **options)
+
+
+def run(*arguments, **options):
+    result = invoke(*arguments, **options)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.stdout
+
+
+def shown(*arguments):
+    """Run a command that prints for people, and see that it fits the screen."""
+    output = run(*arguments)
+    assert max(map(len, output.splitlines())) <= 80
+    return output
+
+
+def refused(kind, *arguments, **options):
+    """Return why a command was refused: `fedldp` prints that on a line, without a traceback."""
+    result = invoke(*arguments, **options)
+    assert result.exit_code == 1
+    assert issubclass(kind, FedLDPError)
+    assert isinstance(result.exception, kind)
+    assert "\n" not in str(result.exception)
+    return str(result.exception)
+
+
+def plan():
+    run("plan", *PLAN, "-o", "plan.json")
+    return Plan.from_json(Path("plan.json").read_text())
+
+
+def rows(n):
+    source = fedldp.source(1)
+    speeds, ages, prices = 130 * source.uniform(n) ** 2, source.below(80, n), source.below(6, n)
+    return [
+        {SPEED: round(speed, 1), AGE: 18 + age, "price": PRICES[int(price**0.5)]}
+        for speed, age, price in zip(speeds.tolist(), ages.tolist(), prices.tolist(), strict=True)
+    ]
+
+
+def write_csv(table, path="fleet.csv"):
+    lines = [table[0], *(row.values() for row in table)]
+    Path(path).write_text("".join(",".join(map(str, line)) + "\n" for line in lines))
+
+
+# Schema and plan
+
+
+def test_a_draft_must_be_filled_in():
+    write_csv(rows(10))
+    draft, options = run("schema", "fleet.csv"), ["--schema", "draft.toml", "--epsilon", 1]
+    Path("draft.toml").write_text(draft)
+    error = refused(DomainError, "collect", "fleet.csv", *options)
+    assert error.startswith("draft.toml: fill in low of 'speed [km/h]', high of")
+    filled = draft.replace('low = "?"', "low = 0").replace('high = "?"', "high = 200")
+    Path("draft.toml").write_text(filled.replace('["?"]', json.dumps(PRICES)))
+    assert "fleet.csv: 10 vehicles" in shown("collect", "fleet.csv", *options)
+
+
+def test_a_plan_is_shown_and_written():
+    assert "Write it to a file with -o" in shown("plan", *PLAN)
+    output = shown("plan", *PLAN, "-o", "plan.json")
+    made = Plan(Schema.from_toml(SCHEMA), 2.0, "hm-tp")
+    assert Path("plan.json").read_text() == made.to_json()
+    for text in ("Wrote plan.json", f" {made.bits} ", made.fingerprint[:14]):
+        assert text in output
+    document = json.loads(run("plan", *PLAN, "--json", "--vehicles", 1000))
+    assert document["fingerprint"] == made.fingerprint
+    assert (document["bits_per_vehicle"], document["coordinates"]) == (made.bits, 3)
+    assert document["error_if_uniform"] == math.sqrt(made.expected_error(1000) / 5)
+    assert document["error_at_worst"] == math.sqrt(made.expected_error(1000, "worst") / 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--k", "0"], 'k must be "best", "paper" or from 1 to 3'),
+        (["--k", "many"], "k must be"),
+        (["--k", "²"], "k must be"),
+        (["--mechanism", "laplace"], "laplace has no channel"),
+        (["--epsilon", "0"], "epsilon must be"),
+        (["--vehicles", "0"], "n must be at least 1"),
+    ],
+)
+def test_a_plan_that_cannot_be(options, said):
+    assert said in refused(DomainError, "plan", *PLAN, *options)
+
+
+# A fleet in separate steps
+
+
+def report(row, name="report.bin", *more, cap=2, ledger="ledger.db"):
+    text = row if isinstance(row, bytes) else json.dumps(row).encode()
+    options = "--cap", cap, "--ledger", ledger, "-o", name, *more
+    assert run("report", "plan.json", *options, input=text) == ""
+    return Path(name).read_bytes()
+
+
+def test_a_whole_fleet():
+    asked, fleet = plan(), rows(230)
+    packets = [report(row, f"{i}.bin", ledger=f"{i}.db") for i, row in enumerate(fleet[:200])]
+    assert {len(packet) for packet in packets} == {16 + (asked.bits + 7) // 8}
+    Path("damaged.bin").write_bytes(packets[0] + packets[1][:-1] + b"?")
+    files = ["damaged.bin", *(f"{i}.bin" for i in range(100)), "gone.bin"]
+    result = invoke("tally", "plan.json", *files, "-o", "tally.json")
+    assert result.exit_code == 1
+    damaged, gone, counted = result.stdout.splitlines()
+    assert damaged.startswith("Refused damaged.bin: the check value differs")
+    assert gone.startswith("Refused gone.bin: ")
+    assert counted == "Counted 100 vehicles, 100 in all. Wrote tally.json"
+    # Later, 100 more from one file, and 30 in one batch through a pipe.
+    Path("some.bin").write_bytes(b"".join(packets[100:]))
+    batch = asked.report(fleet[200:], fedldp.source(3)).to_bytes()
+    arguments = "tally", "plan.json", "some.bin", "-", "-o", "tally.json", "--json"
+    document = json.loads(run(*arguments, input=batch))
+    assert document == {"added": 130, "reports": 230, "refused": []}
+    tally = sum(map(asked.parse, packets), asked.parse(batch))
+    assert asked.load_tally("tally.json") == tally
+    for options in ({}, {"of": "fleet", "confidence": 0.8}, {"estimator": "horvitz-thompson"}):
+        flags = [part for key, value in options.items() for part in (f"--{key}", value)]
+        check_estimates(tally.estimate(**options), "estimate", "plan.json", "tally.json", *flags)
+
+
+def check_estimates(estimate, *arguments):
+    found = json.loads(run(*arguments, "--json"))
+    assert (found["vehicles"], found["confidence"]) == (estimate.reports, estimate.confidence)
+    cells = {key: [row[key] for row in found["estimates"]] for key in found["estimates"][0]}
+    speed, age, price = estimate.values()
+    assert cells["name"] == NAMES
+    assert cells["estimate"] == [speed.mean, age.mean, *price.frequencies]
+    assert cells["answers"] == [speed.answers, age.answers] + [price.answers] * 3
+    assert cells["stderr"] == [speed.stderr, age.stderr, *price.stderr]
+    for key in ("interval", "simultaneous"):
+        expected = [getattr(speed, key), getattr(age, key), *getattr(price, key)]
+        assert cells[key] == [ends.tolist() for ends in expected]
+    output = shown(*arguments, "--plot", "picture.png")
+    assert all(text in output for text in [*NAMES, f"+- ({100 * estimate.confidence:g}%)"])
+    assert Path("picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_nobody_has_reported_yet():
+    plan()
+    assert "Counted 0 vehicles" in run("tally", "plan.json", "-o", "tally.json", input=b"")
+    assert " - " in shown("estimate", "plan.json", "tally.json", "--plot", "nothing.svg")
+    [row, *_] = json.loads(run("estimate", "plan.json", "tally.json", "--json"))["estimates"]
+    assert row["estimate"] is row["stderr"] is row["interval"][0] is None
+
+
+def test_a_header_cannot_ask_for_all_memory():
+    Path("wide.toml").write_text("x = {low = -1, high = 1, size = 10000}")
+    run("plan", "--schema", "wide.toml", "--epsilon", 1, "--strategy", "cube", "-o", "plan.json")
+    fingerprint = Plan.from_json(Path("plan.json").read_text()).fingerprint
+    Path("short.bin").write_bytes(b"\1" + bytes.fromhex(fingerprint[:14]) + b"\xff" * 8)
+    result = invoke("tally", "plan.json", "short.bin", "-o", "tally.json")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("Refused short.bin: a report of 4294967295 vehicles")
+
+
+# A vehicle
+
+
+def test_a_report_is_paid_once_in_each_round():
+    plan()
+    first = report({AGE: 40}, cap=5)
+    assert report({AGE: 90}, cap=5) == first  # the stored bytes: nothing is answered anew
+    second = report({AGE: 40}, "second.bin", "--round", "2", cap=5)
+    arguments = "report", "plan.json", "--cap", 5, "--ledger", "ledger.db", "-o", "third.bin"
+    error = refused(BudgetError, *arguments, "--round", 3, input=b"{}")
+    assert "has spent 4 of its cap of 5: 2 more is too much" in error
+    assert not Path("third.bin").exists()
+    assert report({AGE: 40}, "again.bin", "--round", "2", cap=5) == second
+    report({}, "other.bin", "--key", "another", cap=5)
+    with Ledger("ledger.db", 5) as ledger:
+        assert [each.run for each in ledger.history("vehicle")] == ["", "2"]
+        assert ledger.spent("another") == 2
+
+
+def test_a_vehicle_refuses_in_one_line():
+    plan()
+    arguments = "report", "plan.json", "--ledger", "ledger.db", "--cap"
+    texts = [sys.executable, "-m", "fedldp", *arguments, "1.9"]
+    done = subprocess.run(texts, input=b"{}", capture_output=True)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr == b"fedldp: plan.json costs 2, more than the cap of 1.9.\n"
+    for cap in ("much", "0", "-1", "nan", "inf", "1e400"):
+        assert f"got '{cap}'" in refused(DomainError, *arguments, cap, input=b"{}")
+    assert not Path("ledger.db").exists()
+
+
+def test_whatever_the_row_is_it_is_answered():
+    asked = plan()
+    texts = [b"", b"{", b"null", b"[1, 2]", b"\xff\xfe", b"[" * 100_000, b"1" * 10_000]
+    ages = None, "old", [1], {}, True, math.nan, 1e999, -(10**400)
+    values = [{AGE: v} for v in ages] + [{"price": v} for v in (None, "$9", 7, [1])] + [{"x": 1}]
+    texts += [json.dumps(value).encode() for value in values]
+    packets = [report(text, ledger=f"{i}.db") for i, text in enumerate(texts)]
+    assert {len(packet) for packet in packets} == {len(report({AGE: 40}))}
+    assert sum(map(asked.parse, packets), asked.tally()).reports == len(texts)
+
+
+def test_files_that_are_not_what_they_should_be():
+    plan()
+    Path("bad.json").write_text("{}")
+    leaky = json.loads(Path("plan.json").read_text()) | {"epsilon": "1.0"}
+    Path("leaky.json").write_text(json.dumps(leaky))
+    vehicle = "--cap", 2, "--ledger", "ledger.db"
+    refused(WireError, "report", "bad.json", *vehicle, input=b"{}")
+    refused(PrivacyError, "report", "leaky.json", *vehicle, input=b"{}")
+    refused(WireError, "tally", "bad.json", "-o", "tally.json", input=b"")
+    refused(WireError, "tally", "plan.json", "-o", "bad.json", input=b"")
+    refused(WireError, "estimate", "plan.json", "bad.json")
+    assert Path("bad.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["plan", *PLAN, "-o", "gone/plan.json"],
+        ["report", "fleet.toml", "--cap", "2", "--ledger", "gone/ledger.db"],
+        ["tally", "fleet.toml", "-o", "gone/tally.json"],
+        ["collect", "fleet.toml", *PLAN, "--plot", "gone/x.png"],
+    ],
+)
+def test_a_folder_that_is_not_there_is_refused_before_any_work(arguments):
+    result = invoke(*arguments, input=b"{}")
+    assert result.exit_code == 2
+    assert "there is no folder gone to write" in result.output
+
+
+# Collect
+
+
+@pytest.mark.parametrize("more", [[], ["--strategy", "cube"], ["--of", "population"]])
+def test_collect(more):
+    fleet = rows(4000)
+    write_csv(fleet)
+    parquet.write_table(pa.Table.from_pylist(fleet), "fleet.parquet", row_group_size=700)
+    output = run("collect", "fleet.csv", *COLLECT, "--json", *more)
+    for name in ("fleet.csv", "fleet.parquet"):
+        assert run("collect", name, *COLLECT, "--json", *more) == output
+    assert run("collect", "fleet.csv", *PLAN, "--json", *more) != output
+    found = json.loads(output)
+    assert found["vehicles"] == 4000
+    assert found["bits_per_vehicle"] == (5 if "cube" in more else 8)
+    truth = [np.mean([row[key] for row in fleet]) for key in (SPEED, AGE)]
+    truth += [np.mean([row["price"] == price for row in fleet]) for price in PRICES]
+    assert [row["name"] for row in found["estimates"]] == NAMES
+    np.testing.assert_allclose([row["truth"] for row in found["estimates"]], truth)
+    for row in found["estimates"]:
+        assert abs(row["estimate"] - row["truth"]) < 5 * row["stderr"]
+    shown("collect", "fleet.csv", *COLLECT, "--plot", "picture.pdf", *more)
+
+
+def test_collect_refuses_what_is_missing():
+    fleet = rows(100)
+    fleet[40] |= {"price": "$10"}
+    fleet[70] |= {AGE: ""}
+    write_csv(fleet[:60])
+    error = refused(DomainError, "collect", "fleet.csv", *COLLECT)
+    assert error.startswith("row 40 (the first is 0), column 'price': '$10' is none of the 3")
+    write_csv(fleet[60:])
+    error = refused(DomainError, "collect", "fleet.csv", *COLLECT)
+    assert error.startswith("row 10 (the first is 0), column 'age': the value is missing")
+    write_csv(fleet)
+    found = json.loads(run("collect", "fleet.csv", *COLLECT, "--missing", "--json"))
+    fleet[40] |= {"price": "[/b]"}
+    fleet[70] |= {AGE: 58}  # the centre
+    write_csv(fleet)
+    assert found == json.loads(run("collect", "fleet.csv", *COLLECT, "--json"))
+    Path("empty.csv").write_text(Path("fleet.csv").read_text().splitlines()[0] + "\n")
+    assert "empty.csv has no rows" in refused(DomainError, "collect", "empty.csv", *COLLECT)
+
+
+# Linux counts in ru_maxrss what the parent had when it started the process, and not in VmHWM.
+PEAK = """
+import pathlib, resource, runpy, sys
+try:
+    runpy.run_module("fedldp", run_name="__main__")
+finally:
+    peak, status = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, "/proc/self/status"
+    if pathlib.Path(status).exists():
+        peak = int(pathlib.Path(status).read_text().partition("VmHWM:")[2].split()[0])
+    print(peak / (2**20 if sys.platform == "darwin" else 2**10), file=sys.stderr)
+"""
+
+
+def test_collect_takes_the_same_memory_for_any_number_of_rows():
+    """Without a terminal, nothing but the result is printed; and rows are not kept."""
+    table, peaks = rows(30_000), []
+    for times in (1, 10):
+        write_csv(table * times)
+        texts = [sys.executable, "-c", PEAK, "collect", "fleet.csv", *map(str, COLLECT)]
+        done = subprocess.run(texts, capture_output=True, text=True, check=True)
+        assert f"{30_000 * times} vehicles" in done.stdout
+        peaks.append(float(done.stderr))  # in MiB, and there is nothing else in it
+    assert peaks[1] < peaks[0] + 40
+
+
+@pytest.mark.parametrize("name", ["schema", "plan", "report", "tally", "estimate", "collect"])
+def test_help_has_an_example(name):
+    assert f"fedldp {name} " in shown(name, "--help").split("Options:")[0].partition("\n")[2]
+    assert name in run("--help")

@@ -1,0 +1,315 @@
+"""The law of whole reports: private in integers, and drawn exactly, whatever the data are."""
+
+import itertools
+import json
+import math
+import random
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plans import HAND_MADE, MIXED, STRATEGIES, canonical, coordinates, inputs, law, plan_of
+
+import fedldp
+from fedldp import Plan, Schema, Source, vehicle
+
+# Privacy, from the text of a plan alone
+
+NUMBER, VECTOR = (-1, 1), {"low": -1, "high": 1, "size": 2}
+THREE, SEVEN = ["a", "b", "c"], [str(i) for i in range(7)]
+CASES = {
+    "one of two": (Schema.of(x=NUMBER, c=THREE), {"k": 1}),
+    "two of three": (Schema.of(x=NUMBER, c=THREE, e=SEVEN), {"k": 2}),
+    "one of a vector": (Schema.of(x=VECTOR, c=THREE), {"k": 1}),
+    "three of four": (Schema.of(x=VECTOR, c=["a", "b"], y=NUMBER), {"k": 3}),
+    "split": (Schema.of(x=NUMBER, c=THREE, e=SEVEN), {"strategy": "split"}),
+    "paper": (Schema.of(x=VECTOR, c=THREE), {"strategy": "paper"}),
+    "paper, two of each": (Schema.of(x=VECTOR, c=THREE, e=["a", "b"]), {"strategy": "paper"}),
+    "cube": (Schema.of(x=VECTOR, c=THREE), {"strategy": "cube"}),
+    "cube of three": (Schema.of(x=VECTOR, y=NUMBER), {"strategy": "cube"}),
+    "cube of none": (Schema.of(c=THREE, e=["a", "b"]), {"strategy": "cube"}),
+}
+
+
+def largest_ratio(document):
+    """Return by what factor the probability of a record can change with the data, and be sure
+    that the records are the same for all data, and their probabilities add up to 1.
+    """
+    laws = [law(document, given) for given in inputs(document)]
+    assert all(sum(each.values()) == 1 for each in laws)
+    assert len({frozenset(each) for each in laws}) == 1
+    odds = [[each[record] for each in laws] for record in laws[0]]
+    assert min(map(min, odds)) > 0
+    return max(max(each) / min(each) for each in odds)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 2.1, 6.0])
+@pytest.mark.parametrize("name", CASES)
+def test_a_whole_report_costs_just_its_epsilon(name, epsilon):
+    schema, options = CASES[name]
+    plan = Plan(schema, epsilon, "three-outputs", **options)
+    document = json.loads(plan.to_json())
+    limit = vehicle.exp_below(Fraction(document["epsilon"]))
+    ratio = largest_ratio(document)
+    assert ratio <= vehicle.exp_below(plan.total_epsilon) <= limit
+    assert ratio > limit * (1 - Fraction(1, 10**9))
+
+
+@pytest.mark.parametrize("name", HAND_MADE)
+def test_hand_made_plans_keep_what_they_claim(name):
+    document = HAND_MADE[name]
+    plan = Plan.from_json(canonical(document))
+    limit = vehicle.exp_below(plan.total_epsilon)
+    ratio = largest_ratio(document)
+    assert (
+        limit * Fraction(98, 100) < ratio <= limit <= vehicle.exp_below(Fraction(str(plan.epsilon)))
+    )
+
+
+# Every course that chance can take
+
+
+class Chance:
+    """Goes through all choices, one after another: each run takes the first that is left."""
+
+    def __init__(self):
+        self.path, self.place = [], 0  # what was picked, of how many
+
+    def pick(self, options):
+        if self.place == len(self.path):
+            self.path.append((0, len(options)))
+        number, count = self.path[self.place]
+        assert count == len(options)
+        self.place += 1
+        return options[number]
+
+    def runs(self):
+        """Yield the probability of each run, when it is over."""
+        while True:
+            self.place = 0
+            yield lambda: Fraction(1, math.prod(count for _, count in self.path))
+            while self.path and self.path[-1][0] + 1 == self.path[-1][1]:
+                self.path.pop()
+            if not self.path:
+                return
+            self.path[-1] = self.path[-1][0] + 1, self.path[-1][1]
+
+
+def leading(bits, size, parity=1):
+    """Return words with all leading bits: the least of those with even ones, the last with odd."""
+    rest = (1 << size - bits) - 1
+    return [word << size - bits | rest * (word % 2 == parity) for word in range(1 << bits)]
+
+
+class Every(Source):
+    """Deals out the same words to all rows, and takes every course."""
+
+    __slots__ = ("bits", "chance", "parity", "signs")
+
+    def __init__(self, chance, bits, parity):
+        super().__init__(bytes(32), "every")
+        self.chance, self.bits, self.parity, self.signs = chance, bits, parity, False
+
+    def below(self, n, size):
+        return np.full(size, self.chance.pick(range(n)), np.int64)
+
+    def fill(self, out):
+        row = out[0].size
+        if out.dtype == np.uint64:
+            # A unary code, which takes a word for each bit, has odds of 4 in all.
+            each = [leading(2 if out.ndim == 2 else self.bits, 64, self.parity)] * row
+        elif out.ndim == 2 and not self.signs:
+            out[:] = self.chance.pick(list(itertools.permutations(range(row))))  # of a cube's keys
+            self.signs = True
+            return
+        else:  # which round: a value half-way is rounded up by one half of the words
+            each = [leading(1, 32, self.parity)] * row
+        out.reshape(len(out), -1)[:] = [self.chance.pick(words) for words in each]
+
+
+class EveryRandom(random.Random):
+    """The same for the vehicle's generator."""
+
+    def __init__(self, chance, bits):
+        super().__init__(1)
+        self.chance, self.bits = chance, bits
+
+    def getrandbits(self, size):
+        return self.chance.pick(leading(self.bits if size == 64 else 1, size))
+
+    def randrange(self, n):
+        return self.chance.pick(range(n))
+
+    def sample(self, things, k):
+        return self.chance.pick(list(itertools.combinations(things, k)))[::-1]
+
+
+def row_of(document, given, half_way=False):
+    """Return a row with letters, categories and signs; or with numbers between the first two."""
+    row = {}
+    for part, own in zip(document["parts"], given, strict=True):
+        places = iter(zip(coordinates(document, part), own, strict=True))
+        for number in part["attributes"]:
+            entry = document["schema"][number]
+            if "categories" in entry:
+                row[entry["name"]] = entry["categories"][next(places)[1]]
+                continue
+            values = []
+            for table, letter in itertools.islice(places, entry["size"]):
+                letters = [-1.0, 1.0] if table is None else table["letters"]
+                values.append((letters[0] + letters[1]) / 2 if half_way else letters[letter])
+            row[entry["name"]] = values if entry["size"] > 1 else values[0]
+    return row
+
+
+def mixed_law(document):
+    """Return the law for numbers half-way between their first two letters, and first categories."""
+    total = Counter()
+    each = [
+        [
+            (0, 1) if table is None or table["kind"] == "numbers" else (0,)
+            for table in coordinates(document, part)
+        ]
+        for part in document["parts"]
+    ]
+    corners = list(itertools.product(*(list(itertools.product(*part)) for part in each)))
+    for corner in corners:
+        for record, odds in law(document, corner).items():
+            total[record] += odds / len(corners)
+    return dict(total)
+
+
+def cases(document):
+    """Return rows and their laws: all corners, and values half-way between two of them."""
+    corners = list(inputs(document))
+    laws = [(row_of(document, given), law(document, given)) for given in corners]
+    return [*laws, (row_of(document, corners[0], half_way=True), mixed_law(document))]
+
+
+# Odds add up to 2^bits, at most; a vehicle draws those of a cube in another way.
+BITS = {"one of two": 3, "faint": 6, "two of three": 3, "small split": 2, "small paper": 3}
+BITS |= {"small cube": 3, "cube of three": 4}
+VEHICLE_BITS = BITS | {"small cube": 2}
+
+
+@pytest.mark.parametrize("name", HAND_MADE)
+@pytest.mark.parametrize("parity", [0, 1])
+def test_reports_follow_the_law_exactly(name, parity):
+    document = HAND_MADE[name]
+    plan, (rows, laws) = Plan.from_json(canonical(document)), zip(*cases(document), strict=True)
+    chance, found = Chance(), [Counter() for _ in rows]
+    for odds in chance.runs():
+        data = plan.report(rows, Every(chance, BITS[name], parity)).to_bytes()
+        bits = "".join(f"{octet:08b}" for octet in data[16:])
+        share = odds()
+        for number, seen in enumerate(found):
+            seen[bits[number * plan.bits : (number + 1) * plan.bits]] += share
+    assert [dict(seen) for seen in found] == list(laws)
+
+
+@pytest.mark.parametrize("name", HAND_MADE)
+def test_vehicles_follow_the_law_exactly(name):
+    document = HAND_MADE[name]
+    plan, several = vehicle.Plan(canonical(document), 99), cases(document)
+    for row, wanted in [several[0], several[len(several) // 2], several[-1]]:
+        chance, found = Chance(), Counter()
+        for odds in chance.runs():
+            data = plan.report(row, EveryRandom(chance, VEHICLE_BITS[name]))
+            bits = "".join(f"{octet:08b}" for octet in data[16:])
+            found[bits[: plan.bits]] += odds()
+        assert dict(found) == wanted
+
+
+# The data never decide
+
+
+class Counted(Source):
+    """A source that counts what was drawn, in bytes."""
+
+    __slots__ = ("drawn",)
+
+    def __init__(self):
+        super().__init__(bytes(32), "counted")
+        self.drawn = []
+
+    def fill(self, out):
+        super().fill(out)
+        self.drawn.append(out.nbytes)
+
+
+class CountedRandom(random.Random):
+    def __init__(self):
+        super().__init__(1)
+        self.drawn = []
+
+    def getrandbits(self, size):
+        self.drawn.append(size)
+        return super().getrandbits(size)
+
+
+ANYTHING = st.recursive(
+    st.one_of(
+        *(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
+        st.sampled_from([400, 5000]).map(lambda digits: -(10**digits)),
+        st.sampled_from(["Rome", "Oslo", "31", "nan", "1e999", "\ud800", b"Rome", 3j, object()]),
+        st.sampled_from([math.inf, -math.inf, math.nan, -0.0, 1e308, np.float32(3), np.int8(1)]),
+        st.sampled_from([np.datetime64("2020"), np.zeros(3), np.zeros((3, 1)), np.ma.masked]),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.tuples(inner, inner, inner),
+        st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    ),
+    max_leaves=5,
+)
+ROWS = st.dictionaries(st.sampled_from([*MIXED.names, "other", ""]), ANYTHING, max_size=5)
+PLANS = {name: plan_of(MIXED, name=name) for name in STRATEGIES}
+READY = {name: vehicle.Plan(plan.to_json(), 4) for name, plan in PLANS.items()}
+USUAL = {"age": 31, "city": "Rome", "way": [0.2, 2.5, -0.7], "colour": "colour 7"}
+
+
+@given(st.sampled_from(sorted(PLANS)), st.lists(ROWS, min_size=1, max_size=9))
+def test_any_rows_are_answered_with_as_many_bytes_and_words(name, rows):
+    plan, usual, other = PLANS[name], Counted(), Counted()
+    wanted = plan.report([USUAL] * len(rows), usual).to_bytes()
+    data = plan.report(rows, other).to_bytes()
+    assert len(data) == len(wanted)
+    assert usual.drawn == other.drawn
+    assert plan.parse(data).reports == len(rows)
+    for row in rows:
+        words, others = CountedRandom(), CountedRandom()
+        sent = READY[name].report(row, words)
+        assert len(sent) == len(READY[name].report(USUAL, others))
+        assert words.drawn == others.drawn
+        assert plan.parse(sent).reports == 1
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_any_arrays_are_answered(name):
+    schema = Schema.of(age=(0, 100), way={"low": -1, "high": 3, "size": 5})
+    plan = plan_of(schema, name=name)
+    wild = np.array([math.nan, math.inf, -math.inf, 1e308, -1e308, 0.0])
+    usual, other = Counted(), Counted()
+    kept = wild.copy()
+    wanted = plan.report(np.zeros((40, 6)), usual).to_bytes()
+    data = plan.report(np.tile(wild, (40, 1)), other).to_bytes()
+    assert len(data) == len(wanted)
+    assert usual.drawn == other.drawn
+    as_texts = plan.report(np.tile(wild.astype(object), (40, 1)), Counted()).to_bytes()
+    assert as_texts == data
+    np.testing.assert_array_equal(wild, kept)  # nothing is changed in place
+
+
+@given(st.sampled_from(sorted(PLANS)), ROWS)
+def test_what_cannot_be_read_is_what_is_missing(name, row):
+    """Nothing about such a value shows: the very bytes are those of the public value."""
+    plan = PLANS[name]
+    matrix = plan.schema.rows([row]).matrix()
+    missing = np.array([[20.0, 1.0, 3.0, 3.0, 3.0, 0.0]])
+    filled = np.where(np.isnan(matrix), missing, matrix)
+    batches = [[fedldp.plan.Matrix(each)] for each in (matrix, filled)]
+    first, second = (plan.report_batches(batch, fedldp.source(3)) for batch in batches)
+    assert first == second == plan.report([row], fedldp.source(3))
