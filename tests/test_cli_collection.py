@@ -229,7 +229,7 @@ def test_a_vehicle_refuses_in_one_line():
     texts = [sys.executable, "-m", "fedldp", *arguments, "1.9"]
     done = subprocess.run(texts, input=b"{}", capture_output=True)
     assert (done.returncode, done.stdout) == (1, b"")
-    assert done.stderr == b"fedldp: plan.json costs 2, more than the cap of 1.9.\n"
+    assert done.stderr == b"fedldp: plan.json: refused: it costs 2.0, and the cap is 1.9.\n"
     for cap in ("much", "0", "-1", "nan", "inf", "1e400"):
         assert f"got '{cap}'" in refused(DomainError, *arguments, cap, input=b"{}")
     assert not Path("ledger.db").exists()

@@ -92,7 +92,7 @@ class Question:
                 square -= max(spread, 0.0) / n
         else:
             counted = np.array([*(y / share), *[0.0] * (n - m)])
-            mean, freedom = np.mean(counted), n - 1
+            mean, freedom = np.mean(counted), m - 1
             second = np.mean(counted**2) + (variance - np.var(y)) * m / (n * share**2)
             square = (second - mean**2) / (n - 1)
             if of == "fleet":  # [(d/k) (V + x^2) - x^2] / n

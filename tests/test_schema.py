@@ -13,9 +13,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from fedldp import vehicle
-from fedldp.attributes import MOST_COORDINATES
 from fedldp.errors import DomainError, WireError
 from fedldp.schema import Category, Number, Schema
+from fedldp.vehicle import MOST_COORDINATES
 
 NAN = math.nan
 finite = st.floats(allow_nan=False, allow_infinity=False)

@@ -14,9 +14,7 @@ from fedldp import checks
 from fedldp.checks import Floats
 from fedldp.errors import DomainError
 from fedldp.frames import Cells, codes, is_missing, numbers, shown, to_float
-from fedldp.vehicle import MOST_CATEGORIES, label
-
-MOST_COORDINATES = 1 << 24
+from fedldp.vehicle import MOST_CATEGORIES, MOST_COORDINATES, label
 
 
 @final

@@ -107,20 +107,18 @@ def estimate(
     check_choices(estimator, of)
     if not 0 < confidence < 1:
         raise DomainError(f"confidence must lie between 0 and 1; got {confidence!r}.")
-    found: dict[str, tuple[Number | Category, Floats, Floats, Floats, Floats]] = {}
+    found: dict[str, tuple[Number | Category, Floats, Floats, Floats]] = {}
     for part, cells in zip(parts, counts, strict=True):
         for attribute, coder, place in part.places:
             start, end = part.starts[[place.start, place.stop]]
             moments = _moments(coder, cells[start:end].reshape(attribute.size, -1))
             if estimator == "ratio":
                 mean, error = _ratio(moments, n, of)
-                freedom = moments.m - 1
             else:
                 mean, error = _horvitz_thompson(moments, n, part.share, of)
-                freedom = np.full(mean.shape, n - 1.0)
             if isinstance(attribute, Number):
                 mean, error = attribute.from_unit(mean), error * attribute.half_width
-            found[attribute.name] = attribute, mean, error, freedom, moments.m
+            found[attribute.name] = attribute, mean, error, moments.m
     number = sum(mean.size for _, mean, *_ in found.values())
     names = [attribute.name for attribute in parts[0].schema]
     return Estimate(
@@ -189,12 +187,11 @@ def _described(
     attribute: Number | Category,
     mean: Floats,
     error: Floats,
-    freedom: Floats,
     m: Floats,
     confidence: float,
     number: int,
 ) -> Mean | Frequencies:
-    intervals = _intervals(mean, error, freedom, confidence, number)
+    intervals = _intervals(mean, error, m - 1, confidence, number)
     answers = m.astype(np.int64)
     if isinstance(attribute, Category):
         return Frequencies(attribute.categories, mean, error, *intervals, int(answers[0]))

@@ -16,14 +16,15 @@ from fedldp import expected, records, report, strategies, tally, vehicle
 from fedldp.channel import channel_epsilon
 from fedldp.checks import whole
 from fedldp.errors import DomainError, PrivacyError, WireError
-from fedldp.parts import Batch, Matrix, Part, Sampled
+from fedldp.parts import Batch, Matrix, Part, Sampled, Signs
 from fedldp.parts.documents import from_documents, to_documents
 from fedldp.report import Report
 from fedldp.schema import Schema
 from fedldp.source import Source
 from fedldp.tally import Tally
 
-FORMAT = "fedldp plan 1"
+FORMAT = vehicle.PLAN_FORMAT
+MOST_CELLS = 1 << 26  # counters of a tally
 
 _CHUNK = 1 << 16  # vehicles at a time; a multiple of 8, so that chunks end with a full byte
 _CHUNK_BITS = 1 << 24  # and fewer where records are wide
@@ -95,15 +96,20 @@ class Plan:
         object.__setattr__(self, "schema", schema)
         object.__setattr__(self, "epsilon", channel_epsilon(epsilon))
         object.__setattr__(self, "parts", parts)
-        if not self.study and self.bits > vehicle.MOST_BITS:
-            raise DomainError(
-                f"a record would have {self.bits} bits, and the most is {vehicle.MOST_BITS}: "
-                "ask for fewer answers, or fewer categories."
-            )
         if self.total_epsilon > vehicle.exact(self.epsilon):
             raise PrivacyError(
                 f"a whole report would cost {float(self.total_epsilon):.17g}, "
                 f"more than the plan's epsilon of {epsilon!r}."
+            )
+        # What follows keeps a file of a few bytes from asking for all memory there is.
+        if sum(isinstance(part, Signs) for part in parts) > 1:
+            raise DomainError("a plan has at most one cube.")
+        cells = sum(int(part.starts[-1]) for part in parts)
+        bits = 0 if self.study else self.bits
+        if cells > MOST_CELLS or bits > vehicle.MOST_BITS:
+            raise DomainError(
+                f"a record would have {bits} bits and a tally {cells} counters, and the most is "
+                f"{vehicle.MOST_BITS} and {MOST_CELLS}: ask for less, or with fewer outputs."
             )
 
     @property
@@ -132,11 +138,11 @@ class Plan:
     def report(self, data: Any, source: Source) -> Report:
         """Return what some vehicles send, one for each row of the data.
 
-        Rows are dicts, or lines of an array or a data frame. Whatever they hold, a report goes
-        out: a value that is missing or unknown becomes the attribute's public `missing` value.
+        Rows are dicts, or lines of an array or a data frame. Whatever values they hold, a report
+        goes out: one that is missing or unknown becomes the attribute's public `missing` value.
         """
         rows = self.schema.rows(data)
-        batches = (Matrix(rows.matrix(*chunk)) for chunk in self._chunks(len(rows)))
+        batches = (Matrix(rows.matrix(*chunk)) for chunk in self.chunks(len(rows)))
         return self.report_batches(batches, source)
 
     def report_batches(self, batches: Iterable[Batch], source: Source) -> Report:
@@ -157,7 +163,8 @@ class Plan:
             raise DomainError(f"a report is of at most {report.MOST_REPORTS} vehicles.")
         return Report(self.fingerprint, width, vehicles, b"".join(packed))
 
-    def _chunks(self, vehicles: int) -> Iterator[tuple[int, int]]:
+    def chunks(self, vehicles: int) -> Iterator[tuple[int, int]]:
+        """Yield the first and the end of the batches in which so many vehicles take little room."""
         wide = self.schema.dimensions * 64 if self.study else self.bits
         size = min(_CHUNK, max(8, _CHUNK_BITS // wide // 8 * 8))
         for start in range(0, vehicles, size):
@@ -168,7 +175,7 @@ class Plan:
         width = self.bits
         vehicles, packed = report.from_bytes(data, self.fingerprint, width)
         counts = [np.zeros(part.starts[-1], np.int64) for part in self.parts]
-        for start, stop in self._chunks(vehicles):
+        for start, stop in self.chunks(vehicles):
             octets = packed[start * width // 8 : records.length(stop, width)]
             batch, first = records.parse(octets, stop - start, width), 0
             for part, cells in zip(self.parts, counts, strict=True):
@@ -194,7 +201,7 @@ class Plan:
         A plan for study goes through `perturb` instead, as in the paper.
         """
         rows = self.schema.rows(data)
-        batches = (Matrix(rows.matrix(*chunk)) for chunk in self._chunks(len(rows)))
+        batches = (Matrix(rows.matrix(*chunk)) for chunk in self.chunks(len(rows)))
         return self.simulate_batches(batches, source)
 
     def simulate_batches(self, batches: Iterable[Batch], source: Source) -> Tally:

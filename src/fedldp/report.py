@@ -8,10 +8,10 @@ import zlib
 from dataclasses import dataclass
 from typing import Any, BinaryIO, final
 
-from fedldp import records
+from fedldp import records, vehicle
 from fedldp.errors import WireError
 
-VERSION = 1
+VERSION = vehicle.WIRE_VERSION
 MOST_REPORTS = (1 << 32) - 1
 
 _HEAD = struct.Struct(">B7sI")  # version, the plan's fingerprint cut short, number of records

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-from fedldp.attributes import MOST_COORDINATES, Category, Number, is_real
+from fedldp.attributes import Category, Number, is_real
 from fedldp.errors import DomainError, WireError
 from fedldp.rows import Rows, kinds
+from fedldp.vehicle import MOST_COORDINATES
 
 __all__ = ["Category", "Number", "Schema", "template"]
 

@@ -1,9 +1,11 @@
 """How a plan divides its budget: which attributes are asked together, how many, through what."""
 
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil, nextafter
 from numbers import Real
+from typing import SupportsIndex
 
 from fedldp import categorical, vehicle
 from fedldp.categorical import UnaryEncoding
@@ -11,7 +13,7 @@ from fedldp.channel import Channel
 from fedldp.checks import SMALLEST_EPSILON, whole
 from fedldp.cube import Cube
 from fedldp.errors import DomainError
-from fedldp.mechanisms import HMTP, Mechanism, Solved, mechanism
+from fedldp.mechanisms import HMTP, Duchi, Mechanism, Solved, mechanism
 from fedldp.parts import Coder, Part, Sampled, Signs
 from fedldp.schema import Category, Schema
 
@@ -43,20 +45,20 @@ def parts_of(
         raise DomainError(f"a threshold is for the cube alone; got strategy {strategy!r}.")
     # Whether they are needed here or not:
     mechanism(name, 1.0)
-    if k not in ("best", "paper"):
-        whole(k, "k")
+    if k not in ("best", "paper") and not isinstance(k, SupportsIndex):
+        raise DomainError(f'k must be "best", "paper" or a whole number; got {k!r}.')
     if not isinstance(variance, Real) or not 0 <= variance <= 1:
         raise DomainError(
             f"variance must be a number from 0 to 1, on the scale of [-1, 1]; got {variance!r}."
         )
     everything = tuple(range(len(schema.attributes)))
     numbers = tuple(i for i in everything if not isinstance(schema.attributes[i], Category))
-    categories = tuple(i for i in everything if i not in numbers)
+    categories = tuple(i for i in everything if isinstance(schema.attributes[i], Category))
     if study and not numbers:
         raise DomainError("categories are exact as they are: leave study=True out.")
 
     def sampled(attributes: tuple[int, ...], budget: Fraction, k: int | str, oue: bool) -> Sampled:
-        chosen = _how_many(schema, attributes, budget, name, k, variance)
+        chosen = _how_many(schema, attributes, budget, name, k, outputs, variance)
         each, kind = _each(budget, chosen), UnaryEncoding.of if oue else categorical.better
         # One object for each distinct table: how chance is dealt out depends on it.
         tables: dict[int, Coder | Mechanism] = {}
@@ -95,13 +97,14 @@ def _how_many(
     budget: Fraction,
     name: str,
     k: int | str,
+    outputs: int | None,
     variance: float,
 ) -> int:
     d = sum(schema.attributes[number].size for number in attributes)
     if k == "paper":
         return max(1, min(d, int(budget / _PAPER)))
     if k == "best":
-        return best_k(schema, attributes, budget, name, variance)
+        return best_k(schema, attributes, budget, name, outputs, variance)
     number = whole(k, "k")
     if not 1 <= number <= d:
         raise DomainError(f'k must be "best", "paper" or from 1 to {d}; got {k!r}.')
@@ -109,32 +112,46 @@ def _how_many(
 
 
 def best_k(
-    schema: Schema, attributes: Sequence[int], budget: Fraction, name: str, variance: float
+    schema: Schema,
+    attributes: Sequence[int],
+    budget: Fraction,
+    name: str,
+    outputs: int | None,
+    variance: float,
 ) -> int:
     """Return how many coordinates give the least error with the ratio estimator.
 
-    That is the least (d/k)(V(epsilon/k) + variance), summed over the attributes. For a solved
-    mechanism V is that of HM-TP, which has a formula. Once each coordinate's budget is small, V
-    grows faster than k, so the search ends there.
+    That is the least (d/k)(V(epsilon/k) + variance), summed over the attributes, where V is the
+    worst-case variance: for a solved mechanism that of HM-TP, which has a formula. Once each
+    coordinate's budget is small, V grows faster than k, so the search ends there.
     """
     kinds = [schema.attributes[number] for number in attributes]
     sizes = sum(each.size for each in kinds if not isinstance(each, Category))
-    labels = [len(each.categories) for each in kinds if isinstance(each, Category)]
+    labels = Counter(len(each.categories) for each in kinds if isinstance(each, Category))
 
     def error(k: int) -> float:
         each = _each(budget, k)
-        total = sum(categorical.better(each, a).variance + 1 - 1 / a for a in labels)
+        total = sum(
+            number * (categorical.better(each, a).variance + 1 - 1 / a)
+            for a, number in labels.items()
+        )
         if sizes:
-            total += sizes * (_closed(name, each).worst_case_variance + variance)
+            total += sizes * (_worst_case(name, each, outputs) + variance)
         return total / k
 
-    most = min(sizes + len(labels), max(1, ceil(float(budget) / _ALWAYS_MORE)))
+    most = min(sizes + labels.total(), max(1, ceil(float(budget) / _ALWAYS_MORE)))
     return min(range(1, most + 1), key=error)
 
 
-def _closed(name: str, epsilon: float) -> Mechanism:
+def _worst_case(name: str, epsilon: float, outputs: int | None) -> float:
     chosen = mechanism(name, epsilon)
-    return HMTP(epsilon) if isinstance(chosen, Solved) else chosen
+    if not isinstance(chosen, Solved):
+        return (chosen if outputs is None else chosen.channel(outputs)).worst_case_variance
+    if outputs is None:
+        return HMTP(epsilon).worst_case_variance
+    if outputs < 3:
+        return Duchi(epsilon).worst_case_variance
+    return HMTP(epsilon).channel(outputs - 1 + outputs % 2).worst_case_variance
 
 
 def _each(budget: Fraction, k: int) -> float:

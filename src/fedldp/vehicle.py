@@ -22,11 +22,12 @@ import secrets
 import sys
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import accumulate, pairwise
 from math import inf, isfinite
+from pathlib import Path
 from typing import Any, NamedTuple
 
 FORMAT = "fedldp channel 1"
@@ -34,6 +35,7 @@ PLAN_FORMAT = "fedldp plan 1"
 WIRE_VERSION = 1
 WORD = 64  # bits that draw from the table
 LARGEST_TOTAL = 1 << 62  # of a row
+LEAST_EPSILON = Fraction(1, 1000)
 LARGEST_EPSILON = Fraction(64)  # no two positive counts have a ratio of e^64
 LARGEST_WEIGHT = 1 << 96  # of a cube
 LEAST_GAP = 2.0**-20  # between two letters: closer ones would not survive the division by it
@@ -374,6 +376,8 @@ def budget(text: Any) -> Fraction:
     """Return an epsilon of a plan. An exponent could ask for more digits than there is memory."""
     if type(text) is not str or len(text) > 40 or not set(text) <= set("0123456789."):
         raise ValueError(f"epsilon must be a text such as '0.5'; got {text!r:.80}")
+    if exact(text) < LEAST_EPSILON:  # so that a cap limits the number of answers too
+        raise ValueError(f"epsilon must be at least {float(LEAST_EPSILON)}; got {text}")
     return exact(text)
 
 
@@ -445,18 +449,25 @@ def read_table(document: Any) -> Table:
     raise ValueError(f"a table of an unknown kind: {kind!r:.80}")
 
 
+def dearest(costs: Iterable[tuple[Fraction, int]], k: int) -> Fraction:
+    """Return what k coordinates can cost, given some costs and how many coordinates have each."""
+    total = Fraction(0)
+    for cost, size in sorted(costs, reverse=True):
+        total += cost * min(size, k)
+        k -= min(size, k)
+    return total
+
+
 def sample_part(attributes: list[Attribute], tables: list[Table], k: int) -> Part:
     """Return the part that sends k coordinates, chosen at random, each through its table."""
     pairs = list(zip(attributes, tables, strict=True))
     if any(attribute.categories != table.categories for attribute, table in pairs):
         raise ValueError("a table is not for its attribute")
     starts = list(accumulate((attribute.size for attribute in attributes), initial=0))
-    d, epsilon, left = starts[-1], Fraction(0), k
+    d = starts[-1]
     if not 1 <= k <= d:
         raise ValueError(f"k must be from 1 to {d}; got {k}")
-    for each, size in sorted(((t.epsilon, a.size) for a, t in pairs), reverse=True):
-        epsilon += each * min(size, left)  # the dearest that can be chosen
-        left -= min(size, left)
+    epsilon = dearest(((t.epsilon, a.size) for a, t in pairs), k)
     index, widest = column_bits(d), max(table.bits for table in tables)
     bits = k * (index + widest) if k < d else sum(a.size * t.bits for a, t in pairs)
 
@@ -523,6 +534,8 @@ class Plan:
             raise ValueError("two attributes have one name")
         if not 1 <= d <= MOST_COORDINATES:
             raise ValueError(f"{d} coordinates are not 1 to {MOST_COORDINATES}")
+        if sum(type(part) is dict and "threshold" in part for part in parts) > 1:
+            raise ValueError("it has more than one cube, and each takes much memory")
         self._tables = [read_table(table) for table in tables]
         self._parts = [self._part(part) for part in parts]
         if sorted(n for part in parts for n in part["attributes"]) != list(range(len(schema))):
@@ -563,18 +576,20 @@ def chosen(things: list[Any], numbers: list[Any]) -> list[Any]:
     return [things[number] for number in numbers]
 
 
+def read_row(read: Callable[[], bytes]) -> Any:
+    """Return a row that is JSON; one that cannot be read is empty, so that something is sent."""
+    try:
+        return json.loads(read())
+    except Exception:
+        return {}
+
+
 def main(arguments: Sequence[str]) -> str:
     """Return the report for a row, in hexadecimal."""
     if len(arguments) != 4 or arguments[1] != "--cap":
         raise ValueError("usage: vehicle.py PLAN.json --cap EPSILON ROW.json")
-    with open(arguments[0], encoding="utf-8") as file:  # noqa: PTH123
-        plan = Plan(file.read(), arguments[2])
-    try:
-        with open(arguments[3], encoding="utf-8") as file:  # noqa: PTH123
-            row = json.load(file)
-    except (OSError, *UNREADABLE):
-        row = {}  # not even a row that cannot be read may change whether something is sent
-    return plan.report(row).hex()
+    plan = Plan(Path(arguments[0]).read_text("utf-8"), arguments[2])
+    return plan.report(read_row(Path(arguments[3]).read_bytes)).hex()
 
 
 if __name__ == "__main__":

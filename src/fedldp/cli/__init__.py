@@ -16,5 +16,5 @@ def main() -> None:
                 raise
             raise MissingExtra(package, "cli") from error
         fedldp(prog_name="fedldp")
-    except FedLDPError as error:
+    except (FedLDPError, OSError) as error:
         sys.exit(f"fedldp: {error}")

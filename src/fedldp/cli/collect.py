@@ -49,7 +49,8 @@ def collect_command(
 
     Shows the estimates beside the truth. A draft of the schema is made by
     `fedldp schema fleet.csv`. A missing or unknown value is refused, with its
-    row and column; a real vehicle would replace it, as --missing does here.
+    row and column; a real vehicle would replace it, as --missing does here (the
+    truth then counts it as replaced).
     """  # noqa: D301 (click wants the character \b itself)
     plan = make_plan(schema, **options)
     tally, truth = _simulated(plan, data, strict=not missing, seed=seed)
@@ -93,7 +94,8 @@ def _simulated(plan: Plan, path: Path, *, strict: bool, seed: int | None) -> tup
                     rows.check(matrix)
                 except DomainError as error:
                     raise DomainError(f"{error} Or replace all such values: --missing.") from error
-            tally += plan.simulate_batches([Matrix(matrix)], chance)
+            parts = (Matrix(matrix[slice(*chunk)]) for chunk in plan.chunks(len(matrix)))
+            tally += plan.simulate_batches(parts, chance)
             sums = sums + _sums(plan.schema, matrix)
             progress.update(task, completed=chunk.fraction)
     if tally.reports == 0:

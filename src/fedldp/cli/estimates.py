@@ -65,12 +65,13 @@ def _check_plot(_: click.Context, __: click.Parameter, path: Path | None) -> Pat
 
 def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
     """Yield every single number that was estimated, with its name and its error."""
+    attributes = {attribute.name: attribute for attribute in schema}
     for name, each in estimate.items():
         if isinstance(each, Frequencies):
             labels = [f"{name} = {category}" for category in each.categories]
             values, scale = each.frequencies, [0.0, 1.0]
         else:
-            attribute = cast(Number, schema[name])
+            attribute = cast(Number, attributes[name])
             scale = [attribute.low, attribute.high]
             values = np.atleast_1d(each.mean)
             labels = [name] if values.size == 1 else [f"{name}[{i}]" for i in range(values.size)]
@@ -159,7 +160,7 @@ def estimate_command(
         tally = plan.load_tally(tally_file)
     estimate = tally.estimate(estimator, of=of, confidence=confidence)
     rows = list(lines(estimate, plan.schema))
-    title = f"Estimates from {tally.reports} vehicles"
+    title = f"Estimates from {tally.reports} vehicle{'s' * (tally.reports != 1)}"
     if plot is not None:
         draw(plot, rows, title)
     if as_json:

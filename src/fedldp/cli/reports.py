@@ -4,35 +4,28 @@ import json
 import sys
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import click
 
-from fedldp import report, vehicle
+from fedldp import files, report, vehicle
 from fedldp.cli.plans import INPUT, OUTPUT, console, naming, read_plan
-from fedldp.errors import DomainError, PrivacyError, WireError
+from fedldp.errors import DomainError, FedLDPError, PrivacyError, WireError
 from fedldp.ledger import Ledger
 from fedldp.plan import Plan
-from fedldp.source import source
 from fedldp.tally import Tally
 
 
 @click.command("report")
 @click.argument("plan_file", metavar="PLAN", type=INPUT)
-@click.argument("row", type=click.File("rb"), default="-")
+@click.argument("row", default="-")
 @click.option("--cap", required=True, help="The most this vehicle may spend in its life.")
 @click.option("--ledger", type=OUTPUT, required=True, help="Where the spending is kept.")
 @click.option("--key", default="vehicle", show_default=True, help="Who spends, if several share.")
 @click.option("--round", "round_", default="", help="Ask again, at the same price, in each round.")
 @click.option("--output", "-o", type=click.File("wb"), default="-", help="Where to write it.")
 def report_command(
-    plan_file: Path,
-    row: BinaryIO,
-    cap: str,
-    ledger: Path,
-    key: str,
-    round_: str,
-    output: BinaryIO,
+    plan_file: Path, row: str, cap: str, ledger: Path, key: str, round_: str, output: BinaryIO
 ) -> None:
     """Answer a plan once, as a vehicle does.
 
@@ -41,21 +34,28 @@ def report_command(
       fedldp report plan.json --cap 4 --ledger ledger.db -o report.bin
 
     The ROW is a JSON object, a file or standard input. What is missing in it
-    or cannot be read is replaced by the schema's public value. Before anything
-    is written, the ledger records the spending and the bytes: the same plan
-    (and round) gets the same bytes again, and nothing is ever answered beyond
-    the cap.
+    or cannot be read is replaced by the schema's public value, even if that
+    is all of it. Before anything is written, the ledger records the spending
+    and the bytes: the same plan (and round) gets the same bytes again, and
+    nothing is ever answered beyond the cap.
     """  # noqa: D301 (click wants the character \b itself)
-    plan = read_plan(plan_file)
-    if plan.total_epsilon > _budget(cap):
-        raise PrivacyError(f"{plan_file} costs {plan.total_epsilon}, more than the cap of {cap}.")
-    request = f"{plan.fingerprint} {round_}"
-    with Ledger(ledger, cap) as book:
+    budget = _budget(cap)
+    try:
+        plan = vehicle.Plan(read_plan(plan_file).to_json(), cap)
+    except ValueError as error:
+        if isinstance(error, FedLDPError):
+            raise
+        raise PrivacyError(f"{plan_file}: {error}.") from error
+    # Read before the ledger is touched: a slow reader must not keep others from it.
+    values = vehicle.read_row(
+        lambda: sys.stdin.buffer.read() if row == "-" else Path(row).read_bytes()
+    )
+    with Ledger(ledger, budget) as book:
         answer = book.release(
             key,
-            plan.total_epsilon,
-            request,
-            lambda: plan.report([_row(row.read())], source()).to_bytes(),
+            plan.epsilon,
+            f"{plan.fingerprint} {round_}",
+            lambda: plan.report(values),
             run=round_,
         )
     output.write(answer)
@@ -66,15 +66,6 @@ def _budget(cap: str) -> Fraction:
         return vehicle.exact(cap)
     except ValueError:
         raise DomainError(f"--cap must be a positive number; got {cap!r}.") from None
-
-
-def _row(content: bytes) -> dict[str, Any]:
-    """Return a row; an unreadable one is empty, for the data never cause a refusal."""
-    try:
-        row = json.loads(content)
-    except (ValueError, RecursionError):
-        row = {}
-    return row if isinstance(row, dict) else {}
 
 
 @click.command("tally")
@@ -95,19 +86,21 @@ def tally_command(plan_file: Path, reports: tuple[Path, ...], output: Path, as_j
     reports are added to it; a file that is given twice counts twice.
     """  # noqa: D301 (click wants the character \b itself)
     plan = read_plan(plan_file)
-    with naming(output):
-        before = plan.load_tally(output) if output.exists() else plan.tally()
-    tally, refused = before, []
-    for path in reports or (Path("-"),):
-        try:
-            if str(path) == "-":
-                tally += _counted(plan, sys.stdin.buffer)
-            else:
-                with path.open("rb") as stream:
-                    tally += _counted(plan, stream)
-        except (WireError, OSError) as error:
-            refused.append({"file": str(path), "reason": str(error)})
-    tally.save(output)
+    refused = []
+    with files.locked(output):
+        with naming(output):
+            before = plan.load_tally(output) if output.exists() else plan.tally()
+        tally = before
+        for path in reports or (Path("-"),):
+            try:
+                if str(path) == "-":
+                    tally += _counted(plan, sys.stdin.buffer)
+                else:
+                    with path.open("rb") as stream:
+                        tally += _counted(plan, stream)
+            except (WireError, OSError) as error:
+                refused.append({"file": str(path), "reason": str(error)})
+        tally.save(output)
     added = tally.reports - before.reports
     if as_json:
         document = {"added": added, "reports": tally.reports, "refused": refused}

@@ -1,5 +1,6 @@
 """What the parts of a plan have in common: some attributes of a schema, scaled and counted."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -91,8 +92,7 @@ class Base(ABC):
             if isinstance(attribute, Category):
                 row = 0.0, 1.0, float(attribute.codes[attribute.missing])
             else:
-                unit = (attribute.missing - attribute.centre) * attribute.scale
-                row = attribute.centre, attribute.scale, min(max(unit, -1.0), 1.0)
+                row = attribute.centre, attribute.scale, float(attribute.to_unit(math.nan))
             rows += [row] * attribute.size
         centre, scale, missing = np.array(rows if len(set(rows)) > 1 else rows[:1]).T
         return centre, scale, missing

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, cast, final
 
 import numpy as np
@@ -60,15 +61,11 @@ class Sampled(Base):
     @property
     def epsilon(self) -> Fraction:
         """What a report costs: the k dearest coordinates."""
-        costs = [
+        costs = (
             (vehicle.exact(coder.epsilon), self.schema.attributes[number].size)
             for number, coder in zip(self.attributes, self.coders, strict=True)
-        ]
-        left, total = self.k, Fraction(0)
-        for cost, size in sorted(costs, reverse=True):
-            total += cost * min(size, left)
-            left -= min(size, left)
-        return total
+        )
+        return vehicle.dearest(costs, self.k)
 
     @property
     def share(self) -> float:
@@ -98,18 +95,31 @@ class Sampled(Base):
         return np.concatenate([[0], np.cumsum(np.array(cells)[self._coder_of])])
 
     @cached_property
+    def _widths(self) -> Integers:
+        """For each coordinate, the bits of its code."""
+        return np.array([cast(Coder, coder).bits for coder in self._distinct])[self._coder_of]
+
+    @cached_property
     def _slots(self) -> list["_Slot"]:
-        widths = np.array([cast(Coder, coder).bits for coder in self._distinct])[self._coder_of]
         if self.k == self.d:  # nothing to choose: slot j is coordinate j
-            ends = np.cumsum(widths)
-            return [_Slot(int(end - w), 0, int(w)) for end, w in zip(ends, widths, strict=True)]
-        index, code = vehicle.column_bits(self.d), int(widths.max())
+            widths = self._widths.tolist()
+            return [
+                _Slot(end - width, 0, width)
+                for end, width in zip(accumulate(widths), widths, strict=True)
+            ]
+        index, code = vehicle.column_bits(self.d), int(self._widths.max())
         return [_Slot(slot * (index + code), index, code) for slot in range(self.k)]
 
-    @property
+    @cached_property
     def width(self) -> int:
         """How many bits of a record this part takes."""
-        return self._slots[-1].end
+        if self.k == self.d:
+            return int(self._widths.sum())
+        return self.k * (vehicle.column_bits(self.d) + int(self._widths.max()))
+
+    def _places(self, slot: int) -> list[int]:
+        """Return which of the coders a slot can be for."""
+        return [int(self._coder_of[slot])] if self.k == self.d else list(range(len(self._distinct)))
 
     def answers(self, batch: Batch, source: Source) -> Iterator[Answer]:
         """Choose coordinates; yield, for each slot and coder, which rows answer what."""
@@ -117,9 +127,10 @@ class Sampled(Base):
         chosen = source.choose(self.k, self.d, n) if self.k < self.d else None
         for slot in range(self.k):
             index = cast(Integers, np.full(n, slot) if chosen is None else chosen[:, slot])
-            for place, coder in enumerate(self._distinct):
-                rows = None if len(self._distinct) == 1 else self._rows(index, place)
-                at = index if rows is None else index[rows]
+            places = self._places(slot)
+            for place in places:
+                rows = None if len(places) == 1 else self._rows(index, place)
+                at, coder = index if rows is None else index[rows], self._distinct[place]
                 if at.size:
                     yield slot, rows, at, coder, self._values(batch, rows, at, coder)
 
@@ -156,7 +167,7 @@ class Sampled(Base):
         before = None
         for number, slot in enumerate(self._slots):
             if not slot.index_width:
-                self._count(records, first, slot, np.full(len(records), number), cells)
+                self._count(records, first, number, np.full(len(records), number), cells)
                 continue
             if self._small is not None:
                 joint = records.get(first + slot.start, slot.index_width + slot.code_width)
@@ -166,36 +177,37 @@ class Sampled(Base):
                 index = records.get(first + slot.start, slot.index_width).astype(np.int64)
                 if index.size and index.max() >= self.d:
                     raise WireError(f"a record names coordinate {index.max()} of {self.d}")
-                self._count(records, first, slot, index, cells)
+                self._count(records, first, number, index, cells)
             if before is not None and np.any(before >= index):
                 raise WireError("the coordinates of a record do not ascend")
             before = index
 
     @cached_property
-    def _small(self) -> tuple[Integers, Integers] | None:
-        """What a slot can hold and which counter that is, where one histogram covers it all."""
+    def _small(self) -> Integers | None:
+        """What a slot holds for each counter, where one histogram covers all that it can hold."""
         slot = self._slots[0]
         unary = any(isinstance(coder, UnaryEncoding) for coder in self._distinct)
         if unary or slot.index_width + slot.code_width > _SMALL:
             return None
         cells = np.arange(self.starts[-1])
         coordinates = np.searchsorted(self.starts, cells, side="right") - 1
-        return (coordinates << slot.code_width) + cells - self.starts[coordinates], cells
+        return (coordinates << slot.code_width) + cells - self.starts[coordinates]
 
     def _count_small(self, joint: npt.NDArray[Any], cells: Integers) -> None:
-        slot, small = self._slots[0], cast(tuple[Integers, Integers], self._small)
+        slot = self._slots[0]
         codes = joint.astype(np.intp, copy=False)  # NumPy 2.0 does not count uint64
         histogram = np.bincount(codes, minlength=1 << slot.index_width + slot.code_width)
-        found = histogram[small[0]]
+        found = histogram[cast(Integers, self._small)]
         if found.sum() != joint.size:
             raise WireError("a record names a coordinate or a code that there is not")
         cells += found
 
     def _count(
-        self, records: Records, first: int, slot: "_Slot", index: Integers, cells: Integers
+        self, records: Records, first: int, number: int, index: Integers, cells: Integers
     ) -> None:
-        for place, coder in enumerate(cast(list[Coder], self._distinct)):
-            rows = self._rows(index, place)
+        slot = self._slots[number]
+        for place in self._places(number):
+            rows, coder = self._rows(index, place), cast(Coder, self._distinct[place])
             if not rows.size:
                 continue
             spare, start = slot.code_width - coder.bits, first + slot.end - coder.bits
@@ -218,8 +230,11 @@ class Sampled(Base):
                 cells[start : end - 1] += bits.sum(axis=0, dtype=np.int64)
                 cells[end - 1] += len(bits)
         else:
-            places = self.starts.take(index) + codes.astype(np.int64)
-            cells += np.bincount(places, minlength=cells.size)
+            places = self.starts.take(index)
+            start, end = places.min(), self.starts[index.max() + 1]
+            places += codes.astype(np.int64)
+            places -= start
+            cells[start:end] += np.bincount(places, minlength=end - start)
 
     def answered(self, cells: Cells) -> npt.NDArray[Any]:
         """Return how many answers there are for each coordinate."""
@@ -253,12 +268,8 @@ class _Slot:
     code_width: int
 
     @property
-    def code_start(self) -> int:
-        return self.start + self.index_width
-
-    @property
     def end(self) -> int:
-        return self.code_start + self.code_width
+        return self.start + self.index_width + self.code_width
 
 
 def cells_of(coder: Coder | Mechanism) -> int:

@@ -1,0 +1,97 @@
+"""`fedldp report` and `fedldp tally`: no row may silence a vehicle, and no report is lost."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import fedldp
+
+SCHEMA = fedldp.Schema.of(age=(0, 100), city=["Oslo", "Rome"])
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plan = fedldp.Plan(SCHEMA, 2.0, "duchi")
+    (tmp_path / "plan.json").write_text(plan.to_json())
+    return plan
+
+
+def run(*arguments, **options):
+    command = [sys.executable, "-m", "fedldp", *arguments]
+    return subprocess.run(command, capture_output=True, check=False, **options)
+
+
+def write(content):
+    Path("row.json").write_bytes(content)
+    return "row.json"
+
+
+ROWS = {
+    "whole": lambda: write(b'{"age": 31, "city": "Rome"}'),
+    "a list": lambda: write(b'[31, "Rome"]'),
+    "no JSON": lambda: write(b"\xff\xfe{"),
+    "deep": lambda: write(b"[" * 100_000),
+    "missing": lambda: "nowhere.json",
+    "a folder": lambda: os.curdir,
+    "unreadable": lambda: "/proc/self/mem",
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_whatever_the_row_is_a_report_goes_out(folder, name):
+    done = run("report", "plan.json", ROWS[name](), "--cap", "4", "--ledger", "l.db")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert folder.parse(done.stdout).reports == 1
+
+
+def test_without_any_standard_input(folder):
+    command = f"{sys.executable} -m fedldp report plan.json --cap 4 --ledger l.db <&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert folder.parse(done.stdout).reports == 1
+
+
+def test_a_slow_reader_does_not_hold_the_ledger(folder):
+    """The row is read before the ledger is touched: here, while another vehicle answers."""
+    command = [sys.executable, "-m", "fedldp", "report", "plan.json", "--cap", "4"]
+    command += ["--ledger", "l.db", "--key", "slow"]
+    slow = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    quick = run("report", "plan.json", "row.json", "--cap", "4", "--ledger", "l.db")
+    assert quick.returncode == 0
+    assert slow.poll() is None
+    out, _ = slow.communicate(b"{}")
+    assert slow.returncode == 0
+    assert folder.parse(out).reports == folder.parse(quick.stdout).reports == 1
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_ledger_that_cannot_be_written_is_one_line():
+    done = run("report", "plan.json", "x", "--cap", "4", "--ledger", "plan.json")
+    assert done.returncode == 1
+    assert done.stdout == b""
+    assert done.stderr.count(b"\n") == 1
+    assert done.stderr.startswith(b"fedldp: ")
+
+
+def test_tallies_at_the_same_time_lose_nothing(folder):
+    data = folder.report([{"age": 50, "city": "Oslo"}] * 300, fedldp.source(1)).to_bytes()
+    for number in range(4):
+        Path(f"{number}.bin").write_bytes(data)
+    with ThreadPoolExecutor(4) as pool:
+        arguments = [("tally", "plan.json", f"{i}.bin", "-o", "tally.json") for i in range(4)]
+        done = list(pool.map(lambda each: run(*each), arguments))
+    assert [each.returncode for each in done] == [0] * 4
+    assert folder.load_tally("tally.json").reports == 1200
+
+
+def test_a_link_stays_a_link(folder, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link.json").symlink_to("elsewhere/tally.json")
+    assert run("tally", "plan.json", "-o", "link.json", input=b"").returncode == 0
+    assert (tmp_path / "link.json").is_symlink()
+    assert folder.load_tally(tmp_path / "elsewhere" / "tally.json").reports == 0
