@@ -289,3 +289,13 @@ def code_law(table, own):
 
 def _share(table):
     return Fraction(int(table["absent"]), int(table["total"]))
+
+
+def places(document, path=()):
+    """Return the path of every entry of a JSON document."""
+    found = [path] if path else []
+    if isinstance(document, list):
+        document = dict(enumerate(document))
+    if isinstance(document, dict):
+        found += [each for key, value in document.items() for each in places(value, (*path, key))]
+    return found

@@ -1,5 +1,6 @@
-"""`fedldp report` and `fedldp tally`: no row may silence a vehicle, and no report is lost."""
+"""The command line: no row may silence a vehicle, no report is lost, study stays study."""
 
+import json
 import os
 import subprocess
 import sys
@@ -95,3 +96,18 @@ def test_a_link_stays_a_link(folder, tmp_path):
     assert run("tally", "plan.json", "-o", "link.json", input=b"").returncode == 0
     assert (tmp_path / "link.json").is_symlink()
     assert folder.load_tally(tmp_path / "elsewhere" / "tally.json").reports == 0
+
+
+def test_collect_for_study_takes_what_has_no_table(folder, tmp_path):
+    rows = "".join(f"{20 + i % 60},{'Oslo' if i % 4 else 'Rome'}\n" for i in range(2000))
+    (tmp_path / "fleet.csv").write_text("age,city\n" + rows)
+    (tmp_path / "fleet.toml").write_text(folder.schema.to_toml())
+    collect = ["collect", "fleet.csv", "--schema", "fleet.toml", "--epsilon", "4", "--json"]
+    collect += ["--mechanism", "laplace", "--strategy", "split", "--seed", "1"]
+    refused = run(*collect)
+    assert refused.returncode == 1
+    assert b"laplace has no channel" in refused.stderr
+    document = json.loads(run(*collect, "--study").stdout)
+    assert document["bits_per_vehicle"] is None
+    for row in document["estimates"]:
+        assert abs(row["estimate"] - row["truth"]) < 5 * row["stderr"]

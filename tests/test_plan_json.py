@@ -18,6 +18,7 @@ from plans import (
     canonical,
     document,
     number,
+    places,
     plan_of,
     sample,
 )
@@ -121,16 +122,6 @@ OTHERS = [None, True, False, 0, 1, -1, 2, 7, 10**6, 2**53, 2**64, 10**400, 0.5, 
 OTHERS += [float("inf"), float("nan"), "", "0", "1", "1.0", "2", "-1", "1e0", " 1.0", "nan", "x"]
 OTHERS += ["9" * 30, "9" * 5000, "sample", "cube", "numbers", "\ud800", [], [0], [[0]], {}]
 OTHERS += [{"kind": "sample"}, [1.0, -1.0], ["a", "b", "c"]]
-
-
-def places(document, path=()):
-    """Return the path of every entry."""
-    found = [path] if path else []
-    if isinstance(document, list):
-        document = dict(enumerate(document))
-    if isinstance(document, dict):
-        found += [each for key, value in document.items() for each in places(value, (*path, key))]
-    return found
 
 
 def changed(document, path, change):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plans import HAND_MADE, MIXED, NUMBERS, STRATEGIES, canonical, plan_of
+from plans import HAND_MADE, MIXED, NUMBERS, STRATEGIES, canonical, places, plan_of
 
 import fedldp
 from fedldp import Plan, Schema, Tally
@@ -171,15 +171,6 @@ def test_a_failing_write_leaves_the_old_file(where, tmp_path, monkeypatch):
 
 OTHERS = [None, True, 0, 1, -1, 49, 51, 2**46 + 1, 2**63, 10**400, 1.0, math.nan, "", "50", [], {}]
 OTHERS += [[[]], [0] * 99, "x", [[0]]]
-
-
-def places(document, path=()):
-    found = [path] if path else []
-    if isinstance(document, list):
-        document = dict(enumerate(document))
-    if isinstance(document, dict):
-        found += [each for key, value in document.items() for each in places(value, (*path, key))]
-    return found
 
 
 @pytest.mark.parametrize("name", ["one of two", "two of three", "small cube", "small split"])

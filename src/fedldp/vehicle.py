@@ -75,6 +75,9 @@ def exp_below(epsilon: Fraction, bits: int = 256) -> Fraction:
     return Fraction(total, 1 << bits)
 
 
+# Is it private? Integers alone decide.
+
+
 def fault(counts: Sequence[Sequence[int]], epsilon: Fraction) -> str | None:
     """Return why a table is not epsilon-private, or None if it is. Integers alone decide."""
     if not counts or not counts[0]:
@@ -142,6 +145,9 @@ def _ratio_fault(largest: int, least: int, epsilon: Fraction) -> str | None:
     if largest <= exp_below(epsilon) * least:
         return None
     return f"its odds {largest} and {least} differ by more than e^{float(epsilon):g}"
+
+
+# How codes are drawn.
 
 
 def alias_row(row: Sequence[int]) -> Alias:
@@ -242,6 +248,9 @@ def position(letters: Sequence[float], even: bool, x: float) -> float:
 def letter_of(place: float, word: int) -> int:
     """Round a position up or down at random, without bias, with a word of 32 bits."""
     return (int(place * (1 << ROUNDING) + 0.5) + word) >> ROUNDING
+
+
+# What is read: numbers, tables and rows.
 
 
 def integer(count: object) -> int:
@@ -380,6 +389,8 @@ def budget(text: Any) -> Fraction:
         raise ValueError(f"epsilon must be at least {float(LEAST_EPSILON)}; got {text}")
     return exact(text)
 
+
+# Plans: no entry is taken on trust.
 
 WEIGHTS = {"heavy": integer, "light": integer}
 ENTRIES: dict[str, dict[str, Callable[[Any], Any]]] = {  # of objects, but for `kind`

@@ -27,6 +27,7 @@ from fedldp.tally import Tally
 @plan_options
 @estimate_options(of="fleet")
 @click.option("--missing", is_flag=True, help="Replace missing values instead of refusing them.")
+@click.option("--study", is_flag=True, help="Numbers through noisy floats, as in the paper.")
 @click.option("--seed", type=int, help="Make the simulation reproducible.")
 def collect_command(
     data: Path,
@@ -46,6 +47,8 @@ def collect_command(
     fedldp collect fleet.csv --schema fleet.toml --epsilon 2
     fedldp collect fleet.csv --schema fleet.toml --epsilon 2 --plot fleet.png
     fedldp collect fleet.csv --schema fleet.toml --epsilon 2 --strategy cube
+    fedldp collect fleet.csv --schema fleet.toml --epsilon 2 --study \\
+      --mechanism laplace --strategy split
 
     Shows the estimates beside the truth. A draft of the schema is made by
     `fedldp schema fleet.csv`. A missing or unknown value is refused, with its
@@ -59,7 +62,8 @@ def collect_command(
         row | {"truth": float(true)}
         for row, true in zip(lines(estimate, plan.schema), truth, strict=True)
     ]
-    title = f"{data.name}: {tally.reports} vehicles, {plan.bits} bits each"
+    size = "for study" if plan.study else f"{plan.bits} bits each"
+    title = f"{data.name}: {tally.reports} vehicles, {size}"
     if plot is not None:
         draw(plot, rows, title)
     if as_json:

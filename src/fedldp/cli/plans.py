@@ -104,7 +104,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "epsilon": plan.epsilon,
         "coordinates": plan.schema.dimensions,
         "answers": sum(part.k for part in plan.parts),
-        "bits_per_vehicle": plan.bits,
+        "bits_per_vehicle": None if plan.study else plan.bits,
     }
 
 
