@@ -69,7 +69,7 @@ def exact(channel: Channel) -> ExactAudit:
     (True, 8.4545..., True)
     """
     counts = channel.counts.tolist()
-    column, ratio = _largest_ratio(counts)
+    column, ratio = largest_ratio(counts)
     low, high = _log(ratio)
     at = channel.counts[:, column]
     return ExactAudit(
@@ -105,10 +105,10 @@ def true_epsilon(counts: Sequence[Sequence[int]]) -> Bracket:
     if 0 in totals:
         raise DomainError(f"a row of counts must not be all zeros; row {totals.index(0)} is.")
     common = lcm(*totals)
-    return _log(_largest_ratio([[n * (common // sum(row)) for n in row] for row in rows])[1])
+    return _log(largest_ratio([[n * (common // sum(row)) for n in row] for row in rows])[1])
 
 
-def _largest_ratio(rows: list[list[int]]) -> tuple[int, Fraction | None]:
+def largest_ratio(rows: list[list[int]]) -> tuple[int, Fraction | None]:
     """Return the column with the largest ratio of two counts, and the ratio: None if infinite."""
     largest, where = Fraction(0), 0
     for number, column in enumerate(zip(*rows, strict=True)):

@@ -7,7 +7,7 @@ in [-1, 1] or tells (1 or 0) whether a vehicle is in a category. Of n vehicles, 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -124,6 +124,23 @@ def estimate(
     return Estimate(
         {name: _described(*found[name], confidence, number) for name in names}, n, confidence, of
     )
+
+
+def means(part: Part, n: int, counts: npt.NDArray[Any], estimator: str) -> Floats:
+    """Return the means of a part's numbers, and 0 for those that nobody answered: no error bars.
+
+    The counters have a row for each replica, and the part one attribute, a vector: this is the
+    mean gradient of n vehicles, at a small part of the cost of `estimate`.
+    """
+    ((attribute, coder, _),) = part.places
+    cells = counts.reshape(len(counts), attribute.size, -1)
+    if isinstance(coder, Mechanism):
+        m, total = cells[:, :, 0], cells[:, :, 1]
+    else:
+        values = coder.scale * np.array([-1.0, 1.0]) if isinstance(coder, Cube) else coder.values
+        m, total = cells.sum(axis=2), cells @ values
+    answers = np.maximum(m, 1) if estimator == "ratio" else n * part.share
+    return cast(Floats, cast(Number, attribute).from_unit(total / answers))
 
 
 def check_choices(estimator: str, of: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast, final
+from typing import Any, final
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from fedldp import expected, records, report, strategies, tally, vehicle
 from fedldp.channel import channel_epsilon
 from fedldp.checks import whole
 from fedldp.errors import DomainError, PrivacyError, WireError
-from fedldp.parts import Batch, Matrix, Part, Sampled, Signs
+from fedldp.parts import Batch, Matrix, Part, Signs
 from fedldp.parts.documents import from_documents, to_documents
 from fedldp.report import Report
 from fedldp.schema import Schema
@@ -217,7 +217,7 @@ class Plan:
     def _studied(self, batch: Batch, source: Source) -> Tally:
         counts = tuple(np.zeros(part.starts[-1]) for part in self.parts)
         for part, cells in zip(self.parts, counts, strict=True):
-            cast(Sampled, part).simulate(batch, source, cells)
+            part.simulate(batch, source, cells[None])
         return Tally(self.fingerprint, self.parts, len(batch), counts)
 
     def expected_error(

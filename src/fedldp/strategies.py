@@ -59,7 +59,7 @@ def parts_of(
 
     def sampled(attributes: tuple[int, ...], budget: Fraction, k: int | str, oue: bool) -> Sampled:
         chosen = _how_many(schema, attributes, budget, name, k, outputs, variance)
-        each, kind = _each(budget, chosen), UnaryEncoding.of if oue else categorical.better
+        each, kind = each_part(budget, chosen), UnaryEncoding.of if oue else categorical.better
         # One object for each distinct table: how chance is dealt out depends on it.
         tables: dict[int, Coder | Mechanism] = {}
         coders = []
@@ -78,7 +78,7 @@ def parts_of(
     parts: list[Part] = []
     if numbers and strategy == "cube":
         d = schema.dimensions - len(categories)
-        parts.append(Signs(schema, numbers, Cube.of(_each(for_numbers, 1), d, threshold)))
+        parts.append(Signs(schema, numbers, Cube.of(each_part(for_numbers, 1), d, threshold)))
     elif numbers:
         parts.append(sampled(numbers, for_numbers, k, oue=False))
     if categories:
@@ -130,7 +130,7 @@ def best_k(
     labels = Counter(len(each.categories) for each in kinds if isinstance(each, Category))
 
     def error(k: int) -> float:
-        each = _each(budget, k)
+        each = each_part(budget, k)
         total = sum(
             number * (categorical.better(each, a).variance + 1 - 1 / a)
             for a, number in labels.items()
@@ -154,7 +154,7 @@ def _worst_case(name: str, epsilon: float, outputs: int | None) -> float:
     return HMTP(epsilon).channel(outputs - 1 + outputs % 2).worst_case_variance
 
 
-def _each(budget: Fraction, k: int) -> float:
+def each_part(budget: Fraction, k: int) -> float:
     """Return the largest float that, as written, is at most the k-th part of a budget."""
     each = float(budget / k)
     while vehicle.exact(each) * k > budget:

@@ -13,11 +13,10 @@ import numpy.typing as npt
 from fedldp import vehicle
 from fedldp.categorical import RandomizedResponse, UnaryEncoding
 from fedldp.channel import Channel
-from fedldp.checks import Floats
 from fedldp.errors import DomainError, WireError
 from fedldp.mechanisms import Mechanism
 from fedldp.parts.base import Base, Batch, Cells, to_unit
-from fedldp.records import Records
+from fedldp.records import Bits, Records
 from fedldp.schema import Category, Schema
 from fedldp.source import Source
 from fedldp.tables import Integers
@@ -214,27 +213,24 @@ class Sampled(Base):
             if spare and records.get_bits(start - spare, spare)[rows].any():
                 raise WireError("a record has bits beyond its code")
             if isinstance(coder, UnaryEncoding):
-                codes = records.get_bits(start, coder.bits)[rows]
-            else:
-                codes = records.get(start, coder.bits)[rows]
-                if codes.max() >= cells_of(coder):
-                    raise WireError(f"a record has code {codes.max()} of {cells_of(coder)}")
-            self._add(coder, index[rows], codes, cells)
-
-    def _add(self, coder: Any, index: Integers, codes: npt.NDArray[Any], cells: Cells) -> None:
-        """Add the codes that were given for some coordinates to their counters."""
-        if isinstance(coder, UnaryEncoding):
-            for coordinate in np.unique(index):
-                bits = codes[index == coordinate]
-                start, end = self.starts[coordinate : coordinate + 2]
-                cells[start : end - 1] += bits.sum(axis=0, dtype=np.int64)
-                cells[end - 1] += len(bits)
-        else:
-            places = self.starts.take(index)
-            start, end = places.min(), self.starts[index.max() + 1]
+                self._add_bits(index[rows], records.get_bits(start, coder.bits)[rows], cells)
+                continue
+            codes = records.get(start, coder.bits)[rows]
+            if codes.max() >= cells_of(coder):
+                raise WireError(f"a record has code {codes.max()} of {cells_of(coder)}")
+            places = self.starts.take(index[rows])
+            start, end = places.min(), self.starts[index[rows].max() + 1]
             places += codes.astype(np.int64)
             places -= start
             cells[start:end] += np.bincount(places, minlength=end - start)
+
+    def _add_bits(self, index: Integers, bits: Bits, cells: Cells) -> None:
+        """Add the bits that were given for some coordinates to their counters."""
+        for coordinate in np.unique(index):
+            mine = bits[index == coordinate]
+            start, end = self.starts[coordinate : coordinate + 2]
+            cells[start : end - 1] += mine.sum(axis=0, dtype=np.int64)
+            cells[end - 1] += len(mine)
 
     def answered(self, cells: Cells) -> npt.NDArray[Any]:
         """Return how many answers there are for each coordinate."""
@@ -247,15 +243,32 @@ class Sampled(Base):
                 found[mine] = cells[self.starts[mine]]
         return found
 
-    def simulate(self, batch: Batch, source: Source, cells: Floats) -> None:
-        """Add what some vehicles would answer to counters, mechanisms' noisy floats included."""
-        for _, _, index, coder, values in self.answers(batch, source):
+    def simulate(self, batch: Batch, source: Source, cells: Cells) -> None:
+        """Add what some vehicles would answer to counters, of which each replica has a row.
+
+        The batch holds the vehicles of the first replica, then those of the second. Chance is
+        dealt out as in `encode`, so that one replica gives what its reports would. Mechanisms for
+        study answer with noisy floats.
+        """
+        flat, each = cells.reshape(-1), len(batch) // len(cells)
+        for _, rows, index, coder, values in self.answers(batch, source):
+            rows = np.arange(len(batch)) if rows is None else rows
+            if isinstance(coder, UnaryEncoding):
+                codes = coder.encode(values, source)
+                for replica, counters in enumerate(cells):
+                    mine = rows // each == replica
+                    self._add_bits(index[mine], codes[mine], counters)
+                continue
+            places = self.starts.take(index)
+            if len(cells) > 1:
+                places += rows // each * cells.shape[1]
             if isinstance(coder, Mechanism):
-                noisy, places = coder.perturb(values, source), self.starts.take(index)
+                noisy = coder.perturb(values, source)
                 for power in range(3):
-                    cells += np.bincount(places + power, noisy**power, minlength=cells.size)
+                    flat += np.bincount(places + power, noisy**power, minlength=flat.size)
             else:
-                self._add(coder, index, coder.encode(values, source), cells)
+                places += coder.encode(values, source)
+                flat += np.bincount(places, minlength=flat.size)
 
 
 @final

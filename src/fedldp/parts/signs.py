@@ -11,7 +11,7 @@ from fedldp import vehicle
 from fedldp.cube import Cube
 from fedldp.errors import DomainError
 from fedldp.parts.base import Base, Batch, Cells, to_unit
-from fedldp.records import Records
+from fedldp.records import Bits, Records
 from fedldp.schema import Category, Schema
 from fedldp.source import Source
 from fedldp.tables import Integers
@@ -54,11 +54,21 @@ class Signs(Base):
         """Where each coordinate's two counters begin in a tally, and where the last ones end."""
         return np.arange(self.d + 1) * 2
 
-    def encode(self, batch: Batch, source: Source, records: Records, first: int) -> None:
-        """Write the answers of some vehicles, one for each row, into their records."""
+    def _signs(self, batch: Batch, source: Source) -> Bits:
         centre, scale, missing = self.scaling
         values = to_unit(batch.all(self.columns), centre, scale, missing)
-        records.put_bits(first, self.cube.encode(values, source))
+        return self.cube.encode(values, source)
+
+    def encode(self, batch: Batch, source: Source, records: Records, first: int) -> None:
+        """Write the answers of some vehicles, one for each row, into their records."""
+        records.put_bits(first, self._signs(batch, source))
+
+    def simulate(self, batch: Batch, source: Source, cells: Cells) -> None:
+        """Add what some vehicles would answer to counters, of which each replica has a row."""
+        signs = self._signs(batch, source).reshape(len(cells), -1, self.d)
+        plus = signs.sum(axis=1, dtype=np.int64)
+        cells[:, 0::2] += signs.shape[1] - plus
+        cells[:, 1::2] += plus
 
     def count(self, records: Records, first: int, cells: Integers) -> None:
         """Add what some records say to a tally's counters."""

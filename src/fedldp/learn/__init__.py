@@ -1,0 +1,1 @@
+"""LDP-FedSGD: train on a fleet, with one tiny report from each vehicle."""

@@ -1,0 +1,84 @@
+"""What vehicles learn from: rows of features and a target, and which rows are whose."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol, final
+
+import numpy as np
+import numpy.typing as npt
+
+from fedldp.checks import Floats
+from fedldp.errors import DomainError
+from fedldp.tables import Integers
+
+Array = npt.NDArray[Any]
+Rows = slice | Integers
+
+
+class Examples(Protocol):
+    """Rows of features in [-1, 1] and their targets; what is read is not written to."""
+
+    @property
+    def dimensions(self) -> int:
+        """How many features a row has."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, rows: Rows) -> tuple[Array, Floats]:
+        """Return the features, C-contiguous, and the targets of some rows."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """Examples that lie ready in memory."""
+
+    features: Array
+    targets: Array
+
+    def __post_init__(self) -> None:
+        shape, targets = np.shape(self.features), np.shape(self.targets)
+        if len(shape) != 2 or targets != shape[:1]:
+            raise DomainError(
+                f"need a row of features for each target; got shapes {shape} and {targets}."
+            )
+        object.__setattr__(self, "features", np.ascontiguousarray(self.features))
+
+    @property
+    def dimensions(self) -> int:
+        """How many features a row has."""
+        return int(self.features.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def read(self, rows: Rows) -> tuple[Array, Floats]:
+        """Return the features and the targets of some rows."""
+        return self.features[rows], self.targets[rows]
+
+
+@final
+class Owners:
+    """Which rows belong to which vehicle, where a vehicle has several.
+
+    >>> owners = Owners(np.array(["b", "a", "b", "c"]))
+    >>> len(owners)
+    3
+    >>> owners.rows(np.array([1, 2]))     # of the second and the third, b and c
+    (array([0, 2, 3]), array([0, 2]))
+    """
+
+    def __init__(self, clients: npt.ArrayLike) -> None:
+        _, first = np.unique(np.asarray(clients), return_inverse=True)
+        self._order = np.argsort(first, kind="stable")
+        self._sizes = np.bincount(first)
+        self._starts = np.cumsum(self._sizes) - self._sizes
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def rows(self, vehicles: Rows) -> tuple[Integers, Integers]:
+        """Return the rows of some vehicles, one after the other, and where each one's begin."""
+        sizes, starts = self._sizes[vehicles], self._starts[vehicles]
+        begins = np.cumsum(sizes) - sizes
+        places = np.arange(sizes.sum()) + np.repeat(starts - begins, sizes)
+        return self._order[places], begins

@@ -1,0 +1,235 @@
+"""LDP-FedSGD, the paper's Algorithm 1: a server and groups of vehicles train a model.
+
+In each round the server sends the model to a group of vehicles that have not been asked yet. Each
+computes its gradient and answers once, through a plan: a few noisy bits of a few coordinates. From
+the tally of the group the server takes one step. It ends when the model settles, or when no
+vehicle is left.
+
+The vehicles' half is a `Task` and the server's half is in `server`; a deployment uses both as they
+are. The simulation runs the vehicles' half for a whole group at once, coordinates first, so that
+of the gradients only what is reported is ever computed.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import cast, final
+
+import numpy as np
+
+from fedldp import files, records
+from fedldp.checks import Floats, whole
+from fedldp.errors import DomainError, WireError
+from fedldp.estimate import means
+from fedldp.learn import server
+from fedldp.learn.gradients import BLOCK, Task
+from fedldp.learn.server import Recipe, State
+from fedldp.parts import Batch
+from fedldp.plan import Plan
+from fedldp.schema import Number, Schema
+from fedldp.source import Source, source
+from fedldp.tables import Integers
+
+FORMAT = "fedldp training 1"
+
+_AT_ONCE = 4 * BLOCK  # vehicles simulated together, counted from the beginning of a group
+
+
+@final
+@dataclass(frozen=True)
+class Progress:
+    """What is known after a round."""
+
+    round: int
+    rounds: int  # that are planned
+    vehicles: int  # that have answered so far, in each replica
+    bytes: int  # that their reports take, in each replica; floats of 32 bits without privacy
+    epsilon: Fraction | None  # what a vehicle has spent so far at the most
+    change: float  # the length of the last step: the largest, of several replicas
+    loss: float | None  # what `watch` says
+
+
+@final
+class Training:
+    """A training, simulated: iterate over it, round by round.
+
+    The plan is for gradients: its schema is `Schema.vector(d, bound)`. With such a schema in the
+    plan's place there is no privacy: gradients are clipped and averaged as they are.
+
+    Vehicles are asked in a random order, in groups of about the same size; in each of their
+    `participations`, all of them. `shuffle=False` is for data that are in random order already.
+    Each replica is a training of its own, with the same vehicles and other noise. `watch` is given
+    the models after each round, for example `Linear(objective, public_examples).loss`.
+
+    >>> import fedldp
+    >>> from fedldp.learn.examples import Arrays
+    >>> from fedldp.learn.gradients import Linear
+    >>> from fedldp.learn.objectives import objective
+    >>> x = np.c_[fedldp.source(1).uniform(20_000) * 2 - 1, np.ones(20_000)]
+    >>> task = Linear(objective("logistic"), Arrays(x, np.where(x[:, 0] > 0.2, 1.0, -1.0)))
+    >>> plan = Plan(Schema.vector(2, bound=1.0), epsilon=2.0, mechanism="near-zero")
+    >>> training = Training(task, plan, Recipe(rate=0.2), fedldp.source(2), group=500)
+    >>> for progress in training:
+    ...     pass
+    >>> progress.round, progress.vehicles, progress.bytes, float(progress.epsilon)
+    (40, 20000, 15000, 2.0)
+    >>> slope, intercept = training.models[0]
+    >>> print(f"predicts 1 above {-intercept / slope:.1f}")
+    predicts 1 above 0.2
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        plan: Plan | Schema,
+        recipe: Recipe,
+        chance: Source,
+        *,
+        group: int,
+        participations: int = 1,
+        replicas: int = 1,
+        shuffle: bool = True,
+        start: Floats | None = None,
+        watch: Callable[[Floats], Floats] | None = None,
+    ) -> None:
+        self._task, self._recipe, self._watch = task, recipe, watch
+        self._plan = plan if isinstance(plan, Plan) else None
+        schema = plan.schema if isinstance(plan, Plan) else plan
+        if len(schema) != 1 or schema.dimensions != task.dimensions:
+            raise DomainError(
+                f"the plan must be for a vector of {task.dimensions} numbers, as of "
+                f"Schema.vector({task.dimensions}, bound=1.0); got {schema!r:.200}."
+            )
+        self._vector = cast(Number, schema.attributes[0])
+        numbers = {
+            "the number of vehicles": len(task),
+            "group": group,
+            "participations": participations,
+            "replicas": replicas,
+        }
+        for name, number in numbers.items():
+            if whole(number, name) < 1:
+                raise DomainError(f"{name} must be at least 1; got {number!r}.")
+        self._passes, self._replicas, self._shuffle = participations, replicas, shuffle
+        self._groups = -(-len(task) // group)
+        self._key = int(chance.words(1)[0])  # of the order in which vehicles are asked
+        self._chance = chance
+        weights = np.zeros(task.dimensions) if start is None else start
+        self.state = State.start(np.tile(weights, (replicas, 1)))
+        self._ordered: tuple[int, Integers] | None = None
+
+    @property
+    def models(self) -> Floats:
+        """The weights so far, averaged over the rounds: a row for each replica."""
+        return self.state.average
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds are planned."""
+        return self._groups * self._passes
+
+    @property
+    def finished(self) -> bool:
+        """Whether the model has settled, or no vehicle is left."""
+        return self.state.round == self.rounds or server.settled(self._recipe, self.state)
+
+    def __iter__(self) -> Iterator[Progress]:
+        while not self.finished:
+            yield self.advance()
+
+    def advance(self) -> Progress:
+        """Go on by one round."""
+        chance, groups = self._chance.spawn(1)[0], self._groups
+        again, place = divmod(self.state.round, groups)
+        first, end = (len(self._task) * each // groups for each in (place, place + 1))
+        at_once = max(BLOCK, _AT_ONCE // self._replicas // BLOCK * BLOCK)
+        order = self._order(again) if self._shuffle else None
+        batches = (
+            self._task.gradients(self.state.weights, rows if order is None else order[rows])
+            for rows in (slice(at, min(at + at_once, end)) for at in range(first, end, at_once))
+        )
+        gradient = self._average(batches, end - first, chance)
+        self.state = server.step(self._recipe, self.state, gradient)
+        return self._progress()
+
+    def _order(self, again: int) -> Integers:
+        """Return the order in which the vehicles are asked, anew each time they take part."""
+        if self._ordered is None or self._ordered[0] != again:
+            words = source(self._key + again).words(len(self._task))
+            self._ordered = again, np.argsort(words, kind="stable")
+        return self._ordered[1]
+
+    def _average(self, batches: Iterable[Batch], n: int, chance: Source) -> Floats:
+        """Return the mean gradient of n vehicles, as the server learns it, for each replica."""
+        if self._plan is None:
+            columns = np.arange(self._vector.size)
+            total = np.zeros((self._replicas, columns.size))
+            for batch in batches:
+                clipped = self._vector.from_unit(self._vector.to_unit(batch.all(columns)))
+                total += clipped.reshape(*total.shape[:1], -1, columns.size).sum(axis=1)
+            return total / n
+        (part,) = self._plan.parts
+        kind = np.float64 if part.study else np.int64
+        cells = np.zeros((self._replicas, part.starts[-1]), kind)
+        for batch in batches:
+            part.simulate(batch, chance, cells)
+        return means(part, n, cells, self._recipe.estimator)
+
+    def _progress(self) -> Progress:
+        again, place = divmod(self.state.round, self._groups)
+        vehicles = again * len(self._task) + len(self._task) * place // self._groups
+        plan = self._plan
+        width = 32 * self._vector.size if plan is None else 0 if plan.study else plan.bits
+        return Progress(
+            round=self.state.round,
+            rounds=self.rounds,
+            vehicles=vehicles,
+            bytes=records.length(vehicles, width),
+            epsilon=None if plan is None else plan.total_epsilon * (again + (place > 0)),
+            change=float(self.state.change.max()),
+            loss=None if self._watch is None else float(np.mean(self._watch(self.models))),
+        )
+
+    def to_json(self) -> str:
+        """Return all that is needed to go on later, as JSON: see `resume`."""
+        document = {
+            "format": FORMAT,
+            "settings": self._settings,
+            "order": self._key,
+            "state": json.loads(self.state.to_json()),
+        }
+        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write where the training stands: the file is the old one or the new one, never a part."""
+        files.write(path, self.to_json())
+
+    def resume(self, text: str) -> None:
+        """Go on where a training with the same settings stood: nobody is asked twice.
+
+        With a source from the same seed, the result is that of a training without a break.
+        """
+        try:
+            document = json.loads(text)
+            if document["format"] != FORMAT or type(document["order"]) is not int:
+                raise ValueError("the format differs")
+            if document["settings"] != self._settings:
+                raise ValueError("it was made with other settings")
+            state = State.from_json(json.dumps(document["state"]))
+            if state.weights.shape != self.state.weights.shape or state.round > self.rounds:
+                raise ValueError("its arrays have other shapes")
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise WireError(f"not a {FORMAT!r} of this training: {error}") from None
+        self._key, self._ordered, self.state = document["order"], None, state
+        self._chance.spawn(state.round)  # streams that were used
+
+    @cached_property
+    def _settings(self) -> str:
+        """Tell trainings apart that may not go on with each other's state."""
+        plan = self._vector if self._plan is None else self._plan.fingerprint
+        numbers = len(self._task), self._groups, self._passes, self._replicas, self._shuffle
+        return hashlib.sha256(repr((plan, self._recipe, numbers)).encode()).hexdigest()

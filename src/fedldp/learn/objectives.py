@@ -1,0 +1,98 @@
+"""What a model is trained for: losses of a score, and the slopes that make a gradient.
+
+A linear model gives a row x the score z = <theta, x>. The gradient of the loss is the slope at z
+times x. The target y is a number for `squared`, and -1 or 1 for the others.
+"""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, final
+
+import numpy as np
+from scipy.special import expit
+
+from fedldp.checks import Floats
+from fedldp.errors import DomainError
+
+
+class Objective(ABC):
+    """A loss of score and target, convex in the score."""
+
+    name: ClassVar[str]
+    classifies: ClassVar[bool] = True
+    distance: ClassVar[float]  # how far from 0 the best weights may be: sets the step
+
+    @abstractmethod
+    def loss(self, scores: Floats, targets: Floats) -> Floats:
+        """Return the loss of each score."""
+
+    def error(self, scores: Floats, targets: Floats) -> Floats:
+        """Return what is reported as the error: 1 where the sign of a score is wrong."""
+        return np.not_equal(scores > 0, targets > 0).astype(np.float64)
+
+    @abstractmethod
+    def slope(self, scores: Floats, targets: Floats) -> Floats:
+        """Return the derivative of the loss at each score."""
+
+
+@final
+class Squared(Objective):
+    """Linear regression: half the squared difference."""
+
+    name = "squared"
+    distance = 1.0
+    classifies = False
+
+    def loss(self, scores: Floats, targets: Floats) -> Floats:
+        return (scores - targets) ** 2 / 2
+
+    def error(self, scores: Floats, targets: Floats) -> Floats:
+        """Return the squared difference."""
+        return (scores - targets) ** 2
+
+    def slope(self, scores: Floats, targets: Floats) -> Floats:
+        return scores - targets
+
+
+@final
+class Logistic(Objective):
+    """Logistic regression: ln(1 + e^(-y z))."""
+
+    name = "logistic"
+    distance = 8.0
+
+    def loss(self, scores: Floats, targets: Floats) -> Floats:
+        return np.logaddexp(0.0, -targets * scores)
+
+    def slope(self, scores: Floats, targets: Floats) -> Floats:
+        found: Floats = expit(scores)
+        found -= 0.5 * targets
+        found -= 0.5
+        return found
+
+
+@final
+class Hinge(Objective):
+    """Support vector machine: max(0, 1 - y z)."""
+
+    name = "hinge"
+    distance = 4.0
+
+    def loss(self, scores: Floats, targets: Floats) -> Floats:
+        return np.maximum(0.0, 1.0 - targets * scores)
+
+    def slope(self, scores: Floats, targets: Floats) -> Floats:
+        return np.where(targets * scores < 1.0, -targets, 0.0)
+
+
+OBJECTIVES: dict[str, Objective] = {kind.name: kind for kind in (Squared(), Logistic(), Hinge())}
+
+
+def objective(name: str) -> Objective:
+    """Return the objective of that name.
+
+    >>> objective("hinge").slope(np.array([0.5, 2.0]), np.array([1.0, 1.0]))
+    array([-1.,  0.])
+    """
+    if name not in OBJECTIVES:
+        raise DomainError(f"objective must be one of {tuple(OBJECTIVES)}; got {name!r}.")
+    return OBJECTIVES[name]

@@ -1,0 +1,55 @@
+"""What a training costs each vehicle, and what it sends."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import cast, final
+
+from fedldp import audit, records
+from fedldp.channel import Channel
+from fedldp.parts import Signs
+from fedldp.plan import Plan
+
+
+@final
+@dataclass(frozen=True)
+class Privacy:
+    """What each vehicle has spent at the most, and what all of them have sent.
+
+    >>> import fedldp
+    >>> plan = Plan(fedldp.Schema.vector(94, bound=1.0), epsilon=1.0, mechanism="three-outputs")
+    >>> privacy = Privacy.of(plan, reports=4_000_000)
+    >>> float(privacy.epsilon), privacy.bits, privacy.bytes
+    (1.0, 9, 4500000)
+    >>> print(f"{float(privacy.ratio):.6f}")     # at most e
+    2.718282
+    """
+
+    epsilon: Fraction | None  # of all reports of a vehicle together; None for study
+    ratio: Fraction | None  # by what factor its data can change the odds of what it sends, exactly
+    participations: int  # how many reports a vehicle has sent at the most
+    reports: int  # of all vehicles
+    bits: int  # of a report
+    bytes: int  # of all reports, packed
+
+    @classmethod
+    def of(cls, plan: Plan, reports: int, participations: int = 1) -> "Privacy":
+        """Return what so many reports to a plan for gradients cost and take."""
+        bits = 0 if plan.study else plan.bits
+        return cls(
+            plan.total_epsilon * participations,
+            None if plan.study else _ratio(plan) ** participations,
+            participations,
+            reports,
+            bits,
+            records.length(reports, bits),
+        )
+
+
+def _ratio(plan: Plan) -> Fraction:
+    """Return the largest ratio of the probabilities of a report under two vectors."""
+    (part,) = plan.parts
+    if isinstance(part, Signs):
+        return Fraction(part.cube.heavy, part.cube.light)
+    (channel,) = part.coders
+    _, ratio = audit.largest_ratio(cast(Channel, channel).counts.tolist())
+    return cast(Fraction, ratio) ** part.k  # no channel has an infinite one

@@ -1,0 +1,142 @@
+"""All that can be chosen about a training, and what follows from it by rule."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from fedldp.checks import Floats, epsilon, whole
+from fedldp.errors import DomainError
+from fedldp.learn.fedsgd import Training
+from fedldp.learn.gradients import Task
+from fedldp.learn.server import Recipe, auto_group, auto_rate
+from fedldp.plan import Plan
+from fedldp.schema import Schema
+from fedldp.source import Source
+from fedldp.strategies import each_part
+from fedldp.vehicle import exact
+
+
+@final
+@dataclass(frozen=True)
+class Settings:
+    """What vehicles and server agree on. Nothing here may be taken from the vehicles' data.
+
+    A vehicle's gradient is clipped to +-`bound` in each coordinate. In each of its
+    `participations` it spends an equal part of epsilon. `mechanism=None` is training without
+    privacy, through the same code. `rate` and `group` are by default those of `auto_rate` and
+    `auto_group`; the other choices are those of `Plan` and `Recipe`.
+
+    >>> settings = Settings(epsilon=4.0)
+    >>> settings.plan(33).bits, settings.group_size(33, vehicles=294_611)
+    (11, 990)
+    """
+
+    epsilon: float
+    mechanism: str | None = "near-zero"
+    bound: float = 1.0
+    k: int | str = "best"
+    strategy: str = "sample"
+    outputs: int | None = None
+    study: bool = False
+    participations: int = 1
+    group: int | str = "auto"
+    rate: float | str = "auto"
+    optimizer: str = Recipe.optimizer
+    schedule: str = Recipe.schedule
+    momentum: float = Recipe.momentum
+    averaging: bool = Recipe.averaging
+    regularization: float = Recipe.regularization
+    tolerance: float = Recipe.tolerance
+    estimator: str = Recipe.estimator
+
+    def __post_init__(self) -> None:
+        epsilon(self.epsilon)
+        if whole(self.participations, "participations") < 1:
+            raise DomainError(f"participations must be at least 1; got {self.participations!r}.")
+        if self.group != "auto" and whole(self.group, 'group must be "auto", or it') < 1:
+            raise DomainError(f'group must be "auto" or at least 1; got {self.group!r}.')
+        if isinstance(self.rate, str) and self.rate != "auto":
+            raise DomainError(f'rate must be "auto" or a positive number; got {self.rate!r}.')
+
+    def plan(self, dimensions: int) -> Plan | Schema:
+        """Return the plan for a gradient or, without a mechanism, its bare schema."""
+        return self._plan(dimensions, self.participations)
+
+    def _plan(self, dimensions: int, participations: int) -> Plan | Schema:
+        schema = Schema.vector(dimensions, self.bound)
+        if self.mechanism is None:
+            return schema
+        return Plan(
+            schema,
+            each_part(exact(self.epsilon), participations),
+            self.mechanism,
+            k=self.k,
+            strategy=self.strategy,
+            outputs=self.outputs,
+            study=self.study,
+        )
+
+    def price(self, dimensions: int) -> float:
+        """Return how many times the error of the mean gradient grows by the participations.
+
+        Each vehicle answers r times instead of once, but with an r-th of epsilon. The error is that
+        of small gradients.
+
+        >>> round(Settings(epsilon=4.0, mechanism="hm-tp", participations=2).price(33), 1)
+        3.6
+        """
+        several, once = self.plan(dimensions), self._plan(dimensions, 1)
+        if not isinstance(several, Plan) or not isinstance(once, Plan):
+            return 1.0
+        zero = np.zeros((1, dimensions))
+        return several.expected_error(self.participations, zero) / once.expected_error(1, zero)
+
+    def group_size(self, dimensions: int, vehicles: int) -> int:
+        """Return how many vehicles are asked in a round."""
+        if self.group != "auto":
+            return int(self.group)
+        plan = self.plan(dimensions)
+        return auto_group(vehicles, plan.parts[0].share if isinstance(plan, Plan) else 1.0)
+
+    def recipe(self, dimensions: int, rounds: int, distance: float) -> Recipe:
+        """Return how the server steps, in so many rounds, to a minimum at such a distance."""
+        rate = auto_rate(distance, dimensions, rounds) if self.rate == "auto" else self.rate
+        return Recipe(
+            rate=rate,  # type: ignore[arg-type]  # a Recipe checks it
+            optimizer=self.optimizer,
+            schedule=self.schedule,
+            momentum=self.momentum,
+            averaging=self.averaging,
+            regularization=self.regularization,
+            tolerance=self.tolerance,
+            estimator=self.estimator,
+        )
+
+    def training(
+        self,
+        task: Task,
+        distance: float,
+        chance: Source,
+        *,
+        replicas: int = 1,
+        shuffle: bool = True,
+        start: Floats | None = None,
+        watch: Callable[[Floats], Floats] | None = None,
+    ) -> Training:
+        """Return a training of the task; iterate over it to run it."""
+        d, group = task.dimensions, self.group_size(task.dimensions, len(task))
+        rounds = -(-len(task) // group) * self.participations
+        return Training(
+            task,
+            self.plan(d),
+            self.recipe(d, rounds, distance),
+            chance,
+            group=group,
+            participations=self.participations,
+            replicas=replicas,
+            shuffle=shuffle,
+            start=start,
+            watch=watch,
+        )
