@@ -257,7 +257,7 @@ class Channel:
         return Channel, (self.epsilon, self.counts, self.letters, self.values)  # checked again
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Channel) and self.to_json() == other.to_json()
+        return isinstance(other, Channel) and self.fingerprint == other.fingerprint
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)

@@ -132,15 +132,22 @@ def means(part: Part, n: int, counts: npt.NDArray[Any], estimator: str) -> Float
     The counters have a row for each replica, and the part one attribute, a vector: this is the
     mean gradient of n vehicles, at a small part of the cost of `estimate`.
     """
+    check_choices(estimator, "population")
     ((attribute, coder, _),) = part.places
-    cells = counts.reshape(len(counts), attribute.size, -1)
-    if isinstance(coder, Mechanism):
-        m, total = cells[:, :, 0], cells[:, :, 1]
-    else:
-        values = coder.scale * np.array([-1.0, 1.0]) if isinstance(coder, Cube) else coder.values
-        m, total = cells.sum(axis=2), cells @ values
-    answers = np.maximum(m, 1) if estimator == "ratio" else n * part.share
+    cells = counts.astype(np.float64).reshape(len(counts), attribute.size, -1)
+    found = cells @ _counted(coder)
+    m, total = found[:, :, 0], found[:, :, 1]
+    answers = np.maximum(m, 1) if estimator == "ratio" else max(n, 1) * part.share
     return cast(Floats, cast(Number, attribute).from_unit(total / answers))
+
+
+@lru_cache(maxsize=64)
+def _counted(coder: Channel | Mechanism | Cube) -> Floats:
+    """Return what each counter adds to the number of answers and to their sum."""
+    if isinstance(coder, Mechanism):
+        return np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    values = coder.scale * np.array([-1.0, 1.0]) if isinstance(coder, Cube) else coder.values
+    return np.stack([np.ones(values.size), values], axis=1)
 
 
 def check_choices(estimator: str, of: str) -> None:

@@ -132,7 +132,8 @@ class Source:
             while refused.size:
                 flat[refused] = self.words(refused.size, words.dtype)
                 refused = refused[flat[refused] >= accepted]
-        return (words % n).astype(np.int64)
+        words -= words // n * n  # the remainder, by a division that NumPy does many at a time
+        return words.astype(np.int64)
 
     def bernoulli(self, p: Fraction | float, size: Shape) -> npt.NDArray[np.bool_]:
         """Return True with probability exactly p, a rational number (a float is one too).
@@ -168,6 +169,8 @@ class Source:
         k, d = whole(k, "k"), whole(d, "d")
         if not 1 <= k <= d < 1 << 31:
             raise DomainError(f"need 1 <= k <= d < 2^31; got k = {k!r} and d = {d!r}.")
+        if k == 1:
+            return self.below(d, size).astype(np.int32)[:, None]
         chosen = np.empty((size, k), np.int32)
         for column, top in enumerate(range(d - k, d)):  # Floyd's algorithm
             pick = self.below(top + 1, size).astype(np.int32)

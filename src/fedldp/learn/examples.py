@@ -41,7 +41,11 @@ class Arrays:
             raise DomainError(
                 f"need a row of features for each target; got shapes {shape} and {targets}."
             )
-        object.__setattr__(self, "features", np.ascontiguousarray(self.features))
+        features = np.ascontiguousarray(self.features)
+        if features.dtype not in (np.float32, np.float64):
+            features = features.astype(np.float64)
+        object.__setattr__(self, "features", features)
+        object.__setattr__(self, "targets", np.asarray(self.targets, features.dtype))
 
     @property
     def dimensions(self) -> int:
@@ -70,6 +74,7 @@ class Owners:
     def __init__(self, clients: npt.ArrayLike) -> None:
         _, first = np.unique(np.asarray(clients), return_inverse=True)
         self._order = np.argsort(first, kind="stable")
+        self.examples = len(first)
         self._sizes = np.bincount(first)
         self._starts = np.cumsum(self._sizes) - self._sizes
 

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import cast, final
+from typing import final
 
 import numpy as np
 
 from fedldp import files, records
-from fedldp.checks import Floats, whole
+from fedldp.checks import Floats, reals, whole
 from fedldp.errors import DomainError, WireError
 from fedldp.estimate import means
 from fedldp.learn import server
@@ -96,31 +96,42 @@ class Training:
         start: Floats | None = None,
         watch: Callable[[Floats], Floats] | None = None,
     ) -> None:
+        if not isinstance(chance, Source):
+            raise DomainError(f"chance must be a Source: pass fedldp.source(); got {chance!r}.")
         self._task, self._recipe, self._watch = task, recipe, watch
         self._plan = plan if isinstance(plan, Plan) else None
         schema = plan.schema if isinstance(plan, Plan) else plan
-        if len(schema) != 1 or schema.dimensions != task.dimensions:
+        vector = schema.attributes[0]
+        if not isinstance(vector, Number) or (len(schema), vector.size) != (1, task.dimensions):
             raise DomainError(
                 f"the plan must be for a vector of {task.dimensions} numbers, as of "
                 f"Schema.vector({task.dimensions}, bound=1.0); got {schema!r:.200}."
             )
-        self._vector = cast(Number, schema.attributes[0])
-        numbers = {
+        self._vector = vector
+        whole_numbers = {
             "the number of vehicles": len(task),
             "group": group,
             "participations": participations,
             "replicas": replicas,
         }
-        for name, number in numbers.items():
+        for name, number in whole_numbers.items():
             if whole(number, name) < 1:
                 raise DomainError(f"{name} must be at least 1; got {number!r}.")
-        self._passes, self._replicas, self._shuffle = participations, replicas, shuffle
-        self._groups = -(-len(task) // group)
+        self._passes, self._replicas = whole(participations, ""), whole(replicas, "")
+        self._groups, self._shuffle = -(-len(task) // whole(group, "")), bool(shuffle)
         self._key = int(chance.words(1)[0])  # of the order in which vehicles are asked
         self._chance = chance
-        weights = np.zeros(task.dimensions) if start is None else start
-        self.state = State.start(np.tile(weights, (replicas, 1)))
+        weights = np.zeros(task.dimensions) if start is None else reals(start, "start")
+        if weights.shape != (task.dimensions,) or not np.isfinite(weights).all():
+            raise DomainError(f"start must be {task.dimensions} finite numbers; got {start!r:.60}.")
+        self.state = State.start(np.tile(weights, (self._replicas, 1)))
         self._ordered: tuple[int, Integers] | None = None
+        # What each report takes and costs, computed once: rounds can be very short.
+        self._width = 32 * task.dimensions if self._plan is None else _bits(self._plan)
+        self._spent = [
+            None if self._plan is None else self._plan.total_epsilon * number
+            for number in range(self._passes + 1)
+        ]
 
     @property
     def models(self) -> Floats:
@@ -143,6 +154,8 @@ class Training:
 
     def advance(self) -> Progress:
         """Go on by one round."""
+        if self.finished:
+            raise DomainError("this training is finished: nobody may be asked again.")
         chance, groups = self._chance.spawn(1)[0], self._groups
         again, place = divmod(self.state.round, groups)
         first, end = (len(self._task) * each // groups for each in (place, place + 1))
@@ -182,14 +195,12 @@ class Training:
     def _progress(self) -> Progress:
         again, place = divmod(self.state.round, self._groups)
         vehicles = again * len(self._task) + len(self._task) * place // self._groups
-        plan = self._plan
-        width = 32 * self._vector.size if plan is None else 0 if plan.study else plan.bits
         return Progress(
             round=self.state.round,
             rounds=self.rounds,
             vehicles=vehicles,
-            bytes=records.length(vehicles, width),
-            epsilon=None if plan is None else plan.total_epsilon * (again + (place > 0)),
+            bytes=records.length(vehicles, self._width),
+            epsilon=self._spent[again + (place > 0)],
             change=float(self.state.change.max()),
             loss=None if self._watch is None else float(np.mean(self._watch(self.models))),
         )
@@ -222,7 +233,7 @@ class Training:
             state = State.from_json(json.dumps(document["state"]))
             if state.weights.shape != self.state.weights.shape or state.round > self.rounds:
                 raise ValueError("its arrays have other shapes")
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise WireError(f"not a {FORMAT!r} of this training: {error}") from None
         self._key, self._ordered, self.state = document["order"], None, state
         self._chance.spawn(state.round)  # streams that were used
@@ -233,3 +244,7 @@ class Training:
         plan = self._vector if self._plan is None else self._plan.fingerprint
         numbers = len(self._task), self._groups, self._passes, self._replicas, self._shuffle
         return hashlib.sha256(repr((plan, self._recipe, numbers)).encode()).hexdigest()
+
+
+def _bits(plan: Plan) -> int:
+    return 0 if plan.study else plan.bits

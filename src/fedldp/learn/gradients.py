@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp.checks import Floats
+from fedldp.errors import DomainError
 from fedldp.learn.examples import Examples, Owners, Rows
 from fedldp.learn.objectives import Objective
 from fedldp.parts import Batch
@@ -41,6 +42,13 @@ class Linear:
     objective: Objective
     examples: Examples
     owners: Owners | None = None
+
+    def __post_init__(self) -> None:
+        if self.owners is not None and self.owners.examples != len(self.examples):
+            raise DomainError(
+                f"need an owner for each of {len(self.examples)} examples; "
+                f"got {self.owners.examples}."
+            )
 
     @property
     def dimensions(self) -> int:

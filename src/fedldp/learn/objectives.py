@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, final
 
 import numpy as np
-from scipy.special import expit
 
 from fedldp.checks import Floats
 from fedldp.errors import DomainError
@@ -64,9 +63,9 @@ class Logistic(Objective):
         return np.logaddexp(0.0, -targets * scores)
 
     def slope(self, scores: Floats, targets: Floats) -> Floats:
-        found: Floats = expit(scores)
-        found -= 0.5 * targets
-        found -= 0.5
+        found = np.tanh(scores * 0.5)  # never overflows, unlike e^z
+        found -= targets
+        found *= 0.5
         return found
 
 

@@ -24,8 +24,8 @@ class Privacy:
     2.718282
     """
 
-    epsilon: Fraction | None  # of all reports of a vehicle together; None for study
-    ratio: Fraction | None  # by what factor its data can change the odds of what it sends, exactly
+    epsilon: Fraction  # of all reports of a vehicle together
+    ratio: Fraction | None  # by what its data can change the odds of these, exactly: not for study
     participations: int  # how many reports a vehicle has sent at the most
     reports: int  # of all vehicles
     bits: int  # of a report

@@ -64,8 +64,10 @@ class Recipe:
             value = getattr(self, name)
             if not is_real(value) or not 0 <= value < end:
                 raise DomainError(f"{name} must be from 0 to below {end:g}; got {value!r}.")
+            object.__setattr__(self, name, float(value))
         if not is_real(self.rate) or not 0 < self.rate < math.inf:
             raise DomainError(f"rate must be a positive number; got {self.rate!r}.")
+        object.__setattr__(self, "rate", float(self.rate))
 
 
 @final
@@ -103,19 +105,27 @@ class State:
         """Read a state, or raise `WireError`."""
         try:
             document = json.loads(text)
-            if document.pop("format") != FORMAT or set(document) != {"round", *_ARRAYS}:
-                raise ValueError("the format differs")
-            number = document["round"]
-            if type(number) is not int or number < 0:
+            if type(document["round"]) is not int or document["round"] < 0:
                 raise ValueError("the round is none")
-            arrays = {name: np.array(document[name], np.float64) for name in _ARRAYS}
-            shape = arrays["weights"].shape
-            shapes = [array.shape for array in arrays.values()]
-            if len(shape) != 2 or shapes != [shape] * 4 + [shape[:1]]:
+            arrays = {name: read_only(document[name]) for name in _ARRAYS}
+            state, (*matrices, change) = cls(document["round"], **arrays), arrays.values()
+            shape = state.weights.shape
+            if len(shape) != 2 or not all(each.shape == shape for each in matrices):
                 raise ValueError("the arrays do not fit together")
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            if change.shape != shape[:1] or not np.isfinite(matrices).all():
+                raise ValueError("the numbers cannot be those of a training")
+            if state.to_json() != json.dumps(document, sort_keys=True, separators=(",", ":")):
+                raise ValueError("it is not written as a state is")
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ) as error:
             raise WireError(f"not a {FORMAT!r}: {error}") from None
-        return cls(number, **{name: read_only(array) for name, array in arrays.items()})
+        return state
 
 
 _ARRAYS = ("weights", "average", "momentum", "squares", "change")
@@ -168,13 +178,15 @@ def step(recipe: Recipe, state: State, gradient: Floats) -> State:
         move *= rate * (1 - kept) / (1 - kept**t)
     else:
         move = rate * momentum
-    if recipe.tolerance:
-        move[state.change < recipe.tolerance] = 0.0  # a replica that has settled stays
     weights = state.weights - move
     average = weights
     if recipe.averaging:
         average = state.average + 3 / (t + 2) * (weights - state.average)
     change = np.sqrt(np.einsum("rd,rd->r", move, move))
+    still = state.change < recipe.tolerance  # a replica that has settled stays as it is
+    if recipe.tolerance and still.any():
+        weights[still], average[still] = state.weights[still], state.average[still]
+        change[still] = state.change[still]
     return State(t, weights, average, momentum, squares, change)
 
 

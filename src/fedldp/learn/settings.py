@@ -127,7 +127,7 @@ class Settings:
     ) -> Training:
         """Return a training of the task; iterate over it to run it."""
         d, group = task.dimensions, self.group_size(task.dimensions, len(task))
-        rounds = -(-len(task) // group) * self.participations
+        rounds = max(1, -(-len(task) // group)) * self.participations
         return Training(
             task,
             self.plan(d),

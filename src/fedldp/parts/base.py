@@ -135,4 +135,5 @@ def to_unit(values: Floats, centre: Floats, scale: Floats, missing: Floats) -> F
         values -= centre
         values *= scale
     np.clip(values, -1.0, 1.0, out=values)
-    return np.where(values == values, values, missing)
+    np.copyto(values, missing, where=values != values)
+    return values

@@ -125,7 +125,7 @@ class Sampled(Base):
         n = len(batch)
         chosen = source.choose(self.k, self.d, n) if self.k < self.d else None
         for slot in range(self.k):
-            index = cast(Integers, np.full(n, slot) if chosen is None else chosen[:, slot])
+            index = np.full(n, slot) if chosen is None else chosen[:, slot].astype(np.int64)
             places = self._places(slot)
             for place in places:
                 rows = None if len(places) == 1 else self._rows(index, place)
@@ -210,27 +210,19 @@ class Sampled(Base):
             if not rows.size:
                 continue
             spare, start = slot.code_width - coder.bits, first + slot.end - coder.bits
+            places = self.starts.take(index[rows])
             if spare and records.get_bits(start - spare, spare)[rows].any():
                 raise WireError("a record has bits beyond its code")
             if isinstance(coder, UnaryEncoding):
-                self._add_bits(index[rows], records.get_bits(start, coder.bits)[rows], cells)
+                _add_bits(places, records.get_bits(start, coder.bits)[rows], cells)
                 continue
             codes = records.get(start, coder.bits)[rows]
             if codes.max() >= cells_of(coder):
                 raise WireError(f"a record has code {codes.max()} of {cells_of(coder)}")
-            places = self.starts.take(index[rows])
             start, end = places.min(), self.starts[index[rows].max() + 1]
             places += codes.astype(np.int64)
             places -= start
             cells[start:end] += np.bincount(places, minlength=end - start)
-
-    def _add_bits(self, index: Integers, bits: Bits, cells: Cells) -> None:
-        """Add the bits that were given for some coordinates to their counters."""
-        for coordinate in np.unique(index):
-            mine = bits[index == coordinate]
-            start, end = self.starts[coordinate : coordinate + 2]
-            cells[start : end - 1] += mine.sum(axis=0, dtype=np.int64)
-            cells[end - 1] += len(mine)
 
     def answered(self, cells: Cells) -> npt.NDArray[Any]:
         """Return how many answers there are for each coordinate."""
@@ -250,19 +242,15 @@ class Sampled(Base):
         dealt out as in `encode`, so that one replica gives what its reports would. Mechanisms for
         study answer with noisy floats.
         """
-        flat, each = cells.reshape(-1), len(batch) // len(cells)
+        flat, replicas = cells.reshape(-1), len(cells)
+        first = np.repeat(np.arange(replicas) * cells.shape[1], len(batch) // replicas)
         for _, rows, index, coder, values in self.answers(batch, source):
-            rows = np.arange(len(batch)) if rows is None else rows
-            if isinstance(coder, UnaryEncoding):
-                codes = coder.encode(values, source)
-                for replica, counters in enumerate(cells):
-                    mine = rows // each == replica
-                    self._add_bits(index[mine], codes[mine], counters)
-                continue
             places = self.starts.take(index)
-            if len(cells) > 1:
-                places += rows // each * cells.shape[1]
-            if isinstance(coder, Mechanism):
+            if replicas > 1:
+                places += first if rows is None else first[rows]
+            if isinstance(coder, UnaryEncoding):
+                _add_bits(places, coder.encode(values, source), flat)
+            elif isinstance(coder, Mechanism):
                 noisy = coder.perturb(values, source)
                 for power in range(3):
                     flat += np.bincount(places + power, noisy**power, minlength=flat.size)
@@ -294,3 +282,11 @@ def cells_of(coder: Coder | Mechanism) -> int:
     if isinstance(coder, Channel):
         return coder.outputs
     return 3 if isinstance(coder, Mechanism) else coder.cells
+
+
+def _add_bits(places: Integers, bits: Bits, cells: Cells) -> None:
+    """Add rows of bits to the counters that begin at their places, and to the one after these."""
+    for place in np.unique(places):
+        mine = bits[places == place]
+        cells[place : place + bits.shape[1]] += mine.sum(axis=0, dtype=np.int64)
+        cells[place + bits.shape[1]] += len(mine)
