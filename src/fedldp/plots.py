@@ -171,3 +171,80 @@ def bits_against_error(epsilon: float) -> Figure:
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     return figure
+
+
+def training_rounds(points: Sequence[Any], base_rate: float, title: str) -> Figure:
+    """Draw the error and the loss of a model after some rounds; a point has all three."""
+    figure = Figure(figsize=(7, 5), layout="constrained")
+    error, loss = figure.subplots(2, 1, sharex=True)
+    rounds = [point.round for point in points]
+    error.axhline(base_rate, color="#000000", ls="--", lw=1, label="base rate")
+    error.plot(rounds, [point.error for point in points], color="#0072B2", lw=2, label="model")
+    loss.plot(rounds, [point.loss for point in points], color="#0072B2", lw=2)
+    error.set_title(title, parse_math=False)
+    error.set(ylabel="error on the hold-out", ylim=(0, None))
+    error.legend(frameon=False)
+    loss.set(xlabel="round", ylabel="loss on the hold-out", ylim=(0, None))
+    for axes in (error, loss):
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def training_errors(runs: Sequence[Mapping[str, Any]], base_rate: float, title: str) -> Figure:
+    """Draw the error of trainings against epsilon, and against the number of vehicles.
+
+    Each run has the number of its vehicles, its epsilon (None without privacy), its error and, if
+    it was repeated, the spread of that. On the left are the runs with the most vehicles.
+    """
+    styles = (("#D55E00", "o"), ("#E69F00", "s"), ("#0072B2", "^"), ("#009E73", "D"))
+    figure = Figure(figsize=(10, 4.6), layout="constrained")
+    figure.suptitle(title, parse_math=False)
+    left, right = figure.subplots(1, 2, sharey=True)
+
+    vehicles = [run["vehicles"] for run in runs]
+    largest = [run for run in runs if run["vehicles"] == max(vehicles)]
+    private = [run for run in largest if run["epsilon"] is not None]
+    _errors(left, "epsilon", private, color="#666666", fmt="-")
+    for number, run in enumerate(private):
+        colour, mark = styles[number % len(styles)]
+        left.plot(run["epsilon"], 100 * run["error"], mark, color=colour, ms=7, zorder=3)
+        left.annotate(
+            f"{100 * run['error']:.1f}%",
+            (run["epsilon"], 100 * run["error"]),
+            xytext=(9, 7),
+            textcoords="offset points",
+        )
+        same = [other for other in runs if other["epsilon"] == run["epsilon"]]
+        label = f"ε = {run['epsilon']:g}"
+        _errors(right, "vehicles", same, color=colour, fmt=f"{mark}-", label=label)
+    for run in largest:
+        if run["epsilon"] is None:
+            left.axhline(100 * run["error"], color="#000000", lw=1)
+    bare = [run for run in runs if run["epsilon"] is None]
+    _errors(right, "vehicles", bare, color="#000000", fmt=".-", label="without privacy", lw=1)
+    for axes in (left, right):
+        axes.axhline(100 * base_rate, color="#000000", ls="--", lw=1, label="base rate")
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    left.set(
+        title=f"{max(vehicles):,} vehicles", xlabel="privacy budget ε", ylabel="wrong, percent"
+    )
+    left.set(xticks=[run["epsilon"] for run in private], ylim=(0, None))
+    right.set(title="fleets of several sizes", xlabel="vehicles, log scale", xscale="log")
+    ticks = sorted(set(vehicles))
+    right.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    right.minorticks_off()
+    handles, labels = right.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    return figure
+
+
+def _errors(axes: Any, over: str, runs: Sequence[Mapping[str, Any]], **style: Any) -> None:
+    """Draw the errors of some runs, in percent, with their spread."""
+    axes.errorbar(
+        [run[over] for run in runs],
+        [100 * run["error"] for run in runs],
+        [100 * (run["spread"] or 0.0) for run in runs],
+        **{"lw": 2, "capsize": 4, **style},
+    )

@@ -39,6 +39,7 @@ class Settings:
     k: int | str = "best"
     strategy: str = "sample"
     outputs: int | None = None
+    threshold: int | str = "best"  # of the cube
     study: bool = False
     participations: int = 1
     group: int | str = "auto"
@@ -75,6 +76,7 @@ class Settings:
             k=self.k,
             strategy=self.strategy,
             outputs=self.outputs,
+            threshold=self.threshold,
             study=self.study,
         )
 
