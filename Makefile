@@ -3,11 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow bench accuracy pictures clean
+# PyTorch has a build for each kind of hardware: make test-torch TORCH='torch --index-url ...'
+TORCH ?= torch==2.13.0
 
-demo: $(VENV)/demo.done  ## compare the mechanisms, and draw the comparison
-	@mkdir -p demo
-	@$(BIN)/fedldp mechanisms --epsilon 1 --plot demo/mechanisms.png
+.PHONY: demo test test-slow test-torch bench bench-training accuracy flights networks pictures clean
+
+demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
+	@$(BIN)/fedldp demo --output demo
 
 test: $(VENV)/test.done  ## everything that must pass: tests, examples, style, types, layers
 	$(BIN)/ruff check .
@@ -19,11 +21,23 @@ test: $(VENV)/test.done  ## everything that must pass: tests, examples, style, t
 test-slow: $(VENV)/test.done  ## what takes too long for every day
 	$(BIN)/pytest -n auto -m slow
 
+test-torch: $(VENV)/torch.done  ## neural networks
+	$(BIN)/pytest -n auto -m torch
+
 bench: $(VENV)/test.done  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/bench.py
 
+bench-training: $(VENV)/demo.done  ## the speed of training, and how it grows
+	$(BIN)/python benchmarks/training.py
+
 accuracy: $(VENV)/demo.done  ## the error of means, against the paper's best
 	$(BIN)/python benchmarks/accuracy.py
+
+flights: $(VENV)/demo.done  ## the error of a trained model, against the paper's best
+	$(BIN)/python benchmarks/flights.py
+
+networks: $(VENV)/torch.done  ## what neural networks need
+	$(BIN)/python benchmarks/networks.py
 
 pictures: $(VENV)/demo.done  ## the pictures in the documentation
 	$(BIN)/fedldp mechanisms --json --plot docs/images/mechanisms.png > /dev/null
@@ -45,5 +59,9 @@ $(VENV)/demo.done: $(VENV)/pip.done pyproject.toml
 	@touch $@
 
 $(VENV)/test.done: $(VENV)/demo.done pyproject.toml
-	$(BIN)/python -m pip install --quiet --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[learn,paper]' --group dev
+	@touch $@
+
+$(VENV)/torch.done: $(VENV)/test.done
+	$(BIN)/python -m pip install --quiet $(TORCH)
 	@touch $@

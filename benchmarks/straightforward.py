@@ -74,6 +74,16 @@ def collect_sampled(m: Any, x: Floats, rng: np.random.Generator) -> Floats:
     return kept.mean(axis=0)
 
 
+def train(m: Any, x: Floats, y: Floats, group: int, rng: np.random.Generator) -> Floats:
+    """One pass of the paper's Algorithm 1, logistic: whole gradients perturbed, one entry kept."""
+    weights = np.zeros(x.shape[1])
+    for start in range(0, len(x), group):
+        rows, targets = x[start : start + group], y[start : start + group]
+        gradients = -(targets / (1 + np.exp(targets * (rows @ weights))))[:, None] * rows
+        weights -= 0.1 * collect(m, gradients, rng)
+    return weights
+
+
 def dense_mean(chosen: npt.NDArray[Any], values: Floats, d: int) -> Floats:
     """The server's half: a row of floats for each report, and their mean; a million at a time."""
     total, million = np.zeros(d), 1_000_000

@@ -51,11 +51,12 @@ def source(seed: SupportsIndex | None = None) -> "Source":
 class _Stream:
     """A key and the keystream under it, for use in one process alone."""
 
-    __slots__ = ("key", "keystream", "label", "lock", "process", "spawned")
+    __slots__ = ("drawn", "key", "keystream", "label", "lock", "process", "spawned")
 
     def __init__(self, key: bytes, label: str) -> None:
         self.key = key
         self.label = label
+        self.drawn = 0  # bytes
         self.keystream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
         self.lock = threading.RLock()  # re-entrant, so that a signal handler may draw too
         self.spawned = 0
@@ -99,8 +100,32 @@ class Source:
             for start in range(0, len(target), _BLOCK):
                 part = target[start : start + _BLOCK]
                 stream.keystream.update_into(_ZEROS[: len(part)], part)
+            stream.drawn += len(target)
         if sys.byteorder == "big":
             out.byteswap(inplace=True)
+
+    @property
+    def position(self) -> int:
+        """How many bytes were drawn so far."""
+        return self._current().drawn
+
+    def skip(self, count: int) -> None:
+        """Go on as if so many bytes more had been drawn.
+
+        >>> ahead = source(7)
+        >>> ahead.skip(8)
+        >>> ahead.words(1), ahead.position
+        (array([9545086663768817934], dtype=uint64), 16)
+        """
+        if whole(count, "count") < 0:
+            raise DomainError(f"count must not be negative; got {count!r}.")
+        stream = self._current()
+        with stream.lock:
+            stream.drawn += whole(count, "count")
+            block, rest = divmod(stream.drawn, 16)
+            start = modes.CTR((block % (1 << 128)).to_bytes(16, "big"))
+            stream.keystream = Cipher(algorithms.AES(stream.key), start).encryptor()
+            stream.keystream.update(bytes(rest))
 
     def words(self, size: Shape, dtype: npt.DTypeLike = np.uint64) -> npt.NDArray[Any]:
         """Return an array of random words: unsigned integers, 64 bits unless told otherwise."""

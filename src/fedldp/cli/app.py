@@ -5,6 +5,7 @@ import click
 from fedldp import __version__
 from fedldp.cli.audit import audit_command
 from fedldp.cli.collect import collect_command
+from fedldp.cli.data import data_group
 from fedldp.cli.estimates import estimate_command
 from fedldp.cli.mechanisms import mechanisms_command
 from fedldp.cli.plans import plan_command, schema_command
@@ -28,6 +29,7 @@ for command in (
     audit_command,
     schema_command,
     collect_command,
+    data_group,
     plan_command,
     report_command,
     tally_command,

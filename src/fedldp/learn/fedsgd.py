@@ -118,9 +118,10 @@ class Training:
             if whole(number, name) < 1:
                 raise DomainError(f"{name} must be at least 1; got {number!r}.")
         self._passes, self._replicas = whole(participations, ""), whole(replicas, "")
-        self._groups, self._shuffle = -(-len(task) // whole(group, "")), bool(shuffle)
-        self._key = int(chance.words(1)[0])  # of the order in which vehicles are asked
-        self._chance = chance
+        self._vehicles, self._shuffle = len(task), bool(shuffle)
+        self._groups = -(-self._vehicles // whole(group, ""))
+        self._chance = chance.spawn(1)[0]
+        self._key = int(self._chance.words(1)[0])  # of the order in which vehicles are asked
         weights = np.zeros(task.dimensions) if start is None else reals(start, "start")
         if weights.shape != (task.dimensions,) or not np.isfinite(weights).all():
             raise DomainError(f"start must be {task.dimensions} finite numbers; got {start!r:.60}.")
@@ -146,7 +147,9 @@ class Training:
     @property
     def finished(self) -> bool:
         """Whether the model has settled, or no vehicle is left."""
-        return self.state.round == self.rounds or server.settled(self._recipe, self.state)
+        if self.state.round == self.rounds:
+            return True
+        return self._recipe.tolerance > 0 and server.settled(self._recipe, self.state)
 
     def __iter__(self) -> Iterator[Progress]:
         while not self.finished:
@@ -156,27 +159,27 @@ class Training:
         """Go on by one round."""
         if self.finished:
             raise DomainError("this training is finished: nobody may be asked again.")
-        chance, groups = self._chance.spawn(1)[0], self._groups
-        again, place = divmod(self.state.round, groups)
-        first, end = (len(self._task) * each // groups for each in (place, place + 1))
+        again, place = divmod(self.state.round, self._groups)
+        first = self._vehicles * place // self._groups
+        end = self._vehicles * (place + 1) // self._groups
         at_once = max(BLOCK, _AT_ONCE // self._replicas // BLOCK * BLOCK)
         order = self._order(again) if self._shuffle else None
         batches = (
             self._task.gradients(self.state.weights, rows if order is None else order[rows])
             for rows in (slice(at, min(at + at_once, end)) for at in range(first, end, at_once))
         )
-        gradient = self._average(batches, end - first, chance)
+        gradient = self._average(batches, end - first)
         self.state = server.step(self._recipe, self.state, gradient)
         return self._progress()
 
     def _order(self, again: int) -> Integers:
         """Return the order in which the vehicles are asked, anew each time they take part."""
         if self._ordered is None or self._ordered[0] != again:
-            words = source(self._key + again).words(len(self._task))
+            words = source(self._key + again).words(self._vehicles)
             self._ordered = again, np.argsort(words, kind="stable")
         return self._ordered[1]
 
-    def _average(self, batches: Iterable[Batch], n: int, chance: Source) -> Floats:
+    def _average(self, batches: Iterable[Batch], n: int) -> Floats:
         """Return the mean gradient of n vehicles, as the server learns it, for each replica."""
         if self._plan is None:
             columns = np.arange(self._vector.size)
@@ -189,12 +192,12 @@ class Training:
         kind = np.float64 if part.study else np.int64
         cells = np.zeros((self._replicas, part.starts[-1]), kind)
         for batch in batches:
-            part.simulate(batch, chance, cells)
+            part.simulate(batch, self._chance, cells)
         return means(part, n, cells, self._recipe.estimator)
 
     def _progress(self) -> Progress:
         again, place = divmod(self.state.round, self._groups)
-        vehicles = again * len(self._task) + len(self._task) * place // self._groups
+        vehicles = again * self._vehicles + self._vehicles * place // self._groups
         return Progress(
             round=self.state.round,
             rounds=self.rounds,
@@ -211,6 +214,7 @@ class Training:
             "format": FORMAT,
             "settings": self._settings,
             "order": self._key,
+            "drawn": self._chance.position,
             "state": json.loads(self.state.to_json()),
         }
         return json.dumps(document, sort_keys=True, separators=(",", ":"))
@@ -226,23 +230,26 @@ class Training:
         """
         try:
             document = json.loads(text)
-            if document["format"] != FORMAT or type(document["order"]) is not int:
+            order, drawn = document["order"], document["drawn"]
+            if document["format"] != FORMAT or (type(order), type(drawn)) != (int, int):
                 raise ValueError("the format differs")
             if document["settings"] != self._settings:
                 raise ValueError("it was made with other settings")
             state = State.from_json(json.dumps(document["state"]))
             if state.weights.shape != self.state.weights.shape or state.round > self.rounds:
                 raise ValueError("its arrays have other shapes")
+            if drawn < self._chance.position or order < 0:
+                raise ValueError("its chance is none")
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise WireError(f"not a {FORMAT!r} of this training: {error}") from None
-        self._key, self._ordered, self.state = document["order"], None, state
-        self._chance.spawn(state.round)  # streams that were used
+        self._key, self._ordered, self.state = order, None, state
+        self._chance.skip(drawn - self._chance.position)
 
     @cached_property
     def _settings(self) -> str:
         """Tell trainings apart that may not go on with each other's state."""
         plan = self._vector if self._plan is None else self._plan.fingerprint
-        numbers = len(self._task), self._groups, self._passes, self._replicas, self._shuffle
+        numbers = self._vehicles, self._groups, self._passes, self._replicas, self._shuffle
         return hashlib.sha256(repr((plan, self._recipe, numbers)).encode()).hexdigest()
 
 

@@ -182,7 +182,7 @@ def step(recipe: Recipe, state: State, gradient: Floats) -> State:
     average = weights
     if recipe.averaging:
         average = state.average + 3 / (t + 2) * (weights - state.average)
-    change = np.sqrt(np.einsum("rd,rd->r", move, move))
+    change = np.sqrt((move * move).sum(axis=1))
     still = state.change < recipe.tolerance  # a replica that has settled stays as it is
     if recipe.tolerance and still.any():
         weights[still], average[still] = state.weights[still], state.average[still]

@@ -1,0 +1,160 @@
+"""`fedldp data`: which data sets there are, and how to get those that do not come with fedldp."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.table import Table
+
+from fedldp import datasets
+from fedldp.cli.plans import INPUT, console
+from fedldp.datasets import Dataset
+from fedldp.schema import Category
+
+_NAME = click.Choice(datasets.names())
+_MADE_FOR_INFO = 1000  # rows of a made-up set, to show its columns
+
+
+@click.group("data")
+def data_group() -> None:
+    """Show and fetch data sets.
+
+    \b
+    fedldp data list
+    fedldp data info flights
+    fedldp data fetch wisdm
+    """  # noqa: D301 (click wants the character \b itself)
+
+
+@data_group.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+def list_command(as_json: bool) -> None:
+    """List all data sets."""
+    documents = [_about(name) for name in datasets.names()]
+    if as_json:
+        click.echo(json.dumps(documents, indent=2))
+        return
+    table = Table(title="Data sets")
+    table.add_column("name", no_wrap=True)
+    table.add_column("title")
+    table.add_column("rows", justify="right")
+    table.add_column("dimensions", justify="right")
+    table.add_column("available", no_wrap=True)
+    for each in documents:
+        table.add_row(
+            each["name"],
+            each["title"],
+            f"{each['rows']:,}" if each["rows"] else "",
+            str(each["dimensions"] or ""),
+            each["available"],
+        )
+    console().print(table)
+
+
+@data_group.command("fetch")
+@click.argument("name", type=_NAME)
+def fetch_command(name: str) -> None:
+    """Download a data set to the cache, and check it.
+
+    What was published with a checksum is checked against it; else the checksum
+    of the first download is kept. A download that fails leaves nothing behind.
+    """
+    screen = Console(stderr=True)
+    columns = (TextColumn(name), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(
+        *columns, transient=True, console=screen, disable=not screen.is_terminal
+    ) as progress:
+        task = progress.add_task(name, total=None)
+        path = datasets.fetch(
+            name, lambda done, total: progress.update(task, completed=done, total=total)
+        )
+    console().print(f"{name} is in {path}", soft_wrap=True)
+
+
+@data_group.command("info")
+@click.argument("name", type=_NAME)
+@click.option("--path", type=INPUT, help="Its file, if it was not fetched.", metavar="FILE")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+def info_command(name: str, path: Path | None, as_json: bool) -> None:
+    """Show where a data set comes from, and its columns if it is here."""
+    document = _about(name)
+    if document["available"] == "made":
+        document |= _columns(datasets.load(name, path, rows=_MADE_FOR_INFO))
+    elif path is not None or document["available"] in ("embedded", "fetched"):
+        found = datasets.load(name, path)
+        document |= {**asdict(found.about), "rows": len(found), **_columns(found)}
+        document["available"] = document["available"] if path is None else str(path)
+    if as_json:
+        click.echo(json.dumps(document, indent=2))
+        return
+    facts = Table(title=document["title"], show_header=False)
+    facts.add_column(no_wrap=True)
+    facts.add_column(overflow="fold")  # addresses and checksums, whole
+    for key in ("name", "source", "licence", "citation", "rows", "dimensions", "note", "available"):
+        facts.add_row(key, str(document[key] or ""))
+    for key, value in (document["download"] or {}).items():
+        facts.add_row(f"download: {key}", str(value or "not published"))
+    for objective, target in document.get("targets", {}).items():
+        facts.add_row(f"target: {objective}", target)
+    console().print(facts)
+    if "columns" in document:
+        console().print(_table(document["columns"]))
+
+
+def _about(name: str) -> dict[str, Any]:
+    """Return what is known of a data set before it is loaded."""
+    wanted = datasets.download(name)
+    download = None
+    if wanted is not None:
+        download = {"url": wanted.url, "size": wanted.size, "sha256": wanted.sha256}
+    return {
+        **asdict(datasets.about(name)),
+        "download": download,
+        "available": datasets.availability(name),
+    }
+
+
+def _columns(data: Dataset) -> dict[str, Any]:
+    """Return what is known of a data set once it is loaded."""
+    columns = []
+    for attribute, entry in zip(data.schema, data.schema.to_document(), strict=True):
+        values = data.matrix(names=(attribute.name,))
+        if isinstance(attribute, Category):
+            counts = np.bincount(values[:, 0].astype(int), minlength=len(attribute.categories))
+            found: dict[str, Any] = {"frequencies": (counts / len(data)).tolist()}
+        else:
+            outside = (values < attribute.low) | (values > attribute.high)
+            found = {"mean": float(values.mean()), "outside": float(outside.mean())}
+        columns.append({**entry, **found, "derived": attribute.name in data.derived})
+    return {
+        "dimensions": data.dimensions,
+        "clients": None if data.clients is None else len(np.unique(data.clients)),
+        "targets": dict(data.targets),
+        "columns": columns,
+    }
+
+
+def _table(columns: list[dict[str, Any]]) -> Table:
+    rendered = Table(title="Columns")
+    for heading in ("column", "public bounds or categories", "mean, or the most frequent", "note"):
+        rendered.add_column(heading)
+    for column in columns:
+        if "categories" in column:
+            labels, frequencies = column["categories"], column["frequencies"]
+            domain = f"{len(labels)}: {', '.join(labels[:3])}{', ...' if len(labels) > 3 else ''}"
+            most = int(np.argmax(frequencies))
+            typical = f"{labels[most]} ({frequencies[most]:.0%})"
+        else:
+            size = f", {column['size']} numbers" if column["size"] > 1 else ""
+            domain = f"{column['low']:g} to {column['high']:g}{size}"
+            typical = f"{column['mean']:.4g}"
+        notes = ["made of others"] if column["derived"] else []
+        if column.get("outside"):
+            notes.append(f"{column['outside']:.2%} outside the bounds")
+        rendered.add_row(column["name"], domain, typical, ", ".join(notes))
+    return rendered

@@ -1,0 +1,162 @@
+"""Data sets from files of one's own: CSV or Parquet, with a schema and a target."""
+
+import gzip
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from fedldp import frames
+from fedldp.checks import Floats
+from fedldp.datasets.base import About, Dataset
+from fedldp.errors import DomainError
+from fedldp.learn.features import category_codes, check_target
+from fedldp.schema import Category, Number, Schema
+
+
+def from_file(
+    path: str | PathLike[str],
+    schema: Schema,
+    target: str | None = None,
+    client: str | None = None,
+    *,
+    missing: bool = False,
+) -> Dataset:
+    r"""Return the data set that a CSV (also .csv.gz) or Parquet file holds.
+
+    The target is a column of the schema: a number for linear regression, a category with two
+    labels for the others. `client` is a column that tells whose row it is. A missing or unknown
+    value is refused, with its row and column, or with `missing` replaced by the public default.
+
+    >>> path = Path(tempfile.mkdtemp(), "fleet.csv")
+    >>> _ = path.write_text("age,city,sold\n31,Oslo,no\n54,Rome,yes\n")
+    >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome"], sold=["no", "yes"])
+    >>> fleet = from_file(path, schema, target="sold")
+    >>> len(fleet), fleet.targets
+    (2, {'logistic': 'sold', 'hinge': 'sold'})
+    """
+    path = Path(path)
+    targets = _targets(schema, target)
+    gathered, owners = Gathered(schema, replace=missing), Clients(client)
+    try:
+        for chunk in read(path):
+            gathered.add(chunk.data, chunk.first_row)
+            owners.add(chunk.data, chunk.first_row)
+        columns = gathered.columns()
+    except DomainError as error:
+        raise DomainError(f"{path.name}: {error}") from error
+    about = About(path.stem, title=path.name, source=str(path))
+    return Dataset(about, schema, columns, targets, clients=owners.numbers())
+
+
+def read(path: Path) -> Iterator[frames.Chunk]:
+    """Read a file as `frames.read` does, also one that gzip made."""
+    with unpacked(path) as plain:
+        yield from frames.read(plain)
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[Path]:
+    """Have a .gz file unpacked for a while, under its own name without the ending."""
+    if path.suffix.lower() != ".gz":
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="fedldp-") as folder:
+        plain = Path(folder, path.stem)
+        try:
+            with gzip.open(path) as packed, plain.open("wb") as file:
+                shutil.copyfileobj(packed, file, 1 << 20)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise DomainError(
+                f"{path.name} is damaged, or no gzip file: {error}. Get it again."
+            ) from error
+        yield plain
+
+
+@final
+class Gathered:
+    """Columns, compact, that grow by some rows at a time."""
+
+    def __init__(self, schema: Schema, *, replace: bool = False) -> None:
+        self._schema = schema
+        self._replace = replace
+        self._parts: list[list[npt.NDArray[Any]]] = [[] for _ in schema]
+
+    def add(self, data: Any, first_row: int) -> None:
+        """Add rows; refuse a value that is missing or unknown, unless it is to be replaced."""
+        rows = self._schema.rows(data, first_row)
+        matrix = rows.matrix()
+        if not self._replace:
+            rows.check(matrix)
+        place = 0
+        for attribute, parts in zip(self._schema, self._parts, strict=True):
+            parts.append(compact(attribute, matrix[:, place : place + attribute.size]))
+            place += attribute.size
+
+    def columns(self) -> tuple[npt.NDArray[Any], ...]:
+        """Return the column of each attribute; refuse none at all."""
+        if not self._parts[0]:
+            raise DomainError("there are no rows.")
+        return tuple(np.concatenate(parts) for parts in self._parts)
+
+
+@final
+class Clients:
+    """Whose each row is, as numbers in the order in which they first occur."""
+
+    def __init__(self, column: str | None) -> None:
+        self._column = column
+        self._known: dict[str, int] = {}
+        self._numbers: list[int] = []
+
+    def add(self, data: Any, first_row: int) -> None:
+        """Add rows; refuse one that is nobody's."""
+        if self._column is None:
+            return
+        table = frames.table(data)
+        if self._column not in table.names:
+            raise DomainError(
+                f"there is no column {self._column!r} that tells whose a row is; "
+                f"there are {list(table.names)!r:.500}."
+            )
+        for row, cell in enumerate(table.cells(self._column, 0, len(table)), first_row):
+            if frames.is_missing(cell):
+                raise DomainError(
+                    f"row {row} (the first is 0), column {self._column!r}: the value is missing, "
+                    "so nobody knows whose row it is. Correct or drop the row."
+                )
+            self._numbers.append(self._known.setdefault(str(cell), len(self._known)))
+
+    def numbers(self) -> npt.NDArray[np.int64] | None:
+        """Return the number of each row's client, or None if each row is its own."""
+        return None if self._column is None else np.array(self._numbers, np.int64)
+
+
+def compact(attribute: Number | Category, values: Floats) -> npt.NDArray[Any]:
+    """Return coordinates of an attribute in few bytes, with the public default for NaN.
+
+    >>> compact(Number("age", 0, 100), np.array([[31.0], [130.0], [np.nan]]))
+    array([ 31., 100.,  50.], dtype=float32)
+    """
+    if isinstance(attribute, Category):
+        smallest = np.min_scalar_type(len(attribute.categories) - 1)
+        return category_codes(attribute, values[:, 0]).astype(smallest)
+    within = np.clip(values, attribute.low, attribute.high)
+    found = np.where(np.isnan(within), attribute.missing, within).astype(np.float32)
+    return found[:, 0] if attribute.size == 1 else found
+
+
+def _targets(schema: Schema, target: str | None) -> dict[str, str]:
+    if target is None:
+        return {}
+    attribute = schema[target]
+    classifies = isinstance(attribute, Category)
+    check_target(attribute, classifies)
+    return dict.fromkeys(("logistic", "hinge") if classifies else ("squared",), target)
