@@ -6,10 +6,13 @@ from fedldp import __version__
 from fedldp.cli.audit import audit_command
 from fedldp.cli.collect import collect_command
 from fedldp.cli.data import data_group
+from fedldp.cli.demo import demo_command
 from fedldp.cli.estimates import estimate_command
 from fedldp.cli.mechanisms import mechanisms_command
 from fedldp.cli.plans import plan_command, schema_command
+from fedldp.cli.predict import predict_command
 from fedldp.cli.reports import report_command, tally_command
+from fedldp.cli.train import train_command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -18,18 +21,22 @@ def fedldp() -> None:
     """Private federated learning on fleets.
 
     \b
+    Start:     demo
     Compare:   mechanisms, audit
-    Try out:   schema, collect
+    Try out:   schema, data, collect, train, predict
     Deploy:    plan (both sides), report (vehicle), tally, estimate (server)
     """  # noqa: D301 (click wants the character \b itself)
 
 
 for command in (
+    demo_command,
     mechanisms_command,
     audit_command,
     schema_command,
     collect_command,
     data_group,
+    train_command,
+    predict_command,
     plan_command,
     report_command,
     tally_command,

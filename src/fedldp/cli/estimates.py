@@ -10,7 +10,7 @@ import click
 import numpy as np
 from rich.table import Table
 
-from fedldp.cli.plans import INPUT, OUTPUT, console, naming, read_plan
+from fedldp.cli.plans import INPUT, OUTPUT, add, console, naming, read_plan
 from fedldp.estimate import ESTIMATORS, TARGETS, Estimate, Frequencies
 from fedldp.schema import Number, Schema
 
@@ -20,8 +20,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def estimate_options(of: str) -> Callable[[Command], Command]:
     """Return what adds the options that say how to estimate; `of` is the default target."""
 
-    def add(command: Command) -> Command:
-        options = (
+    def options(command: Command) -> Command:
+        return add(
+            command,
             click.option(
                 "--estimator",
                 type=click.Choice(ESTIMATORS),
@@ -47,11 +48,8 @@ def estimate_options(of: str) -> Callable[[Command], Command]:
             ),
             click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts."),
         )
-        for option in reversed(options):  # the last that is added comes first in the help
-            command = option(command)
-        return command
 
-    return add
+    return options
 
 
 def _check_plot(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:

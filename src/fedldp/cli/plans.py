@@ -39,9 +39,17 @@ def console(**options: Any) -> Console:
     return Console(highlight=False, markup=False, emoji=False, **options)
 
 
+def add(command: Command, *options: Callable[[Command], Command]) -> Command:
+    """Add options to a command; the help shows them in this order."""
+    for option in reversed(options):  # the last that is added comes first in the help
+        command = option(command)
+    return command
+
+
 def plan_options(command: Command) -> Command:
     """Add the options that describe a plan, but for the schema."""
-    options = (
+    return add(
+        command,
         click.option("--epsilon", type=float, required=True, help="The budget of a vehicle."),
         click.option(
             "--mechanism",
@@ -51,6 +59,14 @@ def plan_options(command: Command) -> Command:
             help="How numbers are made private: a name that `fedldp mechanisms` shows.",
             metavar="NAME",
         ),
+        answer_options,
+    )
+
+
+def answer_options(command: Command) -> Command:
+    """Add the options that say what each vehicle answers."""
+    return add(
+        command,
         click.option(
             "--strategy",
             type=click.Choice(STRATEGIES),
@@ -66,9 +82,6 @@ def plan_options(command: Command) -> Command:
         ),
         click.option("--outputs", type=int, help="Outputs of each number's table."),
     )
-    for option in reversed(options):  # the last that is added comes first in the help
-        command = option(command)
-    return command
 
 
 def make_plan(schema: Path, k: str, **options: Any) -> Plan:

@@ -50,8 +50,11 @@ class Features:
 
     @property
     def dimensions(self) -> int:
-        """How many features there are."""
-        return len(self.names)
+        """How many features there are; not by their names, of which a file may ask for many."""
+        return 1 + sum(
+            len(each.categories) - 1 if isinstance(each, Category) else each.size
+            for each in self.schema
+        )
 
     def encode(self, matrix: npt.NDArray[Any]) -> Singles:
         """Return the features of each row of a matrix, which the schema's `rows` give.

@@ -250,7 +250,9 @@ class Training:
         """Tell trainings apart that may not go on with each other's state."""
         plan = self._vector if self._plan is None else self._plan.fingerprint
         numbers = self._vehicles, self._groups, self._passes, self._replicas, self._shuffle
-        return hashlib.sha256(repr((plan, self._recipe, numbers)).encode()).hexdigest()
+        return hashlib.sha256(
+            repr((self._task.kind, plan, self._recipe, numbers)).encode()
+        ).hexdigest()
 
 
 def _bits(plan: Plan) -> int:

@@ -21,6 +21,10 @@ class Task(Protocol):
     """What a fleet is to learn, and the data that it has for it."""
 
     @property
+    def kind(self) -> str:
+        """Tell tasks apart that may not go on with each other's training."""
+
+    @property
     def dimensions(self) -> int:
         """How many weights a model has."""
 
@@ -49,6 +53,11 @@ class Linear:
                 f"need an owner for each of {len(self.examples)} examples; "
                 f"got {self.owners.examples}."
             )
+
+    @property
+    def kind(self) -> str:
+        """The name of the objective."""
+        return self.objective.name
 
     @property
     def dimensions(self) -> int:

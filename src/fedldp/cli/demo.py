@@ -1,0 +1,138 @@
+"""`fedldp demo`: predict late flights, with and without privacy."""
+
+import json
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import click
+from rich.progress import Progress
+from rich.table import Table
+
+from fedldp import datasets
+from fedldp.cli.plans import console
+from fedldp.cli.runs import TASKS, base_rate, display, follow, linear, spending, split
+from fedldp.datasets import Dataset
+from fedldp.learn.gradients import Linear
+from fedldp.learn.settings import Settings
+from fedldp.source import source
+
+_TASK = TASKS["logistic"]
+_EPSILONS = (1.0, 2.0, 4.0, None)  # None is without privacy
+_FLEETS = (10_000, 30_000, 100_000)  # vehicles, and all of them
+_HOLDOUT = 0.1
+_SEED = 2013
+
+
+@click.command("demo")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="demo",
+    show_default=True,
+    help="The folder for the picture.",
+    metavar="FOLDER",
+)
+@click.option("--rows", type=click.IntRange(100), help="Only so many flights.  [default: all]")
+@click.option(
+    "--replicas",
+    type=click.IntRange(2),
+    default=10,
+    show_default=True,
+    help="How often each training with noise is repeated.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+def demo_command(output: Path, rows: int | None, replicas: int, as_json: bool) -> None:
+    """Predict which flights are late, of which each tells a few noisy bits.
+
+    Trains on the flights that left New York in 2013, all that arrived, at
+    several budgets and with fleets of several sizes; ends with a table, and
+    with a picture in the folder. Takes some seconds.
+    """
+    from fedldp import plots
+
+    output.mkdir(parents=True, exist_ok=True)
+    flights = datasets.load("flights", rows=rows)
+    fleet, public = split(flights, _HOLDOUT)
+    test, base = linear(public, _TASK), base_rate(public, _TASK)
+    sizes = [*(size for size in _FLEETS if size < len(fleet)), len(fleet)]
+    with display() as bars:
+        runs = [
+            _run(bars, epsilon, fleet.take(slice(size)), test, replicas)
+            for epsilon in _EPSILONS
+            for size in sizes
+        ]
+    picture = output / "flights.png"
+    title = f"Late or not? {flights.title}. Mean and standard deviation of {replicas} trainings"
+    plots.save(plots.training_errors(runs, base, title), picture)
+    document = {
+        "data": flights.name,
+        "flights": len(flights),
+        "holdout": len(public),
+        "base_rate": base,
+        "replicas": replicas,
+        "runs": runs,
+    }
+    if as_json:
+        click.echo(json.dumps(document, indent=2))
+        return
+    console().print(_render(document, len(fleet)))
+    shown = console(soft_wrap=True)
+    shown.print(f"Drew {picture}: the error against epsilon and vehicles.")
+    shown.print(
+        "\nTo try next:\n"
+        "  fedldp train --data flights --task logistic --epsilon 4 --save model.json\n"
+        "  fedldp train --data flights --task linear --epsilon 2 --plot rounds.png\n"
+        "  fedldp train --help     your own CSV or Parquet file"
+    )
+
+
+def _run(
+    bars: Progress, epsilon: float | None, fleet: Dataset, test: Linear, replicas: int
+) -> dict[str, Any]:
+    """Train with one budget and one fleet; return what came of it."""
+    began = monotonic()
+    if epsilon is None:
+        settings, replicas = Settings(epsilon=1.0, mechanism=None), 1  # there is no noise to repeat
+    else:
+        settings = Settings(epsilon=epsilon)
+    work = linear(fleet, _TASK)
+    # The fleet is in random order already.
+    training = settings.training(
+        work, work.objective.distance, source(_SEED), replicas=replicas, shuffle=False
+    )
+    label = "no privacy" if epsilon is None else f"epsilon {epsilon:g} "
+    follow(bars, label, training, test)
+    errors = test.error(training.models)
+    return {
+        **spending(settings, work),
+        "rounds": training.rounds,
+        "error": float(errors.mean()),
+        "spread": None if replicas == 1 else float(errors.std(ddof=1)),
+        "seconds": monotonic() - began,
+    }
+
+
+def _render(document: dict[str, Any], vehicles: int) -> Table:
+    rendered = Table(
+        title=f"Late or not? {vehicles:,} flights answer, {document['holdout']:,} are the test",
+        caption=f"With noise: mean, standard deviation, total time of {document['replicas']} "
+        "trainings.",
+    )
+    rendered.add_column("", no_wrap=True)
+    for heading in ("wrong", "+-", "bits per vehicle", "seconds"):
+        rendered.add_column(heading, justify="right", no_wrap=True)
+    rendered.add_row("base rate: always the same", f"{document['base_rate']:.2%}", "", "0", "")
+    for run in document["runs"]:
+        if run["vehicles"] < vehicles:
+            continue
+        epsilon, spread = run["epsilon"], run["spread"]
+        rendered.add_row(
+            "without privacy" if epsilon is None else f"epsilon {epsilon:g}",
+            f"{run['error']:.2%}",
+            "" if spread is None else f"{spread:.2%}",
+            f"{run['bits_per_vehicle']:,}",
+            f"{run['seconds']:.2f}",
+        )
+    return rendered

@@ -1,0 +1,81 @@
+"""`fedldp predict`: what a model says about the rows of a file."""
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from fedldp import files, frames
+from fedldp.checks import Floats
+from fedldp.cli.plans import INPUT, OUTPUT, console, naming
+from fedldp.datasets.files import read
+from fedldp.errors import DomainError
+from fedldp.learn.model import Model
+from fedldp.schema import Number
+
+COLUMN = "prediction"  # that is added
+
+
+@click.command("predict")
+@click.argument("model_file", metavar="MODEL", type=INPUT)
+@click.argument("data", type=INPUT)
+@click.option("--output", "-o", type=OUTPUT, help="Write the CSV there.", metavar="FILE")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+def predict_command(model_file: Path, data: Path, output: Path | None, as_json: bool) -> None:
+    """Add a prediction to each row of a CSV or Parquet file.
+
+    \b
+    fedldp train --data fleet.csv --schema fleet.toml --target sold \\
+      --task logistic --epsilon 4 --save model.json
+    fedldp predict model.json new.csv               as CSV, to standard output
+    fedldp predict model.json new.csv -o told.csv   or to a file
+
+    A missing or unknown value counts as the schema's public value, as it does
+    on a vehicle. If the file has the target too, the error is told.
+    """  # noqa: D301 (click wants the character \b itself)
+    with naming(model_file):
+        model = Model.from_json(model_file.read_text("utf-8", errors="replace"))
+    text = io.StringIO()
+    writer = csv.writer(text if output or as_json else sys.stdout, lineterminator="\n")
+    predictions: list[Any] = []
+    errors: list[Floats] = []
+    for chunk in read(data):
+        table = frames.table(chunk.data)
+        if COLUMN in table.names:
+            raise DomainError(f"{data} has a column {COLUMN!r} already: rename that first.")
+        told = model.predict(chunk.data).tolist()
+        if chunk.first_row == 0:
+            writer.writerow([*table.names, COLUMN])
+        cells = [table.cells(name, 0, len(table)) for name in table.names]
+        shown = [f"{each:.6g}" for each in told] if isinstance(model.target, Number) else told
+        writer.writerows(zip(*cells, shown, strict=True))
+        predictions += told
+        if model.target.name in table.names:
+            errors.append(model.errors(chunk.data))
+    if not predictions:
+        raise DomainError(f"{data} has no rows.")
+    if output is not None:
+        files.write(output, text.getvalue())
+    known = np.concatenate([each[each == each] for each in errors] or [np.empty(0)])
+    error = float(known.mean()) if known.size else None
+    if as_json:
+        document = {
+            "model": model.fingerprint,
+            "target": model.target.name,
+            "rows": len(predictions),
+            "rows_with_target": known.size,
+            "error": error,
+            "predictions": predictions,
+        }
+        click.echo(json.dumps(document, indent=2))
+        return
+    said = console(stderr=True, soft_wrap=True)
+    if error is not None:
+        said.print(f"The error on {known.size:,} rows with the target is {error:.4g}.")
+    if output is not None:
+        said.print(f"Wrote {output}")

@@ -1,0 +1,251 @@
+"""`fedldp train`: train a model on a fleet, simulated on a data set."""
+
+import json
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import click
+from rich.table import Table
+
+from fedldp import datasets, files
+from fedldp.cli.plans import INPUT, OUTPUT, answer_options, console, naming, read_schema
+from fedldp.cli.runs import TASKS, base_rate, display, follow, linear, spending, split, volume
+from fedldp.datasets import Dataset
+from fedldp.learn.features import check_target
+from fedldp.learn.model import Model
+from fedldp.learn.objectives import objective
+from fedldp.learn.settings import Settings
+from fedldp.mechanisms import mechanisms
+from fedldp.schema import Category, Number
+from fedldp.source import source
+
+NO_PRIVACY = "none"  # in the place of a mechanism
+
+_OF_DATA = ("schema", "target", "client", "missing", "path", "rows")
+
+
+@click.command("train")
+@click.option("--data", "what", required=True, help="A data set.", metavar="NAME|FILE")
+@click.option("--task", type=click.Choice(list(TASKS)), required=True, help="What to fit.")
+@click.option("--epsilon", type=float, help="The budget of a vehicle, for all that it sends.")
+@click.option(
+    "--mechanism",
+    type=click.Choice([*mechanisms(), NO_PRIVACY]),
+    default=Settings.mechanism,
+    show_default=True,
+    help=f"A name that `fedldp mechanisms` shows, or {NO_PRIVACY}.",
+    metavar="NAME",
+)
+@click.option("--schema", type=INPUT, help="The columns of a file (TOML).", metavar="FILE")
+@click.option("--target", help="The column of a file to predict.", metavar="COLUMN")
+@click.option("--client", help="Whose row it is, if a vehicle has several.", metavar="COLUMN")
+@click.option("--missing", is_flag=True, help="Replace missing values instead of refusing them.")
+@click.option("--path", type=INPUT, help="The file of a NAME, if not fetched.", metavar="FILE")
+@click.option("--rows", type=click.IntRange(1), help="Only the first rows, so many.")
+@click.option(
+    "--holdout",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.1,
+    show_default=True,
+    help="The share of public vehicles, to measure the error with.",
+)
+@answer_options
+@click.option("--study", is_flag=True, help="Numbers through noisy floats, as in the paper.")
+@click.option(
+    "--bound",
+    type=click.FloatRange(0, min_open=True),
+    default=Settings.bound,
+    show_default=True,
+    help="Where each number of a gradient is cut off.",
+)
+@click.option("--group", type=int, help="Vehicles in a round.  [default: by rule]")
+@click.option("--rate", type=float, help="The length of a step.  [default: by rule]")
+@click.option(
+    "--participations",
+    type=int,
+    default=Settings.participations,
+    show_default=True,
+    help="How often each vehicle answers, with a part of its budget.",
+)
+@click.option(
+    "--regularization",
+    type=float,
+    default=Settings.regularization,
+    show_default=True,
+    help="The weight of half the squared length of the model.",
+)
+@click.option("--seed", type=int, help="Make the simulation reproducible.")
+@click.option("--save", type=OUTPUT, help="Write the model (JSON).", metavar="FILE")
+@click.option(
+    "--checkpoint",
+    type=OUTPUT,
+    help="Note every few seconds where it stands; go on from there.",
+    metavar="FILE",
+)
+@click.option("--plot", type=OUTPUT, help="Draw the error over the rounds.", metavar="FILE")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+def train_command(
+    what: str,
+    task: str,
+    epsilon: float | None,
+    mechanism: str,
+    holdout: float,
+    k: str,
+    group: int | None,
+    rate: float | None,
+    seed: int | None,
+    save: Path | None,
+    checkpoint: Path | None,
+    plot: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Train a model on a fleet: each vehicle answers once, with a few bits.
+
+    \b
+    fedldp train --data flights --task logistic --epsilon 4
+    fedldp train --data flights --task logistic --mechanism none
+    fedldp train --data flights --task linear --epsilon 2 --plot rounds.png
+    fedldp train --data fleet.csv --schema fleet.toml --target sold \\
+      --task svm --epsilon 4 --save model.json
+    fedldp train --data trips.parquet --schema trips.toml --target minutes \\
+      --client car --task linear --epsilon 4 --checkpoint trips.json
+
+    Names are those of `fedldp data list`. For a file of your own, a draft of
+    the schema is made by `fedldp schema fleet.csv`.
+
+    A logistic regression and a support vector machine (svm) predict one of two
+    labels; their error is the share of wrong ones. A linear regression predicts
+    a number; its error is the mean squared one, on the scale of [-1, 1]. The
+    base rate is the error of always saying the same.
+    """  # noqa: D301 (click wants the character \b itself)
+    private = mechanism != NO_PRIVACY
+    if private and epsilon is None:
+        raise click.UsageError(f"give an --epsilon, or --mechanism {NO_PRIVACY}.")
+    if plot is not None:
+        from fedldp import plots
+
+        plots.check_path(plot)
+    of_data = {name: options.pop(name) for name in _OF_DATA}
+    settings = Settings(
+        epsilon=1.0 if epsilon is None else epsilon,  # without privacy, none of it is spent
+        mechanism=mechanism if private else None,
+        k=int(k) if k.isdecimal() else k,
+        group="auto" if group is None else group,
+        rate="auto" if rate is None else rate,
+        **options,
+    )
+    kind = TASKS[task]
+    data = _load(what, kind.objective, **of_data)
+    fleet, public = split(data, holdout)
+    work, test = linear(fleet, kind), linear(public, kind)
+    training = settings.training(work, work.objective.distance, source(seed))
+    if checkpoint is not None and checkpoint.exists():
+        with naming(checkpoint):
+            training.resume(checkpoint.read_text("utf-8", errors="replace"))
+    began = monotonic()
+    with display() as bars:
+        measure = plot is not None
+        points = follow(bars, "Training", training, test, measure=measure, checkpoint=checkpoint)
+    seconds = monotonic() - began
+    target = data.schema[data.targets[kind.objective]]
+    model = Model(kind.objective, data.features.schema, target, training.models[0])
+    if save is not None:
+        files.write(save, model.to_json())
+    document = {
+        "data": data.name,
+        "title": data.title,
+        "synthetic": data.about.synthetic,
+        "task": task,
+        "target": target.name,
+        "error": float(test.error(training.models)[0]),
+        "base_rate": base_rate(public, kind),
+        "mechanism": mechanism,
+        "strategy": settings.strategy,
+        **spending(settings, work),
+        "holdout": len(public),
+        "rounds": training.rounds,
+        "seconds": seconds,
+        "model": model.fingerprint,
+    }
+    title = f"{kind.title} of {target.name}: {data.title}"
+    if plot is not None:
+        plots.save(plots.training_rounds(points, document["base_rate"], title), plot)
+    if as_json:
+        click.echo(json.dumps(document, indent=2))
+        return
+    console().print(_render(title, document, target))
+    if private and settings.participations > 1:
+        console().print(
+            f"Answering {settings.participations} times costs: the squared error of the mean "
+            f"gradient is {document['price']:.3g} times that of answering once."
+        )
+    for path in (save, plot):
+        if path is not None:
+            console().print(f"Wrote {path}", soft_wrap=True)
+
+
+def _load(
+    what: str,
+    objective_name: str,
+    *,
+    schema: Path | None,
+    target: str | None,
+    client: str | None,
+    missing: bool,
+    path: Path | None,
+    rows: int | None,
+) -> Dataset:
+    """Return the data set that has this name, or that is in this file."""
+    if what in datasets.names():
+        if schema is not None or target is not None or client is not None or missing:
+            raise click.UsageError(
+                f"{what} brings its own: --schema, --target, --client, --missing are for files."
+            )
+        return datasets.load(what, path, rows)
+    if not Path(what).is_file():
+        known = ", ".join(datasets.names())
+        raise click.UsageError(f"--data must be a file, or one of {known}; got {what}.")
+    if schema is None or target is None or path is not None:
+        raise click.UsageError(f"for the file {what}, give a --schema and a --target, no --path.")
+    columns = read_schema(schema)
+    with naming(schema):
+        check_target(columns[target], objective(objective_name).classifies)
+    found = datasets.from_file(what, columns, target, client, missing=missing)
+    return found if rows is None else found.take(slice(rows))
+
+
+def _render(title: str, document: dict[str, Any], target: Number | Category) -> Table:
+    rendered = Table(title=title, show_header=False)
+    rendered.add_column(no_wrap=True)
+    rendered.add_column(overflow="fold")
+    named = ("error on the hold-out", "error"), ("base rate", "base_rate")
+    errors = [(name, _error(document[key], target)) for name, key in named]
+    bits, epsilon = document["bits_per_vehicle"], document["epsilon"]
+    if epsilon is None:
+        privacy = "none: vehicles send their gradients as they are"
+    elif document["largest_ratio"] is None:
+        privacy = f"{epsilon:g}, for study"
+    else:
+        privacy = f"{epsilon:g}: odds change by a factor of {document['largest_ratio']:.4g} at most"
+    for row in (
+        *errors,
+        ("rows held out", f"{document['holdout']:,}, public"),
+        ("vehicles", f"{document['vehicles']:,}"),
+        ("rounds", f"{document['rounds']:,}"),
+        ("epsilon of a vehicle", privacy),
+        ("mechanism", document["mechanism"] if document["strategy"] != "cube" else "cube"),
+        ("bits that each sends", "for study" if bits is None else f"{bits:,}"),
+        ("received in all", "for study" if bits is None else volume(document["bytes"])),
+        ("seconds", f"{document['seconds']:.2f}"),
+    ):
+        rendered.add_row(*row)
+    return rendered
+
+
+def _error(error: float, target: Number | Category) -> str:
+    """Return an error for people: the share of wrong labels, or how far off a number is."""
+    if isinstance(target, Category):
+        return f"{error:.2%}"
+    return f"{error:.4g} (root mean square: {error**0.5 * target.half_width:.4g})"

@@ -1,0 +1,160 @@
+"""A trained model as data: what it is for, what it reads, and its weights. No code travels.
+
+The server writes it, and vehicles and others read it: a vehicle that knows the objective, the
+schema and the weights can compute its gradient from its raw row.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from fedldp.attributes import is_real
+from fedldp.checks import Floats
+from fedldp.errors import DomainError, WireError
+from fedldp.frames import shown
+from fedldp.learn.features import Features, check_target, encode_target
+from fedldp.learn.gradients import BLOCK, scores_of
+from fedldp.learn.objectives import objective
+from fedldp.rows import Rows
+from fedldp.schema import Category, Number, Schema
+from fedldp.vehicle import UNREADABLE
+
+FORMAT = "fedldp model 1"
+LARGEST_WEIGHT = 1e25  # so that scores stay finite, in 32 bits and with any number of features
+
+
+@final
+@dataclass(frozen=True)
+class Model:
+    """A linear model of a target. Equal models have equal JSON, and so equal fingerprints.
+
+    `data` are rows of any form that `Schema.rows` reads. What is missing in them or unknown counts
+    as the schema's public default, as on a vehicle.
+
+    >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome"])
+    >>> model = Model("logistic", schema, Category("sold", ["no", "yes"]), [1.0, 0.5, -0.2])
+    >>> rows = [{"age": 90, "city": "Rome", "sold": "yes"}, {"age": 31, "sold": "yes"}]
+    >>> model.scores(rows).round(2)
+    array([ 1.1 , -1.08])
+    >>> model.predict(rows).tolist(), model.error(rows)
+    (['yes', 'no'], 0.5)
+    >>> Model.from_json(model.to_json()) == model
+    True
+    """
+
+    objective: str
+    schema: Schema  # of the features
+    target: Number | Category
+    weights: tuple[float, ...]  # of the features in the order of `Features`, the constant last
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.schema, Schema) or not isinstance(self.target, Number | Category):
+            raise DomainError(
+                "a model needs a Schema and a target that is a Number or a Category; "
+                f"got {self.schema!r:.200} and {self.target!r:.200}."
+            )
+        check_target(self.target, objective(self.objective).classifies)
+        if self.target.name in self.schema:
+            raise DomainError(f"the target {self.target.name!r} must be none of the features.")
+        object.__setattr__(
+            self, "weights", _checked(self.weights, Features(self.schema).dimensions)
+        )
+
+    def scores(self, data: Any) -> Floats:
+        """Return what the model makes of each row: above 0 it predicts the second label.
+
+        The score of a linear regression is the prediction on the scale of [-1, 1].
+        """
+        rows = self.schema.rows(data)
+        return self._each(rows, lambda scores, _: scores)
+
+    def predict(self, data: Any) -> npt.NDArray[Any]:
+        """Return a label for each row or, of a linear regression, a number in its own units."""
+        scores = self.scores(data)
+        if isinstance(self.target, Number):
+            return np.asarray(self.target.from_unit(scores))
+        return np.array(self.target.categories)[(scores > 0).astype(np.intp)]
+
+    def errors(self, data: Any) -> Floats:
+        """Return the error of each row, NaN where the target is missing: it is not made up.
+
+        It is 1 for a wrong label, and for a number the squared difference on the scale of [-1, 1].
+        """
+        rows = Schema((*self.schema, self.target)).rows(data)
+        measured = objective(self.objective).error
+
+        def errors(scores: Floats, targets: Floats) -> Floats:
+            found = measured(scores, encode_target(self.target, targets))
+            return np.where(np.isnan(targets), np.nan, found)
+
+        return self._each(rows, errors)
+
+    def error(self, data: Any) -> float:
+        """Return the mean error of the rows that have a target."""
+        errors = self.errors(data)
+        known = ~np.isnan(errors)
+        if not known.any():
+            raise DomainError(f"no row has the target {self.target.name!r}: there is no error.")
+        return float(errors[known].mean())
+
+    def _each(self, rows: Rows, function: Callable[[Floats, Floats], Floats]) -> Floats:
+        """Return a function of the score and the last coordinate of each row."""
+        features, weights = Features(self.schema), np.array([self.weights])
+        found = np.empty(len(rows))
+        for start in range(0, len(rows), BLOCK):
+            matrix = rows.matrix(start, start + BLOCK)
+            (scores,) = scores_of(features.encode(matrix), weights)
+            found[start : start + BLOCK] = function(scores.astype(np.float64), matrix[:, -1])
+        return found
+
+    def to_json(self) -> str:
+        """Return the model as canonical JSON, from which it is read again exactly."""
+        document = {
+            "format": FORMAT,
+            "objective": self.objective,
+            "schema": self.schema.to_document(),
+            "target": Schema((self.target,)).to_document()[0],
+            "weights": self.weights,
+        }
+        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Model":
+        """Read a model and check all of it, or raise `WireError`."""
+        try:
+            document = json.loads(text)
+            if document["format"] != FORMAT:
+                raise ValueError("the format differs")
+            if set(document) != {"format", "objective", "schema", "target", "weights"}:
+                raise ValueError("it has other entries than a model has")
+            schema = Schema.from_document(document["schema"])
+            (target,) = Schema.from_document([document["target"]])
+            model = cls(document["objective"], schema, target, document["weights"])
+            if model.to_json() != json.dumps(document, sort_keys=True, separators=(",", ":")):
+                raise ValueError("its numbers are not written as a model writes them")
+        except UNREADABLE as error:
+            raise WireError(f"not a {FORMAT!r}: {error}") from error
+        return model
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the canonical JSON, in hexadecimal."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+
+def _checked(weights: Sequence[float] | Floats, width: int) -> tuple[float, ...]:
+    if not isinstance(weights, list | tuple | np.ndarray) or len(weights) != width:
+        raise DomainError(f"the model needs {width} weights, one for each feature and a constant.")
+    for weight in weights:
+        if not is_real(weight) or not abs(weight) <= LARGEST_WEIGHT:
+            raise DomainError(
+                f"a weight must be a number within +-{LARGEST_WEIGHT:g}; got {shown(weight)}. "
+                "If a training led there, give it a lower rate."
+            )
+    return tuple(float(weight) + 0.0 for weight in weights)  # not -0.0, which is written otherwise

@@ -1,0 +1,96 @@
+"""The demo: honest numbers, a table that fits, and a picture of them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from matplotlib.image import imread
+
+import fedldp
+from fedldp import datasets, plots
+from fedldp.cli.demo import demo_command
+from fedldp.cli.runs import TASKS, base_rate, linear, split
+from fedldp.learn.settings import Settings
+
+
+def run(*arguments):
+    texts = [str(argument) for argument in arguments]
+    result = CliRunner().invoke(demo_command, texts, env={"COLUMNS": "80"})
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.stdout
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_all_flights():
+    """The seed is fixed; each two errors are 4.5 standard deviations apart or more: 1 in 10^5."""
+    document = json.loads(run("--json", "--replicas", 3))
+    assert (document["flights"], document["holdout"]) == (327_346, 32_735)
+    sizes = [10_000, 30_000, 100_000, 294_611]
+    found = {(each["epsilon"], each["vehicles"]): each["error"] for each in document["runs"]}
+    assert list(found) == [(epsilon, n) for epsilon in (1.0, 2.0, 4.0, None) for n in sizes]
+    errors = [document["base_rate"], *(found[epsilon, sizes[-1]] for epsilon in (1, 2, 4, None))]
+    assert errors == sorted(errors, reverse=True)
+    for epsilon in (1, 2, 4):
+        assert found[epsilon, sizes[-1]] < found[epsilon, sizes[0]]
+
+
+def test_few_flights():
+    document = json.loads(run("--rows", 12_000, "--replicas", 4, "--json", "-o", "a/b"))
+    assert Path("a/b/flights.png").exists()
+    flights = datasets.load("flights", rows=12_000)
+    fleet, public = split(flights, 0.1)
+    task, test = (linear(part, TASKS["logistic"]) for part in (fleet, public))
+    assert [run["vehicles"] for run in document["runs"]] == [10_000, 10_800] * 4
+    assert document["base_rate"] == base_rate(public, TASKS["logistic"])
+    for epsilon, replicas, number in ((4.0, 4, 5), (None, 1, 7)):
+        settings = Settings(4.0) if epsilon else Settings(1.0, mechanism=None)
+        chance = fedldp.source(2013)
+        training = settings.training(task, 8.0, chance, replicas=replicas, shuffle=False)
+        for _ in training:
+            pass
+        errors, told = test.error(training.models), document["runs"][number]
+        assert told["error"] == errors.mean()
+        assert told["spread"] == (errors.std(ddof=1) if epsilon else None)
+        assert told["epsilon"] == epsilon
+        assert told["bits_per_vehicle"] == (settings.plan(33).bits if epsilon else 32 * 33)
+
+
+def test_what_is_shown():
+    output = run("--rows", 500, "--replicas", 2)
+    assert max(map(len, output.splitlines())) <= 80
+    for text in ("450 flights answer, 50 are the test", "epsilon 2", "without privacy", "base rate",
+                 "bits per vehicle", "seconds", "of 2 trainings", "Drew demo/flights.png",
+                 "fedldp train --data flights"):  # fmt: skip
+        assert text in output
+    picture = imread("demo/flights.png")
+    assert min(picture.shape[:2]) > 500
+    assert np.ptp(picture) > 0.5
+
+
+def test_the_picture():
+    runs = [
+        {"epsilon": epsilon, "vehicles": n, "error": error, "spread": spread}
+        for epsilon, spread in ((1.0, 0.02), (4.0, 0.01), (None, None))
+        for n, error in ((1000, 0.3), (5000, 0.2))
+    ]
+    figure = plots.training_errors(runs, 0.25, r"costs $\1$")
+    left, right = figure.axes
+    assert figure.get_suptitle() == r"costs $\1$"
+    assert left.get_title() == "5,000 vehicles"
+    assert right.get_xscale() == "log"
+    labels = right.get_legend_handles_labels()[1]
+    assert sorted(labels) == ["base rate", "without privacy", "ε = 1", "ε = 4"]
+    one = right.containers[0]
+    assert one.lines[0].get_xdata().tolist() == [1000, 5000]
+    assert one.lines[0].get_ydata().tolist() == pytest.approx([30, 20])
+    bars = [segment[:, 1].tolist() for segment in one.lines[2][0].get_segments()]
+    assert bars == [pytest.approx([28, 32]), pytest.approx([18, 22])]
+    assert {text.get_text() for text in left.texts} == {"20.0%"}
+    assert [20.0, 20.0] in [list(line.get_ydata()) for line in left.lines]  # without privacy
+    figure.savefig("picture.png")
