@@ -289,3 +289,23 @@ def test_cannot_be_pickled_or_copied(attempt):
 def test_repr_says_what_it_is_for_and_not_the_key():
     assert repr(source(11)) == "<Source from seed 11: reproducible, for study only>"
     assert repr(source()) == "<Source keyed by the operating system>"
+
+
+@pytest.mark.parametrize("drawn", [0, 3, 16, 100])
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 1 << 20])
+def test_skip_is_drawing_without_looking(drawn, count):
+    skipping, drawing = fedldp.source(5), fedldp.source(5)
+    for each in (skipping, drawing):
+        each.words(drawn, np.uint8)
+    skipping.skip(count)
+    drawing.words(count, np.uint8)
+    assert skipping.position == drawing.position == drawn + count
+    np.testing.assert_array_equal(skipping.words(50), drawing.words(50))
+
+
+def test_skip_far_ahead_and_refuse_to_go_back():
+    source = fedldp.source(5)
+    source.skip(1 << 70)
+    assert source.words(1).size == 1
+    with pytest.raises(DomainError, match="must not be negative"):
+        source.skip(-1)

@@ -9,7 +9,9 @@
 imported from them, as in `from fedldp.mechanisms import Finite`.
 """
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 from fedldp import errors
 from fedldp.channel import Channel
@@ -70,3 +72,15 @@ __all__ = [
     "mechanisms",
     "source",
 ]
+
+if TYPE_CHECKING:
+    from fedldp.learn.estimators import LDPLinearRegression as LDPLinearRegression
+    from fedldp.learn.estimators import LDPLinearSVC as LDPLinearSVC
+    from fedldp.learn.estimators import LDPLogisticRegression as LDPLogisticRegression
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Import the estimators when they are asked for: they need scikit-learn."""
+        if name in ("LDPLinearRegression", "LDPLinearSVC", "LDPLogisticRegression"):
+            return getattr(import_module("fedldp.learn.estimators"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, cast, final
 
 import numpy as np
@@ -88,6 +89,11 @@ class Linear:
         return total / len(self.examples)
 
 
+# Whatever the model and the data are, a report goes out; plans clip what is no number.
+_silently = partial(np.errstate, over="ignore", invalid="ignore")
+
+
+@_silently()
 def scores_of(features: npt.NDArray[Any], weights: Floats) -> npt.NDArray[Any]:
     """Return the scores of each row of features, in a row for each row of weights."""
     scores = np.empty((len(weights), len(features)), features.dtype)
@@ -116,12 +122,14 @@ class Gradients:
     ) -> None:
         self._features = features
         self._begins = begins  # where each vehicle's rows begin, if it has several
-        self._slopes = objective.slope(scores_of(features, weights), targets)
+        with _silently():
+            self._slopes = objective.slope(scores_of(features, weights), targets)
 
     def __len__(self) -> int:
         replicas, rows = self._slopes.shape
         return int(replicas * (rows if self._begins is None else len(self._begins)))
 
+    @_silently()
     def take(self, rows: Integers | None, columns: Integers) -> Floats:
         """Return of each vehicle (all of them, if None) the gradient in one column."""
         if rows is not None:
@@ -135,6 +143,7 @@ class Gradients:
         values = self._features.reshape(-1).take(places) * self._slopes
         return self._mean(values).reshape(-1)
 
+    @_silently()
     def all(self, columns: Integers) -> Floats:
         """Return of every vehicle the gradient in these columns."""
         values = self._slopes[:, :, None] * self._features[:, columns]

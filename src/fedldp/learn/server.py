@@ -140,8 +140,8 @@ def auto_group(vehicles: int, share: float) -> int:
     >>> auto_group(294_611, 1 / 33), auto_group(20_000, 1 / 94)
     (990, 2000)
     """
-    enough = min(ANSWERS / share, vehicles / FEWEST_ROUNDS)
-    return max(1, math.ceil(max(enough, vehicles / ROUNDS)))
+    enough = min(math.ceil(ANSWERS / share), vehicles // FEWEST_ROUNDS)
+    return max(1, enough, math.ceil(vehicles / ROUNDS))
 
 
 def auto_rate(distance: float, dimensions: int, rounds: int) -> float:
@@ -153,7 +153,7 @@ def auto_rate(distance: float, dimensions: int, rounds: int) -> float:
     >>> round(auto_rate(8.0, 33, 300), 3), auto_rate(8.0, 33, 10)
     (0.08, 0.4)
     """
-    return min(LARGEST_RATE, distance / math.sqrt(dimensions * rounds))
+    return min(distance / math.sqrt(dimensions * rounds), LARGEST_RATE)
 
 
 def gradient(tally: Tally, estimator: str = "ratio") -> Floats:

@@ -1,0 +1,346 @@
+"""Linear models as scikit-learn estimators. Needs scikit-learn: pip install 'fedldp[learn]'.
+
+Each row is a vehicle, or the rows with one client id are, and their mean gradient is its gradient.
+`fit` simulates the fleet's training: a vehicle sends one private report of its gradient, or as many
+as it has `participations`.
+
+Everything but X and y is public. In particular the bounds of features and target come from you. A
+scaler in front, such as `MinMaxScaler`, learns them from the data, and that is not private. The
+labels of the two classes are taken from y: it is public between which two labels is decided.
+"""
+
+import warnings
+from dataclasses import dataclass, field, fields
+from numbers import Integral
+from typing import Any, ClassVar, Self, cast, final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+
+from fedldp.checks import Floats, reals
+from fedldp.errors import DomainError, MissingExtra
+from fedldp.frames import is_missing
+from fedldp.learn.examples import Array, Owners, Rows
+from fedldp.learn.features import Features, Singles, encode_target
+from fedldp.learn.fedsgd import Progress
+from fedldp.learn.gradients import Linear
+from fedldp.learn.model import LARGEST_WEIGHT
+from fedldp.learn.objectives import OBJECTIVES
+from fedldp.learn.privacy import Privacy
+from fedldp.learn.settings import Settings
+from fedldp.plan import Plan
+from fedldp.schema import Number, Schema
+from fedldp.source import Source, source
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # type: ignore[import-untyped]
+    from sklearn.utils import check_random_state  # type: ignore[import-untyped]
+    from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
+    from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
+except ImportError as error:
+    raise MissingExtra("scikit-learn", "learn") from error
+
+__all__ = ["LDPLinearRegression", "LDPLinearSVC", "LDPLogisticRegression", "PrivacyWarning"]
+
+Ends = tuple[npt.ArrayLike, npt.ArrayLike]  # the lowest and the highest
+
+
+class PrivacyWarning(UserWarning):
+    """Vehicles are asked again: what they spend adds up."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
+    """What the estimators share. The fields are the constructor's keywords, and it only stores.
+
+    All but `bounds` and `random_state` are those of `Settings`.
+    """
+
+    bounds: Ends | None = None
+    epsilon: float = 1.0
+    mechanism: str | None = Settings.mechanism
+    bound: float = Settings.bound
+    k: int | str = Settings.k
+    strategy: str = Settings.strategy
+    outputs: int | None = Settings.outputs
+    threshold: int | str = Settings.threshold
+    study: bool = Settings.study
+    participations: int = Settings.participations
+    group: int | str = Settings.group
+    rate: float | str = Settings.rate
+    optimizer: str = Settings.optimizer
+    schedule: str = Settings.schedule
+    momentum: float = Settings.momentum
+    averaging: bool = Settings.averaging
+    regularization: float = Settings.regularization
+    tolerance: float = Settings.tolerance
+    estimator: str = Settings.estimator
+    random_state: int | np.random.RandomState | None = None
+    _fits: list[float] = field(init=False, default_factory=list)  # their epsilons, with all clones'
+
+    _objective: ClassVar[str]
+
+    def __sklearn_clone__(self) -> Self:
+        twin = super().__sklearn_clone__()
+        twin._fits = self._fits  # searches fit clones, and clones of clones
+        return cast(Self, twin)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = False  # given a random_state; without one every fit differs
+        return tags
+
+    def _train(self, X: Array, targets: Floats, clients: Any) -> tuple[Floats, float]:
+        """Train, and return coefficients and intercept for targets on the scale of [-1, 1]."""
+        settings = Settings(**{each.name: getattr(self, each.name) for each in fields(Settings)})
+        features = Features(_schema(self.bounds, X.shape[1], type(self).__name__))
+        owners = None if clients is None else Owners(_ids(clients, len(X)))
+        goal = OBJECTIVES[self._objective]
+        task = Linear(goal, _Encoded(features, X, targets.astype(np.float32)), owners)
+        training = settings.training(task, goal.distance, _chance(self.random_state))
+        plan = settings.plan(task.dimensions)
+        if isinstance(plan, Plan):
+            self._spend(float(settings.epsilon))
+        self.history_: list[Progress] = list(training)
+        self.n_iter_ = len(self.history_)
+        self.privacy_ = self._paid(plan, len(task)) if isinstance(plan, Plan) else None
+        self.price_ = settings.price(task.dimensions)
+        return _own_units(features.schema, training.models[0])
+
+    def _spend(self, epsilon: float) -> None:
+        """Warn before vehicles are asked again, and note what they spend.
+
+        Of the many fits of a search the 2nd, 4th, 8th and so on warn: a few lines, not hundreds.
+        """
+        number, total = len(self._fits) + 1, sum(self._fits) + epsilon
+        if number > 1 and number.bit_count() == 1:
+            warnings.warn(
+                f"this is fit number {number} of one {type(self).__name__} and its clones. Each "
+                f"fit asks the vehicles again, and what they spend adds up: to epsilon = {total:g} "
+                "for a vehicle in all of them. Search and cross-validate on public data, or divide "
+                "epsilon by the number of fits.",
+                PrivacyWarning,
+                stacklevel=4,  # where fit was called
+            )
+        self._fits.append(epsilon)  # not if the warning is made an error: nobody is asked then
+
+    def _paid(self, plan: Plan, vehicles: int) -> Privacy:
+        """Return what has been sent, which is less than planned if the model settled early."""
+        reports = self.history_[-1].vehicles
+        return Privacy.of(plan, reports, participations=-(-reports // vehicles))
+
+    def _scores(self, X: Any) -> Floats:
+        check_is_fitted(self, "coef_")
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return np.asarray(X @ np.ravel(self.coef_) + self.intercept_)
+
+
+@final
+@dataclass(kw_only=True, eq=False, repr=False)
+class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc]
+    """Linear regression on a fleet, with epsilon-local differential privacy for each vehicle.
+
+    `bounds` are the public ends of the features, `(low, high)` for all of them or `(lows, highs)`
+    with a number for each, and `target_bounds` those of the target; values outside count as the
+    end. The other keywords are those of `Settings`; `mechanism=None` is the reference without
+    privacy. With `participations=r` each report has an r-th of epsilon.
+
+    `random_state=None` takes the operating system's randomness. A seed is for study only: whoever
+    knows it can undo the noise. Each fit asks the vehicles anew. From the second on, also those of
+    clones as in `cross_val_score` and `GridSearchCV`, there is a `PrivacyWarning`; but processes,
+    as with `n_jobs=2`, do not know of each other's fits.
+
+    After `fit`: `coef_` and `intercept_` in the units of the data; `privacy_`, what each vehicle
+    has spent and all have sent (None without privacy); `history_`, a `Progress` for each round;
+    `price_`, by what factor the participations make the squared error of a gradient grow.
+
+    >>> import fedldp
+    >>> X = 100 * fedldp.source(1).uniform((20_000, 1))
+    >>> y = 3 * X[:, 0] + 50
+    >>> model = LDPLinearRegression(
+    ...     epsilon=4.0, bounds=(0, 100), target_bounds=(0, 400), random_state=0
+    ... ).fit(X, y)
+    >>> model.predict([[20.0], [80.0]]).round(-1)
+    array([110., 290.])
+    >>> float(model.privacy_.epsilon), model.privacy_.reports, model.privacy_.bytes
+    (4.0, 20000, 15000)
+    """
+
+    target_bounds: tuple[float, float] | None = None
+
+    _objective = "squared"
+
+    def fit(self, X: Any, y: Any, clients: Any = None) -> Self:
+        """Train on rows X and their targets y; `clients` says whose row each is."""
+        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), y_numeric=True)
+        low, high = _pair(self.target_bounds, "target_bounds", type(self).__name__)
+        target = Number("target_bounds", low, high)
+        coefficients, intercept = self._train(X, encode_target(target, y), clients)
+        self.coef_ = coefficients * target.half_width
+        self.intercept_ = target.from_unit(intercept)
+        return self
+
+    def predict(self, X: Any) -> Floats:
+        """Return a number for each row, in the units of the target."""
+        return self._scores(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # noise drowns a few hundred vehicles
+        return tags
+
+
+class _LDPClassifier(ClassifierMixin, _LDPLinearModel):  # type: ignore[misc]
+    """A linear model of which one of two classes a row is in."""
+
+    def fit(self, X: Any, y: Any, clients: Any = None) -> Self:
+        """Train on rows X and their labels y; `clients` says whose row each is."""
+        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32))
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) != 2:
+            count = "1 class" if len(self.classes_) == 1 else f"{len(self.classes_)} classes"
+            raise DomainError(
+                f"Only binary classification is supported. y must have two labels; got {count}."
+            )
+        coefficients, intercept = self._train(X, np.where(codes, 1.0, -1.0), clients)
+        self.coef_, self.intercept_ = coefficients[None], np.array([intercept])
+        return self
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return a score for each row: above 0 the second class is predicted."""
+        return self._scores(X)
+
+    def predict(self, X: Any) -> Array:
+        """Return the label of each row."""
+        scores = self._scores(X)
+        return self.classes_[(scores > 0).astype(np.intp)]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.poor_score = True  # noise drowns a few hundred vehicles
+        return tags
+
+
+@final
+class LDPLogisticRegression(_LDPClassifier):
+    """Logistic regression on a fleet: keywords and attributes as of `LDPLinearRegression`.
+
+    >>> import fedldp
+    >>> X = fedldp.source(1).uniform((20_000, 2))
+    >>> y = np.where(X[:, 0] + X[:, 1] > 1.2, "late", "on time")
+    >>> model = LDPLogisticRegression(epsilon=4.0, bounds=(0, 1), random_state=0).fit(X, y)
+    >>> model.predict([[0.9, 0.8], [0.1, 0.2]])
+    array(['late', 'on time'], dtype='<U7')
+    >>> model.score(X, y) > 0.95
+    True
+    """
+
+    _objective = "logistic"
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probability of each of the two classes, in a row for each row."""
+        scores = self._scores(X)
+        return np.stack([expit(-scores), expit(scores)], axis=1)
+
+
+@final
+class LDPLinearSVC(_LDPClassifier):
+    """A linear support vector machine on a fleet: keywords and attributes as of the others.
+
+    >>> import fedldp
+    >>> X = fedldp.source(1).uniform((20_000, 2))
+    >>> y = X[:, 0] > X[:, 1]
+    >>> model = LDPLinearSVC(epsilon=4.0, bounds=(0, 1), random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.95
+    True
+    """
+
+    _objective = "hinge"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Encoded:
+    """Examples whose features are scaled as they are read: no second copy of X."""
+
+    features: Features
+    matrix: Array
+    targets: Singles
+
+    @property
+    def dimensions(self) -> int:
+        """How many features there are, the constant included."""
+        return self.features.dimensions
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+    def read(self, rows: Rows) -> tuple[Array, Any]:
+        """Return the features and the targets of some rows."""
+        return self.features.encode(self.matrix[rows]), self.targets[rows]
+
+
+def _pair(ends: Any, keyword: str, name: str) -> tuple[Any, Any]:
+    """Return the two ends of public bounds, or teach why they are needed."""
+    if ends is None:
+        raise DomainError(
+            f"{name} needs {keyword}=(low, high), the least and the greatest value that there can "
+            "be. Bounds are public and come from you, never from the data: the extremes of the "
+            "data would give away the values of single vehicles. Take what is known without "
+            "looking, such as (0, 120) for an age; a value outside counts as the bound."
+        )
+    try:
+        low, high = ends
+    except (TypeError, ValueError):
+        raise DomainError(f"{keyword} must be a pair (low, high); got {ends!r:.60}.") from None
+    return low, high
+
+
+def _schema(bounds: Any, width: int, name: str) -> Schema:
+    """Return the schema of rows of numbers with these bounds."""
+    low, high = _pair(bounds, "bounds", name)
+    if np.ndim(low) == np.ndim(high) == 0:
+        return Schema((Number("bounds", low, high, size=width),))
+    try:
+        lows, highs = (np.broadcast_to(reals(end, "bounds"), width) for end in (low, high))
+    except ValueError as error:
+        raise DomainError(
+            f"bounds must be (low, high) for all features, or (lows, highs) with a number for "
+            f"each of the {width}; got {bounds!r:.60}: {error}"
+        ) from None
+    pairs = zip(lows.tolist(), highs.tolist(), strict=True)
+    return Schema(tuple(Number(f"bounds of x{i}", *pair) for i, pair in enumerate(pairs)))
+
+
+def _own_units(schema: Schema, weights: Floats) -> tuple[Floats, float]:
+    """Return the coefficients and the intercept of rows as they are, before scaling."""
+    if not np.abs(weights).max() <= LARGEST_WEIGHT:
+        raise DomainError(
+            f"the training diverged, to a weight of {np.abs(weights).max():g}. Give it a lower "
+            "rate, or less regularization."
+        )
+    numbers = cast(tuple[Number, ...], schema.attributes)
+    sizes = [each.size for each in numbers]
+    centres = np.repeat([each.centre for each in numbers], sizes)
+    coefficients = weights[:-1] * np.repeat([each.scale for each in numbers], sizes)
+    return coefficients, float(weights[-1] - coefficients @ centres)
+
+
+def _ids(clients: Any, rows: int) -> Array:
+    """Return the client id of each row, or refuse what does not say whose each is."""
+    ids = np.asarray(clients)
+    if ids.shape != (rows,):
+        raise DomainError(f"clients must have an id for each of {rows} rows; got {ids.shape}.")
+    if ids.dtype.kind in "fO" and any(is_missing(each) for each in ids.tolist()):
+        raise DomainError("clients must have an id for each row; some are missing.")
+    return ids
+
+
+def _chance(random_state: Any) -> Source:
+    """Return the operating system's randomness or, for study, a source from a seed."""
+    if random_state is None or isinstance(random_state, Integral):
+        return source(random_state)
+    return source(int(check_random_state(random_state).randint(1 << 62)))
