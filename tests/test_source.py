@@ -294,7 +294,7 @@ def test_repr_says_what_it_is_for_and_not_the_key():
 @pytest.mark.parametrize("drawn", [0, 3, 16, 100])
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 1 << 20])
 def test_skip_is_drawing_without_looking(drawn, count):
-    skipping, drawing = fedldp.source(5), fedldp.source(5)
+    skipping, drawing = source(5), source(5)
     for each in (skipping, drawing):
         each.words(drawn, np.uint8)
     skipping.skip(count)
@@ -304,8 +304,8 @@ def test_skip_is_drawing_without_looking(drawn, count):
 
 
 def test_skip_far_ahead_and_refuse_to_go_back():
-    source = fedldp.source(5)
-    source.skip(1 << 70)
-    assert source.words(1).size == 1
+    stream = source(5)
+    stream.skip(1 << 70)
+    assert stream.words(1).size == 1
     with pytest.raises(DomainError, match="must not be negative"):
-        source.skip(-1)
+        stream.skip(-1)
