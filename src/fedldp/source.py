@@ -183,22 +183,22 @@ class Source:
             hits.reshape(-1)[ties] = self.bernoulli(Fraction(rest, exact.denominator), ties.size)
         return hits
 
-    def choose(self, k: int, d: int, size: int) -> npt.NDArray[np.int32]:
+    def choose(self, k: int, d: int, size: int) -> npt.NDArray[np.int64]:
         """Return `size` rows of k different integers below d: each set equally likely, sorted.
 
         >>> source(7).choose(2, 5, size=3)
         array([[1, 2],
                [2, 4],
-               [2, 3]], dtype=int32)
+               [2, 3]])
         """
         k, d = whole(k, "k"), whole(d, "d")
         if not 1 <= k <= d < 1 << 31:
             raise DomainError(f"need 1 <= k <= d < 2^31; got k = {k!r} and d = {d!r}.")
         if k == 1:
-            return self.below(d, size).astype(np.int32)[:, None]
-        chosen = np.empty((size, k), np.int32)
+            return self.below(d, size)[:, None]
+        chosen = np.empty((size, k), np.int64)
         for column, top in enumerate(range(d - k, d)):  # Floyd's algorithm
-            pick = self.below(top + 1, size).astype(np.int32)
+            pick = self.below(top + 1, size)
             taken = (chosen[:, :column] == pick[:, None]).any(axis=1)
             chosen[:, column] = np.where(taken, top, pick)
         chosen.sort(axis=1)

@@ -18,6 +18,10 @@ from fedldp.tables import Integers
 BLOCK = 4096  # rows multiplied at a time: BLAS rounds differently for different shapes
 
 
+# Whatever the model and the data are, a report goes out; plans clip what is no number.
+_silently = partial(np.errstate, over="ignore", invalid="ignore")
+
+
 class Task(Protocol):
     """What a fleet is to learn, and the data that it has for it."""
 
@@ -81,6 +85,7 @@ class Linear:
         """Return what share of the examples each model gets wrong, or its mean squared error."""
         return self._mean(self.objective.error, weights)
 
+    @_silently()
     def _mean(self, function: Callable[[Floats, Floats], Floats], weights: Floats) -> Floats:
         total = np.zeros(len(weights))
         for start in range(0, len(self.examples), BLOCK):
@@ -89,11 +94,6 @@ class Linear:
         return total / len(self.examples)
 
 
-# Whatever the model and the data are, a report goes out; plans clip what is no number.
-_silently = partial(np.errstate, over="ignore", invalid="ignore")
-
-
-@_silently()
 def scores_of(features: npt.NDArray[Any], weights: Floats) -> npt.NDArray[Any]:
     """Return the scores of each row of features, in a row for each row of weights."""
     scores = np.empty((len(weights), len(features)), features.dtype)

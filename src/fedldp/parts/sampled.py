@@ -125,13 +125,18 @@ class Sampled(Base):
         n = len(batch)
         chosen = source.choose(self.k, self.d, n) if self.k < self.d else None
         for slot in range(self.k):
-            index = np.full(n, slot) if chosen is None else chosen[:, slot].astype(np.int64)
+            index = np.full(n, slot) if chosen is None else chosen[:, slot]
             places = self._places(slot)
             for place in places:
                 rows = None if len(places) == 1 else self._rows(index, place)
                 at, coder = index if rows is None else index[rows], self._distinct[place]
                 if at.size:
                     yield slot, rows, at, coder, self._values(batch, rows, at, coder)
+
+    @cached_property
+    def _in_order(self) -> bool:
+        """Whether a coordinate's number is that of its column."""
+        return bool((self.columns == np.arange(self.d)).all())
 
     def _rows(self, index: Integers, place: int) -> Integers:
         """Return where the coordinates are those of one coder."""
@@ -141,7 +146,7 @@ class Sampled(Base):
         self, batch: Batch, rows: Integers | None, index: Integers, coder: Coder | Mechanism
     ) -> npt.NDArray[Any]:
         """Return what the tables take: numbers in [-1, 1], or the numbers of categories."""
-        values = batch.take(rows, self.columns.take(index))
+        values = batch.take(rows, index if self._in_order else self.columns.take(index))
         centre, scale, missing = (
             each if each.size == 1 else each.take(index) for each in self.scaling
         )
@@ -243,10 +248,12 @@ class Sampled(Base):
         study answer with noisy floats.
         """
         flat, replicas = cells.reshape(-1), len(cells)
-        first = np.repeat(np.arange(replicas) * cells.shape[1], len(batch) // replicas)
+        first: Integers | None = None  # cell of the replica of each vehicle
+        if replicas > 1:
+            first = np.repeat(np.arange(replicas) * cells.shape[1], len(batch) // replicas)
         for _, rows, index, coder, values in self.answers(batch, source):
             places = self.starts.take(index)
-            if replicas > 1:
+            if first is not None:
                 places += first if rows is None else first[rows]
             if isinstance(coder, UnaryEncoding):
                 _add_bits(places, coder.encode(values, source), flat)
