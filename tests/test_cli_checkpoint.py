@@ -101,3 +101,16 @@ def test_the_checkpoint_of_another_training():
     run(*LATE, *HMTP, "--epsilon", 4, "--checkpoint", "stand.json")
     error = refused(*LATE, *HMTP, "--epsilon", 2, "--checkpoint", "stand.json")
     assert "it was made with other settings" in error
+
+
+def test_the_checkpoint_of_other_data_or_another_seed():
+    """Of the same size, with the same settings: the model would be that of the others."""
+    going = *LATE, *HMTP, "--epsilon", 4, "--checkpoint", "stand.json"
+    assert "Going on from stand.json, after round" not in run(*going).stderr
+    assert "Going on from stand.json, after round" in run(*going).stderr
+    assert "it was made with other settings" in refused(*going, "--seed", 2)
+    for path in Path().glob("*.csv"):
+        text = path.read_text()
+        path.write_text(text.replace("yes", "maybe").replace("no", "yes").replace("maybe", "no"))
+        assert path.read_text() != text
+    assert "it was made with other settings" in refused(*going)

@@ -270,3 +270,27 @@ def test_an_npz_file_with_faults_is_refused(tmp_path):
     np.savez(path, X=SIGNALS, y=np.ones(2))
     with pytest.raises(DomainError, match="got shapes"):
         datasets.load("vehicle", path)
+
+
+def test_a_target_is_never_made_up(tmp_path):
+    path = tmp_path / "fleet.csv"
+    path.write_text("age,sold\n31,no\n,yes\n54,\n")
+    schema = Schema.of(age=(0, 100), sold=["no", "yes"])
+    with pytest.raises(DomainError, match=r"row 2 .*, column 'sold': the value is missing"):
+        from_file(path, schema, "sold", missing=True)
+    path.write_text("age,sold\n31,no\n,yes\n")
+    assert from_file(path, schema, "sold", missing=True).matrix()[:, 0].tolist() == [31, 50]
+
+
+def test_numbers_far_from_zero_keep_their_digits(tmp_path):
+    path = tmp_path / "fleet.csv"
+    path.write_text("time\n1600000001\n1600000099\n")
+    data = from_file(path, Schema.of(time=(1_600_000_000, 1_600_000_100)))
+    assert data.matrix()[:, 0].tolist() == [1_600_000_001, 1_600_000_099]
+
+
+def test_an_owner_is_one_however_its_id_is_padded(tmp_path):
+    path = tmp_path / "fleet.csv"
+    path.write_text("id,age\n1,31\n 1,54\n1 ,20\n2,40\n")
+    data = from_file(path, Schema.of(age=(0, 100)), client="id")
+    assert data.clients.tolist() == [0, 0, 0, 1]

@@ -155,7 +155,7 @@ def test_searches_warn():
     assert hasattr(search.best_estimator_, "privacy_")
     with pytest.warns(PrivacyWarning, match="fit number 8 .* epsilon = 16 "):
         clone(search.estimator).fit(X, LABEL)
-    with pytest.warns(PrivacyWarning, match="Search and cross-validate on public data"):
+    with pytest.warns(PrivacyWarning, match="search and cross-validate on public data"):
         cross_val_score(classifier(), X, LABEL, cv=2)
 
 
@@ -276,3 +276,13 @@ def test_constant_features(value):
     # One number is all there is to learn. Over 200 other seeds the answers have a deviation of
     # 0.007 around it, and 0.05 is 7 of these: a false alarm in less than one seed of 10^9.
     assert private.predict([[value]]) == pytest.approx(0.75, abs=0.05)
+
+
+def test_bounds_as_a_list_of_pairs_are_not_taken_for_lists_of_ends():
+    with pytest.raises(DomainError, match=r"two lists, \(\[low, ...\], \[high, ...\]\)"):
+        classifier(bounds=[(0, 10), (5, 20)]).fit(X[:, :2], LABEL)
+
+
+def test_ids_of_several_kinds():
+    ids = np.array([1, "a"] * (len(X) // 2), object)
+    assert classifier().fit(X, LABEL, clients=ids).privacy_.reports == 2

@@ -13,8 +13,14 @@ except ImportError:  # not on Windows
 
 
 def write(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text to a file: it is the old one or the new one, even after a power cut."""
+    """Write a text to a file: it is the old one or the new one, even after a power cut.
+
+    What is no file, such as a pipe or /dev/null, is written to and stays what it is.
+    """
     path = Path(path).resolve()  # a link stays one
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
     fresh = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
     try:
         with fresh.open("x", encoding="utf-8") as file:

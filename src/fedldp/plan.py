@@ -282,14 +282,7 @@ class Plan:
                 raise ValueError("its numbers are not written as a plan writes them")
         except PrivacyError:
             raise
-        except (
-            ArithmeticError,
-            AttributeError,
-            LookupError,
-            RecursionError,
-            TypeError,
-            ValueError,
-        ) as error:
+        except (*vehicle.UNREADABLE, ArithmeticError, LookupError) as error:
             raise WireError(f"not a {FORMAT!r}: {error}") from error
         return plan
 

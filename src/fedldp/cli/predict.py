@@ -16,7 +16,6 @@ from fedldp.cli.plans import INPUT, OUTPUT, console, naming
 from fedldp.datasets.files import read
 from fedldp.errors import DomainError
 from fedldp.learn.model import Model
-from fedldp.schema import Number
 
 COLUMN = "prediction"  # that is added
 
@@ -52,8 +51,7 @@ def predict_command(model_file: Path, data: Path, output: Path | None, as_json: 
         if chunk.first_row == 0:
             writer.writerow([*table.names, COLUMN])
         cells = [table.cells(name, 0, len(table)) for name in table.names]
-        shown = [f"{each:.6g}" for each in told] if isinstance(model.target, Number) else told
-        writer.writerows(zip(*cells, shown, strict=True))
+        writer.writerows(zip(*cells, told, strict=True))
         predictions += told
         if model.target.name in table.names:
             errors.append(model.errors(chunk.data))

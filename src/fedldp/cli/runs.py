@@ -18,7 +18,7 @@ from fedldp.learn.features import encode_target
 from fedldp.learn.fedsgd import Training
 from fedldp.learn.gradients import Linear
 from fedldp.learn.objectives import objective
-from fedldp.learn.privacy import Privacy
+from fedldp.learn.privacy import Privacy, bits_of
 from fedldp.learn.settings import Settings
 from fedldp.plan import Plan
 from fedldp.records import length
@@ -58,7 +58,7 @@ def split(data: Dataset, share: float) -> tuple[Dataset, Dataset]:
     """
     owners = None if data.clients is None else Owners(data.clients)
     vehicles = len(data if owners is None else owners)
-    held = max(1, round(share * vehicles))
+    held = max(1, round(share * vehicles)) if 0 < share < 1 else vehicles
     if held >= vehicles:
         raise DomainError(
             f"of {vehicles} vehicles, a hold-out of {share:g} leaves none to train with: "
@@ -94,7 +94,7 @@ def spending(settings: Settings, fleet: Linear) -> dict[str, Any]:
     reports = times * len(fleet)
     document: dict[str, Any] = {"vehicles": len(fleet), "participations": times}
     if not isinstance(plan, Plan):
-        bits = 32 * fleet.dimensions  # floats
+        bits = bits_of(plan)
         return document | {
             "epsilon": None,
             "exact_epsilon": None,

@@ -140,10 +140,12 @@ def train_command(
     data = _load(what, kind.objective, **of_data)
     fleet, public = split(data, holdout)
     work, test = linear(fleet, kind), linear(public, kind)
-    training = settings.training(work, work.objective.distance, source(seed))
+    label = f"{fleet.fingerprint} {seed}"
+    training = settings.training(work, work.objective.distance, source(seed), label=label)
     if checkpoint is not None and checkpoint.exists():
         with naming(checkpoint):
             training.resume(checkpoint.read_text("utf-8", errors="replace"))
+        click.echo(f"Going on from {checkpoint}, after round {training.state.round}.", err=True)
     began = monotonic()
     with display() as bars:
         measure = plot is not None
@@ -161,7 +163,7 @@ def train_command(
         "target": target.name,
         "error": float(test.error(training.models)[0]),
         "base_rate": base_rate(public, kind),
-        "mechanism": mechanism,
+        "mechanism": "cube" if settings.strategy == "cube" else mechanism,
         "strategy": settings.strategy,
         **spending(settings, work),
         "holdout": len(public),
@@ -213,6 +215,8 @@ def _load(
     with naming(schema):
         check_target(columns[target], objective(objective_name).classifies)
     found = datasets.from_file(what, columns, target, client, missing=missing)
+    if rows is not None and rows > len(found):
+        raise click.UsageError(f"{what} has {len(found)} rows; got --rows {rows}.")
     return found if rows is None else found.take(slice(rows))
 
 
@@ -235,7 +239,7 @@ def _render(title: str, document: dict[str, Any], target: Number | Category) -> 
         ("vehicles", f"{document['vehicles']:,}"),
         ("rounds", f"{document['rounds']:,}"),
         ("epsilon of a vehicle", privacy),
-        ("mechanism", document["mechanism"] if document["strategy"] != "cube" else "cube"),
+        ("mechanism", document["mechanism"]),
         ("bits that each sends", "for study" if bits is None else f"{bits:,}"),
         ("received in all", "for study" if bits is None else volume(document["bytes"])),
         ("seconds", f"{document['seconds']:.2f}"),

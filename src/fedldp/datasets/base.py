@@ -64,6 +64,14 @@ class Dataset:
     derived: tuple[str, ...] = ()  # columns made of others, which no vehicle is asked for
     clients: npt.NDArray[np.integer[Any]] | None = None  # whose row it is, if not each its own
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """A SHA-256 of the schema, the rows and whose they are, in hexadecimal."""
+        found = hashlib.sha256(repr((self.schema, dict(self.targets))).encode())
+        for column in (*self.columns, *(() if self.clients is None else (self.clients,))):
+            found.update(np.ascontiguousarray(column).data)
+        return found.hexdigest()
+
     def __post_init__(self) -> None:
         if len(self.columns) != len(self.schema):
             raise DomainError(

@@ -20,6 +20,8 @@ from fedldp.errors import DomainError
 from fedldp.learn.features import category_codes, check_target
 from fedldp.schema import Category, Number, Schema
 
+_FINE = 1e-5  # of the scale of [-1, 1]: so far apart the numbers of 32 bits may lie
+
 
 def from_file(
     path: str | PathLike[str],
@@ -32,8 +34,9 @@ def from_file(
     r"""Return the data set that a CSV (also .csv.gz) or Parquet file holds.
 
     The target is a column of the schema: a number for linear regression, a category with two
-    labels for the others. `client` is a column that tells whose row it is. A missing or unknown
-    value is refused, with its row and column, or with `missing` replaced by the public default.
+    labels for the others. `client` is a column that tells whose row it is: ids are compared as
+    they are written. A missing or unknown value is refused, with its row and column, or with
+    `missing` replaced by the public default; but never a target, which nobody may make up.
 
     >>> path = Path(tempfile.mkdtemp(), "fleet.csv")
     >>> _ = path.write_text("age,city,sold\n31,Oslo,no\n54,Rome,yes\n")
@@ -48,6 +51,9 @@ def from_file(
     try:
         for chunk in read(path):
             gathered.add(chunk.data, chunk.first_row)
+            if target is not None:
+                known = Schema((schema[target],)).rows(chunk.data, chunk.first_row)
+                known.check(known.matrix())
             owners.add(chunk.data, chunk.first_row)
         columns = gathered.columns()
     except DomainError as error:
@@ -132,7 +138,7 @@ class Clients:
                     f"row {row} (the first is 0), column {self._column!r}: the value is missing, "
                     "so nobody knows whose row it is. Correct or drop the row."
                 )
-            self._numbers.append(self._known.setdefault(str(cell), len(self._known)))
+            self._numbers.append(self._known.setdefault(str(cell).strip(), len(self._known)))
 
     def numbers(self) -> npt.NDArray[np.int64] | None:
         """Return the number of each row's client, or None if each row is its own."""
@@ -149,7 +155,10 @@ def compact(attribute: Number | Category, values: Floats) -> npt.NDArray[Any]:
         smallest = np.min_scalar_type(len(attribute.categories) - 1)
         return category_codes(attribute, values[:, 0]).astype(smallest)
     within = np.clip(values, attribute.low, attribute.high)
-    found = np.where(np.isnan(within), attribute.missing, within).astype(np.float32)
+    found = np.where(np.isnan(within), attribute.missing, within)
+    step = np.spacing(np.float32(max(abs(attribute.low), abs(attribute.high))))
+    if step * attribute.scale < _FINE:
+        found = found.astype(np.float32)
     return found[:, 0] if attribute.size == 1 else found
 
 

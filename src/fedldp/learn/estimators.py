@@ -118,8 +118,8 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
             warnings.warn(
                 f"this is fit number {number} of one {type(self).__name__} and its clones. Each "
                 f"fit asks the vehicles again, and what they spend adds up: to epsilon = {total:g} "
-                "for a vehicle in all of them. Search and cross-validate on public data, or divide "
-                "epsilon by the number of fits.",
+                "for a vehicle in all of them. Scores on the vehicles' own data are not private "
+                "either: search and cross-validate on public data.",
                 PrivacyWarning,
                 stacklevel=4,  # where fit was called
             )
@@ -142,9 +142,9 @@ class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc
     """Linear regression on a fleet, with epsilon-local differential privacy for each vehicle.
 
     `bounds` are the public ends of the features, `(low, high)` for all of them or `(lows, highs)`
-    with a number for each, and `target_bounds` those of the target; values outside count as the
-    end. The other keywords are those of `Settings`; `mechanism=None` is the reference without
-    privacy. With `participations=r` each report has an r-th of epsilon.
+    with a number for each, and `target_bounds` those of the target; in training, values outside
+    count as the end. The other keywords are those of `Settings`; `mechanism=None` is the reference
+    without privacy. With `participations=r` each report has an r-th of epsilon.
 
     `random_state=None` takes the operating system's randomness. A seed is for study only: whoever
     knows it can undo the noise. Each fit asks the vehicles anew. From the second on, also those of
@@ -295,7 +295,12 @@ def _pair(ends: Any, keyword: str, name: str) -> tuple[Any, Any]:
     try:
         low, high = ends
     except (TypeError, ValueError):
-        raise DomainError(f"{keyword} must be a pair (low, high); got {ends!r:.60}.") from None
+        low = high = ()
+    if isinstance(low, tuple) or isinstance(high, tuple):  # of pairs, or of too many
+        raise DomainError(
+            f"{keyword} must be a pair (low, high); got {ends!r:.60}. Bounds of several features "
+            "may be two lists, ([low, ...], [high, ...])."
+        )
     return low, high
 
 
@@ -332,6 +337,8 @@ def _own_units(schema: Schema, weights: Floats) -> tuple[Floats, float]:
 def _ids(clients: Any, rows: int) -> Array:
     """Return the client id of each row, or refuse what does not say whose each is."""
     ids = np.asarray(clients)
+    if ids.dtype.kind == "O" and not any(is_missing(each) for each in ids.reshape(-1)):
+        ids = ids.astype(str)  # of several kinds, which have no order
     if ids.shape != (rows,):
         raise DomainError(f"clients must have an id for each of {rows} rows; got {ids.shape}.")
     if ids.dtype.kind in "fO" and any(is_missing(each) for each in ids.tolist()):

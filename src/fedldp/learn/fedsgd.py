@@ -27,6 +27,7 @@ from fedldp.errors import DomainError, WireError
 from fedldp.estimate import means
 from fedldp.learn import server
 from fedldp.learn.gradients import BLOCK, Task
+from fedldp.learn.privacy import bits_of
 from fedldp.learn.server import Recipe, State
 from fedldp.parts import Batch
 from fedldp.plan import Plan
@@ -63,7 +64,8 @@ class Training:
     Vehicles are asked in a random order, in groups of about the same size; in each of their
     `participations`, all of them. `shuffle=False` is for data that are in random order already.
     Each replica is a training of its own, with the same vehicles and other noise. `watch` is given
-    the models after each round, for example `Linear(objective, public_examples).loss`.
+    the models after each round, for example `Linear(objective, public_examples).loss`. A training
+    goes on with a saved one only if the `label` is the same too: let it tell the data apart.
 
     >>> import fedldp
     >>> from fedldp.learn.examples import Arrays
@@ -95,10 +97,11 @@ class Training:
         shuffle: bool = True,
         start: Floats | None = None,
         watch: Callable[[Floats], Floats] | None = None,
+        label: str = "",
     ) -> None:
         if not isinstance(chance, Source):
             raise DomainError(f"chance must be a Source: pass fedldp.source(); got {chance!r}.")
-        self._task, self._recipe, self._watch = task, recipe, watch
+        self._task, self._recipe, self._watch, self._label = task, recipe, watch, label
         self._plan = plan if isinstance(plan, Plan) else None
         schema = plan.schema if isinstance(plan, Plan) else plan
         vector = schema.attributes[0]
@@ -128,7 +131,7 @@ class Training:
         self.state = State.start(np.tile(weights, (self._replicas, 1)))
         self._ordered: tuple[int, Integers] | None = None
         # What each report takes and costs, computed once: rounds can be very short.
-        self._width = 32 * task.dimensions if self._plan is None else _bits(self._plan)
+        self._width = bits_of(plan)
         self._spent = [
             None if self._plan is None else self._plan.total_epsilon * number
             for number in range(self._passes + 1)
@@ -224,9 +227,11 @@ class Training:
         files.write(path, self.to_json())
 
     def resume(self, text: str) -> None:
-        """Go on where a training with the same settings stood: nobody is asked twice.
+        """Go on where a training with the same settings stood when it was saved.
 
-        With a source from the same seed, the result is that of a training without a break.
+        With a source from the same seed, the result is that of a training without a break. With
+        another key, vehicles that were asked after it was saved are asked anew, and spend anew:
+        a deployment saves before it asks, and its vehicles keep a ledger.
         """
         try:
             document = json.loads(text)
@@ -251,9 +256,5 @@ class Training:
         plan = self._vector if self._plan is None else self._plan.fingerprint
         numbers = self._vehicles, self._groups, self._passes, self._replicas, self._shuffle
         return hashlib.sha256(
-            repr((self._task.kind, plan, self._recipe, numbers)).encode()
+            repr((self._label, self._task.kind, plan, self._recipe, numbers)).encode()
         ).hexdigest()
-
-
-def _bits(plan: Plan) -> int:
-    return 0 if plan.study else plan.bits

@@ -8,6 +8,7 @@ from fedldp import audit, records
 from fedldp.channel import Channel
 from fedldp.parts import Signs
 from fedldp.plan import Plan
+from fedldp.schema import Schema
 
 
 @final
@@ -34,7 +35,7 @@ class Privacy:
     @classmethod
     def of(cls, plan: Plan, reports: int, participations: int = 1) -> "Privacy":
         """Return what so many reports to a plan for gradients cost and take."""
-        bits = 0 if plan.study else plan.bits
+        bits = bits_of(plan)
         return cls(
             plan.total_epsilon * participations,
             None if plan.study else _ratio(plan) ** participations,
@@ -43,6 +44,13 @@ class Privacy:
             bits,
             records.length(reports, bits),
         )
+
+
+def bits_of(plan: Plan | Schema) -> int:
+    """Return how many bits a vehicle sends: none for study, floats of 32 bits without a plan."""
+    if isinstance(plan, Schema):
+        return 32 * plan.dimensions
+    return 0 if plan.study else plan.bits
 
 
 def _ratio(plan: Plan) -> Fraction:

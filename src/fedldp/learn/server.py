@@ -17,6 +17,7 @@ from fedldp.errors import DomainError, WireError
 from fedldp.estimate import ESTIMATORS, means
 from fedldp.tables import read_only
 from fedldp.tally import Tally
+from fedldp.vehicle import UNREADABLE
 
 OPTIMIZERS = ("adam", "sgd")
 SCHEDULES = {"constant": 0.0, "sqrt": 0.5, "inverse": 1.0}  # the rate falls with this power
@@ -90,7 +91,7 @@ class State:
         """Begin with some weights, a row for each replica."""
         weights = read_only(np.array(weights, np.float64, ndmin=2))
         zeros = read_only(np.zeros(weights.shape))
-        unknown = read_only(np.full(len(weights), np.inf))
+        unknown = read_only(np.full(len(weights), np.finfo(np.float64).max))  # JSON has no more
         return cls(0, weights, weights, zeros, zeros, unknown)
 
     def to_json(self) -> str:
@@ -116,14 +117,7 @@ class State:
                 raise ValueError("the numbers cannot be those of a training")
             if state.to_json() != json.dumps(document, sort_keys=True, separators=(",", ":")):
                 raise ValueError("it is not written as a state is")
-        except (
-            ArithmeticError,
-            AttributeError,
-            LookupError,
-            RecursionError,
-            TypeError,
-            ValueError,
-        ) as error:
+        except UNREADABLE as error:
             raise WireError(f"not a {FORMAT!r}: {error}") from None
         return state
 

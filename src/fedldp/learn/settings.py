@@ -126,6 +126,7 @@ class Settings:
         shuffle: bool = True,
         start: Floats | None = None,
         watch: Callable[[Floats], Floats] | None = None,
+        label: str = "",
     ) -> Training:
         """Return a training of the task; iterate over it to run it."""
         d, group = task.dimensions, self.group_size(task.dimensions, len(task))
@@ -141,4 +142,5 @@ class Settings:
             shuffle=shuffle,
             start=start,
             watch=watch,
+            label=label,
         )
