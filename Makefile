@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # PyTorch has a build for each kind of hardware: make test-torch TORCH='torch --index-url ...'
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test test-slow test-torch bench bench-training accuracy flights networks pictures clean
+.PHONY: demo test test-slow test-torch bench bench-training accuracy flights networks reproduce pictures clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
 	@$(BIN)/fedldp demo --output demo
@@ -36,8 +36,11 @@ accuracy: $(VENV)/demo.done  ## the error of means, against the paper's best
 flights: $(VENV)/demo.done  ## the error of a trained model, against the paper's best
 	$(BIN)/python benchmarks/flights.py
 
+reproduce: $(VENV)/test.done  ## every figure and table of the paper, in one report
+	$(BIN)/fedldp reproduce --full
+
 networks: $(VENV)/torch.done  ## what neural networks need
-	$(BIN)/python benchmarks/networks.py
+	$(BIN)/python benchmarks/networks.py --plot docs/images/networks.png
 
 pictures: $(VENV)/demo.done  ## the pictures in the documentation
 	$(BIN)/fedldp mechanisms --json --plot docs/images/mechanisms.png > /dev/null

@@ -12,6 +12,7 @@ from fedldp.cli.mechanisms import mechanisms_command
 from fedldp.cli.plans import plan_command, schema_command
 from fedldp.cli.predict import predict_command
 from fedldp.cli.reports import report_command, tally_command
+from fedldp.cli.reproduce import reproduce_command
 from fedldp.cli.train import train_command
 
 
@@ -22,7 +23,7 @@ def fedldp() -> None:
 
     \b
     Start:     demo
-    Compare:   mechanisms, audit
+    Compare:   mechanisms, audit, reproduce (the paper)
     Try out:   schema, data, collect, train, predict
     Deploy:    plan (both sides), report (vehicle), tally, estimate (server)
     """  # noqa: D301 (click wants the character \b itself)
@@ -32,6 +33,7 @@ for command in (
     demo_command,
     mechanisms_command,
     audit_command,
+    reproduce_command,
     schema_command,
     collect_command,
     data_group,

@@ -1,0 +1,313 @@
+"""What the paper says about its experiments, judged by what was measured here.
+
+A claim that one error is lower than others compares it with the lowest of these, at every place of
+a figure. It fails if it is higher at one place beyond doubt. If not, it holds if it is lower on
+average beyond doubt or, where the paper says so, at every place. The error of means is computed
+from the data without noise, which leaves no doubt; that of models is measured, and all intervals
+of a claim are right at once, with a risk of 5%. Where neither is so, or where made-up data stand in
+for the paper's, it is not decidable here.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import NamedTuple, final
+
+import numpy as np
+
+from fedldp.checks import Floats
+from fedldp.mechanisms import Optimal
+from fedldp.paper.figures import Figure
+from fedldp.paper.samples import RISK, Interval, Sample, Samples, interval
+from fedldp.paper.tidy import Verdict
+
+PROPOSED = ("pm-sub", "three-outputs", "hm-tp")
+EXISTING = ("laplace", "duchi", "pm", "hm")
+CONTINUOUS = ("pm", "hm", "pm-sub", "hm-tp")
+SIMILAR = 0.05  # errors that differ by less count as similar
+
+_FEW_BITS = 4
+_TIE = 1e-9  # relative difference of what is computed, below which two are the same
+_VAGUE = 2.0  # an interval so wide says nothing
+
+
+class Judgement(NamedTuple):
+    """Whether something holds on some data, and the numbers."""
+
+    holds: bool | None
+    evidence: str
+
+
+class Measured(NamedTuple):
+    """All that a claim about a figure can be judged by."""
+
+    figure: Figure
+    samples: Samples
+    beside: Samples  # of the figure that it is compared with
+
+    def stand_ins(self, wanted: bool) -> "Measured":
+        """Return what was measured on made-up data in the place of the paper's, or on others."""
+        parts = (each.stand_ins(wanted) for each in (self.samples, self.beside))
+        return Measured(self.figure, *parts)
+
+
+Judge = Callable[[Measured], Judgement]
+
+
+@final
+@dataclass(frozen=True)
+class Claim:
+    """A sentence, and how to judge it from the samples of a figure and of the one beside it."""
+
+    text: str
+    judge: Judge
+    about_any_data: bool = False  # so that made-up data can decide it
+
+
+def verdict(claim: Claim, measured: Measured) -> Verdict:
+    """Return whether a claim holds here."""
+    place = measured.figure.paper
+    text = f"{claim.text}, {place})" if place.startswith("Fig.") else f"{claim.text})"
+    if claim.about_any_data:
+        return Verdict(text, *claim.judge(measured))
+    real, made_up = (measured.stand_ins(wanted) for wanted in (False, True))
+    if not real.samples.all and not made_up.samples.all:
+        return Verdict(text, None, "No data are at hand.")
+    if not real.samples.all:
+        holds, evidence = claim.judge(made_up)
+        outcome = {True: "it holds", False: "it fails", None: "it is undecided"}[holds]
+        return Verdict(
+            text, None, f"Only SYNTHETIC stand-ins are at hand; on them {outcome}: {evidence}"
+        )
+    holds, evidence = claim.judge(real)
+    if made_up.samples.all:
+        evidence += f" On SYNTHETIC stand-ins: {claim.judge(made_up).evidence}"
+    return Verdict(text, holds, evidence)
+
+
+def verdicts(measured: Measured) -> tuple[Verdict, ...]:
+    """Return what became of each claim of a figure."""
+    return tuple(verdict(CLAIMS[name], measured) for name in measured.figure.claims)
+
+
+class _Comparison(NamedTuple):
+    where: str
+    first: Sample
+    second: Sample
+
+    @property
+    def gaps(self) -> Floats:
+        """By how much the first errors exceed the second ones, relative to these, in each run."""
+        second = self.second.errors
+        gaps: Floats = (self.first.errors - second) / second.mean()
+        return gaps
+
+    def gap(self, risk: float) -> Interval:
+        """Return their mean over ever more runs: computed, or with some risk to be wrong."""
+        if self.first.expected is None or self.second.expected is None:
+            return interval(self.gaps, self.first.overlap, risk)
+        exact = self.first.expected / self.second.expected - 1
+        return Interval(exact, exact, exact) if abs(exact) > _TIE else Interval(0.0, 0.0, 0.0)
+
+
+def _lower(
+    comparisons: Sequence[_Comparison], rivals: int = 1, everywhere: bool = False
+) -> Judgement:
+    """Judge whether the first errors are lower than the second ones: on average, or each time.
+
+    Where the second are the lowest of some rivals, all of these could have been compared.
+    """
+    risk = RISK / (len(comparisons) * rivals + 1)
+    found = [(each.where, each.gap(risk)) for each in comparisons]
+    average = _average(comparisons, risk)
+    below = sum(gap.high < 0 for _, gap in found)
+    above = sum(gap.low > 0 for _, gap in found)
+    where, worst = max(found, key=lambda each: each[1].low if above else each[1].mean)
+    shown = below == len(found) if everywhere else average.high < 0
+    computed = comparisons[0].first.expected is not None
+    return Judgement(
+        False if above else True if shown else None,
+        f"{'computed: ' if computed else ''}on average {_percent(average)}; lower in {below} of "
+        f"{len(found)}, higher in {above}; worst: {where}, {_percent(worst)}."
+        + (f" Measured: on average {_percent(_measured(comparisons))}." if computed else ""),
+    )
+
+
+def _average(comparisons: Sequence[_Comparison], risk: float) -> Interval:
+    if any(each.first.expected is None for each in comparisons):
+        return _measured(comparisons, risk)
+    exact = float(np.mean([each.gap(risk).mean for each in comparisons]))
+    return Interval(exact, exact, exact)
+
+
+def _measured(comparisons: Sequence[_Comparison], risk: float = RISK) -> Interval:
+    gaps = [each.gaps for each in comparisons]
+    return interval(np.mean(gaps, axis=0), comparisons[0].first.overlap, risk)
+
+
+def _percent(gap: Interval) -> str:
+    if gap.high == gap.low:
+        return f"{gap.mean:+.1%}"
+    if gap.high - gap.low > _VAGUE:
+        return f"{gap.mean:+.1%} (too few runs to tell)"
+    return f"{gap.mean:+.1%} ({gap.low:+.1%} to {gap.high:+.1%})"
+
+
+def _better(
+    first: Sequence[tuple[str, ...]],
+    second: tuple[str, ...],
+    at: slice = slice(None),
+    everywhere: bool = False,
+) -> Judge:
+    """Claim that the best of each of the first is better than all of the second, at some places."""
+
+    def judge(measured: Measured) -> Judgement:
+        figure, samples, _ = measured
+        comparisons = []
+        for panel, x, names in product(samples.panels, samples.xs[at], first):
+            ours, theirs = (_least(samples, panel, group, x) for group in (names, second))
+            where = f"{ours.series} against {theirs.series}, {_place(panel, figure, x)}"
+            comparisons.append(_Comparison(where, ours, theirs))
+        return _lower(comparisons, len(second) * max(map(len, first)), everywhere)
+
+    return judge
+
+
+def _least(samples: Samples, panel: str, names: Iterable[str], x: float) -> Sample:
+    return min((samples.sample(panel, name, x) for name in names), key=lambda each: each.level)
+
+
+def _place(panel: str, figure: Figure, x: float) -> str:
+    return f"{panel}, {'ε' if figure.over == 'epsilon' else figure.over} = {x:g}"
+
+
+def _similar(measured: Measured) -> Judgement:
+    """Claim that errors are much like those of the same mechanisms in the figure beside.
+
+    For each run, the relative differences are averaged over all places.
+    """
+    figure, samples, beside = measured
+    names = [name for name in figure.series if name in CONTINUOUS]
+    comparisons = [
+        _Comparison("", samples.sample(panel, name, x), beside.sample(panel, name, x))
+        for panel, x, name in product(samples.panels, samples.xs, names)
+    ]
+    gap, computed = _average(comparisons, RISK), comparisons[0].first.expected is not None
+    holds = None
+    if gap.low > -SIMILAR and gap.high < SIMILAR:
+        holds = True
+    elif gap.low > SIMILAR or gap.high < -SIMILAR:
+        holds = False
+    return Judgement(
+        holds,
+        f"{'computed: ' if computed else ''}{_percent(gap)} on average over {len(comparisons)} "
+        f"places; similar is taken to mean within {SIMILAR:.0%}."
+        + (f" Measured: {_percent(_measured(comparisons))}." if computed else ""),
+    )
+
+
+def _falls(measured: Measured) -> Judgement:
+    """Claim that the error is lower with the most outputs than with the fewest."""
+    samples = measured.samples
+    few, *_, many = samples.xs
+    return _lower(
+        [
+            _Comparison(
+                f"{name}, {panel}, {many:g} outputs against {few:g}",
+                *(samples.sample(panel, name, x) for x in (many, few)),
+            )
+            for panel, name in product(samples.panels, CONTINUOUS)
+        ]
+    )
+
+
+def _few_bits(measured: Measured) -> Judgement:
+    """Claim that a few bits are close to the least worst-case variance that there can be."""
+    epsilon = measured.figure.epsilon
+    reached = Optimal(epsilon, outputs=2**_FEW_BITS).worst_case_variance
+    bound = Optimal(epsilon).lower_bound
+    return Judgement(
+        reached < (1 + SIMILAR) * bound,
+        f"worst-case variance {reached:.4g} at ε = {epsilon:g}; no mechanism has less than "
+        f"{bound:.4g}: {reached / bound - 1:+.1%}.",
+    )
+
+
+_EACH = tuple((name,) for name in PROPOSED)
+
+CLAIMS = {
+    "means-proposed": Claim(
+        "The proposed approaches, the best of them, outperform existing solutions (sec. VII-A",
+        _better((PROPOSED,), EXISTING),
+    ),
+    "means-hm-tp": Claim(
+        "HM-TP outperforms existing solutions in all settings (sec. VII-A",
+        _better((("hm-tp",),), EXISTING, everywhere=True),
+    ),
+    "means-pm-sub": Claim(
+        "PM-SUB is better than PM at a large budget such as 4 (sec. VII-A",
+        _better((("pm-sub",),), ("pm",), slice(-1, None)),
+    ),
+    "means-three-outputs": Claim(
+        "Three-Outputs is better at a small budget, than PM and PM-SUB (sec. VII-A",
+        _better((("three-outputs",),), ("pm", "pm-sub"), slice(1)),
+    ),
+    "gaussian-pm-sub": Claim(
+        "PM-SUB outperforms existing solutions on Gaussian data (sec. VII-A",
+        _better((("pm-sub",),), EXISTING),
+    ),
+    "gaussian-three-outputs": Claim(
+        "Three-Outputs outperforms existing solutions on Gaussian data (sec. VII-A",
+        _better((("three-outputs",),), EXISTING),
+    ),
+    "gaussian-hm-tp": Claim(
+        "HM-TP outperforms existing solutions on Gaussian data (sec. VII-A",
+        _better((("hm-tp",),), EXISTING),
+    ),
+    "training-proposed": Claim(
+        "The proposed mechanisms have lower misclassification rates than others (sec. VII-B",
+        _better(_EACH, EXISTING),
+    ),
+    "linear-proposed": Claim(
+        "The proposed mechanisms outperform existing approaches in linear regression (sec. VII-B",
+        _better(_EACH, EXISTING),
+    ),
+    "linear-laplace": Claim(
+        "Laplace's error clearly exceeds all others in linear regression (sec. VII-B",
+        _better((*_EACH, ("duchi",), ("pm",), ("hm",)), ("laplace",), everywhere=True),
+    ),
+    "discretized-proposed": Claim(
+        "With 2001 outputs the proposed approaches, the best of them, outperform existing ones "
+        "(sec. VII-C",
+        _better((PROPOSED,), EXISTING),
+    ),
+    "discretized-means": Claim(
+        "Means with 2001 outputs are as good as with continuous ones (sec. VII-C", _similar
+    ),
+    "discretized-training": Claim(
+        "Models with 2001 outputs are as good as with continuous ones (sec. VII-C", _similar
+    ),
+    "outputs-fall": Claim("The error falls as the number of outputs grows (sec. VII-C", _falls),
+    "outputs-pm-sub": Claim(
+        "PM-SUB outperforms Three-Outputs when there are many outputs (sec. VII-C",
+        _better((("pm-sub",),), ("three-outputs",), slice(-1, None)),
+    ),
+    "outputs-three": Claim(
+        "The error falls as the number of outputs grows, also for an SVM (sec. VII-C", _falls
+    ),
+    "beyond-dominant": Claim(
+        "The default has less error than HM-TP as the paper ran it (beyond the paper",
+        _better((("dominant",),), ("hm-tp",)),
+        about_any_data=True,
+    ),
+    "beyond-near-zero": Claim(
+        "The default trains better models than HM-TP as the paper ran it (beyond the paper",
+        _better((("near-zero",),), ("hm-tp",)),
+        about_any_data=True,
+    ),
+    "bits-four": Claim(
+        f"{_FEW_BITS} bits are within {SIMILAR:.0%} of the optimum (beyond the paper",
+        _few_bits,
+        about_any_data=True,
+    ),
+}

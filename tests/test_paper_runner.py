@@ -1,0 +1,222 @@
+"""The runner: the same results whatever the number of cores, the order, and what went wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedldp
+from fedldp.errors import DomainError
+from fedldp.paper import experiments, runner
+from fedldp.paper.experiments import Job
+from fedldp.paper.figures import description
+from fedldp.paper.runner import reproduce
+
+KNOWN = description()
+MEANS = replace(KNOWN.figure("means-gaussian"), data=("gaussian-0",), series=("pm", "hm-tp"))
+MEANS = replace(MEANS, claims=())
+MODELS = replace(KNOWN.figure("logistic"), data=("br",), series=("hm-tp", "non-private"), claims=())
+
+
+def finished(keep, figures=(MEANS,), jobs=1, data=None, progress=lambda *_: None):
+    return list(reproduce(figures, "test", data or {}, keep, jobs, progress))
+
+
+def kept(folder):
+    return {path.name: path.read_bytes() for path in folder.rglob("*.json")}
+
+
+def test_points_are_the_means_of_the_runs(tmp_path):
+    (result,) = finished(tmp_path)
+    profile = KNOWN.profile("test")
+    places = [(point.series, point.x) for point in result.points]
+    assert places == [(name, x) for name in ("pm", "hm-tp") for x in profile.epsilons]
+    errors = {}
+    for text in kept(tmp_path).values():
+        document = json.loads(text)
+        errors[document["job"]["way"]["mechanism"], document["job"]["epsilon"]] = document["errors"]
+    for point in result.points:
+        runs = errors[point.series, point.x]
+        assert (point.y, point.runs) == (pytest.approx(np.mean(runs)), len(runs))
+        assert point.low < point.y < point.high
+    assert (result.key, result.paper, result.y_log) == ("means-gaussian", "Fig. 7", True)
+    assert result.synthetic
+    assert "SYNTHETIC Gaussian" in result.data[0]
+    assert any("3 runs" in line for line in result.settings)
+
+
+def test_two_processes_give_what_one_gives(tmp_path):
+    figures = (MEANS, MODELS)
+    first = finished(tmp_path / "one", figures)
+    second = finished(tmp_path / "two", figures, jobs=2)
+    assert first == second
+    assert kept(tmp_path / "one") == kept(tmp_path / "two")
+
+
+def test_figures_in_any_order_share_their_jobs(tmp_path):
+    models, means = finished(tmp_path / "a", (MODELS, MEANS))
+    assert finished(tmp_path / "b", (MEANS, MODELS)) == [means, models]
+    seen = []
+    assert finished(tmp_path / "b", (MODELS,), progress=lambda *now: seen.append(now)) == [models]
+    assert {done for done, *_ in seen} == {seen[0][1]}  # nothing was left to do
+
+
+def test_without_privacy_there_is_one_job_for_all_epsilons(tmp_path):
+    (result,) = finished(tmp_path, (replace(MODELS, series=("non-private",)),))
+    assert len(kept(tmp_path)) == 1
+    assert len({point.y for point in result.points}) == 1
+    assert [point.x for point in result.points] == list(KNOWN.profile("test").epsilons)
+
+
+@pytest.mark.parametrize(
+    "spoilt", ["", "{", "[]", '{"errors": [1.0]}', '{"errors": [NaN, NaN, NaN]}', '{"errors": 3}']
+)
+def test_a_spoilt_file_is_computed_again(tmp_path, spoilt):
+    whole = finished(tmp_path)
+    files = kept(tmp_path)
+    path = next(tmp_path.rglob("*.json"))
+    path.write_text(spoilt)
+    assert finished(tmp_path) == whole
+    assert kept(tmp_path) == files
+
+
+def test_progress_counts_up_and_says_how_long(tmp_path):
+    seen = []
+    finished(tmp_path, progress=lambda *now: seen.append(now))
+    assert [done for done, *_ in seen] == list(range(5))
+    assert {total for _, total, _ in seen} == {4}
+    assert seen[0][2] is None
+    assert all(seconds >= 0 for *_, seconds in seen[1:])
+    assert seen[-1][2] == 0
+
+
+def test_what_was_finished_before_an_error_is_kept(tmp_path, monkeypatch):
+    whole = finished(tmp_path / "whole")
+    real, calls = runner.run, []
+
+    def failing(job, *arrays):
+        calls.append(job)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(job, *arrays)
+
+    monkeypatch.setattr(runner, "run", failing)
+    with pytest.raises(KeyboardInterrupt):
+        finished(tmp_path / "part")
+    assert len(kept(tmp_path / "part")) == 2
+    assert finished(tmp_path / "part") == whole
+    assert len(calls) == 5
+
+
+VICTIM = """
+import sys
+from pathlib import Path
+import test_paper_runner as tests
+for result in tests.finished(Path(sys.argv[1]), (tests.MEANS, tests.MODELS), jobs=2):
+    print(result)
+"""
+
+
+def test_killed_and_started_again(tmp_path):
+    """A process that is killed, again and again, ends with the result of one that was not."""
+    whole = finished(tmp_path / "whole", (MEANS, MODELS))
+    folder, survived = tmp_path / "killed", None
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    for number in range(8):
+        victim = subprocess.Popen(
+            [sys.executable, "-c", VICTIM, str(folder)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,  # its workers too can be killed
+        )
+        before, limit = len(kept(folder)), time.monotonic() + 60
+        while victim.poll() is None and number < 3 and time.monotonic() < limit:
+            if len(kept(folder)) > before:
+                os.killpg(victim.pid, signal.SIGKILL)
+                break
+            time.sleep(0.001)
+        text, _ = victim.communicate()
+        if victim.returncode == 0:
+            survived = text
+            break
+    assert survived == "".join(f"{result}\n" for result in whole)
+    assert kept(folder) == kept(tmp_path / "whole")
+    assert number > 0  # it was killed at least once
+
+
+def test_what_is_not_at_hand_is_left_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLDP_CACHE", str(tmp_path))
+    figure = replace(MODELS, data=("br", "wisdm"))
+    (result,) = finished(tmp_path, (figure,))
+    assert {point.panel for point in result.points} == {"SYNTHETIC census like Brazil"}
+    assert any("fedldp data fetch wisdm" in line for line in result.settings)
+    (empty,) = finished(tmp_path, (replace(figure, data=("wisdm",), claims=MODELS.claims),))
+    assert empty.points == ()
+    assert not empty.synthetic
+
+
+def test_a_file_in_the_place_of_what_is_missing(tmp_path):
+    x = fedldp.source(1).uniform((60, 100))
+    np.savez(tmp_path / "v.npz", X=x, y=np.where(x[:, 0] > 0.5, 1, -1))
+    figure = replace(KNOWN.figure("svm"), data=("vehicle",), series=("pm",), claims=())
+    (result,) = finished(tmp_path, (figure,), data={"vehicle": tmp_path / "v.npz"})
+    assert {point.panel for point in result.points} == {"Vehicle, 60-row subset"}
+    assert not result.synthetic
+
+
+def test_discretized_figures_are_judged_beside_the_continuous_ones(tmp_path):
+    figure = replace(KNOWN.figure("logistic-discretized"), data=("br",), series=("pm", "hm-tp"))
+    (result,) = finished(tmp_path, (figure,))
+    ways = [json.loads(text)["job"]["way"] for text in kept(tmp_path).values()]
+    assert {way["outputs"] for way in ways if way["mechanism"] == "pm"} == {None, 2001}
+    (verdict,) = result.verdicts
+    assert "over 4 places" in verdict.evidence
+
+
+def test_over_outputs_and_over_bits(tmp_path):
+    outputs = replace(KNOWN.figure("svm-outputs"), series=("pm", "three-outputs"), claims=())
+    bits = replace(KNOWN.figure("bits"), data=("gaussian-0",), claims=())
+    first, second = finished(tmp_path, (outputs, bits))
+    assert [(point.series, point.x) for point in first.points] == [
+        ("pm", 3),
+        ("pm", 33),
+        ("three-outputs", 3),
+        ("three-outputs", 33),
+    ]
+    assert first.points[2].y == first.points[3].y
+    assert first.x_log
+    sampled = [(point.series, point.x) for point in second.points if point.runs]
+    assert sampled == [("hm-tp", 2), ("optimal", 1), ("optimal", 2)]
+    computed = {(point.series, point.x): point.y for point in second.points if not point.runs}
+    assert computed.keys() == set(sampled)
+    assert computed["optimal", 1] == pytest.approx(fedldp.Duchi(4.0).worst_case_variance, rel=1e-6)
+    four = fedldp.Optimal(4.0, outputs=4).worst_case_variance
+    assert computed["optimal", 2] == pytest.approx(four)
+
+
+def test_theory_needs_no_jobs(tmp_path):
+    figure = replace(KNOWN.figure("density"), title="Another title")
+    (result,) = finished(tmp_path, (figure,))
+    assert (result.key, result.title) == ("density", "Another title")
+    assert kept(tmp_path) == {}
+
+
+def test_an_unknown_profile_is_refused(tmp_path):
+    with pytest.raises(DomainError, match="there is no profile 'slow'"):
+        list(reproduce((MEANS,), "slow", {}, tmp_path, 1, lambda *_: None))
+
+
+def test_the_version_is_part_of_the_key(monkeypatch):
+    job = Job("", "x", KNOWN.ways["pm"], 1.0, 0, 1, 1)
+    before = job.key
+    monkeypatch.setattr(experiments, "VERSION", experiments.VERSION + 1)
+    assert job.key != before

@@ -1,0 +1,258 @@
+"""Verdicts on errors that were made to hold, to fail, or to leave it open."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from fedldp.paper.figures import description
+from fedldp.paper.samples import Sample, Samples, interval
+from fedldp.paper.verdicts import CLAIMS, EXISTING, PROPOSED, Measured, verdict, verdicts
+
+EVERYBODY = (*PROPOSED, *EXISTING)
+RUNS = np.linspace(-1.0, 1.0, 21)
+
+
+def errors(level, spread=0.01, phase=0):
+    return tuple(level * (1 + spread * np.roll(RUNS, 5 * phase)))
+
+
+def samples(levels, *, xs=(1.0, 4.0), panels=("A",), stand_in=False, spread=0.01):
+    """Return samples of mean errors: one level for each series, or one for each x."""
+    return tuple(
+        Sample(panel, name, x, errors(np.broadcast_to(level, len(xs))[i], spread, j), 0.0, stand_in)
+        for panel in panels
+        for j, (name, level) in enumerate(levels.items())
+        for i, x in enumerate(xs)
+    )
+
+
+def judged(claim, figure, *parts, beside=()):
+    every = Samples(tuple(sample for part in parts for sample in part))
+    return verdict(CLAIMS[claim], Measured(description().figure(figure), every, Samples(beside)))
+
+
+BETTER = dict.fromkeys(PROPOSED, 1.0) | dict.fromkeys(EXISTING, 2.0)
+
+
+def test_lower_everywhere_holds():
+    found = judged("means-hm-tp", "means", samples(BETTER))
+    assert found.holds is True
+    assert "lower in 2 of 2, higher in 0;" in found.evidence
+    assert "-50.0%" in found.evidence
+    assert found.claim.endswith("(sec. VII-A, Fig. 6)")
+
+
+def test_higher_once_fails_and_says_where():
+    found = judged("means-hm-tp", "means", samples(BETTER | {"hm": (2.0, 0.8)}))
+    assert found.holds is False
+    assert "higher in 1" in found.evidence
+    assert "hm-tp against hm, A, ε = 4, +25.0%" in found.evidence
+
+
+@pytest.mark.parametrize("level", [1.0, 1.001])
+def test_too_close_to_tell(level):
+    found = judged("means-hm-tp", "means", samples(BETTER | {"hm": level}))
+    assert found.holds is None
+    assert "lower in 0 of 2, higher in 0" in found.evidence
+
+
+def test_on_average_or_everywhere():
+    levels = BETTER | {"hm": (1.0, 2.0)}  # a tie at one place
+    assert judged("means-hm-tp", "means", samples(levels)).holds is None
+    assert judged("gaussian-hm-tp", "means-gaussian", samples(levels)).holds is True
+    levels = BETTER | {"hm": (0.9, 2.0)}
+    assert judged("gaussian-hm-tp", "means-gaussian", samples(levels)).holds is False
+
+
+def test_differences_are_paired():
+    common = np.linspace(1.0, 3.0, 21)
+    pair = [("pm-sub", common), ("pm", common + 0.05 + 0.01 * np.roll(RUNS, 5))]
+    part = tuple(Sample("A", name, 4.0, tuple(values)) for name, values in pair)
+    assert judged("means-pm-sub", "means", part).holds is True
+    # The same errors, but of other runs, leave it open.
+    turned = (part[0], Sample("A", "pm", 4.0, tuple(pair[1][1][::-1])))
+    assert judged("means-pm-sub", "means", turned).holds is None
+
+
+def test_only_the_ends_of_the_range_count():
+    crossing = dict.fromkeys(EVERYBODY, 1.0) | {"pm-sub": (2.0, 0.5), "three-outputs": (0.5, 3.0)}
+    assert judged("means-pm-sub", "means", samples(crossing)).holds is True
+    assert judged("means-three-outputs", "means", samples(crossing)).holds is True
+    crossing |= {"pm-sub": (0.4, 2.0)}
+    assert judged("means-pm-sub", "means", samples(crossing)).holds is False
+    assert judged("means-three-outputs", "means", samples(crossing)).holds is False
+
+
+def test_the_best_against_the_best():
+    levels = BETTER | {"pm-sub": 9.0}
+    assert judged("means-proposed", "means", samples(levels)).holds is True
+    assert judged("means-proposed", "means", samples(levels | {"laplace": 0.5})).holds is False
+
+
+def test_stand_ins_decide_nothing():
+    made_up = samples(BETTER, panels=("SYNTHETIC",), stand_in=True)
+    found = judged("means-hm-tp", "means", made_up)
+    assert found.holds is None
+    assert found.evidence.startswith("Only SYNTHETIC stand-ins are at hand; on them it holds: ")
+    worse = samples(BETTER | {"hm": 0.5}, panels=("SYNTHETIC",), stand_in=True)
+    assert "on them it fails" in judged("means-hm-tp", "means", worse).evidence
+    both = judged("means-hm-tp", "means", samples(BETTER), worse)
+    assert both.holds is True
+    assert "On SYNTHETIC stand-ins: on average +100.0%" in both.evidence
+    assert "worst: hm-tp against hm, SYNTHETIC, ε = 1, +100.0%" in both.evidence
+
+
+def test_claims_beyond_the_paper_are_about_any_data():
+    part = samples({"dominant": 1.0, "hm-tp": 2.0}, stand_in=True)
+    assert judged("beyond-dominant", "means-beyond", part).holds is True
+
+
+def test_without_data():
+    found = judged("means-hm-tp", "means")
+    assert (found.holds, found.evidence) == (None, "No data are at hand.")
+
+
+FINITE = ("pm", "hm", "pm-sub", "hm-tp")
+
+
+@pytest.mark.parametrize(
+    ("level", "spread", "holds"),
+    [
+        (1.01, 0.01, True),
+        (0.99, 0.01, True),
+        (1.2, 0.01, False),
+        (0.8, 0.01, False),
+        (1.05, 0.05, None),
+        (1.01, 0.5, None),
+    ],
+)
+def test_similar_is_shown_not_assumed(level, spread, holds):
+    # One series alone, so that its spread does not average out.
+    figure = description().figure("logistic-discretized")
+    part = [Sample("A", name, 1.0, errors(level, spread, 1)) for name in FINITE]
+    beside = [Sample("A", name, 1.0, errors(1.0, spread, 2)) for name in FINITE]
+    measured = Measured(figure, Samples(tuple(part)), Samples(tuple(beside)))
+    found = verdict(CLAIMS["discretized-training"], measured)
+    assert found.holds is holds
+    assert "within 5%" in found.evidence
+
+
+def test_the_error_falls_with_the_outputs():
+    xs = (3.0, 33.0, 2001.0)
+    falling = dict.fromkeys(FINITE, (3.0, 5.0, 1.0)) | {"three-outputs": 2.0}
+    assert judged("outputs-fall", "linear-outputs", samples(falling, xs=xs)).holds is True
+    rising = falling | {"hm": (1.0, 1.0, 1.5)}
+    found = judged("outputs-fall", "linear-outputs", samples(rising, xs=xs))
+    assert found.holds is False
+    assert "hm, A, 2001 outputs against 3, +50.0%" in found.evidence
+    assert judged("outputs-pm-sub", "svm-outputs", samples(falling, xs=xs)).holds is True
+
+
+def test_laplace_in_linear_regression():
+    assert judged("linear-laplace", "linear", samples(BETTER | {"laplace": 9.0})).holds is True
+    assert judged("linear-laplace", "linear", samples(BETTER)).holds is None  # a tie
+
+
+def test_few_bits():
+    found = judged("bits-four", "bits")
+    assert found.holds is True
+    assert "no mechanism has less than 0.127:" in found.evidence
+
+
+def test_all_claims_of_a_figure_are_judged():
+    figure = description().figure("means")
+    found = verdicts(Measured(figure, Samples(samples(BETTER)), Samples(())))
+    assert len({each.claim for each in found}) == len(figure.claims) == 4
+
+
+def test_one_run_says_nothing():
+    part = tuple(Sample("A", name, 4.0, (level,)) for name, level in (("pm-sub", 1.0), ("pm", 2.0)))
+    found = judged("means-pm-sub", "means", part)
+    assert found.holds is None
+    assert "too few runs" in found.evidence
+
+
+def test_runs_that_agree_by_chance_prove_nothing():
+    assert interval(np.array([0.3, 0.3])) == (0.3, -np.inf, np.inf)
+    assert interval(np.zeros(3)) == (0.0, 0.0, 0.0)  # the very same competitor
+
+
+numbers = st.integers(-(10**6), 10**6)
+values = st.lists(numbers, min_size=2, max_size=9, unique=True).map(np.float64)
+
+
+@given(values)
+def test_interval_is_students(x):
+    low, high = stats.t.interval(0.95, len(x) - 1, x.mean(), stats.sem(x))
+    assert interval(x) == pytest.approx((x.mean(), low, high), rel=1e-6, abs=1e-6)
+
+
+def test_cross_validations_tell_less():
+    x = np.array([1.0, 2.0, 4.0, 5.0])
+    plain, folds = interval(x), interval(x, overlap=1 / 9)
+    assert (folds.high - 3) / (plain.high - 3) == pytest.approx(((1 / 4 + 1 / 9) * 4) ** 0.5)
+
+
+def test_intervals_of_all_comparisons_are_right_at_once():
+    """Claims of no difference at all are decided with at most the risk of 5%.
+
+    Of 400 claims over 3 places and 4 rivals, 20 are expected at the most. False alarm: P(more than
+    40 of 400) at 5% is below 2e-5.
+    """
+    rng = np.random.default_rng(8)
+    decided = 0
+    for _ in range(400):
+        part = tuple(
+            Sample("A", name, x, tuple(rng.normal(10.0, 1.0, 20)))
+            for name in EVERYBODY
+            for x in (1.0, 2.0, 4.0)
+        )
+        decided += judged("means-hm-tp", "means", part).holds is not None
+    assert decided <= 40
+
+
+def expected(levels, **options):
+    """Return samples whose runs say nothing, beside what is computed."""
+    return tuple(
+        replace(sample, values=errors(1.0, 0.9, number), expected=float(np.mean(sample.values)))
+        for number, sample in enumerate(samples(levels, **options))
+    )
+
+
+def test_what_is_computed_decides():
+    found = judged("means-hm-tp", "means", expected(BETTER))
+    assert found.holds is True
+    assert found.evidence.startswith("computed: on average -50.0%; lower in 2 of 2")
+    assert "Measured: on average" in found.evidence
+    found = judged("means-hm-tp", "means", expected(BETTER | {"hm": (2.0, 0.99)}))
+    assert found.holds is False
+    assert "worst: hm-tp against hm, A, ε = 4, +1.0%." in found.evidence
+    assert judged("means-hm-tp", "means", expected(BETTER | {"hm": 1.0})).holds is None
+    tie = judged("gaussian-hm-tp", "means-gaussian", expected(BETTER | {"hm": (1.0, 2.0)}))
+    assert tie.holds is True
+
+
+def test_the_best_is_the_one_that_is_computed():
+    levels = BETTER | {"pm-sub": 0.5, "duchi": 1.5}
+    found = judged("means-proposed", "means", expected(levels))
+    assert "pm-sub against duchi" in found.evidence
+
+
+@pytest.mark.parametrize(("level", "holds"), [(1.049, True), (1.051, False), (0.949, False)])
+def test_similar_as_computed(level, holds):
+    part = expected(dict.fromkeys(FINITE, level))
+    beside = expected(dict.fromkeys(FINITE, 1.0))
+    found = judged("discretized-means", "means-discretized", part, beside=beside)
+    assert found.holds is holds
+    assert f"computed: {level - 1:+.1%}" in found.evidence
+
+
+def test_points_have_intervals():
+    point = Sample("A", "pm", 2.0, (1.0, 2.0, 3.0)).point()
+    assert (point.y, point.runs) == (2.0, 3)
+    assert point.low < 2 < point.high
+    assert Sample("A", "pm", 2.0, (1.0,)).point().low is None
