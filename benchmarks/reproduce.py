@@ -23,7 +23,7 @@ from fedldp.paper.runner import done
 
 MECHANISMS = ("laplace", "duchi", "pm", "hm", "three-outputs", "pm-sub", "pm-opt", "hm-tp")
 EPSILONS, RUNS, EPSILON = 8, 100, 4.0
-ROUNDS, COPIES = 9, 3
+ROUNDS, COPIES = 5, 3
 
 
 def jobs(identity: str) -> dict[str, Job]:

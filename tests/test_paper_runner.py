@@ -220,3 +220,10 @@ def test_the_version_is_part_of_the_key(monkeypatch):
     before = job.key
     monkeypatch.setattr(experiments, "VERSION", experiments.VERSION + 1)
     assert job.key != before
+
+
+def test_numbers_get_their_share_of_the_budget(tmp_path):
+    figure = replace(KNOWN.figure("means"), data=("mx",), series=("hm-tp",), claims=())
+    finished(tmp_path, (figure,))
+    spent = {json.loads(text)["job"]["epsilon"] for text in kept(tmp_path).values()}
+    assert sorted(spent) == pytest.approx([x * 5 / 19 for x in KNOWN.profile("test").epsilons])

@@ -41,7 +41,7 @@ BOUND = 1.0  # gradients are clipped to it in each coordinate
 
 # Vehicles simulated together: their values stay in the cache, and in arrays so small the allocator
 # does not go to the system for each, which would be half of the work.
-_AT_ONCE = 1 << 12
+_AT_ONCE = 1 << 13
 _ENOUGH = 1 << 16  # rows that tell the mean of a variance to a part in a thousand
 
 
@@ -84,12 +84,13 @@ def run(job: Job, *arrays: npt.NDArray[Any]) -> list[float]:
 
     The arrays are numbers on the scale of [-1, 1], or features and targets.
     """
+    plain = [np.asarray(array) for array in arrays]  # cutting a memory map takes much longer
+    runs = range(job.first, job.first + job.runs)
     # With more threads a product of matrices may be rounded otherwise.
     with threadpool_limits(1):
-        runs = range(job.first, job.first + job.runs)
         if not job.task:
-            return _mean_errors(job, runs, *arrays)
-        return [_model_error(job, number, Arrays(*arrays)) for number in runs]
+            return _mean_errors(job, runs, *plain)
+        return [_model_error(job, number, Arrays(*plain)) for number in runs]
 
 
 def _mean_errors(job: Job, runs: range, numbers: npt.NDArray[Any]) -> list[float]:
