@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # PyTorch has a build for each kind of hardware: make test-torch TORCH='torch --index-url ...'
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test test-slow test-torch bench bench-training accuracy flights networks reproduce pictures clean
+.PHONY: demo test test-slow test-torch bench bench-training bench-reproduce accuracy flights networks reproduce pictures clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
 	@$(BIN)/fedldp demo --output demo
@@ -30,6 +30,9 @@ bench: $(VENV)/test.done  ## speed, as ratios measured in one run
 bench-training: $(VENV)/demo.done  ## the speed of training, and how it grows
 	$(BIN)/python benchmarks/training.py
 
+bench-reproduce: $(VENV)/test.done  ## what a run of the experiments costs, on one core and on two
+	$(BIN)/python benchmarks/reproduce.py
+
 accuracy: $(VENV)/demo.done  ## the error of means, against the paper's best
 	$(BIN)/python benchmarks/accuracy.py
 
@@ -37,7 +40,7 @@ flights: $(VENV)/demo.done  ## the error of a trained model, against the paper's
 	$(BIN)/python benchmarks/flights.py
 
 reproduce: $(VENV)/test.done  ## every figure and table of the paper, in one report
-	$(BIN)/fedldp reproduce --full
+	$(BIN)/fedldp reproduce
 
 networks: $(VENV)/torch.done  ## what neural networks need
 	$(BIN)/python benchmarks/networks.py --plot docs/images/networks.png

@@ -173,12 +173,12 @@ def _list(figures: Sequence[Figure], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([asdict(figure) for figure in figures], indent=2))
         return
-    table = Table(title="Figures")
-    for heading in ("figure", "paper", "title", "data"):
+    table = Table(title="Figures", show_lines=True)
+    for heading in ("figure", "title"):
         table.add_column(heading, no_wrap=heading == "figure")
     for figure in figures:
-        data = ", ".join(figure.data) or "none: computed"
-        table.add_row(figure.key, figure.paper, figure.title, data)
+        data = f"Data: {', '.join(figure.data)}." if figure.data else "Computed."
+        table.add_row(figure.key, f"{figure.title} ({figure.paper}). {data}")
     console().print(table)
 
 
