@@ -3,6 +3,7 @@
 import importlib
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -13,6 +14,7 @@ from fedldp.paper import runner, theory
 from fedldp.paper.figures import description
 
 QUICK = ("table-1", "density")  # those that take no time
+UNUSED = ("ipums", "wisdm2019", "flights", "gaussian-0")  # data sets that no figure reads by name
 
 
 def invoke(*arguments):
@@ -49,11 +51,24 @@ def test_figures_end_in_a_report_and_a_table_of_claims(tmp_path):
     assert str(output / "report.html") in found.stdout
     for verdict in theory.FIGURES["table-1"]().verdicts:
         assert verdict.claim in found.stdout
-    lines = found.stderr.splitlines()
+    *lines, last = found.stderr.splitlines()
     assert [line.split(":")[0] for line in lines] == ["1/2 table-1", "2/2 density"]
+    known = len(description().figures)
+    assert f"holds only what was asked for: 2 of {known} figures" in last
     page = (output / "report.html").read_text("utf-8")
     assert "profile “default”" in page
     assert "figures are finished" not in page
+
+
+def test_a_report_of_all_figures_has_no_warning(tmp_path, monkeypatch):
+    known = description().figures
+
+    def fake(figures, *_):
+        yield from (replace(theory.FIGURES["table-1"](), key=figure.key) for figure in figures)
+
+    monkeypatch.setattr(runner, "reproduce", fake)
+    assert len(run("-o", tmp_path).stderr.splitlines()) == len(known)
+    assert "asked for" not in (tmp_path / "report.html").read_text("utf-8")
 
 
 def test_scripts_get_json(tmp_path):
@@ -76,12 +91,13 @@ def test_what_is_not_there_is_refused_with_what_is(tmp_path):
         invoke("tabel-1", "-o", tmp_path / "none")
     for given, wrong in (
         ("mx", "NAME=FILE"),
-        ("mars=a.csv", "wisdm"),
+        ("mars=a.csv", "br, mx, vehicle, wisdm"),
+        *((f"{name}={__file__}", "WISDM 2019 goes under wisdm") for name in UNUSED),
         (f"mx={tmp_path / 'none'}", "there is no file"),
     ):
         refused = invoke("density", "--data", given, "-o", tmp_path / "none")
         assert refused.exit_code == 2
-        assert wrong in refused.stderr
+        assert wrong in " ".join(refused.stderr.split())
     assert not (tmp_path / "none").exists()
 
 

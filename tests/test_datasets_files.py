@@ -166,6 +166,14 @@ def test_wisdm_2019_is_a_csv_file(tmp_path):
             datasets.load("wisdm2019", path)
 
 
+@pytest.mark.parametrize("value", ["inf", "-inf", "1e999", "nan", ""])
+def test_wisdm_2019_has_finite_numbers_alone(tmp_path, value):
+    path = tmp_path / "watch.csv"
+    path.write_text(f"user,activity,x,y,z\n1600,A,7,1,8\n1600,A,7,{value},8\n")
+    with pytest.raises(DomainError, match=r"watch\.csv: row 1 .*column 'y'"):
+        datasets.load("wisdm2019", path)
+
+
 SIGNALS = np.linspace(-0.5, 1.5, 300).reshape(3, 100)
 KINDS = (1, -1, 1)
 
@@ -225,6 +233,25 @@ def test_what_a_sparse_row_leaves_out_is_zero(tmp_path):
     assert data.matrix()[0, 3] == 0.5
 
 
+def test_a_kind_that_a_sparse_row_leaves_out_is_the_first_label(tmp_path):
+    path = tmp_path / "vehicle.arff"
+    for labels, kinds in (("{-1,1}", [-1, 1]), ("{ '1', '-1' }", [1, 1])):
+        path.write_text(arff(["{3 0.5}", "{100 1}"], target=f"class {labels}"))
+        assert datasets.load("vehicle", path).examples("hinge").read(slice(2))[1].tolist() == kinds
+    path.write_text(arff(["{}", "{ 0 0.5 , 100 1 }"]))
+    assert datasets.load("vehicle", path).matrix()[:, 0].tolist() == [0, 0.5]
+
+
+def test_an_arff_file_may_have_tabs_for_spaces_and_commas(tmp_path):
+    path = tmp_path / "vehicle.arff"
+    rows = [f"{dense(x)},{y}" for x, y in zip(SIGNALS, KINDS, strict=True)]
+    path.write_text(arff(rows).replace(" ", "\t").replace("@DATA", "@DATA\t"))
+    check_vehicle(datasets.load("vehicle", path))
+    head, _, tail = arff(rows).partition("@DATA")
+    path.write_text(f"{head}@DATA{tail.replace(',', chr(9))}")
+    check_vehicle(datasets.load("vehicle", path))
+
+
 def test_vehicle_is_read_from_npz_with_devices(tmp_path):
     path = tmp_path / "vehicle.npz"
     np.savez(path, X=SIGNALS, y=np.array(KINDS, np.int8), device=np.array([4, 4, 7]))
@@ -247,6 +274,8 @@ def test_vehicle_is_read_from_npz_with_devices(tmp_path):
         (arff([]), "must have rows"),
         (arff([], target="colour {red}"), "one column with the name"),
         ("", "one column with the name"),
+        (arff([]).replace("'x7' NUMERIC", ""), "line 10: an attribute needs a name and a type"),
+        (arff(["{0 1}"], target="class {no,1}"), "kind that is -1 or 1"),
         (arff([]).replace("@attribute 'x7' NUMERIC\n", ""), "must have 100 signals"),
     ],
 )
@@ -264,9 +293,19 @@ def test_an_npz_file_with_faults_is_refused(tmp_path):
         np.savez(path, **arrays)
         with pytest.raises(DomainError, match="must be an NPZ file with arrays X and y"):
             datasets.load("vehicle", path)
-    path.write_bytes(b"no zip")
-    with pytest.raises(DomainError, match="must be an NPZ file"):
-        datasets.load("vehicle", path)
+    np.savez(path, X=SIGNALS, y=np.array(KINDS))
+    whole = path.read_bytes()
+    np.save(tmp_path / "one.npy", SIGNALS)
+    single = (tmp_path / "one.npy").read_bytes()
+    spoilt = bytearray(whole)
+    spoilt[500:600] = bytes(100)
+    np.savez_compressed(path, X=SIGNALS, y=np.array(KINDS))
+    packed = bytearray(path.read_bytes())
+    packed[60:160] = bytes(range(100))
+    for damaged in (b"no zip", b"", whole[:50], whole[: len(whole) // 2], single, spoilt, packed):
+        path.write_bytes(damaged)
+        with pytest.raises(DomainError, match=r"vehicle\.npz must be an NPZ file"):
+            datasets.load("vehicle", path)
     np.savez(path, X=SIGNALS, y=np.ones(2))
     with pytest.raises(DomainError, match="got shapes"):
         datasets.load("vehicle", path)

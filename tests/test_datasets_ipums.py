@@ -74,6 +74,27 @@ def test_an_extract_is_read_as_its_description_says(tmp_path):
 
 
 @pytest.mark.filterwarnings(SHAPE)
+@pytest.mark.parametrize("unknown", ["{}.0", "00{}", " {}", "{}.", "+{}", "{}e0"])
+def test_an_unknown_number_is_unknown_however_it_is_written(tmp_path, unknown):
+    rows = [(20, 500, 1), (unknown.format(999), 600, 1), (30, unknown.format(9999999), 2)]
+    data = datasets.load("ipums", extract(tmp_path, rows))
+    assert data.matrix().tolist() == [[20, 500, 0, 0], [40, 600, 0, 0]]
+    assert "1 people" in data.about.note
+
+
+@pytest.mark.filterwarnings(SHAPE)
+def test_an_unknown_number_may_be_a_text(tmp_path):
+    described = DESCRIPTION.replace("unknown = [999]", 'unknown = ["NIU", 999]')
+    data = datasets.load("ipums", extract(tmp_path, [("NIU", 500, 1), (999.0, 1, 1)], described))
+    assert data.matrix(names=["age"])[:, 0].tolist() == [40, 40]
+
+
+def test_an_extract_of_unknown_targets_alone_is_refused(tmp_path):
+    with pytest.raises(DomainError, match=r"village\.toml: 'income' is unknown of everybody"):
+        datasets.load("ipums", extract(tmp_path, [(20, 9999999, 1)]))
+
+
+@pytest.mark.filterwarnings(SHAPE)
 def test_without_a_threshold_there_is_linear_regression_alone(tmp_path):
     path = extract(tmp_path, description=DESCRIPTION.replace("above = 1000", ""))
     data = datasets.load("ipums", path)
@@ -121,6 +142,7 @@ def test_what_the_description_does_not_know_is_refused(tmp_path, row, complaint)
     [
         ("title =", "title", "is no TOML"),
         ('target = "income"', 'target = "wage"', "target 'wage'"),
+        ('target = "income"', 'target = ["income"]', r"target \['income'\]"),
         ("above = 1000", 'above = "1000"', "above must be a number"),
         ("above = 1000", "over = 1000", "it needs data, target"),
         ('"village.csv.gz"', "7", "must be names of files"),

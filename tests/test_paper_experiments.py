@@ -1,4 +1,4 @@
-"""The experiments against closed forms, and the data that they run on."""
+"""The experiments against closed forms, and their description."""
 
 import re
 from dataclasses import replace
@@ -13,7 +13,6 @@ from fedldp.learn.gradients import Linear
 from fedldp.paper import experiments, figures, theory
 from fedldp.paper.experiments import Job, expected_error, run
 from fedldp.paper.figures import Figure, Way, description, parse
-from fedldp.paper.material import Shelf, as_arrays, missing
 from fedldp.paper.verdicts import CLAIMS
 
 WAYS = description().ways
@@ -156,6 +155,16 @@ def test_targets_decide():
     assert noise > 0.3
 
 
+def test_chance_is_that_of_the_run_and_its_epsilon_not_of_the_way():
+    def drawn(way="hm-tp", **changes):
+        return job(way, **changes).chance(0).words(4).tolist()
+
+    assert drawn("pm") == drawn(runs=1) == drawn()
+    for change in ({"epsilon": 2.5}, {"seed": 2}, {"data": "x"}, {"task": "squared"}):
+        assert drawn(**change) != drawn()
+    assert job("hm-tp").chance(1).words(4).tolist() != drawn()
+
+
 def test_keys_tell_jobs_apart():
     first = job("hm-tp")
     changes = [
@@ -173,80 +182,6 @@ def test_keys_tell_jobs_apart():
     keys = {first.key, *(replace(first, **change).key for change in changes)}
     assert len(keys) == 1 + len(changes)
     assert re.fullmatch("[0-9a-f]{64}", first.key)
-
-
-def test_material_of_the_made_up_census():
-    shelf = Shelf({}, 7)
-    found = shelf.material("mx", 500)
-    assert found is shelf.material("mx", 500)
-    assert len(shelf.material("mx", 50).dataset) == 50
-    assert found.share == pytest.approx(5 / 19)
-    assert shelf.material("br", 9).share == pytest.approx(6 / 16)
-    assert found.stands_in
-    numbers = found.numbers()
-    assert numbers.shape == (500, 5)
-    income = found.dataset.matrix(names=["income"])[:, 0]
-    assert numbers[:, -1] == pytest.approx(income / 10_000 - 1, abs=1e-6)
-    features, targets = as_arrays(found, "squared")
-    assert features.shape == (500, 94)
-    assert features.dtype == targets.dtype == np.float32
-    assert targets == pytest.approx(numbers[:, -1], abs=1e-6)
-
-
-def test_gaussian_material_is_the_papers_own():
-    found = Shelf({}, 7).material("gaussian-1", 300)
-    assert (found.share, found.stands_in, found.numbers().shape) == (1.0, False, (300, 16))
-    assert "SYNTHETIC" in found.lines[0]
-
-
-@pytest.fixture
-def vehicle_file(tmp_path):
-    x = fedldp.source(3).uniform((50, 100)) * 6 - 3
-    path = tmp_path / "vehicle.npz"
-    np.savez(path, X=x, y=np.where(x[:, 0] > 0, 1, -1))
-    return path, x
-
-
-def test_vehicle_has_its_last_six_signals(vehicle_file):
-    path, x = vehicle_file
-    found = Shelf({"vehicle": path}, 1).material("vehicle", 1000)
-    assert found.share == 1.0
-    assert found.numbers() == pytest.approx(x[:, -6:] / 3, abs=1e-6)
-    assert as_arrays(found, "hinge")[0].shape == (50, 101)
-
-
-def test_of_a_long_file_a_random_part(vehicle_file):
-    path, _ = vehicle_file
-    part = Shelf({"vehicle": path}, 1).material("vehicle", 20)
-    whole = Shelf({"vehicle": path}, 1).material("vehicle", 50)
-    assert len(part.dataset) == 20
-    places = [np.flatnonzero((whole.numbers() == row).all(axis=1))[0] for row in part.numbers()]
-    assert places == sorted(places)
-    assert places != list(range(20))
-    assert part.identity != whole.identity
-
-
-def test_another_file_is_other_data(vehicle_file, tmp_path):
-    path, x = vehicle_file
-    np.savez(tmp_path / "other.npz", X=x + 0.1, y=np.where(x[:, 0] > 0, 1, -1))
-    first, second = (Shelf({"vehicle": p}, 1) for p in (path, tmp_path / "other.npz"))
-    assert first.material("vehicle", 9).identity != second.material("vehicle", 9).identity
-
-
-def test_both_kinds_of_wisdm(tmp_path):
-    text, table = tmp_path / "raw.txt", tmp_path / "watch.csv"
-    text.write_text("33,Jogging,49105962326000,-0.7,12.7,0.5;\n")
-    table.write_text("user,activity,x,y,z\n1600,A,1.0,2.0,3.0\n")
-    names = [Shelf({"wisdm": p}, 1).material("wisdm", 9).about.name for p in (text, table)]
-    assert names == ["wisdm", "wisdm2019"]
-
-
-def test_what_is_not_at_hand(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDLDP_CACHE", str(tmp_path))
-    shelf = Shelf({}, 1)
-    assert shelf.material("wisdm", 9) is None
-    assert shelf.material("vehicle", 9) is None
-    assert "fedldp data fetch wisdm" in missing("wisdm")
 
 
 def test_the_description_is_complete():

@@ -12,6 +12,7 @@ import pytest
 from fedldp.errors import DomainError
 from fedldp.paper import report, theory
 from fedldp.paper.drawing import NARROW, WIDE, describe, draw, heading, svg
+from fedldp.paper.figures import description
 from fedldp.paper.tidy import Point, Result, Verdict
 
 VOID = {"img", "link", "meta", "source"}
@@ -275,3 +276,10 @@ def test_data_and_pictures_are_beside_the_page(folder):
 def test_a_page_that_grows_says_so(tmp_path):
     assert "1 of 5 figures are finished" in write([table()], tmp_path, 5).text
     assert "are finished" not in write([table()], tmp_path).text
+
+
+def test_a_page_of_some_figures_says_so(tmp_path):
+    known = len(description().figures)
+    said = "This page holds only what was asked for"
+    assert f"{said}: 2 of {known} figures" in write([table()], tmp_path, 2).text
+    assert said not in write([table()], tmp_path, known).text

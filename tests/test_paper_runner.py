@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from extracts import census
 
 import fedldp
 from fedldp.errors import DomainError
@@ -173,6 +174,75 @@ def test_a_file_in_the_place_of_what_is_missing(tmp_path):
     assert not result.synthetic
 
 
+def test_two_extracts_of_the_same_title(tmp_path):
+    figure = replace(
+        KNOWN.figure("means"),
+        data=("mx", "br"),
+        series=("pm", "pm-sub"),
+        claims=("means-pm-sub",),
+    )
+    data = {name: census(tmp_path / name, name) for name in figure.data}
+    (result,) = finished(tmp_path / "runs", (figure,), data=data)
+    panels = [f"{name}: IPUMS, your own extract" for name in figure.data]
+    assert list(dict.fromkeys(point.panel for point in result.points)) == panels
+    assert len(result.verdicts) == 1
+
+
+def test_an_extract_that_changed_is_measured_again(tmp_path):
+    figure = replace(KNOWN.figure("means"), data=("br",), series=("pm",), claims=())
+    files = []
+    for first in (1, 1, 0):
+        data = {"br": census(tmp_path / "br", first=first)}
+        finished(tmp_path / "runs", (figure,), data=data)
+        files.append(len(kept(tmp_path / "runs")))
+    assert files[0] == files[1] < files[2]
+
+
+def test_an_extract_without_a_target_is_left_out(tmp_path):
+    data = {"mx": census(tmp_path / "mx", "mx")}
+    linear = replace(MODELS, key="linear", objective="squared", data=("mx",))
+    both = replace(MODELS, data=("mx", "br"))
+    first, second = finished(tmp_path / "runs", (both, linear), data=data)
+    assert {point.panel for point in first.points} == {"SYNTHETIC census like Brazil"}
+    (said,) = (line for line in first.settings if "left out" in line)
+    assert said.startswith("mx: IPUMS, your own extract is left out: it has no target for 'logis")
+    assert "`above`" in said
+    assert {point.panel for point in second.points} == {"mx: IPUMS, your own extract"}
+    assert not any("left out" in line for line in second.settings)
+    above = {"mx": census(tmp_path / "mx", "mx", head="above = 0\n")}
+    (third,) = finished(tmp_path / "runs", (both,), data=above)
+    assert len({point.panel for point in third.points}) == 2
+
+
+def test_samples_tell_whether_the_data_are_the_papers(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(runner, "verdicts", lambda measured: seen.append(measured.samples) or ())
+    figure = replace(KNOWN.figure("means"), data=("mx", "br"), series=("pm",))
+    data = {"mx": census(tmp_path / "mx", "mx")}
+    finished(tmp_path / "runs", (figure,), data=data)
+    assert {(sample.panel[:3], sample.stand_in) for sample in seen[0].all} == {
+        ("mx:", False),
+        ("SYN", True),
+    }
+
+
+def test_errors_that_are_not_finite_stop_the_runner(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "run", lambda job, *_: [float("nan")] * job.runs)
+    with pytest.raises(DomainError, match="must hold the finite errors of 3 runs of pm"):
+        finished(tmp_path)
+
+
+def test_jobs_are_cancelled_in_silence():
+    """Warnings are errors here, also that of joblib."""
+    numbers = np.zeros((1000, 2), np.float32)
+    whole = Job("", "x", KNOWN.ways["pm"], 1.0, 0, 1, 1)
+    work = [replace(whole, first=first) for first in range(50)]
+    going_on = runner.done(work, (numbers,), 2)
+    next(going_on)
+    going_on.close()
+    assert len(list(runner.done(work[:3], (numbers,), 2))) == 3  # and again
+
+
 def test_discretized_figures_are_judged_beside_the_continuous_ones(tmp_path):
     figure = replace(KNOWN.figure("logistic-discretized"), data=("br",), series=("pm", "hm-tp"))
     (result,) = finished(tmp_path, (figure,))
@@ -185,7 +255,7 @@ def test_discretized_figures_are_judged_beside_the_continuous_ones(tmp_path):
 def test_over_outputs_and_over_bits(tmp_path):
     outputs = replace(KNOWN.figure("svm-outputs"), series=("pm", "three-outputs"), claims=())
     bits = replace(KNOWN.figure("bits"), data=("gaussian-0",), claims=())
-    first, second = finished(tmp_path, (outputs, bits))
+    (first,), (second,) = finished(tmp_path, (outputs,)), finished(tmp_path / "bits", (bits,))
     assert [(point.series, point.x) for point in first.points] == [
         ("pm", 3),
         ("pm", 33),
@@ -194,6 +264,9 @@ def test_over_outputs_and_over_bits(tmp_path):
     ]
     assert first.points[2].y == first.points[3].y
     assert first.x_log
+    asked = {json.loads(text)["job"]["way"]["k"] for text in kept(tmp_path / "bits").values()}
+    assert asked == {1}  # one answer in a report, whose bits are counted
+    assert second.x_label == "bits of one answer"
     sampled = [(point.series, point.x) for point in second.points if point.runs]
     assert sampled == [("hm-tp", 2), ("optimal", 1), ("optimal", 2)]
     computed = {(point.series, point.x): point.y for point in second.points if not point.runs}
@@ -218,7 +291,10 @@ def test_an_unknown_profile_is_refused(tmp_path):
 def test_the_version_is_part_of_the_key(monkeypatch):
     job = Job("", "x", KNOWN.ways["pm"], 1.0, 0, 1, 1)
     before = job.key
-    monkeypatch.setattr(experiments, "VERSION", experiments.VERSION + 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(experiments, "VERSION", experiments.VERSION + 1)
+        assert job.key != before
+    monkeypatch.setattr(experiments, "__version__", f"{fedldp.__version__}.1")
     assert job.key != before
 
 

@@ -1,5 +1,6 @@
 """The theory figures: their formulas against other ways to the same numbers, and their verdicts."""
 
+from dataclasses import replace
 from functools import cache
 from math import exp, isfinite, log, sqrt
 
@@ -9,7 +10,13 @@ import pytest
 
 from fedldp.mechanisms import HMTP, PM, PMOpt, PMSub, ThreeOutputs, mechanism
 from fedldp.mechanisms.three_outputs import LAST_CUBIC
-from fedldp.paper import claims, theory_cubic, theory_hybrid, theory_sampling, theory_text
+from fedldp.paper import (
+    claims,
+    theory_cubic,
+    theory_hybrid,
+    theory_sampling,
+    theory_text,
+)
 from fedldp.paper.theory import FIGURES
 from fedldp.paper.theory_checks import as_printed, changes_sign, keeps_sign
 from fedldp.paper.tidy import Result
@@ -32,9 +39,13 @@ def test_a_figure_is_complete(key):
     assert result.paper
     assert result.settings
     assert result.verdicts
-    assert all(each.claim and each.evidence and each.holds is not None for each in result.verdicts)
+    for each in result.verdicts:
+        assert each.claim
+        assert each.evidence[0].isupper()
+        assert each.evidence.endswith(".")
+        assert type(each.holds) is bool or (key, each.holds) == ("privacy", None)
     assert (result.data, result.synthetic) == ((), False)
-    assert bool(result.points) is not key.startswith("table-")
+    assert bool(result.points) is not (key.startswith("table-") or key == "privacy")
     for point in result.points:
         assert isfinite(point.x)
         assert isfinite(point.y)
@@ -50,7 +61,7 @@ def test_no_claim_is_told_twice():
 
 def test_claims_stand_where_they_are_read_from():
     counts = {key: len(figure(key).verdicts) for key in FIGURES}
-    assert (counts["table-1"], counts["table-2"], counts["worst-case-variance"]) == (5, 10, 4)
+    assert (counts["table-1"], counts["table-2"], counts["worst-case-variance"]) == (5, 11, 4)
 
 
 def test_the_first_figure_shows_all_eight():
@@ -63,10 +74,10 @@ def test_the_first_figure_shows_all_eight():
 
 def test_which_claims_fail():
     failing = {
-        key: [each.claim for each in figure(key).verdicts if not each.holds] for key in FIGURES
+        key: [each.claim for each in figure(key).verdicts if each.holds is False] for key in FIGURES
     }
     assert {key: len(found) for key, found in failing.items() if found} == {
-        "worst-case-variance": 2,  # HM-TP against HM and PM-OPT, and a bound of 3.2 for 3.27
+        "worst-case-variance": 1,  # HM-TP against HM and PM-OPT
         "density": 1,  # outputs in [-1, 1]
         "window-parameter": 1,
         "a-star": 1,  # a reversed inequality
@@ -75,6 +86,7 @@ def test_which_claims_fail():
         "sign-of-a": 1,  # a digit
         "choice-of-k": 2,
         "rounding-of-k": 3,
+        "privacy": 2,  # a tie in the cube, and 35 subjects for 36
     }
 
 
@@ -301,3 +313,17 @@ def test_the_best_k_is_the_best_of_all(name, epsilon):
     assert k == max(1, int(epsilon // 2.5))
     expected = every[k] / every[best] - 1
     assert theory_sampling.above_least(name, epsilon, d, k) == pytest.approx(expected, abs=1e-4)
+
+
+def test_claims_start_where_mechanisms_no_longer_meet():
+    (beats, both) = [v for v in figure("table-2").verdicts if v.claim.startswith("Three-Outputs b")]
+    assert beats.holds
+    assert both.holds
+    assert "+0% " not in beats.evidence + both.evidence
+
+
+def test_a_printed_bound_may_be_off_by_one_in_its_last_digit():
+    (loses,) = [each for each in claims.CLAIMS if "loses" in each.text]
+    assert not claims.failures(loses)
+    (far,) = claims.failures(replace(loses, low=3.1))
+    assert far.high == pytest.approx(3.2694, abs=1e-4)

@@ -8,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from fedldp.learn.server import Recipe
+from fedldp.paper.explained import settings_of
 from fedldp.paper.figures import description
+from fedldp.paper.material import Shelf
 from fedldp.paper.samples import Sample, Samples, interval
 from fedldp.paper.verdicts import CLAIMS, EXISTING, PROPOSED, Measured, verdict, verdicts
 
@@ -30,9 +33,12 @@ def samples(levels, *, xs=(1.0, 4.0), panels=("A",), stand_in=False, spread=0.01
     )
 
 
-def judged(claim, figure, *parts, beside=()):
+def judged(claim, figure, *parts, beside=(), data=None):
+    """Return the verdict on a claim about as many data sets as there are panels of the paper's."""
     every = Samples(tuple(sample for part in parts for sample in part))
-    return verdict(CLAIMS[claim], Measured(description().figure(figure), every, Samples(beside)))
+    names = tuple(every.stand_ins(False).panels) if data is None else data
+    chosen = replace(description().figure(figure), data=names)
+    return verdict(CLAIMS[claim], Measured(chosen, every, Samples(beside)))
 
 
 BETTER = dict.fromkeys(PROPOSED, 1.0) | dict.fromkeys(EXISTING, 2.0)
@@ -41,6 +47,7 @@ BETTER = dict.fromkeys(PROPOSED, 1.0) | dict.fromkeys(EXISTING, 2.0)
 def test_lower_everywhere_holds():
     found = judged("means-hm-tp", "means", samples(BETTER))
     assert found.holds is True
+    assert found.evidence.startswith("On A: on average -50.0%")
     assert "lower in 2 of 2, higher in 0;" in found.evidence
     assert "-50.0%" in found.evidence
     assert found.claim.endswith("(sec. VII-A, Fig. 6)")
@@ -87,28 +94,73 @@ def test_only_the_ends_of_the_range_count():
     assert judged("means-three-outputs", "means", samples(crossing)).holds is False
 
 
+def test_a_large_budget_is_four_also_where_there_are_larger_ones():
+    xs = (1.0, 4.0, 8.0)
+    levels = {"pm-sub": (1.0, 1.0, 3.0), "pm": 2.0}
+    found = judged("means-pm-sub", "means", samples(levels, xs=xs))
+    assert found.holds is True
+    assert "ε = 4" in found.evidence
+    found = judged("means-pm-sub", "means", samples(levels, xs=(1.0, 2.0, 8.0)))
+    assert (found.holds, found.evidence) == (None, "On A: nothing was measured at such places.")
+
+
 def test_the_best_against_the_best():
     levels = BETTER | {"pm-sub": 9.0}
     assert judged("means-proposed", "means", samples(levels)).holds is True
     assert judged("means-proposed", "means", samples(levels | {"laplace": 0.5})).holds is False
 
 
-def test_stand_ins_decide_nothing():
-    made_up = samples(BETTER, panels=("SYNTHETIC",), stand_in=True)
-    found = judged("means-hm-tp", "means", made_up)
+def test_other_data_decide_nothing_and_are_named():
+    others = samples(BETTER, panels=("SYNTHETIC", "WISDM 2019"), stand_in=True)
+    found = judged("means-hm-tp", "means", others)
     assert found.holds is None
-    assert found.evidence.startswith("Only SYNTHETIC stand-ins are at hand; on them it holds: ")
+    start = "On SYNTHETIC; WISDM 2019, not the paper's data, it holds: on average"
+    assert found.evidence.startswith(start)
     worse = samples(BETTER | {"hm": 0.5}, panels=("SYNTHETIC",), stand_in=True)
-    assert "on them it fails" in judged("means-hm-tp", "means", worse).evidence
+    found = judged("means-hm-tp", "means", worse)
+    assert found.holds is None
+    assert "it fails: on average +100.0%" in found.evidence
     both = judged("means-hm-tp", "means", samples(BETTER), worse)
     assert both.holds is True
-    assert "On SYNTHETIC stand-ins: on average +100.0%" in both.evidence
+    assert both.evidence.startswith("On A: on average -50.0%")
+    assert "On SYNTHETIC, not the paper's data, it fails: on average +100.0%" in both.evidence
     assert "worst: hm-tp against hm, SYNTHETIC, ε = 1, +100.0%" in both.evidence
 
 
-def test_claims_beyond_the_paper_are_about_any_data():
-    part = samples({"dominant": 1.0, "hm-tp": 2.0}, stand_in=True)
-    assert judged("beyond-dominant", "means-beyond", part).holds is True
+def test_a_claim_holds_on_all_data_of_the_paper_and_fails_on_one():
+    every = {"data": ("a", "b", "c")}
+    found = judged("means-hm-tp", "means", samples(BETTER, panels=("A", "B")), **every)
+    assert found.holds is None
+    assert "of the paper's 3 data sets 2 are at hand." in found.evidence
+    made_up = samples(BETTER, panels=("SYNTHETIC",), stand_in=True)
+    found = judged("means-hm-tp", "means", samples(BETTER, panels=("A", "B")), made_up, **every)
+    assert found.holds is None
+    whole = samples(BETTER, panels=("A", "B", "C"))
+    assert judged("means-hm-tp", "means", whole, **every).holds is True
+    worse = samples(BETTER | {"hm": 0.5}, panels=("B",))
+    assert judged("means-hm-tp", "means", worse, **every).holds is False
+
+
+def test_claims_beyond_the_paper_are_about_any_data_and_say_on_which():
+    part = samples({"dominant": 1.0, "hm-tp": 2.0}, panels=("B", "C"), stand_in=True)
+    found = judged("beyond-dominant", "means-beyond", part)
+    assert found.holds is True
+    assert found.evidence.startswith("On B; C: on average -50.0%")
+
+
+def test_trained_models_are_those_of_one_server():
+    server = f"Adam with momentum {Recipe.momentum:g}, models averaged"
+    assert Recipe.averaging
+    trained = judged("linear-proposed", "linear", samples(BETTER))
+    assert f"For this server ({server}" in trained.evidence
+    assert "server" not in judged("means-hm-tp", "means", samples(BETTER)).evidence
+
+
+def test_every_claim_of_a_figure_is_one_and_every_one_is_used():
+    used = {claim for figure in description().figures.values() for claim in figure.claims}
+    assert used == set(CLAIMS)
+    assert "discretized-training" in description().figure("svm-discretized").claims
+    assert description().figure("svm-outputs").claims == ("outputs-pm-sub",)
 
 
 def test_without_data():
@@ -132,11 +184,9 @@ FINITE = ("pm", "hm", "pm-sub", "hm-tp")
 )
 def test_similar_is_shown_not_assumed(level, spread, holds):
     # One series alone, so that its spread does not average out.
-    figure = description().figure("logistic-discretized")
     part = [Sample("A", name, 1.0, errors(level, spread, 1)) for name in FINITE]
-    beside = [Sample("A", name, 1.0, errors(1.0, spread, 2)) for name in FINITE]
-    measured = Measured(figure, Samples(tuple(part)), Samples(tuple(beside)))
-    found = verdict(CLAIMS["discretized-training"], measured)
+    beside = tuple(Sample("A", name, 1.0, errors(1.0, spread, 2)) for name in FINITE)
+    found = judged("discretized-training", "logistic-discretized", part, beside=beside)
     assert found.holds is holds
     assert "within 5%" in found.evidence
 
@@ -167,6 +217,32 @@ def test_all_claims_of_a_figure_are_judged():
     figure = description().figure("means")
     found = verdicts(Measured(figure, Samples(samples(BETTER)), Samples(())))
     assert len({each.claim for each in found}) == len(figure.claims) == 4
+    assert all(each.evidence[0].isupper() and each.evidence[-1] == "." for each in found)
+    # What the paper does not say is marked.
+    assert "(read as: than PM and PM-SUB; sec. VII-A, Fig. 6)" in found[-1].claim
+
+
+def settings(key, *names):
+    known = description()
+    shelf = Shelf({}, known.seed)
+    materials = [shelf.material(name, 200) for name in names]
+    figure, profile = known.figure(key), known.profile("test")
+    return "\n".join(settings_of(figure, profile, known, materials))
+
+
+def test_settings_say_what_was_chosen_and_nothing_else():
+    gaussian, census = settings("means-gaussian", "gaussian-0"), settings("means", "br")
+    assert "redrawn" in gaussian
+    assert "Vehicle" not in gaussian + census
+    assert "redrawn" not in census
+    trained = settings("linear-discretized", "br")
+    assert f"momentum {Recipe.momentum:g}" in trained
+    assert "the order of mechanisms can depend on it" in trained
+    assert "the caption says 4" in trained
+    bits = settings("bits", "gaussian-0")
+    assert "k = 1" in bits
+    assert "one bit: the two outputs of Duchi et al." in bits
+    assert "k = floor" not in bits
 
 
 def test_one_run_says_nothing():
@@ -226,7 +302,7 @@ def expected(levels, **options):
 def test_what_is_computed_decides():
     found = judged("means-hm-tp", "means", expected(BETTER))
     assert found.holds is True
-    assert found.evidence.startswith("computed: on average -50.0%; lower in 2 of 2")
+    assert found.evidence.startswith("On A: computed, on average -50.0%; lower in 2 of 2")
     assert "Measured: on average" in found.evidence
     found = judged("means-hm-tp", "means", expected(BETTER | {"hm": (2.0, 0.99)}))
     assert found.holds is False
@@ -234,6 +310,15 @@ def test_what_is_computed_decides():
     assert judged("means-hm-tp", "means", expected(BETTER | {"hm": 1.0})).holds is None
     tie = judged("gaussian-hm-tp", "means-gaussian", expected(BETTER | {"hm": (1.0, 2.0)}))
     assert tie.holds is True
+
+
+def test_what_is_computed_from_some_of_the_rows_may_be_off_by_a_thousandth():
+    levels = BETTER | {"hm": (0.9995, 2.0)}
+    found = judged("gaussian-hm-tp", "means-gaussian", expected(levels))
+    assert found.holds is True
+    assert "higher in 0" in found.evidence
+    levels |= {"hm": (0.998, 2.0)}
+    assert judged("gaussian-hm-tp", "means-gaussian", expected(levels)).holds is False
 
 
 def test_the_best_is_the_one_that_is_computed():
@@ -248,7 +333,7 @@ def test_similar_as_computed(level, holds):
     beside = expected(dict.fromkeys(FINITE, 1.0))
     found = judged("discretized-means", "means-discretized", part, beside=beside)
     assert found.holds is holds
-    assert f"computed: {level - 1:+.1%}" in found.evidence
+    assert f"computed, {level - 1:+.1%}" in found.evidence
 
 
 def test_points_have_intervals():

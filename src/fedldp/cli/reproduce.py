@@ -10,10 +10,10 @@ import click
 from rich.progress import Progress
 from rich.table import Table
 
-from fedldp import datasets
 from fedldp.cli.plans import console
 from fedldp.cli.runs import display
 from fedldp.paper.figures import Figure, description
+from fedldp.paper.material import FILES
 from fedldp.paper.tidy import Result
 
 _INTERRUPTED = 130  # what a shell makes of Ctrl-C
@@ -24,9 +24,11 @@ def _paths(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dic
     found = {}
     for each in given:
         name, equals, path = each.partition("=")
-        if not equals or name not in datasets.names():
-            known = ", ".join(datasets.names())
-            raise click.BadParameter(f"must be NAME=FILE with a NAME of {known}; got {each}.")
+        if not equals or name not in FILES:
+            raise click.BadParameter(
+                f"must be NAME=FILE with a NAME of {', '.join(FILES)}; got {each}. A file of WISDM "
+                "2019 goes under wisdm, the description of a census extract under br or mx."
+            )
         if not Path(path).is_file():
             raise click.BadParameter(f"there is no file {path}.")
         found[name] = Path(path)
@@ -110,6 +112,12 @@ def reproduce_command(
             soft_wrap=True,
         )
         raise click.exceptions.Exit(_INTERRUPTED) from None
+    if len(figures) < len(known.figures):
+        console(stderr=True).print(
+            f"The report holds only what was asked for: {len(figures)} of {len(known.figures)} "
+            "figures. Without names the same command reports all, and repeats no run.",
+            soft_wrap=True,
+        )
     results = [section.result for section in sections]
     claims, counts = report.claims(results), report.count(results)
     if as_json:

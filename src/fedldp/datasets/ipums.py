@@ -67,10 +67,11 @@ class _Variable:
 
     def read(self, cells: frames.Cells) -> tuple[frames.Cells, npt.NDArray[np.bool_]]:
         """Return what the cells mean, and which of them are unknown."""
-        known = dict.fromkeys(self.unknown, 0)
-        unknown = frames.codes(cells, known) == 0
+        unknown = frames.codes(cells, dict.fromkeys(self.unknown, 0)) == 0
         if isinstance(self.attribute, Number):
             values: Floats = frames.numbers(cells).copy()
+            # However it is written: 99.0 would be clipped to the highest value there is.
+            unknown |= np.isin(values, frames.numbers(sorted(self.unknown)))
             values[unknown] = self.attribute.missing
             return values, unknown
         found = frames.codes(cells, self.codes)
@@ -113,7 +114,12 @@ class _Extract:
         except (ValueError, RecursionError) as error:
             raise DomainError(f"it is no TOML: {error}.") from error
         tables, target = document.get("attributes"), document.get("target")
-        if not document.keys() <= _KEYS or not isinstance(tables, dict) or target not in tables:
+        if (
+            not document.keys() <= _KEYS
+            or not isinstance(tables, dict)
+            or not isinstance(target, str)
+            or target not in tables
+        ):
             raise DomainError(
                 "it needs data, target (one of the attributes) and a table [attributes.NAME] for "
                 f"each attribute; title, ddi and above if you like. Got {list(document)}, target "
@@ -130,7 +136,7 @@ class _Extract:
             title=str(document.get("title", ABOUT.title)),
             data=path.parent / data,
             codebook=None if codebook is None else path.parent / codebook,
-            target=str(target),
+            target=target,
             above=above,
             variables=tuple(variables.values()),
         )
@@ -177,6 +183,8 @@ class _Extract:
             citation=ABOUT.citation,
             note=f"{int((~known).sum())} people without a known target were left out.",
         )
+        if not known.any():
+            raise DomainError(f"{self.target!r} is unknown of everybody in {self.data.name}.")
         return Dataset(about, schema, columns, targets, derived).take(np.flatnonzero(known))
 
     def _chunks(self) -> Iterator[tuple[Any, int]]:
@@ -230,13 +238,22 @@ def _variable(name: str, table: Any) -> _Variable:
     return _Variable(variable, attribute, places, frozenset(map(str, unknown)))
 
 
-def _warn_unless_as_in_paper(data: Dataset) -> None:
+def country(data: Dataset) -> str | None:
+    """Return which of the paper's two censuses has the shape of an extract, if one has."""
+    return _PAPER.get(_shape(data))
+
+
+def _shape(data: Dataset) -> tuple[int, int, int]:
     numbers = sum(isinstance(attribute, Number) for attribute in data.asked)
-    shape = (numbers, len(data.asked) - numbers, data.dimensions)
-    if shape not in _PAPER:
+    return numbers, len(data.asked) - numbers, data.dimensions
+
+
+def _warn_unless_as_in_paper(data: Dataset) -> None:
+    if country(data) is None:
+        shape = _shape(data)
         expected = " or ".join(
-            f"{a} numbers and {b} categories with {d} dimensions ({country})"
-            for (a, b, d), country in _PAPER.items()
+            f"{a} numbers and {b} categories with {d} dimensions ({place})"
+            for (a, b, d), place in _PAPER.items()
         )
         warnings.warn(
             f"the extract has {shape[0]} numbers and {shape[1]} categories with {shape[2]} "

@@ -1,13 +1,16 @@
 """Vehicle (SensIT): what sensors beside a road heard of vehicles, and of which kind those were."""
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 
+from fedldp import frames
 from fedldp.datasets.base import About, Dataset
 from fedldp.datasets.download import Download
 from fedldp.errors import DomainError
@@ -17,6 +20,7 @@ _ROWS, _SIGNALS = 98_528, 100
 _SCALED = 1.0  # the bound of signals in other files: assumed, not known
 _STANDARDISED = 3.0  # the bound of signals divided by their standard deviation
 _TARGETS = ("y", "class", "target", "label")  # what the column of kinds is called in files
+_DAMAGED = (OSError, EOFError, BadZipFile, zlib.error)  # what NumPy raises for half a file
 
 ABOUT = About(
     name="vehicle",
@@ -69,10 +73,11 @@ def read(path: Path) -> Dataset:
 
 def _npz(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any] | None]:
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        # Of a damaged file that it opened itself, NumPy would not close all.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in ("X", "y", "device") if name in arrays}
         signals, kinds = found["X"].astype(np.float32), found["y"].astype(np.float64)
-    except (ValueError, KeyError, AttributeError, OSError) as error:
+    except (LookupError, ValueError, TypeError, AttributeError, *_DAMAGED) as error:
         raise DomainError(
             f"{path.name} must be an NPZ file with arrays X and y: {error}."
         ) from error
@@ -82,7 +87,10 @@ def _npz(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[An
 def _text(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     with path.open(encoding="utf-8", errors="replace") as file:
         lines = enumerate(file, 1)
-        names = _attributes(lines) if path.suffix.lower() == ".arff" else _header(lines)
+        is_arff = path.suffix.lower() == ".arff"
+        declared = _attributes(path, lines) if is_arff else _header(lines)
+        names = [name for name, _ in declared]
+        omitted = np.array([value for _, value in declared], np.float32)
         places = [place for place, name in enumerate(names) if name.lower() in _TARGETS]
         if len(places) != 1:
             raise DomainError(
@@ -93,39 +101,49 @@ def _text(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         for number, line in lines:
             if text := line.strip().partition("%")[0]:
                 try:
-                    rows.append(_row(text, len(names)))
+                    rows.append(_row(text, omitted))
                 except (ValueError, IndexError) as error:
                     raise DomainError(f"{path.name}, line {number}: {error}.") from error
     table = np.array(rows, np.float32).reshape(-1, len(names))
     return np.delete(table, places[0], axis=1), table[:, places[0]]
 
 
-def _header(lines: Iterator[tuple[int, str]]) -> list[str]:
+def _header(lines: Iterator[tuple[int, str]]) -> list[tuple[str, float]]:
     _, line = next(lines, (0, ""))
-    return [name.strip().strip("'\"") for name in line.split(",")]
+    return [(name.strip().strip("'\""), 0.0) for name in line.split(",")]
 
 
-def _attributes(lines: Iterator[tuple[int, str]]) -> list[str]:
-    """Return the names that an ARFF file declares, and leave its data."""
-    names = []
-    for _, line in lines:
-        word, _, rest = line.strip().partition(" ")
+def _attributes(path: Path, lines: Iterator[tuple[int, str]]) -> list[tuple[str, float]]:
+    """Return the names that an ARFF file declares, and leave its data.
+
+    With each name comes what a sparse row does not have to give: 0, or the first label.
+    """
+    found = []
+    for number, line in lines:
+        word, *rest = line.strip().split(maxsplit=2) or [""]
         if word.lower() == "@data":
             break
         if word.lower() == "@attribute":
-            names.append(rest.split()[0].strip("'\""))
-    return names
+            if len(rest) < 2:
+                raise DomainError(
+                    f"{path.name}, line {number}: an attribute needs a name and a type."
+                )
+            name, kind = rest
+            label = kind.strip("{}").partition(",")[0].strip("'\" \t")
+            found.append((name.strip("'\""), frames.to_float(label) if kind[0] == "{" else 0.0))
+    return found
 
 
-def _row(text: str, size: int) -> npt.NDArray[np.float32]:
-    """Return the numbers of a row, also where only those that are not 0 are given."""
+def _row(text: str, omitted: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return the numbers of a row, also where only those that are not left out are given."""
+    size = len(omitted)
     if not text.startswith("{"):
-        row = np.array([float(field) for field in text.split(",")], np.float32)
+        row = np.array([float(field) for field in text.replace(",", " ").split()], np.float32)
         if len(row) != size:
             raise ValueError(f"there are {size} columns, but {len(row)} values")
         return row
-    row = np.zeros(size, np.float32)
-    for entry in text.strip("{}").split(","):
+    row = omitted.copy()
+    for entry in filter(None, text.strip("{} \t").split(",")):
         place, value = entry.split()
         if not 0 <= int(place) < size:
             raise ValueError(f"there are {size} columns, but a value for number {place}")

@@ -63,8 +63,12 @@ class Wisdm:
     def read_csv(self, path: Path) -> Dataset:
         """Read a file with the columns user, activity, x, y and z."""
         gathered = Gathered(self.measured)
+        accelerations = Schema(self.measured.attributes[:3])
         try:
             for chunk in read(path):
+                rows = accelerations.rows(chunk.data, chunk.first_row)
+                matrix = rows.matrix()
+                rows.check(np.where(np.isfinite(matrix), matrix, np.nan))  # or it would be clipped
                 gathered.add(chunk.data, chunk.first_row)
             return self.dataset(gathered.columns())
         except DomainError as error:

@@ -1,7 +1,7 @@
 """The experiments: some runs of one competitor, at one epsilon, on one data set.
 
-In the n-th run all competitors have the same folds and the same chance, so that what they differ by
-is the mechanism: differences between them are paired.
+In the n-th run all competitors have the same folds, so that what they differ by is the mechanism
+and its noise. At one epsilon they draw from the same stream, but each makes of it what it will.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from fedldp import source
+from fedldp import __version__, source
 from fedldp.checks import Floats
 from fedldp.errors import MissingExtra
 from fedldp.estimate import means
@@ -34,7 +34,7 @@ try:
 except ImportError as error:
     raise MissingExtra("threadpoolctl", "paper") from error
 
-VERSION = 1  # part of the keys of finished jobs: raise it when results change
+VERSION = 2  # part of the keys of finished jobs: raise it when results change between releases
 
 REGULARIZATION = 1e-4  # lambda of the paper
 BOUND = 1.0  # gradients are clipped to it in each coordinate
@@ -63,11 +63,12 @@ class Job:
     @property
     def key(self) -> str:
         """What its results are kept under."""
-        return _digest([VERSION, asdict(self)]).hex()
+        return _digest([__version__, VERSION, asdict(self)]).hex()
 
     def chance(self, run: int) -> Source:
-        """Return where all chance of one run comes from, whatever the way and its epsilon."""
-        return _chance(["run", self.seed, self.task, self.data, self.folds, self.held, run])
+        """Return where all chance of one run comes from, whatever the way."""
+        same = [self.seed, self.task, self.data, self.epsilon, self.folds, self.held]
+        return _chance(["run", *same, run])
 
 
 def _digest(document: Any) -> bytes:

@@ -8,29 +8,46 @@ from fedldp.paper.experiments import BOUND, REGULARIZATION
 from fedldp.paper.figures import Description, Figure, Profile
 from fedldp.paper.material import LAST_SIGNALS, Material
 
+# What a server does with gradients by default, as in all trainings here.
+SERVER = (
+    f"{Recipe.optimizer.title()} with momentum {Recipe.momentum:g}, models averaged, later ones "
+    "with more weight"
+)
+
 
 def settings_of(
     figure: Figure, profile: Profile, known: Description, materials: Sequence[Material]
 ) -> tuple[str, ...]:
     """Return lines for people about all that a figure's numbers depend on."""
+    about = (
+        _training(figure, profile, materials) if figure.objective else _means(profile, materials)
+    )
     return (
-        *(_training(figure, profile, materials) if figure.objective else _means(profile)),
+        *about,
         *_asked(figure, profile),
+        *figure.notes,
         f"seed: {known.seed}",
     )
 
 
-def _means(profile: Profile) -> Iterator[str]:
+def _means(profile: Profile, materials: Sequence[Material]) -> Iterator[str]:
     yield f"{profile.runs} runs: the data stay the same, the noise does not"
     yield "error: squared, about the mean of the very rows, on the scale of [-1, 1], averaged"
     yield (
         "budget: of d attributes, the numbers among them get their share of ε together; Laplace "
         "spends ε/d on each"
     )
-    yield (
-        f"Vehicle: its last {LAST_SIGNALS} signals, with the whole of ε (the paper does not say "
-        "whether the others get a share)"
-    )
+    names = [material.about.name for material in materials]
+    if "vehicle" in names:
+        yield (
+            f"Vehicle: its last {LAST_SIGNALS} signals, with the whole of ε (the paper does not "
+            "say whether the others get a share)"
+        )
+    if any(name.startswith("gaussian") for name in names):
+        yield (
+            'Gaussian: "truncated" is read as redrawn until it lies in [-1, 1], not as moved to '
+            "the bound (the paper does not say which)"
+        )
     yield "intervals: 95%, by Student's t over the runs"
 
 
@@ -50,8 +67,8 @@ def _training(figure: Figure, profile: Profile, materials: Sequence[Material]) -
             "paper gives neither; they follow from public numbers)"
         )
     yield (
-        f"the server steps with {Recipe.optimizer.title()} and averages its models (the paper: "
-        "plain SGD, with rates that it does not give)"
+        f"server: {SERVER} (the paper's Algorithm 1: plain SGD, with rates that it does not give); "
+        "the order of mechanisms can depend on it"
     )
     yield (
         "intervals: 95%, by Student's t over the folds, widened for what the folds have in common "
@@ -63,7 +80,15 @@ def _asked(figure: Figure, profile: Profile) -> Iterator[str]:
     if figure.over == "epsilon":
         grid = ", ".join(f"{epsilon:g}" for epsilon in profile.epsilons)
         yield f"ε: {grid} (the paper does not list its values)"
-    yield "k = floor(ε / 2.5) coordinates of each vehicle, divided by all vehicles, as in the paper"
+    if figure.over == "bits":
+        yield "k = 1: each vehicle answers for one coordinate, so that the bits are those of it"
+        yield "one bit: the two outputs of Duchi et al., which no other two can better"
+        yield "exact tables; optimal is divided by those who answered, hm-tp by all vehicles"
+    else:
+        yield (
+            "k = floor(ε / 2.5) coordinates of each vehicle, divided by all vehicles, as in the "
+            "paper"
+        )
     if "duchi" in figure.series:
         yield (
             "Duchi et al.: all signs at once. As printed it costs more than ε where d is even; "
@@ -74,7 +99,7 @@ def _asked(figure: Figure, profile: Profile) -> Iterator[str]:
             "outputs: the paper's discretization made exact, a table of integers; Three-Outputs, "
             "Duchi et al. and Laplace as they are"
         )
-    if "cube" in figure.series or "optimal" in figure.series:
+    if "cube" in figure.series:
         yield (
             "beyond the paper: exact tables, k and the threshold of the cube with the least error, "
             "divided by those who answered; hm-tp as the paper ran it"

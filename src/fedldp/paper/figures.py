@@ -71,6 +71,7 @@ class Figure:
     epsilon: float = 0.0  # where the figure is not over epsilon
     outputs: int = 0  # 0: continuous
     beside: str = ""  # the figure that its claims compare it with
+    notes: tuple[str, ...] = ()  # for people: how the paper's words were read
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS or self.over not in AXES:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -10,33 +10,35 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp import datasets, source
-from fedldp.datasets import About, Dataset
+from fedldp.datasets import About, Dataset, ipums
 from fedldp.schema import Number
 
 Singles = npt.NDArray[np.float32]
 
+FILES = ("br", "mx", "vehicle", "wisdm")  # data sets of figures that can be read from files
 LAST_SIGNALS = 6  # of Vehicle, whose means the paper estimates
 
+_COUNTRIES = {"br": "Brazil", "mx": "Mexico"}  # read from extracts of IPUMS
 _BLOCK = 1 << 16  # rows scaled at a time
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Material:
-    """Rows of one data set, and a text that tells them from all others."""
+    """Rows of one data set, and whether the paper used them too."""
 
     dataset: Dataset
-    identity: str
+    is_papers: bool  # or a part of the paper's, or made as the paper made it
+
+    @property
+    def identity(self) -> str:
+        """A text that tells these rows from all others."""
+        return f"{self.about.name}: {self.dataset.fingerprint}"
 
     @property
     def about(self) -> About:
         """What to know about the data set."""
         return self.dataset.about
-
-    @property
-    def stands_in(self) -> bool:
-        """Whether it is made up in the place of the paper's data; its Gaussian sets are not."""
-        return self.about.synthetic and not self.about.name.startswith("gaussian")
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -90,7 +92,7 @@ class Shelf:
 
     def __init__(self, paths: Mapping[str, Path], seed: int) -> None:
         self._paths, self._seed = dict(paths), seed
-        self._files: dict[str, tuple[Dataset, str] | None] = {}
+        self._files: dict[str, Material | None] = {}
         self._kept: dict[tuple[str, int], Material | None] = {}
 
     def material(self, name: str, rows: int) -> Material | None:
@@ -102,34 +104,51 @@ class Shelf:
 
     def _made(self, name: str, rows: int) -> Material:
         found = datasets.load(name, rows=rows, seed=self._seed)
-        return Material(found, f"{name}: {rows} rows, seed {self._seed}")
+        return Material(found, is_papers=name.startswith("gaussian"))
 
     def _part(self, name: str, rows: int) -> Material | None:
         if name not in self._files:
             self._files[name] = self._read(name)
-        read = self._files[name]
-        if read is None:
-            return None
-        found, digest = read
-        if rows < len(found):  # files are sorted, by user for example
-            words = source(self._seed).words(len(found))
-            found = found.take(np.sort(np.argsort(words, kind="stable")[:rows]))
-        return Material(found, f"{name}: sha256 {digest}, {len(found)} rows, seed {self._seed}")
+        whole = self._files[name]
+        if whole is None or len(whole.dataset) <= rows:
+            return whole
+        # Files are sorted, by user for example.
+        words = source(self._seed).words(len(whole.dataset))
+        chosen = np.sort(np.argsort(words, kind="stable")[:rows])
+        return replace(whole, dataset=whole.dataset.take(chosen))
 
-    def _read(self, name: str) -> tuple[Dataset, str] | None:
-        path, download = self._paths.get(name), datasets.download(name)
-        if path is None and download is not None and download.path.exists():
-            path = download.path
-        if path is None:
+    def _read(self, name: str) -> Material | None:
+        path = self._paths.get(name)
+        if path is not None:
+            found = datasets.load(_format(name, path), path)
+        elif datasets.availability(name) == "fetched":
+            found = datasets.load(name)  # which refuses a file that was changed
+        else:
             return None
-        found = datasets.load(_format(name, path), path)
-        with path.open("rb") as file:
-            return found, hashlib.file_digest(file, "sha256").hexdigest()
+        if name in _COUNTRIES:  # two extracts may have the same title
+            about = replace(found.about, title=f"{name}: {found.title}")
+            found = replace(found, about=about)
+        return Material(found, _is_papers(name, found, path))
+
+
+def _is_papers(name: str, data: Dataset, path: Path | None) -> bool:
+    """Tell whether a file is the one that the paper used, as far as that can be told."""
+    if name in _COUNTRIES:
+        return ipums.country(data) == _COUNTRIES[name]
+    download = datasets.download(name)
+    if download is not None and download.member_sha256 is not None:
+        return path is None or _sha256(path) == download.member_sha256  # what is fetched is checked
+    return len(data) == datasets.about(name).rows
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _format(name: str, path: Path) -> str:
     """Return what kind of file it is, as `datasets` calls it."""
-    if name in ("mx", "br"):
+    if name in _COUNTRIES:
         return "ipums"
     if name == "wisdm" and path.suffix != ".txt":
         return "wisdm2019"
@@ -140,6 +159,14 @@ def missing(name: str) -> str:
     """Return what to do about a data set that is not at hand."""
     title = datasets.about(name).title
     return f"{title} is not at hand: fedldp data fetch {name}, or give its file: --data {name}=PATH"
+
+
+def untargeted(material: Material, objective: str) -> str:
+    """Return what to do about a data set that has nothing to predict."""
+    return (
+        f"{material.about.title} is left out: it has no target for {objective!r}; a census extract "
+        "gets one by `above` in its description"
+    )
 
 
 def as_arrays(material: Material, objective: str) -> tuple[npt.NDArray[Any], ...]:

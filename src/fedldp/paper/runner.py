@@ -8,20 +8,21 @@ machines: `joblib.parallel_config(backend="dask")` around `reproduce` is all tha
 import json
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
 from fedldp import files
-from fedldp.errors import MissingExtra
+from fedldp.errors import DomainError, MissingExtra
 from fedldp.learn.objectives import objective
 from fedldp.mechanisms import mechanism
 from fedldp.paper import theory
 from fedldp.paper.experiments import Job, expected_error, run
 from fedldp.paper.explained import settings_of
 from fedldp.paper.figures import Description, Figure, Profile, Way, description
-from fedldp.paper.material import Material, Shelf, as_arrays, missing
+from fedldp.paper.material import Material, Shelf, as_arrays, missing, untargeted
 from fedldp.paper.samples import Sample, Samples
 from fedldp.paper.tidy import Point, Result
 from fedldp.paper.verdicts import Measured, verdicts
@@ -37,7 +38,7 @@ _ROWS_OF_A_JOB = {"means": 20_000_000, "training": 1_000_000}  # seconds of work
 _X_LABELS = {
     "epsilon": "privacy budget ε",
     "outputs": "number of outputs",
-    "bits": "bits of a report",
+    "bits": "bits of one answer",
 }
 
 
@@ -97,6 +98,17 @@ class _Kept:
             return None
         return values if all(type(v) is float and math.isfinite(v) for v in values) else None
 
+    def finished(self, job: Job) -> list[float]:
+        """Return the errors of the runs of a job that is finished."""
+        values = self.load(job)
+        if values is None:
+            raise DomainError(
+                f"{self._path(job)} must hold the finite errors of {job.runs} runs of "
+                f"{job.way.mechanism or 'no mechanism'}, and does not. Delete it and start again; "
+                "if that does not help, they are not finite."
+            )
+        return values
+
     def save(self, job: Job, values: list[float]) -> None:
         """Keep the errors of the runs of a job."""
         path = self._path(job)
@@ -134,19 +146,25 @@ class _Work:
             beside = list(self._expanded(other))
         return list(self._expanded(figure)), beside
 
-    def _material(self, figure: Figure, name: str) -> Material | None:
-        profile = self._profile
+    def _materials(self, figure: Figure) -> tuple[dict[str, Material], list[str]]:
+        """Return the data sets that a figure can use, and what to say about its others."""
+        profile, found, absent = self._profile, {}, []
         rows = profile.rows if figure.kind == "training" else profile.rows_for_means
-        return self._shelf.material(name, rows)
+        for name in figure.data:
+            material = self._shelf.material(name, rows)
+            if material is None:
+                absent.append(missing(name))
+            elif figure.objective and figure.objective not in material.dataset.targets:
+                absent.append(untargeted(material, figure.objective))
+            else:
+                found[name] = material
+        return found, absent
 
     def _expanded(self, figure: Figure) -> Iterator[_Cell]:
         xs: tuple[float, ...] = getattr(
             self._profile, "epsilons" if figure.over == "epsilon" else figure.over
         )
-        for name in figure.data:
-            material = self._material(figure, name)
-            if material is None:
-                continue
+        for name, material in self._materials(figure)[0].items():
             for series in figure.series:
                 for x in xs:
                     way = _way(self._known.ways[series], figure, x)
@@ -187,7 +205,7 @@ class _Work:
                 float(x),
                 (),
                 overlap=1 / (profile.folds - 1) if training else 0.0,
-                stand_in=material.stands_in,
+                stand_in=not material.is_papers,
             ),
             jobs,
             rows * (answered + (24.0 if training else 2.0)),
@@ -207,19 +225,17 @@ class _Work:
 
     def result(self, figure: Figure, cells: list[_Cell], beside: list[_Cell]) -> Result:
         """Do what is left for a figure, and return it."""
-        found = {name: self._material(figure, name) for name in figure.data}
+        found, absent = self._materials(figure)
         samples: dict[_Cell, Sample] = {}
         for name, material in found.items():
-            if material is not None:
-                mine = [cell for cell in (*cells, *beside) if cell.data == name]
-                wanted = [job for cell in mine for job in cell.jobs if job in self._left]
-                # Large ones are not made in vain.
-                needed = wanted or not figure.objective
-                arrays = as_arrays(material, figure.objective) if needed else ()
-                self._compute(wanted, arrays)
-                samples |= {cell: self._filled(cell, arrays) for cell in mine}
-        materials = [material for material in found.values() if material is not None]
-        absent = [missing(name) for name, material in found.items() if material is None]
+            mine = [cell for cell in (*cells, *beside) if cell.data == name]
+            wanted = [job for cell in mine for job in cell.jobs if job in self._left]
+            # Large ones are not made in vain.
+            needed = wanted or not figure.objective
+            arrays = as_arrays(material, figure.objective) if needed else ()
+            self._compute(wanted, arrays)
+            samples |= {cell: self._filled(cell, arrays) for cell in mine}
+        materials = list(found.values())
         classifies = bool(figure.objective) and objective(figure.objective).classifies
         return Result(
             key=figure.key,
@@ -245,10 +261,9 @@ class _Work:
         )
 
     def _filled(self, cell: _Cell, arrays: Sequence[Any]) -> Sample:
-        errors = [self._kept.load(job) for job in cell.jobs]
         return replace(
             cell.sample,
-            values=tuple(e for part in errors for e in part or ()),
+            values=tuple(error for job in cell.jobs for error in self._kept.finished(job)),
             expected=None if cell.jobs[0].task else expected_error(cell.jobs[0], *arrays),
         )
 
@@ -271,7 +286,14 @@ def done(
     Large arrays are handed to the processes once, in memory that they share.
     """
     pool = Parallel(n_jobs=processes, return_as="generator_unordered")
-    yield from pool(delayed(_with_job)(job, *arrays) for job in jobs)
+    finished = pool(delayed(_with_job)(job, *arrays) for job in jobs)
+    try:
+        for each in finished:  # noqa: UP028 (closing this one would close that one, with a warning)
+            yield each
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # who stops it knows that jobs were cancelled
+            finished.close()
 
 
 def _with_job(job: Job, *arrays: Any) -> tuple[Job, list[float]]:
@@ -281,6 +303,7 @@ def _with_job(job: Job, *arrays: Any) -> tuple[Job, list[float]]:
 def _way(way: Way, figure: Figure, x: float) -> Way | None:
     """Return how a competitor asks at one place of a figure, or None if it cannot."""
     if figure.over == "bits":
+        way = replace(way, k=1)  # one answer in a report
         if way.discretized:  # to an odd number of outputs
             return way.with_outputs(2 ** int(x) - 1) if x > 1 else None
         # With one bit there is nothing better than Duchi's two outputs.

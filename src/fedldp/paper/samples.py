@@ -25,7 +25,7 @@ class Interval(NamedTuple):
 class Sample:
     """The errors of one competitor at one place of a figure.
 
-    The n-th value of two samples in one panel comes from the same folds and the same chance.
+    The n-th value of two samples in one panel comes from the same folds.
     """
 
     panel: str
@@ -33,7 +33,7 @@ class Sample:
     x: float
     values: tuple[float, ...]
     overlap: float = 0.0  # of cross-validations: see `interval`
-    stand_in: bool = False  # made-up data in the place of the paper's
+    stand_in: bool = False  # made-up data, or another collection, in the place of the paper's
     expected: float | None = None  # their mean over ever more runs, where that can be computed
 
     @property
@@ -71,7 +71,7 @@ class Samples:
         return sorted({sample.x for sample in self.all})
 
     def stand_ins(self, wanted: bool) -> "Samples":
-        """Return those of made-up data in the place of the paper's, or the others."""
+        """Return those of data in the place of the paper's, or those of the paper's own."""
         return Samples(tuple(sample for sample in self.all if sample.stand_in == wanted))
 
     def sample(self, panel: str, series: str, x: float) -> Sample:

@@ -2,7 +2,13 @@
 
 from collections.abc import Callable
 
-from fedldp.paper import theory_cubic, theory_hybrid, theory_sampling, theory_text
+from fedldp.paper import (
+    theory_cubic,
+    theory_hybrid,
+    theory_privacy,
+    theory_sampling,
+    theory_text,
+)
 from fedldp.paper.tidy import Result
 
 FIGURES: dict[str, Callable[[], Result]] = {
@@ -21,4 +27,5 @@ FIGURES: dict[str, Callable[[], Result]] = {
     "sign-of-a": theory_hybrid.sign_of_A,
     "choice-of-k": theory_sampling.choice_of_k,
     "rounding-of-k": theory_sampling.rounding_of_k,
+    "privacy": theory_privacy.privacy,
 }

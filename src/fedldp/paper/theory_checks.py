@@ -84,11 +84,11 @@ def keeps_sign(
     """Return the verdict on a claim that a curve is positive (1) or negative (-1) on a range.
 
     >>> keeps_sign("e^eps > 1", lambda epsilon: 2.0**epsilon - 1, 1, 1.0, 3.0)
-    Verdict(claim='e^eps > 1', holds=True, evidence='between 1 and 7 for epsilon from 1 to 3')
+    Verdict(claim='e^eps > 1', holds=True, evidence='Between 1 and 7 for epsilon from 1 to 3.')
     """
     values = [curve(each) for each in spaced(low, high)]
     evidence = (
-        f"between {min(values):.5g} and {max(values):.5g} for epsilon from {low:.6g} to {high:.6g}"
+        f"Between {min(values):.5g} and {max(values):.5g} for epsilon from {low:.6g} to {high:.6g}."
     )
     return Verdict(claim, all(sign * value > 0 for value in values), evidence)
 
@@ -103,12 +103,12 @@ def changes_sign(
     """Return the verdict on a claim that a curve changes its sign once, at a printed epsilon.
 
     >>> changes_sign("zero at 2", lambda epsilon: epsilon - 2.001, "2.00", 1.0, 3.0).evidence
-    'changes sign at 2.001000 for epsilon from 1 to 3'
+    'Changes sign at 2.001000 for epsilon from 1 to 3.'
     """
     found = claims.changes(lambda epsilon: curve(epsilon) > 0, low, high)
     places = " and ".join(f"at {each:.6f}" for each in found) or "nowhere"
     return Verdict(
         claim,
         len(found) == 1 and as_printed(found[0], printed),
-        f"changes sign {places} for epsilon from {low:.6g} to {high:.6g}",
+        f"Changes sign {places} for epsilon from {low:.6g} to {high:.6g}.",
     )

@@ -164,8 +164,8 @@ def _cubic_verdicts(split: float) -> Iterator[Verdict]:
     yield Verdict(
         "From ln 2 to ln 5.53 a_1 is the root sought, a_0 < 0 and a_2 > 1 (Fig. 19)",
         bool(first.max() < 0 and off < 1e-7 and third.min() > 1),
-        f"a_0 from {first.min():.4f} to {first.max():.4f} and a_2 from {third.min():.4f} to "
-        f"{third.max():.4f}; a_1 is the best P(0|0) to within {off:.0e}",
+        f"Here a_0 is from {first.min():.4f} to {first.max():.4f} and a_2 from {third.min():.4f} "
+        f"to {third.max():.4f}; a_1 is the best P(0|0) to within {off:.0e}.",
     )
     yield changes_sign(
         f"g({MOST_OUTPUT}) > 0 for epsilon up to ln 5.53 alone, so that a_1 is below (appendix)",

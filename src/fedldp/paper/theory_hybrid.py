@@ -150,8 +150,8 @@ def _verdicts_on_A() -> Iterator[Verdict]:
     yield Verdict(
         f"A's form above ln 5.53 is zero where e^eps is {', '.join(printed)} alone (appendix)",
         len(found) == len(printed) and all(map(as_printed, found, printed)),
-        f"where it is {', '.join(f'{zero:.6g}' for zero in found)}: "
-        f"the largest, which decides the sign, is below e^eps = {exp(LAST_CUBIC):.4f}",
+        f"Where it is {', '.join(f'{zero:.6g}' for zero in found)}: "
+        f"the largest, which decides the sign, is below e^eps = {exp(LAST_CUBIC):.4f}.",
     )
 
 
@@ -207,13 +207,13 @@ def compare_betas() -> Result:
             Verdict(
                 "beta_intersection = beta_1 up to ln 2 (appendix)",
                 same < 1e-9,
-                f"they differ by {same:.0e} at most",
+                f"They differ by {same:.0e} at most.",
             ),
             Verdict(
                 "Eq. (beta-value) gives the least worst-case variance (Lemma 10)",
                 loss < 1e-9,
-                f"against the beta found by search it is never worse by more than "
-                f"{max(loss, 0.0):.1e}",
+                f"Against the beta found by search it is never worse by more than "
+                f"{max(loss, 0.0):.1e}.",
             ),
         ),
         (

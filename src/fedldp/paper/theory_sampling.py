@@ -53,8 +53,8 @@ def choice_of_k() -> Result:
             Verdict(
                 "Three-Outputs has its best s at 2.18 for epsilon < ln 2 (appendix)",
                 zero < LN_2,
-                f"the derivative printed is zero at s = {zero:.4f}, but "
-                f"s = epsilon / k <= epsilon < ln 2 = {LN_2:.4f}: there f falls and k = 1 is best",
+                f"The derivative printed is zero at s = {zero:.4f}, but "
+                f"s = epsilon / k <= epsilon < ln 2 = {LN_2:.4f}: there f falls and k = 1 is best.",
             ),
         ),
         (
@@ -75,7 +75,7 @@ def _verdict_on_s(name: str) -> Verdict:
     return Verdict(
         f"f(s) of {name} is least at s = {_PRINTED} ({place})",
         as_printed(best, str(_PRINTED)),
-        f"least at s = {best:.4f}; s = {_PRINTED} costs {cost:.3%} more",
+        f"Least at s = {best:.4f}; s = {_PRINTED} costs {cost:.3%} more.",
     )
 
 
@@ -149,11 +149,11 @@ def _verdict_on_k(name: str) -> Verdict:
         rounded = [above_least(name, each, d, k) for each, k in zip(_GRID, nearest, strict=True)]
         exact = exact and max(costs) < 1e-9
         evidence.append(
-            f"with d = {d} up to {max(costs):.1%} above the least, at epsilon {at:g} with "
+            f"With d = {d} up to {max(costs):.1%} above the least, at epsilon {at:g} with "
             f"k = {paper_k(at, d)} in place of {best_k(name, at, d)}, not the best k at "
             f"{missed:.0%} of the epsilons drawn, and rounded to the nearest k up to "
-            f"{max(rounded):.1%} above"
+            f"{max(rounded):.1%} above."
         )
     return Verdict(
-        f"k = floor(epsilon / 2.5) is optimal for {name} (sec. VI)", exact, "; ".join(evidence)
+        f"k = floor(epsilon / 2.5) is optimal for {name} (sec. VI)", exact, " ".join(evidence)
     )

@@ -37,7 +37,7 @@ def worst_case_variance() -> Result:
         "Fig. 1",
         sum(drawn, ()),
         _claimed("worst-case-variance"),
-        (_NO_GRID, _RANGE),
+        (_NO_GRID, _RANGE, "a printed bound may be off by one in its last digit"),
         y_label="worst-case variance",
         y_log=True,
     )
@@ -76,7 +76,7 @@ def _rows(table: str) -> Iterator[Verdict]:
         yield Verdict(
             f"{row.order} for epsilon {_range(row)} ({table})",
             claims.same_to_two_decimals(found, row),
-            f"{found.order} from {found.low:.4f} to {found.high:.4f}; {_values(found)}",
+            f"Computed: {found.order} from {found.low:.4f} to {found.high:.4f}; {_values(found)}.",
         )
 
 
@@ -104,20 +104,20 @@ def _claimed(key: str) -> Iterator[Verdict]:
         if _figure_of(claim) == key:
             failures = claims.failures(claim)
             if failures:
-                evidence = "; ".join(
+                evidence = "It fails " + "; ".join(
                     f"against {each.rival} from {each.low:.4f} to {each.high:.4f}, "
                     f"by up to {each.gap:.2%}, at {each.at:.4g}"
                     for each in failures
                 )
             else:
-                evidence = "; ".join(_margin(claim, rival) for rival in claim.rivals)
-            yield Verdict(claim.text, not failures, evidence)
+                margins = (_margin(claim, rival) for rival in claim.rivals)
+                evidence = "The difference is " + "; ".join(margins)
+            yield Verdict(claim.text, not failures, f"{evidence}.")
 
 
 def _margin(claim: Claim, rival: str) -> str:
     ratios = [
-        worst(claim.name, each) / worst(rival, each) - 1
-        for each in spaced(claim.low + claim.printed, claim.high - claim.printed)
+        worst(claim.name, each) / worst(rival, each) - 1 for each in spaced(claim.low, claim.high)
     ]
     low, high = (100 * round(each, 12) + 0.0 for each in (min(ratios), max(ratios)))
     return f"{low:+.3g}% to {high:+.3g}% against {rival}"
@@ -142,19 +142,19 @@ def optimal_a() -> Result:
             Verdict(
                 "Eq. (a_opt_1) gives the least worst-case variance (Lemma 4)",
                 loss < 1e-9,
-                f"against the best of {_CHOICES} values of a it is never worse by more than "
-                f"{max(loss, 0.0):.1e}",
+                f"Against the best of {_CHOICES} values of a it is never worse by more than "
+                f"{max(loss, 0.0):.1e}.",
             ),
             Verdict(
                 "P(0|0) = 0 for a small epsilon, up to ln 2 (sec. V-A)",
                 [f"{each:.6f}" for each in zero] == [f"{LN_2:.6f}"],
-                f"zero up to {', '.join(f'{each:.6f}' for each in zero)}; ln 2 = {LN_2:.6f}",
+                f"Zero up to {', '.join(f'{each:.6f}' for each in zero)}; ln 2 = {LN_2:.6f}.",
             ),
             Verdict(
                 "P(0|0) increases with epsilon (sec. V-A)",
                 min(rises) > 0,
-                f"from 0 at ln 2 to {chosen[-1].y:.4f} at epsilon 8, by {min(rises):.2g} or more "
-                f"for each {grid[1] - grid[0]:.2g} of epsilon",
+                f"From 0 at ln 2 to {chosen[-1].y:.4f} at epsilon 8, by {min(rises):.2g} or more "
+                f"for each {grid[1] - grid[0]:.2g} of epsilon.",
             ),
         ),
         (_RANGE,),
@@ -194,14 +194,14 @@ def pm_opt_vs_pm_sub() -> Result:
             Verdict(
                 "Eq. (t-value) gives the least worst-case variance (Lemma 7)",
                 loss < 1e-9,
-                f"against the best of {_CHOICES} values of t it is never worse by more than "
-                f"{max(loss, 0.0):.1e}",
+                f"Against the best of {_CHOICES} values of t it is never worse by more than "
+                f"{max(loss, 0.0):.1e}.",
             ),
             Verdict(
                 "PM-SUB's worst-case variance is close to PM-OPT's (sec. V-C)",
                 min(excess) >= 0 and excess[largest] <= CLOSE,
-                f"{min(excess):.2%} to {excess[largest]:.2%} above it, the most at epsilon "
-                f"{_EVERY[largest]:.3g}",
+                f"It lies {min(excess):.2%} to {excess[largest]:.2%} above, the most at epsilon "
+                f"{_EVERY[largest]:.3g}.",
             ),
         ),
         (
@@ -238,9 +238,9 @@ def window_parameter() -> Result:
             Verdict(
                 "ln t / epsilon of PM-OPT is close to 1/3 (sec. V-C)",
                 min(best) >= (1 - CLOSE) / 3,
-                f"it grows from {best[0]:.4f} at epsilon {grid[0]:g} to {best[-1]:.4f} at "
+                f"It grows from {best[0]:.4f} at epsilon {grid[0]:g} to {best[-1]:.4f} at "
                 f"{grid[-1]:g}, and is within {CLOSE:.0%} of 1/3 from epsilon {enough[0]:.2f} on; "
-                "the variance hardly minds (Fig. 5)",
+                "the variance hardly minds (Fig. 5).",
             ),
         ),
         (_RANGE, f"close: within {CLOSE:.0%}"),
@@ -303,24 +303,24 @@ def _density_verdicts() -> Iterator[Verdict]:
     where = f"PM, PM-SUB and PM-OPT, epsilon from {every[0].epsilon:g} to {every[-1].epsilon:g}"
     yield Verdict(
         "Y falls into [L, R] with probability e^eps / (t + e^eps) (sec. V-B)",
-        max(outside) < 1e-9,
-        f"to within {max(outside):.0e}, for {where}",
+        bool(max(outside) < 1e-9),
+        f"To within {max(outside):.0e}, for {where}.",
     )
     yield Verdict(
         "E[Y|x] = x, and Var[Y|x] has the form given (Lemma 6)",
-        max(*bias, *spread) < 1e-9,
-        f"mean to within {max(bias):.0e}, variance to within {max(spread):.0e}, for {where}",
+        bool(max(*bias, *spread) < 1e-9),
+        f"The mean to within {max(bias):.0e}, the variance {max(spread):.0e}, for {where}.",
     )
     yield Verdict(
         "As the input grows, the middle piece keeps its length and the left one grows (sec. I)",
         max(stretch) < 1e-9 and min(growth) > 0,
-        f"when x grows by {inputs[1] - inputs[0]:g}, the middle one changes by {max(stretch):.0e} "
-        f"at most and the left one grows by {min(growth):.3g} or more, for {where}",
+        f"When x grows by {inputs[1] - inputs[0]:g}, the middle one changes by {max(stretch):.0e} "
+        f"at most and the left one grows by {min(growth):.3g} or more, for {where}.",
     )
     bounds = [each.A for each in every if not isinstance(each, PM)]
     yield Verdict(
         "The outputs of PM-OPT and PM-SUB range over [-1, 1] (sec. V-D)",
         max(bounds) <= 1,
-        "they range over [-A, A], as the paper's algorithms say, and A is between "
-        f"{min(bounds):.4f} and {max(bounds):.4g}",
+        "They range over [-A, A], as the paper's algorithms say, and A is between "
+        f"{min(bounds):.4f} and {max(bounds):.4g}.",
     )
