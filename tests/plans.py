@@ -1,5 +1,6 @@
 """A second reading of docs/wire-format.md, in plain Python, and plans that several tests share."""
 
+import copy
 import hashlib
 import itertools
 import json
@@ -299,3 +300,16 @@ def places(document, path=()):
     if isinstance(document, dict):
         found += [each for key, value in document.items() for each in places(value, (*path, key))]
     return found
+
+
+def changed(document, path, change):
+    """Return a copy in which one entry is replaced, or deleted if the change is `...`."""
+    document = copy.deepcopy(document)
+    inner = document
+    for key in path[:-1]:
+        inner = inner[key]
+    if change is ...:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = change
+    return document

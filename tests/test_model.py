@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plans import canonical, places
+from plans import canonical, changed, places
 
 import fedldp
 from fedldp import Category, Number, Schema, datasets
@@ -155,19 +155,6 @@ def test_golden_text():
 OTHERS = [None, True, 0, 1, -1, 2, 10**6, 2**53, 10**400, 0.5, 1e308, float("inf"), float("nan")]
 OTHERS += ["", "1", "squared", "hinge", "\ud800", [], [0], [[0]], {}, [1.0, -1.0], ["a", "b"]]
 DOCUMENT = json.loads(MODEL.to_json())
-
-
-def changed(document, path, change):
-    """Return a copy in which one entry is replaced, or deleted if the change is `...`."""
-    document = copy.deepcopy(document)
-    inner = document
-    for key in path[:-1]:
-        inner = inner[key]
-    if change is ...:
-        del inner[path[-1]]
-    else:
-        inner[path[-1]] = change
-    return document
 
 
 def harmless(document):

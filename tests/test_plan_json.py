@@ -16,6 +16,7 @@ from plans import (
     STRATEGIES,
     TWO,
     canonical,
+    changed,
     document,
     number,
     places,
@@ -122,19 +123,6 @@ OTHERS = [None, True, False, 0, 1, -1, 2, 7, 10**6, 2**53, 2**64, 10**400, 0.5, 
 OTHERS += [float("inf"), float("nan"), "", "0", "1", "1.0", "2", "-1", "1e0", " 1.0", "nan", "x"]
 OTHERS += ["9" * 30, "9" * 5000, "sample", "cube", "numbers", "\ud800", [], [0], [[0]], {}]
 OTHERS += [{"kind": "sample"}, [1.0, -1.0], ["a", "b", "c"]]
-
-
-def changed(document, path, change):
-    """Return a copy in which one entry is replaced, or deleted if the change is `...`."""
-    document = copy.deepcopy(document)
-    inner = document
-    for key in path[:-1]:
-        inner = inner[key]
-    if change is ...:
-        del inner[path[-1]]
-    else:
-        inner[path[-1]] = change
-    return document
 
 
 def check(document):
