@@ -5,8 +5,7 @@ Each row is a vehicle, or the rows with one client id are, and their mean gradie
 as it has `participations`.
 
 Everything but X and y is public. In particular the bounds of features and target come from you. A
-scaler in front, such as `MinMaxScaler`, learns them from the data, and that is not private. The
-labels of the two classes are taken from y: it is public between which two labels is decided.
+scaler in front, such as `MinMaxScaler`, learns them from the data, and that is not private.
 """
 
 import warnings
