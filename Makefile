@@ -49,6 +49,7 @@ pictures: $(VENV)/demo.done  ## the pictures in the documentation
 	$(BIN)/fedldp mechanisms --json --plot docs/images/mechanisms.png > /dev/null
 	$(BIN)/fedldp mechanisms --inputs --epsilon 4 --json --plot docs/images/inputs.png > /dev/null
 	$(BIN)/fedldp mechanisms --bits --epsilon 4 --json --plot docs/images/bits.png > /dev/null
+	$(BIN)/fedldp demo --json --output docs/images > /dev/null
 
 clean:
 	rm -rf $(VENV) demo

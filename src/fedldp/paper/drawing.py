@@ -69,6 +69,7 @@ def draw(result: Result, width: float = WIDE) -> Figure:
     columns = 1 if narrow else _columns(len(panels))
     rows = -(-len(panels) // columns)
     width = min(width, _ALONE) if columns == 1 else width
+    room = 0.8 * width / columns  # beside the numbers of the axis
     names = max(1, int(_CHARACTERS * width / (max(map(len, series)) + 7)))  # in a line
     height = _HEIGHT * rows + 0.25 * -(-len(series) // names) + 0.4
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -76,14 +77,14 @@ def draw(result: Result, width: float = WIDE) -> Figure:
     styles = dict(zip(series, _styles(series), strict=True))
     for axes, panel in zip(grid.flat, panels, strict=False):
         shown = [point for point in result.points if point.panel == panel]
-        axes.set_title(_wrapped(panel, width / columns), fontsize="medium", parse_math=False)
+        axes.set_title(_wrapped(panel, room), fontsize="medium", parse_math=False)
         for name in _names(shown, "series"):
             _line(axes, [point for point in shown if point.series == name], styles[name])
         _axes(axes, result, shown)
     for axes in grid.flat[len(panels) :]:
         axes.remove()
     for axes in figure.axes[-columns:]:
-        axes.set_xlabel(_wrapped(result.x_label, width / columns), parse_math=False)
+        axes.set_xlabel(_wrapped(result.x_label, room), parse_math=False)
     for axes in grid[:, 0]:
         axes.set_ylabel(_wrapped(result.y_label, _HEIGHT), parse_math=False)
     if not narrow:
