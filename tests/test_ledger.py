@@ -15,7 +15,7 @@ from fractions import Fraction
 import ledger_victim
 import pytest
 
-from fedldp import ledger as module
+from fedldp import database
 from fedldp.errors import BudgetError, DomainError, FedLDPError, WireError
 from fedldp.ledger import Ledger, Spending
 
@@ -141,15 +141,39 @@ def test_many_vehicles_answer_in_one_transaction(ledger):
         return {key: key.encode() for key in able[:2]}
 
     answers = {"a": b"a", "c": b"c"}
-    assert ledger.release_many(keys, 0.5, "question", answer, run="spring") == answers
-    assert ledger.release_many(keys, 0.5, "question", lambda _: never()) == answers
-    assert ledger.release("c", 0.5, "question", never) == b"c"
+    assert ledger.release_many(keys, 0.5, "request", b"?", answer, run="spring") == answers
+    assert ledger.release_many(["e"], 0.5, "request", b"?", lambda _: never()) == answers
+    assert ledger.release("c", 0.5, "request", never) == b"c"
     assert [ledger.spent(key) for key in keys] == [Fraction(1, 2), 1, Fraction(1, 2), 0]
     for wrong in ({"d": b"d", "b": b"b"}, {"a": b"a", "d": "d"}):
         with pytest.raises(DomainError, match="for no key but those it was given"):
-            ledger.release_many(keys, 0.5, "another", lambda _, wrong=wrong: wrong)
-    assert ledger.release_many(["b"], 0.5, "another", lambda able: dict.fromkeys(able, b"")) == {}
-    assert len(ledger.history()) == 3
+            ledger.release_many(keys, 0.5, "another", b"?", lambda _, wrong=wrong: wrong)
+    assert ledger.totals() == {"a": Fraction(1, 2), "b": 1, "c": Fraction(1, 2)}
+    assert [(each.key, each.run) for each in ledger.history()][1:] == [
+        ("a", "spring"),
+        ("c", "spring"),
+    ]
+
+
+def test_nobody_left_is_an_answer_too(ledger):
+    ledger.release("a", 1, "before", lambda: b"")
+    assert ledger.release_many(["a"], 0.5, "request", b"?", lambda able: dict.fromkeys(able)) == {}
+    assert ledger.release_many(["b"], 0.5, "request", b"?", lambda _: never()) == {}
+
+
+def test_one_question_for_each_request(ledger):
+    def answer(able):
+        return dict.fromkeys(able, b"yes")
+
+    ledger.release_many(["a", "b"], 0.1, "request", b"?", answer)
+    with pytest.raises(DomainError, match="Another question was put under this request"):
+        ledger.release_many(["c"], 0.1, "request", b"!", lambda _: never())
+    with pytest.raises(DomainError, match="Many were asked under this request"):
+        ledger.release("c", 0.1, "request", never)
+    ledger.release("a", 0.1, "alone", lambda: b"yes")
+    with pytest.raises(DomainError, match="Another question was put under this request"):
+        ledger.release_many(["b"], 0.1, "alone", b"?", lambda _: never())
+    assert ledger.totals() == {"a": Fraction(1, 5), "b": Fraction(1, 10)}
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, "nan", float("inf"), 1e-300, None, "1/0"])
@@ -225,7 +249,7 @@ def test_a_full_disk_releases_nothing(tmp_path):
     assert another == ["another", "False"]
     assert 0 < len(while_full) < 40
     assert len(failed) == 40 - len(while_full)
-    assert all("Nothing was released" in text for _, text in failed)
+    assert all("Nothing was committed" in text for _, text in failed)
     assert len(got) == 40
     assert while_full.items() <= got.items()
     assert produced == 40 + len(failed)
@@ -238,23 +262,23 @@ def test_a_full_disk_releases_nothing(tmp_path):
 def test_a_full_database_releases_nothing(path):
     with Ledger(path, cap=10) as ledger:
         ledger.release("car", 1, "1", lambda: b"a")
-        ledger._execute("PRAGMA max_page_count = 1")  # as small as it may be: what it has now
-        with pytest.raises(OSError, match=r"database or disk is full\. Nothing was released"):
+        ledger._file.execute("PRAGMA max_page_count = 1")  # as small as it may be: what it has now
+        with pytest.raises(OSError, match=r"database or disk is full\. Nothing was committed"):
             ledger.release("car", 1, "2", lambda: bytes(20_000))
         assert ledger.spent("car") == 1
-        ledger._execute("PRAGMA max_page_count = 1000")
+        ledger._file.execute("PRAGMA max_page_count = 1000")
         assert ledger.release("car", 1, "2", lambda: b"b") == b"b"
 
 
 def test_every_release_waits_for_the_disk(ledger):
-    assert ledger._execute("PRAGMA journal_mode") == [("wal",)]
-    assert ledger._execute("PRAGMA synchronous") == [(2,)]
+    assert ledger._file.execute("PRAGMA journal_mode") == [("wal",)]
+    assert ledger._file.execute("PRAGMA synchronous") == [(2,)]
 
 
 def test_waits_for_another_process_but_not_for_ever(path, monkeypatch):
-    monkeypatch.setattr(module, "_PATIENCE", 0.05)
+    monkeypatch.setattr(database, "_PATIENCE", 0.05)
     with Ledger(path, cap=1) as ledger, Ledger(path, cap=1) as other:
-        with pytest.raises(TimeoutError, match=r"is locked\. Nothing was released"):
+        with pytest.raises(TimeoutError, match=r"is locked\. Nothing was committed"):
             ledger.release("car", 1, "1", lambda: other.release("car", 1, "1", never))
         assert ledger.history() == []
 
@@ -262,7 +286,7 @@ def test_waits_for_another_process_but_not_for_ever(path, monkeypatch):
 def test_a_forked_child_goes_on_or_is_refused(tmp_path):
     saw = victim("inherit", tmp_path)
     assert len(saw) == 2
-    assert all("Fork first, then open the ledger" in line for line in saw)
+    assert all("Fork first, then open it" in line for line in saw)
     with Ledger(tmp_path / "ledger", cap=9) as ledger:
         requests = [spending.request for spending in ledger.history()]
     assert requests == ["parent", "child", "parent, beside its child", "child, without its parent"]
@@ -272,7 +296,7 @@ def test_a_copy_shares_the_file_and_not_the_connection(ledger):
     with copy.copy(ledger) as other, pickle.loads(pickle.dumps(ledger)) as third:
         other.release("car", 1, "1", lambda: b"a")
         assert third.release("car", 1, "1", never) == b"a"
-        assert len({each._connection for each in (ledger, other, third)}) == 3
+        assert len({each._file._connection for each in (ledger, other, third)}) == 3
         assert other.cap == third.cap == ledger.cap
 
 
@@ -283,7 +307,7 @@ DAMAGE = {
     "cut off": lambda content: content[: len(content) // 2],
     "a page of zeros": lambda content: content[:4096] + bytes(4096) + content[8192:],
     "a page of noise": lambda content: content[:-4096] + NOISE,
-    "another format": lambda content: content[:60] + (2).to_bytes(4) + content[64:],
+    "another format": lambda content: content[:60] + (3).to_bytes(4) + content[64:],
 }
 
 
@@ -309,7 +333,7 @@ def test_other_databases_are_refused_and_left_alone(path):
 def test_an_impossible_epsilon_in_the_file_is_damage(ledger):
     ledger.release("car", 1, "1", lambda: b"a")
     for epsilon in ("-1/1", "0/1", "1/0", "?"):
-        ledger._execute("UPDATE releases SET epsilon = ?", (epsilon,))
+        ledger._file.execute("UPDATE releases SET epsilon = ?", (epsilon,))
         for use in (ledger.spent, ledger.history, lambda key: ledger.release(key, 1, "2", never)):
             with pytest.raises(WireError, match="it has an epsilon of"):
                 use("car")

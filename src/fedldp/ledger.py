@@ -3,23 +3,18 @@
 A ledger is one SQLite file. The spending and the bytes it pays for are written in one transaction,
 and are on the disk before the bytes are handed out: a vehicle that is killed or loses its power may
 have paid for bytes that nobody got, never the reverse. Asking for them again costs nothing.
-
-The threads and processes of one machine may share the file. While it is in use, and after a crash,
-files named `-wal` and `-shm` lie beside it: they are part of it, and move with it.
 """
 
 import contextlib
 import os
-import sqlite3
-import tempfile
-import threading
-import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple, Self, final
+from typing import NamedTuple, Self, final
 
-from fedldp.errors import BudgetError, DomainError, WireError
+from fedldp.database import Database, Kind
+from fedldp.errors import BudgetError, DomainError
 from fedldp.vehicle import exact
 
 Number = float | str | Fraction
@@ -27,26 +22,30 @@ Request = str | bytes
 Answer = Callable[[], bytes]
 Answers = Callable[[list[str]], Mapping[str, bytes]]
 
-_MARK = int.from_bytes(b"fLDP")  # in the file's header: it tells a ledger from other databases
-_FORMAT = 1
-_PATIENCE = 60.0  # seconds to wait for another process that is in the midst of a release
 _LARGEST = 10**30  # in a fraction's parts: with larger ones, sums would grow beyond all bounds
 
-_NEW = f"""
-PRAGMA synchronous = FULL;
-PRAGMA application_id = {_MARK};
-PRAGMA user_version = {_FORMAT};
-CREATE TABLE releases (
-    number INTEGER PRIMARY KEY,
-    key TEXT NOT NULL,
-    request NOT NULL,  -- a text or bytes, as it was given
-    run TEXT NOT NULL,
-    epsilon TEXT NOT NULL,  -- an exact fraction, "n/d"
-    answer BLOB NOT NULL,
-    UNIQUE (key, request)
-);
-PRAGMA journal_mode = WAL;
-"""
+_KIND = Kind(
+    name="ledger",
+    mark=b"fLDP",
+    format=2,
+    tables="""
+        CREATE TABLE releases (
+            number INTEGER PRIMARY KEY,
+            key TEXT NOT NULL,
+            request NOT NULL,  -- a text or bytes, as it was given
+            run TEXT NOT NULL,
+            epsilon TEXT NOT NULL,  -- an exact fraction, "n/d"
+            answer BLOB NOT NULL,
+            UNIQUE (key, request)
+        );
+        CREATE INDEX by_request ON releases (request);
+        CREATE TABLE questions (  -- what was asked of many under one request
+            request PRIMARY KEY,
+            question BLOB NOT NULL
+        );
+    """,
+    lost="forget what has been spent",
+)
 _INSERT = "INSERT INTO releases (key, request, run, epsilon, answer) VALUES (?, ?, ?, ?, ?)"
 
 
@@ -67,6 +66,7 @@ class Ledger:
     configuration and not of the file: it is given whenever the file is opened, and counts at once
     against all that has been spent before. Raising it is the owner's decision alone.
 
+    >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> ledger = Ledger(Path(folder.name) / "ledger.db", cap=0.3)
     >>> ledger.release("car 7", 0.1, "question 1", lambda: b"report", run="spring")
@@ -88,18 +88,8 @@ class Ledger:
 
     def __init__(self, path: str | os.PathLike[str], cap: Number) -> None:
         self.cap = _number(cap, "cap")
-        self.path = Path(path).resolve()
-        self._connection: sqlite3.Connection | None = None
-        self._process = os.getpid()
-        self._closed = False
-        with _GATE:
-            # In this order: another process that makes them makes the -wal after the file.
-            if Path(f"{self.path}-wal").exists() and not self.path.exists():
-                raise self._damaged("it is gone, but its -wal is still there")
-            if not self.path.exists():
-                self._create()
-            _LEDGERS.add(self)
-            self._connect()
+        self._file = Database(path, _KIND)
+        self.path = self._file.path
 
     def release(
         self, key: str, epsilon: Number, request: Request, produce: Answer, *, run: str = ""
@@ -112,59 +102,79 @@ class Ledger:
         raises, or if the disk fails (`OSError`); then nothing is spent either, unless the disk
         failed after it had written.
         """
-
-        def answers(able: list[str]) -> dict[str, bytes]:
-            if not able:
-                raise BudgetError(
-                    f"{key!r} has spent {float(self._spent(key)):.12g} of its cap of "
-                    f"{float(self.cap):.12g}: {epsilon} more is too much. "
-                    "Ask for less, or let its owner raise the cap."
-                )
-            return {key: produce()}
-
-        return self.release_many([key], epsilon, request, answers, run=run)[key]
+        _text(key, "key")
+        price, request = _number(epsilon, "epsilon"), _request(request)
+        with self._file.transaction():
+            answer = self._stored(key, price, request)
+            if answer is None:
+                if self._spent(key) + price > self.cap:
+                    raise BudgetError(
+                        f"{key!r} has spent {float(self._spent(key)):.12g} of its cap of "
+                        f"{float(self.cap):.12g}: {epsilon} more is too much. "
+                        "Ask for less, or let its owner raise the cap."
+                    )
+                if self._asked(request) is not None:
+                    raise DomainError("Many were asked under this request: put it under another.")
+                answer = produce()
+                self._burn({key: answer}, [key], price, request, run)
+        return answer  # and not a line earlier: now the transaction is on the disk
 
     def release_many(
-        self, keys: list[str], epsilon: Number, request: Request, produce: Answers, *, run: str = ""
+        self,
+        keys: list[str],
+        epsilon: Number,
+        request: Request,
+        question: bytes,
+        produce: Answers,
+        *,
+        run: str = "",
     ) -> dict[str, bytes]:
-        """Put one request to many vehicles, in one transaction: return the bytes of each.
+        """Put a question to many at once, in one transaction: return the bytes of each.
 
         `produce` is given the keys that can afford the epsilon, and returns bytes for as many of
-        them as it likes: these pay. If any of the keys has answered the request before, then all
-        that have are returned with their stored bytes, and no other is asked.
+        them as it likes: these pay. There is one question for each request, told by a hash of all
+        that is asked. Whoever puts it again, to whichever keys, gets the bytes of those who have
+        answered, and no other is asked; another question is refused (`DomainError`).
         """
         keys = [_text(key, "key") for key in keys]
-        price = _number(epsilon, "epsilon")
-        request = request if isinstance(request, bytes) else _text(request, "request")
-        run = _text(run, "run")
-        with self._transaction():
-            answers = self._stored(keys, price, request)
-            if not answers:
+        price, request = _number(epsilon, "epsilon"), _request(request)
+        with self._file.transaction():
+            asked = self._asked(request)
+            query = "SELECT key, answer FROM releases WHERE request = ?"
+            answers: dict[str, bytes] = dict(self._file.execute(query, (request,)))
+            if asked != question and (asked is not None or answers):
+                raise DomainError("Another question was put under this request.")
+            if asked is None:
                 able = [key for key in keys if self._spent(key) + price <= self.cap]
-                answers = _checked(produce(able), able)
-                for key, answer in answers.items():
-                    text = f"{price.numerator}/{price.denominator}"
-                    self._execute(_INSERT, (key, request, run, text, answer))
+                answers = dict(produce(able))
+                self._file.execute("INSERT INTO questions VALUES (?, ?)", (request, question))
+                self._burn(answers, able, price, request, run)
         return answers  # and not a line earlier: now the transaction is on the disk
 
     def spent(self, key: str) -> Fraction:
         """Return what a key has spent in its life."""
-        with self._gate():
+        with self._file.gate():
             return self._spent(_text(key, "key"))
+
+    def totals(self) -> dict[str, Fraction]:
+        """Return what each key has spent that has spent anything."""
+        query = "SELECT key, epsilon, COUNT(*) FROM releases GROUP BY key, epsilon"
+        found: dict[str, Fraction] = defaultdict(Fraction)
+        with self._file.gate():
+            for key, text, count in self._file.execute(query):
+                found[key] += self._fraction(text) * count
+        return dict(found)
 
     def history(self, key: str | None = None) -> list[Spending]:
         """Return the spendings of a key, or those of all keys, the oldest first."""
         query = "SELECT key, run, request, epsilon FROM releases WHERE key = ?1 OR ?1 IS NULL"
-        with self._gate():
-            rows = self._execute(f"{query} ORDER BY number", (key and _text(key, "key"),))
+        with self._file.gate():
+            rows = self._file.execute(f"{query} ORDER BY number", (key and _text(key, "key"),))
             return [Spending(who, run, what, self._fraction(text)) for who, run, what, text in rows]
 
     def close(self) -> None:
         """Close the file. Closing it again does nothing."""
-        if self._process == os.getpid():  # what belongs to another process is left alone
-            with _GATE:
-                self._disconnect()
-                self._closed = True
+        self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -175,130 +185,49 @@ class Ledger:
     def __reduce__(self) -> tuple[type["Ledger"], tuple[Path, Fraction]]:
         return Ledger, (self.path, self.cap)  # a copy has a connection of its own
 
-    # What follows is called while the gate is held, and speaks to SQLite through _execute alone.
+    # What follows is called while the gate is held.
 
-    def _stored(self, keys: list[str], price: Fraction, request: Request) -> dict[str, bytes]:
+    def _stored(self, key: str, price: Fraction, request: Request) -> bytes | None:
         query = "SELECT epsilon, answer FROM releases WHERE key = ? AND request = ?"
-        answers = {}
-        for key in keys:
-            for text, answer in self._execute(query, (key, request)):
-                if self._fraction(text) != price:
-                    raise DomainError(
-                        f"{key!r} has answered this request for an epsilon of {text}, and is now "
-                        f"asked for {price}. Put another epsilon under another request."
-                    )
-                answers[key] = answer
-        return answers
+        for text, answer in self._file.execute(query, (key, request)):
+            if self._fraction(text) != price:
+                raise DomainError(
+                    f"{key!r} has answered this request for an epsilon of {text}, and is now "
+                    f"asked for {price}. Put another epsilon under another request."
+                )
+            return bytes(answer)
+        return None
+
+    def _asked(self, request: Request) -> bytes | None:
+        query = "SELECT question FROM questions WHERE request = ?"
+        for (question,) in self._file.execute(query, (request,)):
+            return bytes(question)
+        return None
+
+    def _burn(
+        self,
+        answers: Mapping[str, bytes],
+        able: list[str],
+        price: Fraction,
+        request: Request,
+        run: str,
+    ) -> None:
+        if not answers.keys() <= set(able) or not all(type(a) is bytes for a in answers.values()):
+            raise DomainError("produce must return bytes, and for no key but those it was given.")
+        text, run = f"{price.numerator}/{price.denominator}", _text(run, "run")
+        for key, answer in answers.items():
+            self._file.execute(_INSERT, (key, request, run, text, answer))
 
     def _spent(self, key: str) -> Fraction:
         query = "SELECT epsilon, COUNT(*) FROM releases WHERE key = ? GROUP BY epsilon"
-        prices = self._execute(query, (key,))
+        prices = self._file.execute(query, (key,))
         return sum((self._fraction(text) * count for text, count in prices), Fraction())
 
     def _fraction(self, text: str) -> Fraction:
         try:
             return exact(text)
         except ValueError:
-            raise self._damaged(f"it has an epsilon of {text!r}") from None
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._gate():
-            if self._in_transaction():
-                raise DomainError("A ledger must not be asked by what it waits for: produce.")
-            try:
-                self._execute("BEGIN IMMEDIATE")
-                yield
-                self._execute("COMMIT")
-            finally:
-                if self._in_transaction():
-                    self._execute("ROLLBACK")
-            if not self.path.exists() or not os.path.samestat(self._opened, self.path.stat()):
-                raise self._damaged("it has been removed or replaced while it was in use")
-
-    def _gate(self) -> contextlib.AbstractContextManager[object]:
-        self._refuse_another_process()  # in which the gate may be closed for ever
-        return _GATE
-
-    def _in_transaction(self) -> bool:
-        return self._connection is not None and self._connection.in_transaction
-
-    def _refuse_another_process(self) -> None:
-        if self._process != os.getpid():
-            raise DomainError(
-                f"This process was forked, in the midst of a release or without Python's "
-                f"knowledge, while {self.path} was open. Fork first, then open the ledger."
-            )
-
-    def _execute(self, statement: str, values: tuple[object, ...] = ()) -> list[Any]:
-        self._refuse_another_process()
-        try:
-            return (self._connection or self._connect()).execute(statement, values).fetchall()
-        except sqlite3.Error as error:
-            raise self._trouble(error) from error
-
-    def _create(self) -> None:
-        """Make a ledger that appears under its name all at once, and durably.
-
-        So an empty or half-written file is never a young ledger: it is a damaged one. The name
-        is on the disk before the first release, as SQLite then syncs the folder for the -wal.
-        """
-        with tempfile.TemporaryDirectory(dir=self.path.parent, prefix=".ledger-") as folder:
-            fresh = Path(folder) / "fresh"
-            fresh.touch(mode=0o600)
-            try:
-                with contextlib.closing(sqlite3.connect(fresh)) as connection:
-                    connection.executescript(_NEW)
-            except sqlite3.Error as error:
-                raise self._trouble(error) from error
-            with contextlib.suppress(FileExistsError):  # another process was faster
-                os.link(fresh, self.path)
-
-    def _connect(self) -> sqlite3.Connection:
-        if self._closed:
-            raise DomainError(f"The ledger {self.path} is closed. Open it again.")
-        self._opened = self.path.stat()
-        if self._opened.st_size == 0:
-            # SQLite would take it for a new one, and throw away a -wal that lies beside it.
-            raise self._damaged("it is empty")
-        uri = f"{self.path.as_uri()}?mode=rw"  # and not rwc: no file is made here
-        try:
-            # Transactions begin and end where this module says so; the gate keeps threads apart.
-            self._connection = sqlite3.connect(
-                uri, _PATIENCE, isolation_level=None, check_same_thread=False, uri=True
-            )
-            [(mark,)] = self._execute("PRAGMA application_id")
-            [(version,)] = self._execute("PRAGMA user_version")
-            if (mark, version) != (_MARK, _FORMAT):
-                raise self._damaged(f"it has not the mark of a ledger of format {_FORMAT}")
-            self._execute("PRAGMA journal_mode = WAL")
-            self._execute("PRAGMA synchronous = FULL")
-            self._execute("PRAGMA fullfsync = ON")  # without it, macOS does not wait for the disk
-            [(verdict,)] = self._execute("PRAGMA integrity_check(1)")
-            if verdict != "ok":
-                raise self._damaged(verdict.splitlines()[-1])
-        except sqlite3.Error as error:
-            raise self._trouble(error) from error
-        except BaseException:
-            self._disconnect()
-            raise
-        return self._connection
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def _damaged(self, what: str) -> WireError:
-        todo = "Restore the file: a new one would forget what has been spent"
-        return WireError(f"{self.path} is no sound ledger: {what}. {todo}.")
-
-    def _trouble(self, error: sqlite3.Error) -> Exception:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the higher bits are details
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            return self._damaged(str(error))
-        kind = TimeoutError if code == sqlite3.SQLITE_BUSY else OSError
-        return kind(f"The ledger {self.path} failed: {error}. Nothing was released.")
+            raise self._file.damaged(f"it has an epsilon of {text!r}") from None
 
 
 def _number(value: Number, name: str) -> Fraction:
@@ -317,33 +246,5 @@ def _text(value: str, name: str) -> str:
     return value
 
 
-def _checked(answers: Mapping[str, bytes], able: list[str]) -> dict[str, bytes]:
-    if not answers.keys() <= set(able) or not all(type(a) is bytes for a in answers.values()):
-        raise DomainError("produce must return bytes, and for no key but those it was given.")
-    return dict(answers)
-
-
-# SQLite keeps its locks in memory too, where a fork copies them and the kernel does not: a child
-# that opens a file which its parent had open at the fork believes to hold locks that it has not,
-# and may write into a -wal that is gone. So no connection may live through a fork. One gate for all
-# ledgers of a process lets in one thread at a time, and a fork waits until no other is inside.
-_GATE = threading.RLock()
-_LEDGERS: weakref.WeakSet[Ledger] = weakref.WeakSet()
-
-
-def _pause() -> None:
-    _GATE.acquire()
-    for ledger in _LEDGERS:
-        if not ledger._in_transaction():
-            ledger._disconnect()
-
-
-def _resume() -> None:
-    for ledger in _LEDGERS:
-        if ledger._connection is None:  # it makes one of its own when it is used
-            ledger._process = os.getpid()
-    _GATE.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_pause, after_in_parent=_GATE.release, after_in_child=_resume)
+def _request(value: Request) -> Request:
+    return value if isinstance(value, bytes) else _text(value, "request")

@@ -1,0 +1,201 @@
+"""SQLite files that outlive crashes: what is committed is on the disk, and damage is noticed.
+
+The threads and processes of one machine may share a file. While it is in use, and after a crash,
+files named `-wal` and `-shm` lie beside it: they are part of it, and move with it.
+"""
+
+import contextlib
+import os
+import sqlite3
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+from fedldp.errors import DomainError, WireError
+
+_PATIENCE = 60.0  # seconds to wait for another process that is in the midst of a transaction
+
+
+class Kind(NamedTuple):
+    """What tells the databases of one purpose from others."""
+
+    name: str
+    mark: bytes  # four of them, in the file's header
+    format: int
+    tables: str  # the statements that make them
+    lost: str  # what a new file in the place of a damaged one would do
+
+
+@final
+class Database:
+    """One file. It is made if it is missing; one that is damaged or no such file is refused.
+
+    Threads and forked children may use it too, but no child that was forked in a transaction.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], kind: Kind) -> None:
+        self.path = Path(path).resolve()
+        self._kind = kind
+        self._connection: sqlite3.Connection | None = None
+        self._process = os.getpid()
+        self._closed = False
+        with _GATE:
+            # In this order: another process that makes them makes the -wal after the file.
+            if Path(f"{self.path}-wal").exists() and not self.path.exists():
+                raise self.damaged("it is gone, but its -wal is still there")
+            if not self.path.exists():
+                self._create()
+            _OPEN.add(self)
+            self._connect()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Do all of it or nothing, and leave it when all of it is on the disk."""
+        with self.gate():
+            if self._in_transaction():
+                raise DomainError(f"The {self._kind.name} must not be asked by what it waits for.")
+            try:
+                self.execute("BEGIN IMMEDIATE")
+                yield
+                self.execute("COMMIT")
+            finally:
+                if self._in_transaction():
+                    self.execute("ROLLBACK")
+            if not self.path.exists() or not os.path.samestat(self._opened, self.path.stat()):
+                raise self.damaged("it has been removed or replaced while it was in use")
+
+    def gate(self) -> contextlib.AbstractContextManager[object]:
+        """Let one thread at a time use the file, outside of transactions too."""
+        self._refuse_another_process()  # in which the gate may be closed for ever
+        return _GATE
+
+    def _in_transaction(self) -> bool:
+        return self._connection is not None and self._connection.in_transaction
+
+    def _refuse_another_process(self) -> None:
+        if self._process != os.getpid():
+            raise DomainError(
+                f"This process was forked, in the midst of a transaction or without Python's "
+                f"knowledge, while {self.path} was open. Fork first, then open it."
+            )
+
+    def execute(self, statement: str, values: tuple[object, ...] = ()) -> list[Any]:
+        """Return the rows that a statement gives; call it in a transaction or within the gate."""
+        self._refuse_another_process()
+        try:
+            return (self._connection or self._connect()).execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._trouble(error) from error
+
+    def close(self) -> None:
+        """Close the file. Closing it again does nothing."""
+        if self._process == os.getpid():  # what belongs to another process is left alone
+            with _GATE:
+                self._disconnect()
+                self._closed = True
+
+    @property
+    def _new(self) -> str:
+        return f"""
+            PRAGMA synchronous = FULL;
+            PRAGMA application_id = {int.from_bytes(self._kind.mark)};
+            PRAGMA user_version = {self._kind.format};
+            {self._kind.tables}
+            PRAGMA journal_mode = WAL;
+        """
+
+    def _create(self) -> None:
+        """Make a file that appears under its name all at once, and durably.
+
+        So an empty or half-written file is never a young one: it is damaged. The name
+        is on the disk before the first commit, as SQLite then syncs the folder for the -wal.
+        """
+        with tempfile.TemporaryDirectory(dir=self.path.parent, prefix=".database-") as folder:
+            fresh = Path(folder) / "fresh"
+            fresh.touch(mode=0o600)
+            try:
+                with contextlib.closing(sqlite3.connect(fresh)) as connection:
+                    connection.executescript(self._new)
+            except sqlite3.Error as error:
+                raise self._trouble(error) from error
+            with contextlib.suppress(FileExistsError):  # another process was faster
+                os.link(fresh, self.path)
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._closed:
+            raise DomainError(f"The {self._kind.name} {self.path} is closed. Open it again.")
+        self._opened = self.path.stat()
+        if self._opened.st_size == 0:
+            # SQLite would take it for a new one, and throw away a -wal that lies beside it.
+            raise self.damaged("it is empty")
+        uri = f"{self.path.as_uri()}?mode=rw"  # and not rwc: no file is made here
+        try:
+            # Transactions begin and end where this module says so; the gate keeps threads apart.
+            self._connection = sqlite3.connect(
+                uri, _PATIENCE, isolation_level=None, check_same_thread=False, uri=True
+            )
+            [(mark,)] = self.execute("PRAGMA application_id")
+            [(version,)] = self.execute("PRAGMA user_version")
+            if (mark, version) != (int.from_bytes(self._kind.mark), self._kind.format):
+                name = f"{self._kind.name} of format {self._kind.format}"
+                raise self.damaged(f"it has not the mark of a {name}")
+            self.execute("PRAGMA journal_mode = WAL")
+            self.execute("PRAGMA synchronous = FULL")
+            self.execute("PRAGMA fullfsync = ON")  # without it, macOS does not wait for the disk
+            [(verdict,)] = self.execute("PRAGMA integrity_check(1)")
+            if verdict != "ok":
+                raise self.damaged(verdict.splitlines()[-1])
+        except sqlite3.Error as error:
+            raise self._trouble(error) from error
+        except BaseException:
+            self._disconnect()
+            raise
+        return self._connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def damaged(self, what: str) -> WireError:
+        """Return the error that says so."""
+        return WireError(
+            f"{self.path} is no sound {self._kind.name}: {what}. "
+            f"Restore the file: a new one would {self._kind.lost}."
+        )
+
+    def _trouble(self, error: sqlite3.Error) -> Exception:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the higher bits are details
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return self.damaged(str(error))
+        kind = TimeoutError if code == sqlite3.SQLITE_BUSY else OSError
+        return kind(f"The {self._kind.name} {self.path} failed: {error}. Nothing was committed.")
+
+
+# SQLite keeps its locks in memory too, where a fork copies them and the kernel does not: a child
+# that opens a file which its parent had open at the fork believes to hold locks that it has not,
+# and may write into a -wal that is gone. So no connection may live through a fork. One gate for all
+# files of a process lets in one thread at a time, and a fork waits until no other is inside.
+_GATE = threading.RLock()
+_OPEN: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
+def _pause() -> None:
+    _GATE.acquire()
+    for each in _OPEN:
+        if not each._in_transaction():
+            each._disconnect()
+
+
+def _resume() -> None:
+    for each in _OPEN:
+        if each._connection is None:  # it makes one of its own when it is used
+            each._process = os.getpid()
+    _GATE.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_pause, after_in_parent=_GATE.release, after_in_child=_resume)
