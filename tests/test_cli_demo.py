@@ -11,7 +11,7 @@ from matplotlib.image import imread
 import fedldp
 from fedldp import datasets, plots
 from fedldp.cli.demo import demo_command
-from fedldp.cli.runs import TASKS, base_rate, linear, split
+from fedldp.cli.runs import TASKS, base_rate, linear
 from fedldp.learn.settings import Settings
 
 
@@ -44,7 +44,7 @@ def test_few_flights():
     document = json.loads(run("--rows", 12_000, "--replicas", 4, "--json", "-o", "a/b"))
     assert Path("a/b/flights.png").exists()
     flights = datasets.load("flights", rows=12_000)
-    fleet, public = split(flights, 0.1)
+    fleet, public = flights.split(0.1)
     task, test = (linear(part, TASKS["logistic"]) for part in (fleet, public))
     assert [run["vehicles"] for run in document["runs"]] == [10_000, 10_800] * 4
     assert document["base_rate"] == base_rate(public, TASKS["logistic"])

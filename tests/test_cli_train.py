@@ -23,7 +23,7 @@ from trips import (
 
 import fedldp
 from fedldp import datasets, plots
-from fedldp.cli.runs import TASKS, Point, base_rate, linear, split, volume
+from fedldp.cli.runs import TASKS, Point, base_rate, linear, volume
 from fedldp.errors import DomainError
 from fedldp.learn.settings import Settings
 
@@ -39,19 +39,19 @@ def folder(tmp_path, monkeypatch):
 
 def test_the_hold_out_is_a_public_share():
     data = datasets.load("flights", rows=1000)
-    fleet, public = split(data, 0.1)
+    fleet, public = data.split(0.1)
     assert (len(fleet), len(public)) == (900, 100)
     rows = np.concatenate([fleet.matrix(), public.matrix()])
     assert sorted(map(tuple, rows)) == sorted(map(tuple, data.matrix()))
-    assert (split(data, 0.1)[1].matrix() == public.matrix()).all()
+    assert (data.split(0.1)[1].matrix() == public.matrix()).all()
     assert not (public.matrix() == data.matrix(slice(100))).all()
-    assert len(split(data, 0.0001)[1]) == 1
+    assert len(data.split(0.0001)[1]) == 1
 
 
 def test_whole_vehicles_are_held_out():
     schema = fedldp.Schema.from_toml(SCHEMA)
     data = datasets.from_file("fleet.csv", schema, "late", "car")
-    fleet, public = split(data, 0.2)
+    fleet, public = data.split(0.2)
     assert (len(fleet), len(public)) == (1200, 300)
     assert not set(fleet.clients) & set(public.clients)
     assert len(linear(fleet, TASKS["svm"])) == 400
@@ -60,9 +60,9 @@ def test_whole_vehicles_are_held_out():
 def test_a_fleet_must_be_left():
     data = datasets.load("flights", rows=1)
     with pytest.raises(DomainError, match=r"of 1 vehicles, .* leaves none"):
-        split(data, 0.1)
+        data.split(0.1)
     with pytest.raises(DomainError, match="leaves none"):
-        split(datasets.load("flights", rows=10), 0.99)
+        datasets.load("flights", rows=10).split(0.99)
 
 
 def test_base_rates():
@@ -83,7 +83,7 @@ def test_what_is_told():
     found = document("train", "--data", "flights", "--rows", 4000, "--task", "logistic",
                      "--epsilon", 4, "--seed", 7, "--save", "model.json")  # fmt: skip
     data = datasets.load("flights", rows=4000)
-    fleet, public = split(data, 0.1)
+    fleet, public = data.split(0.1)
     plan = Settings(epsilon=4.0).plan(33)
     model = saved()
     wanted = {

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from fedldp import datasets
 from fedldp.cli.plans import console
-from fedldp.cli.runs import TASKS, base_rate, display, follow, linear, spending, split
+from fedldp.cli.runs import TASKS, base_rate, display, follow, linear, spending
 from fedldp.datasets import Dataset
 from fedldp.learn.gradients import Linear
 from fedldp.learn.settings import Settings
@@ -54,7 +54,7 @@ def demo_command(output: Path, rows: int | None, replicas: int, as_json: bool) -
 
     output.mkdir(parents=True, exist_ok=True)
     flights = datasets.load("flights", rows=rows)
-    fleet, public = split(flights, _HOLDOUT)
+    fleet, public = flights.split(_HOLDOUT)
     test, base = linear(public, _TASK), base_rate(public, _TASK)
     sizes = [*(size for size in _FLEETS if size < len(fleet)), len(fleet)]
     with display() as bars:

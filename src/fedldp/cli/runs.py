@@ -10,8 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from fedldp.datasets.base import Dataset, chance
-from fedldp.errors import DomainError
+from fedldp.datasets.base import Dataset
 from fedldp.learn import fedsgd
 from fedldp.learn.examples import Owners
 from fedldp.learn.features import encode_target
@@ -49,27 +48,6 @@ class Point(NamedTuple):
     round: int
     error: float
     loss: float
-
-
-def split(data: Dataset, share: float) -> tuple[Dataset, Dataset]:
-    """Return the fleet and the share that is held out: whole vehicles, the same in every run.
-
-    The vehicles of both are in a random order.
-    """
-    owners = None if data.clients is None else Owners(data.clients)
-    vehicles = len(data if owners is None else owners)
-    held = max(1, round(share * vehicles)) if 0 < share < 1 else vehicles
-    if held >= vehicles:
-        raise DomainError(
-            f"of {vehicles} vehicles, a hold-out of {share:g} leaves none to train with: "
-            "give more data, or lower the share."
-        )
-    order = np.argsort(chance("hold-out", 0).words(vehicles), kind="stable")
-    fleet, public = (
-        data.take(part if owners is None else owners.rows(part)[0])
-        for part in (order[held:], order[:held])
-    )
-    return fleet, public
 
 
 def linear(data: Dataset, task: Task) -> Linear:

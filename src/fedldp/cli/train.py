@@ -10,7 +10,7 @@ from rich.table import Table
 
 from fedldp import datasets, files
 from fedldp.cli.plans import INPUT, OUTPUT, answer_options, console, naming, read_schema
-from fedldp.cli.runs import TASKS, base_rate, display, follow, linear, spending, split, volume
+from fedldp.cli.runs import TASKS, base_rate, display, follow, linear, spending, volume
 from fedldp.datasets import Dataset
 from fedldp.learn.features import check_target
 from fedldp.learn.model import Model
@@ -138,7 +138,7 @@ def train_command(
     )
     kind = TASKS[task]
     data = _load(what, kind.objective, **of_data)
-    fleet, public = split(data, holdout)
+    fleet, public = data.split(holdout)
     work, test = linear(fleet, kind), linear(public, kind)
     label = f"{fleet.fingerprint} {seed}"
     training = settings.training(work, work.objective.distance, source(seed), label=label)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fedldp.checks import Floats, whole
 from fedldp.errors import DomainError
-from fedldp.learn.examples import Rows
+from fedldp.learn.examples import Owners, Rows
 from fedldp.learn.features import Features, Singles, check_target, encode_target
 from fedldp.learn.objectives import objective as named_objective
 from fedldp.schema import Category, Number, Schema
@@ -139,6 +139,26 @@ class Dataset:
             columns=tuple(column[rows] for column in self.columns),
             clients=None if self.clients is None else self.clients[rows],
         )
+
+    def split(self, share: float) -> tuple["Dataset", "Dataset"]:
+        """Return the fleet and the share that is held out: whole vehicles, the same every time.
+
+        The vehicles of both are in a random order.
+        """
+        owners = None if self.clients is None else Owners(self.clients)
+        vehicles = len(self if owners is None else owners)
+        held = max(1, round(share * vehicles)) if 0 < share < 1 else vehicles
+        if held >= vehicles:
+            raise DomainError(
+                f"of {vehicles} vehicles, a hold-out of {share:g} leaves none to train with: "
+                "give more data, or lower the share."
+            )
+        order = np.argsort(chance("hold-out", 0).words(vehicles), kind="stable")
+        fleet, public = (
+            self.take(part if owners is None else owners.rows(part)[0])
+            for part in (order[held:], order[:held])
+        )
+        return fleet, public
 
     def examples(self, objective: str) -> "EncodedRows":
         """Return the features and targets that an objective trains on."""

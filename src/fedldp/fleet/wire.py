@@ -12,15 +12,14 @@ import struct
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, final
 
 import numpy as np
 
-from fedldp import records
+from fedldp import records, vehicle
 from fedldp.errors import DomainError, WireError
 from fedldp.report import Report
-from fedldp.vehicle import UNREADABLE
 
 FORMAT = "fedldp question 1"
 VERSION = 1
@@ -69,6 +68,24 @@ class Question:
             raise DomainError("the plan and the model must be JSON, as a text.")
 
     @property
+    def width(self) -> int:
+        """The bits of a record that answers it; a plan that has none raises `WireError`."""
+        return _width(self.plan)
+
+    @property
+    def size(self) -> int:
+        """How many bytes a batch has that answers it."""
+        return HEADER + records.length(self.n, self.width)
+
+    def check(self) -> None:
+        """Refuse a plan that is none, and a batch that would take too much room."""
+        if self.n * self.width > MOST_BITS:
+            raise DomainError(
+                f"{self.n} records of {self.width} bits are more than {MOST_BITS} bits: "
+                "ask fewer vehicles."
+            )
+
+    @property
     def request(self) -> str:
         """What a vault answers one question for, and no other: a round of a job."""
         return f"{self.job}/{self.round}"
@@ -95,9 +112,17 @@ class Question:
             question = cls(**document)
             if question.to_bytes() != data:
                 raise ValueError("it is not written as a question is")
-        except UNREADABLE as error:
+        except vehicle.UNREADABLE as error:
             raise WireError(f"not a {FORMAT!r}: {error}") from None
         return question
+
+
+@lru_cache(maxsize=8)  # the same plan comes in every round
+def _width(plan: str) -> int:
+    try:
+        return vehicle.Plan(plan, vehicle.LARGEST_EPSILON).bits
+    except ValueError as error:
+        raise WireError(f"the plan of a question is none: {error}") from None
 
 
 _ENTRIES = ("job", "round", "gateway", "n", "plan", "model")
@@ -120,12 +145,11 @@ class Batch:
     records: bytes  # packed
 
     @classmethod
-    def of(cls, question: Question, width: int, rows: Iterable[bytes], silent: int = 0) -> "Batch":
+    def of(cls, question: Question, rows: Iterable[bytes] = (), silent: int = 0) -> "Batch":
         """Return the batch of some records, each in bytes of its own."""
-        ordered = sorted(rows)
-        return cls(
-            question.digest, question.n, width, silent, len(ordered), _packed(ordered, width)
-        )
+        ordered, width = sorted(rows), question.width
+        packed = _packed(ordered, width)
+        return cls(question.digest, question.n, width, silent, len(ordered), packed)
 
     def rows(self) -> list[bytes]:
         """Return the records, each in bytes of its own."""
@@ -142,9 +166,10 @@ class Batch:
         return head + _CHECK.pack(zlib.crc32(area, zlib.crc32(head))) + area
 
     @classmethod
-    def from_bytes(cls, data: Any, question: Question, width: int) -> "Batch":
-        """Read the answer to a question, with records of so many bits, or raise `WireError`."""
-        if not isinstance(data, bytes) or len(data) != size(question.n, width):
+    def from_bytes(cls, data: Any, question: Question) -> "Batch":
+        """Read the answer to a question, or raise `WireError`."""
+        width = question.width
+        if not isinstance(data, bytes) or len(data) != question.size:
             raise WireError("a batch of another length than the question asks for.")
         head, area = data[: _HEAD.size], data[HEADER:]
         version, short, n, answered, silent = _HEAD.unpack(head)
@@ -159,19 +184,6 @@ class Batch:
         if area[end:].strip(b"\0") or (spare and area[end - 1] & ((1 << spare) - 1)):
             raise WireError("a batch with bits after its last record.")
         return cls(question.digest, n, width, silent, answered, area[:end])
-
-
-def size(n: int, width: int) -> int:
-    """Return how many bytes a batch of n records has."""
-    return HEADER + records.length(n, width)
-
-
-def check_size(n: int, width: int) -> None:
-    """Refuse a question whose batch would take too much room."""
-    if n * width > MOST_BITS:
-        raise DomainError(
-            f"{n} records of {width} bits are more than {MOST_BITS} bits: ask fewer vehicles."
-        )
 
 
 def rows_of(packed: bytes, count: int, width: int) -> list[bytes]:

@@ -1,0 +1,151 @@
+"""A vault that listens: it answers questions on a socket, at times that tell nothing.
+
+Each connection brings one question and takes one answer. The length of the answer follows from
+the question alone. It leaves at a multiple of a public tick after the question has come; what is
+not ready by the deadline is not sent then, but kept for when the question is put again. Nobody is
+told why something was refused: that stands in the owner's log, once.
+"""
+
+import hmac
+import logging
+import os
+import socket
+import stat
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotReady
+from contextlib import suppress
+from pathlib import Path
+from typing import final
+
+from fedldp.errors import DomainError, FedLDPError
+from fedldp.fleet import wire
+from fedldp.fleet.gateway import LENGTH, REFUSED, Address, receive
+from fedldp.fleet.vault import Vault
+from fedldp.fleet.wire import Batch, Question
+
+TICK = 0.05  # seconds
+DEADLINE = 30.0
+
+_CONNECTIONS = 64  # at a time; further ones wait
+_PATIENCE = 10.0  # seconds for a question to come whole
+_REASONS = 1000  # remembered, so that each is logged once
+
+_log = logging.getLogger("fedldp.fleet")
+
+
+@final
+class Listener:
+    """Serves a vault until it is closed.
+
+    A Unix socket is for its owner's user and group (mode 660). A socket on TCP wants a token first.
+    """
+
+    def __init__(
+        self, vault: Vault, address: Address, tick: float = TICK, deadline: float = DEADLINE
+    ) -> None:
+        if not 0 < tick <= deadline < float("inf"):
+            raise DomainError(f"need 0 < tick <= deadline, in seconds; got {tick} and {deadline}.")
+        self._vault, self._address = vault, address
+        self._tick, self._deadline = tick, deadline
+        self._reasons: set[str] = set()
+        self._slots = threading.Semaphore(_CONNECTIONS)
+        # One worker: the ledger lets in one at a time, and the others wait for it at their ticks.
+        self._worker = ThreadPoolExecutor(1)
+        self._closed = False
+        self._socket = _bound(address)
+
+    def serve(self) -> None:
+        """Answer questions until the listener is closed."""
+        while not self._closed:
+            self._slots.acquire()
+            try:
+                link, _ = self._socket.accept()
+            except OSError:  # closed
+                self._slots.release()
+                continue
+            threading.Thread(target=self._handle, args=(link,), daemon=True).start()
+
+    def close(self) -> None:
+        """Stop listening. What has been asked is still burnt, and answered when asked again."""
+        self._closed = True
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the one that accepts
+        self._socket.close()
+        self._worker.shutdown()
+        if self._address.path:
+            Path(self._address.path).unlink(missing_ok=True)
+
+    def _handle(self, link: socket.socket) -> None:
+        with suppress(OSError), link:
+            try:
+                data = self._question(link)
+                arrival = time.monotonic()
+                answer = self._answer(data, arrival + self._deadline)
+                past = time.monotonic() - arrival
+                time.sleep(self._tick - past % self._tick)
+                link.settimeout(_PATIENCE)
+                link.sendall(LENGTH.pack(len(answer)) + answer)
+            except (FedLDPError, OSError) as error:
+                self._note(f"a connection was dropped: {error}")
+            finally:
+                self._slots.release()
+
+    def _question(self, link: socket.socket) -> bytes:
+        end = time.monotonic() + _PATIENCE
+        token = self._address.token
+        if token and not hmac.compare_digest(receive(link, 1 << 10, end), token):
+            raise DomainError("the token is wrong.")
+        return receive(link, wire.MOST_BYTES, end)
+
+    def _answer(self, data: bytes, end: float) -> bytes:
+        try:
+            question = Question.from_bytes(data)
+            question.check()
+        except FedLDPError as error:
+            self._note(f"refused: {error}")
+            return REFUSED
+        work = self._worker.submit(self._vault.answer, question)
+        return self._result(work, question, end).to_bytes()
+
+    def _result(self, work: Future[Batch], question: Question, end: float) -> Batch:
+        try:
+            return work.result(end - time.monotonic())
+        except NotReady:
+            work.cancel()  # unless it has begun: then it is burnt, and kept
+            self._note(f"not ready in time: {question.request}")
+            return Batch.of(question, silent=question.n)
+        except FedLDPError as error:
+            self._note(f"refused: {question.request}: {error}")
+            return Batch.of(question)
+        except Exception as error:  # a full disk, for example: it may be better when asked again
+            self._note(f"failed: {question.request}: {error!r}")
+            return Batch.of(question, silent=question.n)
+
+    def _note(self, reason: str) -> None:
+        reason = reason[:500]
+        if reason not in self._reasons and len(self._reasons) < _REASONS:
+            self._reasons.add(reason)
+            _log.warning("%s", reason)
+
+
+def _bound(address: Address) -> socket.socket:
+    if not address.path:
+        return socket.create_server((address.host, address.port))
+    path = Path(address.path)
+    if path.exists():
+        if not stat.S_ISSOCK(path.stat().st_mode):
+            raise DomainError(f"{path} is there already, and is no socket: choose another path.")
+        with socket.socket(socket.AF_UNIX) as probe, suppress(ConnectionRefusedError):
+            probe.connect(str(path))
+            raise DomainError(f"another vault listens on {path}: stop it, or choose another path.")
+        path.unlink()  # left behind by one that was killed
+    listening = socket.socket(socket.AF_UNIX)
+    mask = os.umask(0o117)  # nobody may connect before the mode is right
+    try:
+        listening.bind(str(path))
+    finally:
+        os.umask(mask)
+    listening.listen(128)
+    return listening

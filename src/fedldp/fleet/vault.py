@@ -1,0 +1,181 @@
+"""The vault: what a vehicle trusts. It holds the data, the cap, the ledger and the chance.
+
+A question may come from anyone. Whatever it asks, the answer is drawn through a plan whose integer
+tables were checked here, for no more than the cap allows, and is burnt in the ledger before it
+leaves. Only the question, the cap and the ledger may cause a refusal, never the data. No code
+comes with a question: it names an objective that is installed here.
+"""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple, final
+
+import numpy as np
+
+from fedldp import vehicle
+from fedldp.checks import Floats
+from fedldp.errors import DomainError, FedLDPError, PrivacyError
+from fedldp.fleet import wire
+from fedldp.fleet.wire import Batch, Question
+from fedldp.learn.examples import Owners
+from fedldp.learn.features import Features, encode_target
+from fedldp.learn.gradients import Gradients
+from fedldp.learn.model import Model
+from fedldp.learn.objectives import objective
+from fedldp.ledger import Ledger
+from fedldp.parts import Batch as Values
+from fedldp.parts import Matrix
+from fedldp.plan import Plan
+from fedldp.schema import Category, Number, Schema
+from fedldp.source import Source, source
+from fedldp.tables import Integers
+
+_AT_ONCE = 1 << 14  # vehicles answered together; a multiple of 8
+
+
+class _Checked(NamedTuple):
+    plan: Plan
+    price: Fraction  # of a report
+
+
+@final
+class Vault:
+    """The vehicles of one owner: often a single one, in a depot or in a test many.
+
+    `matrix` holds a row of values for each row of data, as `Schema.rows(data).matrix()` gives it,
+    NaN where a value is missing. `keys` tells whose each row is: one name, one vehicle, one budget.
+
+    >>> import pathlib, tempfile, fedldp
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = Ledger(pathlib.Path(folder.name) / "ledger.db", cap=1.0)
+    >>> schema = Schema.of(speed=(0, 50))
+    >>> vault = Vault(schema, np.array([[31.0], [48.0]]), ["car 1", "car 2"], ledger)
+    >>> plan = Plan(schema, epsilon=1.0)
+    >>> question = Question(job="spring", round=1, gateway="7", n=3, plan=plan.to_json())
+    >>> vault.answer(question).answered, vault.answer(question) == vault.answer(question)
+    (2, True)
+    >>> ledger.totals()
+    {'car 1': Fraction(1, 1), 'car 2': Fraction(1, 1)}
+    >>> ledger.close(); folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        matrix: Floats,
+        keys: Sequence[str],
+        ledger: Ledger,
+        chance: Source | None = None,
+    ) -> None:
+        width = sum(attribute.size for attribute in schema)
+        if matrix.shape != (len(keys), width) or not len(keys):
+            raise DomainError(
+                f"need a row of {width} values for each key; got {matrix.shape} and {len(keys)}."
+            )
+        self._schema, self._matrix, self._ledger = schema, matrix, ledger
+        self._chance = source() if chance is None else chance
+        self._owners = Owners(keys)
+        self._names = np.unique(np.asarray(keys)).tolist()  # in the order of the owners
+        totals = ledger.totals()
+        self._spent = [totals.get(name, Fraction()) for name in self._names]
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def answer(self, question: Question) -> Batch:
+        """Return the reports of n vehicles that can afford it, or of fewer.
+
+        The same question gets the same answer. What may not be answered raises a `FedLDPError`.
+        """
+        question.check()
+        checked = _checked(question.plan, self._ledger.cap)
+        values = self._asked(question, checked.plan)
+        # The choice is made here, and by what was spent alone; the ledger has the last word.
+        most = self._ledger.cap - checked.price
+        able = [i for i, spent in enumerate(self._spent) if spent <= most]
+        chosen = np.array(able, np.int64)[self._order(len(able))[: question.n]]
+        numbers = {self._names[i]: i for i in chosen.tolist()}
+
+        def produce(keys: list[str]) -> dict[str, bytes]:
+            vehicles = np.array([numbers[key] for key in keys], np.int64)
+            return dict(zip(keys, self._reports(checked.plan, values, vehicles), strict=True))
+
+        answers = self._ledger.release_many(
+            list(numbers),
+            checked.price,
+            question.request,
+            question.digest,
+            produce,
+            run=question.job,
+        )
+        for key in answers.keys() & numbers.keys():
+            self._spent[numbers[key]] = self._ledger.spent(key)
+        return Batch.of(question, answers.values())
+
+    def _order(self, count: int) -> Integers:
+        return np.argsort(self._chance.words(count), kind="stable")
+
+    def _reports(
+        self, plan: Plan, values: Callable[[Integers], Values], vehicles: Integers
+    ) -> list[bytes]:
+        blocks = (vehicles[i : i + _AT_ONCE] for i in range(0, len(vehicles), _AT_ONCE))
+        report = plan.report_batches(map(values, blocks), self._chance)
+        return wire.rows_of(report.records, report.vehicles, report.width)
+
+    def _asked(self, question: Question, plan: Plan) -> Callable[[Integers], Values]:
+        """Return what gives the values that some vehicles are asked for."""
+        if not question.model:
+            columns = self._columns(tuple(plan.schema))
+            return lambda vehicles: Matrix(self._one_row(vehicles)[:, columns])
+        model = Model.from_json(question.model)
+        vector = plan.schema.attributes[0]
+        if not isinstance(vector, Number) or (len(plan.schema), vector.size) != (
+            1,
+            len(model.weights),
+        ):
+            raise DomainError("the plan is not for the gradient of the model.")
+        features, weights = Features(model.schema), np.array([model.weights])
+        columns, target = self._columns(tuple(model.schema)), self._columns((model.target,))[0]
+        slopes = objective(model.objective)
+
+        def gradients(vehicles: Integers) -> Values:
+            rows, begins = self._owners.rows(vehicles)
+            matrix = self._matrix[rows]
+            targets = encode_target(model.target, matrix[:, target])
+            return Gradients(slopes, weights, features.encode(matrix[:, columns]), targets, begins)
+
+        return gradients
+
+    def _one_row(self, vehicles: Integers) -> Floats:
+        """Return a row of each vehicle: of several, one that chance decides."""
+        rows, begins = self._owners.rows(vehicles)
+        sizes = np.diff(begins, append=len(rows))
+        offsets = (self._chance.uniform(len(vehicles)) * sizes).astype(np.int64)
+        found: Floats = self._matrix[rows[begins + offsets]]
+        return found
+
+    def _columns(self, attributes: Sequence[Number | Category]) -> Integers:
+        """Return where the values of some attributes lie; they must be those that are held here."""
+        found, place = {}, 0
+        for held in self._schema:
+            found[held] = np.arange(place, place + held.size)
+            place += held.size
+        if not all(attribute in found for attribute in attributes):
+            raise DomainError("it asks for what this vault does not hold under such bounds.")
+        return np.concatenate([found[attribute] for attribute in attributes])
+
+
+@lru_cache(maxsize=4)
+def _checked(text: str, cap: Fraction) -> _Checked:
+    """Read a plan and check it against a cap: its integers, as a small vehicle does."""
+    try:
+        price = vehicle.Plan(text, cap).epsilon
+    except ValueError as error:
+        if isinstance(error, FedLDPError):
+            raise
+        raise PrivacyError(f"{error}.") from error
+    plan = Plan.from_json(text)
+    if plan.to_json() != text:  # so that a question has one form, and one digest
+        raise DomainError("the plan is not written as a plan is.")
+    return _Checked(plan, price)
