@@ -96,9 +96,11 @@ class Vault:
         able = [i for i, spent in enumerate(self._spent) if spent <= most]
         chosen = np.array(able, np.int64)[self._order(len(able))[: question.n]]
         numbers = {self._names[i]: i for i in chosen.tolist()}
+        paying: list[int] = []
 
         def produce(keys: list[str]) -> dict[str, bytes]:
-            vehicles = np.array([numbers[key] for key in keys], np.int64)
+            paying.extend(numbers[key] for key in keys)
+            vehicles = np.array(paying, np.int64)
             return dict(zip(keys, self._reports(checked.plan, values, vehicles), strict=True))
 
         answers = self._ledger.release_many(
@@ -109,8 +111,8 @@ class Vault:
             produce,
             run=question.job,
         )
-        for key in answers.keys() & numbers.keys():
-            self._spent[numbers[key]] = self._ledger.spent(key)
+        for number in paying:
+            self._spent[number] += checked.price
         return Batch.of(question, answers.values())
 
     def _order(self, count: int) -> Integers:

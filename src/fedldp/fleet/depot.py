@@ -1,0 +1,138 @@
+"""A vault from its folder: which data it holds, the cap, and where it listens."""
+
+import os
+import re
+import signal
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from fedldp import datasets, frames
+from fedldp.checks import Floats
+from fedldp.errors import DomainError
+from fedldp.fleet import processes, toml
+from fedldp.fleet.gateway import Address
+from fedldp.fleet.listen import DEADLINE, TICK, Listener
+from fedldp.fleet.vault import Vault
+from fedldp.ledger import Ledger
+from fedldp.schema import Schema
+from fedldp.vehicle import exact
+
+FILE = "vault.toml"
+
+_ENTRIES: dict[str, toml.Types] = {
+    "data": str,  # a CSV or Parquet file, or the name of a data set
+    "schema": str,  # of a file
+    "vehicle": str,  # the column of a file that tells whose a row is
+    "rows": int,  # of a data set: so many at the most
+    "holdout": float,  # of a data set: the share that is kept apart
+    "part": str,  # of a data set: "2/3" is the second of three
+    "cap": str,
+    "ledger": str,
+    "listen": str,
+    "token": str,
+    "tick": (int, float),
+    "deadline": (int, float),
+}
+_NEEDED = ("data", "cap", "listen")
+
+
+@final
+@dataclass(frozen=True)
+class Depot:
+    """The configuration of a vault, read from its folder. Paths are relative to the folder."""
+
+    folder: Path
+    entries: dict[str, Any]
+    cap: Fraction
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> "Depot":
+        """Read the file vault.toml in a folder."""
+        path = Path(folder).resolve() / FILE
+        entries = toml.read(path, _ENTRIES, _NEEDED)
+        try:
+            cap = exact(entries["cap"])
+        except ValueError:
+            raise DomainError(
+                f'{path}: cap must be a positive number, such as "4.0"; got {entries["cap"]!r}.'
+            ) from None
+        return cls(path.parent, entries, cap)
+
+    @property
+    def address(self) -> Address:
+        """Where the vault listens."""
+        listen, token = self.entries["listen"], self.entries.get("token")
+        if not listen.startswith("tcp://"):
+            listen = str(self.folder / listen)
+        return Address.of(listen, token and self.folder / token)
+
+    def ledger(self) -> Ledger:
+        """Open the ledger."""
+        return Ledger(self.folder / self.entries.get("ledger", "ledger.db"), self.cap)
+
+    def run(self) -> None:
+        """Answer questions until SIGTERM or Ctrl-C."""
+        with processes.hold(self.folder / "state"), self.ledger() as ledger:
+            listener = Listener(
+                Vault(*self._data(), ledger),
+                self.address,
+                float(self.entries.get("tick", TICK)),
+                float(self.entries.get("deadline", DEADLINE)),
+            )
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: listener.close())
+            listener.serve()
+
+    def _data(self) -> tuple[Schema, Floats, list[str]]:
+        data = self.entries["data"]
+        if data in datasets.names():
+            return self._data_set(data)
+        return self._file(self.folder / data)
+
+    def _data_set(self, name: str) -> tuple[Schema, Floats, list[str]]:
+        """Return a part of a data set, of which each row is a vehicle, called by its number."""
+        data = datasets.load(name, rows=self.entries.get("rows"))
+        if "holdout" in self.entries:
+            data, _ = data.split(self.entries["holdout"])
+        number, count = self._part()
+        vehicles = np.arange(number - 1, len(data), count)
+        part = data.take(vehicles)
+        owners = vehicles if part.clients is None else part.clients
+        return part.schema, part.matrix(), [str(owner) for owner in owners.tolist()]
+
+    def _part(self) -> tuple[int, int]:
+        text = self.entries.get("part", "1/1")
+        found = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", text)
+        if not found or int(found[1]) > int(found[2]):
+            raise DomainError(
+                f'{self.folder / FILE}: part must be such as "2/3", the second of three; '
+                f"got {text!r}."
+            )
+        return int(found[1]), int(found[2])
+
+    def _file(self, path: Path) -> tuple[Schema, Floats, list[str]]:
+        """Return the rows of a file. What is missing in them or unknown stays so: NaN."""
+        if "schema" not in self.entries:
+            raise DomainError(
+                f"{self.folder / FILE}: data must be a file beside a schema, or one of "
+                f"{', '.join(datasets.names())}; got {self.entries['data']!r}."
+            )
+        schema = Schema.from_toml((self.folder / self.entries["schema"]).read_text("utf-8"))
+        column = self.entries.get("vehicle")
+        matrices: list[Floats] = []
+        keys: list[str] = []
+        for chunk in frames.read(path):
+            matrices.append(schema.rows(chunk.data, chunk.first_row).matrix())
+            first = len(keys)
+            if column is None:
+                keys += [str(first + i) for i in range(len(matrices[-1]))]
+            else:
+                table = frames.table(chunk.data)
+                keys += [str(cell).strip() for cell in table.cells(column, 0, len(table))]
+        if not keys:
+            raise DomainError(f"{path} has no rows.")
+        return schema, np.concatenate(matrices), keys
