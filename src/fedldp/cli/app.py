@@ -8,6 +8,7 @@ from fedldp.cli.collect import collect_command
 from fedldp.cli.data import data_group
 from fedldp.cli.demo import demo_command
 from fedldp.cli.estimates import estimate_command
+from fedldp.cli.fleet import fleet_group
 from fedldp.cli.mechanisms import mechanisms_command
 from fedldp.cli.plans import plan_command, schema_command
 from fedldp.cli.predict import predict_command
@@ -25,7 +26,7 @@ def fedldp() -> None:
     Start:     demo
     Compare:   mechanisms, audit, reproduce (the paper)
     Try out:   schema, data, collect, train, predict
-    Deploy:    plan (both sides), report (vehicle), tally, estimate (server)
+    Deploy:    plan (both sides), report (vehicle), tally, estimate (server), fleet
     """  # noqa: D301 (click wants the character \b itself)
 
 
@@ -43,5 +44,6 @@ for command in (
     report_command,
     tally_command,
     estimate_command,
+    fleet_group,
 ):
     fedldp.add_command(command)

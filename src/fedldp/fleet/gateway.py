@@ -21,7 +21,6 @@ from fedldp.fleet.wire import Batch, Question
 REFUSED = bytes(wire.HEADER)  # what answers a question that is none
 LENGTH = struct.Struct(">I")
 
-_AT_ONCE = 64  # vaults asked together
 _PAUSE = 0.2  # seconds between two tries
 _LONGEST = 5.0
 
@@ -40,31 +39,47 @@ class Address:
     port: int = 0
     token: bytes = b""  # that a vault on TCP wants to see first
 
+    def __post_init__(self) -> None:
+        if bool(self.path) == bool(self.host) or (self.host and not (self.port and self.token)):
+            raise DomainError("a vault has a path, or a host, a port and a token.")
+
     @classmethod
     def of(cls, text: str, token: str | Path | None = None) -> "Address":
         """Read an address, and the token from its file."""
         secret = Path(token).read_bytes().strip() if token else b""
-        parts = urlsplit(text)
-        if parts.scheme != "tcp":
+        if not text.startswith("tcp://"):
             if not text or len(text.encode()) > 107:
                 raise DomainError(
                     f"the path of a Unix socket has 1 to 107 bytes; got {text!r:.200}. "
                     "Choose a shorter folder."
                 )
             return cls(path=text)
-        if not parts.hostname or not parts.port or parts.path or not secret:
-            raise DomainError(f"need tcp://host:port and a token in a file; got {text!r:.200}.")
-        return cls(host=parts.hostname, port=parts.port, token=secret)
+        try:
+            parts = urlsplit(text)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host = port = None
+        if not host or not port or text not in (f"tcp://{host}:{port}", f"tcp://[{host}]:{port}"):
+            raise DomainError(f"need an address such as tcp://host:9400; got {text!r:.200}.")
+        if not secret:
+            raise DomainError(f"{text} needs a token: name a file that holds one.")
+        return cls(host=host, port=port, token=secret)
 
     def connect(self, timeout: float) -> socket.socket:
         """Open a connection, and show the token."""
         if self.path:
             link = socket.socket(socket.AF_UNIX)
+        else:
+            link = socket.create_connection((self.host, self.port), timeout)
+        try:
             link.settimeout(timeout)
-            link.connect(self.path)
-            return link
-        link = socket.create_connection((self.host, self.port), timeout)
-        link.sendall(LENGTH.pack(len(self.token)) + self.token)
+            if self.path:
+                link.connect(self.path)
+            else:
+                link.sendall(LENGTH.pack(len(self.token)) + self.token)
+        except BaseException:
+            link.close()
+            raise
         return link
 
 
@@ -74,6 +89,8 @@ def relay(data: bytes, vaults: Sequence[Address], deadline: float) -> bytes:
     Records of the vaults come in one order, whoever sent them. Those of vaults that say nothing
     within so many seconds are silent.
     """
+    if not vaults:
+        raise DomainError("a gateway needs a vault at least.")
     try:
         question = Question.from_bytes(data)
         question.check()
@@ -82,7 +99,8 @@ def relay(data: bytes, vaults: Sequence[Address], deadline: float) -> bytes:
     end = time.monotonic() + deadline
     parts = shares(question.n, len(vaults), question.round)
     asked = [(vault, n) for vault, n in zip(vaults, parts, strict=True) if n]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    # A thread for each: those that wait for vaults that are away must not keep others waiting.
+    with ThreadPoolExecutor(len(asked)) as pool:
         batches = list(
             pool.map(lambda one: _insist(one[0], replace(question, n=one[1]), end), asked)
         )
@@ -106,9 +124,9 @@ def shares(n: int, vaults: int, round_: int) -> list[int]:
 def _insist(vault: Address, question: Question, end: float) -> Batch:
     """Ask a vault until it answers or the time is over."""
     pause = _PAUSE
-    while (left := end - time.monotonic()) > 0:
+    while time.monotonic() < end:
         try:
-            batch = ask(vault, question, left)
+            batch = ask(vault, question, end)
             if not batch.silent:
                 return batch
         except (OSError, FedLDPError):
@@ -118,12 +136,13 @@ def _insist(vault: Address, question: Question, end: float) -> Batch:
     return Batch.of(question, silent=question.n)
 
 
-def ask(vault: Address, question: Question, timeout: float) -> Batch:
-    """Put a question to a vault once."""
-    with vault.connect(timeout) as link:
+def ask(vault: Address, question: Question, end: float) -> Batch:
+    """Put a question to a vault once, and wait for its answer until the clock shows `end`."""
+    with vault.connect(_left(end)) as link:
         data = question.to_bytes()
+        link.settimeout(_left(end))
         link.sendall(LENGTH.pack(len(data)) + data)
-        answer = receive(link, question.size, time.monotonic() + timeout)
+        answer = receive(link, question.size, end)
     if answer == REFUSED:
         return Batch.of(question)
     return Batch.from_bytes(answer, question)
@@ -137,14 +156,18 @@ def receive(link: socket.socket, most: int, end: float) -> bytes:
     return _exactly(link, length, end)
 
 
+def _left(end: float) -> float:
+    return max(0.001, end - time.monotonic())
+
+
 def _exactly(link: socket.socket, count: int, end: float) -> bytes:
     found = bytearray()
     while len(found) < count:
-        link.settimeout(max(0.001, end - time.monotonic()))
+        if time.monotonic() > end:
+            raise TimeoutError("a message took too long.")
+        link.settimeout(_left(end))
         piece = link.recv(min(count - len(found), 1 << 16))
         if not piece:
             raise ConnectionError("the connection was closed in the midst of a message.")
-        if time.monotonic() > end:
-            raise TimeoutError("a message took too long.")
         found += piece
     return bytes(found)

@@ -30,7 +30,7 @@ DEADLINE = 30.0
 
 _CONNECTIONS = 64  # at a time; further ones wait
 _PATIENCE = 10.0  # seconds for a question to come whole
-_REASONS = 1000  # remembered, so that each is logged once
+_REASONS = 1000  # of strangers that are logged, each once: they must not fill the disk
 
 _log = logging.getLogger("fedldp.fleet")
 
@@ -50,6 +50,7 @@ class Listener:
         self._vault, self._address = vault, address
         self._tick, self._deadline = tick, deadline
         self._reasons: set[str] = set()
+        self._troubles: set[str] = set()
         self._slots = threading.Semaphore(_CONNECTIONS)
         # One worker: the ledger lets in one at a time, and the others wait for it at their ticks.
         self._worker = ThreadPoolExecutor(1)
@@ -62,10 +63,16 @@ class Listener:
             self._slots.acquire()
             try:
                 link, _ = self._socket.accept()
-            except OSError:  # closed
+            except OSError:  # closed, or there are too many open files
                 self._slots.release()
+                time.sleep(self._tick)
                 continue
-            threading.Thread(target=self._handle, args=(link,), daemon=True).start()
+            try:
+                threading.Thread(target=self._handle, args=(link,), daemon=True).start()
+            except RuntimeError as error:  # there are too many threads
+                self._slots.release()
+                link.close()
+                self._note(self._troubles, f"failed: {error}")
 
     def close(self) -> None:
         """Stop listening. What has been asked is still burnt, and answered when asked again."""
@@ -88,7 +95,7 @@ class Listener:
                 link.settimeout(_PATIENCE)
                 link.sendall(LENGTH.pack(len(answer)) + answer)
             except (FedLDPError, OSError) as error:
-                self._note(f"a connection was dropped: {error}")
+                self._note(self._reasons, f"a connection was dropped: {error}")
             finally:
                 self._slots.release()
 
@@ -104,9 +111,12 @@ class Listener:
             question = Question.from_bytes(data)
             question.check()
         except FedLDPError as error:
-            self._note(f"refused: {error}")
+            self._note(self._reasons, f"refused: {error}")
             return REFUSED
-        work = self._worker.submit(self._vault.answer, question)
+        try:
+            work = self._worker.submit(self._vault.answer, question)
+        except RuntimeError:  # closed
+            return Batch.of(question, silent=question.n).to_bytes()
         return self._result(work, question, end).to_bytes()
 
     def _result(self, work: Future[Batch], question: Question, end: float) -> Batch:
@@ -114,19 +124,20 @@ class Listener:
             return work.result(end - time.monotonic())
         except NotReady:
             work.cancel()  # unless it has begun: then it is burnt, and kept
-            self._note(f"not ready in time: {question.request}")
+            self._note(self._troubles, "not ready in time")
             return Batch.of(question, silent=question.n)
         except FedLDPError as error:
-            self._note(f"refused: {question.request}: {error}")
+            self._note(self._reasons, f"refused: {question.request}: {error}")
             return Batch.of(question)
         except Exception as error:  # a full disk, for example: it may be better when asked again
-            self._note(f"failed: {question.request}: {error!r}")
+            self._note(self._troubles, f"failed: {error!r}")
             return Batch.of(question, silent=question.n)
 
-    def _note(self, reason: str) -> None:
-        reason = reason[:500]
-        if reason not in self._reasons and len(self._reasons) < _REASONS:
-            self._reasons.add(reason)
+    def _note(self, noted: set[str], reason: str) -> None:
+        # In one line, whatever a stranger has put into it.
+        reason = "".join(c if c.isprintable() else "?" for c in reason[:500])
+        if reason not in noted and len(noted) < _REASONS:
+            noted.add(reason)
             _log.warning("%s", reason)
 
 

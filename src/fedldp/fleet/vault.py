@@ -6,6 +6,7 @@ leaves. Only the question, the cap and the ledger may cause a refusal, never the
 comes with a question: it names an objective that is installed here.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
@@ -15,7 +16,7 @@ import numpy as np
 
 from fedldp import vehicle
 from fedldp.checks import Floats
-from fedldp.errors import DomainError, FedLDPError, PrivacyError
+from fedldp.errors import DomainError, FedLDPError, PrivacyError, WireError
 from fedldp.fleet import wire
 from fedldp.fleet.wire import Batch, Question
 from fedldp.learn.examples import Owners
@@ -73,7 +74,10 @@ class Vault:
             raise DomainError(
                 f"need a row of {width} values for each key; got {matrix.shape} and {len(keys)}."
             )
-        self._schema, self._matrix, self._ledger = schema, matrix, ledger
+        if not all(isinstance(key, str) and key.isprintable() for key in keys):
+            raise DomainError("every key must be a text that can be printed.")
+        self._schema, self._ledger = schema, ledger
+        self._matrix = _cleaned(schema, matrix)
         self._chance = source() if chance is None else chance
         self._owners = Owners(keys)
         self._names = np.unique(np.asarray(keys)).tolist()  # in the order of the owners
@@ -89,8 +93,9 @@ class Vault:
         The same question gets the same answer. What may not be answered raises a `FedLDPError`.
         """
         question.check()
+        # First what is quick to check: a few bytes can describe a plan that takes all memory.
+        values = self._asked(question)
         checked = _checked(question.plan, self._ledger.cap)
-        values = self._asked(question, checked.plan)
         # The choice is made here, and by what was spent alone; the ledger has the last word.
         most = self._ledger.cap - checked.price
         able = [i for i, spent in enumerate(self._spent) if spent <= most]
@@ -103,14 +108,17 @@ class Vault:
             vehicles = np.array(paying, np.int64)
             return dict(zip(keys, self._reports(checked.plan, values, vehicles), strict=True))
 
-        answers = self._ledger.release_many(
-            list(numbers),
-            checked.price,
-            question.request,
-            question.digest,
-            produce,
-            run=question.job,
-        )
+        try:
+            answers = self._ledger.release_many(
+                list(numbers),
+                checked.price,
+                question.request,
+                question.digest,
+                produce,
+                run=question.job,
+            )
+        except WireError as error:  # the ledger is damaged: that is no fault of the question
+            raise OSError(str(error)) from error
         for number in paying:
             self._spent[number] += checked.price
         return Batch.of(question, answers.values())
@@ -125,17 +133,15 @@ class Vault:
         report = plan.report_batches(map(values, blocks), self._chance)
         return wire.rows_of(report.records, report.vehicles, report.width)
 
-    def _asked(self, question: Question, plan: Plan) -> Callable[[Integers], Values]:
+    def _asked(self, question: Question) -> Callable[[Integers], Values]:
         """Return what gives the values that some vehicles are asked for."""
+        schema = _schema(question.plan)
         if not question.model:
-            columns = self._columns(tuple(plan.schema))
+            columns = self._columns(tuple(schema))
             return lambda vehicles: Matrix(self._one_row(vehicles)[:, columns])
         model = Model.from_json(question.model)
-        vector = plan.schema.attributes[0]
-        if not isinstance(vector, Number) or (len(plan.schema), vector.size) != (
-            1,
-            len(model.weights),
-        ):
+        vector, d = schema.attributes[0], len(model.weights)
+        if not isinstance(vector, Number) or (len(schema), vector.size) != (1, d):
             raise DomainError("the plan is not for the gradient of the model.")
         features, weights = Features(model.schema), np.array([model.weights])
         columns, target = self._columns(tuple(model.schema)), self._columns((model.target,))[0]
@@ -166,6 +172,27 @@ class Vault:
         if not all(attribute in found for attribute in attributes):
             raise DomainError("it asks for what this vault does not hold under such bounds.")
         return np.concatenate([found[attribute] for attribute in attributes])
+
+
+def _cleaned(schema: Schema, matrix: Floats) -> Floats:
+    """Return a copy in which a category's value that is none of its codes is missing: NaN.
+
+    It would be drawn for as it is, and could be told from all others.
+    """
+    found, place = np.array(matrix, np.float64), 0
+    for attribute in schema:
+        if isinstance(attribute, Category):
+            column = found[:, place]
+            column[~np.isin(column, np.arange(len(attribute.categories)))] = np.nan
+        place += attribute.size
+    return found
+
+
+def _schema(plan: str) -> Schema:
+    try:
+        return Schema.from_document(json.loads(plan)["schema"])
+    except vehicle.UNREADABLE as error:
+        raise WireError(f"the plan has no schema: {error}") from None
 
 
 @lru_cache(maxsize=4)

@@ -1,0 +1,186 @@
+"""`fedldp fleet`: a server, gateways and vaults as processes of one machine, or of many."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedldp import datasets
+from fedldp.cli.fleet_demo import HOLDOUT, demo_command
+from fedldp.cli.plans import INPUT, console, read_schema
+from fedldp.cli.runs import TASKS
+from fedldp.fleet import processes, roadside, server
+from fedldp.fleet.depot import Depot
+from fedldp.fleet.folder import LINK, PORT, Place, Work, init
+from fedldp.learn.settings import Settings
+
+_FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
+
+
+@click.group("fleet")
+def fleet_group() -> None:
+    """Run a fleet in earnest: vaults, gateways and a server, on Flower.
+
+    \b
+    fedldp fleet demo                 all of it on this machine, for a minute
+    fedldp fleet init fleet           as files, for real machines
+
+    A vault is a vehicle's own process, or that of many: it holds the data, the
+    cap and the ledger, and answers with noisy reports alone. A gateway passes
+    questions and reports on. The server asks, counts and steps.
+
+    Needs Linux, and: pip install 'fedldp[flower]'
+    """  # noqa: D301 (click wants the character \b itself)
+
+
+@fleet_group.command("init")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--gateways", type=click.IntRange(1), default=3, show_default=True, help="How many.")
+@click.option(
+    "--server",
+    "host",
+    default=Place.host,
+    show_default=True,
+    help="The name or address by which gateways reach the server.",
+    metavar="HOST",
+)
+@click.option("--port", type=click.IntRange(1, 65535), default=PORT, show_default=True)
+@click.option(
+    "--link-port",
+    type=click.IntRange(1, 65535),
+    default=LINK,
+    show_default=True,
+    help="A port for the server's own processes.",
+)
+@click.option("--job", help="The name of the job.  [default: that of the data]")
+@click.option("--task", type=click.Choice(list(TASKS)), default="logistic", show_default=True)
+@click.option(
+    "--epsilon",
+    type=float,
+    default=4.0,
+    show_default=True,
+    help="The budget of a vehicle, and its cap.",
+)
+@click.option("--rounds", type=click.IntRange(1), default=10, show_default=True)
+@click.option(
+    "--data",
+    default="flights",
+    show_default=True,
+    help="A data set to divide, or the file that each vault has.",
+    metavar="NAME|FILE",
+)
+@click.option("--schema", type=INPUT, help="The columns of the files (TOML).", metavar="FILE")
+@click.option("--target", help="The column to predict.", metavar="COLUMN")
+@click.option("--vehicle", help="Whose row it is, if a vehicle has several.", metavar="COLUMN")
+@click.option("--vehicles", type=click.IntRange(1), help="Expected in each file.")
+def init_command(
+    folder: Path,
+    gateways: int,
+    host: str,
+    port: int,
+    link_port: int,
+    job: str | None,
+    task: str,
+    epsilon: float,
+    rounds: int,
+    data: str,
+    **of_files: Any,
+) -> None:
+    """Write the folder of a fleet: configuration, keys, systemd units, README.
+
+    \b
+    fedldp fleet init fleet                   flights, on this machine
+    fedldp fleet init fleet --epsilon 2 --server fleet.example.org \\
+      --data /srv/rows.csv --schema rows.toml --target sold --vehicles 20000
+
+    Each folder in it belongs on a machine of its own; the README in it says
+    what to do. The bounds of the schema are public, and so is the number of
+    vehicles: the server asks for a part of them in each round.
+    """  # noqa: D301 (click wants the character \b itself)
+    objective = TASKS[task].objective
+    if data in datasets.names():
+        if any(value is not None for value in of_files.values()):
+            raise click.UsageError(f"{data} brings its own columns: leave out what is for files.")
+        found, _ = datasets.load(data).split(HOLDOUT)
+        entries = {"holdout": HOLDOUT}
+        work = Work.on_data_set(found, objective, gateways, rounds, entries, job)
+    else:
+        work = _on_files(data, objective, rounds, job, **of_files)
+    written = init(folder, work, Settings(epsilon), gateways, Place(host, port, link_port))
+    shown = console(soft_wrap=True)
+    shown.print(f"Wrote {folder}: read {folder / 'README.md'}")
+    shown.print(
+        f"The job {written.name} asks {gateways} gateways for {written.reports:,} reports each, "
+        f"in {written.rounds} rounds."
+    )
+
+
+def _on_files(
+    path: str,
+    objective: str,
+    rounds: int,
+    job: str | None,
+    *,
+    schema: Path | None,
+    target: str | None,
+    vehicle: str | None,
+    vehicles: int | None,
+) -> Work:
+    if schema is None or target is None or vehicles is None:
+        raise click.UsageError(
+            f"--data must be one of {', '.join(datasets.names())}, or a file: then give a "
+            "--schema, a --target, and how many --vehicles are in it."
+        )
+    entries = {} if vehicle is None else {"vehicle": vehicle}
+    columns = read_schema(schema)
+    return Work.on_files(path, columns, target, objective, vehicles, rounds, entries, job)
+
+
+@fleet_group.command("vault")
+@click.argument("folder", type=_FOLDER)
+def vault_command(folder: Path) -> None:
+    """Answer for the vehicles of a vault, until Ctrl-C or SIGTERM.
+
+    FOLDER holds vault.toml. The ledger beside it is what knows what every
+    vehicle has spent: keep it.
+    """
+    Depot.load(folder).run()
+
+
+@fleet_group.command("gateway")
+@click.argument("folder", type=_FOLDER)
+def gateway_command(folder: Path) -> None:
+    """Keep a gateway at work, until Ctrl-C or SIGTERM.
+
+    FOLDER holds gateway.toml and the key of the gateway; logs are in its
+    folder state.
+    """
+    roadside.run(folder)
+
+
+@fleet_group.command("server")
+@click.argument("folder", type=_FOLDER)
+@click.option("--stay", is_flag=True, help="Keep serving when the job is done.")
+def server_command(folder: Path, stay: bool) -> None:
+    """Serve a fleet until the job is done, or until Ctrl-C or SIGTERM.
+
+    FOLDER holds server.toml and job.toml. Started again after whatever has
+    happened, it goes on where it stood: nobody is asked anything new before
+    what was asked is answered.
+    """
+    server.run(folder, stay=stay, say=click.echo)
+
+
+@fleet_group.command("stop")
+@click.argument("folder", type=_FOLDER)
+def stop_command(folder: Path) -> None:
+    """End whatever runs in a folder, and in the folders in it.
+
+    That is for what was left behind when a supervisor was killed, or for
+    stopping a whole fleet on this machine at once. Nothing is lost by it.
+    """
+    count = processes.stop(folder)
+    click.echo(f"Ended {count} process{'' if count == 1 else 'es'}.")
+
+
+fleet_group.add_command(demo_command)

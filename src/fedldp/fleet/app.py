@@ -1,0 +1,75 @@
+"""The two apps that Flower runs, named by a bundle that holds no code: both are installed.
+
+The run's configuration names the job's file (`job`). A node's configuration names the vaults behind
+it: `vaults` (addresses, separated by commas), `deadline` (seconds) and, for TCP, `token` (a file).
+
+Nodes of Flower's simulation have no configuration but their number. Their vaults are found by the
+environment's `FEDLDP_VAULTS`, in which {partition-id} stands for it: /run/vaults/{partition-id}.
+"""
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from fedldp.fleet.gateway import REFUSED, Address, relay
+from fedldp.fleet.job import Job
+from fedldp.fleet.strategy import LDPFedSGD, packed, unpacked
+
+VAULTS = "FEDLDP_VAULTS"
+DEADLINE = 60.0  # seconds
+
+server = ServerApp()
+client = ClientApp()
+
+_log = logging.getLogger(__name__)
+
+
+@server.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the job to its end. If another process has it already, leave it alone."""
+    job = Job.load(str(context.run_config["job"]))
+    with _logged(job.checkpoint.with_suffix(".log")):
+        try:
+            LDPFedSGD(job).start(grid)
+        except BlockingIOError as error:
+            _log.warning("%s", error)
+        except Exception as error:
+            _log.error("%s: %s", type(error).__name__, error)
+            raise
+
+
+@client.train()
+def train(message: Message, context: Context) -> Message:
+    """Pass a question on to the vaults, and one batch back: whatever happens, nothing else."""
+    try:
+        node = context.node_config
+        token = str(node["token"]) if "token" in node else None
+        listed = node["vaults"] if "vaults" in node else os.environ[VAULTS].format_map(node)
+        vaults = [Address.of(text.strip(), token) for text in str(listed).split(",")]
+        data = relay(unpacked(message.content), vaults, float(node.get("deadline", DEADLINE)))
+    except Exception as error:  # it stays on this machine: the server learns that it got no batch
+        _log.error("%s: %s", type(error).__name__, error)
+        data = REFUSED
+    return Message(packed(data), reply_to=message)
+
+
+@contextlib.contextmanager
+def _logged(path: Path) -> Iterator[None]:
+    """Write what the fleet logs to a file, as nobody reads what a ServerApp prints."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger = logging.getLogger("fedldp.fleet")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        handler.close()

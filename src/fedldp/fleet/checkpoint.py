@@ -1,0 +1,340 @@
+"""Where a job stands: the server's file, from which it goes on after any crash.
+
+What is asked is written before it is sent, and what is received before anything else is done with
+it. So a server that was killed asks the same again of those who have not answered, and nobody
+else; and as all reports stay in the file, the whole job can be computed again from them.
+"""
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, NamedTuple, Self, final
+
+import numpy as np
+
+from fedldp.database import Database, Kind
+from fedldp.errors import DomainError, WireError
+from fedldp.fleet.wire import Batch, Question
+from fedldp.learn.server import Recipe, State, gradient, step
+from fedldp.plan import Plan
+from fedldp.tally import Tally
+
+_KIND = Kind(
+    name="checkpoint",
+    mark=b"fJOB",
+    format=1,
+    tables="""
+        CREATE TABLE job (
+            name TEXT NOT NULL,
+            settings TEXT NOT NULL,  -- their digest
+            start TEXT NOT NULL,  -- the state before the first round
+            state TEXT NOT NULL,  -- the state after the last one
+            round INTEGER NOT NULL,  -- how many are done
+            ended TEXT NOT NULL,  -- why, once it is over
+            failed INTEGER NOT NULL  -- whether it ended without a result
+        );
+        CREATE TABLE asks (
+            round INTEGER NOT NULL,
+            gateway TEXT NOT NULL,
+            n INTEGER NOT NULL,
+            digest BLOB NOT NULL,  -- of the question
+            PRIMARY KEY (round, gateway)
+        );
+        CREATE TABLE batches (
+            round INTEGER NOT NULL,
+            gateway TEXT NOT NULL,
+            answered INTEGER NOT NULL,
+            silent INTEGER NOT NULL,
+            size INTEGER NOT NULL,  -- bytes, as it came
+            report BLOB NOT NULL,  -- the records that it held
+            PRIMARY KEY (round, gateway)
+        );
+    """,
+    lost="ask vehicles again that have answered",
+)
+_TRIES, _PAUSE = 10, 0.1  # whoever looks whether the lock is free holds it for a moment
+
+
+class Standing(NamedTuple):
+    """How far a job is, and why it is over if it is."""
+
+    round: int  # how many are done
+    state: str
+    ended: str
+    failed: int  # 0 or 1
+
+
+class Counts(NamedTuple):
+    """What came of a round, or of all."""
+
+    reports: int
+    refusals: int  # vehicles that were not there, or would not answer
+    silent: int
+
+
+@final
+@dataclass(frozen=True)
+class Progress:
+    """What there is to see of a job while it runs."""
+
+    job: str
+    rounds: int  # that are done
+    asked: int  # gateways, in the round that is not done
+    received: int  # of these
+    reports: int
+    refusals: int
+    silent: int
+    bytes: Mapping[str, int]  # that came from each gateway
+    ended: str  # why it is over, or nothing
+    failed: bool
+
+
+@final
+class Checkpoint:
+    """The file of one job, for one process at a time: others get `BlockingIOError`.
+
+    A file of another job, or of one with other settings, is refused (`DomainError`).
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name) / "job.db"
+    >>> question = Question("spring", round=1, gateway="7", n=2, plan="{}")
+    >>> with Checkpoint(path, "spring", settings="a digest") as checkpoint:
+    ...     checkpoint.ask([question])
+    ...     locked(path), checkpoint.pending
+    (True, ['7'])
+    >>> locked(path), finished(path), progress(path).asked
+    (False, False, 1)
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], job: str, settings: str, start: str = ""
+    ) -> None:
+        path = Path(path).resolve()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = _take(path)
+        try:
+            self._file = Database(path, _KIND)
+            try:
+                self._begin(job, settings, start)
+            except BaseException:
+                self._file.close()
+                raise
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _begin(self, job: str, settings: str, start: str) -> None:
+        with self._file.transaction():
+            known = self._file.execute("SELECT name, settings FROM job")
+            if not known:
+                values = (job, settings, start, start)
+                self._file.execute("INSERT INTO job VALUES (?, ?, ?, ?, 0, '', 0)", values)
+            elif known != [(job, settings)]:
+                raise DomainError(
+                    f"{self._file.path} is of the job {known[0][0]!r}, or was begun with another "
+                    "plan, model, recipe or number of reports: give a new job another checkpoint, "
+                    "or restore its settings."
+                )
+
+    @property
+    def standing(self) -> Standing:
+        """How far the job is."""
+        with self._file.gate():
+            return _standing(self._file)
+
+    @property
+    def asked(self) -> dict[str, bytes]:
+        """The gateways asked in the round that is not done, each with its question's digest."""
+        with self._file.gate():
+            query = "SELECT gateway, digest FROM asks WHERE round = ? ORDER BY gateway"
+            return dict(self._file.execute(query, (_standing(self._file).round + 1,)))
+
+    @property
+    def pending(self) -> list[str]:
+        """The gateways among these that have not answered."""
+        with self._file.gate():
+            query = """
+                SELECT gateway FROM asks WHERE round = ?1 AND gateway NOT IN (
+                    SELECT gateway FROM batches WHERE round = ?1) ORDER BY gateway
+            """
+            rows = self._file.execute(query, (_standing(self._file).round + 1,))
+            return [gateway for (gateway,) in rows]
+
+    def ask(self, questions: Iterable[Question]) -> None:
+        """Write down that these questions may be sent from now on, all of them or none."""
+        with self._file.transaction():
+            number = _standing(self._file).round + 1
+            for question in questions:
+                if question.round != number:
+                    raise DomainError(f"round {number} is to be asked, not {question.round}.")
+                values = (number, question.gateway, question.n, question.digest)
+                self._file.execute("INSERT INTO asks VALUES (?, ?, ?, ?)", values)
+
+    def store(self, question: Question, batch: Batch, report: bytes) -> None:
+        """Keep what a gateway has answered, and its report; the first batch of a round stays."""
+        values = (question.round, question.gateway, batch.answered, batch.silent, question.size)
+        with self._file.transaction():
+            if question.round != _standing(self._file).round + 1:
+                raise DomainError(f"round {question.round} is not open: nothing is counted in it.")
+            insert = "INSERT OR IGNORE INTO batches VALUES (?, ?, ?, ?, ?, ?)"
+            self._file.execute(insert, (*values, report))
+
+    def tally(self, plan: Plan, number: int) -> Tally:
+        """Return what all the reports of a round say."""
+        with self._file.gate():
+            return _tally(self._file, plan, number)
+
+    def counts(self, number: int) -> Counts:
+        """Return what has come in a round."""
+        with self._file.gate():
+            return _counts(self._file, number)
+
+    def step(self, state: str) -> None:
+        """End the round with a new state: the next one is open."""
+        with self._file.transaction():
+            self._file.execute("UPDATE job SET round = round + 1, state = ?", (state,))
+
+    def end(self, why: str, *, failed: bool = False) -> None:
+        """End the job."""
+        with self._file.transaction():
+            self._file.execute("UPDATE job SET ended = ?, failed = ?", (why, failed))
+
+    def close(self) -> None:
+        """Close the file, and let others have it."""
+        self._file.close()
+        self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+# What others may ask while the server runs: none of it waits for the lock.
+
+
+def locked(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a server has the checkpoint."""
+    beside = _beside(Path(path).resolve())
+    if not beside.exists():
+        return False
+    with beside.open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def finished(path: str | os.PathLike[str]) -> bool:
+    """Tell whether the job is over, with a result or without."""
+    found = progress(path)
+    return found is not None and bool(found.ended)
+
+
+def progress(path: str | os.PathLike[str]) -> Progress | None:
+    """Return how far a job is; None if it has not begun."""
+    with _opened(path) as file:
+        if file is None:
+            return None
+        [(job,)] = file.execute("SELECT name FROM job")
+        standing = _standing(file)
+        total = _counts(file)
+        counts = "SELECT (SELECT COUNT(*) FROM asks WHERE round = ?1), COUNT(*) FROM batches"
+        [(asked, received)] = file.execute(f"{counts} WHERE round = ?1", (standing.round + 1,))
+        sizes = file.execute("SELECT gateway, SUM(size) FROM batches GROUP BY 1 ORDER BY 1")
+        return Progress(
+            job=job,
+            rounds=standing.round,
+            asked=asked,
+            received=received,
+            reports=total.reports,
+            refusals=total.refusals,
+            silent=total.silent,
+            bytes=dict(sizes),
+            ended=standing.ended,
+            failed=bool(standing.failed),
+        )
+
+
+def replay(path: str | os.PathLike[str], plan: Plan, recipe: Recipe) -> State:
+    """Compute a training again from the reports in its checkpoint: it gives the same state."""
+    with _opened(path) as file:
+        if file is None:
+            raise DomainError(f"{path} is no checkpoint of a job that has begun.")
+        [(start,)] = file.execute("SELECT start FROM job")
+        state = State.from_json(start)
+        for number in range(1, _standing(file).round + 1):
+            state = advance(recipe, state, _tally(file, plan, number))
+    return state
+
+
+def advance(recipe: Recipe, state: State, tally: Tally) -> State:
+    """Return the state after one more round. A model that leaves all bounds is for others to see.
+
+    The server and a replay both step here.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        return step(recipe, state, gradient(tally, recipe.estimator))
+
+
+@contextlib.contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[Database | None]:
+    """Open a checkpoint to read it at one moment; None if the job has not begun."""
+    if not Path(path).exists():
+        yield None
+        return
+    file = Database(path, _KIND)
+    try:
+        with file.gate():
+            file.execute("BEGIN")  # all that is read belongs together, and nobody has to wait
+            yield file if file.execute("SELECT 1 FROM job") else None
+    finally:
+        file.close()
+
+
+def _standing(file: Database) -> Standing:
+    [row] = file.execute("SELECT round, state, ended, failed FROM job")
+    return Standing(*row)
+
+
+def _counts(file: Database, number: int | None = None) -> Counts:
+    query = """
+        SELECT TOTAL(answered), TOTAL(n - answered - silent), TOTAL(silent)
+        FROM batches JOIN asks USING (round, gateway) WHERE round = ?1 OR ?1 IS NULL
+    """
+    [row] = file.execute(query, (number,))
+    return Counts(*map(int, row))
+
+
+def _tally(file: Database, plan: Plan, number: int) -> Tally:
+    query = "SELECT report FROM batches WHERE round = ? ORDER BY gateway"
+    try:
+        return sum((plan.parse(data) for (data,) in file.execute(query, (number,))), plan.tally())
+    except WireError as error:
+        raise file.damaged(f"a report of round {number} does not fit the plan: {error}") from None
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lock")  # it stays: a lock on a name that goes is none
+
+
+def _take(path: Path) -> IO[bytes]:
+    lock = _beside(path).open("ab")
+    for left in reversed(range(_TRIES)):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if not left:
+                lock.close()
+                raise BlockingIOError(f"Another server has {path}: let it work.") from None
+            time.sleep(_PAUSE)
+    return lock

@@ -1,0 +1,240 @@
+"""`fedldp fleet init`: everything that a fleet needs, as files.
+
+Each part of a fleet has a folder of its own, to be copied to its machine: the server, and for each
+gateway one of its own and one of its vault.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Any, final
+
+from fedldp.datasets.base import Dataset
+from fedldp.errors import DomainError
+from fedldp.fleet import depot, keys, roadside, server
+from fedldp.fleet.gateway import Address
+from fedldp.fleet.job import Job
+from fedldp.learn.features import Features
+from fedldp.learn.model import Model
+from fedldp.learn.objectives import objective
+from fedldp.learn.settings import Settings
+from fedldp.plan import Plan
+from fedldp.schema import Schema
+
+PORT = 9443  # for gateways
+LINK = 9410  # for processes of the server's machine
+
+_SOCKET = "vault.sock"
+_APP = """\
+# An app as Flower wants it. It holds no code: both halves are parts of the installed package.
+[project]
+name = "fedldp-fleet"
+version = "1.0.0"
+description = "Asks the vaults of a fleet"
+license = "Apache-2.0"
+dependencies = []
+
+[tool.flwr.app]
+publisher = "fedldp"
+
+[tool.flwr.app.components]
+serverapp = "fedldp.fleet.app:server"
+clientapp = "fedldp.fleet.app:client"
+
+[tool.flwr.app.config]
+job = ""
+"""
+_NOTES = {  # what is written beside an entry
+    "front": "where gateways reach this server",
+    "link": "a port for processes of this machine: never open it to others",
+    "gateways": "for each its public key, *.pub: they are let in, and nobody else",
+    "server": "where this gateway reaches the server",
+    "authority": "whose word it takes that it is the server",
+    "vaults": "paths of Unix sockets, or tcp://host:port",
+    "cap": "the most that each vehicle may ever spend, over all jobs",
+    "listen": "the path of a Unix socket, or tcp://host:port",
+    "ledger": "what was spent: never delete it, never restore an old one",
+    "reports": "asked of each gateway in a round",
+}
+
+
+@final
+@dataclass(frozen=True)
+class Work:
+    """What a fleet is to learn, and where its data are."""
+
+    job: str  # its name
+    model: Model  # the first one
+    vehicles: int  # expected behind each gateway
+    rounds: int
+    data: Mapping[str, Any]  # entries of every vault.toml
+    schema: Schema | None = None  # of all columns, if the data are files
+
+    @classmethod
+    def on_data_set(
+        cls,
+        data: Dataset,
+        objective: str,
+        gateways: int,
+        rounds: int,
+        entries: Mapping[str, Any],
+        job: str | None = None,
+    ) -> "Work":
+        """Have each gateway's vault hold its part of a data set; `entries` say of which rows.
+
+        `data` are the rows that all of them hold together.
+        """
+        if data.clients is not None:
+            raise DomainError(f"{data.name} has several rows for a vehicle: give it as a file.")
+        target = data.schema[data.targets[objective]]
+        model = Model(objective, data.features.schema, target, (0.0,) * data.dimensions)
+        vehicles = -(-len(data) // gateways)
+        return cls(job or data.name, model, vehicles, rounds, {"data": data.name, **entries})
+
+    @classmethod
+    def on_files(
+        cls,
+        path: str,
+        schema: Schema,
+        target: str,
+        objective: str,
+        vehicles: int,
+        rounds: int,
+        entries: Mapping[str, Any],
+        job: str | None = None,
+    ) -> "Work":
+        """Have each vault hold a file of its own, with these columns, at this path."""
+        predicted = schema[target]
+        features = Schema(tuple(each for each in schema if each.name != target))
+        zeros = (0.0,) * Features(features).dimensions
+        model = Model(objective, features, predicted, zeros)
+        data = {"data": path, **entries}
+        return cls(job or Path(path).stem, model, vehicles, rounds, data, schema)
+
+
+@final
+@dataclass(frozen=True)
+class Place:
+    """Where gateways find the server; the link is for processes of the server's machine."""
+
+    host: str = "127.0.0.1"
+    port: int = PORT
+    link: int = LINK
+
+
+def init(folder: Path, work: Work, settings: Settings, gateways: int, place: Place) -> Job:
+    """Write the folder of a fleet, which must be new or empty; return its job."""
+    folder = folder.resolve()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DomainError(f"{folder} is there already: name a new folder.")
+    parts = [(folder / f"gateway-{i}", folder / f"vault-{i}") for i in range(1, gateways + 1)]
+    for _, vault in parts:
+        Address.of(str(vault / _SOCKET))  # refuses a path that is too long for a socket
+    centre = folder / "server"
+    for path in (folder, centre, centre / "gateways", *(each for pair in parts for each in pair)):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    keys.write_server(centre, folder / "ca.key", [place.host])
+    _write_server(centre, place)
+    _write_job(centre, work, settings, gateways)
+    for number, (gateway, vault) in enumerate(parts, 1):
+        (gateway / "ca.crt").write_bytes((centre / "ca.crt").read_bytes())
+        public = keys.write_node(gateway / "key")
+        for path in (gateway / "key.pub", centre / "gateways" / f"{gateway.name}.pub"):
+            path.write_bytes(public)
+        _write_gateway(gateway, f"../{vault.name}/{_SOCKET}", place)
+        _write_vault(vault, work, settings, f"{number}/{gateways}")
+    _write_texts(folder, gateways, place)
+    return Job.load(centre / "job.toml")
+
+
+def _write_server(folder: Path, place: Place) -> None:
+    local = place.host in keys.LOCAL
+    entries = {
+        "front": f"{'127.0.0.1' if local else '0.0.0.0'}:{place.port}",  # noqa: S104 (its purpose)
+        "link": place.link,
+        "authority": "ca.crt",
+        "certificate": "server.crt",
+        "key": "server.key",
+        "gateways": "gateways",
+        "app": "app",
+        "job": "job.toml",
+    }
+    _write_toml(folder / server.FILE, entries)
+    (folder / "app").mkdir()
+    (folder / "app" / "pyproject.toml").write_text(_APP, "utf-8")
+
+
+def _write_job(folder: Path, work: Work, settings: Settings, gateways: int) -> None:
+    dimensions = len(work.model.weights)
+    plan = settings.plan(dimensions)
+    if not isinstance(plan, Plan):
+        raise DomainError("a fleet needs a mechanism: without one it has no privacy.")
+    recipe = settings.recipe(dimensions, work.rounds, objective(work.model.objective).distance)
+    (folder / "plan.json").write_text(plan.to_json(), "utf-8")
+    (folder / "model.json").write_text(work.model.to_json(), "utf-8")
+    entries = {
+        "job": work.job,
+        "plan": "plan.json",
+        "model": "model.json",
+        "gateways": gateways,
+        "reports": -(-work.vehicles // work.rounds),
+        "rounds": work.rounds,
+        "resend": Job.resend,
+        "deadline": Job.deadline,
+        "checkpoint": "state/job.db",
+        "result": "state/model.json",
+    }
+    notes = _NOTES | {"gateways": "so many must be there before the first round"}
+    text = f"{_toml(entries, notes)}\n[recipe]\n{_toml(asdict(recipe))}"
+    (folder / "job.toml").write_text(text, "utf-8")
+
+
+def _write_gateway(folder: Path, vault: str, place: Place) -> None:
+    host = f"[{place.host}]" if ":" in place.host else place.host
+    entries = {
+        "server": f"{host}:{place.port}",
+        "authority": "ca.crt",
+        "key": "key",
+        "vaults": [vault],
+        "deadline": roadside.DEADLINE,
+    }
+    _write_toml(folder / roadside.FILE, entries)
+
+
+def _write_vault(folder: Path, work: Work, settings: Settings, part: str) -> None:
+    entries = dict(work.data)
+    if work.schema is None:
+        entries["part"] = part
+    else:
+        entries["schema"] = "schema.toml"
+        (folder / "schema.toml").write_text(work.schema.to_toml(), "utf-8")
+    entries |= {"cap": str(settings.epsilon), "listen": _SOCKET, "ledger": "ledger.db"}
+    _write_toml(folder / depot.FILE, entries)
+
+
+def _write_toml(path: Path, entries: Mapping[str, Any]) -> None:
+    path.write_text(_toml(entries, _NOTES), "utf-8")
+
+
+def _toml(entries: Mapping[str, Any], notes: Mapping[str, str] | None = None) -> str:
+    """Return entries as lines of TOML; JSON writes plain values in the same way."""
+    lines = (f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in entries.items())
+    noted = (f"  # {note}" if (note := (notes or {}).get(name)) else "" for name in entries)
+    return "".join(f"{line}{note}\n" for line, note in zip(lines, noted, strict=True))
+
+
+def _write_texts(folder: Path, gateways: int, place: Place) -> None:
+    """Write what is for people, and for systemd."""
+    (folder / "systemd").mkdir()
+    for file in (resources.files(__package__) / "templates").iterdir():
+        text = file.read_text("utf-8")
+        if file.name.endswith(".service"):
+            (folder / "systemd" / file.name).write_text(text, "utf-8")
+        else:
+            filled = Template(text).substitute(
+                gateways=gateways, server=f"{place.host}:{place.port}"
+            )
+            (folder / file.name).write_text(filled, "utf-8")

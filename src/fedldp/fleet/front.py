@@ -1,0 +1,167 @@
+"""The front door of the server: it ends TLS, and lets in what a gateway has to ask, no more.
+
+Flower serves gateways, operators and its own processes at one port, and asks an operator for no
+password. So that port is bound to the machine itself, and the network reaches this proxy, which
+passes on ten calls. Who calls is proved by headers that a gateway has signed, and Flower checks.
+
+The front stays up while the server behind it is started again, and lets gateways wait: one whose
+TLS handshake is cut short would never call again.
+"""
+
+import asyncio
+import ssl
+import sys
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from pathlib import Path
+from time import monotonic
+from typing import Any, final
+
+import httpx
+import uvicorn
+
+from fedldp.fleet.server import Server
+
+CALLS = frozenset(
+    f"/v1/fleet/{name}".encode()
+    for name in (
+        "activate-node",
+        "deactivate-node",
+        "send-node-heartbeat",
+        "pull-messages",
+        "push-messages",
+        "get-run",
+        "get-fab",
+        "pull-object",
+        "push-object",
+        "confirm-message-received",
+    )
+)
+PASSED = frozenset(
+    (
+        b"accept",
+        b"content-type",
+        b"flwr-component-name",
+        b"flwr-package-name",
+        b"flwr-package-version",
+        b"flwr-public-key",
+        b"flwr-signature",
+        b"flwr-timestamp",
+        b"flwr-version-incompatibility-message",
+    )
+)  # headers, either way
+LARGEST = 1 << 25  # bytes of a call: twice the largest batch
+PATIENCE = 20.0  # seconds that a call waits for the server to be back
+TIMEOUT = 25.0  # seconds that the server has to answer; a gateway waits for 30
+MOST_CALLS = 1000  # at a time
+
+_PAUSE = 0.25
+
+_Message = MutableMapping[str, Any]
+_Receive = Callable[[], Awaitable[_Message]]
+_Send = Callable[[_Message], Awaitable[None]]
+_Headers = list[tuple[bytes, bytes]]
+
+
+@final
+@dataclass(frozen=True)
+class Front:
+    """An ASGI application that passes calls on by a client, which knows the server's address."""
+
+    client: httpx.AsyncClient
+    largest: int = LARGEST
+    patience: float = PATIENCE
+
+    async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
+        """Answer a call."""
+        if scope["type"] != "http":
+            return
+        # The path as it was sent: what becomes one of the calls only when it is decoded is none.
+        path = scope["raw_path"]
+        if scope["method"] != "POST" or path not in CALLS or scope["query_string"]:
+            await _answer(send, 404)
+            return
+        try:
+            async with asyncio.timeout(self.patience):
+                body = await self._body(receive)
+        except TimeoutError:
+            body = None
+        if body is None:
+            await _answer(send, 413)
+            return
+        try:
+            response = await self._ask(path.decode(), _passed(scope["headers"]), body)
+        except httpx.HTTPError:
+            # Perhaps it was heard: whether to ask again is for the gateway to decide.
+            await _answer(send, 503)
+            return
+        await _answer(send, response.status_code, _passed(response.headers.raw), response.content)
+
+    async def _body(self, receive: _Receive) -> bytes | None:
+        """Return the body of a call; None if it is too long, or its sender is gone."""
+        body = bytearray()
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if len(body) > self.largest or message["type"] == "http.disconnect":
+                return None
+            if not message.get("more_body"):
+                return bytes(body)
+
+    async def _ask(self, path: str, headers: _Headers, body: bytes) -> httpx.Response:
+        """Ask the server, as soon as it is there."""
+        deadline = monotonic() + self.patience
+        while True:
+            try:
+                return await self.client.post(path, headers=headers, content=body)
+            except httpx.ConnectError:  # nothing of it was heard
+                if monotonic() >= deadline:
+                    raise
+                await asyncio.sleep(_PAUSE)
+
+
+def _passed(headers: _Headers) -> _Headers:
+    return [(name, value) for name, value in headers if name.lower() in PASSED]
+
+
+async def _answer(
+    send: _Send, status: int, headers: _Headers | None = None, body: bytes = b""
+) -> None:
+    length = b"content-length", str(len(body)).encode()
+    start = {"type": "http.response.start", "status": status, "headers": [*(headers or []), length]}
+    await send(start)
+    await send({"type": "http.response.body", "body": body})
+
+
+async def serve(server: Server) -> None:
+    """Serve the front of a server until a signal ends it."""
+    trusted = ssl.create_default_context(cafile=server.authority)
+    async with httpx.AsyncClient(
+        base_url=f"https://{server.address}",
+        verify=trusted,
+        timeout=TIMEOUT,
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # gateways share the client
+        limits=httpx.Limits(max_connections=None),
+        trust_env=False,
+    ) as client:
+        config = uvicorn.Config(
+            Front(client),
+            host=server.host,
+            port=server.port,
+            ssl_certfile=server.certificate,
+            ssl_keyfile=server.key,
+            ws="none",
+            lifespan="off",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=MOST_CALLS,
+            timeout_graceful_shutdown=1,
+        )
+        await uvicorn.Server(config).serve()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Server.load(Path(sys.argv[1]))))

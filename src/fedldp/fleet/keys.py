@@ -1,0 +1,114 @@
+"""The keys of a fleet: an authority, the server's certificate, and a key for each gateway.
+
+A gateway trusts whom the authority of its own fleet certifies, and nobody else. The server knows
+the gateways by their public keys, which are written as OpenSSH writes them: so Flower reads them.
+"""
+
+import datetime
+import ipaddress
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    SECP384R1,
+    EllipticCurvePrivateKey,
+    EllipticCurvePublicKey,
+    generate_private_key,
+)
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+VALID = datetime.timedelta(days=3650)
+LOCAL = ("localhost", "127.0.0.1")  # how the server's own processes call it
+
+_DIGITAL_SIGNATURE = (True, *(False,) * 8)
+_SIGNS_CERTIFICATES = (*(False,) * 5, True, True, False, False)
+_CLOCKS_DIFFER = datetime.timedelta(days=1)
+
+
+def write_secret(path: Path, data: bytes) -> None:
+    """Write a new file that nobody but its owner can read, at any moment."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "wb") as file:  # noqa: PTH123 (it is open already)
+        file.write(data)
+
+
+def write_server(folder: Path, authority: Path, hosts: Iterable[str]) -> None:
+    """Make an authority and certify a server that is called by these names and addresses.
+
+    The key of the authority is written to its own path; `ca.crt`, `server.crt` and `server.key` to
+    the folder.
+    """
+    root, key = generate_private_key(SECP384R1()), generate_private_key(SECP384R1())
+    write_secret(authority, _pem(root))
+    name = _name("fedldp fleet authority")
+    issued = (
+        _certificate(name, name, root.public_key(), _SIGNS_CERTIFICATES)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(root, hashes.SHA384())
+    )
+    (folder / "ca.crt").write_bytes(issued.public_bytes(Encoding.PEM))
+    called = x509.SubjectAlternativeName(
+        [_called(host) for host in dict.fromkeys((*hosts, *LOCAL))]
+    )
+    issued = (
+        _certificate(_name("fedldp fleet server"), name, key.public_key(), _DIGITAL_SIGNATURE)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(called, critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(root.public_key()), critical=False
+        )
+        .sign(root, hashes.SHA384())
+    )
+    (folder / "server.crt").write_bytes(issued.public_bytes(Encoding.PEM))
+    write_secret(folder / "server.key", _pem(key))
+
+
+def write_node(path: Path) -> bytes:
+    """Make the key of a gateway, and write it; return the public key, which the server needs."""
+    key = generate_private_key(SECP384R1())
+    write_secret(path, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n"
+
+
+def _pem(key: EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _called(host: str) -> x509.GeneralName:
+    """Return a name or an address as certificates have it."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _certificate(
+    subject: x509.Name, issuer: x509.Name, key: EllipticCurvePublicKey, usage: tuple[bool, ...]
+) -> x509.CertificateBuilder:
+    """Begin a certificate with what all have."""
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCKS_DIFFER)
+        .not_valid_after(now + VALID)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.KeyUsage(*usage), critical=True)
+    )

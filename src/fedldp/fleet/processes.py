@@ -1,0 +1,315 @@
+"""Processes that are kept alive, and ended whatever happens. For Linux.
+
+A supervisor holds a lock on its folder. The lock's file names its process, with the time when that
+was started: a number that is given to another process later is not mistaken for it. Every process
+that a supervisor starts, and whatever these start in turn, carries the name of the folder in its
+environment. So `stop` finds all of them after a supervisor was killed, and never a stranger.
+"""
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic, sleep
+from types import FrameType
+from typing import Literal, final
+
+from fedldp.errors import DomainError
+
+MARK = "FEDLDP_FLEET"  # in the environment of whatever a supervisor starts
+STATE = "state"  # the folder for what is written at run time, in that of each part
+LOCK = "supervisor.lock"
+GRACE = 8.0  # seconds that a process has to end when it is asked to
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 5.0  # seconds before what has died is started again
+LONG_LIFE = 60.0  # seconds; what lived so long begins again with the shortest pause
+FREE_PORT = "{free port}"  # among the words of a command: the number of a port that is free
+LARGEST_LOG = 1 << 23  # bytes; a longer one is put aside at the next start
+
+Restart = Literal["always", "on-failure", "no"]
+
+_POLL = 0.05
+
+
+@final
+@dataclass(frozen=True)
+class Process:
+    """What to run, and when to run it again."""
+
+    name: str
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)  # added to the supervisor's own
+    restart: Restart = "always"
+    hopeless: bytes = b""  # words in its log after which it is ended, and started again
+
+
+class _Child:
+    """A process that is running, or has been."""
+
+    born: float
+    due: float | None  # when it is to be started again
+    status: int | None  # how it ended
+
+    def __init__(self, process: Process, log: Path, mark: str) -> None:
+        self.process, self._log, self._mark = process, log, mark
+        self.pause = SHORTEST_PAUSE
+        self.start()
+
+    def start(self) -> None:
+        if self._log.exists() and self._log.stat().st_size > LARGEST_LOG:
+            self._log.replace(self._log.with_suffix(".old"))
+        with self._log.open("ab") as output:
+            self._read = output.tell()
+            self._popen = subprocess.Popen(  # noqa: S603 (words of our own, and no shell)
+                [str(free_port()) if word == FREE_PORT else word for word in self.process.argv],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self.process.environment, MARK: self._mark},
+                start_new_session=True,
+            )
+        self.pid, self.born, self.due, self.status = self._popen.pid, monotonic(), None, None
+
+    def died(self) -> bool:
+        """Tell whether it runs no more; what it has left behind in its group is ended then.
+
+        Until it is reaped its number is not given away: the group is that of no other process.
+        """
+        if self.status is None:
+            options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            if os.waitid(os.P_PID, self.pid, options) is None:
+                return False
+            self._end_group()
+            self.status = self._popen.wait()
+        return True
+
+    def ask(self) -> None:
+        """Ask it to end; what it has started is its own affair, until it has ended."""
+        if not self.died():
+            os.kill(self.pid, signal.SIGTERM)
+
+    def end(self, deadline: float) -> None:
+        """Wait until the deadline for it to end, then end it and all that it has started."""
+        while not self.died():
+            if monotonic() >= deadline:
+                self._end_group()
+            sleep(_POLL)
+
+    def _end_group(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def is_hopeless(self) -> bool:
+        """Tell whether its log says, since it was started, that it is of no use any more."""
+        if not self.process.hopeless:
+            return False
+        with self._log.open("rb") as file:
+            file.seek(self._read)
+            found = file.read()
+        self._read += found.rfind(b"\n") + 1
+        return self.process.hopeless in found
+
+
+class Supervisor:
+    """Starts processes, starts them again when they die, and ends them all when it ends itself.
+
+    To be used in the main thread, in a `with`: SIGTERM and SIGINT set `stopped`. It looks after the
+    processes while `wait` or `call` is at work. In the end they have `grace` seconds.
+    """
+
+    def __init__(self, state: Path, grace: float | None = None) -> None:
+        self.state = state.resolve()
+        self._grace = GRACE if grace is None else grace
+        self.stopped = threading.Event()
+        self._children: dict[str, _Child] = {}
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> "Supervisor":
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(hold(self.state))
+            self._end_marked()  # what was left behind by one that was killed
+            for number in (signal.SIGTERM, signal.SIGINT):
+                stack.callback(signal.signal, number, signal.signal(number, self._on_signal))
+            stack.callback(self._end)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.stopped.set()
+
+    def _end(self) -> None:
+        for child in self._children.values():
+            child.ask()
+        deadline = monotonic() + self._grace
+        for child in self._children.values():
+            child.end(deadline)
+        self._end_marked()  # what has left the groups
+
+    def _end_marked(self) -> None:
+        _end(lambda: _marked(self.state), GRACE)
+
+    def start(self, process: Process) -> None:
+        """Start a process; from now on it is kept alive, if that is what it asks for."""
+        log = self.state / f"{process.name}.log"
+        self._children[process.name] = _Child(process, log, str(self.state))
+
+    def status(self, name: str) -> int | None:
+        """Return how a process ended: None while it runs, or when it is to be started again."""
+        child = self._children[name]
+        return child.status if child.died() and not _again(child) else None
+
+    def pid(self, name: str) -> int:
+        """Return the number of a process, which is also that of its group."""
+        return self._children[name].pid
+
+    def wait(self, seconds: float) -> bool:
+        """Look after the processes for so long; return False when told to stop."""
+        deadline = monotonic() + seconds
+        while not self.stopped.wait(max(0.0, min(_POLL, deadline - monotonic()))):
+            for child in self._children.values():
+                _look_after(child)
+            if monotonic() >= deadline:
+                return True
+        return False
+
+    def call(self, *processes: Process) -> list[int] | None:
+        """Run processes to their ends and return how each ended; None when told to stop."""
+        for process in processes:
+            self.start(process)
+        while None in (found := [self.status(process.name) for process in processes]):
+            if not self.wait(_POLL):
+                return None
+        return [status for status in found if status is not None]
+
+
+def _again(child: _Child) -> bool:
+    return child.process.restart == "always" or (
+        child.process.restart == "on-failure" and child.status != 0
+    )
+
+
+def _look_after(child: _Child) -> None:
+    if not child.died():
+        if child.is_hopeless():
+            child.ask()
+            child.end(monotonic() + GRACE)
+    elif child.due is not None:
+        if monotonic() >= child.due:
+            child.start()
+    elif _again(child):
+        if monotonic() - child.born > LONG_LIFE:
+            child.pause = SHORTEST_PAUSE
+        child.due = monotonic() + child.pause
+        child.pause = min(2 * child.pause, LONGEST_PAUSE)
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def hold(state: Path) -> Iterator[None]:
+    """Be the one process that works in a state folder, which is made if it is not there."""
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (state / LOCK).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DomainError(
+                f"{state.parent} is at work already, as process {holder(state)}. "
+                f"End it first: fedldp fleet stop {state.parent}"
+            ) from None
+        lock.truncate(0)
+        lock.write(f"{os.getpid()} {started(os.getpid())}")
+        lock.flush()
+        yield
+
+
+def holder(state: Path) -> int | None:
+    """Return the process that works in a state folder, if there is one."""
+    try:
+        with (state / LOCK).open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                pid, _, birth = lock.read().partition(" ")
+                if pid.isdecimal() and str(started(int(pid))) == birth:
+                    return int(pid)
+    except FileNotFoundError:
+        pass
+    return None
+
+
+def started(pid: int) -> int | None:
+    """Return when a process was started, in ticks since the system was; None if it is not alive."""
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if after_name[0] in "ZX" else int(after_name[19])
+
+
+def stop(folder: Path) -> int:
+    """End all that works in a folder and in those below; return how many processes that were.
+
+    Supervisors first: they end what they have started, and would start it again. Then the rest.
+    """
+    folder = folder.resolve()
+    if not folder.is_dir():
+        raise DomainError(f"there is no folder {folder}: name the one of a fleet, or of its part.")
+    states = [lock.parent for lock in folder.rglob(LOCK)]
+
+    def supervisors() -> set[int]:
+        return {pid for state in states if (pid := holder(state)) is not None}
+
+    found = supervisors() | _marked(folder)
+    _end(supervisors, 2 * GRACE)
+    _end(lambda: _marked(folder), GRACE)
+    return len(found)
+
+
+def _marked(folder: Path) -> set[int]:
+    """Return the processes that supervisors in a folder have started, and these in turn."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            variables = path.read_bytes().split(b"\0")
+        except OSError:  # it has ended, or is someone else's
+            continue
+        start = f"{MARK}=".encode()
+        marks = [os.fsdecode(each[len(start) :]) for each in variables if each.startswith(start)]
+        if any(Path(mark).is_relative_to(folder) for mark in marks):
+            found.add(int(path.parent.name))
+    return found - {os.getpid()}
+
+
+def _end(find: Callable[[], set[int]], grace: float) -> None:
+    """Ask all processes that are found to end, and end those that are found after some time."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in find():
+            _send(pid, number, find)
+        deadline = monotonic() + grace
+        while find() and monotonic() < deadline:
+            sleep(_POLL)
+
+
+def _send(pid: int, number: signal.Signals, find: Callable[[], set[int]]) -> None:
+    """Send a signal to a process that is among those that are found, and to no other."""
+    with contextlib.suppress(ProcessLookupError):
+        handle = os.pidfd_open(pid)
+        try:
+            if pid in find():  # looked for after the handle was taken: it is a handle of this one
+                signal.pidfd_send_signal(handle, number)
+        finally:
+            os.close(handle)

@@ -1,0 +1,176 @@
+"""What the server does in a round: ask, take what comes, step. It knows nothing of the network."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import final
+
+import numpy as np
+
+from fedldp import files
+from fedldp.checks import Floats
+from fedldp.errors import DomainError, FedLDPError, WireError
+from fedldp.fleet.checkpoint import Checkpoint, Counts, advance
+from fedldp.fleet.job import Job
+from fedldp.fleet.wire import Batch, Question
+from fedldp.learn.model import Model
+from fedldp.learn.server import State, settled
+
+ROUNDS = "all rounds are done"
+SETTLED = "the model has settled"
+NOBODY = "no vehicle is left"
+
+
+@final
+class Rounds:
+    """A job on its way. All that it knows is in its checkpoint, before anybody else learns it."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        start = "" if job.model is None else State.start(np.array(job.model.weights)).to_json()
+        self._file = Checkpoint(job.checkpoint, job.name, job.settings, start)
+
+    @property
+    def number(self) -> int:
+        """The round that is not done; the first is 1."""
+        return self._file.standing.round + 1
+
+    @property
+    def model(self) -> Model | None:
+        """The model that is sent in this round."""
+        state = self._state
+        return None if state is None else self._model(state.weights)
+
+    @property
+    def pending(self) -> list[str]:
+        """The gateways that were asked in this round and have not answered."""
+        return self._file.pending
+
+    @property
+    def asked(self) -> set[str]:
+        """All gateways that were asked in this round."""
+        return set(self._file.asked)
+
+    def counts(self, number: int) -> Counts:
+        """Return what has come in a round."""
+        return self._file.counts(number)
+
+    def ask(self, gateways: Iterable[str]) -> None:
+        """Write down that these gateways are asked in this round, if they are not yet."""
+        number, model, asked = self.number, self.model, self.asked
+        fresh = sorted(set(gateways) - asked)
+        self._file.ask(self.job.question(gateway, number, model) for gateway in fresh)
+
+    def questions(self) -> dict[str, Question]:
+        """Return what to send to the gateways that have not answered: every time the same."""
+        number, model, asked = self.number, self.model, self._file.asked
+        found = {each: self.job.question(each, number, model) for each in self.pending}
+        for gateway, question in found.items():
+            if question.digest != asked[gateway]:
+                raise WireError(
+                    f"{self.job.checkpoint}: what was asked of gateway {gateway} in round {number} "
+                    "cannot be asked again. Go on with the version of fedldp that asked it."
+                )
+        return found
+
+    def receive(self, question: Question, data: bytes) -> None:
+        """Keep the batch that answers a question, or raise `WireError`.
+
+        One that came before stays. One in which nobody says anything is not kept, as more may come.
+        """
+        plan = self.job.plan
+        if question.gateway not in self.pending or question.round != self.number:
+            raise WireError("a batch that came too late, or twice.")
+        batch = Batch.from_bytes(data, question)
+        if batch.silent and not batch.answered:
+            raise WireError("a batch in which all are silent.")
+        report = batch.report(plan.fingerprint).to_bytes()
+        try:
+            plan.parse(report)
+        except WireError:
+            raise WireError("a batch with records that are none of this plan.") from None
+        self._file.store(question, batch, report)
+
+    def complete(self, late: bool) -> bool:
+        """Tell whether the round is over: all have answered, or it is late and some have.
+
+        A round that nobody has answered goes on, however late it is.
+        """
+        if not self.asked:
+            return False
+        return not self.pending or (late and self.counts(self.number).reports > 0)
+
+    @property
+    def verdict(self) -> str:
+        """Why the job is over, or nothing: then there is a round to go on with."""
+        standing = self._file.standing
+        if standing.failed:
+            raise DomainError(f"the job {self.job.name!r} has failed. {standing.ended}")
+        if standing.ended:
+            return standing.ended
+        if self._settled():
+            return SETTLED
+        if standing.round >= self.job.rounds:
+            return ROUNDS
+        return NOBODY if self._nobody_left() else ""
+
+    def _settled(self) -> bool:
+        recipe = self.job.recipe
+        if recipe is None or not recipe.tolerance:
+            return False
+        return (state := self._state) is not None and settled(recipe, state)
+
+    def _nobody_left(self) -> bool:
+        """Tell whether all have answered that none of their vehicles answers any more."""
+        return self.complete(late=False) and not self.counts(self.number).reports
+
+    def step(self) -> None:
+        """End this round: learn from what has come, and open the next one.
+
+        If that leads out of all bounds, the job has failed, at no cost for any vehicle.
+        """
+        number, state, recipe = self.number, self._state, self.job.recipe
+        if state is None or recipe is None:
+            self._file.step("")
+            return
+        state = advance(recipe, state, self._file.tally(self.job.plan, number))
+        try:
+            self._model(state.weights)
+            State.from_json(state.to_json())  # nor may anything else be beyond all numbers
+        except FedLDPError as error:
+            self._file.end(f"In round {number}: {error}", failed=True)
+            raise
+        self._file.step(state.to_json())
+
+    def finish(self) -> None:
+        """Write the result, then end the job: whoever sees its end finds the result."""
+        why, state, path = self.verdict, self._state, self.job.result.resolve()
+        if self._file.standing.ended:
+            return
+        if not why:
+            raise DomainError(f"the job {self.job.name!r} is not over yet.")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if state is None:
+            self._file.tally(self.job.plan, 1).save(path)
+        else:
+            files.write(path, self._model(state.average).to_json())
+        self._file.end(why)
+
+    def arrays(self) -> list[Floats]:
+        """Return the result so far as numbers: averaged weights, or the counters of the tally."""
+        state = self._state
+        if state is not None:
+            return [state.average[0]]
+        return list(self._file.tally(self.job.plan, 1).counts)
+
+    def close(self) -> None:
+        """Close the checkpoint."""
+        self._file.close()
+
+    @property
+    def _state(self) -> State | None:
+        return None if self.job.model is None else State.from_json(self._file.standing.state)
+
+    def _model(self, weights: Floats) -> Model:
+        if self.job.model is None:
+            raise DomainError("a statistic has no model.")
+        return replace(self.job.model, weights=weights[0])

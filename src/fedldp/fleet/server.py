@@ -1,0 +1,211 @@
+"""The machine of the server: Flower's SuperLink and what belongs to it, kept alive; and the job.
+
+The SuperLink keeps its state in a file and is bound to this machine; the front is what gateways
+reach. Flower never starts a ServerApp again that has died. So whenever the job is not finished and
+nobody has its checkpoint, it is handed to Flower anew, as a new run, which goes on where the last
+one stood. Should there be two runs at a time, one finds the checkpoint taken, and ends.
+"""
+
+import json
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import final
+
+from fedldp import files
+from fedldp.errors import DomainError
+from fedldp.fleet import checkpoint, flower, toml
+from fedldp.fleet.job import Job
+from fedldp.fleet.processes import STATE, Process, Restart, Supervisor
+
+FILE = "server.toml"
+
+_ENTRIES: dict[str, toml.Types] = {
+    "front": str,  # host:port for gateways
+    "link": int,  # port for processes of this machine
+    "authority": str,
+    "certificate": str,
+    "key": str,
+    "gateways": str,  # a folder with their public keys, *.pub
+    "app": str,  # the bundle for Flower
+    "job": str,
+}
+_NAME = "fleet"  # what Flower's configuration calls the SuperLink
+_REGISTERED = "registered.json"
+_KNOWN = "already in use"  # what Flower says of a key that it has
+_LOOK = 0.5  # seconds between two looks at the job
+_BEGINS = 30.0  # seconds within which a run that was ordered takes the checkpoint
+_SHORTEST, _LONGEST = (
+    2.0,
+    60.0,
+)  # seconds before the next run; more if the last ones came no further
+
+
+@final
+@dataclass(frozen=True)
+class Server:
+    """The configuration of a server, read from its folder. Paths are relative to the folder."""
+
+    folder: Path
+    host: str  # of the front
+    port: int
+    link: int
+    authority: Path
+    certificate: Path
+    key: Path
+    gateways: Path
+    app: Path
+    job: Path
+
+    @classmethod
+    def load(cls, folder: Path) -> "Server":
+        """Read the file server.toml in a folder."""
+        folder = folder.resolve()
+        entries = toml.read(folder / FILE, _ENTRIES, _ENTRIES)
+        host, _, port = entries.pop("front").rpartition(":")
+        link = entries.pop("link")
+        if not host or not port.isdecimal():
+            raise DomainError(f'{folder / FILE}: front must be such as "0.0.0.0:9443".')
+        paths = {name: folder / entry for name, entry in entries.items()}
+        return cls(folder, host.strip("[]"), int(port), link, **paths)
+
+    @property
+    def state(self) -> Path:
+        """The folder for what is written at run time."""
+        return self.folder / STATE
+
+    @property
+    def address(self) -> str:
+        """Where processes of this machine reach the SuperLink."""
+        return f"127.0.0.1:{self.link}"
+
+    def link_process(self) -> Process:
+        """Return how to run the SuperLink. Flower wants TLS also here, or it checks no keys."""
+        arguments = {
+            "--host": "127.0.0.1",
+            "--port": self.link,
+            "--ssl-ca-certfile": self.authority,
+            "--ssl-certfile": self.certificate,
+            "--ssl-keyfile": self.key,
+            "--isolation": "process",
+            "--database": self.state / "link.db",
+        }
+        words = [str(word) for pair in arguments.items() for word in pair]
+        switches = "--enable-supernode-auth", "--disable-runtime-dependency-installation"
+        return self._flower("superlink", "flower-superlink", *words, *switches)
+
+    def exec_process(self) -> Process:
+        """Return how to run what starts a ServerApp."""
+        words = "--runtime-api-address", self.address, "--root-certificates", str(self.authority)
+        return self._flower("superexec", "flower-superexec", *words)
+
+    def front_process(self) -> Process:
+        """Return how to run the front."""
+        argv = sys.executable, "-m", "fedldp.fleet.front", str(self.folder)
+        return Process("front", argv)
+
+    def register_process(self, key: Path) -> Process:
+        """Return how to make the public key of a gateway known to the SuperLink."""
+        words = "supernode", "register", str(key), _NAME
+        return self._flower(f"register-{key.stem}", "flwr", *words, restart="no")
+
+    def run_process(self) -> Process:
+        """Return how to order a run of the job."""
+        words = "run", str(self.app), _NAME, "--run-config", str(self._run_config)
+        return self._flower("run", "flwr", *words, restart="no")
+
+    def _flower(self, name: str, program: str, *words: str, restart: Restart = "always") -> Process:
+        argv, environment = flower.program(program, *words), flower.environment(self.state)
+        return Process(name, argv, environment, restart)
+
+    @property
+    def _run_config(self) -> Path:
+        return self.state / "run.toml"
+
+    def configure(self) -> None:
+        """Write what Flower's own command reads."""
+        home = flower.home(self.state)
+        home.mkdir(exist_ok=True)
+        superlink = {"address": self.address, "root-certificates": str(self.authority)}
+        lines = [f"[superlink.{_NAME}]", *(f"{k} = {json.dumps(v)}" for k, v in superlink.items())]
+        files.write(home / "config.toml", "\n".join(lines) + "\n")
+        files.write(self._run_config, f"job = {json.dumps(str(self.job))}\n")
+
+
+def run(folder: Path, *, stay: bool = False, say: Callable[[str], None] = print) -> bool:
+    """Serve until the job is done or, with `stay`, until SIGTERM or Ctrl-C.
+
+    Returns whether the job is done. One that has failed raises `DomainError`.
+    """
+    server = Server.load(folder)
+    job = Job.load(server.job)
+    with Supervisor(server.state) as supervisor:
+        server.configure()
+        supervisor.start(server.link_process())
+        supervisor.start(server.front_process())
+        while not _listens(server.link):
+            if not supervisor.wait(_LOOK / 5):
+                return False
+        supervisor.start(server.exec_process())
+        if _finish(supervisor, server, job, say):
+            say(f"The job {job.name} is done: {job.result}")
+        while stay and supervisor.wait(_LOOK):
+            _register(supervisor, server, say)
+    found = checkpoint.progress(job.checkpoint)
+    if found is not None and found.failed:
+        raise DomainError(f"the job {job.name} has failed: {found.ended}")
+    return found is not None and bool(found.ended)
+
+
+def _finish(supervisor: Supervisor, server: Server, job: Job, say: Callable[[str], None]) -> bool:
+    """Have the job run until it is finished; return False when told to stop."""
+    due, pause, before = 0.0, _SHORTEST, -1
+    while not checkpoint.finished(job.checkpoint):
+        _register(supervisor, server, say)
+        if checkpoint.locked(job.checkpoint):
+            due = monotonic() + pause
+        elif monotonic() >= due:
+            found = checkpoint.progress(job.checkpoint)
+            rounds = 0 if found is None else found.rounds
+            pause = _SHORTEST if rounds > before else min(2 * pause, _LONGEST)
+            say(
+                f"The job {job.name} goes on after round {rounds}." if rounds else "The job begins."
+            )
+            ordered = supervisor.call(server.run_process()) == [0]
+            before, due = rounds, monotonic() + (_BEGINS if ordered else pause)
+        if not supervisor.wait(_LOOK):
+            return False
+    return True
+
+
+def registered(state: Path) -> set[str]:
+    """Return the public keys of gateways that the SuperLink of a state folder knows."""
+    path = state / _REGISTERED
+    return set(json.loads(path.read_text("utf-8"))) if path.exists() else set()
+
+
+def _register(supervisor: Supervisor, server: Server, say: Callable[[str], None]) -> None:
+    """Make the keys of gateways known to the SuperLink that it does not know yet."""
+    known = registered(server.state)
+    keys = {key.read_text("utf-8"): key for key in sorted(server.gateways.glob("*.pub"))}
+    processes = {text: server.register_process(keys[text]) for text in keys.keys() - known}
+    if not processes:
+        return
+    statuses = supervisor.call(*processes.values())
+    for (text, process), status in zip(processes.items(), statuses or [], strict=False):
+        said = (server.state / f"{process.name}.log").read_text("utf-8", errors="replace")
+        if status == 0 or _KNOWN in said:
+            known.add(text)
+            say(f"Registered {keys[text].stem}.")
+    files.write(server.state / _REGISTERED, json.dumps(sorted(known)))
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), _LOOK).close()
+    except OSError:
+        return False
+    return True
