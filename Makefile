@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # PyTorch has a build for each kind of hardware: make test-torch TORCH='torch --index-url ...'
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test test-slow test-torch bench bench-training bench-reproduce accuracy flights networks reproduce pictures clean
+.PHONY: demo test test-slow test-torch test-simulation test-faults bench bench-training bench-reproduce accuracy flights networks reproduce pictures clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
 	@$(BIN)/fedldp demo --output demo
@@ -16,13 +16,19 @@ test: $(VENV)/test.done  ## everything that must pass: tests, examples, style, t
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist loadgroup
 
 test-slow: $(VENV)/test.done  ## what takes too long for every day
 	$(BIN)/pytest -n auto -m slow
 
 test-torch: $(VENV)/torch.done  ## neural networks
 	$(BIN)/pytest -n auto -m torch
+
+test-simulation: $(VENV)/simulation.done  ## the fleet's app in Flower's simulation, on Ray
+	$(BIN)/pytest -m simulation tests/test_fleet_simulation.py
+
+test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved and cut off
+	$(BIN)/pytest -m faults tests/test_fleet_faults.py
 
 bench: $(VENV)/test.done  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/bench.py
@@ -66,9 +72,13 @@ $(VENV)/demo.done: $(VENV)/pip.done pyproject.toml
 	@touch $@
 
 $(VENV)/test.done: $(VENV)/demo.done pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[learn,paper]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[flower,learn,paper]' --group dev
 	@touch $@
 
 $(VENV)/torch.done: $(VENV)/test.done
 	$(BIN)/python -m pip install --quiet $(TORCH)
+	@touch $@
+
+$(VENV)/simulation.done: $(VENV)/test.done
+	$(BIN)/python -m pip install --quiet 'flwr[simulation]'
 	@touch $@
