@@ -1,0 +1,274 @@
+"""Processes are started again when they die, and ended whatever happens: ours, and no others."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+from fedldp.errors import DomainError
+from fedldp.fleet import processes
+from fedldp.fleet.processes import FREE_PORT, LOCK, MARK, Process, Supervisor, hold, holder, stop
+
+SLEEPS = ("sleep", "1000")
+# Leaves one process in its group and one in a session of its own, and says which.
+FAMILY = ("sh", "-c", 'sleep 1000 & echo $! >> "$0"; setsid sleep 1000 & echo $! >> "$0"; wait')
+
+SUPERVISOR = """
+import sys
+from pathlib import Path
+from fedldp.fleet.processes import Process, Supervisor
+with Supervisor(Path(sys.argv[1])) as supervisor:
+    supervisor.start(Process("family", tuple(sys.argv[2:])))
+    print(supervisor.pid("family"), flush=True)
+    supervisor.wait(1000)
+"""
+
+
+def until(condition):
+    """Wait for what must come; a test that waits for a minute has failed."""
+    deadline = monotonic() + 60
+    while not (found := condition()):
+        assert monotonic() < deadline
+        sleep(0.02)
+    return found
+
+
+def alive(pid):
+    return processes.started(pid) is not None
+
+
+def numbers(path, count):
+    """Return the process numbers that so many processes have written."""
+
+    def written():
+        words = path.read_text().split() if path.exists() else []
+        return [int(word) for word in words] if len(words) >= count else None
+
+    return until(written)
+
+
+@contextmanager
+def stranger(**environment):
+    popen = subprocess.Popen(SLEEPS, env={**os.environ, **environment})
+    try:
+        yield popen
+    finally:
+        popen.kill()
+        popen.wait()
+
+
+@contextmanager
+def separate(state, *argv):
+    """A supervisor in a process of its own, and the number of the process that it looks after."""
+    words = (sys.executable, "-c", SUPERVISOR, str(state), *argv)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as popen:
+        try:
+            yield popen, int(popen.stdout.readline())
+        finally:
+            popen.kill()
+            popen.wait()
+            stop(state.parent)
+
+
+def waited(supervisor, condition):
+    """Let a supervisor work until something is true."""
+
+    def found():
+        assert supervisor.wait(0.02)
+        return condition()
+
+    return until(found)
+
+
+def test_what_dies_is_started_again_and_its_children_end_with_it(tmp_path):
+    told = tmp_path / "told"
+    with Supervisor(tmp_path / "state") as supervisor:
+        supervisor.start(Process("family", (*FAMILY, str(told))))
+        first, (near, far) = supervisor.pid("family"), numbers(told, 2)
+        os.kill(first, signal.SIGKILL)
+        waited(supervisor, lambda: supervisor.pid("family") != first)
+        until(lambda: not alive(near))
+        assert supervisor.status("family") is None
+        family = [far, *numbers(told, 4)[2:], supervisor.pid("family")]
+        assert all(alive(pid) for pid in family)
+    assert not any(alive(pid) for pid in family)
+
+
+def test_only_what_asks_for_it_is_started_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "SHORTEST_PAUSE", 0.01)
+    tries = tmp_path / "tries"
+    script = 'echo x >> "$0"; test $(wc -l < "$0") -ge 3'
+    with Supervisor(tmp_path / "state") as supervisor:
+        assert supervisor.call(
+            Process("bad", ("false",), restart="no"), Process("good", ("true",), restart="no")
+        ) == [1, 0]
+        persistent = Process("p", ("sh", "-c", script, str(tries)), restart="on-failure")
+        assert supervisor.call(persistent) == [0]
+        assert supervisor.wait(0.1)
+    assert tries.read_text() == "x\n" * 3
+
+
+def test_pauses_grow(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "SHORTEST_PAUSE", 0.01)
+    monkeypatch.setattr(processes, "LONGEST_PAUSE", 0.1)
+    with Supervisor(tmp_path / "state") as supervisor:
+        supervisor.start(Process("bad", ("false",)))
+        child = supervisor._children["bad"]
+        waited(supervisor, lambda: child.pause == 0.1)
+        monkeypatch.setattr(processes, "LONG_LIFE", -1.0)
+        waited(supervisor, lambda: child.pause == 0.02)  # it is as if it had lived for long
+
+
+def test_what_does_not_end_when_it_is_asked_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "GRACE", 0.2)
+    ready = tmp_path / "ready"
+    with Supervisor(tmp_path / "state") as supervisor:
+        deaf = f"trap '' TERM; touch {ready}; while true; do sleep 0.05; done"
+        supervisor.start(Process("deaf", ("sh", "-c", deaf)))
+        pid = supervisor.pid("deaf")
+        until(ready.exists)
+    assert not alive(pid)
+
+
+def test_what_says_that_it_is_hopeless_is_started_again(tmp_path):
+    told = tmp_path / "told"
+    once = (
+        f"test -e {told} || {{ touch {told}; printf 'all is '; sleep 0.1; echo lost; }}; sleep 99"
+    )
+    with Supervisor(tmp_path / "state") as supervisor:
+        supervisor.start(Process("sad", ("sh", "-c", once), hopeless=b"all is lost"))
+        first = supervisor.pid("sad")
+        waited(supervisor, lambda: supervisor.pid("sad") != first)
+        second = supervisor.pid("sad")
+        assert supervisor.wait(0.3)
+        assert supervisor.pid("sad") == second  # what its forerunner said is not held against it
+
+
+def test_a_signal_stops_and_what_was_started_ends(tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+    with Supervisor(tmp_path / "state") as supervisor:
+        supervisor.start(Process("sleeper", SLEEPS))
+        pid = supervisor.pid("sleeper")
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert not supervisor.wait(60)
+        assert supervisor.call(Process("another", SLEEPS)) is None
+        assert alive(pid)
+    assert not alive(pid)
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_an_exception_ends_what_was_started(tmp_path):
+    supervisor = Supervisor(tmp_path / "state")
+
+    def fail():
+        with supervisor:
+            supervisor.start(Process("sleeper", SLEEPS))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert not alive(supervisor.pid("sleeper"))
+
+
+def test_words_environment_and_log(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "LARGEST_LOG", 10)
+    state = tmp_path / "state"
+    with Supervisor(state) as supervisor:
+        argv = ("sh", "-c", 'echo "$0 $WORD"; echo oops >&2', FREE_PORT)
+        for _ in range(2):
+            assert supervisor.call(Process("echo", argv, {"WORD": "said"}, "no")) == [0]
+    for name in ("echo.log", "echo.old"):
+        port, word, oops = (state / name).read_text().split()
+        assert 1024 <= int(port) < 65536
+        assert (word, oops) == ("said", "oops")
+
+
+def test_one_supervisor_for_each_folder(tmp_path):
+    state = tmp_path / "state"
+    with Supervisor(state):
+        assert holder(state) == os.getpid()
+        with pytest.raises(DomainError, match=f"process {os.getpid()}. End it first: .*stop"):
+            Supervisor(state).__enter__()
+        assert holder(state) == os.getpid()
+    assert holder(state) is None
+    assert holder(tmp_path / "nowhere") is None
+    with Supervisor(state):
+        pass
+
+
+def test_stop_asks_a_supervisor(tmp_path):
+    with separate(tmp_path / "state", *SLEEPS) as (supervisor, child):
+        assert stop(tmp_path) == 2
+        assert supervisor.wait() == 0
+        assert not alive(child)
+        assert stop(tmp_path) == 0
+
+
+def test_stop_after_the_supervisor_was_killed(tmp_path):
+    told = tmp_path / "told"
+    with separate(tmp_path / "part" / "state", *FAMILY, str(told)) as (supervisor, child):
+        family = [child, *numbers(told, 2)]
+        supervisor.kill()
+        supervisor.wait()
+        assert all(alive(pid) for pid in family)
+        assert stop(tmp_path) == 3
+        assert not any(alive(pid) for pid in family)
+
+
+def test_a_supervisor_ends_what_another_one_left_behind(tmp_path):
+    with separate(tmp_path / "state", *SLEEPS) as (killed, child):
+        killed.kill()
+        killed.wait()
+        assert alive(child)
+        with Supervisor(tmp_path / "state"):
+            assert not alive(child)
+
+
+def test_a_number_that_was_given_to_a_stranger(tmp_path):
+    state = tmp_path / "state"
+    with stranger() as popen:
+        birth = processes.started(popen.pid)
+        state.mkdir()
+        (state / LOCK).write_text(f"{popen.pid} {birth}")  # nobody has the lock
+        assert holder(state) is None
+        assert stop(tmp_path) == 0
+        with hold(state):
+            for text in (f"{popen.pid} {birth - 1}", f"{popen.pid}", "0 0", "-1 0", ""):
+                (state / LOCK).write_text(text)
+                assert holder(state) is None
+                assert stop(tmp_path) == 0
+        assert popen.poll() is None
+
+
+def test_processes_of_other_folders_are_strangers(tmp_path):
+    marks = (f"{tmp_path}/a/state-2", f"{tmp_path}/a/../b/state", f"{tmp_path}", "")
+    (tmp_path / "a" / "state").mkdir(parents=True)
+    for mark in marks:
+        with stranger(**{MARK: mark}) as popen:
+            assert stop(tmp_path / "a" / "state") == 0
+            assert popen.poll() is None
+    with stranger(**{f"X{MARK}": f"{tmp_path}/a/state"}) as popen:
+        assert stop(tmp_path) == 0
+        assert popen.poll() is None
+    with stranger(**{MARK: f"{tmp_path}/a/state"}) as popen:
+        assert stop(tmp_path) == 1
+        assert popen.wait() == -signal.SIGTERM
+
+
+def test_stop_wants_a_folder(tmp_path):
+    with pytest.raises(DomainError, match="there is no folder"):
+        stop(tmp_path / "nowhere")
+
+
+def test_who_is_alive():
+    popen = subprocess.Popen(["true"])
+    until(lambda: Path(f"/proc/{popen.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+    assert processes.started(popen.pid) is None
+    popen.wait()
+    assert processes.started(popen.pid) is None
+    assert processes.started(os.getpid()) > 0
