@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_public_key,
 )
 
-from fedldp import datasets
+from fedldp import Plan, datasets
 from fedldp.cli.app import fedldp
 from fedldp.errors import DomainError
 from fedldp.fleet import keys, roadside, server
@@ -131,6 +131,23 @@ def test_the_job_asks_every_vehicle_once(fleet):
     assert job.recipe == SETTINGS.recipe(33, 4, distance=8.0)
     assert job.model.weights == (0.0,) * 33
     assert job.checkpoint.parent == job.result.parent == fleet / "server" / "state"
+
+
+def test_a_statistic_asks_all_vehicles_in_one_round(tmp_path):
+    (tmp_path / "rows.toml").write_text(Schema.of(age=(0, 100), city=["Oslo", "Rome"]).to_toml())
+    of_files = ["--data", "rows.csv", "--schema", str(tmp_path / "rows.toml"), "--vehicles", "500"]
+    for name, options, asked, reports in (
+        ("flights", [], datasets.load("flights").asked, 294_611),
+        ("rows", of_files, Schema.of(age=(0, 100), city=["Oslo", "Rome"]), 500),
+    ):
+        folder = tmp_path / name
+        words = ["fleet", "init", str(folder), "--task", "statistics", "--gateways", "1", *options]
+        done = CliRunner().invoke(fedldp, words)
+        assert done.exit_code == 0, done.output
+        job = Job.load(folder / "server" / "job.toml")
+        assert (job.model, job.recipe, job.rounds, job.reports) == (None, None, 1, reports)
+        assert job.plan == Plan(asked, epsilon=4.0)
+        assert job.result.name == "tally.json"
 
 
 def test_server_and_gateways_find_each_other(fleet):

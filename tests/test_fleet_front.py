@@ -327,3 +327,13 @@ def test_what_does_not_come_whole_is_not_passed_on():
         assert asked(front, *messages) == (413, b"")
     assert not calls
     assert asked(front, part, part, WHOLE)[0] == 503
+
+
+def test_all_calls_together_hold_no_more_than_is_allowed():
+    client, calls = failing(httpx.ReadError)
+    front = Front(client, most=5, held=3)  # as if another call were waiting with three bytes
+    part = {"type": "http.request", "body": b"x", "more_body": True}
+    assert asked(front, part, part, WHOLE) == (413, b"")
+    assert not calls
+    assert asked(front, part, WHOLE)[0] == 503  # passed on
+    assert front.held == 3  # and forgotten, each time

@@ -14,6 +14,7 @@ from fedldp.fleet.depot import Depot
 from fedldp.fleet.folder import LINK, PORT, Place, Work, init
 from fedldp.learn.settings import Settings
 
+_STATISTICS = "statistics"
 _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 
 
@@ -53,7 +54,13 @@ def fleet_group() -> None:
     help="A port for the server's own processes.",
 )
 @click.option("--job", help="The name of the job.  [default: that of the data]")
-@click.option("--task", type=click.Choice(list(TASKS)), default="logistic", show_default=True)
+@click.option(
+    "--task",
+    type=click.Choice([*TASKS, _STATISTICS]),
+    default="logistic",
+    show_default=True,
+    help="A training, or the means and frequencies of all columns in one round.",
+)
 @click.option(
     "--epsilon",
     type=float,
@@ -97,7 +104,7 @@ def init_command(
     what to do. The bounds of the schema are public, and so is the number of
     vehicles: the server asks for a part of them in each round.
     """  # noqa: D301 (click wants the character \b itself)
-    objective = TASKS[task].objective
+    objective = TASKS[task].objective if task in TASKS else None
     if data in datasets.names():
         if any(value is not None for value in of_files.values()):
             raise click.UsageError(f"{data} brings its own columns: leave out what is for files.")
@@ -111,13 +118,13 @@ def init_command(
     shown.print(f"Wrote {folder}: read {folder / 'README.md'}")
     shown.print(
         f"The job {written.name} asks {gateways} gateways for {written.reports:,} reports each, "
-        f"in {written.rounds} rounds."
+        f"in {written.rounds} round{'' if written.rounds == 1 else 's'}."
     )
 
 
 def _on_files(
     path: str,
-    objective: str,
+    objective: str | None,
     rounds: int,
     job: str | None,
     *,
@@ -126,10 +133,10 @@ def _on_files(
     vehicle: str | None,
     vehicles: int | None,
 ) -> Work:
-    if schema is None or target is None or vehicles is None:
+    if schema is None or vehicles is None or (target is None) == (objective is not None):
         raise click.UsageError(
             f"--data must be one of {', '.join(datasets.names())}, or a file: then give a "
-            "--schema, a --target, and how many --vehicles are in it."
+            "--schema, how many --vehicles are in it and, for a training, a --target."
         )
     entries = {} if vehicle is None else {"vehicle": vehicle}
     columns = read_schema(schema)

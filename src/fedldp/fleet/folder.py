@@ -64,10 +64,14 @@ _NOTES = {  # what is written beside an entry
 @final
 @dataclass(frozen=True)
 class Work:
-    """What a fleet is to learn, and where its data are."""
+    """What a fleet is to find out, and where its data are.
+
+    A training asks for the gradients of a model, of which this is the first one; a statistic, in
+    one round, for what a schema names. Where there is a choice, no objective means a statistic.
+    """
 
     job: str  # its name
-    model: Model  # the first one
+    asked: Model | Schema
     vehicles: int  # expected behind each gateway
     rounds: int
     data: Mapping[str, Any]  # entries of every vault.toml
@@ -77,7 +81,7 @@ class Work:
     def on_data_set(
         cls,
         data: Dataset,
-        objective: str,
+        objective: str | None,
         gateways: int,
         rounds: int,
         entries: Mapping[str, Any],
@@ -89,30 +93,34 @@ class Work:
         """
         if data.clients is not None:
             raise DomainError(f"{data.name} has several rows for a vehicle: give it as a file.")
-        target = data.schema[data.targets[objective]]
-        model = Model(objective, data.features.schema, target, (0.0,) * data.dimensions)
+        asked: Model | Schema = data.asked
+        if objective is not None:
+            target = data.schema[data.targets[objective]]
+            asked = Model(objective, data.features.schema, target, (0.0,) * data.dimensions)
         vehicles = -(-len(data) // gateways)
-        return cls(job or data.name, model, vehicles, rounds, {"data": data.name, **entries})
+        return cls(job or data.name, asked, vehicles, rounds, {"data": data.name, **entries})
 
     @classmethod
     def on_files(
         cls,
         path: str,
         schema: Schema,
-        target: str,
-        objective: str,
+        target: str | None,
+        objective: str | None,
         vehicles: int,
         rounds: int,
         entries: Mapping[str, Any],
         job: str | None = None,
     ) -> "Work":
         """Have each vault hold a file of its own, with these columns, at this path."""
-        predicted = schema[target]
-        features = Schema(tuple(each for each in schema if each.name != target))
-        zeros = (0.0,) * Features(features).dimensions
-        model = Model(objective, features, predicted, zeros)
+        asked: Model | Schema = schema
+        if objective is not None and target is not None:
+            predicted = schema[target]
+            features = Schema(tuple(each for each in schema if each.name != target))
+            zeros = (0.0,) * Features(features).dimensions
+            asked = Model(objective, features, predicted, zeros)
         data = {"data": path, **entries}
-        return cls(job or Path(path).stem, model, vehicles, rounds, data, schema)
+        return cls(job or Path(path).stem, asked, vehicles, rounds, data, schema)
 
 
 @final
@@ -168,28 +176,34 @@ def _write_server(folder: Path, place: Place) -> None:
 
 
 def _write_job(folder: Path, work: Work, settings: Settings, gateways: int) -> None:
-    dimensions = len(work.model.weights)
-    plan = settings.plan(dimensions)
-    if not isinstance(plan, Plan):
-        raise DomainError("a fleet needs a mechanism: without one it has no privacy.")
-    recipe = settings.recipe(dimensions, work.rounds, objective(work.model.objective).distance)
-    (folder / "plan.json").write_text(plan.to_json(), "utf-8")
-    (folder / "model.json").write_text(work.model.to_json(), "utf-8")
-    entries = {
+    statistic = isinstance(work.asked, Schema)
+    rounds = 1 if statistic else work.rounds
+    entries: dict[str, Any] = {
         "job": work.job,
         "plan": "plan.json",
         "model": "model.json",
         "gateways": gateways,
-        "reports": -(-work.vehicles // work.rounds),
-        "rounds": work.rounds,
+        "reports": -(-work.vehicles // rounds),
+        "rounds": rounds,
         "resend": Job.resend,
         "deadline": Job.deadline,
         "checkpoint": "state/job.db",
-        "result": "state/model.json",
+        "result": "state/tally.json" if statistic else "state/model.json",
     }
+    recipe = ""
+    if isinstance(work.asked, Schema):
+        plan: Plan | Schema = Plan(work.asked, settings.epsilon)
+        del entries["model"]
+    else:
+        d, distance = len(work.asked.weights), objective(work.asked.objective).distance
+        plan = settings.plan(d)
+        (folder / "model.json").write_text(work.asked.to_json(), "utf-8")
+        recipe = f"\n[recipe]\n{_toml(asdict(settings.recipe(d, rounds, distance)))}"
+    if not isinstance(plan, Plan):
+        raise DomainError("a fleet needs a mechanism: without one it has no privacy.")
+    (folder / "plan.json").write_text(plan.to_json(), "utf-8")
     notes = _NOTES | {"gateways": "so many must be there before the first round"}
-    text = f"{_toml(entries, notes)}\n[recipe]\n{_toml(asdict(recipe))}"
-    (folder / "job.toml").write_text(text, "utf-8")
+    (folder / "job.toml").write_text(f"{_toml(entries, notes)}{recipe}", "utf-8")
 
 
 def _write_gateway(folder: Path, vault: str, place: Place) -> None:

@@ -51,6 +51,7 @@ PASSED = frozenset(
         b"flwr-version-incompatibility-message",
     )
 )  # headers, either way
+MOST_BYTES = 1 << 28  # of all calls at a time
 LARGEST = 1 << 25  # bytes of a call: twice the largest batch
 PATIENCE = 20.0  # seconds that a call waits for the server to be back
 TIMEOUT = 25.0  # seconds that the server has to answer; a gateway waits for 30
@@ -65,13 +66,15 @@ _Headers = list[tuple[bytes, bytes]]
 
 
 @final
-@dataclass(frozen=True)
+@dataclass
 class Front:
     """An ASGI application that passes calls on by a client, which knows the server's address."""
 
     client: httpx.AsyncClient
     largest: int = LARGEST
     patience: float = PATIENCE
+    most: int = MOST_BYTES
+    held: int = 0  # bytes of all calls that have not been answered
 
     async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
         """Answer a call."""
@@ -82,32 +85,44 @@ class Front:
         if scope["method"] != "POST" or path not in CALLS or scope["query_string"]:
             await _answer(send, 404)
             return
+        body = bytearray()
+        try:
+            await self._pass_on(path.decode(), scope["headers"], body, receive, send)
+        finally:
+            self.held -= len(body)
+
+    async def _pass_on(
+        self, path: str, headers: _Headers, body: bytearray, receive: _Receive, send: _Send
+    ) -> None:
         try:
             async with asyncio.timeout(self.patience):
-                body = await self._body(receive)
+                whole = await self._read(receive, body)
         except TimeoutError:
-            body = None
-        if body is None:
+            whole = False
+        if not whole:
             await _answer(send, 413)
             return
         try:
-            response = await self._ask(path.decode(), _passed(scope["headers"]), body)
+            response = await self._ask(path, _passed(headers), bytes(body))
         except httpx.HTTPError:
             # Perhaps it was heard: whether to ask again is for the gateway to decide.
             await _answer(send, 503)
             return
         await _answer(send, response.status_code, _passed(response.headers.raw), response.content)
 
-    async def _body(self, receive: _Receive) -> bytes | None:
-        """Return the body of a call; None if it is too long, or its sender is gone."""
-        body = bytearray()
+    async def _read(self, receive: _Receive, body: bytearray) -> bool:
+        """Read the body of a call; return False if it is too much, or its sender is gone."""
         while True:
             message = await receive()
-            body += message.get("body", b"")
-            if len(body) > self.largest or message["type"] == "http.disconnect":
-                return None
+            piece = message.get("body", b"")
+            body += piece
+            self.held += len(piece)
+            if len(body) > self.largest or self.held > self.most:
+                return False
+            if message["type"] == "http.disconnect":
+                return False
             if not message.get("more_body"):
-                return bytes(body)
+                return True
 
     async def _ask(self, path: str, headers: _Headers, body: bytes) -> httpx.Response:
         """Ask the server, as soon as it is there."""
