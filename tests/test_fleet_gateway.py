@@ -245,6 +245,15 @@ def test_a_message_that_drips_is_given_up_when_its_time_is_over(monkeypatch):
     assert slow.now < 1.01
 
 
+def test_a_message_that_is_too_long_is_refused_before_it_is_read():
+    left, right = socket.socketpair()
+    with left, right:
+        left.sendall(framed(bytes(11)))
+        with pytest.raises(DomainError, match="a message of 11 bytes is too long"):
+            gateway.receive(right, 10, time.monotonic() + LONG)
+        assert right.recv(100) == bytes(11)
+
+
 def test_a_connection_that_fails_is_closed(tmp_path, monkeypatch):
     made = []
 
