@@ -1,0 +1,248 @@
+"""The mod pays for what leaves, once for each question, and refuses what it cannot pay."""
+
+import copy
+import pickle
+import random
+import resource
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    MetricRecord,
+    RecordDict,
+)
+from flwr.clientapp import ClientApp
+from nodes import (
+    DIFFERENT,
+    DRIVES,
+    FAST,
+    SIGNS,
+    SPEED,
+    Node,
+    asked,
+    code,
+    content,
+    refused,
+)
+
+from fedldp import Plan, vehicle
+from fedldp.errors import DomainError, PrivacyError, WireError
+from fedldp.fleet.mod import LDPMod, tally
+from fedldp.fleet.strategy import unpacked
+from fedldp.ledger import Ledger
+
+
+@pytest.fixture(autouse=True)
+def chance(monkeypatch):
+    """Fix what a vehicle draws."""
+    monkeypatch.setattr(vehicle.SYSTEM, "getrandbits", random.Random(7).getrandbits)
+
+
+# The ledger
+
+
+def test_the_same_question_gets_the_same_bytes(tmp_path):
+    node = Node(tmp_path, plan=DIFFERENT)
+    first = unpacked(node.ask().content)
+    other = {"kind": "train", "node": 8, "run": 2, "number": 3}
+    assert unpacked(node.ask(asked(**other)).content) == first
+    again = Node(tmp_path, plan=DIFFERENT)
+    assert unpacked(again.ask(asked()).content) == first
+    assert (node.calls, again.calls) == (1, 0)
+    assert node.spent() == Fraction(1, 10)
+
+
+def test_the_order_of_settings_makes_no_other_question(tmp_path):
+    node = Node(tmp_path)
+    node.ask(asked({"a": 1, "b": 2}))
+    node.ask(asked({"b": 2, "a": 1}))
+    assert node.calls == 1
+
+
+def array(data=b"12", dtype="uint8", shape=(2,), stype="raw"):
+    return Array(dtype, shape, stype, data)
+
+
+def question(weights, name="arrays", **config):
+    return RecordDict({name: ArrayRecord(weights), "config": ConfigRecord({"round": 1} | config)})
+
+
+WEIGHTS = {"a": array(), "b": array(b"34")}
+OTHERS = {
+    "a setting": question(WEIGHTS, rate=0.1),
+    "a kind of number": question(WEIGHTS, round=1.0),
+    "a text": question(WEIGHTS, round="1"),
+    "a weight": question(WEIGHTS | {"b": array(b"35")}),
+    "a shape": question(WEIGHTS | {"b": array(b"34", shape=(2, 1))}),
+    "a type": question(WEIGHTS | {"b": array(b"34", dtype="int8")}),
+    "a way to write": question(WEIGHTS | {"b": array(b"34", stype="other")}),
+    "an array's name": question({"a": WEIGHTS["a"], "c": WEIGHTS["b"]}),
+    "the order": question({"b": WEIGHTS["b"], "a": WEIGHTS["a"]}),
+    "a record's name": question(WEIGHTS, name="weights"),
+    "a record less": content(config=ConfigRecord({"round": 1})),
+    "a record's kind": content(
+        arrays=question(WEIGHTS)["arrays"], config=MetricRecord({"round": 1})
+    ),
+}
+
+
+@pytest.mark.parametrize("parts", OTHERS.values(), ids=OTHERS)
+def test_another_question_is_paid_for(tmp_path, parts):
+    node = Node(tmp_path)
+    for _ in range(2):
+        node.ask(asked(parts=question(WEIGHTS)))
+        assert not refused(node.ask(asked(parts=copy.deepcopy(parts))))
+    assert (node.calls, node.spent()) == (2, 32)
+
+
+def test_another_plan_or_type_is_another_question(tmp_path):
+    Node(tmp_path).ask()
+    other = Node(tmp_path, plan=Plan(SPEED, epsilon=10.0, mechanism="duchi"))
+    other.ask()
+    assert (other.calls, other.spent()) == (1, 26)
+    query = Node(tmp_path, answers="query")
+    query.ask(asked(kind="query"))
+    assert (query.calls, query.spent()) == (1, 42)
+
+
+def test_what_the_app_does_to_the_message_does_not_change_the_question(tmp_path):
+    def spoil(message, _):
+        message.content["config"]["round"] = 99
+        return content()
+
+    node = Node(tmp_path, spoil)
+    node.ask(asked({"round": 1}))
+    node.ask(asked({"round": 1}))
+    assert node.calls == 1
+
+
+def test_a_spent_budget_is_a_refusal_and_the_app_is_not_called(tmp_path):
+    node = Node(tmp_path, cap=40)
+    assert [refused(node.ask(asked({"round": i}))) for i in range(4)] == [False, False, True, True]
+    assert (node.calls, node.spent()) == (2, 32)
+    assert not refused(node.ask(asked({"round": 1})))  # paid for long ago
+    assert node.calls == 2
+
+
+def test_other_messages_are_refused_and_the_app_is_not_called(tmp_path):
+    node = Node(tmp_path)
+    for kind in ("evaluate", "query"):
+        assert refused(node.ask(asked(kind=kind)))
+    assert (node.calls, node.spent()) == (0, 0)
+
+
+def test_one_ledger_may_serve_many_nodes(tmp_path):
+    node = Node(tmp_path, cap=16, key=lambda context: f"car {context.node_config['partition-id']}")
+    for number in (1, 2):
+        assert not refused(node.ask(**{"partition-id": number}))
+        assert refused(node.ask(asked({"round": 2}), **{"partition-id": number}))
+        assert node.spent(f"car {number}") == 16
+    assert refused(node.ask())  # of nobody
+    assert node.calls == 2
+
+
+def test_the_app_is_not_called_in_the_midst_of_a_transaction(tmp_path):
+    def nested(*_):
+        with Ledger(node.ledger, 1000) as ledger:
+            ledger.release("another", 1, "question", lambda: b"")
+        return DRIVES
+
+    node = Node(tmp_path, nested)
+    assert code(node.ask()) == FAST
+
+
+def test_threads_that_ask_the_same_get_the_same(tmp_path):
+    node = Node(tmp_path, plan=DIFFERENT)
+    with ThreadPoolExecutor(8) as pool:
+        found = {unpacked(each.content) for each in pool.map(lambda _: node.ask(), range(16))}
+    assert len(found) == 1
+    assert node.spent() == Fraction(1, 10)
+
+
+def test_a_mod_travels_to_other_processes(tmp_path):
+    node = Node(tmp_path, cap=16)
+    first = node.ask()
+    node.app = ClientApp(mods=[pickle.loads(pickle.dumps(node.mod))])
+    node.app.train()(node.handle)
+    assert node.ask().content == first.content
+    assert refused(node.ask(asked({"round": 2})))
+
+
+def test_a_ledger_that_is_damaged_or_cannot_be_made_is_a_refusal(tmp_path):
+    node = Node(tmp_path / "missing")
+    assert refused(node.ask())
+    (tmp_path / "ledger.db").write_bytes(b"no ledger")
+    other = Node(tmp_path)
+    assert refused(other.ask())
+    assert node.calls == other.calls == 0
+
+
+def full_disk(folder):
+    """Answer questions, the second with no room left on the disk; run in a process."""
+
+    def fill(message, _):
+        room = 1024 if message.content["config"]["fill"] else resource.RLIM_INFINITY
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+        return DRIVES
+
+    node, found = Node(folder, fill), []
+    for number in (1, 2, 3):
+        found.append(refused(node.ask(asked({"round": number, "fill": number == 2}))))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    print(found, node.calls, node.spent())
+
+
+def test_a_full_disk_is_a_refusal(tmp_path):
+    script = (
+        "import pathlib, sys, test_fleet_mod_ledger as t; t.full_disk(pathlib.Path(sys.argv[1]))"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    run = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent
+    )
+    assert run.stdout == "[False, True, False] 3 32\n", run.stderr
+
+
+# The plan
+
+
+def test_a_plan_may_be_a_file(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text(SIGNS.to_json())
+    reply = Node(tmp_path, plan=path).ask()
+    assert code(reply) == FAST
+    assert tally(str(path), [reply]) == tally(SIGNS, [reply])
+
+
+def test_a_plan_that_costs_more_than_the_cap_is_refused_at_once(tmp_path):
+    with pytest.raises(PrivacyError, match=r"it costs 16\.0, and the cap is 15"):
+        LDPMod(SIGNS, ledger=tmp_path / "ledger.db", cap=15)
+    assert not (tmp_path / "ledger.db").exists()
+
+
+def test_a_plan_that_leaks_is_refused_at_once(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text(SIGNS.to_json().replace('"epsilon":"16.0"', '"epsilon":"15.0"'))
+    with pytest.raises(PrivacyError):
+        LDPMod(path, ledger=tmp_path / "ledger.db", cap=100)
+    path.write_text("{}")
+    with pytest.raises(WireError):
+        LDPMod(path, ledger=tmp_path / "ledger.db", cap=100)
+
+
+def test_a_plan_for_study_is_refused_at_once(tmp_path):
+    with pytest.raises(DomainError, match="study"):
+        LDPMod(Plan(SPEED, 1.0, study=True), ledger=tmp_path / "ledger.db", cap=100)
+
+
+@pytest.mark.parametrize("cap", [0, -1, "none", float("nan"), None])
+def test_a_cap_is_a_positive_number(tmp_path, cap):
+    with pytest.raises(DomainError, match="cap must be a positive number"):
+        LDPMod(SIGNS, ledger=tmp_path / "ledger.db", cap=cap)
