@@ -8,8 +8,8 @@ from flwr.supercore.task_identity import TaskIdentity
 from gateways import MODEL, PLAN, Network, batch, honest
 
 from fedldp.fleet import app, checkpoint
-from fedldp.fleet.gateway import REFUSED, Address
 from fedldp.fleet.job import Job
+from fedldp.fleet.sockets import REFUSED, Address
 from fedldp.fleet.strategy import packed, unpacked
 from fedldp.fleet.wire import Question
 

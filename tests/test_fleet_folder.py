@@ -260,7 +260,15 @@ def test_a_folder_too_deep_for_a_socket(tmp_path):
     ("entries", "message"),
     [
         ('server = "h:1"\nauthority = "c"\nkey = "k"', "'vaults' is missing"),
-        ('server = "h:1"\nauthority = "c"\nkey = "k"\nvaults = ["a\\"b"]', "no paths with quotes"),
+        (
+            'server = "h:1"\nauthority = "c"\nkey = "k"\nvaults = ["a\\"b"]',
+            "backslashes or commas",
+        ),
+        (
+            'server = "h:1"\nauthority = "c"\nkey = "k"\nvaults = ["a,b"]',
+            "backslashes or commas",
+        ),
+        ('server = "h:1"\nauthority = "c"\nkey = "k"\nvaults = []', "needs a vault at least"),
         ('server = "h:1"\nauthority = "c"\nkey = "k"\nvaults = ["tcp://h:1"]', "needs a token"),
         ('server = 7\nauthority = "c"\nkey = "k"\nvaults = ["a"]', "server has a value of a wrong"),
     ],

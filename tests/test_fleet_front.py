@@ -6,6 +6,7 @@ import ssl
 import subprocess
 import sys
 import threading
+from base64 import b64encode
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,16 +15,31 @@ from time import monotonic, sleep
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from fedldp.fleet import keys
-from fedldp.fleet.front import CALLS, LARGEST, Front
+from fedldp.fleet.front import CALLS, LARGEST, Front, Gateways
 from fedldp.fleet.processes import free_port
 
 CALL = "/v1/fleet/pull-messages"
+
+
+def shown(public):
+    """Return a public key as a gateway shows it."""
+    return b64encode(keys.public_pem(public)).decode()
+
+
+def fresh_key():
+    key = generate_private_key(SECP384R1()).public_key()
+    return key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+
+
+GATEWAY = fresh_key()
 SIGNED = {
     "accept": "application/protobuf",
     "content-type": "application/protobuf",
-    "flwr-public-key": "a2V5",
+    "flwr-public-key": shown(GATEWAY),
     "flwr-timestamp": "2026-11-15T17:25:29.429+00:00",
     "flwr-signature": "c2ln/+==",
     "flwr-package-version": "1.41.0",
@@ -93,6 +109,7 @@ class Door:
 
     def post(self, path=CALL, **options):
         with httpx.Client(verify=self.trusted, trust_env=False, timeout=60) as client:
+            options = {"headers": SIGNED} | options
             return client.post(f"https://127.0.0.1:{self.port}{path}", **options)
 
     def raw(self, text, enough=None):
@@ -115,6 +132,8 @@ def door(tmp_path_factory):
     folder = tmp_path_factory.mktemp("front")
     keys.write_server(folder, folder / "ca.key", [])
     found = Door(folder, free_port(), free_port(), [])
+    (folder / "g").mkdir()
+    (folder / "g" / "gateway-1.pub").write_bytes(GATEWAY)
     (folder / "server.toml").write_text(
         f'front = "127.0.0.1:{found.port}"\nlink = {found.link}\nauthority = "ca.crt"\n'
         'certificate = "server.crt"\nkey = "server.key"\ngateways = "g"\napp = "a"\njob = "j"\n'
@@ -235,7 +254,8 @@ def test_no_web_socket(served):
 def test_no_call_within_a_call(served, first, heard):
     hidden = "POST /v1/control/start-run HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx"
     served.raw(
-        f"POST {CALL} HTTP/1.1\r\nHost: x\r\n{first}\r\n\r\n0\r\n\r\n{hidden}"
+        f"POST {CALL} HTTP/1.1\r\nHost: x\r\nflwr-public-key: {shown(GATEWAY)}\r\n{first}\r\n\r\n"
+        f"0\r\n\r\n{hidden}"
         f"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
     )
     deadline = monotonic() + 60
@@ -303,37 +323,73 @@ def failing(error):
     return httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="https://x"), calls
 
 
+def anyone(_):
+    return True
+
+
 WHOLE = {"type": "http.request", "body": b"x"}
 
 
 @pytest.mark.parametrize("error", [httpx.ReadError, httpx.ReadTimeout, httpx.RemoteProtocolError])
 def test_what_may_have_been_heard_is_not_asked_again(error):
     client, calls = failing(error)
-    assert asked(Front(client), WHOLE) == (503, b"")
+    assert asked(Front(client, anyone), WHOLE) == (503, b"")
     assert len(calls) == 1
 
 
 def test_a_server_that_does_not_come_back():
     client, calls = failing(httpx.ConnectError)
-    assert asked(Front(client, patience=0.3), WHOLE) == (503, b"")
+    assert asked(Front(client, anyone, patience=0.3), WHOLE) == (503, b"")
     assert len(calls) > 1
 
 
 def test_what_does_not_come_whole_is_not_passed_on():
     client, calls = failing(httpx.ReadError)
     part = {"type": "http.request", "body": b"x", "more_body": True}
-    front = Front(client, largest=3, patience=0.1)
-    for messages in ([part], [part] * 4, [part, {"type": "http.disconnect"}]):
-        assert asked(front, *messages) == (413, b"")
+    front = Front(client, anyone, largest=3, patience=0.1)
+    for messages, status in (
+        ([part], 503),  # slow
+        ([part] * 4, 413),  # too long
+        ([part, {"type": "http.disconnect"}], 503),
+    ):
+        assert asked(front, *messages) == (status, b"")
     assert not calls
     assert asked(front, part, part, WHOLE)[0] == 503
 
 
 def test_all_calls_together_hold_no_more_than_is_allowed():
     client, calls = failing(httpx.ReadError)
-    front = Front(client, most=5, held=3)  # as if another call were waiting with three bytes
+    front = Front(client, anyone, most=5, held=3)  # as if others were waiting with three bytes
     part = {"type": "http.request", "body": b"x", "more_body": True}
-    assert asked(front, part, part, WHOLE) == (413, b"")
+    assert asked(front, part, part, WHOLE) == (503, b"")
     assert not calls
     assert asked(front, part, WHOLE)[0] == 503  # passed on
     assert front.held == 3  # and forgotten, each time
+
+
+def test_strangers_are_sent_away_before_they_are_listened_to(served):
+    stranger = fresh_key()
+    for headers in ({}, {"flwr-public-key": ""}, SIGNED | {"flwr-public-key": shown(stranger)}):
+        answer = served.post(content=b"x", headers=headers)
+        assert (answer.status_code, answer.content) == (401, b"")
+    assert not served.heard
+    path = served.folder / "g" / "gateway-2.pub"
+    path.write_bytes(stranger)  # which makes it a gateway, at once
+    assert served.post(content=b"x", headers=headers).status_code == 207
+    path.unlink()
+    assert served.post(content=b"x", headers=headers).status_code == 401
+    assert served.post(content=b"x").status_code == 207
+
+
+def test_what_is_no_key_admits_nobody(tmp_path):
+    (tmp_path / "a.pub").write_bytes(GATEWAY)
+    (tmp_path / "b.pub").write_bytes(b"\xff no key")
+    admits = Gateways(tmp_path)
+    assert admits(shown(GATEWAY).encode())
+    assert not admits(b"")
+
+
+def test_headers_are_limited(served):
+    text = f"POST {CALL} HTTP/1.1\r\nHost: x\r\nX: {'x' * 200_000}\r\n\r\n"
+    assert b" 400 " in served.raw(text.encode(), enough=b"\r\n")
+    assert not served.heard

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from vaults import asked, framed, gradients, impostor, lines, listening, vault
 
 from fedldp.errors import DomainError
-from fedldp.fleet import gateway
-from fedldp.fleet.gateway import REFUSED, Address, relay, shares
+from fedldp.fleet import gateway, sockets
+from fedldp.fleet.gateway import relay, shares
+from fedldp.fleet.sockets import REFUSED, Address
 from fedldp.fleet.wire import Batch, Question
 
 SHORT, SOME, LONG = 0.3, 3.0, 30.0  # seconds: until nobody, some or all have answered
@@ -239,9 +240,9 @@ def test_a_message_that_drips_is_given_up_when_its_time_is_over(monkeypatch):
     slow = Clock()
     message = iter(framed(bytes(10_000)))
     slow.recv = lambda _: slow.sleep(0.0005) or bytes([next(message)])
-    monkeypatch.setattr(gateway, "time", SimpleNamespace(monotonic=lambda: slow.now))
+    monkeypatch.setattr(sockets, "time", SimpleNamespace(monotonic=lambda: slow.now))
     with pytest.raises(TimeoutError, match="took too long"):
-        gateway.receive(slow, 1 << 20, 1.0)
+        sockets.receive(slow, 1 << 20, 1.0)
     assert slow.now < 1.01
 
 
@@ -250,7 +251,7 @@ def test_a_message_that_is_too_long_is_refused_before_it_is_read():
     with left, right:
         left.sendall(framed(bytes(11)))
         with pytest.raises(DomainError, match="a message of 11 bytes is too long"):
-            gateway.receive(right, 10, time.monotonic() + LONG)
+            sockets.receive(right, 10, time.monotonic() + LONG)
         assert right.recv(100) == bytes(11)
 
 

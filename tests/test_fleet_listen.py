@@ -26,9 +26,10 @@ from vaults import (
 )
 
 from fedldp.errors import DomainError
-from fedldp.fleet import gateway, listen
-from fedldp.fleet.gateway import REFUSED, Address, _insist
+from fedldp.fleet import listen, sockets
+from fedldp.fleet.gateway import _insist
 from fedldp.fleet.listen import Listener
+from fedldp.fleet.sockets import REFUSED, Address
 from fedldp.fleet.wire import Batch
 
 
@@ -164,7 +165,7 @@ def test_by_the_clock_only_the_number_of_ticks_shows(one, path, monkeypatch, sec
     for data, wanted in kinds:
         clock = Clock(framed(data))
         monkeypatch.setattr(listen, "time", clock)
-        monkeypatch.setattr(gateway, "time", clock)
+        monkeypatch.setattr(sockets, "time", clock)
         listener._handle(clock)
         ((at, _),) = clock.sent
         assert at == pytest.approx(0.05 * wanted, abs=1e-9)

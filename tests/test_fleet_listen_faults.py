@@ -32,8 +32,8 @@ from vaults import (
 
 from fedldp.errors import DomainError
 from fedldp.fleet import listen
-from fedldp.fleet.gateway import Address
 from fedldp.fleet.listen import Listener
+from fedldp.fleet.sockets import Address
 from fedldp.fleet.wire import Batch
 from fedldp.ledger import Ledger
 

@@ -21,10 +21,10 @@ from gateways import FEATURES, MODEL, PLAN, final, result
 import fedldp
 from fedldp import Plan, Schema
 from fedldp.fleet import app, checkpoint, rounds
-from fedldp.fleet.gateway import Address
 from fedldp.fleet.job import Job
 from fedldp.fleet.listen import Listener
 from fedldp.fleet.mod import LDPMod, tally
+from fedldp.fleet.sockets import Address
 from fedldp.fleet.vault import Vault
 from fedldp.ledger import Ledger
 

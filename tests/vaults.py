@@ -19,8 +19,8 @@ import numpy as np
 
 import fedldp
 from fedldp import Plan, Schema
-from fedldp.fleet.gateway import LENGTH, Address, receive
 from fedldp.fleet.listen import Listener
+from fedldp.fleet.sockets import LENGTH, Address, receive
 from fedldp.fleet.vault import Vault
 from fedldp.fleet.wire import Batch, Question
 from fedldp.learn.model import Model

@@ -33,12 +33,13 @@ class Kind(NamedTuple):
 class Database:
     """One file. It is made if it is missing; one that is damaged or no such file is refused.
 
-    Threads and forked children may use it too, but no child that was forked in a transaction.
+    Threads and forked children may use it too, but no child that was forked in a transaction. To
+    look for damage takes long in a large file; who looks into it often may leave that to others.
     """
 
-    def __init__(self, path: str | os.PathLike[str], kind: Kind) -> None:
+    def __init__(self, path: str | os.PathLike[str], kind: Kind, *, inspect: bool = True) -> None:
         self.path = Path(path).resolve()
-        self._kind = kind
+        self._kind, self._inspect = kind, inspect
         self._connection: sqlite3.Connection | None = None
         self._process = os.getpid()
         self._closed = False
@@ -145,9 +146,10 @@ class Database:
             self.execute("PRAGMA journal_mode = WAL")
             self.execute("PRAGMA synchronous = FULL")
             self.execute("PRAGMA fullfsync = ON")  # without it, macOS does not wait for the disk
-            [(verdict,)] = self.execute("PRAGMA integrity_check(1)")
-            if verdict != "ok":
-                raise self.damaged(verdict.splitlines()[-1])
+            if self._inspect:
+                [(verdict,)] = self.execute("PRAGMA integrity_check(1)")
+                if verdict != "ok":
+                    raise self.damaged(verdict.splitlines()[-1])
         except sqlite3.Error as error:
             raise self._trouble(error) from error
         except BaseException:

@@ -147,7 +147,8 @@ class Ledger:
             if asked is None:
                 able = [key for key in keys if self._spent(key) + price <= self.cap]
                 answers = dict(produce(able))
-                self._file.execute("INSERT INTO questions VALUES (?, ?)", (request, question))
+                if answers:  # or whoever asks those that have spent all could fill the disk
+                    self._file.execute("INSERT INTO questions VALUES (?, ?)", (request, question))
                 self._burn(answers, able, price, request, run)
         return answers  # and not a line earlier: now the transaction is on the disk
 

@@ -304,6 +304,17 @@ class Plan:
         return hash(self.fingerprint)
 
 
+def for_vehicle(text: str, cap: float | str | Fraction) -> vehicle.Plan:
+    """Check a plan against a cap as a small vehicle does, in integers.
+
+    One that leaks or costs more raises `PrivacyError`.
+    """
+    try:
+        return vehicle.Plan(text, cap)
+    except ValueError as error:
+        raise PrivacyError(f"{error}.") from None
+
+
 def _restored(schema: Schema, epsilon: float, parts: tuple[Part, ...]) -> Plan:
     plan = object.__new__(Plan)
     plan._set(schema, epsilon, parts)

@@ -23,14 +23,14 @@ def fleet_group() -> None:
     """Run a fleet in earnest: vaults, gateways and a server, on Flower.
 
     \b
-    fedldp fleet demo                 all of it on this machine, for a minute
+    fedldp fleet demo                 all of it on this machine, for some minutes
     fedldp fleet init fleet           as files, for real machines
 
     A vault is a vehicle's own process, or that of many: it holds the data, the
     cap and the ledger, and answers with noisy reports alone. A gateway passes
     questions and reports on. The server asks, counts and steps.
 
-    Needs Linux, and: pip install 'fedldp[flower]'
+    Needs Linux, and: pip install 'fedldp[cli,flower]'
     """  # noqa: D301 (click wants the character \b itself)
 
 
@@ -45,7 +45,9 @@ def fleet_group() -> None:
     help="The name or address by which gateways reach the server.",
     metavar="HOST",
 )
-@click.option("--port", type=click.IntRange(1, 65535), default=PORT, show_default=True)
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=PORT, show_default=True, help="For gateways."
+)
 @click.option(
     "--link-port",
     type=click.IntRange(1, 65535),
@@ -68,7 +70,13 @@ def fleet_group() -> None:
     show_default=True,
     help="The budget of a vehicle, and its cap.",
 )
-@click.option("--rounds", type=click.IntRange(1), default=10, show_default=True)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Of a training, at the most.",
+)
 @click.option(
     "--data",
     default="flights",
@@ -136,7 +144,8 @@ def _on_files(
     if schema is None or vehicles is None or (target is None) == (objective is not None):
         raise click.UsageError(
             f"--data must be one of {', '.join(datasets.names())}, or a file: then give a "
-            "--schema, how many --vehicles are in it and, for a training, a --target."
+            "--schema, how many --vehicles are in it and, for a training but not for statistics, "
+            "a --target."
         )
     entries = {} if vehicle is None else {"vehicle": vehicle}
     columns = read_schema(schema)

@@ -10,9 +10,9 @@ import click
 
 from fedldp import files, report, vehicle
 from fedldp.cli.plans import INPUT, OUTPUT, console, naming, read_plan
-from fedldp.errors import DomainError, FedLDPError, PrivacyError, WireError
+from fedldp.errors import DomainError, WireError
 from fedldp.ledger import Ledger
-from fedldp.plan import Plan
+from fedldp.plan import Plan, for_vehicle
 from fedldp.tally import Tally
 
 
@@ -40,12 +40,9 @@ def report_command(
     nothing is ever answered beyond the cap.
     """  # noqa: D301 (click wants the character \b itself)
     budget = _budget(cap)
-    try:
-        plan = vehicle.Plan(read_plan(plan_file).to_json(), cap)
-    except ValueError as error:
-        if isinstance(error, FedLDPError):
-            raise
-        raise PrivacyError(f"{plan_file}: {error}.") from error
+    text = read_plan(plan_file).to_json()
+    with naming(plan_file):
+        plan = for_vehicle(text, cap)
     # Read before the ledger is touched: a slow reader must not keep others from it.
     values = vehicle.read_row(
         lambda: sys.stdin.buffer.read() if row == "-" else Path(row).read_bytes()

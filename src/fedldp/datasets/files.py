@@ -140,6 +140,11 @@ class Clients:
                 )
             self._numbers.append(self._known.setdefault(str(cell).strip(), len(self._known)))
 
+    def names(self) -> list[str]:
+        """Return the name of each row's client."""
+        known = list(self._known)
+        return [known[number] for number in self._numbers]
+
     def numbers(self) -> npt.NDArray[np.int64] | None:
         """Return the number of each row's client, or None if each row is its own."""
         return None if self._column is None else np.array(self._numbers, np.int64)

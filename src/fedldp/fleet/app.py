@@ -17,12 +17,12 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from fedldp.fleet.gateway import REFUSED, Address, relay
+from fedldp.fleet.gateway import DEADLINE, relay
 from fedldp.fleet.job import Job
+from fedldp.fleet.sockets import REFUSED, Address
 from fedldp.fleet.strategy import LDPFedSGD, packed, unpacked
 
 VAULTS = "FEDLDP_VAULTS"
-DEADLINE = 60.0  # seconds
 
 server = ServerApp()
 client = ClientApp()

@@ -291,7 +291,7 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[Database | None]:
     if not Path(path).exists():
         yield None
         return
-    file = Database(path, _KIND)
+    file = Database(path, _KIND, inspect=False)
     try:
         with file.gate():
             file.execute("BEGIN")  # all that is read belongs together, and nobody has to wait

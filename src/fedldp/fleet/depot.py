@@ -12,10 +12,11 @@ import numpy as np
 
 from fedldp import datasets, frames
 from fedldp.checks import Floats
+from fedldp.datasets.files import Clients
 from fedldp.errors import DomainError
 from fedldp.fleet import processes, toml
-from fedldp.fleet.gateway import Address
 from fedldp.fleet.listen import DEADLINE, TICK, Listener
+from fedldp.fleet.sockets import Address
 from fedldp.fleet.vault import Vault
 from fedldp.ledger import Ledger
 from fedldp.schema import Schema
@@ -124,15 +125,12 @@ class Depot:
         schema = Schema.from_toml((self.folder / self.entries["schema"]).read_text("utf-8"))
         column = self.entries.get("vehicle")
         matrices: list[Floats] = []
-        keys: list[str] = []
+        owners = Clients(column)
         for chunk in frames.read(path):
             matrices.append(schema.rows(chunk.data, chunk.first_row).matrix())
-            first = len(keys)
-            if column is None:
-                keys += [str(first + i) for i in range(len(matrices[-1]))]
-            else:
-                table = frames.table(chunk.data)
-                keys += [str(cell).strip() for cell in table.cells(column, 0, len(table))]
-        if not keys:
+            owners.add(chunk.data, chunk.first_row)
+        if not sum(map(len, matrices)):
             raise DomainError(f"{path} has no rows.")
-        return schema, np.concatenate(matrices), keys
+        matrix = np.concatenate(matrices)
+        keys = [str(i) for i in range(len(matrix))] if column is None else owners.names()
+        return schema, matrix, keys

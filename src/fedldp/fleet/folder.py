@@ -5,6 +5,7 @@ gateway one of its own and one of its vault.
 """
 
 import json
+import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib import resources
@@ -15,8 +16,9 @@ from typing import Any, final
 from fedldp.datasets.base import Dataset
 from fedldp.errors import DomainError
 from fedldp.fleet import depot, keys, roadside, server
-from fedldp.fleet.gateway import Address
+from fedldp.fleet.gateway import DEADLINE
 from fedldp.fleet.job import Job
+from fedldp.fleet.sockets import Address
 from fedldp.learn.features import Features
 from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
@@ -48,6 +50,7 @@ clientapp = "fedldp.fleet.app:client"
 job = ""
 """
 _NOTES = {  # what is written beside an entry
+    "data": "each row is a vehicle, told by its number or by a column named in `vehicle`",
     "front": "where gateways reach this server",
     "link": "a port for processes of this machine: never open it to others",
     "gateways": "for each its public key, *.pub: they are let in, and nobody else",
@@ -132,15 +135,34 @@ class Place:
     port: int = PORT
     link: int = LINK
 
+    @property
+    def listens(self) -> str:
+        """The address on which the front listens."""
+        if self.local:
+            return "127.0.0.1"
+        return "[::]" if ":" in self.host else "0.0.0.0"  # noqa: S104 (it is for gateways anywhere)
+
+    @property
+    def local(self) -> bool:
+        """Whether all of the fleet is on one machine."""
+        return self.host in keys.LOCAL
+
 
 def init(folder: Path, work: Work, settings: Settings, gateways: int, place: Place) -> Job:
     """Write the folder of a fleet, which must be new or empty; return its job."""
     folder = folder.resolve()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DomainError(f"{folder} is there already: name a new folder.")
+    Address.of(str(folder / f"vault-{gateways}" / _SOCKET))  # refuses a path that is too long
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fleet-") as fresh:
+        _write(Path(fresh) / "fleet", work, settings, gateways, place)
+        (Path(fresh) / "fleet").rename(folder)  # all of it or nothing
+    return Job.load(folder / "server" / "job.toml")
+
+
+def _write(folder: Path, work: Work, settings: Settings, gateways: int, place: Place) -> None:
     parts = [(folder / f"gateway-{i}", folder / f"vault-{i}") for i in range(1, gateways + 1)]
-    for _, vault in parts:
-        Address.of(str(vault / _SOCKET))  # refuses a path that is too long for a socket
     centre = folder / "server"
     for path in (folder, centre, centre / "gateways", *(each for pair in parts for each in pair)):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -152,16 +174,19 @@ def init(folder: Path, work: Work, settings: Settings, gateways: int, place: Pla
         public = keys.write_node(gateway / "key")
         for path in (gateway / "key.pub", centre / "gateways" / f"{gateway.name}.pub"):
             path.write_bytes(public)
-        _write_gateway(gateway, f"../{vault.name}/{_SOCKET}", place)
-        _write_vault(vault, work, settings, f"{number}/{gateways}")
+        # On this machine all is one user's. On others, the units make a place for the socket that
+        # the gateway's user reaches, unlike the vault's folder.
+        real = f"/run/fedldp-{vault.name}/{_SOCKET}"
+        listen, seen = (_SOCKET, f"../{vault.name}/{_SOCKET}") if place.local else (real, real)
+        _write_gateway(gateway, seen, place)
+        _write_vault(vault, work, settings, f"{number}/{gateways}", listen)
     _write_texts(folder, gateways, place)
-    return Job.load(centre / "job.toml")
+    Job.load(centre / "job.toml")  # refuses what no server would take
 
 
 def _write_server(folder: Path, place: Place) -> None:
-    local = place.host in keys.LOCAL
     entries = {
-        "front": f"{'127.0.0.1' if local else '0.0.0.0'}:{place.port}",  # noqa: S104 (its purpose)
+        "front": f"{place.listens}:{place.port}",
         "link": place.link,
         "authority": "ca.crt",
         "certificate": "server.crt",
@@ -213,19 +238,19 @@ def _write_gateway(folder: Path, vault: str, place: Place) -> None:
         "authority": "ca.crt",
         "key": "key",
         "vaults": [vault],
-        "deadline": roadside.DEADLINE,
+        "deadline": DEADLINE,
     }
     _write_toml(folder / roadside.FILE, entries)
 
 
-def _write_vault(folder: Path, work: Work, settings: Settings, part: str) -> None:
+def _write_vault(folder: Path, work: Work, settings: Settings, part: str, listen: str) -> None:
     entries = dict(work.data)
     if work.schema is None:
         entries["part"] = part
     else:
         entries["schema"] = "schema.toml"
         (folder / "schema.toml").write_text(work.schema.to_toml(), "utf-8")
-    entries |= {"cap": str(settings.epsilon), "listen": _SOCKET, "ledger": "ledger.db"}
+    entries |= {"cap": str(settings.epsilon), "listen": listen, "ledger": "ledger.db"}
     _write_toml(folder / depot.FILE, entries)
 
 

@@ -11,7 +11,9 @@ TLS handshake is cut short would never call again.
 import asyncio
 import ssl
 import sys
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
@@ -20,7 +22,9 @@ from typing import Any, final
 
 import httpx
 import uvicorn
+from cryptography.exceptions import UnsupportedAlgorithm
 
+from fedldp.fleet import keys
 from fedldp.fleet.server import Server
 
 CALLS = frozenset(
@@ -55,7 +59,7 @@ MOST_BYTES = 1 << 28  # of all calls at a time
 LARGEST = 1 << 25  # bytes of a call: twice the largest batch
 PATIENCE = 20.0  # seconds that a call waits for the server to be back
 TIMEOUT = 25.0  # seconds that the server has to answer; a gateway waits for 30
-MOST_CALLS = 1000  # at a time
+MOST_CALLS = 400  # at a time: each has a file here and one behind
 
 _PAUSE = 0.25
 
@@ -71,6 +75,7 @@ class Front:
     """An ASGI application that passes calls on by a client, which knows the server's address."""
 
     client: httpx.AsyncClient
+    admits: Callable[[bytes], bool]  # whether it knows a public key
     largest: int = LARGEST
     patience: float = PATIENCE
     most: int = MOST_BYTES
@@ -84,6 +89,10 @@ class Front:
         path = scope["raw_path"]
         if scope["method"] != "POST" or path not in CALLS or scope["query_string"]:
             await _answer(send, 404)
+            return
+        # Flower checks who it is. But strangers are sent away before anything of theirs is kept.
+        if not self.admits(dict(scope["headers"]).get(b"flwr-public-key", b"")):
+            await _answer(send, 401)
             return
         body = bytearray()
         try:
@@ -99,8 +108,8 @@ class Front:
                 whole = await self._read(receive, body)
         except TimeoutError:
             whole = False
-        if not whole:
-            await _answer(send, 413)
+        if not whole:  # 503 is what a gateway tries again
+            await _answer(send, 413 if len(body) > self.largest else 503)
             return
         try:
             response = await self._ask(path, _passed(headers), bytes(body))
@@ -149,6 +158,27 @@ async def _answer(
     await send({"type": "http.response.body", "body": body})
 
 
+@final
+class Gateways:
+    """The public keys in a folder, as gateways show them; they may come and go."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._seen = -1
+        self._keys: set[bytes] = set()
+
+    def __call__(self, key: bytes) -> bool:
+        """Tell whether a key is among them."""
+        changed = self._folder.stat().st_mtime_ns
+        if changed != self._seen:
+            self._keys = set()
+            for path in self._folder.glob("*.pub"):
+                with suppress(ValueError, UnsupportedAlgorithm):  # no key, which the server says
+                    self._keys.add(b64encode(keys.public_pem(path.read_bytes())))
+            self._seen = changed
+        return key in self._keys
+
+
 async def serve(server: Server) -> None:
     """Serve the front of a server until a signal ends it."""
     trusted = ssl.create_default_context(cafile=server.authority)
@@ -161,11 +191,12 @@ async def serve(server: Server) -> None:
         trust_env=False,
     ) as client:
         config = uvicorn.Config(
-            Front(client),
+            Front(client, Gateways(server.gateways)),
             host=server.host,
             port=server.port,
             ssl_certfile=server.certificate,
             ssl_keyfile=server.key,
+            http="h11",  # which limits headers
             ws="none",
             lifespan="off",
             log_level="warning",

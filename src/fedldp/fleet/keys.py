@@ -23,8 +23,11 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
     PublicFormat,
+    load_ssh_public_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from fedldp.errors import DomainError
 
 VALID = datetime.timedelta(days=3650)
 LOCAL = ("localhost", "127.0.0.1")  # how the server's own processes call it
@@ -80,6 +83,11 @@ def write_node(path: Path) -> bytes:
     return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n"
 
 
+def public_pem(key: bytes) -> bytes:
+    """Return a public key that OpenSSH wrote as PEM: so a gateway of Flower's shows it."""
+    return load_ssh_public_key(key).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
 def _pem(key: EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
@@ -93,7 +101,11 @@ def _called(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
+        pass
+    try:
         return x509.DNSName(host)
+    except ValueError:
+        raise DomainError(f"need a name or an address of the server; got {host!r:.80}.") from None
 
 
 def _certificate(

@@ -21,7 +21,7 @@ from typing import final
 
 from fedldp.errors import DomainError, FedLDPError
 from fedldp.fleet import wire
-from fedldp.fleet.gateway import LENGTH, REFUSED, Address, receive
+from fedldp.fleet.sockets import LENGTH, REFUSED, Address, receive
 from fedldp.fleet.vault import Vault
 from fedldp.fleet.wire import Batch, Question
 
@@ -30,6 +30,7 @@ DEADLINE = 30.0
 
 _CONNECTIONS = 64  # at a time; further ones wait
 _PATIENCE = 10.0  # seconds for a question to come whole
+_FIRST = 2.0  # seconds for a token: strangers are not waited for
 _REASONS = 1000  # of strangers that are logged, each once: they must not fill the disk
 
 _log = logging.getLogger("fedldp.fleet")
@@ -52,6 +53,7 @@ class Listener:
         self._reasons: set[str] = set()
         self._troubles: set[str] = set()
         self._slots = threading.Semaphore(_CONNECTIONS)
+        self._reading = threading.Lock()  # a question may take much memory until it is refused
         # One worker: the ledger lets in one at a time, and the others wait for it at their ticks.
         self._worker = ThreadPoolExecutor(1)
         self._closed = False
@@ -100,16 +102,16 @@ class Listener:
                 self._slots.release()
 
     def _question(self, link: socket.socket) -> bytes:
-        end = time.monotonic() + _PATIENCE
-        token = self._address.token
-        if token and not hmac.compare_digest(receive(link, 1 << 10, end), token):
+        now, token = time.monotonic(), self._address.token
+        if token and not hmac.compare_digest(receive(link, 1 << 10, now + _FIRST), token):
             raise DomainError("the token is wrong.")
-        return receive(link, wire.MOST_BYTES, end)
+        return receive(link, wire.MOST_BYTES, now + _PATIENCE)
 
     def _answer(self, data: bytes, end: float) -> bytes:
         try:
-            question = Question.from_bytes(data)
-            question.check()
+            with self._reading:
+                question = Question.from_bytes(data)
+                question.check()
         except FedLDPError as error:
             self._note(self._reasons, f"refused: {error}")
             return REFUSED

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, final
 
 from fedldp import records, report, vehicle
-from fedldp.errors import DomainError, MissingExtra, PrivacyError, WireError
+from fedldp.errors import DomainError, MissingExtra, WireError
 from fedldp.fleet.strategy import packed, unpacked
 from fedldp.ledger import Ledger
-from fedldp.plan import Plan
+from fedldp.plan import Plan, for_vehicle
 from fedldp.tally import Tally
 
 try:
@@ -164,13 +164,7 @@ def _plan(given: PlanOrPath) -> Plan:
     return given if isinstance(given, Plan) else Plan.from_json(Path(given).read_text("utf-8"))
 
 
-@lru_cache(maxsize=4)  # one process may answer for many nodes
-def _checked(text: str, cap: Fraction) -> vehicle.Plan:
-    """Read a plan and check it against a cap, as a small vehicle does."""
-    try:
-        return vehicle.Plan(text, cap)
-    except ValueError as error:
-        raise PrivacyError(f"{error}.") from None
+_checked = lru_cache(maxsize=4)(for_vehicle)  # one process may answer for many nodes
 
 
 def _digest(plan: str, kind: str, content: RecordDict) -> str:

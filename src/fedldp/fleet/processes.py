@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, sleep
 from types import FrameType
-from typing import Literal, final
+from typing import IO, Literal, final
 
 from fedldp.errors import DomainError
 
@@ -158,8 +158,11 @@ class Supervisor:
 
     def start(self, process: Process) -> None:
         """Start a process; from now on it is kept alive, if that is what it asks for."""
-        log = self.state / f"{process.name}.log"
-        self._children[process.name] = _Child(process, log, str(self.state))
+        self._children[process.name] = _Child(process, self.log(process), str(self.state))
+
+    def log(self, process: Process) -> Path:
+        """Return the file to which a process writes what it has to say."""
+        return self.state / f"{process.name}.log"
 
     def status(self, name: str) -> int | None:
         """Return how a process ended: None while it runs, or when it is to be started again."""
@@ -223,17 +226,27 @@ def hold(state: Path) -> Iterator[None]:
     """Be the one process that works in a state folder, which is made if it is not there."""
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (state / LOCK).open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _locked(lock):
             raise DomainError(
                 f"{state.parent} is at work already, as process {holder(state)}. "
                 f"End it first: fedldp fleet stop {state.parent}"
-            ) from None
+            )
         lock.truncate(0)
         lock.write(f"{os.getpid()} {started(os.getpid())}")
         lock.flush()
         yield
+
+
+def _locked(lock: IO[str]) -> bool:
+    """Take a lock, if nobody has it for longer than it takes to look who has it."""
+    for _ in range(10):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sleep(_POLL)
+        else:
+            return True
+    return False
 
 
 def holder(state: Path) -> int | None:

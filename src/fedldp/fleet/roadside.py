@@ -11,12 +11,11 @@ from typing import Any
 
 from fedldp.errors import DomainError
 from fedldp.fleet import flower, toml
-from fedldp.fleet.gateway import Address
+from fedldp.fleet.gateway import DEADLINE
 from fedldp.fleet.processes import FREE_PORT, STATE, Process, Supervisor
+from fedldp.fleet.sockets import Address
 
 FILE = "gateway.toml"
-DEADLINE = 60.0  # seconds that vaults have to answer
-
 _DEAF = b"SSL/TLS handshake error detected."
 _ENTRIES: dict[str, toml.Types] = {
     "server": str,  # host:port of its front
@@ -62,9 +61,11 @@ def _node_config(folder: Path, entries: dict[str, Any]) -> str:
         Address.of(text, token)  # refuses what is no address
         vaults.append(text)
     told = {"vaults": ",".join(vaults), "token": token}
-    if any(re.search(r"[\"'\\\n]", text or "") for text in told.values()):
+    if not vaults:
+        raise DomainError(f"{folder / FILE}: a gateway needs a vault at least.")
+    if any(re.search(r"[\"'\\\n]", text or "") for text in told.values()) or "," in "".join(vaults):
         raise DomainError(
-            f"{folder / FILE}: Flower reads no paths with quotes or backslashes; got {told}."
+            f"{folder / FILE}: paths may have no quotes, backslashes or commas; got {told}."
         )
     texts = [f'{name}="{text}"' for name, text in told.items() if text]
     return " ".join([*texts, f"deadline={float(entries.get('deadline', DEADLINE))}"])

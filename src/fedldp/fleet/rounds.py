@@ -17,7 +17,7 @@ from fedldp.learn.server import State, settled
 
 ROUNDS = "all rounds are done"
 SETTLED = "the model has settled"
-NOBODY = "no vehicle is left"
+NOBODY = "no vehicle is left, or the job's name was used before"
 
 
 @final

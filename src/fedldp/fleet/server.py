@@ -10,7 +10,7 @@ import json
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import final
@@ -38,10 +38,7 @@ _REGISTERED = "registered.json"
 _KNOWN = "already in use"  # what Flower says of a key that it has
 _LOOK = 0.5  # seconds between two looks at the job
 _BEGINS = 30.0  # seconds within which a run that was ordered takes the checkpoint
-_SHORTEST, _LONGEST = (
-    2.0,
-    60.0,
-)  # seconds before the next run; more if the last ones came no further
+_SHORTEST, _LONGEST = 2.0, 60.0  # before the next run; more if the last ones came no further
 
 
 @final
@@ -59,6 +56,7 @@ class Server:
     gateways: Path
     app: Path
     job: Path
+    refused: set[str] = field(default_factory=set)  # keys that Flower did not take
 
     @classmethod
     def load(cls, folder: Path) -> "Server":
@@ -129,10 +127,10 @@ class Server:
         """Write what Flower's own command reads."""
         home = flower.home(self.state)
         home.mkdir(exist_ok=True)
-        superlink = {"address": self.address, "root-certificates": str(self.authority)}
-        lines = [f"[superlink.{_NAME}]", *(f"{k} = {json.dumps(v)}" for k, v in superlink.items())]
+        superlink = {"address": self.address, "root-certificates": self.authority}
+        lines = [f"[superlink.{_NAME}]", *(f"{k} = {_quoted(v)}" for k, v in superlink.items())]
         files.write(home / "config.toml", "\n".join(lines) + "\n")
-        files.write(self._run_config, f"job = {json.dumps(str(self.job))}\n")
+        files.write(self._run_config, f"job = {_quoted(self.job)}\n")
 
 
 def run(folder: Path, *, stay: bool = False, say: Callable[[str], None] = print) -> bool:
@@ -188,19 +186,35 @@ def registered(state: Path) -> set[str]:
 
 
 def _register(supervisor: Supervisor, server: Server, say: Callable[[str], None]) -> None:
-    """Make the keys of gateways known to the SuperLink that it does not know yet."""
+    """Make the keys of gateways known to the SuperLink that it does not know yet.
+
+    One that it does not take is tried again when its file is changed, or the server is.
+    """
+    paths = sorted(server.gateways.glob("*.pub"))
+    keys = {path.read_text("utf-8", errors="replace"): path for path in paths}
     known = registered(server.state)
-    keys = {key.read_text("utf-8"): key for key in sorted(server.gateways.glob("*.pub"))}
-    processes = {text: server.register_process(keys[text]) for text in keys.keys() - known}
-    if not processes:
-        return
-    statuses = supervisor.call(*processes.values())
-    for (text, process), status in zip(processes.items(), statuses or [], strict=False):
-        said = (server.state / f"{process.name}.log").read_text("utf-8", errors="replace")
-        if status == 0 or _KNOWN in said:
+    fresh = {text: path for text, path in keys.items() if text not in known | server.refused}
+    processes = [server.register_process(path) for path in fresh.values()]
+    for process in processes:
+        supervisor.log(process).unlink(missing_ok=True)  # what it says is of this try alone
+    statuses = supervisor.call(*processes) if processes else []
+    for (text, path), process, status in zip(
+        fresh.items(), processes, statuses or [], strict=False
+    ):
+        log = supervisor.log(process)
+        if status == 0 or _KNOWN in log.read_text("utf-8", errors="replace"):
             known.add(text)
-            say(f"Registered {keys[text].stem}.")
-    files.write(server.state / _REGISTERED, json.dumps(sorted(known)))
+            say(f"Registered {path.stem}.")
+        else:
+            server.refused.add(text)
+            say(f"Flower did not take the key of {path.stem}: see {log}")
+    if processes:
+        files.write(server.state / _REGISTERED, json.dumps(sorted(known)))
+
+
+def _quoted(text: object) -> str:
+    """Return a text as TOML has it; JSON has it in the same way."""
+    return json.dumps(str(text), ensure_ascii=False)
 
 
 def _listens(port: int) -> bool:

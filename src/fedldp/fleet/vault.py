@@ -16,7 +16,7 @@ import numpy as np
 
 from fedldp import vehicle
 from fedldp.checks import Floats
-from fedldp.errors import DomainError, FedLDPError, PrivacyError, WireError
+from fedldp.errors import DomainError, WireError
 from fedldp.fleet import wire
 from fedldp.fleet.wire import Batch, Question
 from fedldp.learn.examples import Owners
@@ -27,11 +27,12 @@ from fedldp.learn.objectives import objective
 from fedldp.ledger import Ledger
 from fedldp.parts import Batch as Values
 from fedldp.parts import Matrix
-from fedldp.plan import Plan
+from fedldp.plan import Plan, for_vehicle
 from fedldp.schema import Category, Number, Schema
 from fedldp.source import Source, source
 from fedldp.tables import Integers
 
+MOST_ROWS = 1000  # of a vehicle: the time to answer must not tell how many it has
 _AT_ONCE = 1 << 14  # vehicles answered together; a multiple of 8
 
 
@@ -46,6 +47,7 @@ class Vault:
 
     `matrix` holds a row of values for each row of data, as `Schema.rows(data).matrix()` gives it,
     NaN where a value is missing. `keys` tells whose each row is: one name, one vehicle, one budget.
+    Of more than a thousand rows of a vehicle, a thousand are kept, which chance decides.
 
     >>> import pathlib, tempfile, fedldp
     >>> folder = tempfile.TemporaryDirectory()
@@ -77,12 +79,13 @@ class Vault:
         if not all(isinstance(key, str) and key.isprintable() for key in keys):
             raise DomainError("every key must be a text that can be printed.")
         self._schema, self._ledger = schema, ledger
-        self._matrix = _cleaned(schema, matrix)
         self._chance = source() if chance is None else chance
-        self._owners = Owners(keys)
-        self._names = np.unique(np.asarray(keys)).tolist()  # in the order of the owners
+        self._names, numbers = np.unique(np.asarray(keys), return_inverse=True)
+        kept = self._some_rows(numbers)
+        self._matrix = _cleaned(schema, matrix[kept])
+        self._owners = Owners(numbers[kept])
         totals = ledger.totals()
-        self._spent = [totals.get(name, Fraction()) for name in self._names]
+        self._spent = [totals.get(name, Fraction()) for name in self._names.tolist()]
 
     def __len__(self) -> int:
         return len(self._names)
@@ -100,7 +103,7 @@ class Vault:
         most = self._ledger.cap - checked.price
         able = [i for i, spent in enumerate(self._spent) if spent <= most]
         chosen = np.array(able, np.int64)[self._order(len(able))[: question.n]]
-        numbers = {self._names[i]: i for i in chosen.tolist()}
+        numbers = {str(self._names[i]): i for i in chosen.tolist()}
         paying: list[int] = []
 
         def produce(keys: list[str]) -> dict[str, bytes]:
@@ -122,6 +125,14 @@ class Vault:
         for number in paying:
             self._spent[number] += checked.price
         return Batch.of(question, answers.values())
+
+    def _some_rows(self, owners: Integers) -> Integers:
+        """Return the rows to keep, of each vehicle no more than `MOST_ROWS`, in their order."""
+        mixed = self._order(len(owners))
+        mixed = mixed[np.argsort(owners[mixed], kind="stable")]  # each one's together
+        sizes = np.bincount(owners)
+        places = np.arange(len(owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return np.sort(mixed[places < MOST_ROWS])
 
     def _order(self, count: int) -> Integers:
         return np.argsort(self._chance.words(count), kind="stable")
@@ -198,12 +209,7 @@ def _schema(plan: str) -> Schema:
 @lru_cache(maxsize=4)
 def _checked(text: str, cap: Fraction) -> _Checked:
     """Read a plan and check it against a cap: its integers, as a small vehicle does."""
-    try:
-        price = vehicle.Plan(text, cap).epsilon
-    except ValueError as error:
-        if isinstance(error, FedLDPError):
-            raise
-        raise PrivacyError(f"{error}.") from error
+    price = for_vehicle(text, cap).epsilon
     plan = Plan.from_json(text)
     if plan.to_json() != text:  # so that a question has one form, and one digest
         raise DomainError("the plan is not written as a plan is.")

@@ -25,7 +25,7 @@ FORMAT = "fedldp question 1"
 VERSION = 1
 MOST = 1 << 20  # vehicles asked at once
 MOST_BITS = 1 << 27  # of all records of a batch
-MOST_BYTES = 1 << 24  # of a question
+MOST_BYTES = 1 << 22  # of a question
 LAST_ROUND = 1 << 31
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")

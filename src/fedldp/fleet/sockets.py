@@ -1,0 +1,99 @@
+"""The socket between a gateway and a vault: addresses, and messages with their length."""
+
+import socket
+import struct
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+from urllib.parse import urlsplit
+
+from fedldp.errors import DomainError
+from fedldp.fleet import wire
+
+REFUSED = bytes(wire.HEADER)  # what answers a question that is none
+LENGTH = struct.Struct(">I")
+
+
+@final
+@dataclass(frozen=True)
+class Address:
+    """Where a vault listens: the path of a Unix socket, or tcp://host:port with a token.
+
+    >>> Address.of("/run/fedldp/vault.sock").path
+    '/run/fedldp/vault.sock'
+    """
+
+    path: str = ""
+    host: str = ""
+    port: int = 0
+    token: bytes = b""  # that a vault on TCP wants to see first
+
+    def __post_init__(self) -> None:
+        if bool(self.path) == bool(self.host) or (self.host and not (self.port and self.token)):
+            raise DomainError("a vault has a path, or a host, a port and a token.")
+
+    @classmethod
+    def of(cls, text: str, token: str | Path | None = None) -> "Address":
+        """Read an address, and the token from its file."""
+        secret = Path(token).read_bytes().strip() if token else b""
+        if not text.startswith("tcp://"):
+            if not text or len(text.encode()) > 107:
+                raise DomainError(
+                    f"the path of a Unix socket has 1 to 107 bytes; got {text!r:.200}. "
+                    "Choose a shorter folder."
+                )
+            return cls(path=text)
+        try:
+            parts = urlsplit(text)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host = port = None
+        if not host or not port or text not in (f"tcp://{host}:{port}", f"tcp://[{host}]:{port}"):
+            raise DomainError(f"need an address such as tcp://host:9400; got {text!r:.200}.")
+        if not secret:
+            raise DomainError(f"{text} needs a token: name a file that holds one.")
+        return cls(host=host, port=port, token=secret)
+
+    def connect(self, timeout: float) -> socket.socket:
+        """Open a connection, and show the token."""
+        if self.path:
+            link = socket.socket(socket.AF_UNIX)
+        else:
+            link = socket.create_connection((self.host, self.port), timeout)
+        try:
+            link.settimeout(timeout)
+            if self.path:
+                link.connect(self.path)
+            else:
+                link.sendall(LENGTH.pack(len(self.token)) + self.token)
+        except BaseException:
+            link.close()
+            raise
+        return link
+
+
+def receive(link: socket.socket, most: int, end: float) -> bytes:
+    """Return the next message on a connection, of its length and so many bytes."""
+    (length,) = LENGTH.unpack(_exactly(link, LENGTH.size, end))
+    if length > most:
+        raise DomainError(f"a message of {length} bytes is too long.")
+    return _exactly(link, length, end)
+
+
+def left(end: float) -> float:
+    """Return how many seconds there are until the clock shows `end`: some at least."""
+    return max(0.001, end - time.monotonic())
+
+
+def _exactly(link: socket.socket, count: int, end: float) -> bytes:
+    found = bytearray()
+    while len(found) < count:
+        if time.monotonic() > end:
+            raise TimeoutError("a message took too long.")
+        link.settimeout(left(end))
+        piece = link.recv(min(count - len(found), 1 << 16))
+        if not piece:
+            raise ConnectionError("the connection was closed in the midst of a message.")
+        found += piece
+    return bytes(found)
