@@ -28,6 +28,11 @@ def price(number):
     return (0.1, "1/3", 0.25)[number % 3]
 
 
+def question(number):
+    """Return what is asked of many under a request."""
+    return f"question {number}".encode()
+
+
 def kill(folder, ledgers, kills, milliseconds, seed):
     """Kill pairs of processes that release without pause, each at a random moment of its life.
 
@@ -53,15 +58,25 @@ def kill(folder, ledgers, kills, milliseconds, seed):
 
 
 def release_for_ever(path, log, seed):
+    """Put even requests to one key, and odd ones to several at once; log all that is got."""
     chance = random.Random(seed)
     ledger = Ledger(path, CAP)
     while True:
-        key, number = f"car-{chance.randrange(KEYS)}", chance.randrange(REQUESTS)
-        try:
-            answer = ledger.release(key, price(number), str(number), lambda: os.urandom(8))
-        except BudgetError:
-            continue
-        os.write(log, f"{key} {number} {answer.hex()}\n".encode())
+        number = chance.randrange(REQUESTS)
+        keys = [f"car-{key}" for key in chance.sample(range(KEYS), 5 if number % 2 else 1)]
+        if number % 2:
+            request = (price(number), str(number), question(number))
+            answers = ledger.release_many(
+                keys, *request, lambda able: {k: os.urandom(8) for k in able}
+            )
+        else:
+            try:
+                answer = ledger.release(keys[0], price(number), str(number), lambda: os.urandom(8))
+            except BudgetError:
+                continue
+            answers = {keys[0]: answer}
+        lines = (f"{key} {number} {answer.hex()}\n" for key, answer in answers.items())
+        os.write(log, "".join(lines).encode())
 
 
 def compete(folder, processes, rounds):

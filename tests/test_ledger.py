@@ -155,10 +155,12 @@ def test_many_vehicles_answer_in_one_transaction(ledger):
     ]
 
 
-def test_nobody_left_is_an_answer_too(ledger):
+def test_whom_nobody_answers_leaves_nothing_behind(ledger):
     ledger.release("a", 1, "before", lambda: b"")
-    assert ledger.release_many(["a"], 0.5, "request", b"?", lambda able: dict.fromkeys(able)) == {}
-    assert ledger.release_many(["b"], 0.5, "request", b"?", lambda _: never()) == {}
+    for question in (b"?", b"!"):
+        assert ledger.release_many(["a"], 0.5, "request", question, lambda _: {}) == {}
+    assert ledger._file.execute("SELECT * FROM questions") == []
+    assert ledger.release_many(["b"], 0.5, "request", b"?", lambda _: {"b": b"x"}) == {"b": b"x"}
 
 
 def test_one_question_for_each_request(ledger):
@@ -232,6 +234,12 @@ def test_killed_at_any_moment_it_forgets_nothing(tmp_path, ledgers, kills, milli
             for (key, request), answer in stored.items():
                 price = ledger_victim.price(int(request))
                 assert ledger.release(key, price, request, never) == answer
+            for (request,) in sqlite3_rows(ledger.path, "SELECT request FROM questions"):
+                batch = {key: answer for (key, what), answer in stored.items() if what == request}
+                told = ledger_victim.price(int(request)), request, ledger_victim.question(request)
+                assert ledger.release_many(["car-0"], *told, lambda _: never()) == batch
+                if batch:  # it is got as a whole, or not at all
+                    assert not [line.split()[1] for line in received].count(request) % len(batch)
             for key in {key for key, _ in stored}:
                 assert ledger.spent(key) <= ledger_victim.CAP
                 assert ledger.spent(key) == sum(row.epsilon for row in ledger.history(key))
