@@ -12,7 +12,7 @@ from fedldp import Category, Plan, Schema
 from fedldp.fleet import checkpoint
 from fedldp.fleet.job import Job
 from fedldp.fleet.strategy import LDPFedSGD, packed, unpacked
-from fedldp.fleet.wire import Batch, Question, rows_of
+from fedldp.fleet.wire import Batch, Question, inflated, rows_of
 from fedldp.learn.model import Model
 from fedldp.learn.server import Recipe, State
 
@@ -97,7 +97,7 @@ class Network(Grid):
         ids = []
         for message in messages:
             assert message.metadata.message_type == "train"
-            node, data = message.metadata.dst_node_id, unpacked(message.content)
+            node, data = message.metadata.dst_node_id, inflated(unpacked(message.content))
             question = Question.from_bytes(data)
             assert question.gateway == str(node)
             earlier = sum(each == (node, data) for each in self.sent)

@@ -11,7 +11,7 @@ from fedldp.fleet import app, checkpoint
 from fedldp.fleet.job import Job
 from fedldp.fleet.sockets import REFUSED, Address
 from fedldp.fleet.strategy import packed, unpacked
-from fedldp.fleet.wire import Question
+from fedldp.fleet.wire import Question, deflated
 
 QUESTION = Question("test", 1, "7", 5, PLAN.to_json(), MODEL.to_json())
 NODE = {"vaults": "/run/a.sock, tcp://host:7000", "deadline": 30}
@@ -49,7 +49,7 @@ def test_a_gateway_passes_on_what_it_gets(node, monkeypatch):
         return batch(QUESTION)
 
     monkeypatch.setattr(app, "relay", relay)
-    reply = app.client(message(packed(QUESTION.to_bytes())), context(node))
+    reply = app.client(message(packed(deflated(QUESTION.to_bytes()))), context(node))
     assert said(reply) == batch(QUESTION)
     vaults = [Address(path="/run/a.sock"), Address(host="host", port=7000, token=b"secret")]
     assert seen == [(QUESTION.to_bytes(), vaults, 30.0)]
@@ -57,7 +57,7 @@ def test_a_gateway_passes_on_what_it_gets(node, monkeypatch):
 
 def test_vaults_that_are_not_there_are_silent(tmp_path):
     node = {"vaults": str(tmp_path / "none.sock"), "deadline": 0.1}
-    reply = app.client(message(packed(QUESTION.to_bytes())), context(node))
+    reply = app.client(message(packed(deflated(QUESTION.to_bytes()))), context(node))
     assert len(said(reply)) == QUESTION.size
 
 
@@ -71,11 +71,11 @@ def broken(*_):
         (RecordDict({}), {}),
         (RecordDict({"fedldp": MetricRecord({"fedldp": 1})}), {}),
         (packed(b"garbage"), {}),
-        (packed(QUESTION.to_bytes()), {"vaults": ""}),
-        (packed(QUESTION.to_bytes()), {"vaults": "tcp://host"}),
-        (packed(QUESTION.to_bytes()), {"token": "/no/such/file"}),
-        (packed(QUESTION.to_bytes()), {"deadline": "soon"}),
-        (packed(QUESTION.to_bytes()), {"relay": broken}),
+        (packed(deflated(QUESTION.to_bytes())), {"vaults": ""}),
+        (packed(deflated(QUESTION.to_bytes())), {"vaults": "tcp://host"}),
+        (packed(deflated(QUESTION.to_bytes())), {"token": "/no/such/file"}),
+        (packed(deflated(QUESTION.to_bytes())), {"deadline": "soon"}),
+        (packed(deflated(QUESTION.to_bytes())), {"relay": broken}),
     ],
 )
 def test_a_gateway_says_nothing_of_what_went_wrong(content, changes, node, monkeypatch):
@@ -85,7 +85,7 @@ def test_a_gateway_says_nothing_of_what_went_wrong(content, changes, node, monke
 
 
 def test_a_gateway_without_configuration_answers_too():
-    assert said(app.client(message(packed(QUESTION.to_bytes())), context())) == REFUSED
+    assert said(app.client(message(packed(deflated(QUESTION.to_bytes()))), context())) == REFUSED
 
 
 @pytest.fixture

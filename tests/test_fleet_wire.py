@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -14,7 +15,7 @@ import fedldp
 from fedldp import Plan, Schema
 from fedldp.errors import DomainError, FedLDPError, WireError
 from fedldp.fleet import wire
-from fedldp.fleet.wire import Batch, Question
+from fedldp.fleet.wire import MOST_BYTES, Batch, Question, deflated, inflated
 
 PLANS = {
     "narrow": ROWS,
@@ -291,3 +292,13 @@ def test_a_batch_may_not_take_too_much_room():
     asked(wire.MOST, PLANS["narrow"]).check()
     with pytest.raises(FedLDPError, match="n must be from 1 to"):
         asked(wire.MOST + 1, PLANS["narrow"])
+
+
+def test_a_question_travels_packed_and_no_bomb_does():
+    data = gradients().to_bytes()
+    assert inflated(deflated(data)) == data
+    assert len(deflated(data)) < len(data) / 2
+    bomb = zlib.compress(bytes(MOST_BYTES + 1), 9)
+    for broken in (b"", b"garbage", deflated(data)[:-1], deflated(data) + b"x", bomb):
+        with pytest.raises(WireError, match="a question that"):
+            inflated(broken)

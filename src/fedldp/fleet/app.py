@@ -21,6 +21,7 @@ from fedldp.fleet.gateway import DEADLINE, relay
 from fedldp.fleet.job import Job
 from fedldp.fleet.sockets import REFUSED, Address
 from fedldp.fleet.strategy import LDPFedSGD, packed, unpacked
+from fedldp.fleet.wire import inflated
 
 VAULTS = "FEDLDP_VAULTS"
 
@@ -52,7 +53,8 @@ def train(message: Message, context: Context) -> Message:
         token = str(node["token"]) if "token" in node else None
         listed = node["vaults"] if "vaults" in node else os.environ[VAULTS].format_map(node)
         vaults = [Address.of(text.strip(), token) for text in str(listed).split(",")]
-        data = relay(unpacked(message.content), vaults, float(node.get("deadline", DEADLINE)))
+        question = inflated(unpacked(message.content))
+        data = relay(question, vaults, float(node.get("deadline", DEADLINE)))
     except Exception as error:  # it stays on this machine: the server learns that it got no batch
         _log.error("%s: %s", type(error).__name__, error)
         data = REFUSED

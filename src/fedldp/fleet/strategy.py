@@ -15,7 +15,7 @@ from typing import TypeVar, final
 from fedldp.errors import DomainError, MissingExtra, WireError
 from fedldp.fleet.job import Job
 from fedldp.fleet.rounds import Rounds
-from fedldp.fleet.wire import Question
+from fedldp.fleet.wire import Question, deflated
 
 try:
     from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
@@ -179,7 +179,7 @@ class LDPFedSGD(Strategy):
         self._questions = rounds.questions()
         return [
             Message(
-                packed(self._questions[gateway].to_bytes()),
+                packed(deflated(self._questions[gateway].to_bytes())),
                 int(gateway),
                 MessageType.TRAIN,
                 ttl=2 * self.job.deadline,  # no gateway should work off what nobody waits for

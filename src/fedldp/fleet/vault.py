@@ -85,7 +85,10 @@ class Vault:
         self._matrix = _cleaned(schema, matrix[kept])
         self._owners = Owners(numbers[kept])
         totals = ledger.totals()
-        self._spent = [totals.get(name, Fraction()) for name in self._names.tolist()]
+        # What each has spent, by the place of the sum in a list: there are few different sums.
+        self._sums = [Fraction()]
+        spent = [self._place(totals.get(name, Fraction())) for name in self._names.tolist()]
+        self._spent = np.array(spent)
 
     def __len__(self) -> int:
         return len(self._names)
@@ -100,9 +103,9 @@ class Vault:
         values = self._asked(question)
         checked = _checked(question.plan, self._ledger.cap)
         # The choice is made here, and by what was spent alone; the ledger has the last word.
-        most = self._ledger.cap - checked.price
-        able = [i for i, spent in enumerate(self._spent) if spent <= most]
-        chosen = np.array(able, np.int64)[self._order(len(able))[: question.n]]
+        affordable = [spent + checked.price <= self._ledger.cap for spent in self._sums]
+        able = np.flatnonzero(np.array(affordable)[self._spent])
+        chosen = able[self._order(len(able))[: question.n]]
         numbers = {str(self._names[i]): i for i in chosen.tolist()}
         paying: list[int] = []
 
@@ -123,8 +126,13 @@ class Vault:
         except WireError as error:  # the ledger is damaged: that is no fault of the question
             raise OSError(str(error)) from error
         for number in paying:
-            self._spent[number] += checked.price
+            self._spent[number] = self._place(self._sums[self._spent[number]] + checked.price)
         return Batch.of(question, answers.values())
+
+    def _place(self, spent: Fraction) -> int:
+        if spent not in self._sums:
+            self._sums.append(spent)
+        return self._sums.index(spent)
 
     def _some_rows(self, owners: Integers) -> Integers:
         """Return the rows to keep, of each vehicle no more than `MOST_ROWS`, in their order."""

@@ -186,6 +186,27 @@ class Batch:
         return cls(question.digest, n, width, silent, answered, area[:end])
 
 
+def deflated(data: bytes) -> bytes:
+    """Return a question as it travels to a gateway: the tables of a plan repeat themselves.
+
+    >>> inflated(deflated(b"question" * 100)) == b"question" * 100
+    True
+    """
+    return zlib.compress(data, 9)
+
+
+def inflated(data: bytes) -> bytes:
+    """Return what was deflated, if it is no longer than a question may be, or raise `WireError`."""
+    stream = zlib.decompressobj()
+    try:
+        found = stream.decompress(data, MOST_BYTES)
+    except zlib.error as error:
+        raise WireError(f"a question that was damaged on its way: {error}.") from None
+    if not stream.eof or stream.unused_data:
+        raise WireError("a question that is too long, or not whole.")
+    return found
+
+
 def rows_of(packed: bytes, count: int, width: int) -> list[bytes]:
     """Return packed records, each in bytes of its own."""
     bits = np.unpackbits(np.frombuffer(packed, np.uint8), count=count * width)
