@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # PyTorch has a build for each kind of hardware: make test-torch TORCH='torch --index-url ...'
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test test-slow test-torch test-simulation test-faults bench bench-training bench-reproduce accuracy flights networks reproduce pictures clean
+.PHONY: demo test test-slow test-torch test-simulation test-faults bench bench-training bench-reproduce bench-fleet accuracy flights networks reproduce pictures clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
 	@$(BIN)/fedldp demo --output demo
@@ -38,6 +38,9 @@ bench-training: $(VENV)/demo.done  ## the speed of training, and how it grows
 
 bench-reproduce: $(VENV)/test.done  ## what a run of the experiments costs, on one core and on two
 	$(BIN)/python benchmarks/reproduce.py
+
+bench-fleet: $(VENV)/test.done  ## what a fleet costs: network, time and memory, against FedAvg
+	$(BIN)/python benchmarks/fleet.py --plot docs/images/fleet.png
 
 accuracy: $(VENV)/demo.done  ## the error of means, against the paper's best
 	$(BIN)/python benchmarks/accuracy.py

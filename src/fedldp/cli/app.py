@@ -26,7 +26,7 @@ def fedldp() -> None:
     Start:     demo
     Compare:   mechanisms, audit, reproduce (the paper)
     Try out:   schema, data, collect, train, predict
-    Deploy:    plan (both), report (vehicle), tally, estimate (server), fleet (all)
+    Deploy:    plan, report (vehicle), tally, estimate (server), fleet (all of it)
     """  # noqa: D301 (click wants the character \b itself)
 
 
