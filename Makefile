@@ -28,7 +28,7 @@ test-simulation: $(VENV)/simulation.done  ## the fleet's app in Flower's simulat
 	$(BIN)/pytest -m simulation tests/test_fleet_simulation.py
 
 test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved and cut off
-	$(BIN)/pytest -m faults tests/test_fleet_faults.py
+	$(BIN)/pytest -m faults tests/test_fleet_faults.py tests/test_fleet_hostile_processes.py
 
 bench: $(VENV)/test.done  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/bench.py
