@@ -16,7 +16,7 @@ test: $(VENV)/test.done  ## everything that must pass: tests, examples, style, t
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n auto --dist loadgroup
+	$(BIN)/pytest -n auto --dist loadfile
 
 test-slow: $(VENV)/test.done  ## what takes too long for every day
 	$(BIN)/pytest -n auto -m slow
