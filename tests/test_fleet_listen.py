@@ -60,7 +60,7 @@ def test_whatever_happens_as_many_bytes_are_written(one, path, ask, monkeypatch)
             patch.setattr(one, "_reports", broken)
             failing = ask(number=2)
             failed = sent_back(address, framed(failing.to_bytes()))
-        monkeypatch.setattr(one, "_spent", [one._ledger.cap] * len(one))
+        monkeypatch.setattr(one, "_sums", [one._ledger.cap] * len(one._sums))
         late = ask(number=3)
         nobody = sent_back(address, framed(late.to_bytes()))
     assert len(fresh) == 4 + question.size
