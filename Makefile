@@ -60,8 +60,14 @@ pictures: $(VENV)/demo.done  ## the pictures in the documentation
 	$(BIN)/fedldp mechanisms --bits --epsilon 4 --json --plot docs/images/bits.png > /dev/null
 	$(BIN)/fedldp demo --json --output docs/images > /dev/null
 
+.PHONY: docs
+docs: $(VENV)/docs.done  ## the documentation, in site/; a warning is an error
+	$(BIN)/python tools/site/reference.py docs/reference
+	PYTHONPATH=tools/site $(BIN)/zensical build --clean --strict
+	$(BIN)/python tools/site/check.py mkdocs.yml
+
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) demo site
 
 $(VENV)/pip.done:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -76,6 +82,10 @@ $(VENV)/demo.done: $(VENV)/pip.done pyproject.toml
 
 $(VENV)/test.done: $(VENV)/demo.done pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[flower,learn,paper]' --group dev
+	@touch $@
+
+$(VENV)/docs.done: $(VENV)/test.done pyproject.toml
+	$(BIN)/python -m pip install --quiet --group docs
 	@touch $@
 
 $(VENV)/torch.done: $(VENV)/test.done

@@ -24,6 +24,16 @@ from fedldp.errors import DomainError
 from fedldp.source import Source
 from fedldp.tables import Integers
 
+__all__ = [
+    "Attack",
+    "ExactAudit",
+    "attack",
+    "exact",
+    "largest_ratio",
+    "reachable_fraction",
+    "true_epsilon",
+]
+
 Array = npt.NDArray[Any]
 Bracket = tuple[Fraction, Fraction] | tuple[float, float]
 

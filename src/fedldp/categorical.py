@@ -18,6 +18,8 @@ from fedldp.errors import DomainError, PrivacyError
 from fedldp.source import Source
 from fedldp.tables import TOTAL_BITS, json_integer
 
+__all__ = ["RandomizedResponse", "UnaryEncoding", "better", "project"]
+
 _CHUNK = 1 << 15  # words drawn at a time: a few arrays of this size stay in the cache
 
 

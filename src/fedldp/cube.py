@@ -22,6 +22,8 @@ from fedldp.errors import DomainError, PrivacyError
 from fedldp.source import Source
 from fedldp.tables import Integers, json_integer
 
+__all__ = ["Cube"]
+
 Bits = npt.NDArray[np.uint8]
 
 _LIGHT = 1 << 40

@@ -8,6 +8,15 @@ FedLDPError
 └── MissingExtra  (also ImportError)  an optional package is not installed
 """
 
+__all__ = [
+    "BudgetError",
+    "DomainError",
+    "FedLDPError",
+    "MissingExtra",
+    "PrivacyError",
+    "WireError",
+]
+
 
 class FedLDPError(Exception):
     """The common ancestor: catch it to catch everything fedldp refuses."""

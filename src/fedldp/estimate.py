@@ -23,6 +23,8 @@ from fedldp.mechanisms import Mechanism
 from fedldp.parts import Coder, Part
 from fedldp.schema import Category, Number
 
+__all__ = ["Estimate", "Frequencies", "Mean", "combine"]
+
 ESTIMATORS = ("ratio", "horvitz-thompson")
 TARGETS = ("population", "fleet")
 

@@ -11,6 +11,8 @@ from typing import Any, BinaryIO, final
 from fedldp import records, vehicle
 from fedldp.errors import WireError
 
+__all__ = ["Report"]
+
 VERSION = vehicle.WIRE_VERSION
 MOST_REPORTS = (1 << 32) - 1
 

@@ -1,1 +1,28 @@
-"""LDP-FedSGD: train on a fleet, with one tiny report from each vehicle."""
+"""LDP-FedSGD: train on a fleet, with one tiny report from each vehicle.
+
+The scikit-learn estimators are in `fedldp` itself, neural networks in `fedldp.learn.torch`.
+"""
+
+from fedldp.learn.examples import Arrays, Owners
+from fedldp.learn.fedsgd import Progress, Training
+from fedldp.learn.gradients import Linear
+from fedldp.learn.model import Model
+from fedldp.learn.objectives import Objective, objective
+from fedldp.learn.privacy import Privacy
+from fedldp.learn.server import Recipe, State
+from fedldp.learn.settings import Settings
+
+__all__ = [
+    "Arrays",
+    "Linear",
+    "Model",
+    "Objective",
+    "Owners",
+    "Privacy",
+    "Progress",
+    "Recipe",
+    "Settings",
+    "State",
+    "Training",
+    "objective",
+]

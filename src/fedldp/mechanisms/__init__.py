@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from fedldp.errors import DomainError
 from fedldp.mechanisms.base import Mechanism
+from fedldp.mechanisms.certificate import Certificate
 from fedldp.mechanisms.dominant import Dominant, NearZero
 from fedldp.mechanisms.duchi import Duchi
 from fedldp.mechanisms.finite import Finite
@@ -18,6 +19,7 @@ __all__ = [
     "HM",
     "HMTP",
     "PM",
+    "Certificate",
     "Dominant",
     "Duchi",
     "Finite",

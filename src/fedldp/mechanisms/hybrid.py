@@ -33,11 +33,13 @@ class Hybrid(Mechanism):
 
     @cached_property
     @abstractmethod
-    def continuous(self) -> Piecewise: ...
+    def continuous(self) -> Piecewise:
+        """What answers with probability beta."""
 
     @cached_property
     @abstractmethod
-    def discrete(self) -> Finite: ...
+    def discrete(self) -> Finite:
+        """What answers otherwise."""
 
     @property
     def bound(self) -> float:

@@ -1,0 +1,95 @@
+"""What is public: listed in one place, importable, documented and typed."""
+
+import dataclasses
+import importlib.util
+import inspect
+import typing
+from pathlib import Path
+from types import ModuleType
+
+import click
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def tool(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/site/{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+reference = tool("reference")
+NAMES = list(reference.public_names())
+
+
+def members(what):
+    """Return what people call on a public name: itself or, of a class, its public methods."""
+    if not inspect.isclass(what):
+        return {what.__name__: what}
+    found = {} if "__init__" not in vars(what) else {"__init__": what.__init__}
+    for name, member in inspect.getmembers(what):
+        if name.startswith("_"):
+            continue
+        if isinstance(member, property):
+            member = member.fget
+        member = getattr(member, "func", member)  # a cached property
+        is_called = inspect.isfunction(member) or inspect.ismethod(member)
+        if is_called and member.__module__.startswith("fedldp"):
+            found[name] = member
+    return found
+
+
+def documented(what, name):
+    """Tell whether a member has a docstring of its own or takes it from a base class."""
+    if not inspect.isclass(what):
+        return bool(what.__doc__)
+    return any(vars(each)[name].__doc__ for each in what.__mro__ if name in vars(each))
+
+
+@pytest.mark.parametrize("public", NAMES, ids=lambda each: f"{each.module}.{each.name}")
+def test_every_public_name_is_documented_and_typed(public):
+    what = public.what
+    assert inspect.getdoc(what), public
+    if isinstance(what, ModuleType):
+        return
+    assert what.__module__.startswith("fedldp")
+    for name, member in members(what).items():
+        if name != "__init__":  # described by its class
+            assert documented(what, name), name
+        hints = typing.get_type_hints(member)
+        signature = inspect.signature(member)
+        untyped = {key for key in signature.parameters if key not in ("self", "cls")} - set(hints)
+        assert not untyped, (name, untyped)
+        assert "return" in hints, name
+
+
+def test_a_dataclass_has_typed_fields():
+    for public in NAMES:
+        if dataclasses.is_dataclass(public.what):
+            hints = typing.get_type_hints(public.what)
+            assert {field.name for field in dataclasses.fields(public.what)} <= set(hints)
+
+
+def test_the_page_lists_every_name_once_and_documents_it():
+    page = reference.api_page()
+    for public in NAMES:
+        if not isinstance(public.what, ModuleType):
+            assert page.count(f"\n::: {public.path}\n") == 1, public
+        assert page.count(f"| [`{public.name}`](#{public.path}) | {public.summary[:20]}") == 1
+    assert {each.name for each in NAMES} >= {"Plan", "LDPLinearSVC", "Settings", "load", "WireError"}
+
+
+def test_the_page_of_commands_has_every_command():
+    page = reference.commands_page()
+
+    def paths(command, path):
+        yield path
+        for name, each in getattr(command, "commands", {}).items():
+            yield from paths(each, f"{path} {name}")
+
+    assert isinstance(reference.command_line, click.Group)
+    for path in paths(reference.command_line, "fedldp"):
+        assert page.count(f"\n## {path}\n") == 1
+        assert f"Usage: {path} " in page

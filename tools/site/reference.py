@@ -1,0 +1,109 @@
+"""Write the pages of the reference that are made from the code: the public names, the commands.
+
+    python tools/site/reference.py docs/reference
+"""
+
+import inspect
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import click
+
+from fedldp.cli.app import fedldp as command_line
+
+PUBLIC = (
+    "fedldp",
+    "fedldp.mechanisms",
+    "fedldp.categorical",
+    "fedldp.cube",
+    "fedldp.report",
+    "fedldp.estimate",
+    "fedldp.audit",
+    "fedldp.learn",
+    "fedldp.learn.estimators",
+    "fedldp.datasets",
+    "fedldp.errors",
+)
+
+
+class Name(NamedTuple):
+    """A public name: where it is imported from, what it is, and where that is defined."""
+
+    module: str
+    name: str
+    what: Any
+
+    @property
+    def path(self) -> str:
+        """Where it is defined: unlike the name, the path of no module too."""
+        if isinstance(self.what, ModuleType):
+            return self.what.__name__
+        return f"{self.what.__module__}.{self.what.__qualname__}"
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring."""
+        return (inspect.getdoc(self.what) or "").partition("\n")[0]
+
+
+def public_names() -> Iterator[Name]:
+    """Yield every public name once: all that the modules above have in `__all__`."""
+    seen = set()
+    for module in PUBLIC:
+        for name in import_module(module).__all__:
+            found = Name(module, name, getattr(import_module(module), name))
+            if found.path not in seen:
+                seen.add(found.path)
+                yield found
+
+
+def commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield each command, those of a group after it, and its help."""
+    context = click.Context(command, info_name=" ".join(path), terminal_width=80)
+    yield " ".join(path), command.get_help(context)
+    if isinstance(command, click.Group):
+        for name, each in command.commands.items():
+            yield from commands(each, (*path, name))
+
+
+def api_page() -> str:
+    """Return the list of all public names, and what is documented of each."""
+    names = list(public_names())
+    lines = [
+        "# All public names",
+        "",
+        "Made from the `__all__` of the modules below: whatever is listed there is public, and",
+        "nothing else is.",
+    ]
+    for module in PUBLIC:
+        of_module = [each for each in names if each.module == module]
+        lines += ["", f"## {module}", "", "| name | what it is |", "|---|---|"]
+        for each in of_module:
+            link = f"[`{each.name}`](#{each.path})"
+            lines.append(f"| {link} | {each.summary.replace('|', chr(92) + '|')} |")
+        for each in of_module:
+            if not isinstance(each.what, ModuleType):
+                lines += ["", f"::: {each.path}"]
+    return "\n".join(lines) + "\n"
+
+
+def commands_page() -> str:
+    """Return the help of every command."""
+    lines = ["# Commands", "", "What `fedldp --help` and `fedldp COMMAND --help` print."]
+    for title, text in commands(command_line, ("fedldp",)):
+        lines += ["", f"## {title}", "", "```text", text, "```"]
+    return "\n".join(lines) + "\n"
+
+
+def main(folder: Path) -> None:
+    """Write the pages."""
+    (folder / "api.md").write_text(api_page(), "utf-8")
+    (folder / "commands.md").write_text(commands_page(), "utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
