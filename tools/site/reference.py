@@ -81,7 +81,7 @@ def api_page() -> str:
     ]
     for module in PUBLIC:
         of_module = [each for each in names if each.module == module]
-        lines += ["", f"## {module}", "", "| name | what it is |", "|---|---|"]
+        lines += ["", f"## {module} {{ #{module} }}", "", "| name | what it is |", "|---|---|"]
         for each in of_module:
             link = f"[`{each.name}`](#{each.path})"
             lines.append(f"| {link} | {each.summary.replace('|', chr(92) + '|')} |")

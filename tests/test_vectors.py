@@ -1,0 +1,167 @@
+"""The test vectors for other languages: what the library draws, and what the page says."""
+
+import hashlib
+import importlib.util
+import itertools
+import json
+import re
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedldp
+import plans
+from fedldp import vehicle
+
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "docs/vectors.json").read_text("utf-8")
+VECTORS = json.loads(TEXT)
+CASES = VECTORS["cases"]
+
+
+def test_the_file_is_what_the_command_writes():
+    spec = importlib.util.spec_from_file_location("vectors", ROOT / "tools/vectors.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    assert tool.to_text(tool.vectors()) == TEXT
+
+
+def test_every_kind_is_there():
+    documents = [json.loads(case["plan"]) for case in CASES]
+    kinds = {table["kind"] for plan in documents for table in plan["tables"]}
+    assert kinds == {"numbers", "response", "unary"}
+    assert {part["kind"] for plan in documents for part in plan["parts"]} == {"sample", "cube"}
+    some = {part["k"] < 3 for plan in documents for part in plan["parts"] if "k" in part}
+    assert some == {True, False}
+    sent = "".join(answer["record"] for case in CASES for answer in case["answers"])
+    assert {"0", "1"} == set(sent)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_a_server_reads_them(case):
+    plan = fedldp.Plan.from_json(case["plan"])
+    assert (plan.fingerprint, plan.bits) == (case["fingerprint"], case["bits"])
+    assert float(plan.total_epsilon) == float(case["cost"])
+    for answer in case["answers"]:
+        assert plan.parse(bytes.fromhex(answer["report"])).reports == 1
+        assert plans.counts_in(json.loads(case["plan"]), bytes.fromhex(answer["report"]))
+
+
+@pytest.mark.parametrize("case", VECTORS["refused"], ids=lambda case: case["why"])
+def test_a_vehicle_refuses_them(case):
+    with pytest.raises(ValueError, match="^refused: "):
+        vehicle.Plan(case["plan"], case["cap"])
+
+
+# A vehicle as docs/wire-format.md and docs/how-to/other-language.md describe it, and nothing else.
+
+
+def read(attribute, value, offset):
+    """Return what a value is for the plan: a number in [-1, 1], or the place of a category."""
+    if "categories" in attribute:
+        names = attribute["categories"]
+        name = {True: "true", False: "false"}.get(value, value) if type(value) is bool else value
+        if isinstance(name, float) and name == int(name):
+            name = int(name)
+        text = str(name)
+        return names.index(text if text in names and name is not None else attribute["missing"])
+    low, high, size = attribute["low"], attribute["high"], attribute["size"]
+    if size > 1:
+        value = value[offset] if isinstance(value, list) and len(value) == size else None
+    number = attribute["missing"] if value is None else float(value)
+    return float(np.clip((number - (low + high) / 2) * 2 / (high - low), -1, 1))
+
+
+def letter(letters, x, rounding):
+    place = np.interp(x, letters, range(len(letters)))
+    return (int(place * 2**32 + 0.5) + rounding) // 2**32
+
+
+def alias(row, word):
+    """Draw from a row as the page says: fill columns of equal size, from the last short one on."""
+    bits = (len(row) - 1).bit_length()
+    left = row + [0] * (2**bits - len(row))
+    size = sum(row) // 2**bits
+    own, other = dict(enumerate(left)), {}
+    short = [i for i, count in enumerate(left) if count < size]
+    long = [i for i, count in enumerate(left) if count > size]
+    while short:
+        i, j = short.pop(), long[-1]
+        own[i], other[i] = left[i], j
+        left[j] -= size - left[i]
+        if left[j] <= size:
+            long.pop()
+        if left[j] < size:
+            short.append(j)
+    column, rest = divmod(word, 2 ** (64 - bits))
+    return column if column not in other or rest * size < own[column] * 2 ** (64 - bits) else other[column]
+
+
+def code(table, own, throws):
+    if table["kind"] == "numbers":
+        word, rounding = next(throws), next(throws)
+        rows = [[int(count) for count in row] for row in table["counts"]]
+        return alias(rows[letter(table["letters"], own, rounding)], word)
+    if table["kind"] == "response":
+        same, other = int(table["same"]), int(table["other"])
+        u = next(throws) * (same + (table["categories"] - 1) * other) // 2**64
+        return own if u < same - other else (u - (same - other)) // other
+    total, absent = int(table["total"]), int(table["absent"])
+    ones = [total // 2 if i == own else absent for i in range(table["categories"])]
+    return int("".join(str(int(next(throws) * total // 2**64 < odds)) for odds in ones), 2)
+
+
+def record(plan, inputs, throws):
+    """Return the bits of a record, given what a row was read as and what the dice showed."""
+    bits, places = "", coordinates(plan["schema"])
+    for part in plan["parts"]:
+        mine = [inputs[i] for attribute in part["attributes"] for i in places[attribute]]
+        tables, d = plans.coordinates(plan, part), len(mine)
+        if part["kind"] == "cube":
+            agree = next(throws)
+            for place, x in enumerate(mine):
+                sign = letter([-1.0, 1.0], x, next(throws))
+                bits += str(sign if place in agree else 1 - sign)
+            continue
+        chosen = next(throws) if part["k"] < d else range(d)
+        widths = plans.fields(plan, part)
+        for number, i in enumerate(chosen):
+            sent = code(tables[i], mine[i], throws)
+            if part["k"] < d:
+                bits += f"{i:0{widths[0]}b}{sent:0{widths[1]}b}"
+            else:
+                bits += f"{sent:0{widths[number]}b}"
+    return bits
+
+
+def coordinates(schema):
+    ends = list(itertools.accumulate((each.get("size", 1) for each in schema), initial=0))
+    return [range(*pair) for pair in itertools.pairwise(ends)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_another_implementation_agrees(case):
+    plan = json.loads(case["plan"])
+    fingerprint = hashlib.sha256(case["plan"].encode()).digest()
+    assert fingerprint.hex() == case["fingerprint"]
+    for answer in case["answers"]:
+        inputs = [
+            read(attribute, answer["row"].get(attribute["name"]), offset)
+            for attribute in plan["schema"]
+            for offset in range(attribute.get("size", 1))
+        ]
+        assert inputs == pytest.approx(answer["inputs"], abs=1e-15)
+        throws = (
+            each["chosen"] if "chosen" in each else int(each.get("word") or each["rounding"], 16)
+            for each in answer["thrown"]
+        )
+        bits = record(plan, inputs, throws)
+        assert bits == answer["record"]
+        assert next(throws, None) is None
+        padded = bits + "0" * (-len(bits) % 8)
+        packed = bytes(int(octet, 2) for octet in re.findall("." * 8, padded))
+        head = b"\x01" + fingerprint[:7] + (1).to_bytes(4, "big")
+        check = zlib.crc32(head + packed).to_bytes(4, "big")
+        assert (head + check + packed).hex() == answer["report"]
