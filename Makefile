@@ -59,6 +59,7 @@ pictures: $(VENV)/demo.done  ## the pictures in the documentation
 	$(BIN)/fedldp mechanisms --inputs --epsilon 4 --json --plot docs/images/inputs.png > /dev/null
 	$(BIN)/fedldp mechanisms --bits --epsilon 4 --json --plot docs/images/bits.png > /dev/null
 	$(BIN)/fedldp demo --json --output docs/images > /dev/null
+	$(BIN)/python tools/journey.py docs/images/journey.png
 
 .PHONY: docs
 docs: $(VENV)/docs.done  ## the documentation, in site/; a warning is an error

@@ -9,10 +9,10 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+import plans
 import pytest
 
 import fedldp
-import plans
 from fedldp import vehicle
 
 ROOT = Path(__file__).parent.parent
@@ -51,7 +51,7 @@ def test_a_server_reads_them(case):
 
 @pytest.mark.parametrize("case", VECTORS["refused"], ids=lambda case: case["why"])
 def test_a_vehicle_refuses_them(case):
-    with pytest.raises(ValueError, match="^refused: "):
+    with pytest.raises(ValueError, match=r"^refused: "):
         vehicle.Plan(case["plan"], case["cap"])
 
 
@@ -96,7 +96,8 @@ def alias(row, word):
         if left[j] < size:
             short.append(j)
     column, rest = divmod(word, 2 ** (64 - bits))
-    return column if column not in other or rest * size < own[column] * 2 ** (64 - bits) else other[column]
+    is_own = column not in other or rest * size < own[column] * 2 ** (64 - bits)
+    return column if is_own else other[column]
 
 
 def code(table, own, throws):

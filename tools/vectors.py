@@ -1,6 +1,6 @@
 """Write test vectors for vehicles in other languages, drawn by `vehicle.py` itself.
 
-    python tools/vectors.py docs/vectors.json
+python tools/vectors.py docs/vectors.json
 """
 
 import hashlib
@@ -18,7 +18,7 @@ Document = dict[str, Any]
 
 
 class Recorder(random.Random):
-    """Dice whose throws are written down. Words come from a seeded source, on every machine alike."""
+    """Dice whose throws are written down, and fall alike on every machine."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(0)
@@ -38,7 +38,7 @@ class Recorder(random.Random):
         return [population[i] for i in chosen]
 
     def randrange(self, stop: int, *_: Any) -> int:  # type: ignore[override]
-        """Choose a number below `stop`; what follows from it, the chosen places, is written down."""
+        """Choose a number below `stop`; only the places that follow from it are written down."""
         return int(self._source.words(1)[0]) * stop >> vehicle.WORD
 
 
@@ -64,7 +64,9 @@ def _number(name: str, low: float, high: float, missing: float, size: int = 1) -
     return {"name": name, "low": low, "high": high, "missing": missing, "size": size}
 
 
-def _plan(epsilon: str, schema: list[Document], tables: list[Document], *parts: Document) -> Document:
+def _plan(
+    epsilon: str, schema: list[Document], tables: list[Document], *parts: Document
+) -> Document:
     return {
         "format": vehicle.PLAN_FORMAT,
         "epsilon": epsilon,
@@ -99,10 +101,17 @@ PLANS = {
         _sample(2, [0, 1, 2, 3], [0, 0, 1, 2]),
     ),
     "all coordinates, no indexes": _plan(
-        "4.6", [_SPEED, _MODEL, _DOOR], [_UNEVEN, _RESPONSE, _UNARY], _sample(3, [0, 1, 2], [0, 1, 2])
+        "4.6",
+        [_SPEED, _MODEL, _DOOR],
+        [_UNEVEN, _RESPONSE, _UNARY],
+        _sample(3, [0, 1, 2], [0, 1, 2]),
     ),
     "a cube and a category": _plan(
-        "3.4", [_SPEED, _WAY, _MODEL], [_RESPONSE], {**_CUBE, "attributes": [0, 1]}, _sample(1, [2], [0])
+        "3.4",
+        [_SPEED, _WAY, _MODEL],
+        [_RESPONSE],
+        {**_CUBE, "attributes": [0, 1]},
+        _sample(1, [2], [0]),
     ),
 }
 
@@ -126,7 +135,8 @@ def answers(plan: vehicle.Plan, row: Any, seed: int) -> Document:
     report = plan.report(row, dice)
     digits = {"word": 16, "rounding": 8}
     thrown = [
-        {kind: what if kind == "chosen" else f"{what:0{digits[kind]}x}"} for kind, what in dice.thrown
+        {kind: what if kind == "chosen" else f"{what:0{digits[kind]}x}"}
+        for kind, what in dice.thrown
     ]
     schema = plan._schema  # what a row is read as is no part of a report, and of use to a reader
     inputs = [each.find(row, offset) for each in schema for offset in range(each.size)]

@@ -1,6 +1,6 @@
-"""Check a built site: each page can be found, and none asks the network for anything.
+"""Check a built site: pages can be found, links lead somewhere, nothing asks the network.
 
-    python tools/site/check.py mkdocs.yml
+python tools/site/check.py mkdocs.yml
 """
 
 import re
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import yaml
 
@@ -17,6 +18,8 @@ _FETCHED = re.compile(
     r"""|<link\b(?![^>]*rel=["']?canonical)[^>]*?\bhref=["']?((?:https?:)?//[^"' >]+)"""
     r"""|(?:@import|url\()\s*["']?((?:https?:)?//[^"' )]+)"""
 )
+_LINK = re.compile(r"""<[a-z]+\b[^>]*?\s(?:href|src)=["']?([^"' >#?]+)""")
+_ELSEWHERE = re.compile(r"[a-z]+:|//")
 
 
 class _Settings(yaml.SafeLoader):
@@ -43,6 +46,10 @@ def faults(settings: Path) -> Iterator[str]:
     pages = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")}
     for page in sorted(pages ^ set(listed(options["nav"]))):
         yield f"{page} must be both a page and in the navigation of {settings.name}"
+    for path in sorted(set(site.rglob("*.html")) - {site / "404.html"}):
+        for target in set(_LINK.findall(path.read_text("utf-8"))):
+            if not _ELSEWHERE.match(target) and not (path.parent / unquote(target)).exists():
+                yield f"{path.relative_to(site)} links to {target}, which is not there"
     for path in sorted([*site.rglob("*.html"), *site.rglob("*.css")]):
         for groups in _FETCHED.findall(path.read_text("utf-8")):
             yield f"{path.relative_to(site)} fetches {''.join(groups)}"

@@ -1,6 +1,6 @@
 """Write the pages of the reference that are made from the code: the public names, the commands.
 
-    python tools/site/reference.py docs/reference
+python tools/site/reference.py docs/reference
 """
 
 import inspect
