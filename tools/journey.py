@@ -29,7 +29,7 @@ def main(path: Path) -> None:
     report = plan.report([{"speed": SPEED}], fedldp.source(SEED))
     code = int.from_bytes(report.records) >> (8 - plan.bits)
     figure = Figure(figsize=(10, 6.4), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.15, h_pad=0.15)
+    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.1)
     first, second, third, fourth = figure.subplots(2, 2).flat
     _round(first, channel)
     _draw(second, channel, code)
@@ -65,7 +65,7 @@ def _draw(axes: Axes, channel: fedldp.Channel, code: int) -> None:
         box = Rectangle((column, -row), 1, -1, facecolor=BLUE, alpha=share / 1.6, edgecolor="none")
         axes.add_patch(box)
         axes.text(column + 0.5, -row - 0.42, f"{share:.0%}", ha="center", va="center")
-        axes.text(column + 0.5, -row - 0.72, count, ha="center", va="center", size=7.5)
+        axes.text(column + 0.5, -row - 0.72, count, ha="center", va="center", size=6.5)
     for row, letter in enumerate(channel.letters):
         axes.text(-0.08, -row - 0.5, f"{letter:g}", ha="right", va="center", color=GREY)
     for column, value in enumerate(channel.values):
