@@ -48,8 +48,10 @@ def faults(settings: Path) -> Iterator[str]:
         yield f"{page} must be both a page and in the navigation of {settings.name}"
     for path in sorted(set(site.rglob("*.html")) - {site / "404.html"}):
         for target in set(_LINK.findall(path.read_text("utf-8"))):
-            if not _ELSEWHERE.match(target) and not (path.parent / unquote(target)).exists():
-                yield f"{path.relative_to(site)} links to {target}, which is not there"
+            there = (path.parent / unquote(target)).resolve()
+            in_site = there.exists() and there.is_relative_to(site.resolve())
+            if not _ELSEWHERE.match(target) and not in_site:
+                yield f"{path.relative_to(site)} links to {target}, which is not in the site"
     for path in sorted([*site.rglob("*.html"), *site.rglob("*.css")]):
         for groups in _FETCHED.findall(path.read_text("utf-8")):
             yield f"{path.relative_to(site)} fetches {''.join(groups)}"

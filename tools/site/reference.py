@@ -67,13 +67,16 @@ def public_names() -> Iterator[Name]:
                 yield found
 
 
-def commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def commands(
+    command: click.Command, name: str, parent: click.Context | None = None
+) -> Iterator[tuple[str, str]]:
     """Yield each command, those of a group after it, and its help."""
-    context = click.Context(command, info_name=" ".join(path), terminal_width=80)
-    yield " ".join(path), command.get_help(context)
+    settings = command.context_settings
+    context = click.Context(command, parent, info_name=name, terminal_width=80, **settings)
+    yield context.command_path, command.get_help(context)
     if isinstance(command, click.Group):
-        for name, each in command.commands.items():
-            yield from commands(each, (*path, name))
+        for each, inner in command.commands.items():
+            yield from commands(inner, each, context)
 
 
 def api_page() -> str:
@@ -100,7 +103,7 @@ def api_page() -> str:
 def commands_page() -> str:
     """Return the help of every command."""
     lines = ["# Commands", "", "What `fedldp --help` and `fedldp COMMAND --help` print."]
-    for title, text in commands(command_line, ("fedldp",)):
+    for title, text in commands(command_line, "fedldp"):
         lines += ["", f"## {title}", "", "```text", text, "```"]
     return "\n".join(lines) + "\n"
 
