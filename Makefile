@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # PyTorch has a build for each kind of hardware: make test-torch TORCH='torch --index-url ...'
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test test-slow test-torch test-simulation test-faults bench bench-training bench-reproduce bench-fleet accuracy flights networks reproduce pictures clean
+.PHONY: demo test test-slow test-torch test-simulation test-faults bench bench-training bench-reproduce bench-fleet accuracy flights networks reproduce pictures test-browser page dist clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
 	@$(BIN)/fedldp demo --output demo
@@ -29,6 +29,9 @@ test-simulation: $(VENV)/simulation.done  ## the fleet's app in Flower's simulat
 
 test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved and cut off
 	$(BIN)/pytest -m faults tests/test_fleet_faults.py tests/test_fleet_hostile_processes.py
+
+test-browser: $(VENV)/test.done  ## the interactive page, in Chromium
+	$(BIN)/pytest -m browser
 
 bench: $(VENV)/test.done  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/bench.py
@@ -67,8 +70,11 @@ docs: $(VENV)/docs.done  ## the documentation, in site/; a warning is an error
 	PYTHONPATH=tools/site $(BIN)/zensical build --clean --strict
 	$(BIN)/python tools/site/check.py mkdocs.yml
 
+page: $(VENV)/demo.done  ## the numbers of the interactive page, docs/playground/index.html
+	$(BIN)/python tools/playground.py
+
 clean:
-	rm -rf $(VENV) demo site
+	rm -rf $(VENV) demo site dist
 
 $(VENV)/pip.done:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

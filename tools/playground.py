@@ -1,0 +1,98 @@
+"""Make docs/playground/data.js: the numbers that the interactive page shows.
+
+python tools/playground.py
+
+Each table is written by its columns' least and largest count and, for each letter up to the middle
+one, a text with a character for each output: "-" is the column's least, "+" its largest, and "o"
+the next of `others`. The rows below the middle are those above it, backwards.
+"""
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import fedldp
+from fedldp import vehicle
+from fedldp.channel import Channel
+from fedldp.errors import DomainError
+
+EPSILONS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0)
+OUTPUTS = (3, 7, 15, 31)
+OUTPUT = Path(__file__).parents[1] / "docs" / "playground" / "data.js"
+
+
+def document(epsilons: tuple[float, ...] = EPSILONS) -> dict[str, Any]:
+    """Return all that the page shows."""
+    return {
+        "version": fedldp.__version__,
+        "outputs": list(OUTPUTS),
+        "budgets": [_budget(epsilon) for epsilon in epsilons],
+    }
+
+
+def _budget(epsilon: float) -> dict[str, Any]:
+    limit = vehicle.exp_below(vehicle.exact(epsilon))
+    return {
+        "epsilon": epsilon,
+        # Just below e^epsilon, as a fraction: what the library checks tables against.
+        "limit": [str(limit.numerator), str(limit.denominator)],
+        "lowerBound": fedldp.Optimal(epsilon).lower_bound,
+        "mechanisms": [_mechanism(name, epsilon) for name in fedldp.mechanisms()],
+    }
+
+
+def _mechanism(name: str, epsilon: float) -> dict[str, Any]:
+    mechanism = fedldp.mechanism(name, epsilon)
+    channels = {}
+    for outputs in OUTPUTS:
+        with contextlib.suppress(DomainError):  # it has another number of outputs
+            channels[outputs] = mechanism.channel(outputs)
+    if not channels:
+        with contextlib.suppress(DomainError):  # Laplace noise has no bound, and so no table
+            channel = mechanism.channel()
+            channels[channel.outputs] = channel
+    return {
+        "name": name,
+        "worstCase": mechanism.worst_case_variance,
+        "tables": [{"asked": asked, **_table(each)} for asked, each in channels.items()],
+    }
+
+
+def _table(channel: Channel) -> dict[str, Any]:
+    counts = channel.counts
+    if (counts != counts[::-1, ::-1]).any():
+        raise DomainError("the page expects tables that are their own mirror image.")
+    least, most = counts.min(axis=0), counts.max(axis=0)
+    rows, others = [], []
+    for row in counts[: (len(counts) + 1) // 2]:
+        kinds = [
+            "-" if c == a else "+" if c == b else "o"
+            for c, a, b in zip(row, least, most, strict=True)
+        ]
+        others += [str(c) for c, kind in zip(row, kinds, strict=True) if kind == "o"]
+        rows.append("".join(kinds))
+    return {
+        "worstCase": channel.worst_case_variance,
+        "letters": channel.letters.tolist(),
+        "values": channel.values.tolist(),
+        "least": [str(count) for count in least],
+        "most": [str(count) for count in most],
+        "rows": rows,
+        "others": others,
+    }
+
+
+def main() -> None:
+    """Write the file."""
+    text = json.dumps(document(), separators=(",", ":"))
+    # A script, not JSON: a page that is opened from the disk may not fetch a file beside it.
+    OUTPUT.write_text(f"window.FEDLDP = {text};\n", encoding="utf-8")
+    print(f"{OUTPUT}: {OUTPUT.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 1:
+        sys.exit(__doc__)
+    main()
