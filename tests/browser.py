@@ -114,7 +114,7 @@ class Browser:
     def wait(self, condition):
         """Wait until a JavaScript expression is true."""
         deadline = time.monotonic() + PATIENCE
-        while not self.evaluate(condition):
+        while not self.evaluate(f"Boolean({condition})"):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"this does not come true: {condition}")
             time.sleep(0.02)

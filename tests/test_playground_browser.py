@@ -178,6 +178,7 @@ def test_all_integers_are_the_channels(page):
     page.open(f"{PAGE}#epsilon=2&mechanism=hm-tp&outputs=7&x=0.3")
     assert page.evaluate("document.querySelector('#integers .scroll').children.length") == 0
     page.click("#integers summary")
+    page.wait("document.querySelector('#integers tbody')")
     shown = page.evaluate(
         "[...document.querySelectorAll('#integers tbody tr')].map("
         "row => [row.className, ...[...row.children].map(cell => cell.innerText)])"

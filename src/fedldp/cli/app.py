@@ -27,6 +27,16 @@ def fedldp() -> None:
     Compare:   mechanisms, audit, reproduce (the paper)
     Try out:   schema, data, collect, train, predict
     Deploy:    plan, report (vehicle), tally, estimate (server), fleet (all of it)
+
+    \b
+    fedldp demo                        a fleet of flights learns, in seconds
+    fedldp mechanisms --epsilon 1      how accurate one number can be
+    fedldp train --data flights --task logistic --epsilon 4
+    fedldp train --help                each command's help begins with examples
+
+    \b
+    Completion by tab, in bash (or zsh_source, fish_source in those shells):
+    eval "$(_FEDLDP_COMPLETE=bash_source fedldp)"
     """  # noqa: D301 (click wants the character \b itself)
 
 

@@ -12,8 +12,9 @@ from rich.table import Table
 
 from fedldp import audit
 from fedldp.channel import Channel
+from fedldp.cli.completion import offer
 from fedldp.errors import PrivacyError
-from fedldp.mechanisms import mechanism
+from fedldp.mechanisms import mechanism, mechanisms
 from fedldp.source import source
 
 _PAIRS = ((-1.0, 1.0), (0.0, 1.0), (0.1, 0.2))
@@ -21,7 +22,7 @@ _CONFIDENCE = 0.999999  # a false alarm in a million runs
 
 
 @click.command("audit")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=offer(mechanisms))
 @click.option("--epsilon", type=float, help="The privacy budget.  [default: 1.0]")
 @click.option("--outputs", type=int, help="The number of outputs.  [default: the mechanism's own]")
 @click.option(

@@ -34,7 +34,12 @@ def data_group() -> None:
 @data_group.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def list_command(as_json: bool) -> None:
-    """List all data sets."""
+    """List all data sets.
+
+    \b
+    fedldp data list          what comes along, is here, or can be fetched
+    fedldp data list --json   for scripts
+    """  # noqa: D301 (click wants the character \b itself)
     documents = [_about(name) for name in datasets.names()]
     if as_json:
         click.echo(json.dumps(documents, indent=2))
@@ -57,13 +62,17 @@ def list_command(as_json: bool) -> None:
 
 
 @data_group.command("fetch")
-@click.argument("name", type=_NAME)
+@click.argument("name", type=_NAME, metavar="NAME")
 def fetch_command(name: str) -> None:
     """Download a data set to the cache, and check it.
 
+    \b
+    fedldp data fetch wisdm
+    fedldp train --data wisdm --task logistic --epsilon 4
+
     What was published with a checksum is checked against it; else the checksum
     of the first download is kept. A download that fails leaves nothing behind.
-    """
+    """  # noqa: D301 (click wants the character \b itself)
     screen = Console(stderr=True)
     columns = (TextColumn(name), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(
@@ -77,11 +86,16 @@ def fetch_command(name: str) -> None:
 
 
 @data_group.command("info")
-@click.argument("name", type=_NAME)
+@click.argument("name", type=_NAME, metavar="NAME")
 @click.option("--path", type=INPUT, help="Its file, if it was not fetched.", metavar="FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def info_command(name: str, path: Path | None, as_json: bool) -> None:
-    """Show where a data set comes from, and its columns if it is here."""
+    """Show where a data set comes from, and its columns if it is here.
+
+    \b
+    fedldp data info flights
+    fedldp data info wisdm --path WISDM_ar_latest.tar.gz   from elsewhere
+    """  # noqa: D301 (click wants the character \b itself)
     document = _about(name)
     if document["available"] == "made":
         document |= _columns(datasets.load(name, path, rows=_MADE_FOR_INFO))

@@ -42,6 +42,7 @@ def estimate_options(of: str) -> Callable[[Command], Command]:
                 type=click.FloatRange(0, 1, min_open=True, max_open=True),
                 default=0.95,
                 show_default=True,
+                help="How often an interval holds the truth.",
             ),
             click.option(
                 "--plot", type=OUTPUT, callback=_check_plot, metavar="FILE", help="Also draw it."

@@ -10,6 +10,7 @@ import click
 from rich.progress import Progress
 from rich.table import Table
 
+from fedldp.cli.completion import offer
 from fedldp.cli.plans import console
 from fedldp.cli.runs import display
 from fedldp.paper.figures import Figure, description
@@ -35,8 +36,13 @@ def _paths(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dic
     return found
 
 
-@click.command("reproduce")
-@click.argument("keys", nargs=-1, metavar="[FIGURE]...")
+@click.command("reproduce", short_help="Compute the paper's figures again; check its claims.")
+@click.argument(
+    "keys",
+    nargs=-1,
+    metavar="[FIGURE]...",
+    shell_complete=offer(lambda: description().figures),
+)
 @click.option("--quick", "profile", flag_value="quick", help="Less data, fewer runs: minutes.")
 @click.option("--full", "profile", flag_value="full", help="As much as in the paper.")
 @click.option(

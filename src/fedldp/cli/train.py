@@ -9,6 +9,7 @@ import click
 from rich.table import Table
 
 from fedldp import datasets, files
+from fedldp.cli.completion import offer
 from fedldp.cli.plans import INPUT, OUTPUT, answer_options, console, naming, read_schema
 from fedldp.cli.runs import TASKS, base_rate, display, follow, linear, spending, volume
 from fedldp.datasets import Dataset
@@ -25,8 +26,15 @@ NO_PRIVACY = "none"  # in the place of a mechanism
 _OF_DATA = ("schema", "target", "client", "missing", "path", "rows")
 
 
-@click.command("train")
-@click.option("--data", "what", required=True, help="A data set.", metavar="NAME|FILE")
+@click.command("train", short_help="Train a model on a fleet, with a few bits of each vehicle.")
+@click.option(
+    "--data",
+    "what",
+    required=True,
+    help="A data set.",
+    metavar="NAME|FILE",
+    shell_complete=offer(datasets.names, files=True),
+)
 @click.option("--task", type=click.Choice(list(TASKS)), required=True, help="What to fit.")
 @click.option("--epsilon", type=float, help="The budget of a vehicle, for all that it sends.")
 @click.option(

@@ -1,0 +1,18 @@
+"""What a shell offers after a tab where click cannot know it."""
+
+from collections.abc import Callable, Iterable
+
+import click
+from click.shell_completion import CompletionItem
+
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def offer(names: Callable[[], Iterable[str]], *, files: bool = False) -> Complete:
+    """Offer names, and files too if they may stand in the same place."""
+
+    def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        found = [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+        return [*found, CompletionItem(incomplete, type="file")] if files else found
+
+    return complete
