@@ -31,7 +31,7 @@ test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved 
 	$(BIN)/pytest -m faults tests/test_fleet_faults.py tests/test_fleet_hostile_processes.py
 
 test-browser: $(VENV)/test.done  ## the interactive page, in Chromium
-	$(BIN)/pytest -m browser
+	$(BIN)/pytest -m browser tests/test_playground_browser.py
 
 bench: $(VENV)/test.done  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/bench.py
@@ -72,6 +72,12 @@ docs: $(VENV)/docs.done  ## the documentation, in site/; a warning is an error
 
 page: $(VENV)/demo.done  ## the numbers of the interactive page, docs/playground/index.html
 	$(BIN)/python tools/playground.py
+
+dist: $(VENV)/test.done  ## sdist and wheel, tried out in an environment of their own
+	rm -rf dist
+	$(BIN)/python -m pip install --quiet 'build>=1.2'
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/pytest -m dist tests/test_dist.py
 
 clean:
 	rm -rf $(VENV) demo site dist
