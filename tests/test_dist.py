@@ -96,3 +96,4 @@ def test_other_commands_find_what_they_need(fresh, tmp_path, words):
 def test_the_examples_run(fresh, tmp_path):
     run(fresh, tmp_path, "python", ROOT / "examples" / "statistics_from_csv.py")
     run(fresh, tmp_path, "python", ROOT / "examples" / "scikit_learn_pipeline.py", "20000")
+    run(fresh, tmp_path, "python", ROOT / "examples" / "flower_app.py")
