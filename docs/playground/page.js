@@ -162,7 +162,7 @@
       return row;
     }));
     get("own").textContent =
-      `The table above, an exact form of ${chosen.mechanism} with ${table.values.length} outputs ` +
+      `The chosen table, an exact form of ${chosen.mechanism} with ${table.values.length} outputs ` +
       `(the dot): ${exactly(table.worstCase)}, ${(table.worstCase / lowerBound).toFixed(3)} times the ` +
       "limit. Laplace noise has no bound, and so no table.";
   }
