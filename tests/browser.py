@@ -13,6 +13,28 @@ from contextlib import contextmanager
 PATIENCE = 60.0  # seconds for any one answer: it is to fail in the end, not to measure
 KEYS = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Tab": 9, "Enter": 13}
 
+# Text against the background behind it; WCAG asks for 4.5.
+CONTRAST = """
+(() => {
+  const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const channel = (value) => value <= 0.03928 * 255 ? value / 255 / 12.92
+    : ((value / 255 + 0.055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const behind = (element) => {
+    const colour = parse(getComputedStyle(element).backgroundColor);
+    return colour[3] === 0 ? behind(element.parentElement) : colour;
+  };
+  const all = 'h1, p, small, label, output, dt, dd, button:enabled, .bits span, td, th, text, code';
+  return [...document.querySelectorAll(all)].flatMap((element) => {
+    const style = getComputedStyle(element);
+    const front = parse(element instanceof SVGElement ? style.fill : style.color);
+    const [a, b] = [light(front), light(behind(element))].sort((one, other) => other - one);
+    const contrast = (a + 0.05) / (b + 0.05);
+    return contrast >= 4.5 ? [] : [[element.outerHTML.slice(0, 80), contrast]];
+  });
+})()
+"""
+
 
 @contextmanager
 def browser():
@@ -176,3 +198,7 @@ class Browser:
         """Write a picture of the whole page."""
         picture = self.command("Page.captureScreenshot", captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(picture["data"]))
+
+    def faint(self):
+        """Return the texts that can hardly be read, with their contrast."""
+        return self.evaluate(CONTRAST)
