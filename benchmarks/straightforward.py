@@ -3,12 +3,14 @@
 They follow the paper's algorithms line by line, with NumPy's default generator.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import fedldp
+from fedldp.mechanisms import Finite, Hybrid, Mechanism, Piecewise, Solved
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,7 +37,16 @@ def duchi(m: fedldp.Duchi, x: Floats, rng: np.random.Generator) -> Floats:
     return np.where(rng.random(x.shape) < 0.5 + x / (2 * m.C), m.C, -m.C)
 
 
-def pm_sub(m: fedldp.PMSub, x: Floats, rng: np.random.Generator) -> Floats:
+def three_outputs_flat(m: fedldp.ThreeOutputsFlat, x: Floats, rng: np.random.Generator) -> Floats:
+    E, a = np.exp(m.epsilon), m.a
+    zero = np.minimum(a, 1 - 2 * (E - a) / (E * (E + 1)) - np.abs(x) / m.C)
+    minus = (1 - zero - x / m.C) / 2
+    u = rng.random(x.shape)
+    sign = np.where(u < minus, -1, np.where(u < minus + zero, 0, 1))
+    return sign * m.C
+
+
+def piecewise(m: Piecewise, x: Floats, rng: np.random.Generator) -> Floats:
     E, t, A = np.exp(m.epsilon), m.t, m.A
     left = (E + t) * (x * t - 1) / (t * (E - 1))
     right = (E + t) * (x * t + 1) / (t * (E - 1))
@@ -46,19 +57,63 @@ def pm_sub(m: fedldp.PMSub, x: Floats, rng: np.random.Generator) -> Floats:
     return np.where(inside, window, outside)
 
 
-def hm_tp(m: fedldp.HMTP, x: Floats, rng: np.random.Generator) -> Floats:
+def hybrid(m: Hybrid, x: Floats, rng: np.random.Generator) -> Floats:
     heads = rng.random(x.shape) < m.beta
-    return np.where(heads, pm_sub(m.continuous, x, rng), three_outputs(m.discrete, x, rng))
+    return np.where(heads, perturb(m.continuous, x, rng), perturb(m.discrete, x, rng))
+
+
+def solved(m: Solved, x: Floats, rng: np.random.Generator) -> Floats:
+    return m.values[codes_of(m, x, rng)]
+
+
+def codes_of(m: Solved, x: Floats, rng: np.random.Generator) -> npt.NDArray[Any]:
+    """Round each x to a letter, then draw from the rows of the table, one letter at a time."""
+    letters = m.letters
+    low = np.clip(np.searchsorted(letters, x, side="right") - 1, 0, len(letters) - 2)
+    odds = (x - letters[low]) / (letters[low + 1] - letters[low])
+    letter = low + (rng.random(x.shape) < odds)
+    codes = np.empty(x.shape, np.int64)
+    for number, row in enumerate(m.table):
+        here = letter == number
+        codes[here] = rng.choice(len(row), np.count_nonzero(here), p=row)
+    return codes
 
 
 def laplace(m: fedldp.Laplace, x: Floats, rng: np.random.Generator) -> Floats:
     return x + rng.laplace(0.0, m.scale, x.shape)
 
 
+WAYS: dict[type, Callable[[Any, Floats, np.random.Generator], Floats]] = {
+    fedldp.Laplace: laplace,
+    fedldp.Duchi: duchi,
+    fedldp.ThreeOutputs: three_outputs,
+    fedldp.ThreeOutputsFlat: three_outputs_flat,
+    Piecewise: piecewise,
+    Hybrid: hybrid,
+    Solved: solved,
+}
+
+
+def perturb(m: Mechanism, x: Floats, rng: np.random.Generator) -> Floats:
+    """One noisy output for each x, by any of the mechanisms."""
+    way = next(way for kind, way in WAYS.items() if isinstance(m, kind))
+    return way(m, x, rng)
+
+
+def encode(m: Mechanism, outputs: int, x: Floats, rng: np.random.Generator) -> npt.NDArray[Any]:
+    """The number of an output for each x: what `Channel.encode` does exactly."""
+    if isinstance(m, Solved):
+        return codes_of(m, x, rng)
+    noisy = perturb(m, x, rng)
+    if isinstance(m, Finite):
+        return np.sign(noisy).astype(np.int8)
+    return discretized(noisy, m.bound, outputs, rng)
+
+
 def collect(m: Any, x: Floats, rng: np.random.Generator) -> Floats:
     """The paper's Algorithm 5 with k = 1: perturb whole rows, keep one entry of each, average."""
     n, d = x.shape
-    noisy = hm_tp(m, x, rng)
+    noisy = perturb(m, x, rng)
     kept = np.zeros((n, d))
     rows, chosen = np.arange(n), rng.integers(0, d, n)
     kept[rows, chosen] = d * noisy[rows, chosen]
@@ -70,7 +125,7 @@ def collect_sampled(m: Any, x: Floats, rng: np.random.Generator) -> Floats:
     n, d = x.shape
     rows, chosen = np.arange(n), rng.integers(0, d, n)
     kept = np.zeros((n, d))
-    kept[rows, chosen] = d * hm_tp(m, x[rows, chosen], rng)
+    kept[rows, chosen] = d * perturb(m, x[rows, chosen], rng)
     return kept.mean(axis=0)
 
 
@@ -103,3 +158,18 @@ def discretized(
     k = np.floor(m * y / bound)
     to_the_left = k + 1 - m * y / bound
     return np.where(rng.random(y.shape) < to_the_left, k, k + 1).astype(np.int64) + m
+
+
+def packed(fields: list[tuple[npt.NDArray[Any], int]]) -> bytes:
+    """Some fields of every record, each of so many bits: all bits side by side, then packed."""
+    bits = [
+        (numbers[:, None] >> np.arange(width - 1, -1, -1) & 1).astype(np.uint8)
+        for numbers, width in fields
+    ]
+    return np.packbits(np.concatenate(bits, axis=1)).tobytes()
+
+
+def unpacked(data: bytes, count: int, width: int) -> npt.NDArray[Any]:
+    """The record of every vehicle as a number."""
+    bits = np.unpackbits(np.frombuffer(data, np.uint8), count=count * width).reshape(count, width)
+    return bits @ (1 << np.arange(width - 1, -1, -1))
