@@ -1,7 +1,7 @@
 """`make bench`: how fast and how small, as ratios measured in one run.
 
 Each row has what an item costs, how many times less that is than the straightforward way costs, and
-how many times the limit. See `harness` for how it is measured and `cases` for what. All on one core.
+how many times the limit. See `harness` for how it is measured, `cases` for what. All on one core.
 """
 
 import os
@@ -39,7 +39,7 @@ def measured(only: str, turns: int, processes: int) -> list[Row]:
 def table(rows: list[Row], turns: int, processes: int) -> Table:
     pairs = turns * processes
     return Table(
-        f"Costs, and how they compare: median (quartiles) of {pairs} turns in {processes} processes",
+        f"Costs and how they compare: median (quartiles) of {pairs} turns in {processes} processes",
         ("what", "each", "times less than straightforward", "times the limit"),
         [
             (

@@ -1,0 +1,139 @@
+"""The same work, done by fedldp: for each task of another library one of ours."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from work import Work
+
+import fedldp
+from fedldp import datasets
+from fedldp.categorical import RandomizedResponse, UnaryEncoding, project
+from fedldp.learn.examples import Arrays
+from fedldp.learn.fedsgd import Training
+from fedldp.learn.gradients import Linear
+from fedldp.learn.objectives import objective
+from fedldp.learn.server import auto_group, auto_rate
+from fedldp.learn.settings import Settings
+
+EPSILON, TRAIN_EPSILON, PART = 1.0, 4.0, 1000
+VEHICLES = 20_000  # for which the steps of a training are chosen, where a library is slow
+COLUMN, BOUNDS = "distance", (0.0, 5000.0)  # miles; public
+CATEGORY = "carrier"
+
+
+def prepare(folder: Path) -> None:
+    """Write the vehicles' data: real flights in random order, of which a tenth is held out."""
+    flights = datasets.load("flights")
+    order = np.argsort(fedldp.source(1).words(len(flights)))
+    miles, carriers = flights.matrix(order, [COLUMN, CATEGORY]).T
+    low, high = BOUNDS
+    numbers = np.clip((miles - low) / (high - low) * 2 - 1, -1, 1)
+    own = carriers.astype(np.int64)
+    x, y = flights.examples("logistic").read(order)
+    held = len(order) // 10
+    arrays = {
+        "numbers": numbers[held:],
+        "own": own[held:],
+        "features": x[held:].astype(np.float64),
+        "labels": y[held:].astype(np.float64),
+        "held_features": x[:held],
+        "held_labels": y[:held],
+    }
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+    settings, d = Settings(TRAIN_EPSILON), x.shape[1]
+    group = auto_group(VEHICLES, settings.plan(d).parts[0].share)
+    asked = {
+        "epsilon": EPSILON,
+        "part": PART,
+        "categories": int(own.max()) + 1,
+        "train_epsilon": TRAIN_EPSILON,
+        "group": group,
+        "rate": auto_rate(objective("logistic").distance, d, VEHICLES // group),
+    }
+    (folder / "work.json").write_text(json.dumps(asked), "utf-8")
+
+
+@dataclass(frozen=True)
+class Ours:
+    """Our tasks, by the names of theirs."""
+
+    work: Work
+
+    def task(self, name: str, vehicles: int) -> Callable[[], Any]:
+        """Return what does a task for so many vehicles; the tables are made before."""
+        kind, _, way = name.partition(", ")
+        if kind == "mean":
+            return self._mean(vehicles)
+        if kind == "response":
+            return self._response(vehicles, way == "projected")
+        if kind == "unary":
+            return self._unary(vehicles, way == "projected")
+        return self._training(vehicles, None if kind == "a round" else way)
+
+    def _mean(self, vehicles: int) -> Callable[[], Any]:
+        channel, x = fedldp.Dominant(EPSILON).channel(), self.work.numbers(vehicles)
+        source = fedldp.source()
+        return lambda: self.work.means(channel.decode(channel.encode(x, source)))
+
+    def _response(self, vehicles: int, projected: bool) -> Callable[[], Any]:
+        coder = RandomizedResponse.of(EPSILON, self.work.categories)
+        own, source = self.work.own(vehicles), fedldp.source()
+
+        def frequencies(codes: np.ndarray) -> list[float]:
+            found = coder.frequencies(np.bincount(codes, minlength=coder.cells))[1]
+            return (project(found) if projected else found).tolist()
+
+        return lambda: [frequencies(each) for each in self.work.parts(coder.encode(own, source))]
+
+    def _unary(self, vehicles: int, projected: bool) -> Callable[[], Any]:
+        coder = UnaryEncoding.of(EPSILON, self.work.categories)
+        own, source = self.work.own(vehicles), fedldp.source()
+
+        def frequencies(bits: np.ndarray) -> list[float]:
+            counts = np.append(bits.sum(axis=0, dtype=np.int64), len(bits))
+            found = coder.frequencies(counts)[1]
+            return (project(found) if projected else found).tolist()
+
+        return lambda: [frequencies(each) for each in self.work.parts(coder.encode(own, source))]
+
+    def _training(self, vehicles: int, way: str | None) -> Callable[[], Any]:
+        """One pass; a single round of it, if there is no way."""
+        task = Linear(objective("logistic"), Arrays(*self.work.examples(vehicles)))
+        settings, d = Settings(TRAIN_EPSILON), task.dimensions
+        plan = settings.plan(d)
+        group = vehicles if way is None else settings.group_size(d, vehicles)
+        recipe = settings.recipe(d, -(-vehicles // group), task.objective.distance)
+
+        def run() -> list[float]:
+            chance = fedldp.source()
+            training = Training(task, plan, recipe, chance, group=group, shuffle=False)
+            for _ in training:
+                pass
+            return training.models[0].tolist()
+
+        return run
+
+    def errors(self, name: str, vehicles: int, result: Any) -> np.ndarray | None:
+        """How wrong a result is, once for each part; of a model, on the flights held out."""
+        kind = name.partition(", ")[0]
+        if kind == "a round":
+            return None
+        if kind == "training":
+            return self._held.error(np.array([result]))
+        if kind == "mean":
+            truth = np.array(self.work.means(self.work.numbers(vehicles)))
+            return np.abs(np.array(result) - truth)
+        own, a = self.work.own(vehicles).reshape(-1, PART), self.work.categories
+        truth = (own[:, :, None] == np.arange(a)).mean(axis=1)
+        return np.sqrt(((np.array(result) - truth) ** 2).mean(axis=1))
+
+    @cached_property
+    def _held(self) -> Linear:
+        arrays = [np.load(self.work.folder / f"held_{name}.npy") for name in ("features", "labels")]
+        return Linear(objective("logistic"), Arrays(*arrays))

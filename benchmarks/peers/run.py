@@ -1,0 +1,188 @@
+"""`make bench-peers`: the libraries people use today, on the same work.
+
+Each runs in a process and an environment of its own. Its turns and ours alternate; the ratio is
+taken within a turn. Errors are those of what came out: of the mean of a number, or of the frequency
+of a category, from some vehicles, root mean square; of a model, the share of held-out flights that
+it gets wrong. An error comes with its standard error.
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(1, str(Path(__file__).parent.parent))
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is imported
+
+import harness
+import numpy as np
+import pages
+from environments import ROOT, Peer, PeerFailed, working
+from ours import EPSILON, PART, TRAIN_EPSILON, Ours, prepare
+from pages import Table
+from rich.progress import track
+from work import Work
+
+TURNS = 5
+
+PEERS = (
+    Peer(
+        "opendp",
+        ("opendp==0.16.0", "numpy"),
+        (
+            "Laplace takes a list of values at once, randomised response one value a call",
+            "the only unary encoding flips all bits with the same odds: no OUE",
+            "frequencies are left to the user; no training by vehicles",
+        ),
+    ),
+    Peer(
+        "diffprivlib",
+        ("diffprivlib==0.6.6", "scikit-learn<1.9"),
+        (
+            "one value a call; randomised response for two categories only, without an estimate",
+            "its models are for a curator who holds all data: less noise, another promise",
+            "with scikit-learn 1.9 it cannot be imported: 'cannot import name DOUBLE'",
+        ),
+    ),
+    Peer(
+        "pure-ldp",
+        ("pure-ldp==1.2.0", "scikit-learn", "statsmodels"),
+        (
+            "one value a call; frequencies only: no means, no training",
+            "imports scikit-learn and statsmodels, which it does not declare",
+        ),
+    ),
+    Peer(
+        "multi-freq-ldpy",
+        ("multi-freq-ldpy==0.2.5",),
+        (
+            "one value a call; frequencies only: no means, no training",
+            "cuts its estimates at 0 and scales them to add up to 1: so ours are projected, too",
+        ),
+    ),
+    Peer(
+        "pfl",
+        ("pfl==0.6.0", str(ROOT)),
+        (
+            "of its local mechanisms only Laplace is private with an epsilon alone",
+            "noise of scale bound / epsilon is 2 epsilon-private on a vehicle: asked for half",
+            "no frequencies",
+        ),
+    ),
+    Peer(
+        "flower",
+        ("flwr[simulation]>=1.41,<1.42",),
+        (
+            "its LocalDpMod adds Gaussian noise, with a delta: no mechanism with epsilon alone, "
+            "so speed only, without privacy, on all cores",
+        ),
+    ),
+    Peer("scikit-learn", (), ("SGDClassifier: without any privacy, for reference",)),
+)
+
+NAMES = {
+    "mean": f"mean of a number, epsilon {EPSILON:g}",
+    "response": f"randomised response, 16 categories, epsilon {EPSILON:g}",
+    "unary": f"unary encoding (OUE), 16 categories, epsilon {EPSILON:g}",
+    "training": f"logistic regression on flights, epsilon {TRAIN_EPSILON:g}",
+    "a round": "a round of federated training",
+}
+
+
+def measured(peer: Peer, work: Work, turns: int) -> tuple[str, list[list[str]]]:
+    """Return a library's version, and a row for each of its tasks."""
+    ours, rows = Ours(work), []
+    with working(peer, work.folder) as worker:
+        label = ", ".join(f"{name} {number}" for name, number in worker.versions.items())
+        for task, vehicles in worker.tasks.items():
+            rows.append([label, *compared(ours, worker, task, vehicles, turns)])
+    return label, rows
+
+
+def compared(ours: Ours, worker, task: str, vehicles: int, turns: int) -> list[str]:
+    """Let a library and us do the same work in turn."""
+    results: dict[str, list[np.ndarray]] = {"theirs": [], "ours": []}
+    mine = ours.task(task, vehicles)
+
+    def ask_theirs() -> float:
+        seconds, result = worker.ask(task)
+        results["theirs"].append(ours.errors(task, vehicles, result))
+        return seconds
+
+    def do_ours() -> float:
+        found = []
+        seconds = harness.seconds(lambda: found.append(mine()))
+        results["ours"].append(ours.errors(task, vehicles, found[0]))
+        return seconds
+
+    times = harness.interleaved({"theirs": ask_theirs, "ours": do_ours}, turns, lambda way: way())
+    kind, _, way = task.partition(", ")
+    return [
+        NAMES[kind] + (f" ({way})" if way else ""),
+        f"{vehicles:,}",
+        *(duration(np.median(times[each]) / vehicles) for each in ("theirs", "ours")),
+        str(harness.ratios(times["theirs"], times["ours"])),
+        *(typical(kind, results[each]) for each in ("theirs", "ours")),
+    ]
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it."""
+    for unit, scale in (("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= scale:
+            return f"{harness.shown(seconds / scale)} {unit}"
+    return f"{harness.shown(seconds / 1e-9)} ns"
+
+
+def typical(kind: str, errors: list[np.ndarray]) -> str:
+    """The error of an estimate, root mean square; of a model, the mean over the turns."""
+    if errors[0] is None:
+        return ""
+    found = np.concatenate(errors)
+    if kind == "training":
+        return f"{found.mean():.4f} ± {found.std(ddof=1) / np.sqrt(found.size):.4f}"
+    root = np.sqrt(np.mean(found**2))
+    around = np.std(found**2, ddof=1) / np.sqrt(found.size) / (2 * root)
+    return f"{root:.3f} ± {around:.3f}"
+
+
+def main() -> None:
+    parser = pages.options(__doc__)
+    parser.add_argument("--only", default="", metavar="NAME", help="only this library")
+    parser.add_argument("--turns", type=int, default=TURNS)
+    chosen = parser.parse_args()
+    machine = pages.machine()
+    rows, remarks = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(Path(folder))
+        for peer in track(PEERS, "Measuring", transient=True):
+            if chosen.only not in peer.name:
+                continue
+            label, failure = peer.name, ()
+            try:
+                label, found = measured(peer, Work(Path(folder)), chosen.turns)
+                rows += found
+            except PeerFailed as error:
+                failure = (f"did not run here: {error}",)
+            remarks.append((label, "; ".join((*failure, *peer.remarks))))
+    headings = (
+        "library",
+        "work",
+        "vehicles",
+        "a vehicle, theirs",
+        "a vehicle, ours",
+        "times as fast",
+        "error, theirs",
+        "error, ours",
+    )
+    tables = [
+        Table(
+            f"Beside other libraries: median (quartiles) of {chosen.turns} turns", headings, rows, 2
+        ),
+        Table("What they cannot do, or do differently", ("library", ""), remarks, 2),
+    ]
+    pages.publish("peers", tables, f"Estimates of {PART} vehicles each; {machine}", chosen.write)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""multi-freq-ldpy: compiled clients for one value at a time; estimates that are not negative."""
+
+from multi_freq_ldpy.pure_frequency_oracles.GRR import GRR_Aggregator_MI, GRR_Client
+from multi_freq_ldpy.pure_frequency_oracles.UE import UE_Aggregator_MI, UE_Client
+from work import Task, Work
+
+PACKAGES = ("multi-freq-ldpy", "numba")
+
+
+def tasks(work: Work) -> dict[str, Task]:
+    return {
+        "response, projected": Task(20_000, response(work, 20_000)),
+        "unary, projected": Task(20_000, unary(work, 20_000)),
+    }
+
+
+def response(work: Work, vehicles: int):
+    own, a, epsilon = work.own(vehicles).tolist(), work.categories, work.epsilon
+
+    def run() -> list[list[float]]:
+        reports = [GRR_Client(each, a, epsilon) for each in own]
+        return [GRR_Aggregator_MI(part, a, epsilon).tolist() for part in work.parts(reports)]
+
+    return run
+
+
+def unary(work: Work, vehicles: int):
+    own, a, epsilon = work.own(vehicles).tolist(), work.categories, work.epsilon
+
+    def run() -> list[list[float]]:
+        reports = [UE_Client(each, a, epsilon, True) for each in own]
+        return [UE_Aggregator_MI(part, epsilon, True).tolist() for part in work.parts(reports)]
+
+    return run

@@ -1,0 +1,41 @@
+"""OpenDP: Laplace noise for a whole list; randomised response for one value at a time."""
+
+import math
+
+import numpy as np
+import opendp.prelude as dp
+from work import Task, Work
+
+PACKAGES = ("opendp",)
+
+dp.enable_features("contrib")
+
+
+def tasks(work: Work) -> dict[str, Task]:
+    return {
+        "mean": Task(20_000, mean(work, 20_000)),
+        "response": Task(5_000, response(work, 5_000)),
+    }
+
+
+def mean(work: Work, vehicles: int):
+    space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l1_distance(T=float)
+    noisy, x = dp.m.make_laplace(*space, scale=2 / work.epsilon), work.numbers(vehicles).tolist()
+    if not math.isclose(noisy.map(2.0), work.epsilon):  # two vehicles differ by at most 2
+        raise ValueError("its epsilon is another one")
+    return lambda: work.means(noisy(x))
+
+
+def response(work: Work, vehicles: int):
+    a = work.categories
+    p = math.exp(work.epsilon) / (math.exp(work.epsilon) + a - 1)
+    q = (1 - p) / (a - 1)
+    answer, own = dp.m.make_randomized_response(list(range(a)), prob=p), work.own(vehicles).tolist()
+    if not math.isclose(answer.map(1), work.epsilon):
+        raise ValueError("its epsilon is another one")
+
+    def frequencies(codes: list[int]) -> list[float]:  # which it leaves to the user
+        counts = np.bincount(codes, minlength=a)
+        return ((counts / len(codes) - q) / (p - q)).tolist()
+
+    return lambda: [frequencies(part) for part in work.parts([answer(each) for each in own])]

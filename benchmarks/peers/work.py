@@ -1,0 +1,65 @@
+"""The work that all libraries are given, read in their own environments: NumPy is all it needs.
+
+The vehicles' data lie in files. Estimates are made for each `part` of so many vehicles apart, so
+that one run tells the error of an estimate from many of them.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Task(NamedTuple):
+    """What a library does, and for how many vehicles: so few that it does not take long."""
+
+    vehicles: int
+    run: Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A folder with the data, and what is asked."""
+
+    folder: Path
+
+    @cached_property
+    def asked(self) -> dict[str, Any]:
+        """Epsilon, part, categories; and for training: train_epsilon, group, rate."""
+        return json.loads((self.folder / "work.json").read_text("utf-8"))
+
+    @property
+    def epsilon(self) -> float:
+        return self.asked["epsilon"]
+
+    @property
+    def categories(self) -> int:
+        return self.asked["categories"]
+
+    def numbers(self, vehicles: int) -> np.ndarray:
+        """A number in [-1, 1] of each vehicle."""
+        return self._array("numbers")[:vehicles]
+
+    def own(self, vehicles: int) -> np.ndarray:
+        """The category of each vehicle."""
+        return self._array("own")[:vehicles]
+
+    def examples(self, vehicles: int) -> tuple[np.ndarray, np.ndarray]:
+        """Features in [-1, 1] and a label, -1 or 1, of each vehicle."""
+        return self._array("features")[:vehicles], self._array("labels")[:vehicles]
+
+    def _array(self, name: str) -> np.ndarray:
+        return np.load(self.folder / f"{name}.npy")
+
+    def means(self, noisy: Any) -> list[float]:
+        """The mean of each part."""
+        return np.asarray(noisy).reshape(-1, self.asked["part"]).mean(axis=1).tolist()
+
+    def parts(self, reports: Any) -> Iterator[Any]:
+        """The reports of each part."""
+        size = self.asked["part"]
+        return (reports[start : start + size] for start in range(0, len(reports), size))
