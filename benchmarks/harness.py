@@ -1,9 +1,10 @@
 """Time several ways to do the same work, in turn, and compare them by ratios.
 
-A time is a matter of the machine and of what else it does; the ratio of two times that were taken
-one right after the other is much less so. All ways of a case take turns, forwards and then
-backwards (A B C, C B A, ...), so that a machine that slows down meanwhile favours none of them, and
-each ratio is taken within one turn. Shown is the median with its quartiles.
+A time is a matter of the machine; the ratio of two times that were taken one right after the other
+is much less so. All ways of a case take turns, forwards and then backwards (A B C, C B A, ...), so
+that a machine that slows down meanwhile favours none of them, and each ratio is taken within one
+turn. Shown is the median with its quartiles. Time is that of one core, spent in this process: when
+others are busy on the machine, it is not counted how long this one has to wait.
 """
 
 import json
@@ -81,21 +82,17 @@ class Change:
 
 
 def shown(value: float) -> str:
-    """Three digits, as people write them.
-
-    >>> shown(0.1234), shown(12.34), shown(123.4), shown(12345.6)
-    ('0.123', '12.3', '123', '12,346')
-    """
+    """Three digits, as people write them: 0.123, 1.23, 12.3, 123 and 12,346."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3g}"
 
 
-def seconds(work: Work) -> float:
+def seconds(work: Work, clock: Callable[[], float] = time.process_time) -> float:
     """How long it takes."""
-    start = time.perf_counter()
+    start = clock()
     work()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def interleaved(

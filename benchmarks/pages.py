@@ -65,15 +65,7 @@ def _text(path: str) -> str:
 
 
 def replaced(page: str, name: str, text: str) -> str:
-    """Return a page with another text between the marks of that name.
-
-    >>> print(replaced("a\\n<!-- begin: x -->\\nold\\n<!-- end: x -->\\nb", "x", "new\\n"))
-    a
-    <!-- begin: x -->
-    new
-    <!-- end: x -->
-    b
-    """
+    """Return a page with another text between the marks of that name."""
     begin, end = f"<!-- begin: {name} -->\n", f"<!-- end: {name} -->"
     if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
         raise SystemExit(f"the page must have one line {begin.strip()!r}, and {end!r} after it.")

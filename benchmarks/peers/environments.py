@@ -6,8 +6,9 @@ import select
 import subprocess
 import sys
 import tempfile
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,7 @@ class Worker:
     def __init__(self, process: subprocess.Popen[str], errors: Any) -> None:
         self._process, self._errors = process, errors
         hello = self._answer()
+        self.clock: Callable[[], float] = getattr(time, hello["clock"])
         self.versions: dict[str, str] = hello["versions"]
         self.tasks: dict[str, int] = hello["tasks"]  # name: vehicles
 

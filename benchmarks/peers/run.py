@@ -111,7 +111,7 @@ def compared(ours: Ours, worker, task: str, vehicles: int, turns: int) -> list[s
 
     def do_ours() -> float:
         found = []
-        seconds = harness.seconds(lambda: found.append(mine()))
+        seconds = harness.seconds(lambda: found.append(mine()), worker.clock)
         results["ours"].append(ours.errors(task, vehicles, found[0]))
         return seconds
 

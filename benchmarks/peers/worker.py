@@ -1,7 +1,8 @@
 """Run one library's tasks on request, in its own environment: python worker.py MODULE FOLDER.
 
 A line on the standard input names a task; a line of JSON comes back, with how long it took and what
-came out. Whatever the library prints goes to the standard error.
+came out. Time is that of one core or, where a library works in several processes, that of the wall
+clock. Whatever the library prints goes to the standard error.
 """
 
 import importlib
@@ -25,12 +26,17 @@ def main() -> None:
         print(json.dumps(answer), file=answers, flush=True)
 
     def serve(tasks: Mapping[str, Task]) -> None:
-        versions = {name: version(name) for name in module.PACKAGES}
-        say(versions=versions, tasks={name: task.vehicles for name, task in tasks.items()})
+        name = getattr(module, "CLOCK", "process_time")
+        clock = getattr(time, name)
+        say(
+            versions={name: version(name) for name in module.PACKAGES},
+            clock=name,
+            tasks={name: task.vehicles for name, task in tasks.items()},
+        )
         for line in sys.stdin:
-            start = time.perf_counter()
+            start = clock()
             result = tasks[line.strip()].run()
-            say(seconds=time.perf_counter() - start, result=result)
+            say(seconds=clock() - start, result=result)
 
     module, work = importlib.import_module(sys.argv[1]), Work(Path(sys.argv[2]))
     if hasattr(module, "serve"):  # it has to set something up around it
