@@ -6,7 +6,9 @@ BIN := $(VENV)/bin
 # PyTorch has a build for each kind of hardware: make test-torch TORCH='torch --index-url ...'
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test test-slow test-torch test-simulation test-faults bench bench-training bench-reproduce bench-fleet accuracy flights networks reproduce pictures test-browser page dist clean
+.PHONY: demo test test-slow test-torch test-simulation test-faults test-browser \
+	bench bench-growth bench-peers bench-docs bench-reproduce bench-fleet \
+	accuracy flights networks reproduce pictures page docs dist clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
 	@$(BIN)/fedldp demo --output demo
@@ -33,11 +35,19 @@ test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved 
 test-browser: $(VENV)/test.done  ## the interactive page, in Chromium
 	$(BIN)/pytest -m browser tests/test_playground_browser.py
 
-bench: $(VENV)/test.done  ## speed, as ratios measured in one run
-	$(BIN)/python benchmarks/bench.py
+bench: $(VENV)/test.done  ## speed and size, as ratios measured in one run; BENCH='--json FILE' keeps it
+	$(BIN)/python benchmarks/bench.py $(BENCH)
 
-bench-training: $(VENV)/demo.done  ## the speed of training, and how it grows
-	$(BIN)/python benchmarks/training.py
+bench-growth: $(VENV)/test.done  ## how cost grows with vehicles, dimensions and outputs
+	$(BIN)/python benchmarks/growth.py $(BENCH)
+
+bench-peers: $(VENV)/test.done  ## beside other libraries, each in an environment under .venv-peers
+	$(BIN)/python benchmarks/peers/run.py $(BENCH)
+
+bench-docs: $(VENV)/test.done  ## all three, into docs/benchmarks.md
+	$(BIN)/python benchmarks/bench.py --write docs/benchmarks.md --plot docs/images/bench.png
+	$(BIN)/python benchmarks/growth.py --write docs/benchmarks.md --plot docs/images/growth.png
+	$(BIN)/python benchmarks/peers/run.py --write docs/benchmarks.md
 
 bench-reproduce: $(VENV)/test.done  ## what a run of the experiments costs, on one core and on two
 	$(BIN)/python benchmarks/reproduce.py
@@ -64,7 +74,6 @@ pictures: $(VENV)/demo.done  ## the pictures in the documentation
 	$(BIN)/fedldp demo --json --output docs/images > /dev/null
 	$(BIN)/python tools/journey.py docs/images/journey.png
 
-.PHONY: docs
 docs: $(VENV)/docs.done  ## the documentation, in site/; a warning is an error
 	$(BIN)/python tools/site/reference.py docs/reference
 	PYTHONPATH=tools/site $(BIN)/zensical build --clean --strict
@@ -80,7 +89,7 @@ dist: $(VENV)/test.done  ## sdist and wheel, tried out in an environment of thei
 	$(BIN)/pytest -m dist tests/test_dist.py
 
 clean:
-	rm -rf $(VENV) demo site dist
+	rm -rf $(VENV) .venv-peers demo site dist
 
 $(VENV)/pip.done:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

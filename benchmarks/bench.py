@@ -58,7 +58,7 @@ def difference(old: Path, new: Path) -> Table:
     (before, there), (after, here) = harness.load(old), harness.load(new)
     meaning = {"faster": "times less than straightforward", "limit": "times the limit"}
     found = harness.changes(before, after)
-    same = "" if there == here else " (on machines that differ)"
+    same = "" if there == here else ": the machines differ"
     return Table(
         f"{len(found)} ratios changed beyond their spread{same}",
         ("what", "ratio", "before", "after", "after / before"),
@@ -113,10 +113,10 @@ def main() -> None:
     if chosen.compare:
         difference(*chosen.compare).print()
         return
-    machine = pages.machine("cryptography")
+    machine, busy = pages.machine("cryptography"), pages.busy()
     rows = measured(chosen.only, chosen.turns, chosen.processes)
     shown = table(rows, chosen.turns, chosen.processes)
-    pages.publish("bench", [shown], machine, chosen.write)
+    pages.publish("bench", [shown], f"{machine}; {busy}", chosen.write)
     if chosen.json:
         harness.save(chosen.json, rows, machine)
     if chosen.plot:

@@ -242,7 +242,7 @@ def main() -> None:
     parser = pages.options(__doc__)
     parser.add_argument("--most", type=int, default=max(VEHICLES), help="vehicles at most")
     chosen = parser.parse_args()
-    machine = pages.machine("cryptography")
+    machine, busy = pages.machine("cryptography"), pages.busy()
     vehicles = [n for n in VEHICLES if n <= chosen.most]
     by_vehicles = measured("collect", collect, [(n, ATTRIBUTES) for n in vehicles])
     trained = measured("train", train, [(n,) for n in vehicles])
@@ -253,7 +253,7 @@ def main() -> None:
         dimensions_table(by_dimensions),
         outputs_table(tabled),
     ]
-    pages.publish("growth", tables, machine, chosen.write)
+    pages.publish("growth", tables, f"{machine}; {busy}", chosen.write)
     if chosen.plot:
         plots.save(picture(by_vehicles, trained, by_dimensions, tabled), chosen.plot)
 

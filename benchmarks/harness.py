@@ -51,8 +51,13 @@ class Spread:
         return cls(value, value, value)
 
     def apart(self, other: "Spread") -> bool:
-        """Whether the two have no value between their quartiles in common."""
-        return self.high < other.low or other.high < self.low
+        """Whether the two are apart by more than both spreads together.
+
+        Two runs of the same code differ by more than the quartiles of either often enough: so each
+        is widened, on both sides, by as much as its quartiles are apart.
+        """
+        room = (self.high - self.low) + (other.high - other.low)
+        return self.high + room < other.low or other.high + room < self.low
 
     def __str__(self) -> str:
         if self.low == self.high:

@@ -44,12 +44,16 @@ def machine(*packages: str) -> str:
     names = ("numpy", "scipy", *packages)
     parts = [
         f"{os.cpu_count()} cores of {_processor()}",
-        f"{platform.system()}",
+        platform.system(),
         f"Python {platform.python_version()}",
         *(f"{name} {version(name)}" for name in names),
-        f"load {os.getloadavg()[0]:.1f} at the beginning",
     ]
     return ", ".join(parts)
+
+
+def busy() -> str:
+    """Return in words what else the machine has to do."""
+    return f"{os.getloadavg()[0]:.1f} processes wanted to run on it when it began"
 
 
 def _processor() -> str:

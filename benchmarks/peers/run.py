@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="NAME", help="only this library")
     parser.add_argument("--turns", type=int, default=TURNS)
     chosen = parser.parse_args()
-    machine = pages.machine()
+    machine, busy = pages.machine(), pages.busy()
     rows, remarks = [], []
     with tempfile.TemporaryDirectory() as folder:
         prepare(Path(folder))
@@ -181,7 +181,9 @@ def main() -> None:
         ),
         Table("What they cannot do, or do differently", ("library", ""), remarks, 2),
     ]
-    pages.publish("peers", tables, f"Estimates of {PART} vehicles each; {machine}", chosen.write)
+    pages.publish(
+        "peers", tables, f"Estimates of {PART:,} vehicles each; {machine}; {busy}", chosen.write
+    )
 
 
 if __name__ == "__main__":

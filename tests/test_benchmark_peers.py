@@ -1,0 +1,109 @@
+"""How other libraries are run: in processes that may fail without stopping the rest."""
+
+import json
+
+import numpy as np
+import ours
+import pytest
+import run
+from environments import Peer, PeerFailed, last_words, working
+from work import Work
+
+WORKING = """
+from work import Task
+PACKAGES = ("numpy",)
+def tasks(work):
+    def run():
+        print("a library may print")
+        return work.means(work.numbers(4) + 1)
+    return {"mean": Task(4, run)}
+"""
+
+
+@pytest.fixture
+def data(tmp_path):
+    np.save(tmp_path / "numbers.npy", np.array([0.0, 1.0, -1.0, 0.0, 0.5]))
+    asked = {"epsilon": 1.0, "part": 2, "categories": 3}
+    (tmp_path / "work.json").write_text(json.dumps(asked))
+    return tmp_path
+
+
+@pytest.fixture
+def library(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    def make(text):
+        (tmp_path / "with_made_up.py").write_text(text)
+        return Peer("made-up", (), ())
+
+    return make
+
+
+def test_a_library_answers_from_its_process(data, library):
+    with working(library(WORKING), data) as worker:
+        assert worker.tasks == {"mean": 4}
+        assert worker.versions == {"numpy": np.__version__}
+        for _ in range(2):
+            seconds, result = worker.ask("mean")
+            assert seconds >= 0
+            assert result == [1.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import no_such_library", "ModuleNotFoundError: No module named 'no_such_library'"),
+        ("PACKAGES = ()\ndef tasks(work):\n    return 1 / 0", "ZeroDivisionError: .*"),
+    ],
+)
+def test_a_library_that_does_not_run_says_why(data, library, text, said):
+    with pytest.raises(PeerFailed, match=said), working(library(text), data):
+        pass
+
+
+def test_a_task_that_fails_says_why(data, library):
+    text = WORKING.replace("return work.means", "raise ValueError('no luck') or work.means")
+    with working(library(text), data) as worker, pytest.raises(PeerFailed, match="no luck"):
+        worker.ask("mean")
+
+
+def test_last_words():
+    assert last_words(["Traceback", "", "ValueError: no luck", " ", ""]) == "ValueError: no luck"
+    assert last_words([]) == "it said nothing"
+
+
+def test_parts_are_estimated_apart(data):
+    work = Work(data)
+    assert work.means(work.numbers(4)) == [0.5, -0.5]
+    assert [part.tolist() for part in work.parts(np.arange(4))] == [[0, 1], [2, 3]]
+
+
+def test_typical_errors():
+    assert run.typical("a round", [None, None]) == ""
+    assert run.typical("mean", [np.array([3.0]), np.array([4.0, 3.0, 4.0])]).startswith("3.536 ± ")
+    assert run.typical("training", [np.array([0.1]), np.array([0.2])]) == "0.1500 ± 0.0500"
+
+
+def test_times_have_a_unit_that_suits_them():
+    found = [run.duration(seconds) for seconds in (2.5e-9, 2.5e-6, 2.5e-3, 2.5)]
+    assert found == ["2.50 ns", "2.50 µs", "2.50 ms", "2,500 ms"]
+
+
+def test_every_task_of_ours_is_as_exact_as_it_should_be(tmp_path):
+    """Errors of estimates are below five times what is expected: no false alarm in a lifetime."""
+    ours.prepare(tmp_path)
+    mine = ours.Ours(Work(tmp_path))
+    for name in ("mean", "response", "unary", "response, projected", "unary, projected"):
+        result = mine.task(name, 2000)()
+        errors = mine.errors(name, 2000, result)
+        assert errors.shape == (2,)
+        assert errors.max() < 5 * 2.5 / ours.PART**0.5, name
+    model = mine.task("training", 20_000)()
+    assert mine.errors("training", 20_000, model)[0] < 0.4
+    assert mine.errors("a round", 200, mine.task("a round", 200)()) is None
+
+
+def test_each_library_has_a_module_and_something_to_say():
+    for peer in run.PEERS:
+        assert (run.Path(run.__file__).parent / f"{peer.module}.py").exists()
+        assert peer.remarks
