@@ -19,7 +19,7 @@ from rich.progress import track
 
 from fedldp import plots
 
-TURNS, PROCESSES = 7, 3
+TURNS, PROCESSES = 5, 3
 
 
 def measure(name: str, turns: int) -> dict[str, list[float]]:

@@ -9,6 +9,7 @@ it gets wrong. An error comes with its standard error.
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).parent.parent))
@@ -17,7 +18,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is imported
 import harness
 import numpy as np
 import pages
-from environments import ROOT, Peer, PeerFailed, working
+from environments import ROOT, Peer, PeerFailed, Worker, working
 from ours import EPSILON, PART, TRAIN_EPSILON, Ours, prepare
 from pages import Table
 from rich.progress import track
@@ -37,11 +38,12 @@ PEERS = (
     ),
     Peer(
         "diffprivlib",
-        ("diffprivlib==0.6.6", "scikit-learn<1.9"),
+        ("diffprivlib==0.6.6", "scikit-learn<1.8"),
         (
             "one value a call; randomised response for two categories only, without an estimate",
             "its models are for a curator who holds all data: less noise, another promise",
-            "with scikit-learn 1.9 it cannot be imported: 'cannot import name DOUBLE'",
+            "its LogisticRegression fails with scikit-learn 1.8: 'unexpected keyword argument "
+            "multi_class'; with 1.9 it cannot be imported: 'cannot import name DOUBLE'",
         ),
     ),
     Peer(
@@ -89,17 +91,16 @@ NAMES = {
 }
 
 
-def measured(peer: Peer, work: Work, turns: int) -> tuple[str, list[list[str]]]:
-    """Return a library's version, and a row for each of its tasks."""
-    ours, rows = Ours(work), []
+def measured(peer: Peer, work: Work, turns: int) -> Iterator[list[str]]:
+    """Yield a row for each of a library's tasks, with its versions first."""
+    ours = Ours(work)
     with working(peer, work.folder) as worker:
         label = ", ".join(f"{name} {number}" for name, number in worker.versions.items())
         for task, vehicles in worker.tasks.items():
-            rows.append([label, *compared(ours, worker, task, vehicles, turns)])
-    return label, rows
+            yield [label, *compared(ours, worker, task, vehicles, turns)]
 
 
-def compared(ours: Ours, worker, task: str, vehicles: int, turns: int) -> list[str]:
+def compared(ours: Ours, worker: Worker, task: str, vehicles: int, turns: int) -> list[str]:
     """Let a library and us do the same work in turn."""
     results: dict[str, list[np.ndarray]] = {"theirs": [], "ours": []}
     mine = ours.task(task, vehicles)
@@ -158,13 +159,14 @@ def main() -> None:
         for peer in track(PEERS, "Measuring", transient=True):
             if chosen.only not in peer.name:
                 continue
-            label, failure = peer.name, ()
+            label, said = peer.name, list(peer.remarks)
             try:
-                label, found = measured(peer, Work(Path(folder)), chosen.turns)
-                rows += found
+                for row in measured(peer, Work(Path(folder)), chosen.turns):
+                    label = row[0]
+                    rows.append(row)
             except PeerFailed as error:
-                failure = (f"did not run here: {error}",)
-            remarks.append((label, "; ".join((*failure, *peer.remarks))))
+                said.insert(0, f"did not run here: {error}")
+            remarks.append((label, "; ".join(said)))
     headings = (
         "library",
         "work",
