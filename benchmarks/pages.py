@@ -74,7 +74,7 @@ def replaced(page: str, name: str, text: str) -> str:
     if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
         raise SystemExit(f"the page must have one line {begin.strip()!r}, and {end!r} after it.")
     before, rest = page.split(begin)
-    return f"{before}{begin}{text.rstrip()}\n{end}{rest.split(end)[1]}"
+    return f"{before}{begin}{text}\n{end}{rest.split(end)[1]}"
 
 
 def options(description: str) -> argparse.ArgumentParser:

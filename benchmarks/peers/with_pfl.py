@@ -27,7 +27,7 @@ PACKAGES = ("pfl",)
 
 def tasks(work: Work) -> dict[str, Task]:
     return {
-        "mean": Task(5_000, mean(work, 5_000)),
+        "mean": Task(20_000, mean(work, 20_000)),
         "training": Task(20_000, training(work, 20_000)),
     }
 

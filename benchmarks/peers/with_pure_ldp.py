@@ -10,7 +10,7 @@ PACKAGES = ("pure-ldp",)
 def tasks(work: Work) -> dict[str, Task]:
     return {
         "response": Task(20_000, response(work, 20_000)),
-        "unary": Task(5_000, unary(work, 5_000)),
+        "unary": Task(20_000, unary(work, 20_000)),
     }
 
 
