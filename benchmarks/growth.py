@@ -109,17 +109,16 @@ def collect(vehicles: int, dimensions: int) -> Collected:
     plan = fedldp.Plan(fedldp.Schema.vector(dimensions, bound=1.0), EPSILON, k=1)
     plan.simulate(np.zeros((8, dimensions)), fedldp.source(3))  # prepares the tables
 
-    def once() -> tuple[float, fedldp.Tally]:
+    taken, tally = [], plan.tally()
+    for _ in range(turns(vehicles)):
         clock = Clock()
         batches = (
             Asked(min(BATCH, vehicles - start), clock) for start in range(0, vehicles, BATCH)
         )
         tally = plan.simulate_batches(batches, fedldp.source(2))
-        return clock.seconds(), tally
-
-    runs = [once() for _ in range(turns(vehicles))]
-    each = float(np.median([seconds for seconds, _ in runs])) / vehicles
-    return Collected(each, harness.seconds(runs[0][1].estimate), plan.bits, peak())
+        taken.append(clock.seconds())
+    each = float(np.median(taken)) / vehicles
+    return Collected(each, harness.seconds(tally.estimate), plan.bits, peak())
 
 
 def train(vehicles: int) -> Trained:
@@ -235,7 +234,7 @@ def picture(
     n = VEHICLES[: len(by_vehicles)]
     memory.plot(n, [each.memory for each in by_vehicles], "o-", color="#0072B2", label="collect")
     memory.plot(n, [each.memory for each in trained], "s--", color="#D55E00", label="train")
-    memory.set(xlabel="vehicles", ylabel="peak memory, MiB", title="memory is flat")
+    memory.set(xlabel="vehicles", ylabel="peak memory, MiB", title="memory")
     wide.plot(DIMENSIONS, [1e9 * each.each for each in by_dimensions], "o-", color="#0072B2")
     wide.set(xlabel="numbers of a vehicle", ylabel="ns", title="collect from a vehicle")
     for name, style, colour in (("encode", "o-", "#0072B2"), ("decode", "s--", "#D55E00")):
@@ -243,7 +242,7 @@ def picture(
         outputs.plot(OUTPUTS, times, style, color=colour, label=name)
     outputs.set(xlabel="outputs", ylabel="ns", title="one value")
     for axes in (memory, wide, outputs):
-        axes.set(xscale="log", ylim=(0, None))
+        axes.set(xscale="log", ylim=(0, 1.15 * axes.get_ylim()[1]))
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     memory.legend(frameon=False)
