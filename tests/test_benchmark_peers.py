@@ -9,6 +9,8 @@ import run
 from environments import Peer, PeerFailed, last_words, working
 from work import Work
 
+from fedldp import datasets
+
 WORKING = """
 from work import Task
 PACKAGES = ("numpy",)
@@ -80,7 +82,8 @@ def test_parts_are_estimated_apart(data):
 
 def test_typical_errors():
     assert run.typical("a round", [None, None]) == ""
-    assert run.typical("mean", [np.array([3.0]), np.array([4.0, 3.0, 4.0])]).startswith("3.536 ± ")
+    # squares 9, 16, 9, 16: their mean is 12.5 +- 2.021, whose root is 3.536 +- 2.021 / (2 * 3.536)
+    assert run.typical("mean", [np.array([3.0]), np.array([4.0, 3.0, 4.0])]) == "3.536 ± 0.286"
     assert run.typical("training", [np.array([0.1]), np.array([0.2])]) == "0.1500 ± 0.0500"
 
 
@@ -93,6 +96,10 @@ def test_every_task_of_ours_is_as_exact_as_it_should_be(tmp_path):
     """Errors of estimates are below five times what is expected: no false alarm in a lifetime."""
     ours.prepare(tmp_path)
     mine = ours.Ours(Work(tmp_path))
+    miles = datasets.load("flights").matrix(names=[ours.COLUMN])
+    everyone = mine.work.numbers(None)
+    assert everyone.min() >= miles.min() / 2500 - 1
+    assert everyone.mean() == pytest.approx(miles.mean() / 2500 - 1, abs=0.01)
     for name in ("mean", "response", "unary", "response, projected", "unary, projected"):
         result = mine.task(name, 2000)()
         errors = mine.errors(name, 2000, result)
