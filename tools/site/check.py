@@ -44,7 +44,8 @@ def faults(settings: Path) -> Iterator[str]:
     options = yaml.load(settings.read_text("utf-8"), _Settings)  # noqa: S506 (a safe loader)
     docs, site = settings.parent / options["docs_dir"], settings.parent / options["site_dir"]
     pages = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")}
-    for page in sorted(pages ^ set(listed(options["nav"]))):
+    in_nav = {page for page in listed(options["nav"]) if page.endswith(".md")}
+    for page in sorted(pages ^ in_nav):
         yield f"{page} must be both a page and in the navigation of {settings.name}"
     for path in sorted(set(site.rglob("*.html")) - {site / "404.html"}):
         for target in set(_LINK.findall(path.read_text("utf-8"))):
