@@ -206,7 +206,7 @@ def dimensions_table(collected: list[Collected]) -> Table:
 
 def outputs_table(tabled: list[Tabled]) -> Table:
     return Table(
-        "More outputs of a table",
+        "More outputs of a table: Duchi's 2, Three-Outputs' 3, and HM-TP's",
         ("outputs", "bits", "make and check it", "encode, a value", "decode, a value", "as JSON"),
         [
             (
