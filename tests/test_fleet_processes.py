@@ -19,13 +19,14 @@ SLEEPS = ("sleep", "1000")
 FAMILY = ("sh", "-c", 'sleep 1000 & echo $! >> "$0"; setsid sleep 1000 & echo $! >> "$0"; wait')
 
 SUPERVISOR = """
-import sys
+import sys, time
 from pathlib import Path
 from fedldp.fleet.processes import Process, Supervisor
 with Supervisor(Path(sys.argv[1])) as supervisor:
     supervisor.start(Process("family", tuple(sys.argv[2:])))
     print(supervisor.pid("family"), flush=True)
     supervisor.wait(1000)
+time.sleep({lingers})
 """
 
 
@@ -63,9 +64,12 @@ def stranger(**environment):
 
 
 @contextmanager
-def separate(state, *argv):
-    """A supervisor in a process of its own, and the number of the process that it looks after."""
-    words = (sys.executable, "-c", SUPERVISOR, str(state), *argv)
+def separate(state, *argv, lingers=0.0):
+    """A supervisor in a process of its own, and the number of the process that it looks after.
+
+    When it has ended that and has let go of its folder, it lingers for so many seconds.
+    """
+    words = (sys.executable, "-c", SUPERVISOR.format(lingers=lingers), str(state), *argv)
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as popen:
         try:
             yield popen, int(popen.stdout.readline())
@@ -207,6 +211,18 @@ def test_stop_asks_a_supervisor(tmp_path):
         assert supervisor.wait() == 0
         assert not alive(child)
         assert stop(tmp_path) == 0
+
+
+@pytest.mark.parametrize(("lingers", "status"), [(0.5, 0), (1000, -signal.SIGKILL)])
+def test_stop_waits_until_a_supervisor_is_gone(tmp_path, monkeypatch, lingers, status):
+    """The process, and not only its lock: whatever is started next finds nothing in its way."""
+    if status:
+        monkeypatch.setattr(processes, "GRACE", 0.2)
+    with separate(tmp_path / "state", *SLEEPS, lingers=lingers) as (supervisor, child):
+        assert stop(tmp_path) == 2
+        assert not alive(supervisor.pid)
+        assert not alive(child)
+        assert supervisor.wait() == status
 
 
 def test_stop_after_the_supervisor_was_killed(tmp_path):
