@@ -53,10 +53,16 @@ def numbers(path, count):
     return until(written)
 
 
+def shows(pid):
+    """Wait until a process shows its environment: that can be some moments after its start."""
+    until(Path(f"/proc/{pid}/environ").read_bytes)
+
+
 @contextmanager
 def stranger(**environment):
     popen = subprocess.Popen(SLEEPS, env={**os.environ, **environment})
     try:
+        shows(popen.pid)
         yield popen
     finally:
         popen.kill()
@@ -72,7 +78,8 @@ def separate(state, *argv, lingers=0.0):
     words = (sys.executable, "-c", SUPERVISOR.format(lingers=lingers), str(state), *argv)
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as popen:
         try:
-            yield popen, int(popen.stdout.readline())
+            shows(child := int(popen.stdout.readline()))
+            yield popen, child
         finally:
             popen.kill()
             popen.wait()
@@ -274,6 +281,24 @@ def test_processes_of_other_folders_are_strangers(tmp_path):
     with stranger(**{MARK: f"{tmp_path}/a/state"}) as popen:
         assert stop(tmp_path) == 1
         assert popen.wait() == -signal.SIGTERM
+
+
+def test_what_ends_while_it_is_looked_at_is_no_error(tmp_path, monkeypatch):
+    def vanished(method):
+        def look(path, *arguments, **options):
+            if str(one.pid) in path.parts:
+                raise ProcessLookupError
+            return method(path, *arguments, **options)
+
+        return look
+
+    mark = {MARK: f"{tmp_path}/state"}
+    with stranger(**mark) as one, stranger(**mark) as another:
+        for name in ("stat", "read_bytes"):
+            monkeypatch.setattr(Path, name, vanished(getattr(Path, name)))
+        assert stop(tmp_path) == 1
+        assert another.wait() == -signal.SIGTERM
+        assert one.poll() is None
 
 
 def test_stop_wants_a_folder(tmp_path):

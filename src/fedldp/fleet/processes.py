@@ -296,15 +296,15 @@ def stop(folder: Path) -> int:
 def _marked(folder: Path) -> set[int]:
     """Return the processes that supervisors in a folder have started, and these in turn."""
     found = set()
-    for path in Path("/proc").glob("[0-9]*/environ"):
+    for number in (path.name for path in Path("/proc").iterdir() if path.name.isdecimal()):
         try:
-            variables = path.read_bytes().split(b"\0")
+            variables = Path("/proc", number, "environ").read_bytes().split(b"\0")
         except OSError:  # it has ended, or is someone else's
             continue
         start = f"{MARK}=".encode()
         marks = [os.fsdecode(each[len(start) :]) for each in variables if each.startswith(start)]
         if any(Path(mark).is_relative_to(folder) for mark in marks):
-            found.add(int(path.parent.name))
+            found.add(int(number))
     return found - {os.getpid()}
 
 
