@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+import shutil
 from bisect import bisect_right
 from fractions import Fraction
 from pathlib import Path
@@ -16,7 +17,8 @@ from fedldp import tables, vehicle
 
 pytestmark = pytest.mark.browser
 
-PAGE = (Path(__file__).parents[1] / "docs" / "playground" / "index.html").as_uri()
+FOLDER = Path(__file__).parents[1] / "docs" / "playground"
+PAGE = (FOLDER / "index.html").as_uri()
 SIZES = [(1280, 900), (390, 844)]
 
 # A linear congruential generator stands in for chance, so that every run sees the same draws.
@@ -381,6 +383,17 @@ def test_it_fits_and_can_be_read(page, size, dark):
     )
     assert too_wide == []
     assert page.faint() == []
+
+
+def test_in_the_site_there_is_a_way_home(page, tmp_path):
+    assert not page.evaluate("document.querySelector('#home').getClientRects().length")
+    (tmp_path / "index.html").write_text("<title>Home</title>")
+    copied = shutil.copytree(FOLDER, tmp_path / "playground")
+    page.open((copied / "index.html").as_uri())
+    assert page.faint() == []
+    page.press("Tab")
+    page.press("Enter")
+    page.wait("document.title === 'Home'")
 
 
 def test_the_keyboard_reaches_everything_and_it_has_a_name(page):

@@ -301,6 +301,8 @@
     if (each.tables.length) get("mechanism").append(node("option", each.name));
   }
   get("version").textContent = data.version;
+  // Above docs/ lie the pages' sources; above any other place of this page, the built site.
+  get("home").hidden = location.pathname.includes("/docs/playground/");
   get("controls").addEventListener("submit", (event) => event.preventDefault());
   get("epsilon").addEventListener("input", (event) => {
     chosen.budget = Number(event.target.value);

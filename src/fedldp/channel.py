@@ -206,7 +206,7 @@ class Channel:
     def to_json(self) -> str:
         """Return the channel as canonical JSON: equal channels give equal text."""
         document = {"format": vehicle.FORMAT, **self.document()}
-        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+        return vehicle.canonical(document)
 
     def document(self) -> dict[str, Any]:
         """Return what stands in JSON but for the format, which a plan's tables do not have."""
