@@ -89,7 +89,7 @@
     const fault = tables.fault(table, limit);
     get("verdict").className = fault ? "note" : "";
     get("verdict").textContent = fault
-      ? `Computed in integers, by your browser: THIS TABLE MUST NOT BE USED: ${fault}.`
+      ? `Computed in integers, by your browser: THIS TABLE MUST NOT BE USED, for ${fault}.`
       : "Computed in integers, by your browser: the table is private. The largest ratio is that of " +
         `output ${number(table.values[widest])}: ${largest} to ${least}, in a table of ` +
         `${table.letters.length} rows that each add up to 2^${table.total.toString(2).length - 1}.`;
