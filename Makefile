@@ -33,7 +33,7 @@ test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved 
 	$(BIN)/pytest -m faults tests/test_fleet_faults.py tests/test_fleet_hostile_processes.py
 
 test-browser: $(VENV)/test.done  ## the interactive page, in Chromium
-	$(BIN)/pytest -m browser tests/test_playground_browser.py
+	$(BIN)/pytest -m browser tests/test_playground_browser.py tests/test_playground_proof.py
 
 bench: $(VENV)/test.done  ## speed and size, as ratios measured in one run; BENCH='--json FILE' keeps it
 	$(BIN)/python benchmarks/bench.py $(BENCH)

@@ -72,7 +72,10 @@ def test_the_command_writes_the_librarys_tables():
     spec.loader.exec_module(module)
     made = json.loads(json.dumps(module.document((1.0,))))
     assert made["outputs"] == DATA["outputs"]
-    for each in made["budgets"][0]["mechanisms"]:
+    kept = next(each for each in DATA["budgets"] if each["epsilon"] == 1.0)["mechanisms"]
+    for each, shown in zip(made["budgets"][0]["mechanisms"], kept, strict=True):
+        asked = [table["asked"] for table in each["tables"]]
+        assert asked == [table["asked"] for table in shown["tables"]]
         for table in each["tables"]:
             mechanism = fedldp.mechanism(each["name"], 1.0)
             fixed = len(each["tables"]) == 1
