@@ -357,6 +357,11 @@ class Attribute(NamedTuple):
             return self.missing
 
 
+def inputs(attributes: list[Attribute], row: Any) -> list[float]:
+    """Return what a row holds for each coordinate of some attributes."""
+    return [each.find(row, offset) for each in attributes for offset in range(each.size)]
+
+
 class Table(NamedTuple):
     """What a vehicle draws for one coordinate."""
 
@@ -511,7 +516,7 @@ def cube_part(
 
     def draw(row: Any, rng: random.Random) -> str:
         agree = agreements(odds, rng)
-        values = [each.find(row, offset) for each in attributes for offset in range(each.size)]
+        values = inputs(attributes, row)
         signs = [letter_of(x * 0.5 + 0.5, rng.getrandbits(ROUNDING)) for x in values]
         return "".join("01"[(place in agree) == sign] for place, sign in enumerate(signs))
 
@@ -572,6 +577,10 @@ class Plan:
             epsilon, attributes, *weights = entries(document, kind)
             return cube_part(chosen(self._schema, attributes), epsilon, *weights)
         raise ValueError(f"a part of an unknown kind: {kind!r:.80}")
+
+    def inputs(self, row: Any) -> list[float]:
+        """Return what a row is read as: for each coordinate a number in [-1, 1] or a category's."""
+        return inputs(self._schema, row)
 
     def report(self, row: Any, rng: random.Random = SYSTEM) -> bytes:
         """Return what to send for a row: a mapping of names, or all values in a sequence.

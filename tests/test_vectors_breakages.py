@@ -1,0 +1,264 @@
+"""The test vectors find a vehicle in which anything that matters is wrong.
+
+Each check of `vehicle.py` is taken out or weakened in a copy of its text. The copy then accepts a
+plan of the vectors that is to be refused: so each of these plans is refused for one reason alone.
+Drawing is broken likewise, and then some answer differs.
+"""
+
+import json
+import random
+import types
+from pathlib import Path
+
+import pytest
+
+from fedldp import vehicle
+
+SOURCE = Path(vehicle.__file__).read_text("utf-8")
+VECTORS = json.loads((Path(__file__).parent.parent / "docs/vectors.json").read_text("utf-8"))
+REFUSED = {case["why"]: case for case in VECTORS["refused"]}
+
+
+def broken(changes):
+    """Return a vehicle whose text was changed."""
+    text = SOURCE
+    for old, new in changes.items():
+        assert text.count(old) == 1, f"{text.count(old)} times in vehicle.py: {old}"
+        text = text.replace(old, new)
+    module = types.ModuleType("broken")
+    exec(compile(text, "broken", "exec"), module.__dict__)
+    return module
+
+
+# What was changed, and which plans are then accepted
+
+BOUNDS = "if not (0 < high - low < inf"
+BUDGET = "    if type(text) is not str or len(text) > 40"
+CATEGORIES = "2 <= len(codes) == len(categories) <="
+COUNT = "if not is_text and (not isinstance(count, int) or isinstance(count, bool)):"
+IN_PARTS = 'if sorted(n for part in parts for n in part["attributes"]) != list(range(len(schema))):'
+RATIO = "if largest * limit.denominator > limit.numerator * least:"
+CHECKS = [
+    # tables of numbers
+    ({RATIO: "if bool(largest) != bool(least):"}, "a count that is too large by one"),
+    (
+        {RATIO: "if not least or largest / least > float(limit):"},
+        "a ratio above e that doubles cannot tell from e",
+    ),
+    ({RATIO: f"{RATIO[:-1]} > 0:"}, "a zero in a column"),
+    ({" or sum(row) != total:": ":"}, "a row with another total"),
+    (
+        {"len(row) != outputs or ": "", "zip(*counts, strict=True)": "zip(*counts, strict=False)"},
+        "a row that is longer",
+    ),
+    ({"if outputs < 2:": "if outputs < 1:"}, "a single output"),
+    (
+        {"total & (total - 1) or not 1 <<": "not 1 <<"},
+        "a total that is no power of two",
+    ),
+    ({"not 1 << column_bits(outputs) <= total <=": "not total <="}, "a total below the columns"),
+    (
+        {"column_bits(outputs) <= total <= LARGEST_TOTAL": "column_bits(outputs) <= total"},
+        "a total above 2^62",
+    ),
+    ({COUNT: COUNT.replace("int)", "int | float)")}, "a count that is not whole"),
+    (
+        {
+            " and count.isascii() and count.isdigit()": "",
+            "return int(count)": "return int(str(count), 0)",
+        },
+        "a count in hexadecimal",
+    ),
+    ({COUNT: "if not is_text and not isinstance(count, int):"}, "a count that is a truth value"),
+    (
+        {"return all(high - low >= LEAST_GAP for low, high in pairwise(letters))": "return True"},
+        "letters that do not ascend",
+    ),
+    (
+        {"(letters[0], letters[-1]) != (-1.0, 1.0)": "letters[-1] != 1"},
+        "letters that begin above -1",
+    ),
+    ({"(letters[0], letters[-1]) != (-1.0, 1.0)": "letters[0] != -1"}, "letters that end below 1"),
+    ({"high - low >= LEAST_GAP": "high > low"}, "letters too close together"),
+    ({"if len(self.letters) != len(self.counts) or not": "if not"}, "a letter without a row"),
+    (
+        {" or not all(type(x) in (int, float) for x in letters)": ""},
+        "a letter that is a text",
+    ),
+    ({"(channel.counts[0]) or not ascend": "(channel.counts[0])"}, "values that do not ascend"),
+    ({"len(values) != len(channel.counts[0]) or": ""}, "a value without a column"),
+    # tables of categories
+    ({"refuse(response_fault(same, other, a, epsilon))": ""}, "a response that leaks"),
+    ({"1 <= other <= same or": "1 <= other or"}, "a response that avoids its own category"),
+    (
+        {"<= same or total & (total - 1) or": "<= same or"},
+        "a response whose total is no power of two",
+    ),
+    ({" or total > LARGEST_TOTAL": ""}, "a response whose total is above 2^62"),
+    ({"refuse(unary_fault(absent, total, epsilon))": ""}, "an encoding that leaks"),
+    (
+        {"2 <= 2 * absent <= total": "2 <= 2 * absent <= 2 * total"},
+        "an encoding that avoids its own category",
+    ),
+    ({"total & (total - 1) or not 2 <=": "not 2 <="}, "an encoding whose total is no power of two"),
+    (
+        {"2 * absent <= total <= LARGEST_TOTAL": "2 * absent <= total"},
+        "an encoding whose total is above 2^62",
+    ),
+    (
+        {
+            '    if kind == "numbers":': '    kind = {"binary": "unary"}.get(kind, kind)\n    if kind == "numbers":'
+        },
+        "a table of an unknown kind",
+    ),
+    # cubes
+    ({"refuse(cube_fault(d, threshold, heavy, light, epsilon))": ""}, "a cube that leaks"),
+    ({"1 <= light <= heavy <=": "1 <= light <="}, "a cube that avoids its own signs"),
+    ({"light <= heavy <= LARGEST_WEIGHT": "light <= heavy"}, "a cube of too large weights"),
+    (
+        {"epsilon = min(epsilon, LARGEST_EPSILON)\n    if": "if"},
+        "a ratio above e^64",
+    ),
+    ({"not -d <= threshold < d": "not -d <= threshold"}, "a threshold of d"),
+    ({"not -d <= threshold < d": "not threshold < d"}, "a threshold below -d"),
+    ({"1 <= d <= MOST_SIGNS": "1 <= d"}, "a cube of 10,001 signs"),
+    ({"if any(attribute.categories for": "if not all(True for"}, "a cube with a category"),
+    ({"in parts) > 1:": "in parts) > 2:"}, "two cubes"),
+    # what it costs
+    ({"if self.epsilon > claim:": "if self.epsilon > claim + 0.01:"}, "a claim below the cost"),
+    (
+        {"if self.epsilon > claim:": "if self.epsilon > float(claim):"},
+        "a claim below the cost by less than doubles tell",
+    ),
+    ({"cost * min(size, k)": "cost"}, "a claim for one number of a vector, not for two"),
+    ({"if self.epsilon > most:": "if self.epsilon > most + 0.01:"}, "a cost above the cap"),
+    (
+        {"if self.epsilon > most:": "if self.epsilon > float(most):"},
+        "a cost above the cap by less than doubles tell",
+    ),
+    (
+        {' or not set(text) <= set("0123456789.")': ""},
+        "an epsilon with an exponent",
+        "an epsilon in Arabic digits",
+    ),
+    (
+        {BUDGET: f'    text = ".".join(text.split(".")[:2])\n{BUDGET}'},
+        "an epsilon with two points",
+    ),
+    ({"or len(text) > 40": ""}, "an epsilon of 41 characters"),
+    ({BUDGET: f"    text = str(text)\n{BUDGET}"}, "an epsilon that is no text"),
+    (
+        {"if exact(text) < LEAST_EPSILON:": "if exact(text) <= 0:"},
+        "an epsilon below 0.001",
+        "an epsilon below 0.001 of a response",
+        "an epsilon below 0.001 of an encoding",
+        "an epsilon below 0.001 of a cube",
+    ),
+    # parts
+    (
+        {IN_PARTS: "if len(self._parts) < 1:"},
+        "an attribute in no part",
+        "an attribute twice in a part",
+        "an attribute in two parts",
+    ),
+    (
+        {"zip(attributes, tables, strict=True)": "zip(attributes, tables)"},
+        "more tables than attributes",
+    ),
+    ({"0 <= number < len(things)": "number < len(things)"}, "a table that there is not"),
+    (
+        {
+            "type(number) is int and 0 <= number": "0 <= int(number)",
+            "things[number]": "things[int(number)]",
+        },
+        "the number of a table as a text",
+    ),
+    (
+        {"if any(attribute.categories != table.categories for": "if not all(True for"},
+        "a number with a table for categories",
+        "a category with a table for numbers",
+        "a table for fewer categories",
+    ),
+    ({"if not 1 <= k <= d:": "if not 0 <= k <= d:"}, "k = 0"),
+    ({"if not 1 <= k <= d:": "if not 1 <= k:"}, "k above d"),
+    (
+        {
+            '    if kind == "sample":'.rjust(
+                28
+            ): '        kind = kind.replace("everything", "sample")\n        if kind == "sample":'
+        },
+        "a part of an unknown kind",
+    ),
+    # the schema
+    ({BOUNDS: f"high += high == low\n    {BOUNDS}"}, "bounds that are equal"),
+    ({BOUNDS: f"low, high = sorted((low, high))\n    {BOUNDS}"}, "bounds in the wrong order"),
+    ({BOUNDS: "if not (0 < high - low"}, "bounds too far apart"),
+    ({" and 2 / (high - low) < inf": ""}, "bounds too close together"),
+    (
+        {
+            "if type(number) not in (int, float) or not isfinite(number)": "if not isfinite(float(number))"
+        },
+        "a bound that is a text",
+    ),
+    ({" and low <= missing <= high": ""}, "a missing number beyond the bounds"),
+    (
+        {"    name, size, low": '    document.setdefault("missing", 65.0)\n    name, size, low'},
+        "no missing number",
+    ),
+    ({"if size < 1:": "if size < 0:"}, "a vector of no numbers"),
+    ({"1 <= d <= MOST_COORDINATES": "1 <= d"}, "more than 2^24 coordinates"),
+    ({"if self.bits > MOST_BITS:": "if self.bits < 0:"}, "a record of more than 2^27 bits"),
+    (
+        {" or missing not in codes": "", "codes[missing]": "codes.get(missing, 0)"},
+        "a missing category that there is not",
+    ),
+    (
+        {CATEGORIES: "2 <= len(categories) <=", "name, 1, len(codes)": "name, 1, len(categories)"},
+        "a category that stands twice",
+        "a category that is no text",
+    ),
+    ({CATEGORIES: CATEGORIES.replace("2", "1")}, "a single category"),
+    (
+        {"for attribute in self._schema}) < len(schema)": "for attribute in self._schema}) < 1"},
+        "a name that stands twice",
+    ),
+    # entries
+    ({"if name != PLAN_FORMAT:": "if not name:"}, "another format"),
+    (
+        {"type(document[name]) is not of:": "False:"},
+        "a threshold that is not whole",
+        "k that is not whole",
+        "a size that is not whole",
+        "a name that is no text",
+    ),
+    (
+        {" or document.keys() != wanted.keys()": ""},
+        *(why for why in REFUSED if why.startswith("an unknown entry")),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED.values(), ids=lambda case: case["why"])
+def test_a_vehicle_refuses_them(case):
+    with pytest.raises(ValueError, match=r"^refused: "):
+        vehicle.Plan(case["plan"], case["cap"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "whys"), [(c, whys) for c, *whys in CHECKS], ids=range(len(CHECKS))
+)
+def test_without_a_check_a_plan_is_accepted(changes, whys):
+    found = broken(changes)
+    for why in whys:
+        found.Plan(REFUSED[why]["plan"], REFUSED[why]["cap"])
+
+
+def test_each_plan_is_refused_by_a_check_above():
+    assert sorted(why for _, *whys in CHECKS for why in whys) == sorted(REFUSED)
+
+
+# What was changed in drawing
+
+DRAWING = {
+    "e": "",
+}

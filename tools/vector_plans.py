@@ -1,0 +1,348 @@
+"""The plans, rows and throws that the test vectors are made of, and plans to be refused."""
+
+import json
+from typing import Any
+
+import fedldp
+from fedldp import vehicle
+
+Document = dict[str, Any]
+
+# Tables made by hand, small enough to check with a pencil; and those of the library.
+
+_UNEVEN = {
+    "kind": "numbers",
+    "epsilon": "1.7",
+    "letters": [-1.0, -0.25, 0.5, 1.0],
+    "values": [-2.0, 0.0, 2.0],
+    "counts": [[5, 2, 1], [3, 3, 2], [2, 2, 4], [1, 2, 5]],
+}
+_NEVER = {**_UNEVEN, "letters": [-1.0, 1.0], "counts": [[3, 0, 1], [1, 0, 3]]}
+_FAINT = {
+    "kind": "numbers",
+    "epsilon": "0.1",
+    "letters": [-1.0, 1.0],
+    "values": [-32.0, 32.0],
+    "counts": [[33, 31], [31, 33]],
+}
+_RESPONSE = {"kind": "response", "epsilon": "1.8", "categories": 3, "same": 6, "other": 1}
+_FAINT_RESPONSE = {**_RESPONSE, "epsilon": "0.2", "same": 6, "other": 5}
+_UNARY = {"kind": "unary", "epsilon": "1.1", "categories": 4, "total": 4, "absent": 1}
+
+
+def _numbers(name: str, epsilon: float, outputs: int | None = None) -> Document:
+    document = fedldp.mechanism(name, epsilon).channel(outputs).document()
+    return {"kind": "numbers", **document}
+
+
+def _number(name: str, low: float, high: float, missing: float, size: int = 1) -> Document:
+    return {"name": name, "low": low, "high": high, "missing": missing, "size": size}
+
+
+def _plan(
+    epsilon: str, schema: list[Document], tables: list[Document], *parts: Document
+) -> Document:
+    return {
+        "format": vehicle.PLAN_FORMAT,
+        "epsilon": epsilon,
+        "schema": schema,
+        "tables": tables,
+        "parts": list(parts),
+    }
+
+
+def _sample(k: int, attributes: list[int], tables: list[int]) -> Document:
+    return {"kind": "sample", "k": k, "attributes": attributes, "tables": tables}
+
+
+_SPEED = _number("speed", 0.0, 130.0, 65.0)
+_WAY = _number("way", -1.0, 3.0, 2.0, size=3)
+_MODEL = {"name": "model", "categories": ["Alpha", "Beta", "Gamma"], "missing": "Beta"}
+_DOOR = {"name": "door", "categories": ["true", "false", "1", "Tür"], "missing": "1"}
+_CUBE = {"kind": "cube", "epsilon": "1.6", "threshold": 0, "heavy": 4, "light": 1}
+
+ONE_BIT = _plan("1.0", [_SPEED], [_numbers("duchi", 1.0)], _sample(1, [0], [0]))
+UNEVEN = _plan("1.7", [_SPEED], [_UNEVEN], _sample(1, [0], [0]))
+RESPONSE = _plan("1.8", [_MODEL], [_RESPONSE], _sample(1, [0], [0]))
+UNARY = _plan("1.1", [_DOOR], [_UNARY], _sample(1, [0], [0]))
+MIXED = _plan(
+    "3.5",
+    [_SPEED, _WAY, _MODEL, _DOOR],
+    [_UNEVEN, _RESPONSE, _UNARY],
+    _sample(2, [0, 1, 2, 3], [0, 0, 1, 2]),
+)
+CUBE = _plan(
+    "3.4",
+    [_SPEED, _WAY, _MODEL],
+    [_RESPONSE],
+    {**_CUBE, "attributes": [0, 1]},
+    _sample(1, [2], [0]),
+)
+
+PLANS = {
+    "one number, one bit": ONE_BIT,
+    "letters that are not evenly spaced": UNEVEN,
+    "evenly spaced letters, seven outputs": _plan(
+        "1.0", [_SPEED], [_numbers("hm-tp", 1.0, 7)], _sample(1, [0], [0])
+    ),
+    "randomised response": RESPONSE,
+    "unary encoding": UNARY,
+    "two of six coordinates": MIXED,
+    "all coordinates, no indexes": _plan(
+        "4.6",
+        [_SPEED, _MODEL, _DOOR],
+        [_UNEVEN, _RESPONSE, _UNARY],
+        _sample(3, [0, 1, 2], [0, 1, 2]),
+    ),
+    "a cube and a category": CUBE,
+    "a claim above the cost, and an output that never occurs": _plan(
+        "2.0", [_SPEED], [_NEVER], _sample(1, [0], [0])
+    ),
+    "costs that doubles add up to more than the claim": _plan(
+        "0.3", [_SPEED, _MODEL], [_FAINT, _FAINT_RESPONSE], _sample(2, [0, 1], [0, 1])
+    ),
+}
+
+ROWS: list[Any] = [
+    {"speed": 91.0, "way": [2.5, -0.5, 0.25], "model": "Gamma", "door": True},
+    {"speed": 1e300, "way": [-7, 3, 1], "model": "Alpha", "door": "Tür"},
+    {"speed": "32.5", "way": [1, 2], "model": "Delta", "door": 1.0},
+    {"speed": None, "model": None},
+    {},
+    {"speed": " 3.25e+1 ", "way": ["0x10", True, ""], "model": "beta", "door": False},
+]
+
+
+def _edge(part: int, whole: int, bits: int = vehicle.WORD) -> tuple[int, int]:
+    """Return the last throw within a part of all throws, and the one after it."""
+    throw = (part << bits) // whole
+    return throw - 1, throw
+
+
+_COUNTS = [int(count) for count in ONE_BIT["tables"][0]["counts"][1]]
+_STEP = 2.0**-vehicle.ROUNDING
+
+# Throws that chance does not show: up to the edge one code is sent, and from there on another.
+EDGES: dict[str, list[tuple[Any, list[int]]]] = {
+    "one number, one bit": [
+        *(({"speed": 130.0}, [word, 0]) for word in _edge(_COUNTS[0], sum(_COUNTS))),
+        *(  # three quarters of a step above the lower bound count as one
+            ({"speed": 130 * 0.75 * _STEP}, [_edge(1, 2)[0], (1 << vehicle.ROUNDING) - steps])
+            for steps in (2, 1)
+        ),
+    ],
+    "letters that are not evenly spaced": [({"speed": 0.0}, [word, 0]) for word in _edge(5, 8)],
+    "randomised response": [({"model": "Gamma"}, [word]) for word in _edge(5, 8)],
+    "unary encoding": [({"door": True}, [word, *_edge(1, 4)]) for word in _edge(1, 2)],
+    "a cube and a category": [
+        ({"speed": 65.0}, [half, *_edge(1, 4, vehicle.ROUNDING)])
+        for half in _edge(1, 2, vehicle.ROUNDING)
+    ],
+}
+
+
+# Plans that must be refused: what is wrong, a plan, and what to change in it to make that so. Each
+# is wrong in one way only, so that a vehicle that leaves a check out is found.
+
+_EVEN = [[1, 1], [1, 1]]
+_WIDE = [str(label) for label in range(200)]
+_LARGE = str(vehicle.LARGEST_TOTAL)
+REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
+    # tables of numbers
+    ("a count that is too large by one", UNEVEN, {"tables.0.counts.0": [6, 1, 1]}),
+    (
+        "a ratio above e that doubles cannot tell from e",
+        ONE_BIT,
+        {
+            "tables.0.counts.0": ["842853156429848173", "310068348176998803"],
+            "tables.0.counts.1": ["310068348176998803", "842853156429848173"],
+        },
+    ),
+    ("a zero in a column", UNEVEN, {"tables.0.counts.0": [5, 3, 0]}),
+    ("a row with another total", UNEVEN, {"tables.0.counts.3": [6, 5, 5]}),
+    ("a row that is longer", UNEVEN, {"tables.0.counts.3": [1, 2, 4, 1]}),
+    ("a single output", ONE_BIT, {"tables.0.counts": [[1], [1]], "tables.0.values": [0.0]}),
+    (
+        "a total that is no power of two",
+        UNEVEN,
+        {"tables.0.counts": [[5, 3, 2], [4, 3, 3], [3, 3, 4], [2, 3, 5]]},
+    ),
+    ("a total below the columns", UNEVEN, {"tables.0.counts": [[1, 0, 1]] * 4}),
+    ("a total above 2^62", ONE_BIT, {"tables.0.counts": [[_LARGE, _LARGE]] * 2}),
+    ("a count that is not whole", UNEVEN, {"tables.0.counts.0": [5.5, 2, 1]}),
+    ("a count in hexadecimal", UNEVEN, {"tables.0.counts.0": ["0x5", 2, 1]}),
+    ("a count that is a truth value", UNEVEN, {"tables.0.counts.0": [5, 2, True]}),
+    ("letters that do not ascend", UNEVEN, {"tables.0.letters": [-1.0, 0.5, -0.25, 1.0]}),
+    ("letters that begin above -1", UNEVEN, {"tables.0.letters.0": -0.9}),
+    ("letters that end below 1", UNEVEN, {"tables.0.letters.3": 0.9}),
+    ("letters too close together", UNEVEN, {"tables.0.letters.2": -0.25 + 2.0**-21}),
+    ("a letter without a row", UNEVEN, {"tables.0.letters": [-1.0, -0.25, 0.5, 0.75, 1.0]}),
+    ("a letter that is a text", UNEVEN, {"tables.0.letters.2": "0.5"}),
+    ("values that do not ascend", UNEVEN, {"tables.0.values": [-2.0, 2.0, 0.0]}),
+    ("a value without a column", UNEVEN, {"tables.0.values": [-2.0, 0.0, 1.0, 2.0]}),
+    # tables of categories
+    ("a response that leaks", RESPONSE, {"tables.0.epsilon": "1.79"}),
+    (
+        "a response that avoids its own category",
+        UNARY,
+        {"tables.0": {**_RESPONSE, "epsilon": "1.1", "categories": 4, "same": 1, "other": 5}},
+    ),
+    ("a response whose total is no power of two", RESPONSE, {"tables.0.same": 5}),
+    (
+        "a response whose total is above 2^62",
+        UNARY,
+        {
+            "tables.0": {
+                **_RESPONSE,
+                "epsilon": "1.1",
+                "categories": 4,
+                "same": str(2**61),
+                "other": str(2**61),
+            }
+        },
+    ),
+    ("an encoding that leaks", UNARY, {"tables.0.epsilon": "1.09"}),
+    ("an encoding that avoids its own category", UNARY, {"tables.0.absent": 3}),
+    (
+        "an encoding whose total is no power of two",
+        UNARY,
+        {"tables.0.total": 6, "tables.0.absent": 2},
+    ),
+    (
+        "an encoding whose total is above 2^62",
+        UNARY,
+        {"tables.0.total": str(2**63), "tables.0.absent": _LARGE},
+    ),
+    ("a table of an unknown kind", UNARY, {"tables.0.kind": "binary"}),
+    # cubes
+    ("a cube that leaks", CUBE, {"parts.0.heavy": 5}),
+    ("a cube that avoids its own signs", CUBE, {"parts.0.heavy": 1, "parts.0.light": 5}),
+    (
+        "a cube of too large weights",
+        CUBE,
+        {"parts.0.heavy": str(2**97), "parts.0.light": str(2**96)},
+    ),
+    (
+        "a ratio above e^64",
+        CUBE,
+        {"epsilon": "99", "parts.0.epsilon": "70", "parts.0.heavy": str(2**96)},
+    ),
+    ("a threshold of d", CUBE, {"parts.0.threshold": 4}),
+    ("a threshold below -d", CUBE, {"parts.0.threshold": -5}),
+    ("a threshold that is not whole", CUBE, {"parts.0.threshold": 0.5}),
+    ("a cube of 10,001 signs", CUBE, {"schema.1.size": 10_000}),
+    ("a cube with a category", CUBE, {"parts.0.attributes": [0, 1, 2], "parts.1": ...}),
+    (
+        "two cubes",
+        CUBE,
+        {"parts.0.attributes": [0], "parts.2": {**_CUBE, "attributes": [1]}, "epsilon": "5.0"},
+    ),
+    # what it costs
+    ("a claim below the cost", MIXED, {"epsilon": "3.49"}),
+    ("a claim below the cost by less than doubles tell", MIXED, {"epsilon": "3.4" + "9" * 30}),
+    (
+        "a claim for one number of a vector, not for two",
+        UNEVEN,
+        {"schema.0": _WAY, "parts.0.k": 2, "epsilon": "3.3"},
+    ),
+    ("an epsilon with an exponent", MIXED, {"epsilon": "35e-1"}),
+    ("an epsilon with two points", MIXED, {"epsilon": "3.5.0"}),
+    ("an epsilon in Arabic digits", MIXED, {"epsilon": "\u0663.\u0665"}),
+    ("an epsilon of 41 characters", MIXED, {"epsilon": "3.5" + "0" * 38}),
+    ("an epsilon that is no text", MIXED, {"epsilon": 3.5}),
+    ("an epsilon below 0.001", ONE_BIT, {"tables.0.epsilon": "0.0009", "tables.0.counts": _EVEN}),
+    (
+        "an epsilon below 0.001 of a response",
+        UNARY,
+        {"tables.0": {**_RESPONSE, "epsilon": "0.0009", "categories": 4, "same": 1, "other": 1}},
+    ),
+    (
+        "an epsilon below 0.001 of an encoding",
+        UNARY,
+        {"tables.0.epsilon": "0.0009", "tables.0.absent": 2},
+    ),
+    ("an epsilon below 0.001 of a cube", CUBE, {"parts.0.epsilon": "0.0009", "parts.0.heavy": 1}),
+    # parts
+    (
+        "an attribute in no part",
+        MIXED,
+        {"parts.0.attributes": [0, 1, 2], "parts.0.tables": [0, 0, 1]},
+    ),
+    (
+        "an attribute twice in a part",
+        MIXED,
+        {"parts.0.attributes": [0, 1, 2, 3, 0], "parts.0.tables": [0, 0, 1, 2, 0]},
+    ),
+    ("an attribute in two parts", UNEVEN, {"epsilon": "3.4", "parts.1": _sample(1, [0], [0])}),
+    ("more tables than attributes", MIXED, {"parts.0.tables": [0, 0, 1, 2, 0]}),
+    ("a table that there is not", MIXED, {"parts.0.tables": [0, 0, 1, -1]}),
+    ("the number of a table as a text", UNEVEN, {"parts.0.tables": ["0"]}),
+    ("a number with a table for categories", RESPONSE, {"schema.0": _SPEED}),
+    ("a category with a table for numbers", UNEVEN, {"schema.0": _MODEL}),
+    ("a table for fewer categories", RESPONSE, {"schema.0": _DOOR}),
+    ("k = 0", MIXED, {"parts.0.k": 0}),
+    ("k above d", UNEVEN, {"parts.0.k": 2}),
+    ("k that is not whole", MIXED, {"parts.0.k": 1.5}),
+    ("a part of an unknown kind", UNEVEN, {"parts.0.kind": "everything"}),
+    # the schema
+    ("bounds that are equal", ONE_BIT, {"schema.0.low": 65.0, "schema.0.high": 65.0}),
+    ("bounds in the wrong order", ONE_BIT, {"schema.0.low": 130.0, "schema.0.high": 0.0}),
+    ("bounds too far apart", ONE_BIT, {"schema.0.low": -1.7e308, "schema.0.high": 1.7e308}),
+    (
+        "bounds too close together",
+        ONE_BIT,
+        {"schema.0.low": 0.0, "schema.0.high": 5e-324, "schema.0.missing": 0.0},
+    ),
+    ("a bound that is a text", ONE_BIT, {"schema.0.low": "0"}),
+    ("a missing number beyond the bounds", ONE_BIT, {"schema.0.missing": 131.0}),
+    ("no missing number", ONE_BIT, {"schema.0.missing": ...}),
+    ("a vector of no numbers", MIXED, {"schema.1.size": 0}),
+    ("a size that is not whole", MIXED, {"schema.1.size": 2.5}),
+    ("more than 2^24 coordinates", ONE_BIT, {"schema.0.size": 2**24 + 1}),
+    (
+        "a record of more than 2^27 bits",
+        MIXED,
+        {
+            "epsilon": "9999",
+            "schema": [{**_SPEED, "size": 1_000_000}, {**_DOOR, "categories": _WIDE}],
+            "tables": [
+                {**_FAINT, "epsilon": "0.001", "counts": _EVEN},
+                {**_UNARY, "categories": len(_WIDE)},
+            ],
+            "parts.0": _sample(650_000, [0, 1], [0, 1]),
+        },
+    ),
+    ("a missing category that there is not", RESPONSE, {"schema.0.missing": "Delta"}),
+    ("a category that stands twice", RESPONSE, {"schema.0.categories": ["Alpha", "Beta", "Beta"]}),
+    ("a category that is no text", RESPONSE, {"schema.0.categories": ["Alpha", "Beta", 3]}),
+    ("a single category", UNARY, {"schema.0.categories": ["1"], "tables.0.categories": 1}),
+    ("a name that stands twice", MIXED, {"schema.1.name": "speed"}),
+    ("a name that is no text", ONE_BIT, {"schema.0.name": 7}),
+    # entries
+    ("another format", ONE_BIT, {"format": "fedldp plan 2"}),
+    ("an unknown entry of the plan", ONE_BIT, {"comment": ""}),
+    ("an unknown entry of a number", ONE_BIT, {"schema.0.comment": ""}),
+    ("an unknown entry of a category", RESPONSE, {"schema.0.comment": ""}),
+    ("an unknown entry of a table", ONE_BIT, {"tables.0.comment": ""}),
+    ("an unknown entry of a response", RESPONSE, {"tables.0.comment": ""}),
+    ("an unknown entry of an encoding", UNARY, {"tables.0.comment": ""}),
+    ("an unknown entry of a part", ONE_BIT, {"parts.0.comment": ""}),
+    ("an unknown entry of a cube", CUBE, {"parts.0.comment": ""}),
+]
+
+
+def changed(document: Document, changes: dict[str, Any]) -> Document:
+    """Return a copy with other entries; `...` deletes one."""
+    document = json.loads(json.dumps(document))
+    for path, value in changes.items():
+        inner: Any = document
+        *steps, last = (int(step) if step.isdigit() else step for step in path.split("."))
+        for step in steps:
+            inner = inner[step]
+        if value is ...:
+            del inner[last]
+        elif isinstance(inner, list) and last == len(inner):
+            inner.append(value)
+        else:
+            inner[last] = value
+    return document
