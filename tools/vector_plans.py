@@ -58,7 +58,7 @@ def _sample(k: int, attributes: list[int], tables: list[int]) -> Document:
 _SPEED = _number("speed", 0.0, 130.0, 65.0)
 _WAY = _number("way", -1.0, 3.0, 2.0, size=3)
 _MODEL = {"name": "model", "categories": ["Alpha", "Beta", "Gamma"], "missing": "Beta"}
-_DOOR = {"name": "door", "categories": ["true", "false", "1", "Tür"], "missing": "1"}
+_DOOR = {"name": "door", "categories": ["true", "false", "1", "Tür"], "missing": "false"}
 _CUBE = {"kind": "cube", "epsilon": "1.6", "threshold": 0, "heavy": 4, "light": 1}
 
 ONE_BIT = _plan("1.0", [_SPEED], [_numbers("duchi", 1.0)], _sample(1, [0], [0]))
@@ -120,16 +120,15 @@ def _edge(part: int, whole: int, bits: int = vehicle.WORD) -> tuple[int, int]:
 
 
 _COUNTS = [int(count) for count in ONE_BIT["tables"][0]["counts"][1]]
-_STEP = 2.0**-vehicle.ROUNDING
+_ROUNDINGS = 1 << vehicle.ROUNDING
+_SLOW = 130 * 0.75 / _ROUNDINGS  # three quarters of a step above the lower bound count as one
 
 # Throws that chance does not show: up to the edge one code is sent, and from there on another.
 EDGES: dict[str, list[tuple[Any, list[int]]]] = {
     "one number, one bit": [
         *(({"speed": 130.0}, [word, 0]) for word in _edge(_COUNTS[0], sum(_COUNTS))),
-        *(  # three quarters of a step above the lower bound count as one
-            ({"speed": 130 * 0.75 * _STEP}, [_edge(1, 2)[0], (1 << vehicle.ROUNDING) - steps])
-            for steps in (2, 1)
-        ),
+        ({"speed": _SLOW}, [_edge(1, 2)[0], _ROUNDINGS - 2]),
+        ({"speed": _SLOW}, [_edge(1, 2)[0], _ROUNDINGS - 1]),
     ],
     "letters that are not evenly spaced": [({"speed": 0.0}, [word, 0]) for word in _edge(5, 8)],
     "randomised response": [({"model": "Gamma"}, [word]) for word in _edge(5, 8)],
@@ -304,7 +303,10 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
         MIXED,
         {
             "epsilon": "9999",
-            "schema": [{**_SPEED, "size": 1_000_000}, {**_DOOR, "categories": _WIDE}],
+            "schema": [
+                {**_SPEED, "size": 1_000_000},
+                {**_DOOR, "categories": _WIDE, "missing": "0"},
+            ],
             "tables": [
                 {**_FAINT, "epsilon": "0.001", "counts": _EVEN},
                 {**_UNARY, "categories": len(_WIDE)},
@@ -315,7 +317,7 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
     ("a missing category that there is not", RESPONSE, {"schema.0.missing": "Delta"}),
     ("a category that stands twice", RESPONSE, {"schema.0.categories": ["Alpha", "Beta", "Beta"]}),
     ("a category that is no text", RESPONSE, {"schema.0.categories": ["Alpha", "Beta", 3]}),
-    ("a single category", UNARY, {"schema.0.categories": ["1"], "tables.0.categories": 1}),
+    ("a single category", UNARY, {"schema.0.categories": ["false"], "tables.0.categories": 1}),
     ("a name that stands twice", MIXED, {"schema.1.name": "speed"}),
     ("a name that is no text", ONE_BIT, {"schema.0.name": 7}),
     # entries
