@@ -189,9 +189,7 @@ CHECKS = [
     ({BOUNDS: "if not (0 < high - low"}, "bounds too far apart"),
     ({" and 2 / (high - low) < inf": ""}, "bounds too close together"),
     (
-        {
-            "if type(number) not in (int, float) or not isfinite(number):": "if not float(number) < inf:"
-        },
+        {"if type(number) not in (int, float) or not": "number = float(number)\n    if not"},
         "a bound that is a text",
     ),
     ({" and low <= missing <= high": ""}, "a missing number beyond the bounds"),
