@@ -42,8 +42,8 @@ CHECKS = [
     # tables of numbers
     ({RATIO: "if bool(largest) != bool(least):"}, "a count that is too large by one"),
     (
-        {RATIO: "if not least or largest / least > float(limit):"},
-        "a ratio above e that doubles cannot tell from e",
+        {RATIO: "if largest > float(limit) * float(least):"},
+        "a ratio above e^2 that doubles cannot tell from it",
     ),
     ({RATIO: f"{RATIO[:-1]} > 0:"}, "a zero in a column"),
     ({" or sum(row) != total:": ":"}, "a row with another total"),

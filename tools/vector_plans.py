@@ -1,6 +1,7 @@
 """The plans, rows and throws that the test vectors are made of, and plans to be refused."""
 
 import json
+from fractions import Fraction
 from typing import Any
 
 import fedldp
@@ -146,15 +147,18 @@ EDGES: dict[str, list[tuple[Any, list[int]]]] = {
 _EVEN = [[1, 1], [1, 1]]
 _WIDE = [str(label) for label in range(200)]
 _LARGE = str(vehicle.LARGEST_TOTAL)
+_TOO_FEW = int(2**60 / (1 + vehicle.exp_below(Fraction(2))))  # of 2^60: by one, next to the rest
+_LARGEST, _LEAST = str(2**60 - _TOO_FEW), str(_TOO_FEW)
 REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
     # tables of numbers
     ("a count that is too large by one", UNEVEN, {"tables.0.counts.0": [6, 1, 1]}),
     (
-        "a ratio above e that doubles cannot tell from e",
+        "a ratio above e^2 that doubles cannot tell from it",
         ONE_BIT,
         {
-            "tables.0.counts.0": ["842853156429848173", "310068348176998803"],
-            "tables.0.counts.1": ["310068348176998803", "842853156429848173"],
+            "epsilon": "2.0",
+            "tables.0.epsilon": "2.0",
+            "tables.0.counts": [[_LARGEST, _LEAST], [_LEAST, _LARGEST]],
         },
     ),
     ("a zero in a column", UNEVEN, {"tables.0.counts.0": [5, 3, 0]}),
@@ -224,7 +228,7 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
     (
         "a ratio above e^64",
         CUBE,
-        {"epsilon": "99", "parts.0.epsilon": "70", "parts.0.heavy": str(2**96)},
+        {"epsilon": "99.0", "parts.0.epsilon": "70.0", "parts.0.heavy": str(2**96)},
     ),
     ("a threshold of d", CUBE, {"parts.0.threshold": 4}),
     ("a threshold below -d", CUBE, {"parts.0.threshold": -5}),
@@ -302,7 +306,7 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
         "a record of more than 2^27 bits",
         MIXED,
         {
-            "epsilon": "9999",
+            "epsilon": "9999.0",
             "schema": [
                 {**_SPEED, "size": 1_000_000},
                 {**_DOOR, "categories": _WIDE, "missing": "0"},
