@@ -144,7 +144,13 @@ EDGES: dict[str, list[tuple[Any, list[int]]]] = {
 # Plans that must be refused: what is wrong, a plan, and what to change in it to make that so. Each
 # is wrong in one way only, so that a vehicle that leaves a check out is found.
 
-_EVEN = [[1, 1], [1, 1]]
+
+def _response(epsilon: str, same: int | str, other: int | str) -> Document:
+    return {**_RESPONSE, "epsilon": epsilon, "categories": 4, "same": same, "other": other}
+
+
+_EVEN = [[1, 1]] * 2
+_STEEP = {"epsilon": "70.0", "heavy": str(2**96), "attributes": [0, 1]}
 _WIDE = [str(label) for label in range(200)]
 _LARGE = str(vehicle.LARGEST_TOTAL)
 _TOO_FEW = int(2**60 / (1 + vehicle.exp_below(Fraction(2))))  # of 2^60: by one, next to the rest
@@ -185,24 +191,12 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
     ("a value without a column", UNEVEN, {"tables.0.values": [-2.0, 0.0, 1.0, 2.0]}),
     # tables of categories
     ("a response that leaks", RESPONSE, {"tables.0.epsilon": "1.79"}),
-    (
-        "a response that avoids its own category",
-        UNARY,
-        {"tables.0": {**_RESPONSE, "epsilon": "1.1", "categories": 4, "same": 1, "other": 5}},
-    ),
+    ("a response that avoids its own category", UNARY, {"tables.0": _response("1.1", 1, 5)}),
     ("a response whose total is no power of two", RESPONSE, {"tables.0.same": 5}),
     (
         "a response whose total is above 2^62",
         UNARY,
-        {
-            "tables.0": {
-                **_RESPONSE,
-                "epsilon": "1.1",
-                "categories": 4,
-                "same": str(2**61),
-                "other": str(2**61),
-            }
-        },
+        {"tables.0": _response("1.1", str(2**61), str(2**61))},
     ),
     ("an encoding that leaks", UNARY, {"tables.0.epsilon": "1.09"}),
     ("an encoding that avoids its own category", UNARY, {"tables.0.absent": 3}),
@@ -225,11 +219,7 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
         CUBE,
         {"parts.0.heavy": str(2**97), "parts.0.light": str(2**96)},
     ),
-    (
-        "a ratio above e^64",
-        CUBE,
-        {"epsilon": "99.0", "parts.0.epsilon": "70.0", "parts.0.heavy": str(2**96)},
-    ),
+    ("a ratio above e^64", CUBE, {"epsilon": "99.0", "parts.0": {**_CUBE, **_STEEP}}),
     ("a threshold of d", CUBE, {"parts.0.threshold": 4}),
     ("a threshold below -d", CUBE, {"parts.0.threshold": -5}),
     ("a threshold that is not whole", CUBE, {"parts.0.threshold": 0.5}),
@@ -254,11 +244,7 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
     ("an epsilon of 41 characters", MIXED, {"epsilon": "3.5" + "0" * 38}),
     ("an epsilon that is no text", MIXED, {"epsilon": 3.5}),
     ("an epsilon below 0.001", ONE_BIT, {"tables.0.epsilon": "0.0009", "tables.0.counts": _EVEN}),
-    (
-        "an epsilon below 0.001 of a response",
-        UNARY,
-        {"tables.0": {**_RESPONSE, "epsilon": "0.0009", "categories": 4, "same": 1, "other": 1}},
-    ),
+    ("an epsilon below 0.001 of a response", UNARY, {"tables.0": _response("0.0009", 1, 1)}),
     (
         "an epsilon below 0.001 of an encoding",
         UNARY,
