@@ -47,11 +47,6 @@ class Recorder(random.Random):
         return int(self._source.words(1)[0]) * stop >> vehicle.WORD
 
 
-def canonical(document: Document) -> str:
-    """Return a plan as it stands in its file."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"))
-
-
 def answers(plan: vehicle.Plan, row: Any, seed: int, given: Sequence[int] = ()) -> Document:
     """Return a report and the throws that led to it, in the order in which they were needed."""
     dice = Recorder(seed, given)
@@ -81,17 +76,21 @@ def batch(plan: vehicle.Plan, records: Sequence[str]) -> str:
 def refused() -> Iterator[Document]:
     """Yield plans that a vehicle must not answer, with a cap that is no reason to refuse them."""
     for why, plan, changes in vector_plans.REFUSED:
-        yield {"why": why, "cap": "9999", "plan": canonical(vector_plans.changed(plan, changes))}
+        yield {
+            "why": why,
+            "cap": "9999",
+            "plan": vehicle.canonical(vector_plans.changed(plan, changes)),
+        }
     for why, cap in (
         ("a cost above the cap", "3.49"),
         ("a cost above the cap by less than doubles tell", "3.4" + "9" * 30),
     ):
-        yield {"why": why, "cap": cap, "plan": canonical(vector_plans.MIXED)}
+        yield {"why": why, "cap": cap, "plan": vehicle.canonical(vector_plans.MIXED)}
 
 
 def case(name: str, document: Document) -> Document:
     """Return a plan, and the answers to it."""
-    text = canonical(document)
+    text = vehicle.canonical(document)
     plan = vehicle.Plan(text, "9")
     asked = [*((row, []) for row in vector_plans.ROWS), *vector_plans.EDGES.get(name, [])]
     answered = [answers(plan, row, seed, given) for seed, (row, given) in enumerate(asked)]
