@@ -40,7 +40,7 @@ def table(rows: list[Row], turns: int, processes: int) -> Table:
     pairs = turns * processes
     return Table(
         f"Costs and how they compare: median (quartiles) of {pairs} turns in {processes} processes",
-        ("what", "each", "times less than straightforward", "times the limit"),
+        ("what", "each", "straightforward / ours", "ours / limit"),
         [
             (
                 each.what,
@@ -56,7 +56,7 @@ def table(rows: list[Row], turns: int, processes: int) -> Table:
 def difference(old: Path, new: Path) -> Table:
     """What changed between two runs by more than their spread."""
     (before, there), (after, here) = harness.load(old), harness.load(new)
-    meaning = {"faster": "times less than straightforward", "limit": "times the limit"}
+    meaning = {"faster": "straightforward / ours", "limit": "ours / limit"}
     found = harness.changes(before, after)
     same = "" if there == here else ": the machines differ"
     return Table(
@@ -80,8 +80,8 @@ def picture(rows: list[Row]) -> plots.Figure:
     figure = plots.Figure(figsize=(10, 1 + 0.21 * len(rows)), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
     sides = (
-        (axes[0], [each.faster for each in rows], "times less than the straightforward way"),
-        (axes[1], [each.limit for each in rows], "times the limit"),
+        (axes[0], [each.faster for each in rows], "straightforward / ours"),
+        (axes[1], [each.limit for each in rows], "ours / limit"),
     )
     for side, spreads, label in sides:
         for place, spread in enumerate(spreads):

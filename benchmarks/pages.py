@@ -53,7 +53,7 @@ def machine(*packages: str) -> str:
 
 def busy() -> str:
     """Return in words what else the machine has to do."""
-    return f"{os.getloadavg()[0]:.1f} processes wanted to run on it when it began"
+    return f"load {os.getloadavg()[0]:.1f} when it began"
 
 
 def _processor() -> str:

@@ -1,5 +1,7 @@
 """A Flower app of your own, made private by a mod: a fleet learns what its energy goes into.
 
+Needs: pip install '.[flower]'
+
 python examples/flower_app.py     # vehicles and server in one process, without a network
 
 In a deployment `client` and `strategy` go into the components of your app: see docs/flower-mod.md.

@@ -1,5 +1,7 @@
 """A private model in a scikit-learn pipeline: it tells which flights arrive late.
 
+Needs: pip install '.[learn,parquet]'
+
 python examples/scikit_learn_pipeline.py            # all flights, each a vehicle
 python examples/scikit_learn_pipeline.py 50000      # some of them
 """

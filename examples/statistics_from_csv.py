@@ -22,6 +22,8 @@ def main(path: Path, chance: fedldp.Source) -> fedldp.Estimate:
     """Let every vehicle report, and print what the server learns."""
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
+    known = SCHEMA.rows(rows)
+    known.check(known.matrix())  # a vehicle would send a public value for what it lacks
 
     # One file that the vehicles and the server hold. It carries the integers that reports are
     # drawn from, so that a vehicle can check what it is asked to spend.

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from matplotlib.image import imread
+from sklearn.linear_model import LogisticRegression
 
 import fedldp
 from fedldp import datasets, plots
@@ -48,6 +49,9 @@ def test_few_flights():
     task, test = (linear(part, TASKS["logistic"]) for part in (fleet, public))
     assert [run["vehicles"] for run in document["runs"]] == [10_000, 10_800] * 4
     assert document["base_rate"] == base_rate(public, TASKS["logistic"])
+    other = LogisticRegression(C=1.0, fit_intercept=False, solver="newton-cholesky")
+    other.fit(*task.examples.read(slice(None)))  # both may differ in single flights
+    assert document["converged"] == pytest.approx(test.error(other.coef_)[0], abs=2 / len(public))
     for epsilon, replicas, number in ((4.0, 4, 5), (None, 1, 7)):
         settings = Settings(4.0) if epsilon else Settings(1.0, mechanism=None)
         chance = fedldp.source(2013)
@@ -64,8 +68,8 @@ def test_few_flights():
 def test_what_is_shown():
     output = run("--rows", 500, "--replicas", 2)
     assert max(map(len, output.splitlines())) <= 80
-    for text in ("450 flights answer, 50 are the test", "epsilon 2", "without privacy", "base rate",
-                 "bits per vehicle", "seconds", "of 2 trainings", "Drew demo/flights.png",
+    for text in ("450 flights answer, 50 are the test", "epsilon 2", "the same steps", "base rate",
+                 "all data, to convergence", "bits per vehicle", "seconds", "of 2 trainings", "Drew demo/flights.png",
                  "fedldp train --data flights"):  # fmt: skip
         assert text in output
     picture = imread("demo/flights.png")
@@ -79,18 +83,20 @@ def test_the_picture():
         for epsilon, spread in ((1.0, 0.02), (4.0, 0.01), (None, None))
         for n, error in ((1000, 0.3), (5000, 0.2))
     ]
-    figure = plots.training_errors(runs, 0.25, r"costs $\1$")
+    lines = {"base rate": 0.25, "best": 0.05}
+    figure = plots.training_errors(runs, lines, "bare", r"costs $\1$")
     left, right = figure.axes
     assert figure.get_suptitle() == r"costs $\1$"
     assert left.get_title() == "5,000 vehicles"
     assert right.get_xscale() == "log"
     labels = right.get_legend_handles_labels()[1]
-    assert sorted(labels) == ["base rate", "without privacy", "ε = 1", "ε = 4"]
+    assert sorted(labels) == ["bare", "base rate", "best", "ε = 1", "ε = 4"]
     one = right.containers[0]
     assert one.lines[0].get_xdata().tolist() == [1000, 5000]
     assert one.lines[0].get_ydata().tolist() == pytest.approx([30, 20])
     bars = [segment[:, 1].tolist() for segment in one.lines[2][0].get_segments()]
     assert bars == [pytest.approx([28, 32]), pytest.approx([18, 22])]
     assert {text.get_text() for text in left.texts} == {"20.0%"}
-    assert [20.0, 20.0] in [list(line.get_ydata()) for line in left.lines]  # without privacy
+    for level in (20.0, 25.0, 5.0):  # bare, and the lines
+        assert [level, level] in [list(line.get_ydata()) for line in left.lines]
     figure.savefig("picture.png")

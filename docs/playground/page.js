@@ -67,7 +67,9 @@
     get("outputs").disabled = fixed;
     get("mechanism-hint").textContent = fixed
       ? "with a number of outputs of its own"
-      : "with as many outputs as you choose";
+      : used === 2
+        ? "here it is Duchi's: two outputs"
+        : "with as many outputs as you choose";
     get("x").value = chosen.x;
     if (document.activeElement !== get("x-typed")) get("x-typed").value = chosen.x;
     for (const each of document.querySelectorAll(".x-shown")) {
@@ -218,7 +220,7 @@
     const places = Math.max(0, 1 - Math.floor(Math.log10(around)));
     get("estimate").textContent =
       `${many(count)} ${count === 1 ? "report" : "reports"}: x is about ` +
-      `${estimate.toFixed(places).replace("-", "−")} ± ${around.toFixed(places)}.`;
+      `${estimate.toFixed(places).replace("-", "−")} ± ${around.toFixed(places)} (95%).`;
     if (count < 2) return;
     charts.bars(
       get("histogram"), table.values, sent.codes.map((each) => each / count), chosen.x,

@@ -44,7 +44,8 @@ class Number:
         if not (0 < self.high - self.low < math.inf and 0 < self.scale < math.inf):
             raise DomainError(
                 f"{self.name!r} needs low < high, and a distance that floats can divide by; "
-                f"got {self.low!r} and {self.high!r}."
+                f"got {self.low!r} and {self.high!r}"
+                f"{': did you swap them?' if self.high < self.low else '.'}"
             )
         missing = self.centre if self.missing is None else self._finite("missing")
         if not self.low <= missing <= self.high:

@@ -272,7 +272,10 @@ def channel_epsilon(epsilon: float) -> float:
     """Return an epsilon that a channel can have, or refuse it."""
     value = checks.epsilon(epsilon)
     if value > LARGEST_EPSILON:
-        raise DomainError(f"a channel's epsilon is at most {LARGEST_EPSILON:g}; got {value:g}.")
+        raise DomainError(
+            f"a channel's epsilon is at most {LARGEST_EPSILON:g}; got {value:g}. More is for study, "
+            "with `perturb`."
+        )
     return value
 
 

@@ -195,11 +195,14 @@ def training_rounds(points: Sequence[Any], base_rate: float, title: str) -> Figu
     return figure
 
 
-def training_errors(runs: Sequence[Mapping[str, Any]], base_rate: float, title: str) -> Figure:
+def training_errors(
+    runs: Sequence[Mapping[str, Any]], lines: Mapping[str, float], bare_label: str, title: str
+) -> Figure:
     """Draw the error of trainings against epsilon, and against the number of vehicles.
 
-    Each run has the number of its vehicles, its epsilon (None without privacy), its error and, if
-    it was repeated, the spread of that. On the left are the runs with the most vehicles.
+    Each run has the number of its vehicles, its epsilon (None for a bare one, without noise), its
+    error and, if it was repeated, the spread of that. On the left are the runs with the most
+    vehicles. Lines are errors to compare with, by their names.
     """
     styles = ((VERMILION, "o"), (ORANGE, "s"), (BLUE, "^"), (GREEN, "D"))
     figure = Figure(figsize=(10, 4.6), layout="constrained")
@@ -226,9 +229,10 @@ def training_errors(runs: Sequence[Mapping[str, Any]], base_rate: float, title: 
         if run["epsilon"] is None:
             left.axhline(100 * run["error"], color=BLACK, lw=1)
     bare = [run for run in runs if run["epsilon"] is None]
-    _errors(right, "vehicles", bare, color=BLACK, fmt=".-", label="without privacy", lw=1)
+    _errors(right, "vehicles", bare, color=BLACK, fmt=".-", label=bare_label, lw=1)
     for axes in (left, right):
-        axes.axhline(100 * base_rate, color=BLACK, ls="--", lw=1, label="base rate")
+        for (label, error), style in zip(lines.items(), ("--", ":"), strict=True):
+            axes.axhline(100 * error, color=BLACK, ls=style, lw=1, label=label)
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     left.set(

@@ -23,7 +23,7 @@ from fedldp import datasets
 from fedldp.cli.plans import console
 from fedldp.cli.runs import TASKS, base_rate, linear, volume
 from fedldp.errors import DomainError
-from fedldp.fleet import checkpoint
+from fedldp.fleet import checkpoint, flower
 from fedldp.fleet.checkpoint import Progress
 from fedldp.fleet.depot import Depot
 from fedldp.fleet.folder import Place, Work, init
@@ -38,7 +38,7 @@ from fedldp.source import source
 HOLDOUT = 0.1  # the share that is public, as in `fedldp train`
 
 _TASK = TASKS["logistic"]
-_SEEDS = 10
+_SEEDS = 30
 _LOOK = 0.5  # seconds
 _PATIENCE = 300.0  # seconds for a round
 
@@ -90,11 +90,12 @@ def demo_command(
     fedldp fleet demo --gateways 5 -o fleet  more parts, in a folder that stays
 
     Real processes, with certificates, keys and ledgers, learn which flights
-    are late. Then the error stands beside that of ten simulations, and the
+    are late. Then the error stands beside that of 30 simulations, and the
     ledgers are looked through: whether anybody answered twice, or spent more
     than the cap. Everything that was started is stopped, also by Ctrl-C; if
     the demo itself is killed, `fedldp fleet stop FOLDER` does it.
     """  # noqa: D301 (click wants the character \b itself)
+    flower.program("flwr")  # refused here, if it is not installed, and not by parts that starve
     flights = datasets.load("flights", rows=rows)
     fleet, public = flights.split(HOLDOUT)
     test, settings = linear(public, _TASK), Settings(epsilon)
@@ -272,17 +273,18 @@ def _render(document: dict[str, Any]) -> Table:
     rendered = Table(title=f"Late or not? {document['gateways']} gateways", show_header=False)
     rendered.add_column(no_wrap=True)
     rendered.add_column(overflow="fold")
-    spread = f"{simulated['error']:.2%} +- {simulated['spread']:.2%}, {simulated['seeds']} seeds"
+    spread = f"{simulated['error']:.2%}, standard deviation {simulated['spread']:.2%}"
     for row in (
         ("error on the hold-out", f"{document['error']:.2%}"),
-        ("in the simulator", spread),
+        (f"in {simulated['seeds']} simulations", spread),
         ("base rate", f"{document['base_rate']:.2%}"),
         ("vehicles", f"{document['vehicles']:,}"),
         ("epsilon of a vehicle", f"{document['epsilon']:g}"),
         ("rounds", f"{document['rounds']}: {document['ended']}"),
         ("reports counted", f"{document['reports']:,}"),
         ("received in all", volume(document["bytes"])),
-        ("refusals, silent", f"{document['refusals']:,}, {document['silent']:,}"),
+        ("asked when none was left", f"{document['refusals']:,}"),
+        ("did not answer in time", f"{document['silent']:,}"),
         ("seconds", f"{document['seconds']:.0f}"),
         ("reports in the ledgers", f"{ledgers['burnt']:,}"),
         ("burnt and not received", f"{ledgers['burnt_and_not_received']:,}"),

@@ -191,8 +191,8 @@ def plan_command(
         ("coordinates", str(document["coordinates"])),
         ("of which each vehicle answers", str(document["answers"])),
         ("bits that each vehicle sends", str(document["bits_per_vehicle"])),
-        (f"error with {vehicles} vehicles, uniform data", f"{document['error_if_uniform']:.2g}"),
-        (f"error with {vehicles} vehicles, at worst", f"{document['error_at_worst']:.2g}"),
+        (f"rms error, {vehicles} vehicles, uniform data", f"{document['error_if_uniform']:.2g}"),
+        (f"rms error, {vehicles} vehicles, at worst", f"{document['error_at_worst']:.2g}"),
         ("fingerprint", plan.fingerprint[:14]),
     ):
         rendered.add_row(name, value)

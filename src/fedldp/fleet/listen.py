@@ -154,6 +154,11 @@ def _bound(address: Address) -> socket.socket:
             probe.connect(str(path))
             raise DomainError(f"another vault listens on {path}: stop it, or choose another path.")
         path.unlink()  # left behind by one that was killed
+    if not path.parent.is_dir():
+        raise DomainError(
+            f"cannot listen on {path}: its folder does not exist. systemd makes it for its units; "
+            "without systemd make it yourself, or write another path into the configuration."
+        )
     listening = socket.socket(socket.AF_UNIX)
     mask = os.umask(0o117)  # nobody may connect before the mode is right
     try:

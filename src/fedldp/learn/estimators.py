@@ -308,10 +308,10 @@ def _schema(bounds: Any, width: int, name: str) -> Schema:
         return Schema((Number("bounds", low, high, size=width),))
     try:
         lows, highs = (np.broadcast_to(reals(end, "bounds"), width) for end in (low, high))
-    except ValueError as error:
+    except ValueError:
         raise DomainError(
             f"bounds must be (low, high) for all features, or (lows, highs) with a number for "
-            f"each of the {width}; got {bounds!r:.60}: {error}"
+            f"each of the {width}; got {bounds!r:.60}."
         ) from None
     pairs = zip(lows.tolist(), highs.tolist(), strict=True)
     return Schema(tuple(Number(f"bounds of x{i}", *pair) for i, pair in enumerate(pairs)))

@@ -139,7 +139,9 @@ class Model:
             if model.to_json() != canonical(document):
                 raise ValueError("its numbers are not written as a model writes them")
         except UNREADABLE as error:
-            raise WireError(f"not a {FORMAT!r}: {error}") from error
+            raise WireError(
+                f"not a {FORMAT!r}: {error}. Give a file that `fedldp train --save` wrote."
+            ) from error
         return model
 
     @cached_property
