@@ -186,6 +186,14 @@ def test_refuses_what_is_no_epsilon(ledger, path, epsilon):
         Ledger(path, epsilon)
 
 
+def test_an_epsilon_may_have_up_to_30_digits(ledger):
+    least = Fraction(1, 10**30 - 1)
+    ledger.release("car", least, "1", lambda: b"")
+    assert ledger.spent("car") == least
+    with pytest.raises(DomainError, match="of up to 30 digits"):
+        ledger.release("car", Fraction(1, 10**30), "2", never)
+
+
 @pytest.mark.parametrize(("key", "request_"), [(1, "1"), (b"car", "1"), ("car", 1), ("\ud800", "")])
 def test_refuses_names_that_are_no_text(ledger, key, request_):
     with pytest.raises(DomainError, match="must be a text in Unicode"):
@@ -329,6 +337,11 @@ def test_a_damaged_file_is_refused_and_left_alone(path, damage):
         with pytest.raises(WireError, match=f"{path} is no sound ledger: .* Restore the file"):
             Ledger(path, cap=100)
     assert path.read_bytes() == content
+
+
+def test_the_file_says_what_it_is(ledger):
+    """Where SQLite has a program's mark, fixed for ever: another would refuse the files there are."""
+    assert ledger.path.read_bytes()[68:72] == b"fLDP"
 
 
 def test_other_databases_are_refused_and_left_alone(path):

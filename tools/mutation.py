@@ -35,13 +35,23 @@ import coverage  # noqa: E402
 import libcst as cst  # noqa: E402
 import libcst.matchers as m  # noqa: E402
 import pytest  # noqa: E402
-import scipy.optimize  # noqa: E402, F401  imported here, so that no child needs to
+import scipy.optimize  # noqa: E402  imported here, so that no child needs to
 import scipy.stats  # noqa: E402, F401
 from hypothesis import Phase, settings  # noqa: E402
 from libcst.metadata import MetadataWrapper, ParentNodeProvider, PositionProvider  # noqa: E402
 from mutmut.mutation.mutators import mutation_operators  # noqa: E402
 
-OPTIONS = ["-q", "-x", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist", "--assert=plain"]
+OPTIONS = [
+    "-q",
+    "-x",
+    "--assert=plain",
+    "-p",
+    "no:randomly",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:xdist",
+]
 MEMORY = 8 << 30  # bytes for a mutant
 # Texts of errors, and what has no effect or all too much of it.
 _PASSED_OVER = (cst.Raise, cst.Annotation, cst.Decorator, cst.Import, cst.ImportFrom)
@@ -221,7 +231,8 @@ def main() -> None:
     tests = [path for path in options.paths if path not in targets]
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         copy = Path(folder)
-        for name in subprocess.check_output(["git", "ls-files"], text=True).splitlines():
+        tracked = subprocess.check_output(["git", "ls-files"], text=True)  # noqa: S607
+        for name in tracked.splitlines():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(name, copy / name)
         os.chdir(copy)
@@ -231,7 +242,7 @@ def main() -> None:
         survey = Survey.of([*tests, *{target.partition(":")[0] for target in targets}])
         print(f"{len(found)} mutants", flush=True)
         if options.sample and options.sample < len(found):
-            found = random.Random(options.seed).sample(found, options.sample)
+            found = random.Random(options.seed).sample(found, options.sample)  # noqa: S311
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         for mutant in found:
             tests = survey.against(mutant, options.most_seconds)
