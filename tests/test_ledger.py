@@ -176,13 +176,16 @@ def test_one_question_for_each_request(ledger):
     with pytest.raises(DomainError, match="Another question was put under this request"):
         ledger.release_many(["b"], 0.1, "alone", b"?", lambda _: never())
     assert ledger.totals() == {"a": Fraction(1, 5), "b": Fraction(1, 10)}
+    assert {spending.run for spending in ledger.history()} == {""}
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, "nan", float("inf"), 1e-300, None, "1/0"])
 def test_refuses_what_is_no_epsilon(ledger, path, epsilon):
-    with pytest.raises(DomainError, match="epsilon must be a positive number"):
+    with pytest.raises(DomainError, match="^epsilon must be a positive number"):
         ledger.release("car", epsilon, "1", never)
-    with pytest.raises(DomainError, match="cap must be a positive number"):
+    with pytest.raises(DomainError, match="^epsilon must be a positive number"):
+        ledger.release_many(["car"], epsilon, "1", b"?", lambda _: never())
+    with pytest.raises(DomainError, match="^cap must be a positive number"):
         Ledger(path, epsilon)
 
 
@@ -194,10 +197,16 @@ def test_an_epsilon_may_have_up_to_30_digits(ledger):
         ledger.release("car", Fraction(1, 10**30), "2", never)
 
 
-@pytest.mark.parametrize(("key", "request_"), [(1, "1"), (b"car", "1"), ("car", 1), ("\ud800", "")])
-def test_refuses_names_that_are_no_text(ledger, key, request_):
-    with pytest.raises(DomainError, match="must be a text in Unicode"):
+@pytest.mark.parametrize(
+    ("wrong", "key", "request_"),
+    [("key", 1, "1"), ("key", b"car", "1"), ("request", "car", 1), ("key", "\ud800", "")],
+)
+def test_refuses_names_that_are_no_text(ledger, wrong, key, request_):
+    said = f"^{wrong} must be a text in Unicode"
+    with pytest.raises(DomainError, match=said):
         ledger.release(key, 1, request_, never)
+    with pytest.raises(DomainError, match=said):
+        ledger.release_many(["bus", key], 1, request_, b"?", lambda _: never())
 
 
 def test_threads_share_a_ledger_or_its_file(path):
@@ -340,7 +349,7 @@ def test_a_damaged_file_is_refused_and_left_alone(path, damage):
 
 
 def test_the_file_says_what_it_is(ledger):
-    """Where SQLite has a program's mark, fixed for ever: another would refuse the files there are."""
+    """In SQLite's place for it, fixed for ever: another mark would refuse the files there are."""
     assert ledger.path.read_bytes()[68:72] == b"fLDP"
 
 

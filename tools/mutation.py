@@ -41,17 +41,7 @@ from hypothesis import Phase, settings  # noqa: E402
 from libcst.metadata import MetadataWrapper, ParentNodeProvider, PositionProvider  # noqa: E402
 from mutmut.mutation.mutators import mutation_operators  # noqa: E402
 
-OPTIONS = [
-    "-q",
-    "-x",
-    "--assert=plain",
-    "-p",
-    "no:randomly",
-    "-p",
-    "no:cacheprovider",
-    "-p",
-    "no:xdist",
-]
+OPTIONS = ["-q", "-x", "--assert=plain", "-p", "no:randomly", "-p", "no:cacheprovider"]
 MEMORY = 8 << 30  # bytes for a mutant
 # Texts of errors, and what has no effect or all too much of it.
 _PASSED_OVER = (cst.Raise, cst.Annotation, cst.Decorator, cst.Import, cst.ImportFrom)
