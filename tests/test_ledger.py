@@ -181,11 +181,11 @@ def test_one_question_for_each_request(ledger):
 
 @pytest.mark.parametrize("epsilon", [0, -1, "nan", float("inf"), 1e-300, None, "1/0"])
 def test_refuses_what_is_no_epsilon(ledger, path, epsilon):
-    with pytest.raises(DomainError, match="^epsilon must be a positive number"):
+    with pytest.raises(DomainError, match=r"^epsilon must be a positive number"):
         ledger.release("car", epsilon, "1", never)
-    with pytest.raises(DomainError, match="^epsilon must be a positive number"):
+    with pytest.raises(DomainError, match=r"^epsilon must be a positive number"):
         ledger.release_many(["car"], epsilon, "1", b"?", lambda _: never())
-    with pytest.raises(DomainError, match="^cap must be a positive number"):
+    with pytest.raises(DomainError, match=r"^cap must be a positive number"):
         Ledger(path, epsilon)
 
 
