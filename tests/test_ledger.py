@@ -155,6 +155,19 @@ def test_many_vehicles_answer_in_one_transaction(ledger):
     ]
 
 
+def test_many_may_spend_their_caps_to_the_end(ledger):
+    def answer(able):
+        return dict.fromkeys(able, b"yes")
+
+    def ask(epsilon, request):
+        return ledger.release_many(["a", "b"], epsilon, request, b"?", answer)
+
+    ask(0.25, "1")
+    ask(0.75, "2")
+    assert ledger.totals() == {"a": 1, "b": 1}
+    assert ask(Fraction(1, 10**29), "3") == {}
+
+
 def test_whom_nobody_answers_leaves_nothing_behind(ledger):
     ledger.release("a", 1, "before", lambda: b"")
     for question in (b"?", b"!"):
@@ -207,6 +220,9 @@ def test_refuses_names_that_are_no_text(ledger, wrong, key, request_):
         ledger.release(key, 1, request_, never)
     with pytest.raises(DomainError, match=said):
         ledger.release_many(["bus", key], 1, request_, b"?", lambda _: never())
+    for look in (ledger.spent, ledger.history) if wrong == "key" else ():
+        with pytest.raises(DomainError, match=said):
+            look(key)
 
 
 def test_threads_share_a_ledger_or_its_file(path):
