@@ -225,6 +225,12 @@ def test_refuses_names_that_are_no_text(ledger, wrong, key, request_):
             look(key)
 
 
+def test_a_run_that_is_no_text_buys_nothing(ledger):
+    with pytest.raises(DomainError, match=r"^run must be a text in Unicode; got 7"):
+        ledger.release("car", 1, "1", lambda: b"a", run=7)
+    assert ledger.history() == []
+
+
 def test_threads_share_a_ledger_or_its_file(path):
     with Ledger(path, cap=1) as shared, ThreadPoolExecutor(8) as pool:
 
