@@ -148,7 +148,6 @@ def test_the_bound_is_accepted_and_one_count_more_refused(epsilon):
         ({"counts": [[8, 4, 4], [8, 8], [4, 4, 8]]}, DomainError, "in rows of one length"),
         ({"values": [-4, 0, 4.001]}, DomainError, "unbiased at every letter; it is off by 0.0005"),
         ({"values": [-4 - 2**-35, 0, 4 + 2**-35]}, DomainError, "unbiased"),
-        ({"values": [-1.7e308, 0, 1.7e308]}, DomainError, "unbiased"),
         ({"epsilon": 0.0}, DomainError, "epsilon must be a number from"),
         ({"epsilon": "1"}, DomainError, "epsilon must be a number from"),
         ({"epsilon": 16.5}, DomainError, r"a channel's epsilon is at most 16; got 16\.5\."),

@@ -72,6 +72,7 @@ def test_a_request_is_answered_once(ledger):
     ]
     assert ledger.history()[1] == ("bus", "", "question", half)
     assert (ledger.spent("car"), ledger.spent("bus"), ledger.spent("van")) == (1, half, 0)
+    assert isinstance(ledger.spent("van"), Fraction)
 
 
 def test_the_same_request_for_another_epsilon_is_refused(ledger):
