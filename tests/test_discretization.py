@@ -135,6 +135,7 @@ def test_default_outputs_and_integers_cost_little(name):
         assert c.worst_case_variance <= 1.005 * m.worst_case_variance, epsilon
         if continuous_part(m) is None:
             continue
+        assert c.outputs == min(2**c.bits - 1, 4001)  # a full code, and one in the middle
         ideal = m.on_grid(c.letters, c.values)
 
         def variance(x, c=c, ideal=ideal):

@@ -163,6 +163,14 @@ def test_near_zero(epsilon, at_zero):
         assert gauss @ ours.variance(X) < gauss @ other.variance(X)
 
 
+def test_near_zero_has_the_least_mean_under_its_gaussian():
+    def gauss(x):
+        return np.exp(-0.5 * (x / 0.15) ** 2)
+
+    ours, best = fedldp.NearZero(4.0), fedldp.Optimal(4.0, weights=gauss, cap="hm-tp")
+    assert gauss(X) @ ours.variance(X) == pytest.approx(gauss(X) @ best.variance(X), rel=1e-4)
+
+
 def test_weights_and_cap():
     def near_one(x):
         return np.abs(x) ** 8
