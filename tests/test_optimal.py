@@ -295,13 +295,14 @@ class TestCache:
         monkeypatch.setenv("FEDLDP_CACHE", str(tmp_path / "cache"))
         return tmp_path / "cache"
 
-    def test_what_was_found_is_kept_and_checked(self, folder, monkeypatch):
-        first = fedldp.Optimal(1.0, outputs=7).channel()
+    @pytest.mark.parametrize("kind", [fedldp.Optimal, fedldp.Dominant, fedldp.NearZero])
+    def test_what_was_found_is_kept_and_checked(self, folder, monkeypatch, kind):
+        first = kind(1.0, outputs=7).channel()
         (path,) = folder.iterdir()
-        monkeypatch.setattr(fedldp.Optimal, "_find", None)  # nothing may be computed again
-        assert fedldp.Optimal(1.0, outputs=7).channel() == first
+        monkeypatch.setattr(kind, "_find", None)  # nothing may be computed again
+        assert kind(1.0, outputs=7).channel() == first
         with pytest.raises(TypeError):
-            fedldp.Optimal(1.0, outputs=8).channel()
+            kind(1.0, outputs=8).channel()
         assert Channel.from_json(json.loads(path.read_text())["channel"]) == first
 
     @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ class Solved(Finite):
     def _draw(self, x: Floats, u: Floats, out: Floats, scratch: Floats) -> None:
         last = len(self.letters) - 1
         place = np.interp(x, self.letters, np.arange(last + 1))
-        low = np.minimum(np.floor(place), last - 1)
+        low = np.floor(place)
         odds, u = place - low, u - 1
         up = u < odds
         letter = low + up
