@@ -95,12 +95,14 @@ class _Finder(cst.CSTVisitor):
 
 
 def mutants(target: str) -> list[Mutant]:
-    """Return all mutants of a file, or of one of its lines: `path` or `path:line`."""
-    path, _, line = target.partition(":")
+    """Return all mutants of a file, or of some of its lines: `path:line` or `path:first-last`."""
+    path, _, lines = target.partition(":")
+    first, _, last = lines.partition("-")
     wrapper = MetadataWrapper(cst.parse_module(Path(path).read_text()))
     finder = _Finder(path, wrapper.module)
     wrapper.visit(finder)
-    return [each for each in finder.found if not line or each.lines[0] == int(line)]
+    wanted = range(int(first), int(last or first) + 1) if lines else range(1 << 20)
+    return [each for each in finder.found if each.lines[0] in wanted]
 
 
 class Clock:
@@ -212,7 +214,9 @@ def verdict(mutant: Mutant, tests: list[str], seconds: float) -> str:
 def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("paths", nargs="+", help="files to change (FILE or FILE:LINE), and tests")
+    parser.add_argument(
+        "paths", nargs="+", help="files to change (FILE, FILE:LINE, FILE:FIRST-LAST) and tests"
+    )
     parser.add_argument("--sample", type=int, help="so many mutants of all, at random")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--most-seconds", type=float, default=60, help="of tests for one mutant")
