@@ -29,7 +29,7 @@ for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[threads] = "1"
 os.environ["HYPOTHESIS_PROFILE"] = "mutation"
 sys.dont_write_bytecode = True
-os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # or a child might meet the mutant before
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # what is kept might be of the mutant before
 
 import coverage  # noqa: E402
 import libcst as cst  # noqa: E402
@@ -54,15 +54,22 @@ settings.register_profile(
 
 @dataclass(frozen=True)
 class Mutant:
-    """A file with one change in it."""
+    """A file with one change in it: some node of its syntax is another."""
 
     path: str
     lines: range
-    change: str
-    source: str
+    module: cst.Module
+    node: cst.CSTNode
+    other: cst.CSTNode
+
+    def source(self) -> str:
+        changed = self.module.deep_replace(self.node, self.other)
+        return changed.code
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.lines[0]}: {self.change}"
+        before, after = map(self.module.code_for_node, (self.node, self.other))
+        change = " ".join(f"{before}  ->  {after}".split())
+        return f"{self.path}:{self.lines[0]}: {change}"
 
 
 class _Finder(cst.CSTVisitor):
@@ -77,10 +84,8 @@ class _Finder(cst.CSTVisitor):
         for kind, operator in mutation_operators:
             for other in operator(node) if isinstance(node, kind) else ():
                 place = self.get_metadata(PositionProvider, self._statement(node))
-                source = self.module.deep_replace(node, other).code  # type: ignore[arg-type]
-                change = f"{self._text(node)}  ->  {self._text(other)}"
                 lines = range(place.start.line, place.end.line + 1)
-                self.found.append(Mutant(self.path, lines, change, source))
+                self.found.append(Mutant(self.path, lines, self.module, node, other))
         return True
 
     def _statement(self, node: cst.CSTNode) -> cst.CSTNode:
@@ -89,9 +94,6 @@ class _Finder(cst.CSTVisitor):
         while not isinstance(outer, cst.SimpleStatementLine | cst.BaseCompoundStatement):
             outer = self.get_metadata(ParentNodeProvider, outer)
         return outer if isinstance(outer, cst.SimpleStatementLine) else node
-
-    def _text(self, node: cst.CSTNode) -> str:
-        return " ".join(self.module.code_for_node(node).split())
 
 
 def mutants(target: str) -> list[Mutant]:
@@ -201,7 +203,7 @@ def verdict(mutant: Mutant, tests: list[str], seconds: float) -> str:
     """Tell what the tests make of a mutant: killed, survived or timeout."""
     path = Path(mutant.path)
     original = path.read_text()
-    path.write_text(mutant.source)
+    path.write_text(mutant.source())
     try:
         status = in_child(lambda: int(pytest.main([*OPTIONS, *tests])), seconds)
     finally:
