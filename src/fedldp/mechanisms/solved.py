@@ -95,8 +95,8 @@ class Solved(Finite):
         return self.certificate.lower_bound
 
     def _draw(self, x: Floats, u: Floats, out: Floats, scratch: Floats) -> None:
-        last = len(self.letters) - 1
-        place = np.interp(x, self.letters, np.arange(last + 1))
+        numbers = np.arange(len(self.letters))
+        place = np.interp(x, self.letters, numbers)
         low = np.floor(place)
         odds, u = place - low, u - 1
         up = u < odds
@@ -106,7 +106,7 @@ class Solved(Finite):
             u = np.where(up, u / odds, (u - odds) / (1 - odds))
         rows = np.cumsum(self.table, axis=1)
         rows[:, -1] = 1.0
-        ends = (rows + np.arange(last + 1)[:, None]).reshape(-1)
+        ends = (rows + numbers[:, None]).reshape(-1)
         found = np.searchsorted(ends, letter + np.minimum(u, 1 - 2.0**-40), side="right")
         out[:] = self.values[found - (letter * len(self.values)).astype(np.int64)]
 
