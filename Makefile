@@ -10,7 +10,7 @@ TORCH ?= torch==2.13.0
 MUTATE ?= --sample 600 src/fedldp/mechanisms/*.py \
 	src/fedldp/channel.py src/fedldp/tables.py src/fedldp/report.py src/fedldp/ledger.py \
 	tests/test_mechanisms_*.py tests/test_discretization.py tests/test_optimal.py \
-	tests/test_channel*.py tests/test_vectors.py tests/test_report.py tests/test_ledger.py
+	tests/test_channel*.py tests/test_vectors.py tests/test_report.py tests/test_ledger*.py
 
 .PHONY: demo test test-slow test-torch test-simulation test-faults test-browser \
 	bench bench-growth bench-peers bench-docs bench-reproduce bench-fleet \
@@ -39,7 +39,7 @@ test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved 
 	$(BIN)/pytest -m faults tests/test_fleet_faults.py tests/test_fleet_hostile_processes.py
 
 test-browser: $(VENV)/test.done  ## the interactive page, in Chromium
-	$(BIN)/pytest -m browser tests/test_playground_browser.py
+	$(BIN)/pytest -m browser tests/test_playground_browser.py tests/test_playground_proof.py
 
 mutation: $(VENV)/mutation.done  ## small changes to the code that no test notices: takes hours
 	$(BIN)/python tools/mutation.py $(MUTATE)

@@ -87,7 +87,7 @@ def picture(rows: list[Row]) -> plots.Figure:
         for place, spread in enumerate(spreads):
             if spread is not None:
                 _draw(side, place, spread)
-        side.axvline(1, color="#000000", lw=1)
+        side.axvline(1, color=plots.BLACK, lw=1)
         side.set(xscale="log", xlabel=label)
         side.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         side.grid(alpha=0.25)
@@ -98,8 +98,8 @@ def picture(rows: list[Row]) -> plots.Figure:
 
 
 def _draw(side: object, place: int, spread: Spread) -> None:
-    side.plot([spread.low, spread.high], [place, place], color="#0072B2", lw=4, alpha=0.4)
-    side.plot(spread.middle, place, "o", color="#0072B2", ms=5)
+    side.plot([spread.low, spread.high], [place, place], color=plots.BLUE, lw=4, alpha=0.4)
+    side.plot(spread.middle, place, "o", color=plots.BLUE, ms=5)
 
 
 def main() -> None:

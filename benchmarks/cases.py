@@ -1,7 +1,7 @@
 """What `make bench` measures: each case is made when its turn comes, in a process of its own.
 
-The limit of a mechanism is what nothing that does its work can avoid: to make the random words that
-it needs, by the bare cipher, and to read each x and write each result once.
+The limit of a mechanism is the least that its way of working needs: to make the random words that
+it takes, by the bare cipher, and to read each x and write each result once.
 """
 
 import os
@@ -136,9 +136,9 @@ def _own(categories: int, vehicles: int) -> np.ndarray:
 
 def one_value() -> Case:
     """A vehicle that encodes one value at a time, against the same with NumPy."""
-    channel = fedldp.HMTP(EPSILON).channel(OUTPUTS)
-    alone = fedldp.vehicle.Channel(channel.to_json(), EPSILON)
-    x, source = np.linspace(-1, 1, 1000).tolist(), fedldp.source(3)
+    m = fedldp.HMTP(EPSILON)
+    alone = fedldp.vehicle.Channel(m.channel(OUTPUTS).to_json(), EPSILON)
+    x, rng = np.linspace(-1, 1, 1000).tolist(), np.random.default_rng(4)
 
     def ours() -> None:
         for value in x:
@@ -146,7 +146,7 @@ def one_value() -> Case:
 
     def plain() -> None:
         for value in x:
-            channel.encode(value, source)
+            straightforward.encode(m, OUTPUTS, np.array([value]), rng)
 
     def limit() -> None:
         for _ in x:
@@ -202,18 +202,18 @@ def parsing() -> Case:
 
 
 def tallying() -> Case:
-    """The server's half: check, parse and count; against a row of floats for each report."""
+    """The server's half, from bytes to means: check, parse, count and estimate."""
     plan = _vector_plan("three-outputs", DIMENSIONS, 1.0)
-    source = fedldp.source(2)
-    index, channel = source.below(DIMENSIONS, MILLION), plan.parts[0].coders[0]
-    values = channel.values[source.below(3, MILLION)]
+    source, channel = fedldp.source(2), plan.parts[0].coders[0]
+    index = source.below(DIMENSIONS, MILLION)
     x = np.zeros((MILLION // 10, DIMENSIONS))
-    tenth = plan.report(x, source).records
-    packet = Report(plan.fingerprint, plan.bits, MILLION, tenth * 10).to_bytes()
+    records = plan.report(x, source).records * 10
+    packet = Report(plan.fingerprint, plan.bits, MILLION, records).to_bytes()
+    widths = plan.bits - channel.bits, channel.bits
     return Case(
-        lambda: plan.parse(packet),
+        lambda: plan.parse(packet).estimate("horvitz-thompson"),
         MILLION,
-        lambda: straightforward.dense_mean(index, values, DIMENSIONS),
+        lambda: straightforward.served(records, MILLION, widths, channel.values, DIMENSIONS),
         lambda: np.bincount(index, minlength=DIMENSIONS),
     )
 
@@ -249,8 +249,8 @@ def one_pass(task: Linear, replicas: int = 1) -> None:
         pass
 
 
-def training(replicas: int) -> Case:
-    """One pass of LDP-FedSGD: against whole gradients made noisy, and against reading X."""
+def training(replicas: int, naive: Callable[..., Any] = straightforward.train) -> Case:
+    """One pass of LDP-FedSGD: against a naive one, and against reading X."""
     ready = examples(MILLION, DIMENSIONS)
     task, rng = Linear(objective("logistic"), ready), np.random.default_rng(3)
     x, y, tenth, m = ready.features, ready.targets, MILLION // 10, fedldp.HMTP(1.0)
@@ -259,7 +259,7 @@ def training(replicas: int) -> Case:
         if replicas > 1:
             one_pass(task)
         else:
-            straightforward.train(m, x[:tenth], y[:tenth], GROUP, rng)
+            naive(m, x[:tenth], y[:tenth], GROUP, rng)
 
     def reading() -> None:
         for start in range(0, MILLION, GROUP):
@@ -293,9 +293,10 @@ CASES: dict[str, Callable[[], Case]] = {
     "vehicle.py, one value": one_value,
     "pack records": packing,
     "parse records": parsing,
-    "server: check, parse, count": tallying,
+    "server: check, count, estimate": tallying,
     "collect 16 attributes": partial(collection, straightforward.collect),
     "collect, against sampling first": partial(collection, straightforward.collect_sampled),
     "one pass of LDP-FedSGD": partial(training, 1),
+    "one pass, against sampling first": partial(training, 1, straightforward.train_sampled),
     f"{REPLICAS} replicas in one pass": partial(training, REPLICAS),
 }

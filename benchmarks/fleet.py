@@ -170,7 +170,7 @@ def picture(found: dict[str, Any]) -> Figure:
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     runs, yardstick = _runs(found), Run(**found["fedavg"])
-    for way, colour in (("up", "#0072B2"), ("down", "#E69F00")):
+    for way, colour in (("up", plots.BLUE), ("down", plots.ORANGE)):
         points = sorted((run.asked, getattr(run, way) / run.vehicles) for run in runs)
         left.plot(*zip(*points, strict=True), "o-", color=colour, label=way)
         each = getattr(yardstick, way) / yardstick.vehicles

@@ -206,7 +206,7 @@ def dimensions_table(collected: list[Collected]) -> Table:
 
 def outputs_table(tabled: list[Tabled]) -> Table:
     return Table(
-        "More outputs of a table",
+        "More outputs of a table: Duchi's 2, Three-Outputs' 3, and HM-TP's",
         ("outputs", "bits", "make and check it", "encode, a value", "decode, a value", "as JSON"),
         [
             (
@@ -232,12 +232,12 @@ def picture(
     figure = plots.Figure(figsize=(11, 3.8), layout="constrained")
     memory, wide, outputs = figure.subplots(1, 3)
     n = VEHICLES[: len(by_vehicles)]
-    memory.plot(n, [each.memory for each in by_vehicles], "o-", color="#0072B2", label="collect")
-    memory.plot(n, [each.memory for each in trained], "s--", color="#D55E00", label="train")
+    memory.plot(n, [each.memory for each in by_vehicles], "o-", color=plots.BLUE, label="collect")
+    memory.plot(n, [each.memory for each in trained], "s--", color=plots.VERMILION, label="train")
     memory.set(xlabel="vehicles", ylabel="peak memory, MiB", title="memory")
-    wide.plot(DIMENSIONS, [1e9 * each.each for each in by_dimensions], "o-", color="#0072B2")
+    wide.plot(DIMENSIONS, [1e9 * each.each for each in by_dimensions], "o-", color=plots.BLUE)
     wide.set(xlabel="numbers of a vehicle", ylabel="ns", title="collect from a vehicle")
-    for name, style, colour in (("encode", "o-", "#0072B2"), ("decode", "s--", "#D55E00")):
+    for name, style, colour in (("encode", "o-", plots.BLUE), ("decode", "s--", plots.VERMILION)):
         times = [1e9 * getattr(each, name) for each in tabled]
         outputs.plot(OUTPUTS, times, style, color=colour, label=name)
     outputs.set(xlabel="outputs", ylabel="ns", title="one value")

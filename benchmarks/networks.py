@@ -263,17 +263,17 @@ def picture(
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     figure.suptitle(title)
-    for strategy, colour in zip(STRATEGIES, ("#0072B2", "#D55E00"), strict=True):
+    for strategy, colour in zip(STRATEGIES, (plots.BLUE, plots.VERMILION), strict=True):
         mine = [(epsilon, found) for epsilon, name, found in by_epsilon if name == strategy]
         draw(left, mine, strategy, colour)
-    draw(right, [(n, found) for n, found, _ in by_vehicles], f"epsilon {EPSILON:g}", "#0072B2")
+    draw(right, [(n, found) for n, found, _ in by_vehicles], f"epsilon {EPSILON:g}", plots.BLUE)
     n, _, plain = zip(*by_vehicles, strict=True)
-    right.plot(n, plain, "o--", color="#009E73", label="without privacy")
+    right.plot(n, plain, "o--", color=plots.GREEN, label="without privacy")
     for axes, label, ticks in (
         (left, f"epsilon, {max(n):,} vehicles", EPSILONS),
         (right, "vehicles", n),
     ):
-        axes.axhline(guessing, color="#999999", linestyle=":", label="guessing")
+        axes.axhline(guessing, color=plots.LIGHT_GREY, linestyle=":", label="guessing")
         axes.set(xscale="log", xlabel=label, ylabel="error", ylim=(0, 1))
         axes.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
         axes.minorticks_off()

@@ -139,15 +139,25 @@ def train(m: Any, x: Floats, y: Floats, group: int, rng: np.random.Generator) ->
     return weights
 
 
-def dense_mean(chosen: npt.NDArray[Any], values: Floats, d: int) -> Floats:
-    """The server's half: a row of floats for each report, and their mean; a million at a time."""
-    total, million = np.zeros(d), 1_000_000
-    for start in range(0, len(chosen), million):
-        some = chosen[start : start + million]
-        rows = np.zeros((len(some), d))
-        rows[np.arange(len(some)), some] = values[start : start + million]
-        total += rows.sum(axis=0)
-    return d * total / len(chosen)
+def train_sampled(m: Any, x: Floats, y: Floats, group: int, rng: np.random.Generator) -> Floats:
+    """The same with a second thought: only the chosen entries of gradients are computed."""
+    n, d = x.shape
+    weights = np.zeros(d)
+    for start in range(0, n, group):
+        rows, targets = x[start : start + group], y[start : start + group]
+        chosen = rng.integers(0, d, len(rows))
+        entries = rows[np.arange(len(rows)), chosen]
+        entries = -targets / (1 + np.exp(targets * (rows @ weights))) * entries
+        noisy = np.bincount(chosen, perturb(m, entries, rng), d)
+        weights -= 0.1 * d * noisy / len(rows)
+    return weights
+
+
+def served(packet: bytes, count: int, widths: tuple[int, int], values: Floats, d: int) -> Floats:
+    """The server's half: unpack each report, and average; nothing is checked."""
+    records = unpacked(packet, count, sum(widths))
+    chosen, codes = records >> widths[1], records & (1 << widths[1]) - 1
+    return d * np.bincount(chosen, values[codes], d) / count
 
 
 def discretized(

@@ -24,7 +24,8 @@ CONTRAST = """
     const colour = parse(getComputedStyle(element).backgroundColor);
     return colour[3] === 0 ? behind(element.parentElement) : colour;
   };
-  const all = 'h1, p, small, label, output, dt, dd, button:enabled, .bits span, td, th, text, code';
+  const all = 'h1, p, a, small, label, output, dt, dd, td, th, text, code, button:enabled, '
+    + '.bits span';
   return [...document.querySelectorAll(all)].flatMap((element) => {
     const style = getComputedStyle(element);
     const front = parse(element instanceof SVGElement ? style.fill : style.color);

@@ -1,4 +1,4 @@
-"""Processes for test_ledger.py to kill, to starve and to set against each other.
+"""Processes for test_ledger_faults.py to kill, to starve and to set against each other.
 
 Run as a script, so that the package is imported once and each victim is a fork of this process:
 python ledger_victim.py COMMAND FOLDER [NUMBER ...] prints what it saw as JSON.
@@ -182,6 +182,11 @@ def inherit(folder):
     os.write(from_parent, b"!")
     assert os.waitpid(going, 0)[1] == 0
     return os.read(saw, 1 << 16).decode().splitlines()
+
+
+def never():
+    """Answer a request that must have been answered before."""
+    raise AssertionError("produced, though the answer is there")
 
 
 def forked(function, *arguments):

@@ -1,14 +1,20 @@
 """A vault that is killed, that has no room on its disk, and what it tells its owner."""
 
 import contextlib
+import errno
 import json
 import logging
+import os
+import resource
 import signal
+import socket
 import stat
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import vaults
@@ -162,7 +168,74 @@ def test_what_is_asked_when_it_closes_is_burnt_and_there_when_asked_again(one, p
         assert answer(address, asked()).rows() == stored(one._ledger, "spring/1")
 
 
-def test_threads_and_files_run_out_and_it_goes_on(one, path, monkeypatch):
+def test_what_is_asked_after_it_was_closed_is_silent_and_burns_nothing(one, path):
+    """By a connection that was accepted just before; nobody gets a new one."""
+    listener = Listener(one, Address.of(str(path)), 0.01, 10.0)
+    listener.close()
+    ours, theirs = socket.socketpair()
+    with ours:
+        ours.sendall(framed(asked().to_bytes()))
+        listener._handle(theirs)
+        assert until_closed(ours) == framed(Batch.of(asked(), silent=3).to_bytes())
+    assert lines(one) == []
+    with pytest.raises(FileNotFoundError):
+        Address.of(str(path)).connect(30)
+    with listening(one, path) as address:
+        assert answer(address, asked()).answered == 3
+
+
+@contextlib.contextmanager
+def no_free_files():
+    """Let this process open no file, nor accept a connection, beyond those that it has."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Path(os.devnull).open() as last:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (last.fileno() + 1, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_files_run_out_and_it_waits_and_goes_on(one, path, monkeypatch):
+    """There is a pause after each try, so that it does not spin, and no try takes a place away."""
+    monkeypatch.setattr(listen, "_CONNECTIONS", 2)
+    accept, happened = socket.socket.accept, []
+
+    def note(what):
+        happened.append((threading.current_thread(), what))
+
+    def watched(server):
+        try:
+            return accept(server)
+        except OSError as error:
+            note(error.errno)
+            raise
+
+    def sleep(seconds):
+        note("pause")
+        time.sleep(seconds)
+
+    monkeypatch.setattr(socket.socket, "accept", watched)
+    monkeypatch.setattr(listen, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
+    with listening(one, path, tick=0.001) as address, contextlib.ExitStack() as stack:
+        links = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(3)]
+        with no_free_files():
+            end = time.monotonic() + 30
+            for link in links:  # perhaps the first is let in: the one that waits for it has a file
+                link.connect(address.path)
+            while [what for _, what in happened].count(errno.EMFILE) < 10:
+                assert time.monotonic() < end
+                time.sleep(0.001)
+        for link in links:
+            link.sendall(framed(asked().to_bytes()))
+            assert len(until_closed(link)) == 4 + asked().size
+    serving = next(who for who, what in happened if what == errno.EMFILE)
+    steps = [what for who, what in happened if who is serving]
+    assert set(steps[1::2]) == {"pause"}
+    assert "pause" not in steps[::2]
+
+
+def test_threads_run_out_and_it_goes_on(one, path, monkeypatch):
     start, failures = threading.Thread.start, iter([True, True])
 
     def fail(thread):

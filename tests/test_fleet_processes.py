@@ -19,13 +19,14 @@ SLEEPS = ("sleep", "1000")
 FAMILY = ("sh", "-c", 'sleep 1000 & echo $! >> "$0"; setsid sleep 1000 & echo $! >> "$0"; wait')
 
 SUPERVISOR = """
-import sys
+import sys, time
 from pathlib import Path
 from fedldp.fleet.processes import Process, Supervisor
 with Supervisor(Path(sys.argv[1])) as supervisor:
     supervisor.start(Process("family", tuple(sys.argv[2:])))
     print(supervisor.pid("family"), flush=True)
     supervisor.wait(1000)
+time.sleep({lingers})
 """
 
 
@@ -52,10 +53,16 @@ def numbers(path, count):
     return until(written)
 
 
+def shows(pid):
+    """Wait until a process shows its environment: that can be some moments after its start."""
+    until(Path(f"/proc/{pid}/environ").read_bytes)
+
+
 @contextmanager
 def stranger(**environment):
     popen = subprocess.Popen(SLEEPS, env={**os.environ, **environment})
     try:
+        shows(popen.pid)
         yield popen
     finally:
         popen.kill()
@@ -63,12 +70,16 @@ def stranger(**environment):
 
 
 @contextmanager
-def separate(state, *argv):
-    """A supervisor in a process of its own, and the number of the process that it looks after."""
-    words = (sys.executable, "-c", SUPERVISOR, str(state), *argv)
+def separate(state, *argv, lingers=0.0):
+    """A supervisor in a process of its own, and the number of the process that it looks after.
+
+    When it has ended that and has let go of its folder, it lingers for so many seconds.
+    """
+    words = (sys.executable, "-c", SUPERVISOR.format(lingers=lingers), str(state), *argv)
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as popen:
         try:
-            yield popen, int(popen.stdout.readline())
+            shows(child := int(popen.stdout.readline()))
+            yield popen, child
         finally:
             popen.kill()
             popen.wait()
@@ -209,6 +220,18 @@ def test_stop_asks_a_supervisor(tmp_path):
         assert stop(tmp_path) == 0
 
 
+@pytest.mark.parametrize(("lingers", "status"), [(0.5, 0), (1000, -signal.SIGKILL)])
+def test_stop_waits_until_a_supervisor_is_gone(tmp_path, monkeypatch, lingers, status):
+    """The process, and not only its lock: whatever is started next finds nothing in its way."""
+    if status:
+        monkeypatch.setattr(processes, "GRACE", 0.2)
+    with separate(tmp_path / "state", *SLEEPS, lingers=lingers) as (supervisor, child):
+        assert stop(tmp_path) == 2
+        assert not alive(supervisor.pid)
+        assert not alive(child)
+        assert supervisor.wait() == status
+
+
 def test_stop_after_the_supervisor_was_killed(tmp_path):
     told = tmp_path / "told"
     with separate(tmp_path / "part" / "state", *FAMILY, str(told)) as (supervisor, child):
@@ -258,6 +281,24 @@ def test_processes_of_other_folders_are_strangers(tmp_path):
     with stranger(**{MARK: f"{tmp_path}/a/state"}) as popen:
         assert stop(tmp_path) == 1
         assert popen.wait() == -signal.SIGTERM
+
+
+def test_what_ends_while_it_is_looked_at_is_no_error(tmp_path, monkeypatch):
+    def vanished(method):
+        def look(path, *arguments, **options):
+            if str(one.pid) in path.parts:
+                raise ProcessLookupError
+            return method(path, *arguments, **options)
+
+        return look
+
+    mark = {MARK: f"{tmp_path}/state"}
+    with stranger(**mark) as one, stranger(**mark) as another:
+        for name in ("stat", "read_bytes"):
+            monkeypatch.setattr(Path, name, vanished(getattr(Path, name)))
+        assert stop(tmp_path) == 1
+        assert another.wait() == -signal.SIGTERM
+        assert one.poll() is None
 
 
 def test_stop_wants_a_folder(tmp_path):

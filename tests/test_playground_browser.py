@@ -3,21 +3,19 @@
 import itertools
 import math
 import re
+import shutil
 from bisect import bisect_right
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 from browser import browser as start
+from playground import FOLDER, PAGE, SIZES, cut_off, number, opened, plain
 
 import fedldp
 from fedldp import tables, vehicle
 
 pytestmark = pytest.mark.browser
-
-PAGE = (Path(__file__).parents[1] / "docs" / "playground" / "index.html").as_uri()
-SIZES = [(1280, 900), (390, 844)]
 
 # A linear congruential generator stands in for chance, so that every run sees the same draws.
 FIXED_CHANCE = """
@@ -45,21 +43,8 @@ def browser():
 
 @pytest.fixture
 def page(browser):
-    """The page as it opens. Whatever a test does, nothing may go wrong in it."""
-    browser.errors.clear()
-    browser.size(*SIZES[0])
-    browser.open(PAGE)
-    yield browser
-    assert browser.errors == []
-
-
-def plain(text):
-    """Return a text with hyphens for its signs."""
-    return text.replace("\N{MINUS SIGN}", "-")
-
-
-def number(text):
-    return float(plain(text).replace(",", ""))
+    with opened(browser) as page:
+        yield page
 
 
 def numbers(text):
@@ -69,12 +54,6 @@ def numbers(text):
 def heights(page, place):
     bars = f"[...document.querySelectorAll('{place} rect.bar')]"
     return np.array(page.evaluate(f"{bars}.map(bar => bar.height.baseVal.value)"))
-
-
-def cut_off(ratio, digits=18):
-    """Return a fraction in decimals, cut off."""
-    scaled = str(ratio.numerator * 10**digits // ratio.denominator).rjust(digits + 1, "0")
-    return f"{scaled[:-digits]}.{scaled[-digits:]}"
 
 
 def check(page, name, epsilon, x, outputs=None):
@@ -313,6 +292,17 @@ def test_it_fits_and_can_be_read(page, size, dark):
     )
     assert too_wide == []
     assert page.faint() == []
+
+
+def test_in_the_site_there_is_a_way_home(page, tmp_path):
+    assert not page.evaluate("document.querySelector('#home').getClientRects().length")
+    (tmp_path / "index.html").write_text("<title>Home</title>")
+    copied = shutil.copytree(FOLDER, tmp_path / "playground")
+    page.open((copied / "index.html").as_uri())
+    assert page.faint() == []
+    page.press("Tab")
+    page.press("Enter")
+    page.wait("document.title === 'Home'")
 
 
 def test_the_keyboard_reaches_everything_and_it_has_a_name(page):

@@ -1,6 +1,6 @@
 """Small vaults, and connections to them from outside.
 
-Run as a script, for test_fleet_listen.py to kill and to starve:
+Run as a script, for test_fleet_listen_faults.py to kill and to starve:
 python vaults.py COMMAND FOLDER, where the data are those of `vault`.
 """
 
@@ -79,13 +79,14 @@ def listening(one, address, tick=0.01, deadline=10.0):
     listener = Listener(one, address, tick, deadline)
     if not address.path:
         address = replace(address, port=listener._socket.getsockname()[1])
-    thread = threading.Thread(target=listener.serve)
+    thread = threading.Thread(target=listener.serve, daemon=True)
     thread.start()
     try:
         yield address
     finally:
         listener.close()
-        thread.join()
+        thread.join(30)
+        assert not thread.is_alive()
 
 
 @contextlib.contextmanager

@@ -15,11 +15,11 @@ from matplotlib.patches import Rectangle
 
 import fedldp
 from fedldp import plots, vehicle
+from fedldp.plots import BLUE, GREY, VERMILION
 from fedldp.report import Report
 
 SPEED, EPSILON, FLEET, SEED = 91.0, 2.0, 20_000, 3
 LOW, HIGH = 0.0, 130.0
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
 
 
 def main(path: Path) -> None:
@@ -45,7 +45,7 @@ def _round(axes: Axes, channel: fedldp.Channel) -> None:
     for letter in channel.letters:
         axes.plot(letter, 0, "o", color=GREY, ms=9)
         axes.text(letter, -0.17, f"{letter:g}", ha="center", color=GREY)
-    axes.plot(x, 0, "D", color=ORANGE, ms=10)
+    axes.plot(x, 0, "D", color=VERMILION, ms=10)
     axes.text(x, -0.42, f"{SPEED:g} km/h, of {LOW:g} to {HIGH:g}:\nx = {x:g}", ha="center")
     right = int(np.searchsorted(channel.letters, x))
     low, high = channel.letters[right - 1 : right + 1]
@@ -69,7 +69,7 @@ def _draw(axes: Axes, channel: fedldp.Channel, code: int) -> None:
     for row, letter in enumerate(channel.letters):
         axes.text(-0.08, -row - 0.5, f"{letter:g}", ha="right", va="center", color=GREY)
     for column, value in enumerate(channel.values):
-        color = ORANGE if column == code else GREY
+        color = VERMILION if column == code else GREY
         axes.text(column + 0.5, 0.12, f"code {column}: {value:.2f}", ha="center", color=color)
     words = f"in a column no count exceeds e^ε = {np.exp(EPSILON):.2f} times another"
     axes.text(1.5, -3.35, words, ha="center")
@@ -80,7 +80,9 @@ def _draw(axes: Axes, channel: fedldp.Channel, code: int) -> None:
 def _send(axes: Axes, plan: fedldp.Plan, report: Report, code: int) -> None:
     axes.set_title(f"3. It sends {plan.bits} bits, once")
     sent = report.to_bytes().hex(" ")
-    axes.text(0.5, 0.75, f"code {code} is {code:0{plan.bits}b}", ha="center", color=ORANGE, size=16)
+    axes.text(
+        0.5, 0.75, f"code {code} is {code:0{plan.bits}b}", ha="center", color=VERMILION, size=16
+    )
     axes.text(
         0.5,
         0.5,
@@ -108,7 +110,7 @@ def _estimate(axes: Axes, plan: fedldp.Plan, channel: fedldp.Channel) -> None:
     axes.set_ylim(0, 1.35 * tally.counts[0].max())
     reach = (speed.interval[1] - speed.interval[0]) / 2
     words = f"mean {speed.mean:.1f} ± {reach:.1f} km/h; the truth is {speeds.mean():.1f}"
-    axes.text(0.5, 0.93, words, ha="center", transform=axes.transAxes, color=ORANGE)
+    axes.text(0.5, 0.93, words, ha="center", transform=axes.transAxes, color=VERMILION)
 
 
 if __name__ == "__main__":

@@ -7,16 +7,15 @@ one, a text with a character for each output: "-" is the column's least, "+" its
 the next of `others`. The rows below the middle are those above it, backwards.
 """
 
-import contextlib
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import fedldp
-from fedldp import vehicle
 from fedldp.channel import Channel
 from fedldp.errors import DomainError
+from fedldp.mechanisms import Finite, Laplace, Mechanism, Solved
 
 EPSILONS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0)
 OUTPUTS = (3, 7, 15, 31)
@@ -33,11 +32,8 @@ def document(epsilons: tuple[float, ...] = EPSILONS) -> dict[str, Any]:
 
 
 def _budget(epsilon: float) -> dict[str, Any]:
-    limit = vehicle.exp_below(vehicle.exact(epsilon))
     return {
         "epsilon": epsilon,
-        # Just below e^epsilon, as a fraction: what the library checks tables against.
-        "limit": [str(limit.numerator), str(limit.denominator)],
         "lowerBound": fedldp.Optimal(epsilon).lower_bound,
         "mechanisms": [_mechanism(name, epsilon) for name in fedldp.mechanisms()],
     }
@@ -45,19 +41,23 @@ def _budget(epsilon: float) -> dict[str, Any]:
 
 def _mechanism(name: str, epsilon: float) -> dict[str, Any]:
     mechanism = fedldp.mechanism(name, epsilon)
-    channels = {}
-    for outputs in OUTPUTS:
-        with contextlib.suppress(DomainError):  # it has another number of outputs
-            channels[outputs] = mechanism.channel(outputs)
-    if not channels:
-        with contextlib.suppress(DomainError):  # Laplace noise has no bound, and so no table
-            channel = mechanism.channel()
-            channels[channel.outputs] = channel
     return {
         "name": name,
         "worstCase": mechanism.worst_case_variance,
-        "tables": [{"asked": asked, **_table(each)} for asked, each in channels.items()],
+        "tables": [
+            {"asked": outputs, **_table(mechanism.channel(outputs))}
+            for outputs in _outputs(mechanism)
+        ],
     }
+
+
+def _outputs(mechanism: Mechanism) -> tuple[int, ...]:
+    """Return how many outputs to ask a mechanism for, once for each of its tables."""
+    if isinstance(mechanism, Laplace):
+        return ()  # without a bound there is no table
+    if isinstance(mechanism, Finite) and not isinstance(mechanism, Solved):
+        return (len(mechanism.values),)  # those that it has
+    return OUTPUTS
 
 
 def _table(channel: Channel) -> dict[str, Any]:

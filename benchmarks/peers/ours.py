@@ -71,19 +71,21 @@ class Ours:
         if kind == "mean":
             return self._mean(vehicles)
         if kind == "response":
-            return self._response(vehicles, way == "projected")
+            return self._response(self._own(name, vehicles), "projected" in way)
         if kind == "unary":
-            return self._unary(vehicles, way == "projected")
+            return self._unary(self._own(name, vehicles), "projected" in way)
         return self._training(vehicles, None if kind == "a round" else way)
+
+    def _own(self, name: str, vehicles: int) -> np.ndarray:
+        return self.work.own(vehicles, few="2 occur" in name)
 
     def _mean(self, vehicles: int) -> Callable[[], Any]:
         channel, x = fedldp.Dominant(EPSILON).channel(), self.work.numbers(vehicles)
         source = fedldp.source()
         return lambda: self.work.means(channel.decode(channel.encode(x, source)))
 
-    def _response(self, vehicles: int, projected: bool) -> Callable[[], Any]:
-        coder = RandomizedResponse.of(EPSILON, self.work.categories)
-        own, source = self.work.own(vehicles), fedldp.source()
+    def _response(self, own: np.ndarray, projected: bool) -> Callable[[], Any]:
+        coder, source = RandomizedResponse.of(EPSILON, self.work.categories), fedldp.source()
 
         def frequencies(codes: np.ndarray) -> list[float]:
             found = coder.frequencies(np.bincount(codes, minlength=coder.cells))[1]
@@ -91,9 +93,8 @@ class Ours:
 
         return lambda: [frequencies(each) for each in self.work.parts(coder.encode(own, source))]
 
-    def _unary(self, vehicles: int, projected: bool) -> Callable[[], Any]:
-        coder = UnaryEncoding.of(EPSILON, self.work.categories)
-        own, source = self.work.own(vehicles), fedldp.source()
+    def _unary(self, own: np.ndarray, projected: bool) -> Callable[[], Any]:
+        coder, source = UnaryEncoding.of(EPSILON, self.work.categories), fedldp.source()
 
         def frequencies(bits: np.ndarray) -> list[float]:
             counts = np.append(bits.sum(axis=0, dtype=np.int64), len(bits))
@@ -129,7 +130,7 @@ class Ours:
         if kind == "mean":
             truth = np.array(self.work.means(self.work.numbers(vehicles)))
             return np.abs(np.array(result) - truth)
-        own, a = self.work.own(vehicles).reshape(-1, PART), self.work.categories
+        own, a = self._own(name, vehicles).reshape(-1, PART), self.work.categories
         truth = (own[:, :, None] == np.arange(a)).mean(axis=1)
         return np.sqrt(((np.array(result) - truth) ** 2).mean(axis=1))
 

@@ -40,8 +40,10 @@ PEERS = (
         "diffprivlib",
         ("diffprivlib==0.6.6", "scikit-learn<1.8"),
         (
-            "one value a call; randomised response for two categories only, without an estimate",
-            "its models are for a curator who holds all data: less noise, another promise",
+            "one value a call; randomised response among many only as an exponential mechanism",
+            "frequencies are left to the user; no training by vehicles",
+            "its models are for a curator who holds all data: less noise, another promise; "
+            "a solver that runs until it converges, where ours takes one pass",
             "its LogisticRegression fails with scikit-learn 1.8: 'unexpected keyword argument "
             "multi_class'; with 1.9 it cannot be imported: 'cannot import name DOUBLE'",
         ),
@@ -51,6 +53,7 @@ PEERS = (
         ("pure-ldp==1.2.0", "scikit-learn", "statsmodels"),
         (
             "one value a call; frequencies only: no means, no training",
+            "normalises estimates in several ways, on request",
             "imports scikit-learn and statsmodels, which it does not declare",
         ),
     ),
@@ -77,6 +80,8 @@ PEERS = (
         (
             "its LocalDpMod adds Gaussian noise, with a delta: no mechanism with epsilon alone, "
             "so speed only, without privacy, on all cores",
+            "ours is a simulation in one process, without messages: no ratio is given, and through "
+            "Flower ours costs what Flower costs",
         ),
     ),
     Peer("scikit-learn", (), ("SGDClassifier: without any privacy, for reference",)),
@@ -118,11 +123,12 @@ def compared(ours: Ours, worker: Worker, task: str, vehicles: int, turns: int) -
 
     times = harness.interleaved({"theirs": ask_theirs, "ours": do_ours}, turns, lambda way: way())
     kind, _, way = task.partition(", ")
+    comparable = kind != "a round"  # messages between processes, or none
     return [
         NAMES[kind] + (f" ({way})" if way else ""),
         f"{vehicles:,}",
         *(duration(np.median(times[each]) / vehicles) for each in ("theirs", "ours")),
-        str(harness.ratios(times["theirs"], times["ours"])),
+        str(harness.ratios(times["theirs"], times["ours"])) if comparable else "",
         *(typical(kind, results[each]) for each in ("theirs", "ours")),
     ]
 

@@ -3,7 +3,8 @@
 import math
 import warnings
 
-from diffprivlib.mechanisms import Laplace
+import numpy as np
+from diffprivlib.mechanisms import ExponentialCategorical, Laplace
 from diffprivlib.models import LogisticRegression
 from work import Task, Work
 
@@ -14,6 +15,7 @@ def tasks(work: Work) -> dict[str, Task]:
     vehicles = len(work.examples(None)[0])
     return {
         "mean": Task(20_000, mean(work, 20_000)),
+        "response": Task(20_000, response(work, 20_000)),
         "training, by a curator": Task(vehicles, training(work, vehicles)),
     }
 
@@ -21,6 +23,23 @@ def tasks(work: Work) -> dict[str, Task]:
 def mean(work: Work, vehicles: int):
     noisy, x = Laplace(epsilon=work.epsilon, sensitivity=2.0), work.numbers(vehicles).tolist()
     return lambda: work.means([noisy.randomise(each) for each in x])
+
+
+def response(work: Work, vehicles: int):
+    """With a utility of 1 for any other category, its exponential mechanism is that."""
+    names = [str(number) for number in range(work.categories)]
+    others = [[a, b, 1.0] for place, a in enumerate(names) for b in names[:place]]
+    answer = ExponentialCategorical(epsilon=work.epsilon, utility_list=others)
+    own = [names[each] for each in work.own(vehicles)]
+    q = 1 / (math.exp(work.epsilon) + len(names) - 1)
+
+    def frequencies(codes: list[str]) -> list[float]:  # which it leaves to the user
+        counts = np.bincount([int(code) for code in codes], minlength=len(names))
+        return ((counts / len(codes) - q) / (q * math.expm1(work.epsilon))).tolist()
+
+    return lambda: [
+        frequencies(part) for part in work.parts([answer.randomise(each) for each in own])
+    ]
 
 
 def training(work: Work, vehicles: int):

@@ -10,12 +10,14 @@ PACKAGES = ("multi-freq-ldpy", "numba")
 def tasks(work: Work) -> dict[str, Task]:
     return {
         "response, projected": Task(20_000, response(work, 20_000)),
+        "response, projected, 2 occur": Task(20_000, response(work, 20_000, few=True)),
         "unary, projected": Task(20_000, unary(work, 20_000)),
+        "unary, projected, 2 occur": Task(20_000, unary(work, 20_000, few=True)),
     }
 
 
-def response(work: Work, vehicles: int):
-    own, a, epsilon = work.own(vehicles).tolist(), work.categories, work.epsilon
+def response(work: Work, vehicles: int, few: bool = False):
+    own, a, epsilon = work.own(vehicles, few).tolist(), work.categories, work.epsilon
 
     def run() -> list[list[float]]:
         reports = [GRR_Client(each, a, epsilon) for each in own]
@@ -24,8 +26,8 @@ def response(work: Work, vehicles: int):
     return run
 
 
-def unary(work: Work, vehicles: int):
-    own, a, epsilon = work.own(vehicles).tolist(), work.categories, work.epsilon
+def unary(work: Work, vehicles: int, few: bool = False):
+    own, a, epsilon = work.own(vehicles, few).tolist(), work.categories, work.epsilon
 
     def run() -> list[list[float]]:
         reports = [UE_Client(each, a, epsilon, True) for each in own]

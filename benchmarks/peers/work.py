@@ -44,9 +44,10 @@ class Work:
         """A number in [-1, 1] of each vehicle."""
         return self._array("numbers")[:vehicles]
 
-    def own(self, vehicles: int) -> np.ndarray:
-        """The category of each vehicle."""
-        return self._array("own")[:vehicles]
+    def own(self, vehicles: int, few: bool = False) -> np.ndarray:
+        """The category of each vehicle; if few, one of the first two (synthetic)."""
+        own = self._array("own")[:vehicles]
+        return own % 2 if few else own
 
     def examples(self, vehicles: int) -> tuple[np.ndarray, np.ndarray]:
         """Features in [-1, 1] and a label, -1 or 1, of each vehicle."""

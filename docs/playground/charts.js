@@ -44,19 +44,18 @@ const charts = (() => {
   const scale = (from, to, low, high) => (value) =>
     low + ((value - from) / (to - from)) * (high - low);
 
-  const short = (number) => String(Number(number.toPrecision(3))).replace("-", "−");
+  const short = (value) => tables.number(value, 3);
 
-  /* The table: a strip for each run of equal cells in a row. Returns which cell is at a point. */
-  function heatmap(place, table, used, cursor) {
+  /* The table: a strip for each run of equal cells in a row. Returns which cell is at a point.
+     The strongest colour is e^epsilon times the least of a column, in whatever table. */
+  function heatmap(place, table, epsilon, used, cursor) {
     const rows = table.letters.length;
     const columns = table.values.length;
     const chart = begin(place, Math.max(200, Math.min(330, 60 * rows)), "");
     const toX = scale(0, columns, chart.left, chart.right);
     const toY = scale(0, rows, chart.top, chart.bottom);
-    const spans = table.least.map((least, j) => Math.log(Number(table.most[j]) / Number(least)));
-    const widest = Math.max(...spans);
     const strength = (i, j) =>
-      Math.log(Number(table.counts[i][j]) / Number(table.least[j])) / widest;
+      Math.min(1, Math.log(Number(table.counts[i][j]) / Number(table.least[j])) / epsilon);
     add(chart, "rect", {
       x: chart.left, y: chart.top, class: "field",
       width: chart.right - chart.left, height: chart.bottom - chart.top,
@@ -157,17 +156,17 @@ const charts = (() => {
     label(chart, "x", at + 5, chart.top + 8, "start", "truth-label");
   }
 
-  /* The estimate over the number of reports, within the band where 95% of estimates lie. */
-  function path(place, points, x, deviation, description) {
+  /* The estimate over the number of reports, within a band: of one, x is this far around it. */
+  function path(place, points, x, around, description) {
     const chart = begin(place, 210, description);
     const last = Math.max(10, points[points.length - 1][0]);
-    const reach = 2.3 * deviation;
+    const reach = 1.2 * around;
     const toX = scale(0, Math.log10(last), chart.left, chart.right);
     const toY = scale(x - reach, x + reach, chart.bottom, chart.top);
     const steps = Array.from({ length: 41 }, (_, i) => last ** (i / 40));
-    const edge = (n, sign) => `${toX(Math.log10(n))},${toY(x + (sign * 1.96 * deviation) / Math.sqrt(n))}`;
-    const around = [...steps.map((n) => edge(n, 1)), ...steps.reverse().map((n) => edge(n, -1))];
-    add(chart, "polygon", { points: around.join(" "), class: "band" });
+    const edge = (n, sign) => `${toX(Math.log10(n))},${toY(x + (sign * around) / Math.sqrt(n))}`;
+    const band = [...steps.map((n) => edge(n, 1)), ...steps.reverse().map((n) => edge(n, -1))];
+    add(chart, "polygon", { points: band.join(" "), class: "band" });
     const powers = [];
     for (let power = 1; power <= last; power *= 10) powers.push(power);
     axis(chart, powers, (n) => toX(Math.log10(n)), "reports");

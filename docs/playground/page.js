@@ -13,7 +13,7 @@
     for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
     return made;
   };
-  const number = (value, digits = 4) => String(Number(value.toPrecision(digits))).replace("-", "−");
+  const { number } = tables;
   const signed = (value, digits) => (value > 0 ? "+" : "") + number(value, digits);
   const exactly = (value) => value.toPrecision(4); // with its zeros, for columns
   const many = (count) => count.toLocaleString("en");
@@ -60,7 +60,7 @@
     get("outputs").setAttribute("aria-valuetext", `${data.outputs[chosen.outputs]} outputs`);
     get("outputs-shown").textContent = data.outputs[chosen.outputs];
     const used = table.values.length;
-    get("outputs-hint").textContent = 
+    get("outputs-hint").textContent =
       `at most; ${used} used: ${table.bits} ${table.bits === 1 ? "bit" : "bits"}`;
     get("mechanism").value = chosen.mechanism;
     const fixed = tablesOf(chosen.mechanism).length === 1;
@@ -76,24 +76,30 @@
   }
 
   function showTable() {
-    const limit = budget().limit.map(BigInt);
+    const limit = tables.expBelow(budget().epsilon);
     const used = tables.rowsUsed(table, chosen.x);
     const names = used.map((row) => number(table.letters[row])).join(" or ");
     get("rows-used").textContent = `Framed: x is rounded to ${names}.`;
     get("scale-end").textContent = number(Number(limit[0]) / Number(limit[1]));
     drawTable();
-    const { column, largest, least, holds } = tables.largestRatio(table, limit);
-    get("ratio").textContent = tables.decimals(largest, least, DIGITS);
-    get("limit").textContent = tables.decimals(limit[0], limit[1], DIGITS);
-    get("verdict").textContent =
-      `Compared as integers, by your browser: ${holds ? "the table is private" : "IT LEAKS"}. ` +
-      `The largest ratio is that of output ${number(table.values[column])}: ${largest} to ${least}, ` +
-      `in a table of ${table.letters.length} rows that each add up to 2^${table.total.toString(2).length - 1}.`;
+    const widest = tables.widest(table);
+    const [largest, least] = [table.most[widest], table.least[widest]];
+    get("ratio").textContent = least > 0n ? tables.decimals(largest, least, DIGITS) : "none";
+    get("limit").textContent = tables.decimals(...limit, DIGITS);
+    const fault = tables.fault(table, limit);
+    get("verdict").className = fault ? "note" : "";
+    get("verdict").textContent = fault
+      ? `Computed in integers, by your browser: THIS TABLE MUST NOT BE USED, for ${fault}.`
+      : "Computed in integers, by your browser: the table is private. The largest ratio is that of " +
+        `output ${number(table.values[widest])}: ${largest} to ${least}, in a table of ` +
+        `${table.letters.length} rows that each add up to 2^${table.total.toString(2).length - 1}.`;
+    for (const id of ["send", "send-many"]) get(id).disabled = fault !== null;
     showIntegers(used);
   }
 
   function drawTable() {
-    cellAt = charts.heatmap(get("table"), table, tables.rowsUsed(table, chosen.x), cursor);
+    const used = tables.rowsUsed(table, chosen.x);
+    cellAt = charts.heatmap(get("table"), table, budget().epsilon, used, cursor);
     get("cell").textContent = cursor
       ? `Letter ${number(table.letters[cursor.row])}, output ${number(table.values[cursor.column])} ` +
         `(code ${cursor.column}): ${table.counts[cursor.row][cursor.column]}, ` +
@@ -220,7 +226,7 @@
       tables.law(table, chosen.x),
     );
     charts.path(
-      get("path"), sent.path, chosen.x, deviation,
+      get("path"), sent.path, chosen.x, PROBABLY * deviation,
       `The estimate after 1 to ${many(count)} reports; now ${number(estimate)}, the truth is ` +
       `${number(chosen.x)}. The band holds 95% of estimates.`,
     );
@@ -295,6 +301,8 @@
     if (each.tables.length) get("mechanism").append(node("option", each.name));
   }
   get("version").textContent = data.version;
+  // Above docs/ lie the pages' sources; above any other place of this page, the built site.
+  get("home").hidden = location.pathname.includes("/docs/playground/");
   get("controls").addEventListener("submit", (event) => event.preventDefault());
   get("epsilon").addEventListener("input", (event) => {
     chosen.budget = Number(event.target.value);

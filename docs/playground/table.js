@@ -4,30 +4,60 @@
 const tables = {
   /* Return a table as it is written in data.js, with all its counts as BigInt. */
   unpack(packed) {
-    const least = packed.least.map(BigInt);
-    const most = packed.most.map(BigInt);
+    const { letters, values } = packed;
     const others = packed.others.values();
     const above = packed.rows.map((row) =>
       [...row].map((kind, j) =>
-        kind === "-" ? least[j] : kind === "+" ? most[j] : BigInt(others.next().value),
+        BigInt(kind === "-" ? packed.least[j] : kind === "+" ? packed.most[j] : others.next().value),
       ),
     );
-    const mirrored = above.slice(0, packed.letters.length - above.length).reverse();
+    const mirrored = above.slice(0, letters.length - above.length).reverse();
     const counts = [...above, ...mirrored.map((row) => [...row].reverse())];
-    const total = counts[0].reduce((sum, count) => sum + count);
-    const bits = (packed.values.length - 1).toString(2).length;
-    return { ...packed, least, most, counts, total, bits };
+    // What is to be proved of the counts is computed from them, whatever the file says.
+    const columns = values.map((_, j) => counts.map((row) => row[j]));
+    const least = columns.map((column) => column.reduce((a, b) => (b < a ? b : a)));
+    const most = columns.map((column) => column.reduce((a, b) => (b > a ? b : a)));
+    const totals = counts.map((row) => row.reduce((a, b) => a + b));
+    const bits = (values.length - 1).toString(2).length;
+    return { ...packed, counts, least, most, totals, total: totals[0], bits };
   },
 
-  /* Return the column whose largest and least count differ most, and whether the limit holds. */
-  largestRatio(table, limit) {
-    const [numerator, denominator] = limit.map(BigInt);
-    let column = 0;
-    table.least.forEach((least, j) => {
-      if (table.most[j] * table.least[column] > table.most[column] * least) column = j;
-    });
-    const [largest, least] = [table.most[column], table.least[column]];
-    return { column, largest, least, holds: largest * denominator <= least * numerator };
+  /* Return a fraction just below e^epsilon: its power series, every term rounded down. */
+  expBelow(epsilon, bits = 256n) {
+    const [whole, decimals = ""] = String(epsilon).split(".");
+    const [numerator, denominator] = [BigInt(whole + decimals), 10n ** BigInt(decimals.length)];
+    let term = 1n << bits;
+    let sum = term;
+    for (let k = 1n; term > 0n; k += 1n) {
+      term = (term * numerator) / (denominator * k);
+      sum += term;
+    }
+    return [sum, 1n << bits];
+  },
+
+  /* Return what is wrong with a table, or null. Integers alone decide, as in vehicle.py. */
+  fault(table, [numerator, denominator]) {
+    const { letters, values, least, most, totals, total } = table;
+    const row = (i) => `the row of letter ${tables.number(letters[i])} adds up to ${totals[i]}`;
+    const output = (j) => `output ${tables.number(values[j])} (code ${j})`;
+    if ((total & (total - 1n)) !== 0n) return `${row(0)}, which is no power of two`;
+    const uneven = totals.findIndex((each) => each !== total);
+    if (uneven >= 0) return `${row(uneven)}, and that of letter ${tables.number(letters[0])} to ${total}`;
+    const absent = least.findIndex((count) => count <= 0n);
+    if (absent >= 0) return `${output(absent)} has a count of ${least[absent]}`;
+    const leak = least.findIndex((count, j) => most[j] * denominator > count * numerator);
+    if (leak < 0) return null;
+    return `${output(leak)} has counts of ${most[leak]} and ${least[leak]}, whose ratio exceeds e^ε`;
+  },
+
+  /* Return the column whose largest and least count differ most. */
+  widest({ least, most }) {
+    return least.reduce((best, count, j) => (most[j] * least[best] > most[best] * count ? j : best), 0);
+  },
+
+  /* Return a number in a few digits. */
+  number(value, digits = 4) {
+    return String(Number(value.toPrecision(digits))).replace("-", "−");
   },
 
   /* Return a quotient of integers in decimals, cut off rather than rounded. */

@@ -119,7 +119,7 @@ class Channel:
         return tables.largest_piecewise_quadratic(self.variance, self.letters)
 
     @cached_property
-    def _alias(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.unsignedinteger[Any]]]:
+    def alias(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.unsignedinteger[Any]]]:
         """For each letter and column: a threshold, and what to flip in the column's number."""
         rows = [vehicle.alias_row(row) for row in self.counts.tolist()]
         thresholds = np.array([row[0] for row in rows], np.uint64)
@@ -155,8 +155,8 @@ class Channel:
             self._draw(self._letters_of(values, rounding), words, flat_codes[part])
         return codes[()]
 
-    def _letters_of(self, x: Floats, rounding: npt.NDArray[np.uint32]) -> Integers:
-        """Round each x at random to the number of a letter, like `vehicle.letter_of`."""
+    def places(self, x: Floats) -> Floats:
+        """Return where each x lies among the letters: at letter 3, or 0.2 of the way to 4."""
         last = self.letters.size - 1
         if self._even:
             place = x * (last / 2)
@@ -165,6 +165,11 @@ class Channel:
             place = np.zeros(x.shape)
             for low, high in pairwise(self.letters):
                 place += np.clip((x - low) * (1 / (high - low)), 0.0, 1.0)
+        return place
+
+    def _letters_of(self, x: Floats, rounding: npt.NDArray[np.uint32]) -> Integers:
+        """Round each x at random to the number of a letter, like `vehicle.letter_of`."""
+        place = self.places(x)
         place *= 1 << vehicle.ROUNDING
         place += 0.5
         letters = place.astype(np.int64)
@@ -176,7 +181,7 @@ class Channel:
         self, letters: Integers, words: npt.NDArray[np.uint64], codes: npt.NDArray[Any]
     ) -> None:
         """Draw a code from each letter's row, like `vehicle.draw`."""
-        thresholds, flips = self._alias
+        thresholds, flips = self.alias
         columns = words >> np.uint64(vehicle.WORD - self.bits)
         letters <<= self.bits
         letters += columns.view(np.int64)
@@ -201,7 +206,7 @@ class Channel:
     def to_json(self) -> str:
         """Return the channel as canonical JSON: equal channels give equal text."""
         document = {"format": vehicle.FORMAT, **self.document()}
-        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+        return vehicle.canonical(document)
 
     def document(self) -> dict[str, Any]:
         """Return what stands in JSON but for the format, which a plan's tables do not have."""

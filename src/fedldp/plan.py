@@ -258,7 +258,7 @@ class Plan:
             "tables": tables,
             "parts": parts,
         }
-        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+        return vehicle.canonical(document)
 
     @classmethod
     def from_json(cls, text: str) -> "Plan":
@@ -278,7 +278,7 @@ class Plan:
             parts = from_documents(schema, document["tables"], document["parts"])
             plan = object.__new__(cls)
             plan._set(schema, float(document["epsilon"]), parts)
-            if plan.to_json() != json.dumps(document, sort_keys=True, separators=(",", ":")):
+            if plan.to_json() != vehicle.canonical(document):
                 raise ValueError("its numbers are not written as a plan writes them")
         except PrivacyError:
             raise

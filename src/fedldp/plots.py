@@ -24,17 +24,21 @@ try:
 except ImportError as error:
     raise MissingExtra("matplotlib", "plots") from error
 
-# Okabe and Ito's palette, safe for colour-blind readers; line styles tell lines apart in grey.
-STYLES = {
-    "laplace": ("#999999", ":"),
-    "duchi": ("#000000", "--"),
-    "pm": ("#E69F00", "--"),
-    "hm": ("#56B4E9", "--"),
-    "three-outputs": ("#009E73", "-"),
-    "pm-sub": ("#D55E00", "-"),
-    "pm-opt": ("#CC79A7", "-."),
-    "hm-tp": ("#0072B2", "-"),
-    "three-outputs-flat": ("#009E73", ":"),
+# Okabe and Ito's palette, safe for colour-blind readers, and greys.
+BLACK, GREY, LIGHT_GREY = "#000000", "#666666", "#999999"
+BLUE, SKY_BLUE, GREEN = "#0072B2", "#56B4E9", "#009E73"
+VERMILION, ORANGE, PURPLE = "#D55E00", "#E69F00", "#CC79A7"
+
+STYLES = {  # line styles tell lines apart in grey
+    "laplace": (LIGHT_GREY, ":"),
+    "duchi": (BLACK, "--"),
+    "pm": (ORANGE, "--"),
+    "hm": (SKY_BLUE, "--"),
+    "three-outputs": (GREEN, "-"),
+    "pm-sub": (VERMILION, "-"),
+    "pm-opt": (PURPLE, "-."),
+    "hm-tp": (BLUE, "-"),
+    "three-outputs-flat": (GREEN, ":"),
 }
 MOST_ROWS = 100  # in one picture
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -75,11 +79,11 @@ def estimates(rows: Sequence[Mapping[str, Any]], title: str) -> Figure:
         low, high = row["scale"]
         ends = [(end - low) / (high - low) for end in row["interval"]]
         middle = (row["estimate"] - low) / (high - low)
-        axes.plot(ends, [place, place], color="#0072B2", linewidth=2)
-        axes.plot(middle, place, "o", color="#0072B2", markersize=5, label="estimate")
+        axes.plot(ends, [place, place], color=BLUE, linewidth=2)
+        axes.plot(middle, place, "o", color=BLUE, markersize=5, label="estimate")
         if "truth" in row:
             truth = (row["truth"] - low) / (high - low)
-            axes.plot(truth, place, "|", color="#D55E00", markersize=13, mew=2, label="truth")
+            axes.plot(truth, place, "|", color=VERMILION, markersize=13, mew=2, label="truth")
     axes.set(xlabel="share of the range; frequency of a category")
     # Names are shown as they are: dollars in them are no formulas.
     axes.set_title(title, parse_math=False)
@@ -127,10 +131,10 @@ def variance_over_inputs(epsilon: float) -> Figure:
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
     lines = (
-        (mechanism("hm-tp", epsilon), "#0072B2", "-"),
-        (Optimal(epsilon), "#D55E00", "--"),
-        (Dominant(epsilon), "#009E73", "-."),
-        (NearZero(epsilon), "#CC79A7", ":"),
+        (mechanism("hm-tp", epsilon), BLUE, "-"),
+        (Optimal(epsilon), VERMILION, "--"),
+        (Dominant(epsilon), GREEN, "-."),
+        (NearZero(epsilon), PURPLE, ":"),
     )
     for each, colour, style in lines:
         axes.plot(x, each.variance(x), style, color=colour, lw=2, label=each.name)
@@ -153,13 +157,13 @@ def bits_against_error(epsilon: float) -> Figure:
     variances = [best(epsilon, int(b)).worst_case_variance for b in bits]
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
-    axes.plot(bits, variances, "o-", color="#0072B2", lw=2, label="best channel")
+    axes.plot(bits, variances, "o-", color=BLUE, lw=2, label="best channel")
     marks = ((Duchi(epsilon), 1, "s"), (ThreeOutputs(epsilon), 2, "^"))
     for each, b, mark in marks:
-        axes.plot(b, each.worst_case_variance, mark, color="#D55E00", ms=8, label=each.name)
+        axes.plot(b, each.worst_case_variance, mark, color=VERMILION, ms=8, label=each.name)
     with contextlib.suppress(DomainError):  # certificates do not reach every epsilon
         bound = Optimal(epsilon).lower_bound
-        axes.axhline(bound, color="#000000", ls="--", lw=1, label="no mechanism can go below")
+        axes.axhline(bound, color=BLACK, ls="--", lw=1, label="no mechanism can go below")
     axes.set(
         title=f"Worst-case variance against bits, ε = {epsilon:g}",
         xlabel="bits in a report",
@@ -178,9 +182,9 @@ def training_rounds(points: Sequence[Any], base_rate: float, title: str) -> Figu
     figure = Figure(figsize=(7, 5), layout="constrained")
     error, loss = figure.subplots(2, 1, sharex=True)
     rounds = [point.round for point in points]
-    error.axhline(base_rate, color="#000000", ls="--", lw=1, label="base rate")
-    error.plot(rounds, [point.error for point in points], color="#0072B2", lw=2, label="model")
-    loss.plot(rounds, [point.loss for point in points], color="#0072B2", lw=2)
+    error.axhline(base_rate, color=BLACK, ls="--", lw=1, label="base rate")
+    error.plot(rounds, [point.error for point in points], color=BLUE, lw=2, label="model")
+    loss.plot(rounds, [point.loss for point in points], color=BLUE, lw=2)
     error.set_title(title, parse_math=False)
     error.set(ylabel="error on the hold-out", ylim=(0, None))
     error.legend(frameon=False)
@@ -197,7 +201,7 @@ def training_errors(runs: Sequence[Mapping[str, Any]], base_rate: float, title: 
     Each run has the number of its vehicles, its epsilon (None without privacy), its error and, if
     it was repeated, the spread of that. On the left are the runs with the most vehicles.
     """
-    styles = (("#D55E00", "o"), ("#E69F00", "s"), ("#0072B2", "^"), ("#009E73", "D"))
+    styles = ((VERMILION, "o"), (ORANGE, "s"), (BLUE, "^"), (GREEN, "D"))
     figure = Figure(figsize=(10, 4.6), layout="constrained")
     figure.suptitle(title, parse_math=False)
     left, right = figure.subplots(1, 2, sharey=True)
@@ -205,7 +209,7 @@ def training_errors(runs: Sequence[Mapping[str, Any]], base_rate: float, title: 
     vehicles = [run["vehicles"] for run in runs]
     largest = [run for run in runs if run["vehicles"] == max(vehicles)]
     private = [run for run in largest if run["epsilon"] is not None]
-    _errors(left, "epsilon", private, color="#666666", fmt="-")
+    _errors(left, "epsilon", private, color=GREY, fmt="-")
     for number, run in enumerate(private):
         colour, mark = styles[number % len(styles)]
         left.plot(run["epsilon"], 100 * run["error"], mark, color=colour, ms=7, zorder=3)
@@ -220,11 +224,11 @@ def training_errors(runs: Sequence[Mapping[str, Any]], base_rate: float, title: 
         _errors(right, "vehicles", same, color=colour, fmt=f"{mark}-", label=label)
     for run in largest:
         if run["epsilon"] is None:
-            left.axhline(100 * run["error"], color="#000000", lw=1)
+            left.axhline(100 * run["error"], color=BLACK, lw=1)
     bare = [run for run in runs if run["epsilon"] is None]
-    _errors(right, "vehicles", bare, color="#000000", fmt=".-", label="without privacy", lw=1)
+    _errors(right, "vehicles", bare, color=BLACK, fmt=".-", label="without privacy", lw=1)
     for axes in (left, right):
-        axes.axhline(100 * base_rate, color="#000000", ls="--", lw=1, label="base rate")
+        axes.axhline(100 * base_rate, color=BLACK, ls="--", lw=1, label="base rate")
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     left.set(

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from fedldp import estimate, files, tables
+from fedldp import estimate, files, tables, vehicle
 from fedldp.errors import DomainError, WireError
 from fedldp.estimate import Estimate
 from fedldp.parts import Part
@@ -89,7 +89,7 @@ class Tally:
             "reports": self.reports,
             "counts": [part.tolist() for part in self.counts],
         }
-        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+        return vehicle.canonical(document)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the tally to a file: the file is the old one or the new one, never a part."""

@@ -416,6 +416,11 @@ def entries(document: Any, kind: str) -> list[Any]:
     return [of(document[name]) for name, of in wanted.items()]
 
 
+def canonical(document: Any) -> str:
+    """Return JSON that is the same for equal documents: what fingerprints are taken of."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+
 def refuse(reason: str | None) -> None:
     """Refuse for a reason, if there is one."""
     if reason is not None:
@@ -524,13 +529,13 @@ class Plan:
         most = exact(cap)
         try:
             document = json.loads(text)
-            canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
+            written = canonical(document)
             self._read(document)
         except UNREADABLE as error:
             raise ValueError(f"refused: {str(error).removeprefix('refused: ')}") from None
         if self.epsilon > most:
             raise ValueError(f"refused: it costs {float(self.epsilon)}, and the cap is {cap}")
-        self.fingerprint = hashlib.sha256(canonical.encode()).hexdigest()
+        self.fingerprint = hashlib.sha256(written.encode()).hexdigest()
 
     def _read(self, document: Any) -> None:
         name, claim, schema, tables, parts = entries(document, "plan")

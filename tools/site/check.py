@@ -1,25 +1,30 @@
-"""Check a built site: pages can be found, links lead somewhere, nothing asks the network.
+"""Check a built site: pages can be found, links and anchors lead somewhere, no one is asked.
 
 python tools/site/check.py mkdocs.yml
+
+"No one is asked" is checked of what the pages and style sheets make a browser fetch, and of the
+project's own scripts: outside comments these name no address and call nothing that fetches. The
+scripts of the theme are not searched.
 """
 
 import re
 import sys
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import yaml
 
-# What a browser fetches by itself; a link that people click is no such thing.
-_FETCHED = re.compile(
-    r"""<(?:script|img|iframe|source|audio|video)\b[^>]*?\bsrc=["']?((?:https?:)?//[^"' >]+)"""
-    r"""|<link\b(?![^>]*rel=["']?canonical)[^>]*?\bhref=["']?((?:https?:)?//[^"' >]+)"""
-    r"""|(?:@import|url\()\s*["']?((?:https?:)?//[^"' )]+)"""
+_IN_STYLE = re.compile(r"""(?:@import|url\()\s*["']?((?:https?:)?//[^"' )]+)""")
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_NAMESPACE = '"http://www.w3.org/2000/svg"'  # the name of SVG, which nothing is fetched from
+_IN_SCRIPT = re.compile(
+    r"""["'`](?:(?:https?|wss?):)?//[^"'`]*"""
+    r"""|\b(?:fetch|import|importScripts|sendBeacon)\s*\("""
+    r"""|\b(?:XMLHttpRequest|WebSocket|EventSource)\b"""
 )
-_LINK = re.compile(r"""<[a-z]+\b[^>]*?\s(?:href|src)=["']?([^"' >#?]+)""")
-_ELSEWHERE = re.compile(r"[a-z]+:|//")
 
 
 class _Settings(yaml.SafeLoader):
@@ -27,6 +32,27 @@ class _Settings(yaml.SafeLoader):
 
 
 _Settings.add_multi_constructor("tag:yaml.org,2002:python/name:", lambda *_: None)
+
+
+class _Page(HTMLParser):
+    """What a page links to, what a browser fetches for it, and the places one can link to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: set[str] = set()
+        self.fetched: set[str] = set(_IN_STYLE.findall(text))
+        self.anchors: set[str | None] = {"", "top"}  # HTML has these in every page
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note one element."""
+        given = dict(attrs)
+        self.anchors.add(given.get("id"))
+        targets = {given[name] or "" for name in ("href", "src") if name in given}
+        self.links |= targets
+        # A browser fetches these by itself; a link that people click is no such thing.
+        if "src" in given or (tag == "link" and given.get("rel") != "canonical"):
+            self.fetched |= {target for target in targets if urlsplit(target).netloc}
 
 
 def listed(nav: list[Any]) -> Iterator[str]:
@@ -39,22 +65,51 @@ def listed(nav: list[Any]) -> Iterator[str]:
                 yield from listed(target)
 
 
+def unlisted(docs: Path, nav: list[Any]) -> Iterator[str]:
+    """Yield the pages that nobody finds, and those that are not there."""
+    pages = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")}
+    for page in sorted(pages ^ {page for page in listed(nav) if page.endswith(".md")}):
+        yield f"{page} must be both a page and in the navigation"
+
+
+def dead_links(site: Path, pages: dict[Path, _Page]) -> Iterator[str]:
+    """Yield the links that lead nowhere."""
+    for path, page in pages.items():
+        if path == site / "404.html":
+            continue  # its links are made for the root of a server
+        for target in sorted(page.links):
+            scheme, host, file, _, anchor = urlsplit(target)
+            there = (path.parent / unquote(file)).resolve() if file else path
+            if scheme or host:
+                continue
+            if not there.exists() or not there.is_relative_to(site):
+                yield f"{path.relative_to(site)} links to {target}, which is not in the site"
+            elif there in pages and unquote(anchor) not in pages[there].anchors:
+                yield f"{path.relative_to(site)} links to {target}, a page without that anchor"
+
+
+def requests(docs: Path, site: Path, pages: dict[Path, _Page]) -> Iterator[str]:
+    """Yield what is asked of the network."""
+    for path, page in pages.items():
+        for address in sorted(page.fetched):
+            yield f"{path.relative_to(site)} fetches {address}"
+    for path in sorted(site.rglob("*.css")):
+        for address in _IN_STYLE.findall(path.read_text("utf-8")):
+            yield f"{path.relative_to(site)} fetches {address}"
+    for path in sorted(docs.rglob("*.js")):
+        script = _COMMENT.sub("", path.read_text("utf-8")).replace(_NAMESPACE, "")
+        for found in _IN_SCRIPT.findall(script):
+            yield f"{path.relative_to(docs)} may ask the network: {found}"
+
+
 def faults(settings: Path) -> Iterator[str]:
     """Yield what is wrong with a site that was built."""
     options = yaml.load(settings.read_text("utf-8"), _Settings)  # noqa: S506 (a safe loader)
-    docs, site = settings.parent / options["docs_dir"], settings.parent / options["site_dir"]
-    pages = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")}
-    for page in sorted(pages ^ set(listed(options["nav"]))):
-        yield f"{page} must be both a page and in the navigation of {settings.name}"
-    for path in sorted(set(site.rglob("*.html")) - {site / "404.html"}):
-        for target in set(_LINK.findall(path.read_text("utf-8"))):
-            there = (path.parent / unquote(target)).resolve()
-            in_site = there.exists() and there.is_relative_to(site.resolve())
-            if not _ELSEWHERE.match(target) and not in_site:
-                yield f"{path.relative_to(site)} links to {target}, which is not in the site"
-    for path in sorted([*site.rglob("*.html"), *site.rglob("*.css")]):
-        for groups in _FETCHED.findall(path.read_text("utf-8")):
-            yield f"{path.relative_to(site)} fetches {''.join(groups)}"
+    docs, site = ((settings.parent / options[name]).resolve() for name in ("docs_dir", "site_dir"))
+    pages = {path: _Page(path.read_text("utf-8")) for path in sorted(site.rglob("*.html"))}
+    yield from unlisted(docs, options["nav"])
+    yield from dead_links(site, pages)
+    yield from requests(docs, site, pages)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,10 @@ from fedldp.cli.train import train_command
 def fedldp() -> None:
     """Private federated learning on fleets.
 
+    Each vehicle sends a few noisy bits. Whoever sees them can change the odds
+    of any guess about its data by a factor of e^epsilon at the most: the
+    smaller its budget epsilon, the more private, and the more noise.
+
     \b
     Start:     demo
     Compare:   mechanisms, audit, reproduce (the paper)

@@ -23,8 +23,10 @@ _CONFIDENCE = 0.999999  # a false alarm in a million runs
 
 @click.command("audit")
 @click.argument("name", required=False, shell_complete=offer(mechanisms))
-@click.option("--epsilon", type=float, help="The privacy budget.  [default: 1.0]")
-@click.option("--outputs", type=int, help="The number of outputs.  [default: the mechanism's own]")
+@click.option("--epsilon", type=float, help="The privacy budget of the mechanism.  [default: 1.0]")
+@click.option(
+    "--outputs", type=int, help="How many values it may send.  [default: the mechanism's own]"
+)
 @click.option(
     "--channel",
     "path",

@@ -27,7 +27,7 @@ from fedldp.tally import Tally
 @plan_options
 @estimate_options(of="fleet")
 @click.option("--missing", is_flag=True, help="Replace missing values instead of refusing them.")
-@click.option("--study", is_flag=True, help="Numbers through noisy floats, as in the paper.")
+@click.option("--study", is_flag=True, help="Noisy floats, as in the paper: never to be sent.")
 @click.option("--seed", type=int, help="Make the simulation reproducible.")
 def collect_command(
     data: Path,

@@ -28,14 +28,15 @@ def estimate_options(of: str) -> Callable[[Command], Command]:
                 type=click.Choice(ESTIMATORS),
                 default="ratio",
                 show_default=True,
-                help="Divide by those who answered, or as in the paper.",
+                help="Divide by how many answered, or were expected to, as in the paper.",
             ),
             click.option(
                 "--of",
                 type=click.Choice(TARGETS),
                 default=of,
                 show_default=True,
-                help="Whose mean the errors are about.",
+                help="Whose mean the errors are about: that of all, of whom these vehicles are a "
+                "sample, or that of these vehicles.",
             ),
             click.option(
                 "--confidence",
@@ -45,7 +46,11 @@ def estimate_options(of: str) -> Callable[[Command], Command]:
                 help="How often an interval holds the truth.",
             ),
             click.option(
-                "--plot", type=OUTPUT, callback=_check_plot, metavar="FILE", help="Also draw it."
+                "--plot",
+                type=OUTPUT,
+                callback=_check_plot,
+                metavar="FILE",
+                help="Also draw it (.png, .svg or .pdf).",
             ),
             click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts."),
         )

@@ -20,15 +20,20 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 
 @click.group("fleet")
 def fleet_group() -> None:
-    """Run a fleet in earnest: vaults, gateways and a server, on Flower.
+    """Run a fleet in earnest: vaults, gateways and a server.
 
     \b
-    fedldp fleet demo                 all of it on this machine, for some minutes
-    fedldp fleet init fleet           as files, for real machines
+    fedldp fleet demo                    all of it on this machine, in minutes
+    fedldp fleet init fleet              as files; then, each on its machine:
+    fedldp fleet vault fleet/vault-1
+    fedldp fleet gateway fleet/gateway-1
+    fedldp fleet server fleet/server
+    fedldp fleet stop fleet              end what runs of it on this machine
 
     A vault is a vehicle's own process, or that of many: it holds the data, the
     cap and the ledger, and answers with noisy reports alone. A gateway passes
-    questions and reports on. The server asks, counts and steps.
+    questions and reports on; it is a node of Flower. The server asks, counts
+    the reports and, in a training, improves the model with them.
 
     Needs Linux, and: pip install 'fedldp[cli,flower]'
     """  # noqa: D301 (click wants the character \b itself)
@@ -36,7 +41,13 @@ def fleet_group() -> None:
 
 @fleet_group.command("init")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--gateways", type=click.IntRange(1), default=3, show_default=True, help="How many.")
+@click.option(
+    "--gateways",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="How many there are, each with a vault.",
+)
 @click.option(
     "--server",
     "host",
@@ -46,48 +57,59 @@ def fleet_group() -> None:
     metavar="HOST",
 )
 @click.option(
-    "--port", type=click.IntRange(1, 65535), default=PORT, show_default=True, help="For gateways."
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=PORT,
+    show_default=True,
+    help="The server's port for gateways: open this one.",
 )
 @click.option(
     "--link-port",
     type=click.IntRange(1, 65535),
     default=LINK,
     show_default=True,
-    help="A port for the server's own processes.",
+    help="The server's port for its own processes: keep it closed to others.",
 )
-@click.option("--job", help="The name of the job.  [default: that of the data]")
+@click.option(
+    "--job", help="What the job is called, in all ledgers too.  [default: the name of the data]"
+)
 @click.option(
     "--task",
     type=click.Choice([*TASKS, _STATISTICS]),
     default="logistic",
     show_default=True,
-    help="A training, or the means and frequencies of all columns in one round.",
+    help="A training, or the means and frequencies of all columns, in one round.",
 )
 @click.option(
     "--epsilon",
     type=float,
     default=4.0,
     show_default=True,
-    help="The budget of a vehicle, and its cap.",
+    help="What a vehicle spends on the job; it is also its cap, for all jobs together.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(1),
     default=10,
     show_default=True,
-    help="Of a training, at the most.",
+    help="How many a training takes at the most; a vehicle answers in one of them.",
 )
 @click.option(
     "--data",
     default="flights",
     show_default=True,
-    help="A data set to divide, or the file that each vault has.",
+    help="A data set to divide among the vaults, or the file that each has in its folder.",
     metavar="NAME|FILE",
 )
-@click.option("--schema", type=INPUT, help="The columns of the files (TOML).", metavar="FILE")
-@click.option("--target", help="The column to predict.", metavar="COLUMN")
+@click.option(
+    "--schema",
+    type=INPUT,
+    help="The columns of the files (TOML); `fedldp schema` drafts it.",
+    metavar="FILE",
+)
+@click.option("--target", help="The column of the files to predict.", metavar="COLUMN")
 @click.option("--vehicle", help="Whose row it is, if a vehicle has several.", metavar="COLUMN")
-@click.option("--vehicles", type=click.IntRange(1), help="Expected in each file.")
+@click.option("--vehicles", type=click.IntRange(1), help="How many are expected in each file.")
 def init_command(
     folder: Path,
     gateways: int,
@@ -101,16 +123,18 @@ def init_command(
     data: str,
     **of_files: Any,
 ) -> None:
-    """Write the folder of a fleet: configuration, keys, systemd units, README.
+    """Write the folder of a fleet: configuration, keys and a README.
 
     \b
-    fedldp fleet init fleet                   flights, on this machine
+    fedldp fleet init fleet                     flights, on this machine
+    fedldp fleet init fleet --task statistics   their means and frequencies
     fedldp fleet init fleet --epsilon 2 --server fleet.example.org \\
-      --data /srv/rows.csv --schema rows.toml --target sold --vehicles 20000
+      --data rows.csv --schema rows.toml --target sold --vehicles 20000
 
     Each folder in it belongs on a machine of its own; the README in it says
-    what to do. The bounds of the schema are public, and so is the number of
-    vehicles: the server asks for a part of them in each round.
+    what to do, and there are units for systemd. The bounds of the schema are
+    public, and so is the number of vehicles: the server asks for a part of them
+    in each round.
     """  # noqa: D301 (click wants the character \b itself)
     objective = TASKS[task].objective if task in TASKS else None
     if data in datasets.names():
@@ -157,9 +181,14 @@ def _on_files(
 def vault_command(folder: Path) -> None:
     """Answer for the vehicles of a vault, until Ctrl-C or SIGTERM.
 
-    FOLDER holds vault.toml. The ledger beside it is what knows what every
-    vehicle has spent: keep it.
-    """
+    \b
+    fedldp fleet vault fleet/vault-1
+
+    FOLDER holds vault.toml: which data, which cap, where to listen. The ledger
+    beside it alone knows what every vehicle has spent: never delete it, never
+    restore an old one. Why something was refused is told here, and to nobody
+    else. A vault needs no Flower.
+    """  # noqa: D301 (click wants the character \b itself)
     Depot.load(folder).run()
 
 
@@ -168,22 +197,29 @@ def vault_command(folder: Path) -> None:
 def gateway_command(folder: Path) -> None:
     """Keep a gateway at work, until Ctrl-C or SIGTERM.
 
-    FOLDER holds gateway.toml and the key of the gateway; logs are in its
-    folder state.
-    """
+    \b
+    fedldp fleet gateway fleet/gateway-1
+
+    FOLDER holds gateway.toml (the server, the vaults) and the key of the
+    gateway. It says nothing here: its log is state/supernode.log in FOLDER. Let
+    it be another user than that of its vault, of which it needs the socket only.
+    """  # noqa: D301 (click wants the character \b itself)
     roadside.run(folder)
 
 
 @fleet_group.command("server")
 @click.argument("folder", type=_FOLDER)
-@click.option("--stay", is_flag=True, help="Keep serving when the job is done.")
+@click.option("--stay", is_flag=True, help="Keep serving gateways when the job is done.")
 def server_command(folder: Path, stay: bool) -> None:
     """Serve a fleet until the job is done, or until Ctrl-C or SIGTERM.
 
-    FOLDER holds server.toml and job.toml. Started again after whatever has
-    happened, it goes on where it stood: nobody is asked anything new before
-    what was asked is answered.
-    """
+    \b
+    fedldp fleet server fleet/server
+
+    FOLDER holds server.toml and job.toml, which names the file of the result.
+    Started again after whatever has happened, it goes on where it stood: nobody
+    is asked anything new before what was asked is answered.
+    """  # noqa: D301 (click wants the character \b itself)
     server.run(folder, stay=stay, say=click.echo)
 
 
@@ -192,9 +228,13 @@ def server_command(folder: Path, stay: bool) -> None:
 def stop_command(folder: Path) -> None:
     """End whatever runs in a folder, and in the folders in it.
 
-    That is for what was left behind when a supervisor was killed, or for
-    stopping a whole fleet on this machine at once. Nothing is lost by it.
-    """
+    \b
+    fedldp fleet stop fleet            all of a fleet on this machine
+    fedldp fleet stop fleet/vault-1    a part of it
+
+    That is for what was left behind when a supervisor was killed, too. Nothing
+    is lost by it: started again, each part goes on where it stood.
+    """  # noqa: D301 (click wants the character \b itself)
     count = processes.stop(folder)
     click.echo(f"Ended {count} process{'' if count == 1 else 'es'}.")
 

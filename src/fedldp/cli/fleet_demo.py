@@ -44,17 +44,33 @@ _PATIENCE = 300.0  # seconds for a round
 
 
 @click.command("demo")
-@click.option("--gateways", type=click.IntRange(1), default=3, show_default=True, help="How many.")
-@click.option("--rounds", type=click.IntRange(1), default=10, show_default=True)
 @click.option(
-    "--epsilon", type=float, default=4.0, show_default=True, help="The budget of a vehicle."
+    "--gateways",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="How many there are, each with a vault.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="How many the training takes; a vehicle answers in one of them.",
+)
+@click.option(
+    "--epsilon",
+    type=float,
+    default=4.0,
+    show_default=True,
+    help="The privacy budget of a vehicle, for all that it sends.",
 )
 @click.option("--rows", type=click.IntRange(100), help="Only so many flights.  [default: all]")
 @click.option(
     "--output",
     "-o",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep the fleet's folder here.  [default: a temporary one]",
+    help="Keep the fleet's folder here: look around in it.  [default: a temporary one]",
     metavar="FOLDER",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
@@ -68,12 +84,17 @@ def demo_command(
 ) -> None:
     """Run a whole fleet on this machine: vaults, gateways and a server.
 
+    \b
+    fedldp fleet demo                        all flights, in a minute or two
+    fedldp fleet demo --rows 20000           fewer of them
+    fedldp fleet demo --gateways 5 -o fleet  more parts, in a folder that stays
+
     Real processes, with certificates, keys and ledgers, learn which flights
     are late. Then the error stands beside that of ten simulations, and the
     ledgers are looked through: whether anybody answered twice, or spent more
     than the cap. Everything that was started is stopped, also by Ctrl-C; if
     the demo itself is killed, `fedldp fleet stop FOLDER` does it.
-    """
+    """  # noqa: D301 (click wants the character \b itself)
     flights = datasets.load("flights", rows=rows)
     fleet, public = flights.split(HOLDOUT)
     test, settings = linear(public, _TASK), Settings(epsilon)

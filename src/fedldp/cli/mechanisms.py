@@ -20,7 +20,7 @@ _INPUTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 @click.command("mechanisms")
-@click.option("--epsilon", type=float, help="The privacy budget.  [default: 1.0]")
+@click.option("--epsilon", type=float, help="The privacy budget of a number.  [default: 1.0]")
 @click.option("--table", is_flag=True, help="Check the paper's Tables I and II and its claims.")
 @click.option("--bits", is_flag=True, help="Show what each further bit of a report gains.")
 @click.option("--inputs", is_flag=True, help="Show the variance at several values of x.")

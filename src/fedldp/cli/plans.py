@@ -50,7 +50,12 @@ def plan_options(command: Command) -> Command:
     """Add the options that describe a plan, but for the schema."""
     return add(
         command,
-        click.option("--epsilon", type=float, required=True, help="The budget of a vehicle."),
+        click.option(
+            "--epsilon",
+            type=float,
+            required=True,
+            help="The privacy budget of a vehicle, for all that it sends.",
+        ),
         click.option(
             "--mechanism",
             type=click.Choice(mechanisms()),
@@ -72,15 +77,21 @@ def answer_options(command: Command) -> Command:
             type=click.Choice(STRATEGIES),
             default="sample",
             show_default=True,
-            help="What each vehicle answers.",
+            help="What each vehicle answers: k coordinates; all, each with a part of the budget; "
+            "numbers and categories apart, as in the paper; a sign for each number.",
         ),
         click.option(
             "--k",
             default="best",
             show_default=True,
-            help="Coordinates that each answers: best, paper, or a number.",
+            help="How many coordinates each answers: best (for the error), paper (its rule), "
+            "or a number.",
         ),
-        click.option("--outputs", type=int, help="Outputs of each number's table."),
+        click.option(
+            "--outputs",
+            type=int,
+            help="How many values a number may be sent as.  [default: the mechanism's own]",
+        ),
     )
 
 
@@ -140,8 +151,14 @@ def schema_command(data: Path) -> None:
 @click.command("plan")
 @click.option("--schema", type=INPUT, required=True, help="The columns (TOML).", metavar="FILE")
 @plan_options
-@click.option("--vehicles", type=int, default=100_000, show_default=True, help="For the error.")
-@click.option("--output", "-o", type=OUTPUT, help="Where to write the plan.", metavar="FILE")
+@click.option(
+    "--vehicles",
+    type=int,
+    default=100_000,
+    show_default=True,
+    help="How many will answer, for the error to expect.",
+)
+@click.option("--output", "-o", type=OUTPUT, help="Where to write the plan (JSON).", metavar="FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def plan_command(
     schema: Path, vehicles: int, output: Path | None, as_json: bool, **options: Any

@@ -23,7 +23,13 @@ COLUMN = "prediction"  # that is added
 @click.command("predict")
 @click.argument("model_file", metavar="MODEL", type=INPUT)
 @click.argument("data", type=INPUT)
-@click.option("--output", "-o", type=OUTPUT, help="Write the CSV there.", metavar="FILE")
+@click.option(
+    "--output",
+    "-o",
+    type=OUTPUT,
+    help="Write the CSV there.  [default: standard output]",
+    metavar="FILE",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def predict_command(model_file: Path, data: Path, output: Path | None, as_json: bool) -> None:
     """Add a prediction to each row of a CSV or Parquet file.

@@ -20,10 +20,32 @@ from fedldp.tally import Tally
 @click.argument("plan_file", metavar="PLAN", type=INPUT)
 @click.argument("row", default="-")
 @click.option("--cap", required=True, help="The most this vehicle may spend in its life.")
-@click.option("--ledger", type=OUTPUT, required=True, help="Where the spending is kept.")
-@click.option("--key", default="vehicle", show_default=True, help="Who spends, if several share.")
-@click.option("--round", "round_", default="", help="Ask again, at the same price, in each round.")
-@click.option("--output", "-o", type=click.File("wb"), default="-", help="Where to write it.")
+@click.option(
+    "--ledger",
+    type=OUTPUT,
+    required=True,
+    help="The file that knows what was spent, made if it is not there. Never delete it.",
+)
+@click.option(
+    "--key",
+    default="vehicle",
+    show_default=True,
+    help="Whose budget it is, if several vehicles share a ledger.",
+)
+@click.option(
+    "--round",
+    "round_",
+    default="",
+    help="The name of a round: in each, the plan is answered anew and paid for anew.",
+)
+@click.option(
+    "--output",
+    "-o",
+    type=click.File("wb"),
+    default="-",
+    help="Where to write the report.  [default: standard output]",
+    metavar="FILE",
+)
 def report_command(
     plan_file: Path, row: str, cap: str, ledger: Path, key: str, round_: str, output: BinaryIO
 ) -> None:

@@ -62,7 +62,9 @@ def _paths(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dic
     help="The file of a data set, if it was not fetched; a census extract.",
     metavar="NAME=FILE",
 )
-@click.option("--jobs", type=click.IntRange(1), help="Processes.  [default: one for each core]")
+@click.option(
+    "--jobs", type=click.IntRange(1), help="Processes at work.  [default: one for each core]"
+)
 @click.option("--list", "listed", is_flag=True, help="Only list the figures.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def reproduce_command(

@@ -31,18 +31,22 @@ _OF_DATA = ("schema", "target", "client", "missing", "path", "rows")
     "--data",
     "what",
     required=True,
-    help="A data set.",
+    help="A data set, or a CSV or Parquet file.",
     metavar="NAME|FILE",
     shell_complete=offer(datasets.names, files=True),
 )
-@click.option("--task", type=click.Choice(list(TASKS)), required=True, help="What to fit.")
-@click.option("--epsilon", type=float, help="The budget of a vehicle, for all that it sends.")
+@click.option(
+    "--task", type=click.Choice(list(TASKS)), required=True, help="The kind of model: see above."
+)
+@click.option(
+    "--epsilon", type=float, help="The privacy budget of a vehicle, for all that it sends."
+)
 @click.option(
     "--mechanism",
     type=click.Choice([*mechanisms(), NO_PRIVACY]),
     default=Settings.mechanism,
     show_default=True,
-    help=f"A name that `fedldp mechanisms` shows, or {NO_PRIVACY}.",
+    help=f"How numbers are made private: a name that `fedldp mechanisms` shows, or {NO_PRIVACY}.",
     metavar="NAME",
 )
 @click.option("--schema", type=INPUT, help="The columns of a file (TOML).", metavar="FILE")
@@ -59,7 +63,7 @@ _OF_DATA = ("schema", "target", "client", "missing", "path", "rows")
     help="The share of public vehicles, to measure the error with.",
 )
 @answer_options
-@click.option("--study", is_flag=True, help="Numbers through noisy floats, as in the paper.")
+@click.option("--study", is_flag=True, help="Noisy floats, as in the paper: never to be sent.")
 @click.option(
     "--bound",
     type=click.FloatRange(0, min_open=True),
@@ -91,7 +95,12 @@ _OF_DATA = ("schema", "target", "client", "missing", "path", "rows")
     help="Note every few seconds where it stands; go on from there.",
     metavar="FILE",
 )
-@click.option("--plot", type=OUTPUT, help="Draw the error over the rounds.", metavar="FILE")
+@click.option(
+    "--plot",
+    type=OUTPUT,
+    help="Draw the error over the rounds (.png, .svg or .pdf).",
+    metavar="FILE",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def train_command(
     what: str,

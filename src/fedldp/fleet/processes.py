@@ -9,6 +9,7 @@ environment. So `stop` finds all of them after a supervisor was killed, and neve
 import contextlib
 import fcntl
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -295,34 +296,48 @@ def stop(folder: Path) -> int:
 def _marked(folder: Path) -> set[int]:
     """Return the processes that supervisors in a folder have started, and these in turn."""
     found = set()
-    for path in Path("/proc").glob("[0-9]*/environ"):
+    for number in (path.name for path in Path("/proc").iterdir() if path.name.isdecimal()):
         try:
-            variables = path.read_bytes().split(b"\0")
+            variables = Path("/proc", number, "environ").read_bytes().split(b"\0")
         except OSError:  # it has ended, or is someone else's
             continue
         start = f"{MARK}=".encode()
         marks = [os.fsdecode(each[len(start) :]) for each in variables if each.startswith(start)]
         if any(Path(mark).is_relative_to(folder) for mark in marks):
-            found.add(int(path.parent.name))
+            found.add(int(number))
     return found - {os.getpid()}
 
 
 def _end(find: Callable[[], set[int]], grace: float) -> None:
-    """Ask all processes that are found to end, and end those that are found after some time."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        for pid in find():
-            _send(pid, number, find)
-        deadline = monotonic() + grace
-        while find() and monotonic() < deadline:
-            sleep(_POLL)
+    """Ask all processes that are found to end, end those that do not, and wait until all are gone.
+
+    A supervisor is found no more once its lock is free, some moments before it is gone.
+    """
+    with contextlib.ExitStack() as stack:
+        handles: list[int] = []
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            handles += _handles(find, stack)
+            for handle in handles:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(handle, number)
+            deadline = monotonic() + grace
+            while (find() or not all(map(_gone, handles))) and monotonic() < deadline:
+                sleep(_POLL)
 
 
-def _send(pid: int, number: signal.Signals, find: Callable[[], set[int]]) -> None:
-    """Send a signal to a process that is among those that are found, and to no other."""
-    with contextlib.suppress(ProcessLookupError):
-        handle = os.pidfd_open(pid)
-        try:
-            if pid in find():  # looked for after the handle was taken: it is a handle of this one
-                signal.pidfd_send_signal(handle, number)
-        finally:
-            os.close(handle)
+def _handles(find: Callable[[], set[int]], stack: contextlib.ExitStack) -> list[int]:
+    """Return handles of the processes that are found, and of no others."""
+    opened = {}
+    for pid in find():
+        with contextlib.suppress(ProcessLookupError):
+            opened[pid] = os.pidfd_open(pid)
+            stack.callback(os.close, opened[pid])
+    still = find()  # looked for after the handles were taken: they are handles of these
+    return [handle for pid, handle in opened.items() if pid in still]
+
+
+def _gone(handle: int) -> bool:
+    """Tell whether a process has ended, whether or not it was waited for."""
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    return bool(poll.poll(0))

@@ -98,7 +98,7 @@ class Question:
     def to_bytes(self) -> bytes:
         """Return the question as it is sent: equal questions give equal bytes."""
         document = {"format": FORMAT} | {name: getattr(self, name) for name in _ENTRIES}
-        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+        return vehicle.canonical(document).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Question":

@@ -21,7 +21,7 @@ from typing import final
 
 import numpy as np
 
-from fedldp import files, records
+from fedldp import files, records, vehicle
 from fedldp.checks import Floats, reals, whole
 from fedldp.errors import DomainError, WireError
 from fedldp.estimate import means
@@ -220,7 +220,7 @@ class Training:
             "drawn": self._chance.position,
             "state": json.loads(self.state.to_json()),
         }
-        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+        return vehicle.canonical(document)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write where the training stands: the file is the old one or the new one, never a part."""

@@ -23,7 +23,7 @@ from fedldp.learn.gradients import BLOCK, scores_of
 from fedldp.learn.objectives import objective
 from fedldp.rows import Rows
 from fedldp.schema import Category, Number, Schema
-from fedldp.vehicle import UNREADABLE
+from fedldp.vehicle import UNREADABLE, canonical
 
 FORMAT = "fedldp model 1"
 LARGEST_WEIGHT = 1e25  # so that scores stay finite, in 32 bits and with any number of features
@@ -122,7 +122,7 @@ class Model:
             "target": Schema((self.target,)).to_document()[0],
             "weights": self.weights,
         }
-        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+        return canonical(document)
 
     @classmethod
     def from_json(cls, text: str) -> "Model":
@@ -136,7 +136,7 @@ class Model:
             schema = Schema.from_document(document["schema"])
             (target,) = Schema.from_document([document["target"]])
             model = cls(document["objective"], schema, target, document["weights"])
-            if model.to_json() != json.dumps(document, sort_keys=True, separators=(",", ":")):
+            if model.to_json() != canonical(document):
                 raise ValueError("its numbers are not written as a model writes them")
         except UNREADABLE as error:
             raise WireError(f"not a {FORMAT!r}: {error}") from error

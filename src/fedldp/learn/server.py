@@ -17,7 +17,7 @@ from fedldp.errors import DomainError, WireError
 from fedldp.estimate import ESTIMATORS, means
 from fedldp.tables import read_only
 from fedldp.tally import Tally
-from fedldp.vehicle import UNREADABLE
+from fedldp.vehicle import UNREADABLE, canonical
 
 OPTIMIZERS = ("adam", "sgd")
 SCHEDULES = {"constant": 0.0, "sqrt": 0.5, "inverse": 1.0}  # the rate falls with this power
@@ -99,7 +99,7 @@ class State:
         document = {"format": FORMAT, "round": self.round} | {
             name: getattr(self, name).tolist() for name in _ARRAYS
         }
-        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+        return canonical(document)
 
     @classmethod
     def from_json(cls, text: str) -> "State":
@@ -115,7 +115,7 @@ class State:
                 raise ValueError("the arrays do not fit together")
             if change.shape != shape[:1] or not np.isfinite(matrices).all():
                 raise ValueError("the numbers cannot be those of a training")
-            if state.to_json() != json.dumps(document, sort_keys=True, separators=(",", ":")):
+            if state.to_json() != canonical(document):
                 raise ValueError("it is not written as a state is")
         except UNREADABLE as error:
             raise WireError(f"not a {FORMAT!r}: {error}") from None

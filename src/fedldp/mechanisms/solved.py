@@ -12,8 +12,9 @@ from functools import cached_property
 from typing import Any, Self, cast
 
 import numpy as np
+import numpy.typing as npt
 
-from fedldp import cache
+from fedldp import cache, vehicle
 from fedldp.channel import Channel, channel_epsilon
 from fedldp.checks import Floats, whole
 from fedldp.errors import DomainError, FedLDPError
@@ -23,6 +24,7 @@ from fedldp.mechanisms.finite import Finite
 SOLVER = 1  # part of the cache's keys: raise it when results change
 MOST_OUTPUTS = 255
 _ALLOWED = 1 + 1e-6  # for rounding to integers
+_DOUBT = 2.0**-32  # in floating point a column may seem kept that only stands for another output
 _EVERYWHERE = np.linspace(-1.0, 1.0, 2**13 + 1)
 
 
@@ -95,20 +97,33 @@ class Solved(Finite):
         return self.certificate.lower_bound
 
     def _draw(self, x: Floats, u: Floats, out: Floats, scratch: Floats) -> None:
-        numbers = np.arange(len(self.letters))
-        place = np.interp(x, self.letters, numbers)
-        low = np.floor(place)
-        odds, u = place - low, u - 1
-        up = u < odds
-        letter = low + up
-        # Given on which side of the odds it fell, u is still uniform there: stretch it.
-        with np.errstate(invalid="ignore", divide="ignore"):
-            u = np.where(up, u / odds, (u - odds) / (1 - odds))
-        rows = np.cumsum(self.table, axis=1)
-        rows[:, -1] = 1.0
-        ends = (rows + numbers[:, None]).reshape(-1)
-        found = np.searchsorted(ends, letter + np.minimum(u, 1 - 2.0**-40), side="right")
-        out[:] = self.values[found - (letter * len(self.values)).astype(np.int64)]
+        channel = self._found[0]
+        thresholds, flips = self._shares
+        # The first digits of u choose a column of the letter's row; what is left of u rounds x to
+        # a letter and, being uniform on either side of the odds for that, decides for the column
+        # or for the other output that it stands for.
+        u -= 1
+        u *= 1 << channel.bits
+        column = u.astype(np.int64)
+        u -= column
+        place, beyond, share = channel.places(x), scratch[1], scratch[2]
+        letter = np.add(place, u, out=beyond).astype(np.int64)
+        np.minimum(letter, len(self.letters) - 1, out=letter)
+        np.subtract(letter, place, out=beyond)
+        letter <<= channel.bits
+        letter += column
+        np.subtract(1.0, np.abs(beyond, out=share), out=share)
+        share *= thresholds.take(letter)
+        share += np.maximum(beyond, 0.0, out=beyond)
+        u += _DOUBT
+        column ^= flips.take(letter) * (u >= share)
+        self.values.take(column, out=out)
+
+    @cached_property
+    def _shares(self) -> tuple[Floats, npt.NDArray[np.int64]]:
+        """The channel's alias table, with thresholds in [0, 1]."""
+        thresholds, flips = self._found[0].alias
+        return thresholds / 2.0**vehicle.WORD, flips.astype(np.int64)
 
 
 def is_below(channel: Channel, cap: Callable[[Floats], Floats]) -> bool:

@@ -17,17 +17,17 @@ try:
 except ImportError as error:
     raise MissingExtra("matplotlib", "paper") from error
 
-from fedldp.plots import STYLES
+from fedldp.plots import BLACK, GREEN, ORANGE, PURPLE, STYLES, VERMILION
 
 WIDE, NARROW = 10.0, 4.0  # inches: of a page, and of a phone
 
 # What the paper does not have; lines of one picture differ in colour, or else in style and mark.
 _STYLES = STYLES | {
-    "non-private": ("#000000", "-"),
-    "optimal": ("#D55E00", "--"),
-    "dominant": ("#009E73", "-."),
-    "near-zero": ("#CC79A7", ":"),
-    "cube": ("#E69F00", "-."),
+    "non-private": (BLACK, "-"),
+    "optimal": (VERMILION, "--"),
+    "dominant": (GREEN, "-."),
+    "near-zero": (PURPLE, ":"),
+    "cube": (ORANGE, "-."),
 }
 _PREFERRED = ("hm-tp", "pm-sub", "three-outputs", "pm-opt", "pm", "hm", "duchi", "laplace")
 _COLOURS = tuple(STYLES[name][0] for name in _PREFERRED)
@@ -186,7 +186,7 @@ def _axes(axes: Any, result: Result, points: Sequence[Point]) -> None:
     if result.y_log:
         axes.set_yscale("log")
     elif min(point.y for point in points) < 0 < max(point.y for point in points):
-        axes.axhline(0, color="#000000", lw=0.8)
+        axes.axhline(0, color=BLACK, lw=0.8)
     if any(point.low is not None for point in points):
         axes.set_ylim(*_limits(points, result.y_log))
     axes.grid(alpha=0.25)

@@ -5,7 +5,6 @@ and its noise. At one epsilon they draw from the same stream, but each makes of 
 """
 
 import hashlib
-import json
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, final
@@ -13,7 +12,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from fedldp import __version__, source
+from fedldp import __version__, source, vehicle
 from fedldp.checks import Floats
 from fedldp.errors import MissingExtra
 from fedldp.estimate import means
@@ -72,8 +71,7 @@ class Job:
 
 
 def _digest(document: Any) -> bytes:
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).digest()
+    return hashlib.sha256(vehicle.canonical(document).encode()).digest()
 
 
 def _chance(document: Any) -> Source:

@@ -91,7 +91,8 @@ def _asked(figure: Figure, profile: Profile) -> Iterator[str]:
         )
     if "duchi" in figure.series:
         yield (
-            "Duchi et al.: all signs at once. As printed it costs more than ε where d is even; "
+            "Duchi et al.: all signs at once. As Wang et al. print it, it costs more than ε where "
+            "d is even; "
             "here ties count once"
         )
     if figure.outputs or figure.over == "outputs":

@@ -157,7 +157,7 @@ def _error_of_means() -> Verdict:
 
 
 def printed_signs(epsilon: float, d: int) -> float:
-    """Return what the mechanism of Duchi et al. for d numbers costs as it is printed.
+    """Return what the mechanism of Duchi et al. for d numbers costs as Wang et al. print it.
 
     It draws a corner t of the cube from {t.v >= 0}, with odds e^epsilon, or from {t.v <= 0}, with
     odds 1; both have the same size. A tie t.v = 0 is in both.
@@ -176,8 +176,8 @@ def _signs_at_once() -> Verdict:
     epsilon = 1.0
     odd, even = (max(printed_signs(epsilon, d) for d in ds) for ds in ((1, 3, 5), (2, 4, 6)))
     return Verdict(
-        "Duchi et al.'s mechanism for many numbers, as printed, is epsilon-locally private "
-        "(existing solution (ii), sec. VI)",
+        "Duchi et al.'s mechanism for many numbers, existing solution (ii) of sec. VI, is "
+        "epsilon-locally private as Wang et al. print it",
         max(odd, even) <= epsilon,
         f"At epsilon = {epsilon:g} it costs {odd:.4f} for d = 1, 3, 5 but {even:.4f} for d = 2, 4, "
         f"6: ln(1 + e^epsilon) = {log(1 + np.exp(epsilon)):.4f}, because a tie lies in both "

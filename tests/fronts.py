@@ -1,0 +1,109 @@
+"""What a gateway shows to a front, a connection to one, and a server to stand behind it."""
+
+import socket
+import ssl
+import threading
+from base64 import b64encode
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from fedldp.fleet import keys
+
+CALL = "/v1/fleet/pull-messages"
+
+
+def shown(public):
+    """Return a public key as a gateway shows it."""
+    return b64encode(keys.public_pem(public)).decode()
+
+
+def fresh_key():
+    key = generate_private_key(SECP384R1()).public_key()
+    return key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+
+
+GATEWAY = fresh_key()
+SIGNED = {
+    "accept": "application/protobuf",
+    "content-type": "application/protobuf",
+    "flwr-public-key": shown(GATEWAY),
+    "flwr-timestamp": "2026-11-15T17:25:29.429+00:00",
+    "flwr-signature": "c2ln/+==",
+    "flwr-package-version": "1.41.0",
+}
+
+
+@contextmanager
+def backend(folder, port, heard):
+    """A server behind the front that hears what is passed on, and answers with the same bytes."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["content-length"]))
+            heard.append((self.command, self.path, dict(self.headers), body))
+            self.send_response(207)
+            self.send_header("content-type", "application/protobuf")
+            self.send_header("content-length", str(len(body)))
+            self.send_header("set-cookie", "a=b")
+            self.send_header("connection", "close")  # so that it is gone when it is shut down
+            self.send_header("flwr-version-incompatibility-message", "old")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def __getattr__(self, name):
+            if name.startswith("do_"):  # any method at all
+                return self.do_POST
+            raise AttributeError(name)
+
+        def log_message(self, *_):
+            pass
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.crt", folder / "server.key")
+    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@dataclass
+class Door:
+    folder: Path
+    port: int
+    link: int
+    heard: list
+
+    @property
+    def trusted(self):
+        return ssl.create_default_context(cafile=self.folder / "ca.crt")
+
+    def post(self, path=CALL, **options):
+        with httpx.Client(verify=self.trusted, trust_env=False, timeout=60) as client:
+            options = {"headers": SIGNED} | options
+            return client.post(f"https://127.0.0.1:{self.port}{path}", **options)
+
+    def raw(self, text, enough=None):
+        """Send bytes as they are; return all that comes back until the end, or until enough."""
+        with (
+            socket.create_connection(("127.0.0.1", self.port), 20) as plain,
+            self.trusted.wrap_socket(plain, server_hostname="localhost") as link,
+        ):
+            link.sendall(text)
+            link.settimeout(20)
+            found = b""
+            while (enough is None or enough not in found) and (piece := link.recv(1 << 16)):
+                found += piece
+            return found
