@@ -9,8 +9,8 @@ TORCH ?= torch==2.13.0
 # What to change, and the tests that should notice: make mutation MUTATE='FILES TESTS'
 MUTATE ?= --sample 600 src/fedldp/mechanisms/*.py \
 	src/fedldp/channel.py src/fedldp/tables.py src/fedldp/report.py src/fedldp/ledger.py \
-	tests/test_mechanisms_*.py tests/test_discretization.py tests/test_optimal.py \
-	tests/test_channel*.py tests/test_vectors.py tests/test_report.py tests/test_ledger*.py
+	tests/test_mechanisms_*.py tests/test_discretization.py tests/test_optimal*.py \
+	tests/test_channel*.py tests/test_vectors.py tests/test_report*.py tests/test_ledger*.py
 
 .PHONY: demo test test-slow test-torch test-simulation test-faults test-browser \
 	bench bench-growth bench-peers bench-docs bench-reproduce bench-fleet \

@@ -214,14 +214,6 @@ def test_is_a_frozen_value_and_keeps_its_own_arrays():
         c.epsilon = 2.0
 
 
-def test_numbers_of_any_type_make_the_same_channel():
-    other = Channel(1, TINY.counts.astype(np.uint8), [-1, 0, 1], np.array([-4, 0, 4]))
-    assert other == TINY
-    assert isinstance(other.epsilon, float)
-    assert (other.counts.dtype, other.values.dtype) == (np.int64, np.float64)
-    assert repr(other) == "Channel(epsilon=1.0)"
-
-
 # Encoding and decoding
 
 

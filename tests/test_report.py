@@ -1,7 +1,6 @@
 """Reports: golden bytes, what both sides write and read, and everything that is refused."""
 
 import hashlib
-import io
 import json
 import random
 from collections import Counter
@@ -326,16 +325,6 @@ def test_one_bad_record_among_many_refuses_them_all(monkeypatch):
     assert as_lists(before) == as_lists(plan.tally()) == (0, [[0] * 282])
 
 
-def test_reports_one_after_another():
-    plan = PLANS["9 bits"]
-    several = [some_report(plan, n) for n in (3, 0, 20)]
-    stream = io.BytesIO(b"".join(several) + several[2][:-1])
-    assert [report.read(stream, plan.fingerprint, 9) for _ in several] == several
-    with pytest.raises(WireError, match="a report of 20 vehicles has"):
-        plan.parse(report.read(stream, plan.fingerprint, 9))
-    assert report.read(stream, plan.fingerprint, 9) is None
-
-
 def test_only_a_source_and_whole_batches_make_reports():
     plan = PLANS["9 bits"]
     for wrong in (None, 7, random.Random(1)):
@@ -346,26 +335,3 @@ def test_only_a_source_and_whole_batches_make_reports():
         plan.report_batches(batches, fedldp.source(1))
     assert plan.report_batches(batches[:2], fedldp.source(1)).vehicles == 17
     assert plan.report_batches([], fedldp.source(1)).to_bytes() == some_report(plan, 0)
-
-
-def test_the_numbers_of_a_header_have_no_sign():
-    plan, data = PLANS["9 bits"], some_report(PLANS["9 bits"], 3)
-    with pytest.raises(WireError, match=r"is of format 255; this reads"):
-        plan.parse(b"\xff" + data[1:])
-    with pytest.raises(WireError, match=f"a report of {2**32 - 1} vehicles has"):
-        plan.parse(data[:8] + b"\xff" * 4 + data[12:])
-    most = report.Report(plan.fingerprint, 9, report.MOST_REPORTS, b"").to_bytes()
-    assert most[8:12] == b"\xff" * 4
-
-
-def test_a_header_alone_asks_for_little_memory():
-    plan, asked = PLANS["9 bits"], []
-
-    class Stream(io.BytesIO):
-        def read(self, size):
-            asked.append(size)
-            return super().read(size)
-
-    promise = some_report(plan, 0)[:8] + b"\xff" * 4 + bytes(4)
-    assert report.read(Stream(promise), plan.fingerprint, 9) == promise
-    assert max(asked) == 2**20
