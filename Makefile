@@ -6,9 +6,15 @@ BIN := $(VENV)/bin
 # PyTorch has a build for each kind of hardware: make test-torch TORCH='torch --index-url ...'
 TORCH ?= torch==2.13.0
 
+# What to change, and the tests that should notice: make mutation MUTATE='FILES TESTS'
+MUTATE ?= --sample 600 src/fedldp/mechanisms/*.py \
+	src/fedldp/channel.py src/fedldp/tables.py src/fedldp/report.py src/fedldp/ledger.py \
+	tests/test_mechanisms_*.py tests/test_discretization.py tests/test_optimal*.py \
+	tests/test_channel*.py tests/test_vectors.py tests/test_report*.py tests/test_ledger*.py
+
 .PHONY: demo test test-slow test-torch test-simulation test-faults test-browser \
 	bench bench-growth bench-peers bench-docs bench-reproduce bench-fleet \
-	accuracy flights networks reproduce pictures page docs dist clean
+	accuracy flights networks reproduce pictures page docs dist mutation clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
 	@$(BIN)/fedldp demo --output demo
@@ -34,6 +40,9 @@ test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved 
 
 test-browser: $(VENV)/test.done  ## the interactive page, in Chromium
 	$(BIN)/pytest -m browser tests/test_playground_browser.py tests/test_playground_proof.py
+
+mutation: $(VENV)/mutation.done  ## small changes to the code that no test notices: takes hours
+	$(BIN)/python tools/mutation.py $(MUTATE)
 
 bench: $(VENV)/test.done  ## speed and size, as ratios measured in one run; BENCH='--json FILE' keeps it
 	$(BIN)/python benchmarks/bench.py $(BENCH)
@@ -108,6 +117,10 @@ $(VENV)/test.done: $(VENV)/demo.done pyproject.toml
 
 $(VENV)/docs.done: $(VENV)/test.done pyproject.toml
 	$(BIN)/python -m pip install --quiet --group docs
+	@touch $@
+
+$(VENV)/mutation.done: $(VENV)/test.done
+	$(BIN)/python -m pip install --quiet mutmut==3.8.0
 	@touch $@
 
 $(VENV)/torch.done: $(VENV)/test.done

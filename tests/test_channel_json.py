@@ -3,6 +3,7 @@
 import json
 from hashlib import sha256
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -167,3 +168,11 @@ def test_fuzz_changed_entries(entries):
 @settings(max_examples=400)
 def test_fuzz_changed_text(start, length, new):
     accept_or_refuse(TEXT[:start] + new + TEXT[start + length :])
+
+
+def test_numbers_of_any_type_make_the_same_channel():
+    other = Channel(1, TINY.counts.astype(np.uint8), [-1, 0, 1], np.array([-4, 0, 4]))
+    assert other == TINY
+    assert isinstance(other.epsilon, float)
+    assert (other.counts.dtype, other.values.dtype) == (np.int64, np.float64)
+    assert repr(other) == "Channel(epsilon=1.0)"

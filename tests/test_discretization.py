@@ -111,6 +111,34 @@ def test_refuses_an_epsilon_above_16(name):
         fedldp.mechanism(name, 17.0).channel(outputs)
 
 
+@pytest.mark.parametrize(
+    ("row", "least", "most", "balanced"),
+    [
+        ([4, 2, 4], [1, 1, 1], [9, 4, 9], [4, 4, 4]),  # the middle takes it all
+        ([4, 6, 4], [1, 4, 1], [9, 9, 9], [4, 4, 4]),
+        ([4, 3, 4], [1, 1, 1], [9, 4, 9], [6, 4, 6]),  # or what is odd, as far as it has room
+        ([4, 4, 4], [1, 1, 1], [9, 4, 9], [6, 3, 6]),
+        ([1, 2, 2, 1], [1, 1, 1, 1], [9, 9, 9, 9], [1, 3, 3, 1]),
+        ([1, 2, 2, 1], [1, 1, 1, 1], [9, 5, 5, 9], [1, 5, 5, 1]),  # those closest to 0
+        ([1, 2, 2, 1], [1, 1, 1, 1], [9, 4, 4, 9], [4, 2, 2, 4]),  # that have room for all of it
+        ([5, 3, 3, 5], [1, 1, 1, 1], [9, 9, 9, 9], [5, 1, 1, 5]),
+        ([5, 3, 3, 5], [1, 2, 2, 1], [9, 9, 9, 9], [3, 3, 3, 3]),
+    ],
+)
+def test_the_row_of_zero_is_balanced_within_its_limits(row, least, most, balanced):
+    counts = np.array(row)
+    values = np.arange(len(row)) - (len(row) - 1) / 2
+    tables._balance(values, counts, np.array(least), np.array(most), sum(balanced))
+    assert counts.tolist() == balanced
+
+
+@pytest.mark.parametrize(
+    ("room", "place"), [([9, 9, 3, 9], 2), ([9, 9, 2, 9], 3), ([9, 9, 2, 2], 1)]
+)
+def test_what_a_row_lacks_goes_to_the_closest_output_with_room(room, place):
+    assert tables._closest(np.array([-3.0, -1.0, 1.0, 3.0]), 1.2, np.array(room), 3) == place
+
+
 # Costs
 
 
@@ -135,6 +163,7 @@ def test_default_outputs_and_integers_cost_little(name):
         assert c.worst_case_variance <= 1.005 * m.worst_case_variance, epsilon
         if continuous_part(m) is None:
             continue
+        assert c.outputs == min(2**c.bits - 1, 4001)  # a full code, and one in the middle
         ideal = m.on_grid(c.letters, c.values)
 
         def variance(x, c=c, ideal=ideal):

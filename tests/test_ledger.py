@@ -52,6 +52,7 @@ def test_a_request_is_answered_once(ledger):
     ]
     assert ledger.history()[1] == ("bus", "", "question", half)
     assert (ledger.spent("car"), ledger.spent("bus"), ledger.spent("van")) == (1, half, 0)
+    assert isinstance(ledger.spent("van"), Fraction)
 
 
 def test_the_same_request_for_another_epsilon_is_refused(ledger):
@@ -135,6 +136,19 @@ def test_many_vehicles_answer_in_one_transaction(ledger):
     ]
 
 
+def test_many_may_spend_their_caps_to_the_end(ledger):
+    def answer(able):
+        return dict.fromkeys(able, b"yes")
+
+    def ask(epsilon, request):
+        return ledger.release_many(["a", "b"], epsilon, request, b"?", answer)
+
+    ask(0.25, "1")
+    ask(0.75, "2")
+    assert ledger.totals() == {"a": 1, "b": 1}
+    assert ask(Fraction(1, 10**29), "3") == {}
+
+
 def test_whom_nobody_answers_leaves_nothing_behind(ledger):
     ledger.release("a", 1, "before", lambda: b"")
     for question in (b"?", b"!"):
@@ -156,17 +170,43 @@ def test_one_question_for_each_request(ledger):
     with pytest.raises(DomainError, match="Another question was put under this request"):
         ledger.release_many(["b"], 0.1, "alone", b"?", lambda _: never())
     assert ledger.totals() == {"a": Fraction(1, 5), "b": Fraction(1, 10)}
+    assert {spending.run for spending in ledger.history()} == {""}
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, "nan", float("inf"), 1e-300, None, "1/0"])
 def test_refuses_what_is_no_epsilon(ledger, path, epsilon):
-    with pytest.raises(DomainError, match="epsilon must be a positive number"):
+    with pytest.raises(DomainError, match=r"^epsilon must be a positive number"):
         ledger.release("car", epsilon, "1", never)
-    with pytest.raises(DomainError, match="cap must be a positive number"):
+    with pytest.raises(DomainError, match=r"^epsilon must be a positive number"):
+        ledger.release_many(["car"], epsilon, "1", b"?", lambda _: never())
+    with pytest.raises(DomainError, match=r"^cap must be a positive number"):
         Ledger(path, epsilon)
 
 
-@pytest.mark.parametrize(("key", "request_"), [(1, "1"), (b"car", "1"), ("car", 1), ("\ud800", "")])
-def test_refuses_names_that_are_no_text(ledger, key, request_):
-    with pytest.raises(DomainError, match="must be a text in Unicode"):
+def test_an_epsilon_may_have_up_to_30_digits(ledger):
+    least = Fraction(1, 10**30 - 1)
+    ledger.release("car", least, "1", lambda: b"")
+    assert ledger.spent("car") == least
+    with pytest.raises(DomainError, match="of up to 30 digits"):
+        ledger.release("car", Fraction(1, 10**30), "2", never)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "key", "request_"),
+    [("key", 1, "1"), ("key", b"car", "1"), ("request", "car", 1), ("key", "\ud800", "")],
+)
+def test_refuses_names_that_are_no_text(ledger, wrong, key, request_):
+    said = f"^{wrong} must be a text in Unicode"
+    with pytest.raises(DomainError, match=said):
         ledger.release(key, 1, request_, never)
+    with pytest.raises(DomainError, match=said):
+        ledger.release_many(["bus", key], 1, request_, b"?", lambda _: never())
+    for look in (ledger.spent, ledger.history) if wrong == "key" else ():
+        with pytest.raises(DomainError, match=said):
+            look(key)
+
+
+def test_a_run_that_is_no_text_buys_nothing(ledger):
+    with pytest.raises(DomainError, match=r"^run must be a text in Unicode; got 7"):
+        ledger.release("car", 1, "1", lambda: b"a", run=7)
+    assert ledger.history() == []

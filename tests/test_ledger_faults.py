@@ -178,6 +178,11 @@ def test_a_damaged_file_is_refused_and_left_alone(path, damage):
     assert path.read_bytes() == content
 
 
+def test_the_file_says_what_it_is(ledger):
+    """In SQLite's place for it, fixed for ever: another mark would refuse the files there are."""
+    assert ledger.path.read_bytes()[68:72] == b"fLDP"
+
+
 def test_other_databases_are_refused_and_left_alone(path):
     sqlite3_rows(path, "CREATE TABLE releases (key, request, run, epsilon, answer)")
     with pytest.raises(WireError, match="not the mark of a ledger"):

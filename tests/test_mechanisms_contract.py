@@ -2,7 +2,7 @@
 
 import dataclasses
 import pickle
-from itertools import pairwise
+from itertools import pairwise, product
 from math import exp
 
 import numpy as np
@@ -100,6 +100,16 @@ def test_budget_is_used_up(name, data):
     if m.density(y, 1.0) > 0:
         ratios.append(m.density(y, 1.0) / m.density(y, -1.0))
     assert max(ratios) == pytest.approx(exp(m.epsilon), rel=1e-9)
+
+
+@every_mechanism
+@given(data=st.data())
+def test_the_bound_is_an_output_and_no_output_is_beyond_it(name, data):
+    m = drawn(name, data)
+    if np.isfinite(m.bound):
+        assert m.probabilities(1.0)[m.values == m.bound].sum() + m.density(m.bound, 1.0) > 0
+        assert m.density(m.bound * (1 + 1e-12), 1.0) == 0
+        assert np.all(np.abs(m.values) <= m.bound)
 
 
 @every_mechanism
@@ -318,8 +328,8 @@ def test_law_refuses_nonsense(call, said):
 
 
 def test_density_includes_the_ends_of_the_window():
-    for epsilon in (0.01, 1.0, 7.0, 20.0):
-        m = fedldp.PM(epsilon)
+    for name, epsilon in product(("pm", "pm-sub", "pm-opt"), np.geomspace(0.001, 20, 40)):
+        m = fedldp.mechanism(name, epsilon)
         assert m.density(m.A, 1.0) == m.density(-m.A, -1.0) == m.heights[0]
 
 

@@ -56,6 +56,7 @@ def test_switches():
     assert switch(lambda e: fedldp.HM(e).beta > 0) == pytest.approx(0.609352, abs=1.1e-6)
     assert switch(lambda e: fedldp.HMTP(e).beta > 0) == 0.610986
     assert switch(lambda e: fedldp.ThreeOutputsFlat(e).a > 0) == 0.647533
+    assert fedldp.ThreeOutputsFlat(0.6).shoulder == 1.0
 
 
 def minimax(variance, low, high):

@@ -1,7 +1,6 @@
 """Reports: golden bytes, what both sides write and read, and everything that is refused."""
 
 import hashlib
-import io
 import json
 import random
 from collections import Counter
@@ -324,16 +323,6 @@ def test_one_bad_record_among_many_refuses_them_all(monkeypatch):
     with pytest.raises(WireError):
         plan.parse(sealed(data, data[16:-9] + b"\xff" * 9))
     assert as_lists(before) == as_lists(plan.tally()) == (0, [[0] * 282])
-
-
-def test_reports_one_after_another():
-    plan = PLANS["9 bits"]
-    several = [some_report(plan, n) for n in (3, 0, 20)]
-    stream = io.BytesIO(b"".join(several) + several[2][:-1])
-    assert [report.read(stream, plan.fingerprint, 9) for _ in several] == several
-    with pytest.raises(WireError, match="a report of 20 vehicles has"):
-        plan.parse(report.read(stream, plan.fingerprint, 9))
-    assert report.read(stream, plan.fingerprint, 9) is None
 
 
 def test_only_a_source_and_whole_batches_make_reports():

@@ -52,7 +52,7 @@ def variance(letters: Floats, values: Floats, table: Floats, x: Floats) -> Float
 
 def _neighbours(letters: Floats, x: Floats) -> tuple[Integers, Floats, Floats]:
     """Return the letter to the left of each x, and the odds to round there and to the right."""
-    left = np.clip(np.searchsorted(letters, x) - 1, 0, len(letters) - 2)
+    left = np.maximum(np.searchsorted(letters, x) - 1, 0)
     low, high = letters[left], letters[left + 1]
     return left, (high - x) / (high - low), (x - low) / (high - low)
 
