@@ -69,7 +69,8 @@ def test_what_is_shown():
     output = run("--rows", 500, "--replicas", 2)
     assert max(map(len, output.splitlines())) <= 80
     for text in ("450 flights answer, 50 are the test", "epsilon 2", "the same steps", "base rate",
-                 "all data, to convergence", "bits per vehicle", "seconds", "of 2 trainings", "Drew demo/flights.png",
+                 "all data, to convergence", "bits per vehicle", "seconds", "of 2 trainings",
+                 "Drew demo/flights.png",
                  "fedldp train --data flights"):  # fmt: skip
         assert text in output
     picture = imread("demo/flights.png")

@@ -273,8 +273,8 @@ def channel_epsilon(epsilon: float) -> float:
     value = checks.epsilon(epsilon)
     if value > LARGEST_EPSILON:
         raise DomainError(
-            f"a channel's epsilon is at most {LARGEST_EPSILON:g}; got {value:g}. More is for study, "
-            "with `perturb`."
+            f"a channel's epsilon is at most {LARGEST_EPSILON:g}; got {value:g}. "
+            "More is for study, with `perturb`."
         )
     return value
 
