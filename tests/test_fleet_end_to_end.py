@@ -103,7 +103,7 @@ def test_the_reports_give_the_same_model_in_the_simulator(demo):
 
 def test_the_result_is_a_model_that_was_evaluated(demo):
     assert 0 < demo.shown["error"] < 1
-    assert demo.shown["simulated"]["seeds"] == 10
+    assert demo.shown["simulated"]["seeds"] == 30
     assert demo.shown["vehicles"] == FLEET
 
 
