@@ -221,7 +221,7 @@ def test_reports_are_drawn_from_the_table(page):
     drawn = heights(page, "#histogram")
     np.testing.assert_allclose(drawn / drawn.sum(), counts / counts.sum(), atol=1e-6)
     mean, around = channel.decode(codes).mean(), 1.96 * math.sqrt(channel.variance(x) / len(codes))
-    assert page.text("#estimate") == f"3,001 reports: x is about {mean:.3f} ± {around:.3f}."
+    assert page.text("#estimate") == f"3,001 reports: x is about {mean:.3f} ± {around:.3f} (95%)."
     assert abs(mean - x) < around  # these draws are always the same
 
     page.click("#clear")
