@@ -171,7 +171,7 @@ class Sampled(Base):
         before = None
         for number, slot in enumerate(self._slots):
             if not slot.index_width:
-                self._count(records, first, number, np.full(len(records), number), cells)
+                self._count_one(records, first, number, cells)
                 continue
             if self._small is not None:
                 joint = records.get(first + slot.start, slot.index_width + slot.code_width)
@@ -206,12 +206,27 @@ class Sampled(Base):
             raise WireError("a record names a coordinate or a code that there is not")
         cells += found
 
+    def _count_one(self, records: Records, first: int, number: int, cells: Integers) -> None:
+        """Count a slot that is always for one coordinate."""
+        slot, coder = self._slots[number], cast(Coder, self._distinct[self._coder_of[number]])
+        mine = cells[self.starts[number] : self.starts[number + 1]]
+        if isinstance(coder, UnaryEncoding):
+            bits = records.get_bits(first + slot.start, coder.bits)
+            mine[:-1] += bits.sum(axis=0, dtype=np.int64)
+            mine[-1] += len(records)
+            return
+        codes = records.get(first + slot.start, coder.bits).astype(np.intp, copy=False)
+        found = np.bincount(codes, minlength=mine.size)
+        if found.size > mine.size:
+            raise WireError(f"a record has code {codes.max()} of {mine.size}")
+        mine += found
+
     def _count(
         self, records: Records, first: int, number: int, index: Integers, cells: Integers
     ) -> None:
         slot = self._slots[number]
-        for place in self._places(number):
-            rows, coder = self._rows(index, place), cast(Coder, self._distinct[place])
+        for place, coder in enumerate(cast(list[Coder], self._distinct)):
+            rows = self._rows(index, place)
             if not rows.size:
                 continue
             spare, start = slot.code_width - coder.bits, first + slot.end - coder.bits
