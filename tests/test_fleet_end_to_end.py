@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import fleet_parts
 import pytest
+from click.testing import CliRunner
 from fleet_parts import PATIENCE, Fleet, Proxy, calls, running, until
 from flwr.app import ConfigRecord
 from flwr.proto.message_pb2 import Message, PushObjectRequest
@@ -19,6 +20,8 @@ from flwr.supercore.inflatable.inflatable_object import (
 )
 
 from fedldp import records
+from fedldp.cli.fleet_demo import demo_command
+from fedldp.errors import MissingExtra
 from fedldp.fleet import checkpoint, processes
 from fedldp.fleet.checkpoint import replay
 from fedldp.fleet.front import CALLS
@@ -143,3 +146,12 @@ def test_keys_and_ledgers_are_for_their_owner_alone(demo):
     private = [path for name in names for path in demo.fleet.folder.glob(name)]
     assert len(private) == 2 + 2 * GATEWAYS
     assert {path.stat().st_mode & 0o077 for path in private} == {0}
+
+
+def test_without_flower_the_demo_says_so_before_anything_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    folder = tmp_path / "fleet"
+    found = CliRunner().invoke(demo_command, ["--output", str(folder)])
+    assert isinstance(found.exception, MissingExtra)
+    assert "flwr is not installed" in str(found.exception)
+    assert not folder.exists()

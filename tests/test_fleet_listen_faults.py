@@ -125,6 +125,11 @@ def test_a_living_vault_is_not_robbed_of_its_socket(one, path):
         assert answer(address, asked()).answered == 3
 
 
+def test_a_folder_that_is_not_there_is_named(one, tmp_path):
+    with pytest.raises(DomainError, match=r"missing/vault\.sock: its folder does not exist"):
+        Listener(one, Address(path=str(tmp_path / "missing" / "vault.sock")))
+
+
 def test_a_file_is_not_mistaken_for_a_socket(one, path):
     path.write_text("a letter")
     with pytest.raises(DomainError, match="is no socket"):
