@@ -3,7 +3,6 @@
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from math import exp, log
 
 import pytest
 
@@ -42,14 +41,7 @@ def test_a_mechanism_that_leaks_is_found_out(monkeypatch):
     assert not theory_privacy._sampling_is_private().holds
 
 
-@pytest.mark.parametrize("d", range(1, 7))
-def test_what_all_signs_at_once_cost_as_printed(d):
-    expected = log(1 + exp(1.5)) if d % 2 == 0 else 1.5
-    assert theory_privacy.printed_signs(1.5, d) == pytest.approx(expected, abs=1e-9)
-
-
 def test_verdicts_on_what_is_sent():
-    assert "1.3133 for d = 2, 4, 6" in told("Duchi et al.").evidence
     assert told("WISDM has 35").evidence == "The published file has 36."
     assert "3 numbers and 35 + 5" in told("WISDM has 43").evidence
     dimensions = told("BR has 90")

@@ -86,7 +86,7 @@ def test_which_claims_fail():
         "sign-of-a": 1,  # a digit
         "choice-of-k": 2,
         "rounding-of-k": 3,
-        "privacy": 2,  # a tie in the cube, and 35 subjects for 36
+        "privacy": 1,  # 35 subjects for 36
     }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from fedldp import datasets
-from fedldp.cli.fleet_demo import HOLDOUT, demo_command
+from fedldp.cli.fleet_demo import HOLDOUT, demo_command, gateways_option
 from fedldp.cli.plans import INPUT, console, read_schema
 from fedldp.cli.runs import TASKS
 from fedldp.fleet import processes, roadside, server
@@ -41,13 +41,7 @@ def fleet_group() -> None:
 
 @fleet_group.command("init")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@click.option(
-    "--gateways",
-    type=click.IntRange(1),
-    default=3,
-    show_default=True,
-    help="How many there are, each with a vault.",
-)
+@gateways_option
 @click.option(
     "--server",
     "host",

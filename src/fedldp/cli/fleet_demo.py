@@ -43,14 +43,17 @@ _LOOK = 0.5  # seconds
 _PATIENCE = 300.0  # seconds for a round
 
 
-@click.command("demo")
-@click.option(
+gateways_option = click.option(
     "--gateways",
     type=click.IntRange(1),
     default=3,
     show_default=True,
     help="How many there are, each with a vault.",
 )
+
+
+@click.command("demo")
+@gateways_option
 @click.option(
     "--rounds",
     type=click.IntRange(1),
@@ -283,7 +286,7 @@ def _render(document: dict[str, Any]) -> Table:
         ("rounds", f"{document['rounds']}: {document['ended']}"),
         ("reports counted", f"{document['reports']:,}"),
         ("received in all", volume(document["bytes"])),
-        ("asked when none was left", f"{document['refusals']:,}"),
+        ("not there, or would not answer", f"{document['refusals']:,}"),
         ("did not answer in time", f"{document['silent']:,}"),
         ("seconds", f"{document['seconds']:.0f}"),
         ("reports in the ledgers", f"{ledgers['burnt']:,}"),

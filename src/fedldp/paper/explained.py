@@ -91,8 +91,8 @@ def _asked(figure: Figure, profile: Profile) -> Iterator[str]:
         )
     if "duchi" in figure.series:
         yield (
-            "Duchi et al.: all signs at once. As Wang et al. print it, it costs more than ε where "
-            "d is even; "
+            "Duchi et al.: all signs at once; with ties in both halves it would cost more than ε "
+            "where d is even, so "
             "here ties count once"
         )
     if figure.outputs or figure.over == "outputs":

@@ -62,7 +62,6 @@ def _verdicts() -> Iterator[Verdict]:
     yield from _discretization()
     yield _sampling_is_private()
     yield _error_of_means()
-    yield _signs_at_once()
     yield _many_dimensions()
     yield _two_outputs()
     yield _bits()
@@ -153,35 +152,6 @@ def _error_of_means() -> Verdict:
         f"{min(last):.3g} to {max(last):.3g} for d = {d:,} and epsilon = {epsilon:g}. By "
         "Bernstein's inequality the bound follows where n is at least of the order of "
         f"d ln(d / beta). For a large epsilon c grows with it, to {large:.3g} at {_GRID[-1]:g}.",
-    )
-
-
-def printed_signs(epsilon: float, d: int) -> float:
-    """Return what the mechanism of Duchi et al. for d numbers costs as Wang et al. print it.
-
-    It draws a corner t of the cube from {t.v >= 0}, with odds e^epsilon, or from {t.v <= 0}, with
-    odds 1; both have the same size. A tie t.v = 0 is in both.
-
-    >>> [round(printed_signs(1.0, d), 4) for d in (3, 4)]
-    [1.0, 1.3133]
-    """
-    corners = np.array(list(product((-1, 1), repeat=d)))
-    agreement = corners @ corners.T
-    cube = Cube.of(epsilon, d, threshold=0)  # for its integers, the ratio of which is e^epsilon
-    odds = cube.heavy * (agreement >= 0) + cube.light * (agreement <= 0)
-    return float(audit.true_epsilon(odds.tolist())[1])
-
-
-def _signs_at_once() -> Verdict:
-    epsilon = 1.0
-    odd, even = (max(printed_signs(epsilon, d) for d in ds) for ds in ((1, 3, 5), (2, 4, 6)))
-    return Verdict(
-        "Duchi et al.'s mechanism for many numbers, existing solution (ii) of sec. VI, is "
-        "epsilon-locally private as Wang et al. print it",
-        max(odd, even) <= epsilon,
-        f"At epsilon = {epsilon:g} it costs {odd:.4f} for d = 1, 3, 5 but {even:.4f} for d = 2, 4, "
-        f"6: ln(1 + e^epsilon) = {log(1 + np.exp(epsilon)):.4f}, because a tie lies in both "
-        "halves. Here it counts once.",
     )
 
 
