@@ -1,6 +1,8 @@
 """The command line, run as a user would."""
 
+import inspect
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,10 @@ from click.testing import CliRunner
 import fedldp
 from fedldp import plots
 from fedldp.cli.app import fedldp as command
+from fedldp.errors import MissingExtra
+from fedldp.learn.settings import Settings
 from fedldp.paper import claims
+from fedldp.plan import Plan
 
 
 def run(*arguments):
@@ -114,12 +119,18 @@ def test_inputs():
 def test_the_pictures_show_what_they_say():
     figure = plots.compare_mechanisms()
     absolute, relative, zero = figure.axes
-    for line in absolute.lines:
-        name, epsilon, variance = line.get_label(), line.get_xdata()[100], line.get_ydata()[100]
-        assert variance == fedldp.mechanism(name, epsilon).worst_case_variance
-    least = np.min([line.get_ydata() for line in absolute.lines], axis=0)
+    labels = [line.get_label() for line in absolute.lines]
+    assert {label.split()[0] for label in labels} == set(fedldp.mechanisms())
+    for attribute, default in (("statistics", Plan), ("gradients", Settings)):
+        name = inspect.signature(default).parameters["mechanism"].default
+        assert f"{name} (default for {attribute})" in labels
     for line, other in zip(absolute.lines, relative.lines, strict=True):
-        np.testing.assert_allclose(other.get_ydata(), line.get_ydata() / least)
+        name = line.get_label().split()[0]
+        for epsilon, variance in [*zip(*line.get_data(), strict=True)][5::100]:
+            assert variance == fedldp.mechanism(name, epsilon).worst_case_variance
+        epsilon, ratio = other.get_xdata()[5], other.get_ydata()[5]
+        least = fedldp.Optimal(epsilon).worst_case_variance
+        assert ratio == fedldp.mechanism(name, epsilon).worst_case_variance / least
     assert zero.lines[0].get_ydata()[100] == fedldp.ThreeOutputs(zero.lines[0].get_xdata()[100]).a
     for line in plots.variance_over_inputs(4.0).axes[0].lines:
         m = fedldp.mechanism(line.get_label(), 4.0)
@@ -158,16 +169,23 @@ def test_an_error_is_one_line_that_says_what_to_do():
 
 
 @pytest.mark.parametrize(
-    ("module", "arguments", "extra"),
+    ("module", "arguments", "extra", "packages"),
     [
-        ("click", [], "cli"),
-        ("rich", [], "cli"),
-        ("matplotlib", ["mechanisms", "--plot", "x.png"], "plots"),
+        ("click", [], "cli", ["click", "rich"]),
+        ("rich", [], "cli", ["click", "rich"]),
+        ("matplotlib", ["mechanisms", "--plot", "x.png"], "plots", ["matplotlib"]),
     ],
 )
-def test_a_missing_extra_is_named(module, arguments, extra):
+def test_a_missing_extra_is_named_with_a_command_that_needs_no_index(
+    module, arguments, extra, packages
+):
     done = fedldp_without(module, *arguments)
     assert done.returncode == 1
-    assert done.stderr == (
-        f"fedldp: {module} is not installed. Install it with: pip install 'fedldp[{extra}]'\n"
-    )
+    command = " ".join(rf"'{name}>=[\d.]+'" for name in packages)
+    expected = f"fedldp: {module} is not installed. Install the extra '{extra}' with: pip install "
+    assert re.fullmatch(re.escape(expected) + command + "\n", done.stderr)
+
+
+def test_the_packages_of_an_extra_include_those_of_the_extras_it_names():
+    message = str(MissingExtra("pyarrow", "parquet"))
+    assert re.search(r"pip install 'narwhals>=[\d.]+' 'pyarrow>=[\d.]+'$", message)

@@ -1,6 +1,10 @@
 """The demo: honest numbers, a table that fits, and a picture of them."""
 
 import json
+import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 import fedldp
 from fedldp import datasets, plots
 from fedldp.cli.demo import demo_command
+from fedldp.cli.program import program
 from fedldp.cli.runs import TASKS, base_rate, linear
 from fedldp.learn.settings import Settings
 
@@ -67,7 +72,8 @@ def test_few_flights():
 
 def test_what_is_shown():
     output = run("--rows", 500, "--replicas", 2)
-    assert max(map(len, output.splitlines())) <= 80
+    shown, _, _ = output.partition("To try next:")  # followed by paths, which may be long
+    assert max(map(len, shown.splitlines())) <= 80
     for text in ("450 flights answer, 50 are the test", "epsilon 2", "the same steps", "base rate",
                  "all data, to convergence", "bits per vehicle", "seconds", "of 2 trainings",
                  "Drew demo/flights.png",
@@ -101,3 +107,30 @@ def test_the_picture():
     for level in (20.0, 25.0, 5.0):  # bare, and the lines
         assert [level, level] in [list(line.get_ydata()) for line in left.lines]
     figure.savefig("picture.png")
+
+
+def test_the_commands_to_try_next_can_be_copied_into_a_shell_without_fedldp_on_its_path():
+    script = Path(sys.executable).parent / "fedldp"
+    done = subprocess.run(
+        [script, "demo", "--rows", "500", "--replicas", "2"],
+        env={"PATH": os.defpath, "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    _, _, hints = done.stdout.partition("To try next:\n")
+    words = [shlex.split(line)[0] for line in hints.splitlines()]
+    assert words
+    assert all(Path(word).samefile(script) for word in words)
+
+
+def test_the_program_is_called_by_the_shortest_text_that_works(monkeypatch):
+    folder = Path(sys.executable).parent
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.defpath}")
+    assert program() == "fedldp"
+    monkeypatch.setenv("PATH", os.defpath)
+    assert program() == str(folder / "fedldp")
+    monkeypatch.chdir(folder.parent)
+    assert program() == "bin/fedldp"
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    assert program() == "/nowhere/python -m fedldp"

@@ -297,5 +297,5 @@ def test_instance_norm_of_one_example_is_allowed(data):
 def test_without_torch_the_command_that_installs_it_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "fedldp.learn.torch")
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtra, match="pip install 'fedldp\\[torch\\]'"):
+    with pytest.raises(MissingExtra, match="pip install 'torch>="):
         importlib.import_module("fedldp.learn.torch")

@@ -8,6 +8,8 @@ FedLDPError
 └── MissingExtra  (also ImportError)  an optional package is not installed
 """
 
+import re
+
 __all__ = [
     "BudgetError",
     "DomainError",
@@ -39,9 +41,29 @@ class WireError(FedLDPError, ValueError):
 
 
 class MissingExtra(FedLDPError, ImportError):
-    """An optional package is missing: says which command installs it."""
+    """An optional package is missing: says which command installs it.
+
+    The command names the packages of the extra. It works wherever fedldp was installed from: a
+    clone, a wheel or a package index.
+    """
 
     def __init__(self, package: str, extra: str) -> None:
+        packages = " ".join(f"'{each}'" for each in _requirements(extra))
         super().__init__(
-            f"{package} is not installed. Install it with: pip install 'fedldp[{extra}]'"
+            f"{package} is not installed. Install the extra {extra!r} with: pip install {packages}"
         )
+
+
+def _requirements(extra: str) -> list[str]:
+    """Return the packages that an extra needs, those of the extras it includes among them."""
+    from importlib import metadata  # slow to import, and rarely needed
+
+    found: list[str] = []
+    for line in metadata.requires("fedldp") or []:
+        package, _, marker = (part.strip() for part in line.partition(";"))
+        if not re.search(rf"extra == ['\"]{extra}['\"]", marker):
+            continue
+        included = re.fullmatch(r"fedldp\[(.*)\]", package)
+        names = included[1].split(",") if included else []
+        found += [each for name in names for each in _requirements(name)] or [package]
+    return list(dict.fromkeys(found))

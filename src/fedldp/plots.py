@@ -1,4 +1,4 @@
-"""Pictures for people. Needs matplotlib: pip install 'fedldp[plots]'."""
+"""Pictures for people. Needs the extra `plots`: matplotlib."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fedldp.checks import Floats
 from fedldp.errors import DomainError, MissingExtra
 from fedldp.mechanisms import (
     Dominant,
@@ -40,6 +41,12 @@ STYLES = {  # line styles tell lines apart in grey
     "hm-tp": (BLUE, "-"),
     "three-outputs-flat": (GREEN, ":"),
 }
+SOLVED_STYLES = {  # found by linear programs: slower to compute
+    "optimal": (BLACK, "-"),
+    "dominant": (GREEN, "-."),
+    "near-zero": (PURPLE, ":"),
+}
+DEFAULTS = {"dominant": "default for statistics", "near-zero": "default for gradients"}
 MOST_ROWS = 100  # in one picture
 SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -95,34 +102,44 @@ def estimates(rows: Sequence[Mapping[str, Any]], title: str) -> Figure:
 
 
 def compare_mechanisms() -> Figure:
-    """Draw worst-case variance over epsilon, the same relative to the best, and P(0 | 0)."""
-    epsilons = np.linspace(0.25, 8.0, 311)
-    variances = {
-        name: np.array([mechanism(name, e).worst_case_variance for e in epsilons])
-        for name in STYLES
-    }
-    least = np.min(list(variances.values()), axis=0)
+    """Draw worst-case variance over epsilon, the same relative to `optimal`, and P(0 | 0).
 
-    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    Mechanisms in closed form are drawn on a fine grid; those that a solver finds, the library's
+    defaults among them, and whatever is relative to them at a few epsilons, joined by lines.
+    """
+    fine = np.linspace(0.25, 8.0, 311)
+    coarse = np.array(
+        [0.25, 0.5, 0.61, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0]
+    )
+    least = np.array([Optimal(e).worst_case_variance for e in coarse])
+
+    figure = Figure(figsize=(11, 4.6), layout="constrained")
     absolute, relative, zero = figure.subplots(1, 3)
-    for name, variance in variances.items():
-        colour, style = STYLES[name]
-        absolute.semilogy(epsilons, variance, style, color=colour, label=name)
-        relative.plot(epsilons, variance / least, style, color=colour, label=name)
+    for name, (colour, style) in (STYLES | SOLVED_STYLES).items():
+        width = 2.4 if name in SOLVED_STYLES else 1.5
+        label = f"{name} ({DEFAULTS[name]})" if name in DEFAULTS else name
+        look = {"color": colour, "linestyle": style, "linewidth": width, "label": label}
+        grid = coarse if name in SOLVED_STYLES else fine
+        absolute.semilogy(grid, _worst_cases(name, grid), **look)
+        relative.plot(coarse, _worst_cases(name, coarse) / least, **look)
     absolute.set(title="Worst-case variance", ylabel="variance, log scale", ylim=(5e-3, 100))
-    relative.set(title="Relative to the best of them", ylabel="times the best", ylim=(0.97, 2.0))
+    relative.set(title="Relative to `optimal`", ylabel="times `optimal`", ylim=(0.97, 2.0))
     for kind in (ThreeOutputs, ThreeOutputsFlat):
         colour, style = STYLES[kind.name]
-        zero.plot(epsilons, [kind(e).a for e in epsilons], style, color=colour, label=kind.name)
+        zero.plot(fine, [kind(e).a for e in fine], style, color=colour, label=kind.name)
     zero.set(title="P(0 | 0) of the three-output ones", ylabel="probability", ylim=(0, 1))
     for axes in (absolute, relative, zero):
         axes.set(xlabel="privacy budget ε", xlim=(0, 8))
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     figure.legend(
-        *absolute.get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False
+        *absolute.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False
     )
     return figure
+
+
+def _worst_cases(name: str, epsilons: Floats) -> Floats:
+    return np.array([mechanism(name, e).worst_case_variance for e in epsilons])
 
 
 def variance_over_inputs(epsilon: float) -> Figure:

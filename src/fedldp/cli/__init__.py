@@ -1,4 +1,4 @@
-"""The command line. Needs click and rich: pip install 'fedldp[cli]'."""
+"""The command line. Needs the extra `cli`: click and rich."""
 
 import sys
 

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from fedldp import datasets
 from fedldp.cli.plans import console
+from fedldp.cli.program import program
 from fedldp.cli.runs import TASKS, base_rate, display, follow, linear, spending
 from fedldp.datasets import Dataset
 from fedldp.learn.gradients import Linear
@@ -93,11 +94,12 @@ def demo_command(output: Path, rows: int | None, replicas: int, as_json: bool) -
     console().print(_render(document, len(fleet)))
     shown = console(soft_wrap=True)
     shown.print(f"Drew {picture}: the error against epsilon and vehicles.")
+    fedldp = program()
     shown.print(
         "\nTo try next:\n"
-        "  fedldp train --data flights --task logistic --epsilon 4 --save model.json\n"
-        "  fedldp train --data flights --task linear --epsilon 2 --plot rounds.png\n"
-        "  fedldp train --help     your own CSV or Parquet file"
+        f"  {fedldp} train --data flights --task logistic --epsilon 4 --save model.json\n"
+        f"  {fedldp} train --data flights --task linear --epsilon 2 --plot rounds.png\n"
+        f"  {fedldp} train --help     your own CSV or Parquet file"
     )
 
 

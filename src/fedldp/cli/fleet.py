@@ -35,7 +35,8 @@ def fleet_group() -> None:
     questions and reports on; it is a node of Flower. The server asks, counts
     the reports and, in a training, improves the model with them.
 
-    Needs Linux, and: pip install 'fedldp[cli,flower]'
+    Needs Linux and the extras cli and flower: in a clone of fedldp,
+    pip install '.[cli,flower]'
     """  # noqa: D301 (click wants the character \b itself)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from string import Template
 from typing import Any, final
 
+from fedldp import __version__
 from fedldp.datasets.base import Dataset
 from fedldp.errors import DomainError
 from fedldp.fleet import depot, keys, roadside, server
@@ -274,6 +275,6 @@ def _write_texts(folder: Path, gateways: int, place: Place) -> None:
             (folder / "systemd" / file.name).write_text(text, "utf-8")
         else:
             filled = Template(text).substitute(
-                gateways=gateways, server=f"{place.host}:{place.port}"
+                gateways=gateways, server=f"{place.host}:{place.port}", version=__version__
             )
             (folder / file.name).write_text(filled, "utf-8")

@@ -1,4 +1,4 @@
-"""Linear models as scikit-learn estimators. Needs scikit-learn: pip install 'fedldp[learn]'.
+"""Linear models as scikit-learn estimators. Needs the extra `learn`: scikit-learn.
 
 Each row is a vehicle, or the rows with one client id are, and their mean gradient is its gradient.
 `fit` simulates the fleet's training: a vehicle sends one private report of its gradient, or as many

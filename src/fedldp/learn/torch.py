@@ -1,4 +1,4 @@
-"""Neural networks as a fleet's task. Needs torch: pip install 'fedldp[torch]'.
+"""Neural networks as a fleet's task. Needs the extra `torch`.
 
 Any module whose output for one example depends on that example alone can be trained. A vehicle's
 gradient, of all weights that require one, is flattened to a vector, and goes the way of every other
