@@ -1,0 +1,65 @@
+"""What fixed seeds gave in version 0.1, they give today: byte by byte where it is exact."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedldp
+from fedldp.fleet import checkpoint
+from fedldp.fleet.rounds import Rounds
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+import golden
+
+FOLDER = Path(__file__).parent / "golden" / "0.1"
+
+
+def load(name):
+    return json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
+
+
+def close(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("number", range(len(golden.PLANS)))
+def test_plans_reports_tallies_and_estimates(number):
+    name, epsilon, options = golden.PLANS[number]
+    expected = load("collection")[number]
+    assert (expected["schema"], expected["epsilon"], expected["options"]) == golden.PLANS[number]
+    if golden.is_solved(options):
+        plan = fedldp.Plan.from_json(expected["plan"])
+    else:
+        plan = fedldp.Plan(golden.SCHEMAS[name], epsilon, **options)
+    found = golden.collected(name, plan, 10 * number)
+    for estimator, means in found.pop("means").items():
+        for attribute, values in means.items():
+            close(values, expected["means"][estimator][attribute])
+    assert found == {key: expected[key] for key in found}
+
+
+def test_questions_and_batches():
+    assert golden.questions() == load("questions")
+
+
+def test_models():
+    for found, expected in zip(golden.models(), load("models"), strict=True):
+        close(found.pop("coefficients"), expected.pop("coefficients"))
+        assert found == expected
+
+
+def test_a_checkpoint_of_version_0_1_is_resumed_where_it_stood(tmp_path):
+    shutil.copy(FOLDER / "job.db", tmp_path)
+    progress = checkpoint.progress(tmp_path / "job.db")
+    assert (progress.job, progress.rounds, progress.asked, progress.received) == ("spring", 2, 2, 1)
+    rounds = Rounds(golden.job(tmp_path))
+    [(gateway, question)] = rounds.questions().items()
+    assert (gateway, question.round) == ("22", 3)
+    rounds.receive(question, golden.answers(question, 210))
+    rounds.step()
+    assert rounds.counts(3).reports == 78
+    rounds.close()
