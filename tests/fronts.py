@@ -6,11 +6,13 @@ import threading
 from base64 import b64encode
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
-from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, SECP384R1, generate_private_key
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from fedldp.fleet import keys
@@ -23,20 +25,37 @@ def shown(public):
     return b64encode(keys.public_pem(public)).decode()
 
 
+def public(key):
+    """Return the public key of a private one, as it is written to a file."""
+    return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+
+
 def fresh_key():
-    key = generate_private_key(SECP384R1()).public_key()
-    return key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    return generate_private_key(SECP384R1())
 
 
-GATEWAY = fresh_key()
-SIGNED = {
-    "accept": "application/protobuf",
-    "content-type": "application/protobuf",
-    "flwr-public-key": shown(GATEWAY),
-    "flwr-timestamp": "2026-11-15T17:25:29.429+00:00",
-    "flwr-signature": "c2ln/+==",
-    "flwr-package-version": "1.41.0",
-}
+def signed(key, time=None):
+    """Return the headers with which a gateway proves who it is, as Flower makes them."""
+    time = datetime.now(UTC).isoformat() if time is None else time
+    signature = key.sign(time.encode(), ECDSA(SHA256()))
+    return {
+        "flwr-public-key": shown(public(key)),
+        "flwr-timestamp": time,
+        "flwr-signature": b64encode(signature).decode(),
+    }
+
+
+KEY = fresh_key()
+GATEWAY = public(KEY)
+
+
+def headers(key=KEY):
+    """Return all headers of a call."""
+    return signed(key) | {
+        "accept": "application/protobuf",
+        "content-type": "application/protobuf",
+        "flwr-package-version": "1.41.0",
+    }
 
 
 @contextmanager
@@ -92,7 +111,7 @@ class Door:
 
     def post(self, path=CALL, **options):
         with httpx.Client(verify=self.trusted, trust_env=False, timeout=60) as client:
-            options = {"headers": SIGNED} | options
+            options = {"headers": headers()} | options
             return client.post(f"https://127.0.0.1:{self.port}{path}", **options)
 
     def raw(self, text, enough=None):

@@ -8,7 +8,7 @@ from time import monotonic, sleep
 
 import httpx
 import pytest
-from fronts import CALL, GATEWAY, SIGNED, Door, backend, fresh_key, shown
+from fronts import CALL, GATEWAY, Door, backend, fresh_key, headers, public, shown
 
 from fedldp.fleet import keys
 from fedldp.fleet.front import CALLS, LARGEST
@@ -63,7 +63,8 @@ def served(door):
 
 def test_a_call_is_passed_on_as_it_is_and_nothing_with_it(served):
     body = bytes(range(256)) * 100
-    answer = served.post(content=body, headers=SIGNED | NOT_PASSED)
+    sent = headers()
+    answer = served.post(content=body, headers=sent | NOT_PASSED)
     assert (answer.status_code, answer.content) == (207, body)
     assert dict(answer.headers).keys() == {
         "date",
@@ -71,12 +72,12 @@ def test_a_call_is_passed_on_as_it_is_and_nothing_with_it(served):
         "content-length",
         "flwr-version-incompatibility-message",
     }
-    [(method, path, headers, passed)] = served.heard
-    headers = {name.lower(): value for name, value in headers.items()}
+    [(method, path, heard, passed)] = served.heard
+    heard = {name.lower(): value for name, value in heard.items()}
     assert (method, path, passed) == ("POST", CALL, body)
-    assert {name: headers.get(name) for name in SIGNED} == SIGNED
-    assert not headers.keys() & NOT_PASSED.keys()
-    assert headers["host"] == f"127.0.0.1:{served.link}"
+    assert {name: heard.get(name) for name in sent} == sent
+    assert not heard.keys() & NOT_PASSED.keys()
+    assert heard["host"] == f"127.0.0.1:{served.link}"
 
 
 def test_every_call_of_a_gateway_is_passed_on(served):
@@ -153,8 +154,9 @@ def test_no_web_socket(served):
 )
 def test_no_call_within_a_call(served, first, heard):
     hidden = "POST /v1/control/start-run HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx"
+    proof = "\r\n".join(f"{name}: {value}" for name, value in headers().items())
     served.raw(
-        f"POST {CALL} HTTP/1.1\r\nHost: x\r\nflwr-public-key: {shown(GATEWAY)}\r\n{first}\r\n\r\n"
+        f"POST {CALL} HTTP/1.1\r\nHost: x\r\n{proof}\r\n{first}\r\n\r\n"
         f"0\r\n\r\n{hidden}"
         f"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
     )
@@ -191,16 +193,27 @@ def test_a_call_waits_for_the_server_to_come_back(door):
 
 def test_strangers_are_sent_away_before_they_are_listened_to(served):
     stranger = fresh_key()
-    for headers in ({}, {"flwr-public-key": ""}, SIGNED | {"flwr-public-key": shown(stranger)}):
-        answer = served.post(content=b"x", headers=headers)
+    for refused in ({}, {"flwr-public-key": ""}, headers(stranger)):
+        answer = served.post(content=b"x", headers=refused)
         assert (answer.status_code, answer.content) == (401, b"")
     assert not served.heard
     path = served.folder / "g" / "gateway-2.pub"
-    path.write_bytes(stranger)  # which makes it a gateway, at once
-    assert served.post(content=b"x", headers=headers).status_code == 207
+    path.write_bytes(public(stranger))  # which makes it a gateway, at once
+    assert served.post(content=b"x", headers=headers(stranger)).status_code == 207
     path.unlink()
-    assert served.post(content=b"x", headers=headers).status_code == 401
+    assert served.post(content=b"x", headers=headers(stranger)).status_code == 401
     assert served.post(content=b"x").status_code == 207
+
+
+def test_a_public_key_alone_does_not_make_the_front_read_a_body(served):
+    """A stranger who knows the key of a gateway, but cannot sign: nothing of theirs is buffered."""
+    stolen = headers() | {"flwr-signature": headers(fresh_key())["flwr-signature"]}
+    for refused in ({"flwr-public-key": shown(GATEWAY)}, stolen):
+        head = "\r\n".join(f"{name}: {value}" for name, value in refused.items())
+        start = f"POST {CALL} HTTP/1.1\r\nHost: x\r\n{head}\r\nContent-Length: {LARGEST}\r\n\r\n"
+        said = served.raw(start.encode(), enough=b"\r\n")  # no byte of the body was sent
+        assert said.split()[1] == b"401"
+    assert not served.heard
 
 
 def test_headers_are_limited(served):

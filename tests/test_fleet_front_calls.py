@@ -1,12 +1,12 @@
-"""What the front does with calls that are slow or too much, without a server; and whom it knows."""
+"""What the front does with calls that are slow or too much, without a server."""
 
 import asyncio
 
 import httpx
 import pytest
-from fronts import CALL, GATEWAY, shown
+from fronts import CALL
 
-from fedldp.fleet.front import Front, Gateways
+from fedldp.fleet.front import Front
 
 
 def asked(front, *messages):
@@ -85,11 +85,3 @@ def test_all_calls_together_hold_no_more_than_is_allowed():
     assert not calls
     assert asked(front, part, WHOLE)[0] == 503  # passed on
     assert front.held == 3  # and forgotten, each time
-
-
-def test_what_is_no_key_admits_nobody(tmp_path):
-    (tmp_path / "a.pub").write_bytes(GATEWAY)
-    (tmp_path / "b.pub").write_bytes(b"\xff no key")
-    admits = Gateways(tmp_path)
-    assert admits(shown(GATEWAY).encode())
-    assert not admits(b"")

@@ -2,7 +2,8 @@
 
 Flower serves gateways, operators and its own processes at one port, and asks an operator for no
 password. So that port is bound to the machine itself, and the network reaches this proxy, which
-passes on ten calls. Who calls is proved by headers that a gateway has signed, and Flower checks.
+passes on ten calls. A gateway proves who it is with headers that it signs; the front verifies them
+before it reads a body, and Flower verifies them again.
 
 The front stays up while the server behind it is started again, and lets gateways wait: one whose
 TLS handshake is cut short would never call again.
@@ -11,9 +12,7 @@ TLS handshake is cut short would never call again.
 import asyncio
 import ssl
 import sys
-from base64 import b64encode
 from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import suppress
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
@@ -22,9 +21,8 @@ from typing import Any, final
 
 import httpx
 import uvicorn
-from cryptography.exceptions import UnsupportedAlgorithm
 
-from fedldp.fleet import keys
+from fedldp.fleet.admission import Gateways, Headers
 from fedldp.fleet.server import Server
 
 CALLS = frozenset(
@@ -66,7 +64,6 @@ _PAUSE = 0.25
 _Message = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[_Message]]
 _Send = Callable[[_Message], Awaitable[None]]
-_Headers = list[tuple[bytes, bytes]]
 
 
 @final
@@ -75,7 +72,7 @@ class Front:
     """An ASGI application that passes calls on by a client, which knows the server's address."""
 
     client: httpx.AsyncClient
-    admits: Callable[[bytes], bool]  # whether it knows a public key
+    admits: Callable[[Headers], bool]  # whether a known gateway signed these headers
     largest: int = LARGEST
     patience: float = PATIENCE
     most: int = MOST_BYTES
@@ -90,8 +87,8 @@ class Front:
         if scope["method"] != "POST" or path not in CALLS or scope["query_string"]:
             await _answer(send, 404)
             return
-        # Flower checks who it is. But strangers are sent away before anything of theirs is kept.
-        if not self.admits(dict(scope["headers"]).get(b"flwr-public-key", b"")):
+        # Flower verifies them too, but only once it has the body: strangers must not fill memory.
+        if not self.admits(scope["headers"]):
             await _answer(send, 401)
             return
         body = bytearray()
@@ -101,7 +98,7 @@ class Front:
             self.held -= len(body)
 
     async def _pass_on(
-        self, path: str, headers: _Headers, body: bytearray, receive: _Receive, send: _Send
+        self, path: str, headers: Headers, body: bytearray, receive: _Receive, send: _Send
     ) -> None:
         try:
             async with asyncio.timeout(self.patience):
@@ -133,7 +130,7 @@ class Front:
             if not message.get("more_body"):
                 return True
 
-    async def _ask(self, path: str, headers: _Headers, body: bytes) -> httpx.Response:
+    async def _ask(self, path: str, headers: Headers, body: bytes) -> httpx.Response:
         """Ask the server, as soon as it is there."""
         deadline = monotonic() + self.patience
         while True:
@@ -145,38 +142,17 @@ class Front:
                 await asyncio.sleep(_PAUSE)
 
 
-def _passed(headers: _Headers) -> _Headers:
+def _passed(headers: Headers) -> Headers:
     return [(name, value) for name, value in headers if name.lower() in PASSED]
 
 
 async def _answer(
-    send: _Send, status: int, headers: _Headers | None = None, body: bytes = b""
+    send: _Send, status: int, headers: Headers | None = None, body: bytes = b""
 ) -> None:
     length = b"content-length", str(len(body)).encode()
     start = {"type": "http.response.start", "status": status, "headers": [*(headers or []), length]}
     await send(start)
     await send({"type": "http.response.body", "body": body})
-
-
-@final
-class Gateways:
-    """The public keys in a folder, as gateways show them; they may come and go."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._seen = -1
-        self._keys: set[bytes] = set()
-
-    def __call__(self, key: bytes) -> bool:
-        """Tell whether a key is among them."""
-        changed = self._folder.stat().st_mtime_ns
-        if changed != self._seen:
-            self._keys = set()
-            for path in self._folder.glob("*.pub"):
-                with suppress(ValueError, UnsupportedAlgorithm):  # no key, which the server says
-                    self._keys.add(b64encode(keys.public_pem(path.read_bytes())))
-            self._seen = changed
-        return key in self._keys
 
 
 async def serve(server: Server) -> None:
