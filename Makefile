@@ -36,7 +36,7 @@ test-simulation: $(VENV)/simulation.done  ## the fleet's app in Flower's simulat
 	$(BIN)/pytest -m simulation tests/test_fleet_simulation.py
 
 test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved and cut off
-	$(BIN)/pytest -m faults tests/test_fleet_faults.py tests/test_fleet_hostile_processes.py
+	$(BIN)/pytest -m faults tests/test_fleet_*.py
 
 test-browser: $(VENV)/test.done  ## the interactive page, in Chromium
 	$(BIN)/pytest -m browser tests/test_playground_browser.py tests/test_playground_proof.py

@@ -9,11 +9,11 @@ one stood. Should there be two runs at a time, one finds the checkpoint taken, a
 import json
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import final
+from typing import Any, final
 
 from fedldp import files
 from fedldp.errors import DomainError
@@ -36,6 +36,8 @@ _ENTRIES: dict[str, toml.Types] = {
 _NAME = "fleet"  # what Flower's configuration calls the SuperLink
 _REGISTERED = "registered.json"
 _KNOWN = "already in use"  # what Flower says of a key that it has
+_REVOKED = "revoked"  # in the place of a gateway's number in Flower
+_GONE = 10.0  # seconds that a key must be missing: Flower never takes it again
 _LOOK = 0.5  # seconds between two looks at the job
 _BEGINS = 30.0  # seconds within which a run that was ordered takes the checkpoint
 _SHORTEST, _LONGEST = 2.0, 60.0  # before the next run; more if the last ones came no further
@@ -57,6 +59,7 @@ class Server:
     app: Path
     job: Path
     refused: set[str] = field(default_factory=set)  # keys that Flower did not take
+    missed: dict[str, float] = field(default_factory=dict)  # since when keys have been missing
 
     @classmethod
     def load(cls, folder: Path) -> "Server":
@@ -107,8 +110,13 @@ class Server:
 
     def register_process(self, key: Path) -> Process:
         """Return how to make the public key of a gateway known to the SuperLink."""
-        words = "supernode", "register", str(key), _NAME
+        words = "supernode", "register", str(key), _NAME, "--format", "json"
         return self._flower(f"register-{key.stem}", "flwr", *words, restart="no")
+
+    def unregister_process(self, node: str) -> Process:
+        """Return how to make the SuperLink forget a gateway, given its number there."""
+        words = "supernode", "unregister", node, _NAME, "--format", "json"
+        return self._flower(f"unregister-{node}", "flwr", *words, restart="no")
 
     def run_process(self) -> Process:
         """Return how to order a run of the job."""
@@ -181,35 +189,107 @@ def _finish(supervisor: Supervisor, server: Server, job: Job, say: Callable[[str
 
 def registered(state: Path) -> set[str]:
     """Return the public keys of gateways that the SuperLink of a state folder knows."""
+    return {key for key, node in _nodes(state).items() if node != _REVOKED}
+
+
+def _nodes(state: Path) -> dict[str, str]:
+    """Return the number in Flower of each public key: empty if unknown, or `_REVOKED`."""
     path = state / _REGISTERED
-    return set(json.loads(path.read_text("utf-8"))) if path.exists() else set()
+    found = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    if not isinstance(found, dict):  # written by version 0.1
+        found = dict.fromkeys(found, "")
+    return {_without_comment(key): node for key, node in found.items()}
+
+
+def _without_comment(key: str) -> str:
+    """Return the type and the number of a public key: the same key, whatever else its file says."""
+    return " ".join(key.split()[:2])
 
 
 def _register(supervisor: Supervisor, server: Server, say: Callable[[str], None]) -> None:
-    """Make the keys of gateways known to the SuperLink that it does not know yet.
+    """Register the keys of gateways that the SuperLink does not know yet, and revoke the others.
 
-    One that it does not take is tried again when its file is changed, or the server is.
+    A key that Flower does not take is tried again when its file changes or the server restarts.
     """
     paths = sorted(server.gateways.glob("*.pub"))
-    keys = {path.read_text("utf-8", errors="replace"): path for path in paths}
-    known = registered(server.state)
-    fresh = {text: path for text, path in keys.items() if text not in known | server.refused}
-    processes = [server.register_process(path) for path in fresh.values()]
-    for process in processes:
-        supervisor.log(process).unlink(missing_ok=True)  # what it says is of this try alone
-    statuses = supervisor.call(*processes) if processes else []
-    for (text, path), process, status in zip(
-        fresh.items(), processes, statuses or [], strict=False
-    ):
-        log = supervisor.log(process)
-        if status == 0 or _KNOWN in log.read_text("utf-8", errors="replace"):
-            known.add(text)
+    texts = [path.read_text("utf-8", errors="replace") for path in paths]
+    keys = dict(zip(map(_without_comment, texts), paths, strict=True))
+    nodes = _nodes(server.state)
+    fresh = {
+        text: path
+        for text, path in keys.items()
+        if nodes.get(text, _REVOKED) == _REVOKED and text not in server.refused
+    }
+    answers = _call(
+        supervisor, {text: server.register_process(path) for text, path in fresh.items()}
+    )
+    for text, (answer, log) in answers.items():
+        path = keys[text]
+        if answer.get("success"):
+            nodes[text] = str(answer["node-id"])
+            say(f"Registered {path.stem}.")
+        elif _KNOWN in str(answer) and nodes.get(text) != _REVOKED:
+            nodes[text] = ""
             say(f"Registered {path.stem}.")
         else:
             server.refused.add(text)
-            say(f"Flower did not take the key of {path.stem}: see {log}")
-    if processes:
-        files.write(server.state / _REGISTERED, json.dumps(sorted(known)))
+            why = " It was revoked, so make a new key." if nodes.get(text) == _REVOKED else ""
+            say(f"Flower did not take the key of {path.stem}: see {log}.{why}")
+    revoked = _revoke(supervisor, server, nodes, keys, say)
+    if answers or revoked:
+        files.write(server.state / _REGISTERED, json.dumps(nodes, sort_keys=True))
+
+
+def _revoke(
+    supervisor: Supervisor,
+    server: Server,
+    nodes: dict[str, str],
+    keys: Iterable[str],
+    say: Callable[[str], None],
+) -> bool:
+    """Unregister the keys that are missing from the folder; return whether there were any.
+
+    The front refuses them at once. Flower follows after some seconds, as it never takes a key again
+    that was unregistered, and a file may be missing only while it is being copied.
+    """
+    for text in set(nodes) - set(keys):
+        server.missed.setdefault(text, monotonic())
+    for text in set(server.missed) & set(keys):
+        del server.missed[text]
+    gone = {
+        text: nodes[text]
+        for text, since in server.missed.items()
+        if nodes[text] not in ("", _REVOKED) and monotonic() - since >= _GONE
+    }
+    answers = _call(supervisor, {t: server.unregister_process(node) for t, node in gone.items()})
+    for text, (answer, log) in answers.items():
+        done = bool(answer.get("success"))
+        nodes[text] = _REVOKED if done else ""  # and is not tried again
+        what = "Revoked" if done else f"Flower did not unregister (see {log})"
+        say(f"{what} a key that is no longer in {server.gateways.name}.")
+    return bool(answers)
+
+
+def _call(
+    supervisor: Supervisor, processes: dict[str, Process]
+) -> dict[str, tuple[dict[str, Any], Path]]:
+    """Run commands of Flower's; return each one's answer and log, or nothing when told to stop."""
+    logs = {name: supervisor.log(process) for name, process in processes.items()}
+    for log in logs.values():
+        log.unlink(missing_ok=True)  # what it says is of this try alone
+    if not processes or supervisor.call(*processes.values()) is None:
+        return {}
+    return {name: (_answer(log), log) for name, log in logs.items()}
+
+
+def _answer(log: Path) -> dict[str, Any]:
+    """Return the JSON object in the output of one of Flower's commands, or an empty one."""
+    text = log.read_text("utf-8", errors="replace")
+    try:
+        found = json.JSONDecoder().raw_decode(text, text.index("{"))[0]
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _quoted(text: object) -> str:
