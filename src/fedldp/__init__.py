@@ -32,6 +32,7 @@ from fedldp.mechanisms import (
     ThreeOutputs,
     ThreeOutputsFlat,
     best,
+    discretize,
     mechanism,
     mechanisms,
 )
@@ -67,6 +68,7 @@ __all__ = [
     "ThreeOutputsFlat",
     "best",
     "combine",
+    "discretize",
     "errors",
     "mechanism",
     "mechanisms",

@@ -25,7 +25,8 @@ from fedldp.schema import Category, Number
 
 __all__ = ["Estimate", "Frequencies", "Mean", "combine"]
 
-ESTIMATORS = ("ratio", "horvitz-thompson")
+RATIO, HORVITZ_THOMPSON = "ratio", "horvitz-thompson"
+ESTIMATORS = (RATIO, HORVITZ_THOMPSON)
 TARGETS = ("population", "fleet")
 
 _MANY_OUTPUTS = 64

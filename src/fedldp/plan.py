@@ -16,16 +16,18 @@ from fedldp import expected, records, report, strategies, tally, vehicle
 from fedldp.channel import channel_epsilon
 from fedldp.checks import whole
 from fedldp.errors import DomainError, PrivacyError, WireError
+from fedldp.estimate import HORVITZ_THOMPSON, RATIO, check_choices
 from fedldp.parts import Batch, Matrix, Part, Signs
 from fedldp.parts.documents import from_documents, to_documents
 from fedldp.report import Report
-from fedldp.schema import Schema
+from fedldp.schema import Number, Schema
 from fedldp.source import Source
 from fedldp.tally import Tally
 
 FORMAT = vehicle.PLAN_FORMAT
 MOST_CELLS = 1 << 26  # counters of a tally
 
+_ENTRIES = {"format", "epsilon", "schema", "tables", "parts"}
 _CHUNK = 1 << 16  # vehicles at a time; a multiple of 8, so that chunks end with a full byte
 _CHUNK_BITS = 1 << 24  # and fewer where records are wide
 
@@ -55,11 +57,15 @@ class Plan:
 
     With `study=True` numbers go through the mechanism's own floating-point `perturb`, as in the
     paper. Such a plan can be simulated, and neither written nor used for release.
+
+    `estimator` is what `Tally.estimate` does by default. It is written to the file only if it is
+    not `"ratio"`; vehicles do not need it. `Plan.paper` makes all choices as the paper does.
     """
 
     schema: Schema
     epsilon: float
     parts: tuple[Part, ...]
+    estimator: str
 
     def __init__(
         self,
@@ -73,6 +79,7 @@ class Plan:
         threshold: int | str = "best",
         variance: float = strategies.UNIFORM,
         study: bool = False,
+        estimator: str = RATIO,
     ) -> None:
         if not isinstance(schema, Schema):
             raise DomainError(f"schema must be a Schema, as from Schema.of; got {schema!r}.")
@@ -87,15 +94,57 @@ class Plan:
             variance=variance,
             study=study,
         )
-        self._set(schema, float(epsilon), parts)
+        self._set(schema, float(epsilon), parts, estimator)
 
-    def _set(self, schema: Schema, epsilon: float, parts: tuple[Part, ...]) -> None:
+    @classmethod
+    def paper(
+        cls,
+        schema: Schema,
+        epsilon: float,
+        mechanism: str = strategies.PAPER_MECHANISM,
+        *,
+        outputs: int | None = None,
+        study: bool = False,
+    ) -> "Plan":
+        """Return the paper's collection of numbers and categories (its section VII-A) as a whole.
+
+        Of d attributes, the d_n numbers have d_n/d of epsilon and the d_c categories the rest. Of
+        its share b, each answers k = max(1, min(d_n, floor(b / 2.5))) numbers with b/k each
+        (Algorithm 6), and categories likewise, through OUE. The estimate multiplies the answers by
+        d_n/k and divides their sum by the number of all vehicles (Horvitz-Thompson). As in the
+        paper's comparison, Laplace answers every number (`study` only), and Duchi et al. all
+        numbers at once.
+
+        >>> schema = Schema.of(speed=(0, 130), battery=(0, 1), model=["Alpha", "Beta", "Gamma"])
+        >>> plan = Plan.paper(schema, epsilon=9.0, mechanism="three-outputs")
+        >>> [(part.k, float(part.epsilon)) for part in plan.parts], plan.estimator
+        ([(2, 6.0), (1, 3.0)], 'horvitz-thompson')
+        """
+        choices: dict[str, Any] = {"k": "paper"} | strategies.as_printed(mechanism)
+        if choices["strategy"] != "cube":
+            choices["strategy"] = "paper"
+        if mechanism == "laplace" and isinstance(schema, Schema):
+            numbers = sum(each.size for each in schema if isinstance(each, Number))
+            choices["k"] = max(1, numbers)
+        return cls(
+            schema,
+            epsilon,
+            mechanism,
+            outputs=outputs,
+            study=study,
+            estimator=HORVITZ_THOMPSON,
+            **choices,
+        )
+
+    def _set(self, schema: Schema, epsilon: float, parts: tuple[Part, ...], estimator: str) -> None:
+        check_choices(estimator, "population")
         asked = sorted(number for part in parts for number in part.attributes)
         if asked != list(range(len(schema.attributes))):
             raise DomainError("every attribute must be in exactly one part of a plan.")
         object.__setattr__(self, "schema", schema)
         object.__setattr__(self, "epsilon", channel_epsilon(epsilon))
         object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "estimator", estimator)
         if self.total_epsilon > vehicle.exact(self.epsilon):
             raise PrivacyError(
                 f"a whole report would cost {float(self.total_epsilon):.17g}, "
@@ -181,19 +230,19 @@ class Plan:
             for part, cells in zip(self.parts, counts, strict=True):
                 part.count(batch, first, cells)
                 first += part.width
-        return Tally(self.fingerprint, self.parts, vehicles, tuple(counts))
+        return Tally(self.fingerprint, self.parts, vehicles, tuple(counts), self.estimator)
 
     def tally(self) -> Tally:
         """Return a tally of no reports, to add to."""
         kind = np.float64 if self.study else np.int64
         counts = tuple(np.zeros(part.starts[-1], kind) for part in self.parts)
-        return Tally(self.fingerprint, self.parts, 0, counts)
+        return Tally(self.fingerprint, self.parts, 0, counts, self.estimator)
 
     def load_tally(self, path: str | os.PathLike[str]) -> Tally:
         """Read a tally of this plan that was saved."""
         self._for_release("has no saved tallies")
         text = Path(path).read_text("utf-8", errors="replace")
-        return tally.from_json(text, self.fingerprint, self.parts)
+        return tally.from_json(text, self.fingerprint, self.parts, self.estimator)
 
     def simulate(self, data: Any, source: Source) -> Tally:
         """Return the tally of a simulated fleet, a vehicle for each row: report, then parse.
@@ -218,21 +267,21 @@ class Plan:
         counts = tuple(np.zeros(part.starts[-1]) for part in self.parts)
         for part, cells in zip(self.parts, counts, strict=True):
             part.simulate(batch, source, cells[None])
-        return Tally(self.fingerprint, self.parts, len(batch), counts)
+        return Tally(self.fingerprint, self.parts, len(batch), counts, self.estimator)
 
     def expected_error(
         self,
         n: int,
         data: Any = "uniform",
         *,
-        estimator: str = "ratio",
+        estimator: str | None = None,
         of: str = "population",
     ) -> float:
         """Return the squared error to expect from n vehicles, summed over all estimates.
 
         Numbers count on the scale of [-1, 1], categories by the frequency of each. The data are
         `"uniform"`, `"worst"` (half of all vehicles at one end, half at the other) or public rows
-        that are like the fleet's.
+        that are like the fleet's. The estimator is the plan's own by default.
         """
         if whole(n, "n") < 1:
             raise DomainError(f"n must be at least 1; got {n!r}.")
@@ -241,7 +290,7 @@ class Plan:
             data = rows.matrix(0, len(rows))
             if not len(rows):
                 raise DomainError("data must have a row at least: they say what to expect.")
-        return expected.expected_error(self.parts, n, data, estimator, of)
+        return expected.expected_error(self.parts, n, data, estimator or self.estimator, of)
 
     def to_json(self) -> str:
         """Return the plan as canonical JSON: equal plans give equal text."""
@@ -258,6 +307,8 @@ class Plan:
             "tables": tables,
             "parts": parts,
         }
+        if self.estimator != RATIO:
+            document["estimator"] = self.estimator
         return vehicle.canonical(document)
 
     @classmethod
@@ -270,14 +321,15 @@ class Plan:
             document = json.loads(text)
             if document["format"] != FORMAT:
                 raise ValueError("the format differs")
-            if set(document) != {"format", "epsilon", "schema", "tables", "parts"}:
+            estimator = document.get("estimator", RATIO)
+            if set(document) - {"estimator"} != _ENTRIES:
                 raise ValueError("it has other entries than a plan has")
             if not isinstance(document["epsilon"], str):
                 raise ValueError("epsilon must be a number written as a text")
             schema = Schema.from_document(document["schema"])
             parts = from_documents(schema, document["tables"], document["parts"])
             plan = object.__new__(cls)
-            plan._set(schema, float(document["epsilon"]), parts)
+            plan._set(schema, float(document["epsilon"]), parts, estimator)
             if plan.to_json() != vehicle.canonical(document):
                 raise ValueError("its numbers are not written as a plan writes them")
         except PrivacyError:
@@ -289,12 +341,13 @@ class Plan:
     @cached_property
     def fingerprint(self) -> str:
         """The SHA-256 of the canonical JSON, in hexadecimal; every report carries its beginning."""
-        text = repr((self.epsilon, self.parts)) if self.study else self.to_json()
+        own = () if self.estimator == RATIO else (self.estimator,)
+        text = repr((self.epsilon, self.parts, *own)) if self.study else self.to_json()
         return hashlib.sha256(text.encode()).hexdigest()
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.study:
-            return _restored, (self.schema, self.epsilon, self.parts)
+            return _restored, (self.schema, self.epsilon, self.parts, self.estimator)
         return Plan.from_json, (self.to_json(),)  # checked again
 
     def __eq__(self, other: object) -> bool:
@@ -315,7 +368,7 @@ def for_vehicle(text: str, cap: float | str | Fraction) -> vehicle.Plan:
         raise PrivacyError(f"{error}.") from None
 
 
-def _restored(schema: Schema, epsilon: float, parts: tuple[Part, ...]) -> Plan:
+def _restored(schema: Schema, epsilon: float, parts: tuple[Part, ...], estimator: str) -> Plan:
     plan = object.__new__(Plan)
-    plan._set(schema, epsilon, parts)
+    plan._set(schema, epsilon, parts, estimator)
     return plan

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil, nextafter
 from numbers import Real
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 from fedldp import categorical, vehicle
 from fedldp.categorical import UnaryEncoding
@@ -13,11 +13,12 @@ from fedldp.channel import Channel
 from fedldp.checks import SMALLEST_EPSILON, whole
 from fedldp.cube import Cube
 from fedldp.errors import DomainError
-from fedldp.mechanisms import HMTP, Duchi, Mechanism, Solved, mechanism
+from fedldp.mechanisms import HMTP, PAPER, Duchi, Mechanism, Solved, mechanism
 from fedldp.parts import Coder, Part, Sampled, Signs
 from fedldp.schema import Category, Schema
 
 STRATEGIES = ("sample", "split", "paper", "cube")
+PAPER_MECHANISM = "hm-tp"  # of those that the paper proposes, the one for every epsilon
 UNIFORM = 1 / 3  # the variance of a number that is uniform on [-1, 1]
 
 _PAPER = Fraction(5, 2)  # the paper's budget for each coordinate
@@ -84,6 +85,22 @@ def parts_of(
     if categories:
         parts.append(sampled(categories, epsilon - for_numbers, "paper", oue=True))
     return tuple(parts)
+
+
+def as_printed(name: str) -> dict[str, Any]:
+    """Return the strategy by which the paper asks for many numbers through a mechanism.
+
+    Laplace answers everything with epsilon/d, Duchi et al. everything at once (where a tie counts
+    once: see the cube), all others k coordinates. A mechanism that is not in the paper is refused.
+
+    >>> as_printed("hm-tp"), as_printed("duchi")
+    ({'strategy': 'sample'}, {'strategy': 'cube', 'threshold': 0})
+    """
+    if name not in PAPER:
+        raise DomainError(f"the paper has no mechanism {name!r}; choose from {', '.join(PAPER)}.")
+    if name == "laplace":
+        return {"strategy": "split"}
+    return {"strategy": "cube", "threshold": 0} if name == "duchi" else {"strategy": "sample"}
 
 
 def _table(name: str, epsilon: float, outputs: int | None, study: bool) -> Channel | Mechanism:

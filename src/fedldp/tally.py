@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fedldp import estimate, files, tables, vehicle
 from fedldp.errors import DomainError, WireError
-from fedldp.estimate import Estimate
+from fedldp.estimate import RATIO, Estimate
 from fedldp.parts import Part
 
 FORMAT = "fedldp tally 1"
@@ -38,6 +38,7 @@ class Tally:
     parts: tuple[Part, ...]
     reports: int
     counts: tuple[Cells, ...]  # one array for each part
+    estimator: str = RATIO  # the plan's: what `estimate` does by default
 
     def __post_init__(self) -> None:
         if not 0 <= self.reports <= MOST_REPORTS:
@@ -54,7 +55,7 @@ class Tally:
                 "with fedldp.combine."
             )
         counts = tuple(a + b for a, b in zip(self.counts, other.counts, strict=True))
-        return Tally(self.plan, self.parts, self.reports + other.reports, counts)
+        return replace(self, reports=self.reports + other.reports, counts=counts)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -67,16 +68,25 @@ class Tally:
         return hash((self.plan, self.reports))
 
     def estimate(
-        self, estimator: str = "ratio", *, of: str = "population", confidence: float = 0.95
+        self,
+        estimator: str | None = None,
+        *,
+        of: str = "population",
+        confidence: float = 0.95,
     ) -> Estimate:
-        """Return means and frequencies, with their errors.
+        """Return means and frequencies, with their errors. The estimator is the plan's by default.
 
         `ratio` divides what was reported of an attribute by the number of those who reported it;
         `horvitz-thompson` is the paper's: by all, times d/k. The errors are about the mean of the
         `population` from which the vehicles come, or `of="fleet"`, of just these vehicles.
         """
         return estimate.estimate(
-            self.parts, self.reports, self.counts, estimator, of=of, confidence=confidence
+            self.parts,
+            self.reports,
+            self.counts,
+            estimator or self.estimator,
+            of=of,
+            confidence=confidence,
         )
 
     def to_json(self) -> str:
@@ -96,7 +106,7 @@ class Tally:
         files.write(path, self.to_json())
 
 
-def from_json(text: str, plan: str, parts: tuple[Part, ...]) -> Tally:
+def from_json(text: str, plan: str, parts: tuple[Part, ...], estimator: str = RATIO) -> Tally:
     """Read a tally of a plan and check that it can be one, or raise `WireError`."""
     try:
         document = json.loads(text)
@@ -116,4 +126,4 @@ def from_json(text: str, plan: str, parts: tuple[Part, ...]) -> Tally:
                 raise ValueError(reason)
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise WireError(f"not a {FORMAT!r} of this plan: {error}") from None
-    return Tally(plan, parts, reports, counts)
+    return Tally(plan, parts, reports, counts, estimator)

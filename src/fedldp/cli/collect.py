@@ -32,7 +32,7 @@ from fedldp.tally import Tally
 def collect_command(
     data: Path,
     schema: Path,
-    estimator: str,
+    estimator: str | None,
     of: str,
     confidence: float,
     plot: Path | None,
@@ -47,8 +47,9 @@ def collect_command(
     fedldp collect fleet.csv --schema fleet.toml --epsilon 2
     fedldp collect fleet.csv --schema fleet.toml --epsilon 2 --plot fleet.png
     fedldp collect fleet.csv --schema fleet.toml --epsilon 2 --strategy cube
-    fedldp collect fleet.csv --schema fleet.toml --epsilon 2 --study \\
-      --mechanism laplace --strategy split
+    fedldp collect fleet.csv --schema fleet.toml --epsilon 2 --paper
+    fedldp collect fleet.csv --schema fleet.toml --epsilon 2 --paper --study \\
+      --mechanism laplace
 
     Shows the estimates beside the truth. A draft of the schema is made by
     `fedldp schema fleet.csv`. A missing or unknown value is refused, with its

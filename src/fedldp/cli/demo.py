@@ -121,7 +121,7 @@ def _run(
     follow(bars, label, training, test)
     errors = test.error(training.models)
     return {
-        **spending(settings, work),
+        **spending(settings, work, training.reports),
         "rounds": training.rounds,
         "error": float(errors.mean()),
         "spread": None if replicas == 1 else float(errors.std(ddof=1)),

@@ -26,9 +26,8 @@ def estimate_options(of: str) -> Callable[[Command], Command]:
             click.option(
                 "--estimator",
                 type=click.Choice(ESTIMATORS),
-                default="ratio",
-                show_default=True,
-                help="Divide by how many answered, or were expected to, as in the paper.",
+                help="Divide by how many answered, or were expected to, as in the paper.  "
+                "[default: the plan's]",
             ),
             click.option(
                 "--of",
@@ -146,7 +145,7 @@ def draw(path: Path, rows: list[dict[str, Any]], title: str) -> None:
 def estimate_command(
     plan_file: Path,
     tally_file: Path,
-    estimator: str,
+    estimator: str | None,
     of: str,
     confidence: float,
     plot: Path | None,

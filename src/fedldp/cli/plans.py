@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
@@ -15,7 +16,7 @@ from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.mechanisms import mechanisms
 from fedldp.plan import Plan
 from fedldp.schema import Schema, template
-from fedldp.strategies import STRATEGIES
+from fedldp.strategies import PAPER_MECHANISM, STRATEGIES
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -92,12 +93,45 @@ def answer_options(command: Command) -> Command:
             type=int,
             help="How many values a number may be sent as.  [default: the mechanism's own]",
         ),
+        click.option(
+            "--paper",
+            is_flag=True,
+            help="All choices as in the paper, with hm-tp if no mechanism is named.",
+        ),
     )
 
 
-def make_plan(schema: Path, k: str, **options: Any) -> Plan:
+def given(*names: str) -> list[str]:
+    """Return which of a command's options the user gave."""
+    context = click.get_current_context()
+    default = ParameterSource.DEFAULT
+    return [name for name in names if context.get_parameter_source(name) != default]
+
+
+def check_paper(*fixed: str) -> None:
+    """Refuse options that --paper decides."""
+    if found := given(*fixed):
+        options = " and ".join(f"--{name}" for name in found)
+        raise click.UsageError(f"--paper decides {options}: leave out either.")
+
+
+def make_plan(
+    schema: Path,
+    epsilon: float,
+    mechanism: str,
+    k: str,
+    strategy: str,
+    paper: bool,
+    **options: Any,
+) -> Plan:
     """Return the plan that a command's options describe."""
-    return Plan(read_schema(schema), k=int(k) if k.isdecimal() else k, **options)
+    columns = read_schema(schema)
+    if paper:
+        check_paper("k", "strategy")
+        chosen = mechanism if given("mechanism") else PAPER_MECHANISM
+        return Plan.paper(columns, epsilon, chosen, **options)
+    number = int(k) if k.isdecimal() else k
+    return Plan(columns, epsilon, mechanism, number, strategy, **options)
 
 
 def read_schema(path: Path) -> Schema:
@@ -169,6 +203,7 @@ def plan_command(
     fedldp plan --schema fleet.toml --epsilon 2               what it would cost
     fedldp plan --schema fleet.toml --epsilon 2 -o plan.json  and write it
     fedldp plan --schema fleet.toml --epsilon 2 --strategy cube
+    fedldp plan --schema fleet.toml --epsilon 2 --paper       as the paper does
 
     The error to expect is that of a mean on the scale of [-1, 1], or of a
     frequency: the root of the mean square over all of them.

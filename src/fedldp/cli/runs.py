@@ -66,11 +66,14 @@ def base_rate(data: Dataset, task: Task) -> float:
     return min(share, 1 - share)
 
 
-def spending(settings: Settings, fleet: Linear) -> dict[str, Any]:
-    """Return what a training costs each vehicle, and what all of them send."""
+def spending(settings: Settings, fleet: Linear, reports: int) -> dict[str, Any]:
+    """Return what a training costs each vehicle, and what so many reports take."""
     plan, times = settings.plan(fleet.dimensions), settings.participations
-    reports = times * len(fleet)
-    document: dict[str, Any] = {"vehicles": len(fleet), "participations": times}
+    document: dict[str, Any] = {
+        "vehicles": len(fleet),
+        "participations": times,
+        "reports": reports,
+    }
     if not isinstance(plan, Plan):
         bits = bits_of(plan)
         return document | {
@@ -122,7 +125,7 @@ def follow(
         # A model that leaves all bounds is refused when it is done.
         with np.errstate(over="ignore", invalid="ignore"):
             for progress in training:
-                last = progress.round == progress.rounds
+                last = training.finished
                 if (measure or not bars.disable) and (last or progress.round % every == 0):
                     points.append(_point(training, public))
                 state = _state(progress, points)

@@ -1,6 +1,7 @@
 """`fedldp train`: train a model on a fleet, simulated on a data set."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -10,16 +11,26 @@ from rich.table import Table
 
 from fedldp import datasets, files
 from fedldp.cli.completion import offer
-from fedldp.cli.plans import INPUT, OUTPUT, answer_options, console, naming, read_schema
+from fedldp.cli.plans import (
+    INPUT,
+    OUTPUT,
+    answer_options,
+    check_paper,
+    console,
+    given,
+    naming,
+    read_schema,
+)
 from fedldp.cli.runs import TASKS, base_rate, display, follow, linear, spending, volume
 from fedldp.datasets import Dataset
 from fedldp.learn.features import check_target
 from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
-from fedldp.learn.settings import Settings
+from fedldp.learn.settings import PAPER_REGULARIZATION, PAPER_TOLERANCE, Settings
 from fedldp.mechanisms import mechanisms
 from fedldp.schema import Category, Number
 from fedldp.source import source
+from fedldp.strategies import PAPER_MECHANISM
 
 NO_PRIVACY = "none"  # in the place of a mechanism
 
@@ -74,6 +85,18 @@ _OF_DATA = ("schema", "target", "client", "missing", "path", "rows")
 @click.option("--group", type=int, help="Vehicles in a round.  [default: by rule]")
 @click.option("--rate", type=float, help="The length of a step.  [default: by rule]")
 @click.option(
+    "--max-rounds",
+    type=int,
+    help="End after so many rounds.  [default: when no vehicle is left]",
+)
+@click.option(
+    "--tolerance",
+    type=float,
+    default=Settings.tolerance,
+    show_default=True,
+    help="End when the model moves by less in a round.",
+)
+@click.option(
     "--participations",
     type=int,
     default=Settings.participations,
@@ -108,9 +131,7 @@ def train_command(
     epsilon: float | None,
     mechanism: str,
     holdout: float,
-    k: str,
-    group: int | None,
-    rate: float | None,
+    paper: bool,
     seed: int | None,
     save: Path | None,
     checkpoint: Path | None,
@@ -128,6 +149,8 @@ def train_command(
       --task svm --epsilon 4 --save model.json
     fedldp train --data trips.parquet --schema trips.toml --target minutes \\
       --client car --task linear --epsilon 4 --checkpoint trips.json
+    fedldp train --data flights --task logistic --epsilon 4 --paper \\
+      --group 1000 --rate 0.2 --max-rounds 200
 
     Names are those of `fedldp data list`. For a file of your own, a draft of
     the schema is made by `fedldp schema fleet.csv`.
@@ -136,7 +159,13 @@ def train_command(
     labels; their error is the share of wrong ones. A linear regression predicts
     a number; its error is the mean squared one, on the scale of [-1, 1]. The
     base rate is the error of always saying the same.
+
+    With --paper, all that the paper prints is as it prints it: its Algorithm 1
+    with plain steps, the sum of the answers divided by the size of the group,
+    the paper's mechanisms and k, and its coding of categories.
     """  # noqa: D301 (click wants the character \b itself)
+    if paper and not given("mechanism"):
+        mechanism = PAPER_MECHANISM
     private = mechanism != NO_PRIVACY
     if private and epsilon is None:
         raise click.UsageError(f"give an --epsilon, or --mechanism {NO_PRIVACY}.")
@@ -145,16 +174,12 @@ def train_command(
 
         plots.check_path(plot)
     of_data = {name: options.pop(name) for name in _OF_DATA}
-    settings = Settings(
-        epsilon=1.0 if epsilon is None else epsilon,  # without privacy, none of it is spent
-        mechanism=mechanism if private else None,
-        k=int(k) if k.isdecimal() else k,
-        group="auto" if group is None else group,
-        rate="auto" if rate is None else rate,
-        **options,
-    )
+    options["epsilon"] = 1.0 if epsilon is None else epsilon  # without privacy, none is spent
+    options["mechanism"] = mechanism if private else None
+    settings = _as_printed(**options) if paper else _settings(**options)
     kind = TASKS[task]
     data = _load(what, kind.objective, **of_data)
+    data = replace(data, reference=settings.reference)
     fleet, public = data.split(holdout)
     work, test = linear(fleet, kind), linear(public, kind)
     label = f"{fleet.fingerprint} {seed}"
@@ -169,7 +194,7 @@ def train_command(
         points = follow(bars, "Training", training, test, measure=measure, checkpoint=checkpoint)
     seconds = monotonic() - began
     target = data.schema[data.targets[kind.objective]]
-    model = Model(kind.objective, data.features.schema, target, training.models[0])
+    model = Model(kind.objective, data.features.schema, target, training.models[0], data.reference)
     if save is not None:
         files.write(save, model.to_json())
     document = {
@@ -182,9 +207,9 @@ def train_command(
         "base_rate": base_rate(public, kind),
         "mechanism": "cube" if settings.strategy == "cube" else mechanism,
         "strategy": settings.strategy,
-        **spending(settings, work),
+        **spending(settings, work, training.reports),
         "holdout": len(public),
-        "rounds": training.rounds,
+        "rounds": training.state.round,
         "seconds": seconds,
         "model": model.fingerprint,
     }
@@ -203,6 +228,43 @@ def train_command(
     for path in (save, plot):
         if path is not None:
             console().print(f"Wrote {path}", soft_wrap=True)
+
+
+def _settings(k: str, group: int | None, rate: float | None, **options: Any) -> Settings:
+    """Return the settings that the options describe."""
+    return Settings(
+        k=int(k) if k.isdecimal() else k,
+        group="auto" if group is None else group,
+        rate="auto" if rate is None else rate,
+        **options,
+    )
+
+
+def _as_printed(
+    epsilon: float,
+    mechanism: str | None,
+    group: int | None,
+    rate: float | None,
+    max_rounds: int | None,
+    tolerance: float,
+    regularization: float,
+    outputs: int | None,
+    study: bool,
+    **fixed: Any,
+) -> Settings:
+    """Return the paper's settings, and refuse the options that it decides."""
+    check_paper(*fixed)
+    return Settings.paper(
+        epsilon,
+        mechanism,
+        learning_rate="auto" if rate is None else rate,
+        group="auto" if group is None else group,
+        max_iter=max_rounds,
+        tol=tolerance if given("tolerance") else PAPER_TOLERANCE,
+        regularization=regularization if given("regularization") else PAPER_REGULARIZATION,
+        outputs=outputs,
+        study=study,
+    )
 
 
 def _load(
@@ -254,6 +316,7 @@ def _render(title: str, document: dict[str, Any], target: Number | Category) -> 
         *errors,
         ("rows held out", f"{document['holdout']:,}, public"),
         ("vehicles", f"{document['vehicles']:,}"),
+        ("reports", f"{document['reports']:,}"),
         ("rounds", f"{document['rounds']:,}"),
         ("epsilon of a vehicle", privacy),
         ("mechanism", document["mechanism"]),

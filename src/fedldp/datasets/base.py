@@ -63,11 +63,14 @@ class Dataset:
     targets: Mapping[str, str] = field(default_factory=dict)  # the column of each objective
     derived: tuple[str, ...] = ()  # columns made of others, which no vehicle is asked for
     clients: npt.NDArray[np.integer[Any]] | None = None  # whose row it is, if not each its own
+    reference: str = Features.reference  # how categories become features: see `Features`
 
     @cached_property
     def fingerprint(self) -> str:
         """A SHA-256 of the schema, the rows and whose they are, in hexadecimal."""
         found = hashlib.sha256(repr((self.schema, dict(self.targets))).encode())
+        if self.reference != Features.reference:
+            found.update(self.reference.encode())
         for column in (*self.columns, *(() if self.clients is None else (self.clients,))):
             found.update(np.ascontiguousarray(column).data)
         return found.hexdigest()
@@ -111,7 +114,7 @@ class Dataset:
     @cached_property
     def features(self) -> Features:
         """The features of a model: of every column that is no target."""
-        return Features(_without(self.schema, tuple(self.targets.values())))
+        return Features(_without(self.schema, tuple(self.targets.values())), self.reference)
 
     @property
     def dimensions(self) -> int:

@@ -100,7 +100,8 @@ class Work:
         asked: Model | Schema = data.asked
         if objective is not None:
             target = data.schema[data.targets[objective]]
-            asked = Model(objective, data.features.schema, target, (0.0,) * data.dimensions)
+            zeros = (0.0,) * data.dimensions
+            asked = Model(objective, data.features.schema, target, zeros, data.reference)
         vehicles = -(-len(data) // gateways)
         return cls(job or data.name, asked, vehicles, rounds, {"data": data.name, **entries})
 

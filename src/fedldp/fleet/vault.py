@@ -20,7 +20,7 @@ from fedldp.errors import DomainError, WireError
 from fedldp.fleet import wire
 from fedldp.fleet.wire import Batch, Question
 from fedldp.learn.examples import Owners
-from fedldp.learn.features import Features, encode_target
+from fedldp.learn.features import encode_target
 from fedldp.learn.gradients import Gradients
 from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
@@ -162,7 +162,7 @@ class Vault:
         vector, d = schema.attributes[0], len(model.weights)
         if not isinstance(vector, Number) or (len(schema), vector.size) != (1, d):
             raise DomainError("the plan is not for the gradient of the model.")
-        features, weights = Features(model.schema), np.array([model.weights])
+        features, weights = model.features, np.array([model.weights])
         columns, target = self._columns(tuple(model.schema)), self._columns((model.target,))[0]
         slopes = objective(model.objective)
 

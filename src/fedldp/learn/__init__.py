@@ -4,6 +4,7 @@ The scikit-learn estimators are in `fedldp` itself, neural networks in `fedldp.l
 """
 
 from fedldp.learn.examples import Arrays, Owners
+from fedldp.learn.features import Features
 from fedldp.learn.fedsgd import Progress, Training
 from fedldp.learn.gradients import Linear
 from fedldp.learn.model import Model
@@ -14,6 +15,7 @@ from fedldp.learn.settings import Settings
 
 __all__ = [
     "Arrays",
+    "Features",
     "Linear",
     "Model",
     "Objective",

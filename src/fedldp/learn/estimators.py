@@ -27,10 +27,11 @@ from fedldp.learn.gradients import Linear
 from fedldp.learn.model import LARGEST_WEIGHT
 from fedldp.learn.objectives import OBJECTIVES
 from fedldp.learn.privacy import Privacy
-from fedldp.learn.settings import Settings
+from fedldp.learn.settings import PAPER_REGULARIZATION, PAPER_TOLERANCE, Settings
 from fedldp.plan import Plan
 from fedldp.schema import Number, Schema
 from fedldp.source import Source, source
+from fedldp.strategies import PAPER_MECHANISM
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # type: ignore[import-untyped]
@@ -44,6 +45,8 @@ __all__ = ["LDPLinearRegression", "LDPLinearSVC", "LDPLogisticRegression", "Priv
 
 Ends = tuple[npt.ArrayLike, npt.ArrayLike]  # the lowest and the highest
 
+_CHOICES = [each.name for each in fields(Settings) if each.name != "reference"]
+
 
 class PrivacyWarning(UserWarning):
     """Vehicles are asked again: what they spend adds up."""
@@ -53,7 +56,8 @@ class PrivacyWarning(UserWarning):
 class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
     """What the estimators share. The fields are the constructor's keywords, and it only stores.
 
-    All but `bounds` and `random_state` are those of `Settings`.
+    All but `bounds` and `random_state` are those of `Settings`. Its `reference` is left out: it is
+    about categories, and an estimator takes numbers.
     """
 
     bounds: Ends | None = None
@@ -67,6 +71,7 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
     study: bool = Settings.study
     participations: int = Settings.participations
     group: int | str = Settings.group
+    max_rounds: int | None = Settings.max_rounds
     rate: float | str = Settings.rate
     optimizer: str = Settings.optimizer
     schedule: str = Settings.schedule
@@ -80,6 +85,40 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
 
     _objective: ClassVar[str]
 
+    @classmethod
+    def paper(
+        cls,
+        epsilon: float,
+        mechanism: str | None = PAPER_MECHANISM,
+        *,
+        learning_rate: float | str = "auto",
+        group: int | str = "auto",
+        max_iter: int | None = None,
+        tol: float = PAPER_TOLERANCE,
+        regularization: float = PAPER_REGULARIZATION,
+        outputs: int | None = None,
+        study: bool = False,
+        **public: Any,
+    ) -> Self:
+        """Return an estimator that trains by LDP-FedSGD as the paper prints it.
+
+        The parameters are those of `Settings.paper`; `public` are `bounds`, `target_bounds` and
+        `random_state`, as in the constructor. Categories are yours to encode:
+        `fedldp.learn.Features(schema, reference="last")` does it as the paper does.
+        """
+        settings = Settings.paper(
+            epsilon,
+            mechanism,
+            learning_rate=learning_rate,
+            group=group,
+            max_iter=max_iter,
+            tol=tol,
+            regularization=regularization,
+            outputs=outputs,
+            study=study,
+        )
+        return cls(**{name: getattr(settings, name) for name in _CHOICES}, **public)
+
     def __sklearn_clone__(self) -> Self:
         twin = super().__sklearn_clone__()
         twin._fits = self._fits  # searches fit clones, and clones of clones
@@ -92,7 +131,7 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _train(self, X: Array, targets: Floats, clients: Any) -> tuple[Floats, float]:
         """Train, and return coefficients and intercept for targets on the scale of [-1, 1]."""
-        settings = Settings(**{each.name: getattr(self, each.name) for each in fields(Settings)})
+        settings = Settings(**{name: getattr(self, name) for name in _CHOICES})
         features = Features(_schema(self.bounds, X.shape[1], type(self).__name__))
         owners = None if clients is None else Owners(_ids(clients, len(X)))
         goal = OBJECTIVES[self._objective]

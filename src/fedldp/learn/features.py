@@ -1,8 +1,8 @@
 """From a vehicle's attributes to what a linear model takes: features and a target.
 
 As in the paper, a number becomes a feature on the scale of [-1, 1], and a category with a labels
-becomes a - 1 features of -1 or 1, of which the first label has none at 1. The constant 1 comes
-last; its weight is the intercept.
+becomes a - 1 features of -1 or 1. One label, the reference, is -1 in all of them: by default the
+first, in the paper the last. The constant 1 comes last; its weight is the intercept.
 """
 
 from dataclasses import dataclass
@@ -18,6 +18,8 @@ from fedldp.schema import Category, Number, Schema
 
 Singles = npt.NDArray[np.float32]
 
+REFERENCES = ("first", "last")  # which label of a category is -1 in all of its features
+
 
 @final
 @dataclass(frozen=True)
@@ -31,9 +33,21 @@ class Features:
     >>> features.encode(schema.rows([{"age": 75, "city": "Lima"}, {"age": 0}]).matrix())
     array([[ 0.5, -1. ,  1. ,  1. ],
            [-1. , -1. , -1. ,  1. ]], dtype=float32)
+    >>> Features(schema, reference="last").names  # the paper's coding
+    ('age', 'city=Oslo', 'city=Rome', '1')
     """
 
     schema: Schema
+    reference: str = "first"
+
+    def __post_init__(self) -> None:
+        if self.reference not in REFERENCES:
+            raise DomainError(f"reference must be one of {REFERENCES}; got {self.reference!r}.")
+
+    @property
+    def _first(self) -> int:
+        """The code of the label that has the first feature of its category."""
+        return 1 if self.reference == "first" else 0
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -41,7 +55,8 @@ class Features:
         found: list[str] = []
         for each in self.schema:
             if isinstance(each, Category):
-                found += [f"{each.name}={label}" for label in each.categories[1:]]
+                labels = each.categories[self._first :][: len(each.categories) - 1]
+                found += [f"{each.name}={label}" for label in labels]
             elif each.size == 1:
                 found.append(each.name)
             else:
@@ -70,9 +85,9 @@ class Features:
             if isinstance(each, Category):
                 width = len(each.categories) - 1
                 encoded[:, place : place + width] = -1.0
-                codes = category_codes(each, values[:, 0])
-                rows = np.flatnonzero(codes)
-                encoded[rows, place + codes[rows] - 1] = 1.0
+                own = category_codes(each, values[:, 0]) - self._first  # column of the label
+                rows = np.flatnonzero((own >= 0) & (own < width))
+                encoded[rows, place + own[rows]] = 1.0
             else:
                 width = each.size
                 encoded[:, place : place + width] = each.to_unit(values)

@@ -63,6 +63,8 @@ class Training:
 
     Vehicles are asked in a random order, in groups of about the same size; in each of their
     `participations`, all of them. `shuffle=False` is for data that are in random order already.
+    The training ends when the model settles (the recipe's `tolerance`), after `max_rounds` rounds,
+    or when no vehicle is left.
     Each replica is a training of its own, with the same vehicles and other noise. `watch` is given
     the models after each round, for example `Linear(objective, public_examples).loss`. A training
     goes on with a saved one only if the `label` is the same too: let it tell the data apart.
@@ -93,6 +95,7 @@ class Training:
         *,
         group: int,
         participations: int = 1,
+        max_rounds: int | None = None,
         replicas: int = 1,
         shuffle: bool = True,
         start: Floats | None = None,
@@ -115,6 +118,7 @@ class Training:
             "the number of vehicles": len(task),
             "group": group,
             "participations": participations,
+            "max_rounds": 1 if max_rounds is None else max_rounds,
             "replicas": replicas,
         }
         for name, number in whole_numbers.items():
@@ -123,6 +127,8 @@ class Training:
         self._passes, self._replicas = whole(participations, ""), whole(replicas, "")
         self._vehicles, self._shuffle = len(task), bool(shuffle)
         self._groups = -(-self._vehicles // whole(group, ""))
+        everyone = self._groups * self._passes
+        self._rounds = everyone if max_rounds is None else min(everyone, whole(max_rounds, ""))
         self._chance = chance.spawn(1)[0]
         self._key = int(self._chance.words(1)[0])  # of the order in which vehicles are asked
         weights = np.zeros(task.dimensions) if start is None else reals(start, "start")
@@ -145,12 +151,18 @@ class Training:
     @property
     def rounds(self) -> int:
         """How many rounds are planned."""
-        return self._groups * self._passes
+        return self._rounds
+
+    @property
+    def reports(self) -> int:
+        """How many reports there are so far, in each replica."""
+        again, place = divmod(self.state.round, self._groups)
+        return again * self._vehicles + self._vehicles * place // self._groups
 
     @property
     def finished(self) -> bool:
-        """Whether the model has settled, or no vehicle is left."""
-        if self.state.round == self.rounds:
+        """Whether the model has settled, all rounds are done, or no vehicle is left."""
+        if self.state.round >= self.rounds:
             return True
         return self._recipe.tolerance > 0 and server.settled(self._recipe, self.state)
 
@@ -200,12 +212,11 @@ class Training:
 
     def _progress(self) -> Progress:
         again, place = divmod(self.state.round, self._groups)
-        vehicles = again * self._vehicles + self._vehicles * place // self._groups
         return Progress(
             round=self.state.round,
             rounds=self.rounds,
-            vehicles=vehicles,
-            bytes=records.length(vehicles, self._width),
+            vehicles=self.reports,
+            bytes=records.length(self.reports, self._width),
             epsilon=self._spent[again + (place > 0)],
             change=float(self.state.change.max()),
             loss=None if self._watch is None else float(np.mean(self._watch(self.models))),
@@ -241,8 +252,10 @@ class Training:
             if document["settings"] != self._settings:
                 raise ValueError("it was made with other settings")
             state = State.from_json(json.dumps(document["state"]))
-            if state.weights.shape != self.state.weights.shape or state.round > self.rounds:
+            if state.weights.shape != self.state.weights.shape:
                 raise ValueError("its arrays have other shapes")
+            if state.round > self._groups * self._passes:
+                raise ValueError("it has more rounds than this training")
             if drawn < self._chance.position or order < 0:
                 raise ValueError("its chance is none")
         except (ValueError, TypeError, LookupError, RecursionError) as error:

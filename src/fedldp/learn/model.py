@@ -26,6 +26,7 @@ from fedldp.schema import Category, Number, Schema
 from fedldp.vehicle import UNREADABLE, canonical
 
 FORMAT = "fedldp model 1"
+_ENTRIES = {"format", "objective", "schema", "target", "weights"}
 LARGEST_WEIGHT = 1e25  # so that scores stay finite, in 32 bits and with any number of features
 
 
@@ -52,6 +53,7 @@ class Model:
     schema: Schema  # of the features
     target: Number | Category
     weights: tuple[float, ...]  # of the features in the order of `Features`, the constant last
+    reference: str = "first"  # which label of a category has no feature of its own: see `Features`
 
     def __post_init__(self) -> None:
         if not isinstance(self.schema, Schema) or not isinstance(self.target, Number | Category):
@@ -62,9 +64,12 @@ class Model:
         check_target(self.target, objective(self.objective).classifies)
         if self.target.name in self.schema:
             raise DomainError(f"the target {self.target.name!r} must be none of the features.")
-        object.__setattr__(
-            self, "weights", _checked(self.weights, Features(self.schema).dimensions)
-        )
+        object.__setattr__(self, "weights", _checked(self.weights, self.features.dimensions))
+
+    @property
+    def features(self) -> Features:
+        """How the model reads a row."""
+        return Features(self.schema, self.reference)
 
     def scores(self, data: Any) -> Floats:
         """Return what the model makes of each row: above 0 it predicts the second label.
@@ -105,7 +110,7 @@ class Model:
 
     def _each(self, rows: Rows, function: Callable[[Floats, Floats], Floats]) -> Floats:
         """Return a function of the score and the last coordinate of each row."""
-        features, weights = Features(self.schema), np.array([self.weights])
+        features, weights = self.features, np.array([self.weights])
         found = np.empty(len(rows))
         for start in range(0, len(rows), BLOCK):
             matrix = rows.matrix(start, start + BLOCK)
@@ -122,6 +127,8 @@ class Model:
             "target": Schema((self.target,)).to_document()[0],
             "weights": self.weights,
         }
+        if self.reference != Model.reference:
+            document["reference"] = self.reference
         return canonical(document)
 
     @classmethod
@@ -131,11 +138,12 @@ class Model:
             document = json.loads(text)
             if document["format"] != FORMAT:
                 raise ValueError("the format differs")
-            if set(document) != {"format", "objective", "schema", "target", "weights"}:
+            if set(document) - {"reference"} != _ENTRIES:
                 raise ValueError("it has other entries than a model has")
             schema = Schema.from_document(document["schema"])
             (target,) = Schema.from_document([document["target"]])
-            model = cls(document["objective"], schema, target, document["weights"])
+            reference = document.get("reference", Model.reference)
+            model = cls(document["objective"], schema, target, document["weights"], reference)
             if model.to_json() != canonical(document):
                 raise ValueError("its numbers are not written as a model writes them")
         except UNREADABLE as error:

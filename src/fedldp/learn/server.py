@@ -37,8 +37,8 @@ _TINY = 1e-8  # and what keeps it from dividing by zero
 class Recipe:
     """How the server steps.
 
-    The default is Adam, and an average of the iterates in which the t-th weighs t (t + 1).
-    Algorithm 1 of the paper to the letter is `Recipe(rate, "sgd", momentum=0.0, averaging=False)`.
+    The default is Adam, and an average of the iterates in which the t-th weighs t (t + 1). For
+    Algorithm 1 of the paper as printed see `Settings.paper`.
     """
 
     rate: float
@@ -142,7 +142,8 @@ def auto_rate(distance: float, dimensions: int, rounds: int) -> float:
     """Return the rate with which Adam can go so far from its start, whatever the noise.
 
     With noise in d coordinates, T steps of D / sqrt(d T) are best for a minimum at the distance D
-    (Nemirovski et al. 2009): Adam divides by the noise. Larger steps than 0.4 overshoot.
+    (Nemirovski et al. 2009): Adam divides by the noise. Larger steps than 0.4 overshoot. For plain
+    steps it is the same rule, given that no coordinate of a gradient exceeds 1.
 
     >>> round(auto_rate(8.0, 33, 300), 3), auto_rate(8.0, 33, 10)
     (0.08, 0.4)

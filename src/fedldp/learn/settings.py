@@ -8,14 +8,18 @@ import numpy as np
 
 from fedldp.checks import Floats, epsilon, whole
 from fedldp.errors import DomainError
+from fedldp.learn.features import Features
 from fedldp.learn.fedsgd import Training
 from fedldp.learn.gradients import Task
 from fedldp.learn.server import Recipe, auto_group, auto_rate
 from fedldp.plan import Plan
 from fedldp.schema import Schema
 from fedldp.source import Source
-from fedldp.strategies import each_part
+from fedldp.strategies import PAPER_MECHANISM, as_printed, each_part
 from fedldp.vehicle import exact
+
+PAPER_REGULARIZATION = 1e-4  # lambda of the paper's experiments
+PAPER_TOLERANCE = 1e-6  # "close enough": the paper gives no number
 
 
 @final
@@ -43,6 +47,7 @@ class Settings:
     study: bool = False
     participations: int = 1
     group: int | str = "auto"
+    max_rounds: int | None = None  # by default as many as there are groups
     rate: float | str = "auto"
     optimizer: str = Recipe.optimizer
     schedule: str = Recipe.schedule
@@ -51,6 +56,61 @@ class Settings:
     regularization: float = Recipe.regularization
     tolerance: float = Recipe.tolerance
     estimator: str = Recipe.estimator
+    reference: str = Features.reference  # how categories become features
+
+    @classmethod
+    def paper(
+        cls,
+        epsilon: float,
+        mechanism: str | None = PAPER_MECHANISM,
+        *,
+        learning_rate: float | str = "auto",
+        group: int | str = "auto",
+        max_iter: int | None = None,
+        tol: float = PAPER_TOLERANCE,
+        regularization: float = PAPER_REGULARIZATION,
+        outputs: int | None = None,
+        study: bool = False,
+    ) -> "Settings":
+        """Return LDP-FedSGD as the paper prints it: its Algorithm 1 with its Algorithm 6.
+
+        Each vehicle answers k = max(1, min(d, floor(epsilon / 2.5))) coordinates with epsilon/k
+        each. The server multiplies the answers by d/k, divides their sum by the size of the group
+        and takes a plain gradient step. The training ends when a step is shorter than `tol`, after
+        `max_iter` rounds, or when no vehicle is left. The last label of a category is -1 in all its
+        features. As in the paper's comparison, Laplace answers every coordinate with epsilon/d
+        (`study` only) and Duchi et al. all of them at once.
+
+        `study=True` takes the mechanisms in floating point, and the default their exact tables with
+        as many `outputs` as you say: the paper tries 2001. The paper does not give learning rate,
+        group size, tolerance or the largest number of rounds; by default `auto_rate` and
+        `auto_group` choose the first two. The gradient of the regularization, which depends on no
+        data, is added by the server.
+
+        >>> settings = Settings.paper(5.0, learning_rate=0.1, group=1000)
+        >>> settings.plan(94).parts[0].k, settings.estimator, settings.optimizer
+        (2, 'horvitz-thompson', 'sgd')
+        """
+        choices = {} if mechanism is None else as_printed(mechanism)
+        return cls(
+            epsilon=epsilon,
+            mechanism=mechanism,
+            k="paper",
+            outputs=outputs,
+            study=study,
+            group=group,
+            max_rounds=max_iter,
+            rate=learning_rate,
+            optimizer="sgd",
+            schedule="constant",
+            momentum=0.0,
+            averaging=False,
+            regularization=regularization,
+            tolerance=tol,
+            estimator="horvitz-thompson",
+            reference="last",
+            **choices,
+        )
 
     def __post_init__(self) -> None:
         epsilon(self.epsilon)
@@ -58,6 +118,8 @@ class Settings:
             raise DomainError(f"participations must be at least 1; got {self.participations!r}.")
         if self.group != "auto" and whole(self.group, 'group must be "auto", or it') < 1:
             raise DomainError(f'group must be "auto" or at least 1; got {self.group!r}.')
+        if self.max_rounds is not None and whole(self.max_rounds, "max_rounds") < 1:
+            raise DomainError(f"max_rounds must be None or at least 1; got {self.max_rounds!r}.")
         if isinstance(self.rate, str) and self.rate != "auto":
             raise DomainError(f'rate must be "auto" or a positive number; got {self.rate!r}.')
 
@@ -138,6 +200,7 @@ class Settings:
             chance,
             group=group,
             participations=self.participations,
+            max_rounds=self.max_rounds,
             replicas=replicas,
             shuffle=shuffle,
             start=start,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from fedldp.errors import DomainError
 from fedldp.mechanisms.base import Mechanism
 from fedldp.mechanisms.certificate import Certificate
+from fedldp.mechanisms.discretize import discretize
 from fedldp.mechanisms.dominant import Dominant, NearZero
 from fedldp.mechanisms.duchi import Duchi
 from fedldp.mechanisms.finite import Finite
@@ -35,6 +36,7 @@ __all__ = [
     "ThreeOutputs",
     "ThreeOutputsFlat",
     "best",
+    "discretize",
     "mechanism",
     "mechanisms",
 ]
@@ -44,6 +46,8 @@ _BEYOND = (ThreeOutputsFlat, Optimal, Dominant, NearZero)
 _REGISTRY: dict[str, Callable[[float], Mechanism]] = {
     kind.name: kind for kind in (*_PAPER, *_BEYOND)
 }
+
+PAPER = tuple(kind.name for kind in _PAPER)  # names of the paper's mechanisms
 
 
 def mechanisms() -> tuple[str, ...]:

@@ -1,16 +1,21 @@
-"""From a continuous output to a channel: the paper's Algorithm 4, integrated in closed form."""
+"""The paper's Algorithm 5: for outputs on their own, and in closed form for a channel."""
 
 from collections.abc import Callable
-from math import ceil, log2, sqrt
-from typing import Protocol
+from math import ceil, inf, log2, sqrt
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
+from fedldp import checks
+from fedldp.attributes import is_real
 from fedldp.channel import Channel, channel_epsilon, exact_channel
 from fedldp.checks import Floats, whole
 from fedldp.errors import DomainError
+from fedldp.source import Source
 
 MOST_OUTPUTS = 4001
+PAPER_PIECES = 1000  # m of the paper's experiments: 2,001 outputs
 FEWEST_LETTERS = 33
 ROUNDING_COST = 0.0019  # of the worst-case variance, by rounding x to a letter
 OUTPUT_COST = 0.0028  # by rounding the output to the grid, where the number of outputs is free
@@ -27,6 +32,39 @@ class Bounded(Protocol):
     def bound(self) -> float: ...
     @property
     def worst_case_variance(self) -> float: ...
+
+
+def discretize(y: npt.ArrayLike, bound: float, source: Source, *, m: int = PAPER_PIECES) -> Any:
+    """Return the paper's Algorithm 5: each y in [-bound, bound] rounded at random to 2m + 1 values.
+
+    With C the bound and k = floor(m y / C), y becomes C k / m with probability k + 1 - m y / C, and
+    C (k + 1) / m otherwise, so that its mean stays y. Like `Mechanism.perturb` this is floating
+    point, for study: what a vehicle sends comes from `Mechanism.channel(outputs=2 * m + 1)`, which
+    has the probabilities of both steps in one exact table.
+
+    >>> import fedldp
+    >>> mechanism, source = fedldp.PMSub(epsilon=1.0), fedldp.source(7)
+    >>> y = mechanism.perturb([0.3, -0.7, 0.1], source)
+    >>> z = discretize(y, mechanism.bound, source, m=2)
+    >>> z / mechanism.bound
+    array([-0.5, -0.5,  1. ])
+    """
+    outputs = checks.reals(y, "y")
+    if whole(m, "m") < 1:
+        raise DomainError(f"m must be at least 1; got {m!r}.")
+    if not is_real(bound) or not 0 < bound < inf:
+        raise DomainError(f"bound must be a positive number; got {bound!r}.")
+    if not isinstance(source, Source):
+        raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
+    if not np.all(np.abs(outputs) <= bound):
+        raise DomainError(
+            f"y must be numbers from {-bound:g} to {bound:g}, where the mechanism's outputs lie; "
+            f"got {y!r:.80}."
+        )
+    scaled = outputs * m / bound
+    below = np.clip(np.floor(scaled), -m, m - 1)  # y = C lies at the end of the last piece
+    up = source.uniform(outputs.shape) < scaled - below
+    return ((below + up) * bound / m)[()]
 
 
 def discretized(
