@@ -22,10 +22,10 @@ from fedldp.learn.objectives import objective
 from fedldp.learn.server import Recipe, State
 from fedldp.parts import Matrix
 
-PAPER = Recipe(0.3, "sgd", momentum=0.0, averaging=False)
+PLAIN = Recipe(0.3, "sgd", momentum=0.0, averaging=False)
 
 
-def train(task, plan, recipe=PAPER, seed=1, group=100, **options):
+def train(task, plan, recipe=PLAIN, seed=1, group=100, **options):
     return Training(task, plan, recipe, fedldp.source(seed), group=group, **options)
 
 
@@ -94,11 +94,11 @@ def test_it_ends_when_the_model_settles():
     assert len(spy.asked) == 5
 
 
-# Algorithm 1, written down once more
+# Plain steps along what the reports say (Algorithm 1 as printed: test_paper_algorithms.py)
 
 
-def algorithm_1(x, y, plan, rate, group, seed):
-    """Logistic regression by the paper's algorithm, through the plan's own reports."""
+def plain_steps(x, y, plan, rate, group, seed):
+    """Logistic regression by gradient descent, through the plan's own reports and estimates."""
     (key, chance), n = stream(seed), len(x)
     order = np.argsort(fedldp.source(key).words(n), kind="stable")
     theta, rounds = np.zeros(x.shape[1]), -(-n // group)
@@ -112,12 +112,12 @@ def algorithm_1(x, y, plan, rate, group, seed):
 
 @pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("mechanism", ["duchi", "hm-tp"])
-def test_algorithm_1_to_the_letter(name, mechanism):
+def test_steps_follow_the_estimates(name, mechanism):
     task, plan = fleet(2003, 4), plan_for(4, name, mechanism=mechanism, bound=0.8)
     training = train(task, plan, seed=11)
     list(training)
     x, y = task.examples.features, task.examples.targets
-    wanted = algorithm_1(x, y, plan, 0.3, 100, seed=11)
+    wanted = plain_steps(x, y, plan, 0.3, 100, seed=11)
     np.testing.assert_allclose(training.models[0], wanted, rtol=1e-9)
     assert np.abs(wanted).max() > 0.1
     assert task.loss(training.models)[0] < np.log(2)
@@ -326,7 +326,7 @@ def test_a_category_is_no_vector_and_a_seed_no_source():
         with pytest.raises(DomainError, match="a vector of 1 numbers"):
             train(task, plan)
     with pytest.raises(DomainError, match="Source"):
-        Training(task, plan_for(1), PAPER, 7, group=5)
+        Training(task, plan_for(1), PLAIN, 7, group=5)
 
 
 def test_it_starts_where_it_is_told():
