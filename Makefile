@@ -12,7 +12,7 @@ MUTATE ?= --sample 600 src/fedldp/mechanisms/*.py \
 	tests/test_mechanisms_*.py tests/test_discretization.py tests/test_optimal*.py \
 	tests/test_channel*.py tests/test_vectors.py tests/test_report*.py tests/test_ledger*.py
 
-.PHONY: demo test test-slow test-torch test-simulation test-faults test-browser \
+.PHONY: demo test test-slow test-torch test-simulation test-faults test-hostile test-browser \
 	bench bench-growth bench-peers bench-docs bench-reproduce bench-fleet \
 	accuracy flights networks reproduce pictures page docs dist mutation clean
 
@@ -37,6 +37,9 @@ test-simulation: $(VENV)/simulation.done  ## the fleet's app in Flower's simulat
 
 test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved and cut off
 	$(BIN)/pytest -m faults tests/test_fleet_*.py
+
+test-hostile: $(VENV)/test.done  ## another account of the machine attacks a fleet: needs root
+	$(BIN)/pytest -m hostile tests/test_fleet_hostile_accounts.py
 
 test-browser: $(VENV)/test.done  ## the interactive page, in Chromium
 	$(BIN)/pytest -m browser tests/test_playground_browser.py tests/test_playground_proof.py

@@ -106,9 +106,10 @@ class Fleet:
     def vaults(self):
         return sorted(path.parent.name for path in self.folder.glob("vault-*/vault.toml"))
 
-    def start(self, part):
-        """Start a part: "server", "gateway-1", "vault-1"."""
-        words = [sys.executable, "-m", "fedldp", "fleet", part.partition("-")[0]]
+    def start(self, part, command=None):
+        """Start a part ("server", "gateway-1", "vault-1") by its command, or by another one."""
+        command = command or ["-m", "fedldp", "fleet", part.partition("-")[0]]
+        words = [sys.executable, *command]
         path = f"{Path(__file__).parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
         with (self.folder / f"{part}.log").open("ab") as log:
             self.popens[part] = subprocess.Popen(

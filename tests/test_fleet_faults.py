@@ -16,6 +16,7 @@ from time import sleep
 
 import httpx
 import pytest
+from accounts import forked
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from fleet_parts import DEATHS, Fleet, Proxy, alive, edit, kill, reroute, running, until
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
@@ -265,23 +266,30 @@ def test_a_key_that_is_not_registered_is_refused(fleet, tmp_path):
             until(lambda tried=tried: not alive(tried), "refusal")
     finally:
         stranger.close()
-    for port in (server.port, server.link):
-        assert heartbeat(fleet, port, part, nodes(fleet)[0]) == 401
+    node = nodes(fleet)[0]
+    assert heartbeat(fleet, server.port, part, node) == 401
+    link = fleet.process("server", "flower-superlink")
+    call = partial(heartbeat, fleet, server.link, part, node)
+    assert forked(call, network_of=link) == 401
     [(gateways,)] = fleet.checkpoint("SELECT COUNT(DISTINCT gateway) FROM asks")
     assert gateways == 2
 
 
 def test_operators_calls_are_not_for_gateways(fleet):
-    """Flower serves them at its port, which is for this machine alone; the front knows nothing."""
+    """Flower serves them at its port, in a private network; the front knows nothing of them."""
     server = Server.load(fleet.folder / "server")
     trusted = ssl.create_default_context(cafile=server.authority)
     hidden = ("control/list-runs", "control/start-run", "runtime/get-nodes", "fleet/register-node")
-    found = {}
-    for port in (server.port, server.link):
+
+    def called(port):
         with httpx.Client(base_url=f"https://127.0.0.1:{port}/v1/", verify=trusted) as client:
-            found[port] = [client.post(path).status_code for path in hidden]
-    assert found[server.port] == [404] * len(hidden)
-    assert 404 not in found[server.link]
+            return [client.post(path).status_code for path in hidden]
+
+    assert called(server.port) == [404] * len(hidden)
+    link = fleet.process("server", "flower-superlink")
+    assert 404 not in forked(partial(called, server.link), network_of=link)
+    with pytest.raises(httpx.ConnectError):
+        called(server.link)
 
 
 def test_a_gateway_cannot_speak_for_another(fleet):

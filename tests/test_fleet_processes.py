@@ -9,6 +9,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
+from accounts import NOBODY, needs_root
 
 from fedldp.errors import DomainError
 from fedldp.fleet import processes
@@ -59,8 +60,8 @@ def shows(pid):
 
 
 @contextmanager
-def stranger(**environment):
-    popen = subprocess.Popen(SLEEPS, env={**os.environ, **environment})
+def stranger(user=None, **environment):
+    popen = subprocess.Popen(SLEEPS, env={**os.environ, **environment}, user=user)
     try:
         shows(popen.pid)
         yield popen
@@ -281,6 +282,62 @@ def test_processes_of_other_folders_are_strangers(tmp_path):
     with stranger(**{MARK: f"{tmp_path}/a/state"}) as popen:
         assert stop(tmp_path) == 1
         assert popen.wait() == -signal.SIGTERM
+
+
+@contextmanager
+def named(state, popen, owner):
+    """A lock that is held, belongs to a user, and names a process."""
+    with hold(state):
+        os.chown(state / LOCK, owner, owner)
+        (state / LOCK).write_text(f"{popen.pid} {processes.started(popen.pid)}")
+        yield
+
+
+@needs_root
+def test_root_ends_no_process_of_another_user_than_the_owner_of_the_lock(tmp_path):
+    """Whoever can write to a folder could name any process there, or mark any."""
+    state = tmp_path / "part" / "state"
+    with stranger() as victim, named(state, victim, NOBODY):
+        assert holder(state) is None
+        assert stop(tmp_path) == 0
+        assert victim.poll() is None
+    (state / LOCK).touch()
+    os.chown(state / LOCK, NOBODY, NOBODY)
+    with stranger(**{MARK: str(state)}) as victim:
+        assert stop(tmp_path) == 0
+        assert victim.poll() is None
+
+
+@needs_root
+def test_root_ends_what_the_owner_of_the_lock_runs(tmp_path):
+    state = tmp_path / "part" / "state"
+    for environment in ({}, {MARK: str(state)}):
+        with stranger(user=NOBODY, **environment) as popen, named(state, popen, NOBODY):
+            assert holder(state) == popen.pid
+            assert stop(tmp_path) == 1
+            assert popen.wait() == -signal.SIGTERM
+    with hold(state):  # by another user than before, who owns it now
+        assert holder(state) == os.getpid()
+
+
+@pytest.mark.parametrize("link", ["symbolic", "hard", "folder"])
+def test_a_lock_that_is_another_ones(tmp_path, link):
+    """A link in a folder leads to a process that does not work there."""
+    theirs, state = tmp_path / "theirs" / "state", tmp_path / "part" / "state"
+    with separate(theirs, *SLEEPS) as (supervisor, child):
+        state.parent.mkdir()
+        if link == "folder":
+            state.symlink_to(theirs)
+        else:
+            state.mkdir()
+            (os.link if link == "hard" else os.symlink)(theirs / LOCK, state / LOCK)
+        assert stop(tmp_path / "part") == 0
+        assert supervisor.poll() is None
+        assert alive(child)
+        if link == "symbolic":
+            with pytest.raises(OSError, match="symbolic link"), hold(state):
+                pass
+        (state if link == "folder" else state / LOCK).unlink()
 
 
 def test_what_ends_while_it_is_looked_at_is_no_error(tmp_path, monkeypatch):

@@ -202,10 +202,18 @@ def gateway_command(folder: Path) -> None:
     roadside.run(folder)
 
 
+_require_isolation = click.option(
+    "--require-isolation",
+    is_flag=True,
+    help="Refuse to start where a private network for Flower's processes is not available.",
+)
+
+
 @fleet_group.command("server")
 @click.argument("folder", type=_FOLDER)
 @click.option("--stay", is_flag=True, help="Keep serving gateways when the job is done.")
-def server_command(folder: Path, stay: bool) -> None:
+@_require_isolation
+def server_command(folder: Path, stay: bool, require_isolation: bool) -> None:
     """Serve a fleet until the job is done, or until Ctrl-C or SIGTERM.
 
     \b
@@ -214,8 +222,11 @@ def server_command(folder: Path, stay: bool) -> None:
     FOLDER holds server.toml and job.toml, which names the file of the result.
     Started again after whatever has happened, it goes on where it stood: nobody
     is asked anything new before what was asked is answered.
+
+    Flower's processes run in a private network, which other accounts of this
+    machine do not reach. Where the system allows none, a warning says so.
     """  # noqa: D301 (click wants the character \b itself)
-    server.run(folder, stay=stay, say=click.echo)
+    server.run(folder, stay=stay, say=click.echo, require_isolation=require_isolation)
 
 
 @fleet_group.command("stop")

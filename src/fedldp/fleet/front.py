@@ -10,6 +10,7 @@ TLS handshake is cut short would never call again.
 """
 
 import asyncio
+import socket
 import ssl
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -22,6 +23,7 @@ from typing import Any, final
 import httpx
 import uvicorn
 
+from fedldp.fleet import isolation
 from fedldp.fleet.admission import Gateways, Headers
 from fedldp.fleet.server import Server
 
@@ -155,8 +157,8 @@ async def _answer(
     await send({"type": "http.response.body", "body": body})
 
 
-async def serve(server: Server) -> None:
-    """Serve the front of a server until a signal ends it."""
+async def serve(server: Server, listening: socket.socket) -> None:
+    """Serve the front of a server on a socket until a signal ends it."""
     trusted = ssl.create_default_context(cafile=server.authority)
     async with httpx.AsyncClient(
         base_url=f"https://{server.address}",
@@ -168,8 +170,6 @@ async def serve(server: Server) -> None:
     ) as client:
         config = uvicorn.Config(
             Front(client, Gateways(server.gateways)),
-            host=server.host,
-            port=server.port,
             ssl_certfile=server.certificate,
             ssl_keyfile=server.key,
             http="h11",  # which limits headers
@@ -182,8 +182,10 @@ async def serve(server: Server) -> None:
             limit_concurrency=MOST_CALLS,
             timeout_graceful_shutdown=1,
         )
-        await uvicorn.Server(config).serve()
+        await uvicorn.Server(config).serve([listening])
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(Server.load(Path(sys.argv[1]))))
+    _server = Server.load(Path(sys.argv[1]))
+    _sockets = isolation.inherited() or [_server.listen()]
+    asyncio.run(serve(_server, _sockets[0]))

@@ -4,6 +4,10 @@ A supervisor holds a lock on its folder. The lock's file names its process, with
 was started: a number that is given to another process later is not mistaken for it. Every process
 that a supervisor starts, and whatever these start in turn, carries the name of the folder in its
 environment. So `stop` finds all of them after a supervisor was killed, and never a stranger.
+
+Whoever can write to a folder can write any number into the lock's file. So `stop` only signals
+processes of the user who owns this file: what that user may end anyway. It signals through process
+descriptors, which it checks after it has opened them.
 """
 
 import contextlib
@@ -12,6 +16,7 @@ import os
 import select
 import signal
 import socket
+import stat
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +27,7 @@ from types import FrameType
 from typing import IO, Literal, final
 
 from fedldp.errors import DomainError
+from fedldp.fleet.isolation import SOCKETS, Network
 
 MARK = "FEDLDP_FLEET"  # in the environment of whatever a supervisor starts
 STATE = "state"  # the folder for what is written at run time, in that of each part
@@ -46,6 +52,8 @@ class Process:
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)  # added to the supervisor's own
     restart: Restart = "always"
+    sockets: tuple[socket.socket, ...] = ()  # handed on; see `isolation.inherited`
+    outside: bool = False  # in the supervisor's own network, also if it has a private one
     hopeless: bytes = b""  # words in its log after which it is ended, and started again
 
 
@@ -56,22 +64,30 @@ class _Child:
     due: float | None  # when it is to be started again
     status: int | None  # how it ended
 
-    def __init__(self, process: Process, log: Path, mark: str) -> None:
-        self.process, self._log, self._mark = process, log, mark
+    def __init__(self, process: Process, log: Path, mark: str, network: Network) -> None:
+        self.process, self._log, self._mark, self._network = process, log, mark, network
         self.pause = SHORTEST_PAUSE
         self.start()
 
     def start(self) -> None:
         if self._log.exists() and self._log.stat().st_size > LARGEST_LOG:
             self._log.replace(self._log.with_suffix(".old"))
+        words = [str(free_port()) if word == FREE_PORT else word for word in self.process.argv]
+        sockets = [each.fileno() for each in self.process.sockets]
         with self._log.open("ab") as output:
             self._read = output.tell()
             self._popen = subprocess.Popen(  # noqa: S603 (words of our own, and no shell)
-                [str(free_port()) if word == FREE_PORT else word for word in self.process.argv],
+                self._network.program(*words),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **self.process.environment, MARK: self._mark},
+                env={
+                    **os.environ,
+                    **self.process.environment,
+                    MARK: self._mark,
+                    SOCKETS: ",".join(map(str, sockets)),
+                },
+                pass_fds=[*self._network.handles, *sockets],
                 start_new_session=True,
             )
         self.pid, self.born, self.due, self.status = self._popen.pid, monotonic(), None, None
@@ -120,11 +136,15 @@ class Supervisor:
     """Starts processes, starts them again when they die, and ends them all when it ends itself.
 
     To be used in the main thread, in a `with`: SIGTERM and SIGINT set `stopped`. It looks after the
-    processes while `wait` or `call` is at work. In the end they have `grace` seconds.
+    processes while `wait` or `call` is at work. In the end they have `grace` seconds. Processes
+    are started in `network`, unless they ask for the supervisor's own.
     """
 
-    def __init__(self, state: Path, grace: float | None = None) -> None:
+    def __init__(
+        self, state: Path, grace: float | None = None, network: Network | None = None
+    ) -> None:
         self.state = state.resolve()
+        self._network = network or Network()
         self._grace = GRACE if grace is None else grace
         self.stopped = threading.Event()
         self._children: dict[str, _Child] = {}
@@ -155,11 +175,13 @@ class Supervisor:
         self._end_marked()  # what has left the groups
 
     def _end_marked(self) -> None:
-        _end(lambda: _marked(self.state), GRACE)
+        _end(lambda: _marked(self.state, {self.state: os.geteuid()}), GRACE)
 
     def start(self, process: Process) -> None:
         """Start a process; from now on it is kept alive, if that is what it asks for."""
-        self._children[process.name] = _Child(process, self.log(process), str(self.state))
+        network = Network() if process.outside else self._network
+        log = self.log(process)
+        self._children[process.name] = _Child(process, log, str(self.state), network)
 
     def log(self, process: Process) -> Path:
         """Return the file to which a process writes what it has to say."""
@@ -226,12 +248,15 @@ def free_port() -> int:
 def hold(state: Path) -> Iterator[None]:
     """Be the one process that works in a state folder, which is made if it is not there."""
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (state / LOCK).open("a") as lock:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    with open(os.open(state / LOCK, flags, 0o644), "r+") as lock:  # noqa: PTH123 (it is open)
         if not _locked(lock):
             raise DomainError(
                 f"{state.parent} is at work already, as process {holder(state)}. "
                 f"End it first: fedldp fleet stop {state.parent}"
             )
+        if os.fstat(lock.fileno()).st_uid != os.geteuid():  # left behind by another user
+            os.fchown(lock.fileno(), os.geteuid(), -1)
         lock.truncate(0)
         lock.write(f"{os.getpid()} {started(os.getpid())}")
         lock.flush()
@@ -253,16 +278,43 @@ def _locked(lock: IO[str]) -> bool:
 def holder(state: Path) -> int | None:
     """Return the process that works in a state folder, if there is one."""
     try:
-        with (state / LOCK).open() as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                pid, _, birth = lock.read().partition(" ")
-                if pid.isdecimal() and str(started(int(pid))) == birth:
-                    return int(pid)
+        with _opened(state / LOCK) as lock:
+            return _holder(lock)
     except FileNotFoundError:
-        pass
+        return None
+
+
+def _opened(path: str | Path, folder: int | None = None) -> IO[str]:
+    """Open a lock's file; never one that a link leads to, which may be another user's."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    return open(descriptor, encoding="utf-8", errors="replace")  # noqa: PTH123 (it is open)
+
+
+def _holder(lock: IO[str]) -> int | None:
+    """Return the process that has locked a file, if it is the one that the file names.
+
+    That is a process of the user who owns the file: any other could have been named in it by
+    somebody who must not end it.
+    """
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        pid, _, birth = lock.read(64).partition(" ")
+        if pid.isdecimal() and str(started(int(pid))) == birth:
+            return int(pid) if _users(int(pid)) == {os.fstat(lock.fileno()).st_uid} else None
+    else:
+        fcntl.flock(lock, fcntl.LOCK_UN)
     return None
+
+
+def _users(pid: int) -> set[int]:
+    """Return the real, effective, saved and file system user of a process: one, as a rule."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return set()
+    return {int(uid) for line in lines if line.startswith("Uid:") for uid in line.split()[1:]}
 
 
 def started(pid: int) -> int | None:
@@ -282,19 +334,41 @@ def stop(folder: Path) -> int:
     folder = folder.resolve()
     if not folder.is_dir():
         raise DomainError(f"there is no folder {folder}: name the one of a fleet, or of its part.")
-    states = [lock.parent for lock in folder.rglob(LOCK)]
+    with contextlib.ExitStack() as stack:
+        locks = {state: stack.enter_context(lock) for state, lock in _locks(folder)}
+        owners = {state: os.fstat(lock.fileno()).st_uid for state, lock in locks.items()}
 
-    def supervisors() -> set[int]:
-        return {pid for state in states if (pid := holder(state)) is not None}
+        def supervisors() -> set[int]:
+            return {pid for lock in locks.values() if (pid := _holder(lock)) is not None}
 
-    found = supervisors() | _marked(folder)
-    _end(supervisors, 2 * GRACE)
-    _end(lambda: _marked(folder), GRACE)
+        found = supervisors() | _marked(folder, owners)
+        _end(supervisors, 2 * GRACE)
+        _end(lambda: _marked(folder, owners), GRACE)
     return len(found)
 
 
-def _marked(folder: Path) -> set[int]:
-    """Return the processes that supervisors in a folder have started, and these in turn."""
+def _locks(folder: Path) -> Iterator[tuple[Path, IO[str]]]:
+    """Yield the state folders in a folder and the open files of their locks; follow no links.
+
+    A file with a second name is skipped: it may be the lock of another user's folder.
+    """
+    for path, _, names, descriptor in os.fwalk(folder):
+        if LOCK in names:
+            with contextlib.suppress(OSError):
+                lock = _opened(LOCK, descriptor)
+                found = os.fstat(lock.fileno())
+                if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+                    yield Path(path), lock
+                else:
+                    lock.close()
+
+
+def _marked(folder: Path, owners: Mapping[Path, int]) -> set[int]:
+    """Return the processes that supervisors in a folder have started, and these in turn.
+
+    They must be of the user who owns the lock of the state folder that they are marked with or,
+    where that is gone, of the user who asks.
+    """
     found = set()
     for number in (path.name for path in Path("/proc").iterdir() if path.name.isdecimal()):
         try:
@@ -302,8 +376,13 @@ def _marked(folder: Path) -> set[int]:
         except OSError:  # it has ended, or is someone else's
             continue
         start = f"{MARK}=".encode()
-        marks = [os.fsdecode(each[len(start) :]) for each in variables if each.startswith(start)]
-        if any(Path(mark).is_relative_to(folder) for mark in marks):
+        marks = [
+            Path(os.fsdecode(each[len(start) :])) for each in variables if each.startswith(start)
+        ]
+        if any(
+            mark.is_relative_to(folder) and _users(int(number)) == {owners.get(mark, os.geteuid())}
+            for mark in marks
+        ):
             found.add(int(number))
     return found - {os.getpid()}
 

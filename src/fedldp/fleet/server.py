@@ -1,12 +1,14 @@
 """The machine of the server: Flower's SuperLink and what belongs to it, kept alive; and the job.
 
-The SuperLink keeps its state in a file and is bound to this machine; the front is what gateways
-reach. Flower never starts a ServerApp again that has died. So whenever the job is not finished and
-nobody has its checkpoint, it is handed to Flower anew, as a new run, which goes on where the last
-one stood. Should there be two runs at a time, one finds the checkpoint taken, and ends.
+The SuperLink keeps its state in a file. It asks for no password, so it lives in a private network
+with the processes that need it; the front, which gateways reach, is handed a socket from outside.
+Flower never starts a ServerApp again that has died. So whenever the job is not finished and nobody
+has its checkpoint, it is handed to Flower anew, as a new run, which goes on where the last one
+stood. Should there be two runs at a time, one finds the checkpoint taken, and ends.
 """
 
 import json
+import secrets
 import socket
 import sys
 from collections.abc import Callable, Iterable
@@ -17,7 +19,8 @@ from typing import Any, final
 
 from fedldp import files
 from fedldp.errors import DomainError
-from fedldp.fleet import checkpoint, flower, toml
+from fedldp.fleet import checkpoint, flower, isolation, keys, namespaces, toml
+from fedldp.fleet.isolation import Network
 from fedldp.fleet.job import Job
 from fedldp.fleet.processes import STATE, Process, Restart, Supervisor
 
@@ -38,6 +41,15 @@ _REGISTERED = "registered.json"
 _KNOWN = "already in use"  # what Flower says of a key that it has
 _REVOKED = "revoked"  # in the place of a gateway's number in Flower
 _GONE = 10.0  # seconds that a key must be missing: Flower never takes it again
+_LISTENS = """\
+import socket, sys, time
+while True:
+    try:
+        socket.create_connection(("127.0.0.1", int(sys.argv[1])), 1).close()
+        break
+    except OSError:
+        time.sleep(0.1)
+"""  # a program that ends as soon as something listens on a port
 _LOOK = 0.5  # seconds between two looks at the job
 _BEGINS = 30.0  # seconds within which a run that was ordered takes the checkpoint
 _SHORTEST, _LONGEST = 2.0, 60.0  # before the next run; more if the last ones came no further
@@ -93,6 +105,7 @@ class Server:
             "--ssl-keyfile": self.key,
             "--isolation": "process",
             "--database": self.state / "link.db",
+            "--superexec-auth-secret-file": self._secret,
         }
         words = [str(word) for pair in arguments.items() for word in pair]
         switches = "--enable-supernode-auth", "--disable-runtime-dependency-installation"
@@ -100,13 +113,35 @@ class Server:
 
     def exec_process(self) -> Process:
         """Return how to run what starts a ServerApp."""
-        words = "--runtime-api-address", self.address, "--root-certificates", str(self.authority)
+        arguments = {
+            "--runtime-api-address": self.address,
+            "--root-certificates": self.authority,
+            "--superexec-auth-secret-file": self._secret,
+        }
+        words = [str(word) for pair in arguments.items() for word in pair]
         return self._flower("superexec", "flower-superexec", *words)
 
-    def front_process(self) -> Process:
-        """Return how to run the front."""
+    def ready_process(self) -> Process:
+        """Return how to wait for the SuperLink, in the network in which it listens."""
+        argv = sys.executable, "-I", "-S", "-c", _LISTENS, str(self.link)
+        return Process("ready", argv, restart="no")
+
+    def listen(self) -> socket.socket:
+        """Return the socket on which the front listens."""
+        try:
+            family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+            address = self.host, self.port
+            return socket.create_server(address, family=family, backlog=namespaces.BACKLOG)
+        except OSError as error:
+            raise DomainError(
+                f"{self.folder / FILE}: cannot listen on {self.host}, port {self.port}: "
+                f"{error.strerror}. Choose another address or port for `front`."
+            ) from None
+
+    def front_process(self, listening: socket.socket) -> Process:
+        """Return how to run the front, which serves a socket."""
         argv = sys.executable, "-m", "fedldp.fleet.front", str(self.folder)
-        return Process("front", argv)
+        return Process("front", argv, sockets=(listening,))
 
     def register_process(self, key: Path) -> Process:
         """Return how to make the public key of a gateway known to the SuperLink."""
@@ -131,6 +166,11 @@ class Server:
     def _run_config(self) -> Path:
         return self.state / "run.toml"
 
+    @property
+    def _secret(self) -> Path:
+        """What proves to the SuperLink who may take its tasks."""
+        return self.state / "superexec.secret"
+
     def configure(self) -> None:
         """Write what Flower's own command reads."""
         home = flower.home(self.state)
@@ -139,22 +179,33 @@ class Server:
         lines = [f"[superlink.{_NAME}]", *(f"{k} = {_quoted(v)}" for k, v in superlink.items())]
         files.write(home / "config.toml", "\n".join(lines) + "\n")
         files.write(self._run_config, f"job = {_quoted(self.job)}\n")
+        self._secret.unlink(missing_ok=True)
+        keys.write_secret(self._secret, secrets.token_bytes(32))
 
 
-def run(folder: Path, *, stay: bool = False, say: Callable[[str], None] = print) -> bool:
+def run(
+    folder: Path,
+    *,
+    stay: bool = False,
+    say: Callable[[str], None] = print,
+    require_isolation: bool = False,
+    network: Network | None = None,
+) -> bool:
     """Serve until the job is done or, with `stay`, until SIGTERM or Ctrl-C.
 
-    Returns whether the job is done. One that has failed raises `DomainError`.
+    Returns whether the job is done. One that has failed raises `DomainError`. Flower's processes
+    live in `network`: a private one, as far as the system allows it or isolation is required.
     """
     server = Server.load(folder)
     job = Job.load(server.job)
-    with Supervisor(server.state) as supervisor:
+    sockets = isolation.inherited()  # of systemd, which has also made the network private
+    network = network or isolation.choose(bool(sockets), require_isolation)
+    with Supervisor(server.state, network=network) as supervisor:
         server.configure()
         supervisor.start(server.link_process())
-        supervisor.start(server.front_process())
-        while not _listens(server.link):
-            if not supervisor.wait(_LOOK / 5):
-                return False
+        supervisor.start(server.front_process(sockets[0] if sockets else server.listen()))
+        if supervisor.call(server.ready_process()) is None:
+            return False
         supervisor.start(server.exec_process())
         if _finish(supervisor, server, job, say):
             say(f"The job {job.name} is done: {job.result}")
@@ -295,11 +346,3 @@ def _answer(log: Path) -> dict[str, Any]:
 def _quoted(text: object) -> str:
     """Return a text as TOML has it; JSON has it in the same way."""
     return json.dumps(str(text), ensure_ascii=False)
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), _LOOK).close()
-    except OSError:
-        return False
-    return True

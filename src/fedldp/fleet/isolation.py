@@ -1,0 +1,127 @@
+"""A private network for the processes of a server or a gateway. For Linux.
+
+Flower's programs talk to each other through ports on the loopback interface, and most of these
+ports ask for no password: any account of the machine could use them. So the programs live in a
+network namespace of their own, whose loopback interface no other account reaches. Root creates it
+directly; other users create it inside a user namespace, in which their user id stays what it is.
+
+A socket belongs to the namespace in which it was created, whichever process uses it later. So the
+supervisor stays outside. It hands the listening socket of the front to a process inside, and a
+listening socket that it created inside to the uplink of a gateway, which stays outside.
+"""
+
+import errno
+import logging
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import final
+
+from fedldp.errors import DomainError
+from fedldp.fleet import namespaces
+
+SOCKETS = "FEDLDP_SOCKETS"  # in the environment: descriptors of the sockets that are handed on
+
+_log = logging.getLogger("fedldp.fleet")
+_FIRST = 3  # the first descriptor that systemd hands on
+
+
+@final
+@dataclass(frozen=True)
+class Network:
+    """The network in which processes are started.
+
+    `handles` are descriptors of the namespaces to enter, in this order. Without them, it is the
+    network of the current process. `private` says whether other accounts are kept out of it.
+    """
+
+    handles: tuple[int, ...] = ()
+    private: bool = False
+
+    def program(self, *words: str) -> tuple[str, ...]:
+        """Return the words that run a program in this network.
+
+        >>> Network().program("flwr", "run")
+        ('flwr', 'run')
+        """
+        return self._launch("start", *words) if self.handles else words
+
+    def listen(self, port: int = 0) -> socket.socket:
+        """Return a socket that listens on the loopback interface of this network."""
+        if not self.handles:
+            return socket.create_server(("127.0.0.1", port), backlog=namespaces.BACKLOG)
+        (descriptor,) = _received(self.handles, *self._launch("listen", str(port)))
+        return socket.socket(fileno=descriptor)
+
+    def _launch(self, mode: str, *words: str) -> tuple[str, ...]:
+        return _launcher(mode, ",".join(map(str, self.handles)), *words)
+
+
+def choose(given: bool, required: bool) -> Network:
+    """Return the network for Flower's processes: a private one, if the system allows it.
+
+    `given` says that systemd has made one for this process. Where there is none, a warning is
+    logged, and the network is that of the machine; if one is required, `DomainError` is raised.
+    """
+    if given and is_private():
+        return Network(private=True)
+    reason = "the unit has no PrivateNetwork=yes"
+    if not given:
+        try:
+            return Network(_received((), *_launcher("create")), private=True)
+        except OSError as error:
+            reason = f"a private network cannot be created ({error.strerror})"
+    danger = (
+        f"{reason}. Without a private network, every account of this machine reaches Flower's "
+        "ports, and can run code as this user. Allow network and user namespaces for this user, "
+        "or use the systemd units that `fedldp fleet init` writes."
+    )
+    if required:
+        raise DomainError(f"--require-isolation: {danger}")
+    _log.warning("Warning: %s", danger)
+    return Network()
+
+
+def is_private() -> bool:
+    """Return whether this process has a loopback interface and no other one that is up.
+
+    This is what PrivateNetwork=yes in a unit of systemd leads to.
+    """
+    return namespaces.interfaces_up() == {"lo"}
+
+
+def inherited() -> list[socket.socket]:
+    """Return the listening sockets that a supervisor or systemd has handed to this process."""
+    if os.environ.get("LISTEN_PID") == str(os.getpid()):
+        descriptors = list(range(_FIRST, _FIRST + int(os.environ.get("LISTEN_FDS", "0"))))
+    else:
+        descriptors = [int(word) for word in os.environ.get(SOCKETS, "").split(",") if word]
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)  # programs that are started later do not get them
+    return [socket.socket(fileno=descriptor) for descriptor in descriptors]
+
+
+def _launcher(mode: str, *words: str) -> tuple[str, ...]:
+    # -I and -S: neither the environment nor installed packages decide what it imports.
+    return sys.executable, "-I", "-S", namespaces.__file__, mode, *words
+
+
+def _received(handles: tuple[int, ...], *argv: str) -> tuple[int, ...]:
+    """Run the program of namespaces, and return the descriptors that it sends."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            channel = theirs.fileno()
+            process = subprocess.Popen(  # noqa: S603 (words of our own, and no shell)
+                [*argv, str(channel)], stdin=subprocess.DEVNULL, pass_fds=(*handles, channel)
+            )
+        with process:
+            said, descriptors, _, _ = socket.recv_fds(ours, 16, 2)
+    if not descriptors:
+        number = int(said or errno.EIO)
+        raise OSError(number, os.strerror(number))
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    return tuple(descriptors)
