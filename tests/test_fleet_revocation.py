@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from accounts import forked
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from fleet_parts import Fleet, running, until
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
@@ -18,6 +19,7 @@ from fedldp.fleet.server import Server, registered
 from fedldp.learn.settings import Settings
 
 A, B = (public(fresh_key()).decode() for _ in range(2))
+BAD = "ecdsa-sha2-nistp384 AAAA"  # not a key
 
 
 class Flower:
@@ -41,9 +43,14 @@ class Flower:
         if command == "unregister":
             self.unregistered.append(argument)
             return {"success": argument in self.nodes.values()}
+        if command == "list":
+            gone, found = set(self.unregistered), self.nodes.values()
+            states = {node: "unregistered" if node in gone else "online" for node in found}
+            nodes = [{"node-id": node, "status": state} for node, state in states.items()]
+            return {"success": True, "nodes": nodes}
         key = Path(argument).read_text().split()[1]
-        if key in self.nodes:
-            return {"success": False, "error-message": "Public key already in use."}
+        if key in self.nodes or key == BAD.split()[1]:
+            return {"success": False, "error-message": "in any words"}
         self.nodes[key] = str(len(self.nodes) + 1)
         return {"success": True, "node-id": int(self.nodes[key])}
 
@@ -134,9 +141,25 @@ def test_keys_that_version_0_1_registered_are_known(fleet):
 def test_a_key_that_flower_knows_already_counts_as_registered(fleet):
     """The server was killed before it wrote down that it had registered the key."""
     (fleet.folder / "gateway-1.pub").write_text(A)
+    (fleet.folder / "gateway-2.pub").write_text(BAD)
     fleet.flower.nodes = {number(A): "7"}
-    assert fleet.look() == ["Registered gateway-1."]
+    good, bad = fleet.look()
+    assert good == "Registered gateway-1."
+    assert bad.startswith("Flower did not take the key of gateway-2")
+    assert server._nodes(fleet.state) == {A.strip(): "7"}
     assert fleet.look() == []
+
+
+def test_of_several_keys_that_flower_knows_the_numbers_stay_unknown(fleet):
+    for name, key in {"gateway-1": A, "gateway-2": B}.items():
+        (fleet.folder / f"{name}.pub").write_text(key)
+    fleet.flower.nodes = {number(A): "7", number(B): "8"}
+    assert fleet.look() == ["Registered gateway-1.", "Registered gateway-2."]
+    assert server._nodes(fleet.state) == {A.strip(): "", B.strip(): ""}
+    fresh = public(fresh_key()).decode()
+    (fleet.folder / "gateway-3.pub").write_text(fresh)
+    assert fleet.look() == ["Registered gateway-3."]
+    assert server._nodes(fleet.state)[fresh.strip()] == "3"
 
 
 @pytest.mark.parametrize("said", ["", "Traceback", "{", "[1]", '{"success": false}'])
@@ -174,20 +197,24 @@ def test_the_front_and_flower_refuse_the_key_that_was_replaced(tmp_path):
         content = beat.SerializeToString()
         return door.post("/v1/fleet/send-node-heartbeat", headers=headers(key), content=content)
 
+    def inside(function):
+        """Flower's own port is in a private network."""
+        return forked(function, network_of=fleet.process("server", "flower-superlink"))
+
     try:
         fleet.start("server")
         until(lambda: len(registered(made.state)) == 2, "registration")
         node = server._nodes(made.state)[old_key]
-        assert _listed(made)[node] == "registered"
+        assert inside(lambda: _listed(made))[node] == "registered"
         assert calls(made.port, old, node).status_code == 200
         with path.open("r+b") as file:
             file.write(public(fresh))
             file.truncate()
         assert calls(made.port, old, node).status_code == 401
-        assert calls(made.link, old, node).status_code == 200  # Flower follows later
+        assert inside(lambda: calls(made.link, old, node).status_code) == 200  # it follows later
         until(lambda: old_key not in registered(made.state), "revocation")
-        assert calls(made.link, old, node).status_code == 401
-        assert _listed(made)[node] == "unregistered"
+        assert inside(lambda: calls(made.link, old, node).status_code) == 401
+        assert inside(lambda: _listed(made))[node] == "unregistered"
         other = server._nodes(made.state)[public(fresh).decode()]
         assert calls(made.port, fresh, other).status_code == 200
     finally:

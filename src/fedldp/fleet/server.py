@@ -17,6 +17,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, final
 
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+
 from fedldp import files
 from fedldp.errors import DomainError
 from fedldp.fleet import checkpoint, flower, isolation, keys, namespaces, toml
@@ -38,7 +42,6 @@ _ENTRIES: dict[str, toml.Types] = {
 }
 _NAME = "fleet"  # what Flower's configuration calls the SuperLink
 _REGISTERED = "registered.json"
-_KNOWN = "already in use"  # what Flower says of a key that it has
 _REVOKED = "revoked"  # in the place of a gateway's number in Flower
 _GONE = 10.0  # seconds that a key must be missing: Flower never takes it again
 _LISTENS = """\
@@ -147,6 +150,11 @@ class Server:
         """Return how to make the public key of a gateway known to the SuperLink."""
         words = "supernode", "register", str(key), _NAME, "--format", "json"
         return self._flower(f"register-{key.stem}", "flwr", *words, restart="no")
+
+    def list_process(self) -> Process:
+        """Return how to list the gateways that the SuperLink knows."""
+        words = "supernode", "list", _NAME, "--format", "json"
+        return self._flower("list", "flwr", *words, restart="no")
 
     def unregister_process(self, node: str) -> Process:
         """Return how to make the SuperLink forget a gateway, given its number there."""
@@ -274,13 +282,13 @@ def _register(supervisor: Supervisor, server: Server, say: Callable[[str], None]
     answers = _call(
         supervisor, {text: server.register_process(path) for text, path in fresh.items()}
     )
-    for text, (answer, log) in answers.items():
+    nodes |= {text: str(each["node-id"]) for text, (each, _) in answers.items() if _done(each)}
+    refused = [text for text in answers if text not in nodes]
+    if refused:
+        nodes |= _forgotten(supervisor, server, nodes, refused)
+    for text, (_, log) in answers.items():
         path = keys[text]
-        if answer.get("success"):
-            nodes[text] = str(answer["node-id"])
-            say(f"Registered {path.stem}.")
-        elif _KNOWN in str(answer) and nodes.get(text) != _REVOKED:
-            nodes[text] = ""
+        if nodes.get(text, _REVOKED) != _REVOKED:
             say(f"Registered {path.stem}.")
         else:
             server.refused.add(text)
@@ -289,6 +297,31 @@ def _register(supervisor: Supervisor, server: Server, say: Callable[[str], None]
     revoked = _revoke(supervisor, server, nodes, keys, say)
     if answers or revoked:
         files.write(server.state / _REGISTERED, json.dumps(nodes, sort_keys=True))
+
+
+def _forgotten(
+    supervisor: Supervisor, server: Server, nodes: dict[str, str], refused: list[str]
+) -> dict[str, str]:
+    """Return the refused keys that the SuperLink knows already, with their numbers.
+
+    That is so after the server was killed before it could write down what it had registered: the
+    SuperLink lists more nodes than are written down. Flower's list shows no keys. So a number is
+    known where there is one more, and otherwise left empty.
+    """
+    [(answer, _)] = _call(supervisor, {"": server.list_process()}).values() or [({}, None)]
+    listed = [each for each in answer.get("nodes", []) if each["status"] != "unregistered"]
+    more = {each["node-id"] for each in listed} - set(nodes.values())
+    spare = len(more) - list(nodes.values()).count("")
+    known = [text for text in refused if _is_key(text)][: max(spare, 0)]
+    return dict.fromkeys(known, more.pop() if len(more) == 1 else "")
+
+
+def _is_key(text: str) -> bool:
+    """Return whether a text is a public key of a kind that Flower takes."""
+    try:
+        return isinstance(load_ssh_public_key(text.encode()), EllipticCurvePublicKey)
+    except (ValueError, UnsupportedAlgorithm):
+        return False
 
 
 def _revoke(
@@ -314,7 +347,7 @@ def _revoke(
     }
     answers = _call(supervisor, {t: server.unregister_process(node) for t, node in gone.items()})
     for text, (answer, log) in answers.items():
-        done = bool(answer.get("success"))
+        done = _done(answer)
         nodes[text] = _REVOKED if done else ""  # and is not tried again
         what = "Revoked" if done else f"Flower did not unregister (see {log})"
         say(f"{what} a key that is no longer in {server.gateways.name}.")
@@ -331,6 +364,10 @@ def _call(
     if not processes or supervisor.call(*processes.values()) is None:
         return {}
     return {name: (_answer(log), log) for name, log in logs.items()}
+
+
+def _done(answer: dict[str, Any]) -> bool:
+    return bool(answer.get("success"))
 
 
 def _answer(log: Path) -> dict[str, Any]:
