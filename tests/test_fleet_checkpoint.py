@@ -12,11 +12,20 @@ import fedldp
 from fedldp import Plan, Schema
 from fedldp.errors import DomainError, WireError
 from fedldp.fleet import checkpoint as module
-from fedldp.fleet.checkpoint import Checkpoint, Progress, Standing, finished, locked, progress
+from fedldp.fleet.checkpoint import (
+    Checkpoint,
+    Counts,
+    Progress,
+    Standing,
+    finished,
+    locked,
+    progress,
+)
 from fedldp.fleet.wire import Batch, Question, rows_of
 from fedldp.learn.server import Recipe, State, gradient, step
 
 PLAN = Plan(Schema.vector(2, 1.0), 2.0, "three-outputs", k=1)
+NONE = Counts()
 START = State.start(np.zeros(2)).to_json()
 
 
@@ -66,7 +75,7 @@ def test_the_lock_goes_with_its_process(path):
     with subprocess.Popen([sys.executable, "-c", script], **pipes) as process:
         assert process.stdout.readline() == b"ready\n"
         assert locked(path)
-        assert progress(path) == Progress("test", 0, 0, 0, 0, 0, 0, {}, "", False)
+        assert progress(path) == Progress("test", 0, 0, 0, NONE, NONE, NONE, {}, "", False)
         process.kill()
     assert not locked(path)
     Checkpoint(path, "test", "settings").close()
@@ -86,7 +95,10 @@ def test_another_job_is_refused(path, given):
     Checkpoint(path, "test", "settings", START).close()
     with pytest.raises(DomainError, match=r"is of the job 'test', or was begun with another plan"):
         Checkpoint(path, *given, START)
+    with pytest.raises(DomainError, match=r"is of the job 'test', or was begun with another plan"):
+        module.check(path, *given)
     assert not locked(path)
+    module.check(path, "test", "settings")
     with Checkpoint(path, "test", "settings", "another start") as again:
         assert again.standing.state == START
 
@@ -105,6 +117,7 @@ def test_a_file_that_is_none(path):
 def test_before_a_job_begins(path):
     assert not finished(path)
     assert progress(path) is None
+    module.check(path, "test", "settings")
     with pytest.raises(DomainError, match="no checkpoint of a job that has begun"):
         module.replay(path, PLAN, Recipe(0.1))
     assert not path.exists()
@@ -121,15 +134,22 @@ def test_asks_and_batches(path, checkpoint):
     assert checkpoint.asked == {name: ask.digest for name, ask in asks.items()}
     checkpoint.store(*answer(asks["8"], 6, silent=1))
     assert checkpoint.pending == ["7", "9"]
-    assert checkpoint.counts(1) == (6, 3, 1)
+    assert checkpoint.counts(1) == Counts(30, 6, 3, 1)
+    assert checkpoint.counts(1).waiting == 20
+    assert checkpoint.counts(2) == NONE
     seen = progress(path)
     assert (seen.asked, seen.received, seen.rounds) == (3, 1, 0)
     assert (seen.reports, seen.refusals, seen.silent) == (6, 3, 1)
+    assert (seen.total, seen.last, seen.open) == (Counts(30, 6, 3, 1), NONE, Counts(30, 6, 3, 1))
     assert seen.bytes == {"8": asks["8"].size}
     checkpoint.step("next")
     assert checkpoint.standing == Standing(1, "next", "", 0)
     assert (checkpoint.asked, checkpoint.pending) == ({}, [])
     assert (progress(path).asked, progress(path).received, progress(path).reports) == (0, 0, 6)
+    done = Counts(30, 6, 3, 21)  # nobody waits for two gateways any more: they were silent
+    assert checkpoint.history() == [done]
+    seen = progress(path)
+    assert (seen.total, seen.last, seen.open) == (done, done, NONE)
     checkpoint.end("done")
     assert finished(path)
     assert progress(path).ended == "done"

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from fedldp import Plan, datasets
 from fedldp.cli.app import fedldp
+from fedldp.cli.fleet import FAILED
 from fedldp.errors import DomainError
 from fedldp.fleet import keys, roadside, server
 from fedldp.fleet.depot import Depot
@@ -126,6 +127,7 @@ def test_the_job_asks_every_vehicle_once(fleet):
     most = max(map(len, held))
     assert job.reports * job.rounds >= most > job.reports * (job.rounds - 1)
     assert (job.name, job.rounds, job.gateways) == ("flights", 4, GATEWAYS)
+    assert job.expected == vehicles < job.reports * job.rounds * GATEWAYS  # they are rounded up
     assert {float(vault.cap) for vault in vaults} == {2.0}
     assert job.plan == SETTINGS.plan(33)
     assert job.recipe == SETTINGS.recipe(33, 4, distance=8.0)
@@ -198,6 +200,8 @@ def test_a_readme_and_units_for_systemd(fleet):
         unit.read(path)
         part = path.name.removeprefix("fedldp-").removesuffix("@.service")
         assert unit["Service"]["ExecStart"].endswith(f"fedldp fleet {part} .")
+        if part == "server":
+            assert unit["Service"]["RestartPreventExitStatus"] == str(FAILED)
 
 
 def test_files_of_ones_own(tmp_path):

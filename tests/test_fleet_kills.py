@@ -11,6 +11,7 @@ from gateways import Network, final, honest, mute, training
 from fedldp.database import Database
 from fedldp.errors import WireError
 from fedldp.fleet import checkpoint, rounds
+from fedldp.fleet.summary import Summary
 from fedldp.fleet.wire import Question
 from fedldp.learn.model import Model
 
@@ -78,12 +79,12 @@ def undisturbed(tmp_path_factory):
     job, network = training(tmp_path_factory.mktemp("plain")), Network(honest, honest, honest)
     network.start(job)
     asked = {Question.from_bytes(data) for _, data in network.sent}
-    return final(job).to_json(), job.result.read_text(), asked
+    return final(job).to_json(), (job.result.read_text(), job.summary.read_text()), asked
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_killed_at_every_commit(after, tmp_path, monkeypatch, undisturbed):
-    state, model, asked = undisturbed
+    state, written, asked = undisturbed
     fast(monkeypatch)
     for place in itertools.count(1):
         job, network = training(tmp_path / str(place)), Network(honest, honest, honest)
@@ -95,13 +96,13 @@ def test_killed_at_every_commit(after, tmp_path, monkeypatch, undisturbed):
             break
         resume(job, network, asked)
         assert final(job).to_json() == state
-        assert job.result.read_text() == model
+        assert (job.result.read_text(), job.summary.read_text()) == written
     assert place - 1 == 1 + 3 * (1 + 3 + 1) + 1  # the job; asks, batches and step; the end
 
 
 def test_killed_at_every_call_of_the_grid(tmp_path, monkeypatch, undisturbed):
     """Also after a reply was pulled and before it was kept: the same question brings it back."""
-    state, model, asked = undisturbed
+    state, written, asked = undisturbed
     fast(monkeypatch)
     for place, after in itertools.product(range(1, 19), (False, True)):
         job, network = training(tmp_path / f"{place}{after}"), Network(honest, honest, honest)
@@ -126,12 +127,12 @@ def test_killed_at_every_call_of_the_grid(tmp_path, monkeypatch, undisturbed):
             network.start(job)
         resume(job, network, asked)
         assert final(job).to_json() == state
-        assert job.result.read_text() == model
+        assert (job.result.read_text(), job.summary.read_text()) == written
 
 
 def test_killed_again_and_again(tmp_path, monkeypatch, undisturbed):
     """At each life one commit further, until it is done."""
-    state, model, _ = undisturbed
+    state, written, _ = undisturbed
     fast(monkeypatch)
     job, lives = training(tmp_path), 0
     for lives in range(100):
@@ -144,7 +145,7 @@ def test_killed_again_and_again(tmp_path, monkeypatch, undisturbed):
                 continue
     assert lives > 5
     assert final(job).to_json() == state
-    assert job.result.read_text() == model
+    assert (job.result.read_text(), job.summary.read_text()) == written
 
 
 def test_the_result_is_there_before_the_job_is_over(tmp_path, monkeypatch):
@@ -158,6 +159,17 @@ def test_the_result_is_there_before_the_job_is_over(tmp_path, monkeypatch):
     again.start(job)
     assert again.sent == []
     assert job.result.exists()
+
+
+def test_the_summary_is_there_before_the_job_is_over(tmp_path, monkeypatch):
+    job, network = training(tmp_path), Network(honest, honest, honest)
+    monkeypatch.setattr(Summary, "save", die)
+    with pytest.raises(Killed):
+        network.start(job)
+    assert not checkpoint.finished(job.checkpoint)
+    monkeypatch.undo()
+    Network().start(job)
+    assert Summary.load(job.summary).complete
 
 
 def test_a_question_that_cannot_be_put_again_is_not_put(tmp_path, monkeypatch):

@@ -275,6 +275,18 @@ def test_each_reason_is_logged_once_and_for_the_owner_alone(one, path, monkeypat
     assert {record.name for record in caplog.records} == {"fedldp.fleet"}
 
 
+def test_the_owner_learns_that_vehicles_are_missing(one, path, caplog):
+    """When too few can answer, the vault says so in its own log, once for each round of a job."""
+    with listening(one, path) as address:
+        for number, n in ((1, 8), (2, 8), (3, 8), (3, 8)):
+            question = asked(n, number=number)
+            Batch.from_bytes(sent_back(address, framed(question.to_bytes()))[4:], question)
+    said = [record.getMessage() for record in caplog.records]
+    assert not any(line.startswith("spring/1") for line in said)
+    [line] = [line for line in said if line.startswith("spring/3")]  # a cap of 2 covers no third
+    assert "of 8 vehicles that were asked for, 0 answered. This vault has no others" in line
+
+
 def test_a_question_cannot_forge_lines_of_the_log(one, path, caplog):
     forged = "x\r\n2030-01-01 all is well\x1b[2J\u2028"
     plan = changed(json.loads(ROWS.to_json()), ("schema", 0, "name"), forged)

@@ -45,7 +45,7 @@ def test_a_training_by_the_book(tmp_path):
     assert len(network.sent) == 9
     (weights,) = found.arrays.to_numpy_ndarrays()
     assert weights.tolist() == state.average[0].tolist()
-    counts = {"reports": 24, "refusals": 0, "silent": 0}
+    counts = {"asked": 24, "reports": 24, "refusals": 0, "silent": 0}
     assert {k: dict(v) for k, v in found.train_metrics_clientapp.items()} == dict.fromkeys(
         (1, 2, 3), counts
     )

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from fedldp.cli.plans import INPUT, OUTPUT, add, console, naming, read_plan
 from fedldp.estimate import ESTIMATORS, TARGETS, Estimate, Frequencies
+from fedldp.fleet.summary import shortfalls
 from fedldp.schema import Number, Schema
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -157,10 +158,14 @@ def estimate_command(
     fedldp estimate plan.json tally.json
     fedldp estimate plan.json tally.json --of fleet    of these vehicles alone
     fedldp estimate plan.json tally.json --plot estimates.png
+
+    If a fleet collected fewer reports than planned, that is told, too.
     """  # noqa: D301 (click wants the character \b itself)
     plan = read_plan(plan_file)
     with naming(tally_file):
         tally = plan.load_tally(tally_file)
+    for line in shortfalls(tally_file):
+        console(stderr=True, soft_wrap=True).print(line)
     estimate = tally.estimate(estimator, of=of, confidence=confidence)
     rows = list(lines(estimate, plan.schema))
     title = f"Estimates from {tally.reports} vehicle{'s' * (tally.reports != 1)}"

@@ -1,5 +1,6 @@
 """`fedldp fleet`: a server, gateways and vaults as processes of one machine, or of many."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ from fedldp.cli.runs import TASKS
 from fedldp.fleet import processes, roadside, server
 from fedldp.fleet.depot import Depot
 from fedldp.fleet.folder import LINK, PORT, Place, Work, init
+from fedldp.fleet.watch import JobFailed
 from fedldp.learn.settings import Settings
+
+FAILED = 3  # the exit status for a job without a result: the unit for systemd names it, too
 
 _STATISTICS = "statistics"
 _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -225,8 +229,24 @@ def server_command(folder: Path, stay: bool, require_isolation: bool) -> None:
 
     Flower's processes run in a private network, which other accounts of this
     machine do not reach. Where the system allows none, a warning says so.
+
+    Beside the result, JOB.summary.json says how many vehicles were asked, how
+    many answered, were silent, and refused or were absent, and whether that is
+    as many as planned. It says so here, too. A job in which nobody answered has
+    failed: it has no result.
+
+    \b
+    Exit status:
+    0  the job is done, or the server was told to stop
+    1  an error, which is shown: a wrong configuration, a file in use
+    2  a wrong command line
+    3  the job has failed: starting the server again does not help
     """  # noqa: D301 (click wants the character \b itself)
-    server.run(folder, stay=stay, say=click.echo, require_isolation=require_isolation)
+    try:
+        server.run(folder, stay=stay, say=click.echo, require_isolation=require_isolation)
+    except JobFailed as error:
+        click.echo(f"fedldp: {error}", err=True)
+        sys.exit(FAILED)
 
 
 @fleet_group.command("stop")

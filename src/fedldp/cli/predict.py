@@ -15,6 +15,7 @@ from fedldp.checks import Floats
 from fedldp.cli.plans import INPUT, OUTPUT, console, naming
 from fedldp.datasets.files import read
 from fedldp.errors import DomainError
+from fedldp.fleet.summary import shortfalls
 from fedldp.learn.model import Model
 
 COLUMN = "prediction"  # that is added
@@ -41,10 +42,14 @@ def predict_command(model_file: Path, data: Path, output: Path | None, as_json: 
     fedldp predict model.json new.csv -o told.csv   or to a file
 
     A missing or unknown value counts as the schema's public value, as it does
-    on a vehicle. If the file has the target too, the error is told.
+    on a vehicle. If the file has the target too, the error is told. If a fleet
+    trained the model with fewer reports than planned, that is told as well.
     """  # noqa: D301 (click wants the character \b itself)
     with naming(model_file):
         model = Model.from_json(model_file.read_text("utf-8", errors="replace"))
+    said = console(stderr=True, soft_wrap=True)
+    for line in shortfalls(model_file):
+        said.print(line)
     text = io.StringIO()
     writer = csv.writer(text if output or as_json else sys.stdout, lineterminator="\n")
     predictions: list[Any] = []
@@ -78,7 +83,6 @@ def predict_command(model_file: Path, data: Path, output: Path | None, as_json: 
         }
         click.echo(json.dumps(document, indent=2))
         return
-    said = console(stderr=True, soft_wrap=True)
     if error is not None:
         said.print(f"The error on {known.size:,} rows with the target is {error:.4g}.")
     if output is not None:

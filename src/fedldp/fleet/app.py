@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 def main(grid: Grid, context: Context) -> None:
     """Run the job to its end. If another process has it already, leave it alone."""
     job = Job.load(str(context.run_config["job"]))
-    with _logged(job.checkpoint.with_suffix(".log")):
+    with _logged(job.log):
         try:
             LDPFedSGD(job).start(grid)
         except BlockingIOError as error:

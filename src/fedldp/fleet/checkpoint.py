@@ -69,11 +69,40 @@ class Standing(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What came of a round, or of all."""
+    """How many vehicles a round, or a whole job, asked, and what became of them.
 
-    reports: int
-    refusals: int  # vehicles that were not there, or would not answer
-    silent: int
+    >>> Counts(asked=10, reports=6, refusals=1, silent=1).waiting
+    2
+    """
+
+    asked: int = 0
+    reports: int = 0  # vehicles that answered
+    refusals: int = 0  # vehicles that refused or were absent: a vault does not say which
+    silent: int = 0  # vehicles behind a vault or a gateway that said nothing in time
+
+    @property
+    def waiting(self) -> int:
+        """How many vehicles may still answer, as their round is open."""
+        return self.asked - self.reports - self.refusals - self.silent
+
+    def closed(self) -> "Counts":
+        """Return the counts when nobody is waited for any more: the rest was silent."""
+        return self._replace(silent=self.silent + self.waiting)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.asked:,} vehicles asked, {self.reports:,} answered, {self.silent:,} silent, "
+            f"{self.refusals:,} refused or absent"
+        )
+
+
+def total(rounds: Iterable[Counts]) -> Counts:
+    """Return the counts of several rounds together.
+
+    >>> str(total([Counts(4, 3, 1), Counts(4, 2, 0, 2)]))
+    '8 vehicles asked, 5 answered, 2 silent, 1 refused or absent'
+    """
+    return Counts(*(sum(column) for column in zip(Counts(), *rounds, strict=True)))
 
 
 @final
@@ -85,12 +114,27 @@ class Progress:
     rounds: int  # that are done
     asked: int  # gateways, in the round that is not done
     received: int  # of these
-    reports: int
-    refusals: int
-    silent: int
+    total: Counts  # of all rounds
+    last: Counts  # of the last round that is done
+    open: Counts  # of the round that is not done
     bytes: Mapping[str, int]  # that came from each gateway
     ended: str  # why it is over, or nothing
     failed: bool
+
+    @property
+    def reports(self) -> int:
+        """How many vehicles have answered."""
+        return self.total.reports
+
+    @property
+    def refusals(self) -> int:
+        """How many vehicles refused or were absent."""
+        return self.total.refusals
+
+    @property
+    def silent(self) -> int:
+        """How many vehicles said nothing in time."""
+        return self.total.silent
 
 
 @final
@@ -131,16 +175,9 @@ class Checkpoint:
 
     def _begin(self, job: str, settings: str, start: str) -> None:
         with self._file.transaction():
-            known = self._file.execute("SELECT name, settings FROM job")
-            if not known:
+            if not _belongs(self._file, job, settings):
                 values = (job, settings, start, start)
                 self._file.execute("INSERT INTO job VALUES (?, ?, ?, ?, 0, '', 0)", values)
-            elif known != [(job, settings)]:
-                raise DomainError(
-                    f"{self._file.path} is of the job {known[0][0]!r}, or was begun with another "
-                    "plan, model, recipe or number of reports: give a new job another checkpoint, "
-                    "or restore its settings."
-                )
 
     @property
     def standing(self) -> Standing:
@@ -193,7 +230,12 @@ class Checkpoint:
     def counts(self, number: int) -> Counts:
         """Return what has come in a round."""
         with self._file.gate():
-            return _counts(self._file, number)
+            return total(_counts(self._file, number))
+
+    def history(self) -> list[Counts]:
+        """Return what has come in each round, also in the one that is open if it was asked."""
+        with self._file.gate():
+            return _counts(self._file)
 
     def step(self, state: str) -> None:
         """End the round with a new state: the next one is open."""
@@ -239,6 +281,13 @@ def finished(path: str | os.PathLike[str]) -> bool:
     return found is not None and bool(found.ended)
 
 
+def check(path: str | os.PathLike[str], job: str, settings: str) -> None:
+    """Refuse a checkpoint of another job, or of one with other settings, as `Checkpoint` does."""
+    with _opened(path) as file:
+        if file is not None:
+            _belongs(file, job, settings)
+
+
 def progress(path: str | os.PathLike[str]) -> Progress | None:
     """Return how far a job is; None if it has not begun."""
     with _opened(path) as file:
@@ -246,7 +295,7 @@ def progress(path: str | os.PathLike[str]) -> Progress | None:
             return None
         [(job,)] = file.execute("SELECT name FROM job")
         standing = _standing(file)
-        total = _counts(file)
+        rounds = _counts(file)
         counts = "SELECT (SELECT COUNT(*) FROM asks WHERE round = ?1), COUNT(*) FROM batches"
         [(asked, received)] = file.execute(f"{counts} WHERE round = ?1", (standing.round + 1,))
         sizes = file.execute("SELECT gateway, SUM(size) FROM batches GROUP BY 1 ORDER BY 1")
@@ -255,12 +304,12 @@ def progress(path: str | os.PathLike[str]) -> Progress | None:
             rounds=standing.round,
             asked=asked,
             received=received,
-            reports=total.reports,
-            refusals=total.refusals,
-            silent=total.silent,
+            total=total(rounds),
+            last=total(rounds[: standing.round][-1:]),
+            open=total(rounds[standing.round :]),
             bytes=dict(sizes),
             ended=standing.ended,
-            failed=bool(standing.failed),
+            failed=bool(standing.failed or (standing.ended and not total(rounds).reports)),
         )
 
 
@@ -305,13 +354,32 @@ def _standing(file: Database) -> Standing:
     return Standing(*row)
 
 
-def _counts(file: Database, number: int | None = None) -> Counts:
+def _belongs(file: Database, job: str, settings: str) -> bool:
+    """Tell whether a file is of this job; it is of none if the job has not begun."""
+    known = file.execute("SELECT name, settings FROM job")
+    if known and known != [(job, settings)]:
+        raise DomainError(
+            f"{file.path} is of the job {known[0][0]!r}, or was begun with another "
+            "plan, model, recipe or number of reports: give a new job another checkpoint, "
+            "or restore its settings."
+        )
+    return bool(known)
+
+
+def _counts(file: Database, number: int | None = None) -> list[Counts]:
+    """Return the counts of each round, or of one. Once it is over, who said nothing was silent."""
     query = """
-        SELECT TOTAL(answered), TOTAL(n - answered - silent), TOTAL(silent)
-        FROM batches JOIN asks USING (round, gateway) WHERE round = ?1 OR ?1 IS NULL
+        SELECT round, SUM(n), TOTAL(answered), TOTAL(n - answered - silent), TOTAL(silent)
+        FROM asks LEFT JOIN batches USING (round, gateway) WHERE round = ?1 OR ?1 IS NULL
+        GROUP BY round ORDER BY round
     """
-    [row] = file.execute(query, (number,))
-    return Counts(*map(int, row))
+    standing = _standing(file)
+    found = []
+    for each, *row in file.execute(query, (number,)):
+        counts = Counts(*map(int, row))
+        over = standing.ended or each <= standing.round
+        found.append(counts.closed() if over else counts)
+    return found
 
 
 def _tally(file: Database, plan: Plan, number: int) -> Tally:

@@ -62,6 +62,7 @@ _NOTES = {  # what is written beside an entry
     "listen": "the path of a Unix socket, or tcp://host:port",
     "ledger": "what was spent: never delete it, never restore an old one",
     "reports": "asked of each gateway in a round",
+    "planned": "reports in all: the job's summary says if there were fewer",
 }
 
 
@@ -80,6 +81,7 @@ class Work:
     rounds: int
     data: Mapping[str, Any]  # entries of every vault.toml
     schema: Schema | None = None  # of all columns, if the data are files
+    total: int | None = None  # vehicles in the fleet, if that is not `vehicles` of each gateway
 
     @classmethod
     def on_data_set(
@@ -103,7 +105,8 @@ class Work:
             zeros = (0.0,) * data.dimensions
             asked = Model(objective, data.features.schema, target, zeros, data.reference)
         vehicles = -(-len(data) // gateways)
-        return cls(job or data.name, asked, vehicles, rounds, {"data": data.name, **entries})
+        found = {"data": data.name, **entries}
+        return cls(job or data.name, asked, vehicles, rounds, found, total=len(data))
 
     @classmethod
     def on_files(
@@ -205,13 +208,16 @@ def _write_server(folder: Path, place: Place) -> None:
 def _write_job(folder: Path, work: Work, settings: Settings, gateways: int) -> None:
     statistic = isinstance(work.asked, Schema)
     rounds = 1 if statistic else work.rounds
+    reports = -(-work.vehicles // rounds)
+    total = gateways * work.vehicles if work.total is None else work.total
     entries: dict[str, Any] = {
         "job": work.job,
         "plan": "plan.json",
         "model": "model.json",
         "gateways": gateways,
-        "reports": -(-work.vehicles // rounds),
+        "reports": reports,
         "rounds": rounds,
+        "planned": min(total, gateways * reports * rounds),
         "resend": Job.resend,
         "deadline": Job.deadline,
         "checkpoint": "state/job.db",

@@ -19,6 +19,7 @@ from fedldp.plan import Plan
 from fedldp.schema import Number
 
 LONGEST = 604_800  # seconds: a week
+ENDING = ".summary.json"  # of the name of a job's summary
 
 _DIGITS = 25  # of a weight in JSON, at the most: as many as a model may yet grow by
 
@@ -32,7 +33,8 @@ class Job:
 
     In each round the server asks every gateway for `reports` vehicles. It puts the same question
     again every `resend` seconds to gateways that are silent, and goes on without them after
-    `deadline` seconds. Paths may be relative to the working directory.
+    `deadline` seconds. When it ends, its summary says how many reports came and how many were
+    `expected`. Paths may be relative to the working directory.
 
     >>> import fedldp
     >>> plan = Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
@@ -52,6 +54,7 @@ class Job:
     rounds: int = 1  # at the most
     resend: float = 12.0
     deadline: float = 120.0
+    planned: int = 0  # reports in all, if the fleet has fewer vehicles than are asked for
 
     def __post_init__(self) -> None:
         if not isinstance(self.plan, Plan):
@@ -60,6 +63,11 @@ class Job:
             value = getattr(self, name)
             if isinstance(value, bool) or not 1 <= whole(value, name) <= most:
                 raise DomainError(f"{name} must be from 1 to {most}; got {value!r}.")
+        if isinstance(self.planned, bool) or whole(self.planned, "planned") < 0:
+            raise DomainError(
+                "planned must be a positive number of reports, or be left out; "
+                f"got {self.planned!r}."
+            )
         for name in ("resend", "deadline"):
             value = getattr(self, name)
             if not is_real(value) or not 0 < value <= LONGEST:
@@ -84,6 +92,11 @@ class Job:
                 "Leave rounds out, or name a model."
             )
         question = self.question("0", 1)  # checks the name
+        if self.summary.resolve() in (self.checkpoint.resolve(), self.result.resolve()):
+            raise DomainError(
+                f"{self.summary} is where the job's summary is written: give the checkpoint and "
+                "the result other names."
+            )
         question.check()
         weights = 0 if self.model is None else _DIGITS * len(self.model.weights)
         if (length := len(question.to_bytes()) + weights) > MOST_BYTES:
@@ -110,6 +123,25 @@ class Job:
         model = model or self.model
         text = "" if model is None else model.to_json()
         return Question(self.name, number, gateway, self.reports, self.plan.to_json(), text)
+
+    @property
+    def expected(self) -> int:
+        """How many reports a job collects in which all that was planned comes.
+
+        As many as it asks for or, as that is rounded up, as many as are planned.
+        """
+        asked = self.gateways * self.reports * self.rounds
+        return min(asked, self.planned or asked)
+
+    @property
+    def summary(self) -> Path:
+        """The file that says what came of the job, beside its result."""
+        return self.result.with_name(f"{self.name}{ENDING}")
+
+    @property
+    def log(self) -> Path:
+        """The job's own log, on the server."""
+        return self.checkpoint.with_suffix(".log")
 
     @cached_property
     def settings(self) -> str:
@@ -145,6 +177,7 @@ _ENTRIES: dict[str, toml.Types] = {
     "rounds": int,
     "resend": (int, float),
     "deadline": (int, float),
+    "planned": int,
     "checkpoint": str,
     "result": str,
     "recipe": dict,
@@ -158,6 +191,7 @@ def _arguments(entries: dict[str, Any], folder: Path) -> dict[str, Any]:
     found = {"name" if name == "job" else name: value for name, value in entries.items()}
     written = [(folder / found[name]).resolve() for name in ("checkpoint", "result")]
     found["checkpoint"], found["result"] = written
+    written.append(written[1].parent / f"{found['name']}{ENDING}")
     for name, parse in _READ.items():
         if name in found:
             path = (folder / found[name]).resolve()

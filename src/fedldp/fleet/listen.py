@@ -123,7 +123,7 @@ class Listener:
 
     def _result(self, work: Future[Batch], question: Question, end: float) -> Batch:
         try:
-            return work.result(end - time.monotonic())
+            batch = work.result(end - time.monotonic())
         except NotReady:
             work.cancel()  # unless it has begun: then it is burnt, and kept
             self._note(self._troubles, "not ready in time")
@@ -134,6 +134,14 @@ class Listener:
         except Exception as error:  # a full disk, for example: it may be better when asked again
             self._note(self._troubles, f"failed: {error!r}")
             return Batch.of(question, silent=question.n)
+        if batch.answered < question.n:
+            self._note(
+                self._reasons,
+                f"{question.request}: of {question.n} vehicles that were asked for, "
+                f"{batch.answered} answered. This vault has no others that may still answer: "
+                "their cap does not cover it, or they have answered before.",
+            )
+        return batch
 
     def _note(self, noted: set[str], reason: str) -> None:
         # In one line, whatever a stranger has put into it.

@@ -9,8 +9,9 @@ import numpy as np
 from fedldp import files
 from fedldp.checks import Floats
 from fedldp.errors import DomainError, FedLDPError, WireError
-from fedldp.fleet.checkpoint import Checkpoint, Counts, advance
+from fedldp.fleet.checkpoint import Checkpoint, Counts, advance, total
 from fedldp.fleet.job import Job
+from fedldp.fleet.summary import Summary, collected, digest
 from fedldp.fleet.wire import Batch, Question
 from fedldp.learn.model import Model
 from fedldp.learn.server import State, settled
@@ -18,6 +19,7 @@ from fedldp.learn.server import State, settled
 ROUNDS = "all rounds are done"
 SETTLED = "the model has settled"
 NOBODY = "no vehicle is left, or the job's name was used before"
+NOTHING = "no vehicle answered, so there is nothing to learn from"
 
 
 @final
@@ -104,7 +106,7 @@ class Rounds:
         """Why the job is over, or nothing: then there is a round to go on with."""
         standing = self._file.standing
         if standing.failed:
-            raise DomainError(f"the job {self.job.name!r} has failed. {standing.ended}")
+            raise DomainError(f"the job {self.job.name!r} has failed: {standing.ended}.")
         if standing.ended:
             return standing.ended
         if self._settled():
@@ -137,23 +139,43 @@ class Rounds:
             self._model(state.weights)
             State.from_json(state.to_json())  # nor may anything else be beyond all numbers
         except FedLDPError as error:
-            self._file.end(f"In round {number}: {error}", failed=True)
+            self._end(f"in round {number}: {error}".rstrip("."), failed=True)
             raise
         self._file.step(state.to_json())
 
     def finish(self) -> None:
-        """Write the result, then end the job: whoever sees its end finds the result."""
+        """Write the result, then end the job: whoever sees its end finds the result.
+
+        A job in which no vehicle answered has no result. It has failed (`DomainError`).
+        """
         why, state, path = self.verdict, self._state, self.job.result.resolve()
         if self._file.standing.ended:
             return
         if not why:
             raise DomainError(f"the job {self.job.name!r} is not over yet.")
+        counts = total(self._file.history())
+        if not counts.reports:
+            self._end(NOTHING, failed=True)
+            raise DomainError(
+                f"the job {self.job.name!r} has failed: {NOTHING}. "
+                f"{collected(counts, self.job.expected)}"
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         if state is None:
             self._file.tally(self.job.plan, 1).save(path)
         else:
             files.write(path, self._model(state.average).to_json())
-        self._file.end(why)
+        self._end(why, result=digest(path.read_bytes()))
+
+    def _end(self, why: str, *, failed: bool = False, result: str = "") -> None:
+        """Write the summary, then end the job: whoever sees its end finds the summary."""
+        job, rounds = self.job, tuple(counts.closed() for counts in self._file.history())
+        done = self._file.standing.round
+        job.summary.parent.mkdir(parents=True, exist_ok=True)
+        Summary(
+            job.name, job.plan.fingerprint, job.expected, rounds, done, why, failed, result
+        ).save(job.summary)
+        self._file.end(why, failed=failed)
 
     def arrays(self) -> list[Floats]:
         """Return the result so far as numbers: averaged weights, or the counters of the tally."""

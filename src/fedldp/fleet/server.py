@@ -24,9 +24,11 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from fedldp import files
 from fedldp.errors import DomainError
 from fedldp.fleet import checkpoint, flower, isolation, keys, namespaces, toml
+from fedldp.fleet.checkpoint import Progress
 from fedldp.fleet.isolation import Network
 from fedldp.fleet.job import Job
 from fedldp.fleet.processes import STATE, Process, Restart, Supervisor
+from fedldp.fleet.watch import JobFailed, Watch, ending
 
 FILE = "server.toml"
 
@@ -201,49 +203,79 @@ def run(
 ) -> bool:
     """Serve until the job is done or, with `stay`, until SIGTERM or Ctrl-C.
 
-    Returns whether the job is done. One that has failed raises `DomainError`. Flower's processes
+    Returns whether the job is done. One that has failed raises `JobFailed`. Flower's processes
     live in `network`: a private one, as far as the system allows it or isolation is required.
     """
     server = Server.load(folder)
     job = Job.load(server.job)
+    checkpoint.check(job.checkpoint, job.name, job.settings)
+    if checkpoint.finished(job.checkpoint) and not stay:
+        say(f"The job {job.name} was over before this start. {server.job} describes the job.")
+        return _conclude(server, job, say)
     sockets = isolation.inherited()  # of systemd, which has also made the network private
     network = network or isolation.choose(bool(sockets), require_isolation)
     with Supervisor(server.state, network=network) as supervisor:
         server.configure()
         supervisor.start(server.link_process())
         supervisor.start(server.front_process(sockets[0] if sockets else server.listen()))
+        say(f"Flower's SuperLink starts: see {server.state}/superlink.log")
         if supervisor.call(server.ready_process()) is None:
-            return False
+            return _conclude(server, job, say)
         supervisor.start(server.exec_process())
-        if _finish(supervisor, server, job, say):
-            say(f"The job {job.name} is done: {job.result}")
+        found = _finish(supervisor, server, job, say)
+        if stay and found is not None:
+            say(ending(found, job, server.state))
         while stay and supervisor.wait(_LOOK):
             _register(supervisor, server, say)
+    return _conclude(server, job, say)
+
+
+def _conclude(server: Server, job: Job, say: Callable[[str], None]) -> bool:
+    """Say what came of the job, and return whether it is done; if it failed, raise `JobFailed`."""
     found = checkpoint.progress(job.checkpoint)
-    if found is not None and found.failed:
-        raise DomainError(f"the job {job.name} has failed: {found.ended}")
-    return found is not None and bool(found.ended)
+    if found is None or not found.ended:
+        say(f"Stopped before the job {job.name} was done. Start the server again to resume it.")
+        return False
+    if found.failed:
+        raise JobFailed(ending(found, job, server.state))
+    say(ending(found, job, server.state))
+    return True
 
 
-def _finish(supervisor: Supervisor, server: Server, job: Job, say: Callable[[str], None]) -> bool:
-    """Have the job run until it is finished; return False when told to stop."""
-    due, pause, before = 0.0, _SHORTEST, -1
-    while not checkpoint.finished(job.checkpoint):
+def _finish(
+    supervisor: Supervisor, server: Server, job: Job, say: Callable[[str], None]
+) -> Progress | None:
+    """Have the job run until it is finished; return None when told to stop."""
+    due, pause, before, watch = 0.0, _SHORTEST, -1, Watch(job, say)
+    while True:
+        found = checkpoint.progress(job.checkpoint)
+        watch.look(found)
+        if found is not None and found.ended:
+            return found
         _register(supervisor, server, say)
         if checkpoint.locked(job.checkpoint):
             due = monotonic() + pause
         elif monotonic() >= due:
-            found = checkpoint.progress(job.checkpoint)
             rounds = 0 if found is None else found.rounds
             pause = _SHORTEST if rounds > before else min(2 * pause, _LONGEST)
-            say(
-                f"The job {job.name} goes on after round {rounds}." if rounds else "The job begins."
-            )
+            if rounds == before:
+                say(f"The job's process ended in round {rounds + 1}: see {job.log}")
+            say(_begins(job, rounds))
             ordered = supervisor.call(server.run_process()) == [0]
+            if not ordered and not supervisor.stopped.is_set():
+                say(f"Flower did not start the job: see {server.state}/run.log")
             before, due = rounds, monotonic() + (_BEGINS if ordered else pause)
         if not supervisor.wait(_LOOK):
-            return False
-    return True
+            return None
+
+
+def _begins(job: Job, rounds: int) -> str:
+    if rounds:
+        return f"The job {job.name} resumes after round {rounds} of {job.rounds}."
+    return (
+        f"The job {job.name} begins: {job.rounds} round{'s' * (job.rounds != 1)}, "
+        f"{job.expected:,} reports planned."
+    )
 
 
 def registered(state: Path) -> set[str]:

@@ -103,7 +103,8 @@ class LDPFedSGD(Strategy):
         The arrays of a statistic are the counters of its tally. `evaluate_fn` is given the weights
         after each round. All else that Flower's strategies take here is part of the job.
         Another process that has the job already raises `BlockingIOError`; a job that is over
-        gives its result again.
+        gives its result again. A job in which no vehicle answered has failed: it has no result,
+        and raises `DomainError`.
         """
         given = (initial_arrays, num_rounds, timeout, train_config, evaluate_config)
         if any(each is not None for each in given):
@@ -263,7 +264,7 @@ class LDPFedSGD(Strategy):
     def _gather(self, grid: Grid, count: int) -> list[str]:
         """Wait until so many gateways are there."""
         while len(found := self._gateways(grid)) < count:
-            self._note("", f"waits for {count} gateways.")
+            self._note("", f"waits for {count} gateways; {len(found)} are connected.")
             self._sleep(self._poll)
         return found
 
