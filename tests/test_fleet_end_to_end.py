@@ -4,6 +4,7 @@ What three gateways send to the server goes through the test, which overhears it
 """
 
 import json
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import fleet_parts
 import pytest
 from click.testing import CliRunner
-from fleet_parts import PATIENCE, Fleet, Proxy, calls, running, until
+from fleet_parts import PATIENCE, Fleet, Proxy, calls, edit, reroute, running, until
 from flwr.app import ConfigRecord
 from flwr.proto.message_pb2 import Message, PushObjectRequest
 from flwr.supercore.inflatable.inflatable_object import (
@@ -20,13 +21,15 @@ from flwr.supercore.inflatable.inflatable_object import (
 )
 
 from fedldp import records
+from fedldp.cli.fleet import FAILED
 from fedldp.cli.fleet_demo import demo_command
 from fedldp.errors import MissingExtra
 from fedldp.fleet import checkpoint, processes
-from fedldp.fleet.checkpoint import replay
+from fedldp.fleet.checkpoint import Counts, replay
 from fedldp.fleet.front import CALLS
-from fedldp.fleet.rounds import ROUNDS
+from fedldp.fleet.rounds import NOTHING, ROUNDS
 from fedldp.fleet.server import Server
+from fedldp.fleet.summary import Summary, shortfalls
 from fedldp.fleet.wire import HEADER
 from fedldp.learn.model import Model
 from fedldp.learn.server import State
@@ -42,6 +45,7 @@ class Demo:
     shown: dict  # what it has printed
     left: dict  # processes that were there when it had ended
     heard: list  # what was sent to the server, by connection
+    said: str  # what it has shown on the way
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +63,7 @@ def demo(tmp_path_factory):
         with Proxy(port, server.port, server) as proxy:
             out, err = popen.communicate(timeout=PATIENCE)
         assert popen.returncode == 0, err
-        return Demo(Fleet(folder), json.loads(out), running(folder), proxy.heard)
+        return Demo(Fleet(folder), json.loads(out), running(folder), proxy.heard, err)
     finally:
         popen.kill()
         popen.wait()
@@ -108,6 +112,62 @@ def test_the_result_is_a_model_that_was_evaluated(demo):
     assert 0 < demo.shown["error"] < 1
     assert demo.shown["simulated"]["seeds"] == 30
     assert demo.shown["vehicles"] == FLEET
+
+
+def test_it_says_what_it_does(demo):
+    counts = f"{GATEWAYS * REPORTS} vehicles asked, {GATEWAYS * REPORTS} answered, 0 silent"
+    stages = (
+        "Reading the flights",
+        "Writing the fleet's folder",
+        f"Starting {GATEWAYS} vaults and the server",
+        f"Starting {GATEWAYS} gateways",
+        f"Round 1 of {TURNS} is done: {counts}",
+        f"Round {TURNS} of {TURNS} is done: {counts}",
+        "Stopping all processes",
+        "Simulating the same training",
+        "Reading the ledgers",
+    )
+    places = [demo.said.index(stage) for stage in stages]
+    assert places == sorted(places)
+    assert f"{FLEET:,} of {FLEET:,} planned reports" in demo.said
+
+
+def test_the_summary_says_that_nothing_is_missing(demo):
+    found = Summary.load(demo.fleet.job.summary)
+    assert (found.complete, found.done, found.reason) == (True, TURNS, ROUNDS)
+    assert found.rounds == (Counts(GATEWAYS * REPORTS, GATEWAYS * REPORTS),) * TURNS
+    assert list(shortfalls(demo.fleet.job.result)) == []
+
+
+def test_a_second_job_without_budget_fails(demo, tmp_path):
+    """As in a copy of the fleet: all caps are spent, and nobody answers."""
+    folder = tmp_path / "fleet"
+    shutil.copytree(demo.fleet.folder, folder, ignore=shutil.ignore_patterns("*.sock"))
+    edit(folder / "server" / "job.toml", job='"second"', checkpoint='"state/second.db"')
+    first = (folder / "server" / "state" / "model.json").read_bytes()
+    fleet = Fleet(folder)
+    try:
+        for gateway in fleet.gateways:
+            reroute(folder, gateway, Server.load(folder / "server").port)
+        for part in (*fleet.vaults, *fleet.gateways):
+            fleet.start(part)
+        assert fleet.start("server").wait(PATIENCE) == FAILED
+    finally:
+        fleet.close()
+    asked = GATEWAYS * REPORTS
+    counts = f"{asked} vehicles asked, 0 answered, 0 silent, {asked} refused or absent"
+    log = fleet.log("server")
+    assert f"the job second has failed and has no result: {NOTHING}" in log
+    assert f"0 of {FLEET:,} planned reports: {counts}" in log
+    assert str(fleet.job.log) in log
+    assert str(folder / "server" / "state") in log
+    assert fleet.job.result.read_bytes() == first  # the first job's, and said to be
+    assert f"{fleet.job.result} is not of this job" in log
+    assert Summary.load(fleet.job.summary).failed
+    for vault in fleet.vaults:  # the reason stays with them
+        said = f"second/1: of {REPORTS} vehicles that were asked for, 0 answered"
+        assert said in fleet.log(vault)
+    assert "cap" not in fleet.job.log.read_text()
 
 
 def test_nothing_is_left_running(demo):

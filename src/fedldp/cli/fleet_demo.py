@@ -5,23 +5,23 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import click
 import numpy as np
-from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 
 from fedldp import datasets
 from fedldp.cli.plans import console
 from fedldp.cli.runs import TASKS, base_rate, linear, volume
+from fedldp.cli.status import Status
 from fedldp.errors import DomainError
 from fedldp.fleet import checkpoint, flower
 from fedldp.fleet.checkpoint import Progress
@@ -30,6 +30,7 @@ from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.job import Job
 from fedldp.fleet.processes import GRACE, STATE, Process, Supervisor, free_port, stop
 from fedldp.fleet.server import registered
+from fedldp.fleet.watch import JobFailed, Watch, ending
 from fedldp.learn.gradients import Linear
 from fedldp.learn.model import Model
 from fedldp.learn.settings import Settings
@@ -41,6 +42,7 @@ _TASK = TASKS["logistic"]
 _SEEDS = 30
 _LOOK = 0.5  # seconds
 _PATIENCE = 300.0  # seconds for a round
+_TAIL = 20  # lines of a log that are shown
 
 
 gateways_option = click.option(
@@ -96,23 +98,28 @@ def demo_command(
     are late. Then the error stands beside that of 30 simulations, and the
     ledgers are looked through: whether anybody answered twice, or spent more
     than the cap. Everything that was started is stopped, also by Ctrl-C; if
-    the demo itself is killed, `fedldp fleet stop FOLDER` does it.
+    the demo itself is killed, `fedldp fleet stop FOLDER` does it. What it is
+    doing is shown at all times, on standard error. The exit status is 1 if the
+    server fails, or if the ledgers show what must not be.
     """  # noqa: D301 (click wants the character \b itself)
     flower.program("flwr")  # refused here, if it is not installed, and not by parts that starve
-    flights = datasets.load("flights", rows=rows)
-    fleet, public = flights.split(HOLDOUT)
-    test, settings = linear(public, _TASK), Settings(epsilon)
-    entries: dict[str, Any] = {"holdout": HOLDOUT} | ({} if rows is None else {"rows": rows})
-    work = Work.on_data_set(fleet, _TASK.objective, gateways, rounds, entries)
-    began = monotonic()
-    with _folder(output) as folder:
-        click.echo(f"The fleet lives in {folder}", err=True)
+    with Status() as status, _folder(output, status) as folder:
+        status.stage("Reading the flights")
+        flights = datasets.load("flights", rows=rows)
+        fleet, public = flights.split(HOLDOUT)
+        test, settings = linear(public, _TASK), Settings(epsilon)
+        entries: dict[str, Any] = {"holdout": HOLDOUT} | ({} if rows is None else {"rows": rows})
+        work = Work.on_data_set(fleet, _TASK.objective, gateways, rounds, entries)
+        began = monotonic()
+        status.stage("Writing the fleet's folder: a plan, keys, certificates")
         job = init(folder, work, settings, gateways, Place("127.0.0.1", free_port(), free_port()))
         try:
-            found = _run(folder, job, gateways)
+            found = _run(folder, job, gateways, status)
         finally:
             stop(folder)  # what was left behind by parts that were killed
         seconds = monotonic() - began
+        simulated = _simulated(linear(fleet, _TASK), test, settings, rounds, status)
+        status.stage("Reading the ledgers")
         model = Model.from_json(job.result.read_text("utf-8"))
         vaults = [Depot.load(folder / f"vault-{i}") for i in range(1, gateways + 1)]
         document: dict[str, Any] = {
@@ -121,13 +128,15 @@ def demo_command(
             "epsilon": epsilon,
             "rounds": found.rounds,
             "ended": found.ended,
+            "planned": job.expected,
+            "asked": found.total.asked,
             "reports": found.reports,
             "refusals": found.refusals,
             "silent": found.silent,
             "bytes": sum(found.bytes.values()),
             "error": float(test.error(np.array([model.weights]))[0]),
             "base_rate": base_rate(public, _TASK),
-            "simulated": _simulated(linear(fleet, _TASK), test, settings, rounds),
+            "simulated": simulated,
             "ledgers": _ledgers(vaults, found.reports),
             "seconds": seconds,
         }
@@ -140,101 +149,105 @@ def demo_command(
 
 
 @contextmanager
-def _folder(output: Path | None) -> Iterator[Path]:
+def _folder(output: Path | None, status: Status) -> Iterator[Path]:
     """Have a folder: one that stays, or one that goes if all went well."""
-    if output is not None:
-        yield output
-        return
-    folder = Path(tempfile.mkdtemp(prefix="fleet-"))
+    folder = Path(tempfile.mkdtemp(prefix="fleet-")) if output is None else output
+    status.note(f"The fleet lives in {folder}")
     try:
         yield folder
-    except DomainError as error:
-        raise DomainError(f"{error} The fleet's folder, with logs, is {folder}.") from error
-    shutil.rmtree(folder)
+    except BaseException:
+        status.note(f"The fleet's folder stays, with its logs: {folder}/*/state and {folder}/state")
+        raise
+    if output is None:
+        shutil.rmtree(folder)
 
 
-def _run(folder: Path, job: Job, gateways: int) -> Progress:
-    """Run a fleet until its job is done, before people's eyes."""
+def _run(folder: Path, job: Job, gateways: int, status: Status) -> Progress:
+    """Run a fleet until its job is done, and show what it does."""
+    logs = folder / "server" / STATE
+    status.stage(f"Starting {gateways} vaults and the server")
     # The parts are supervisors themselves: they need time to end what they have started.
-    with Supervisor(folder / STATE, grace=2 * GRACE) as supervisor, _display() as show:
-        for i in range(1, gateways + 1):
-            supervisor.start(_part("vault", folder / f"vault-{i}"))
-        supervisor.start(_part("server", folder / "server"))
-        waiting = [_part("gateway", folder / f"gateway-{i}") for i in range(1, gateways + 1)]
-        began = changed = monotonic()
-        before = None
+    with Supervisor(folder / STATE, grace=2 * GRACE) as supervisor, ExitStack() as stack:
+        stack.callback(status.stage, "Stopping all processes")
+        stack.callback(status.show, None)
+        numbers = range(1, gateways + 1)
+        started = [_part("vault", folder / f"vault-{i}") for i in numbers]
+        started.append(server := _part("server", folder / "server"))
+        for part in started:
+            supervisor.start(part)
+        later = [_part("gateway", folder / f"gateway-{i}") for i in numbers]
+        watch, before, changed = Watch(job, status.stage, inf), None, monotonic()
+        pids: dict[str, int] = {}
         while True:
-            if len(registered(folder / "server" / STATE)) == gateways:  # else they are turned away
-                while waiting:
-                    supervisor.start(waiting.pop())
+            known = len(registered(logs))
+            if later and known == gateways:  # before that they are turned away
+                status.stage(f"Starting {gateways} gateways, which connect to the server")
+                for part in later:
+                    supervisor.start(part)
+                started, later, changed = started + later, [], monotonic()
+            ended = supervisor.status(server.name)  # asked first: what it did is written then
             found = checkpoint.progress(job.checkpoint)
-            show(found, job, monotonic() - began)
+            if later:
+                status.update(f"The server starts: {known} of {gateways} gateways are registered")
+            else:
+                watch.look(found)
+                status.update(watch.text)
             if found != before:
                 before, changed = found, monotonic()
+            if found is not None:
+                status.show(_table(found, job))
+                if found.ended:
+                    break
+            if ended is not None:
+                log = supervisor.log(server)
+                raise DomainError(f"the server ended with status {ended}.\n{_tail(log)}")
             if monotonic() - changed > _PATIENCE:
-                raise DomainError(f"nothing has come for {_PATIENCE:g} seconds.")
-            if found is not None and found.failed:
-                raise DomainError(f"the job has failed: {found.ended}")
-            if found is not None and found.ended:
-                return found
+                raise DomainError(f"nothing has happened for {_PATIENCE:g} seconds: {status.text}")
+            now = {part.name: supervisor.pid(part.name) for part in started}
+            for name in (name for name, pid in pids.items() if now[name] != pid):
+                status.note(f"{name} died and was started again: see {folder / STATE / name}.log")
+            pids = now
             if not supervisor.wait(_LOOK):
                 raise click.Abort
+    if found.failed:
+        raise JobFailed(ending(found, job, logs))
+    status.note(ending(found, job, logs))
+    return found
 
 
 def _part(kind: str, folder: Path) -> Process:
-    """Return how to run a part of a fleet: the server ends when the job is done."""
+    """Return how to run a part of a fleet. If the server fails, the demo has failed."""
     argv = sys.executable, "-m", "fedldp", "fleet", kind, str(folder)
-    return Process(folder.name, argv, restart="on-failure" if kind == "server" else "always")
+    return Process(folder.name, argv, restart="no" if kind == "server" else "always")
 
 
-@contextmanager
-def _display() -> Iterator[Callable[[Progress | None, Job, float], None]]:
-    """Show how far a job is: a table that changes or, without a terminal, a line each round."""
-    screen = Console(stderr=True, highlight=False)
-    if screen.is_terminal:
-        with Live(console=screen, transient=True) as live:
-            yield lambda found, job, seconds: live.update(_progress(found, job, seconds))
-        return
-    told = [-1]
-
-    def tell(found: Progress | None, job: Job, seconds: float) -> None:
-        rounds = 0 if found is None else found.rounds
-        if rounds > told[0]:
-            told[0] = rounds
-            screen.print(_line(found, job, seconds), soft_wrap=True)
-
-    yield tell
+def _tail(log: Path) -> str:
+    """Return the end of a log."""
+    lines = log.read_text("utf-8", errors="replace").splitlines()
+    return "\n".join([f"The end of {log}:", *lines[-_TAIL:]])
 
 
-def _line(found: Progress | None, job: Job, seconds: float) -> str:
-    if found is None:
-        return "Vaults, gateways and the server are starting."
-    return (
-        f"{seconds:3.0f} s, round {found.rounds} of {job.rounds}: {found.reports:,} reports, "
-        f"{volume(sum(found.bytes.values()))}, {found.refusals:,} refusals, {found.silent:,} silent"
-    )
-
-
-def _progress(found: Progress | None, job: Job, seconds: float) -> Table:
-    shown = Table(title=f"The job {job.name}, {seconds:.0f} s", show_header=False)
-    if found is None:
-        shown.add_row("starting: vaults, gateways, the server")
-        return shown
+def _table(found: Progress, job: Job) -> Table:
+    shown = Table(title=f"The job {job.name}", show_header=False)
     shown.add_row("rounds", f"{found.rounds} of {job.rounds}")
     shown.add_row("this round", f"{found.received} of {found.asked} gateways have answered")
-    shown.add_row("reports", f"{found.reports:,}")
-    shown.add_row("refusals", f"{found.refusals:,}")
+    shown.add_row("reports", f"{found.reports:,} of {job.expected:,}")
+    shown.add_row("refused or absent", f"{found.refusals:,}")
     shown.add_row("silent", f"{found.silent:,}")
     for gateway, count in found.bytes.items():
         shown.add_row(f"from {gateway}", volume(count))
     return shown
 
 
-def _simulated(fleet: Linear, public: Linear, settings: Settings, rounds: int) -> dict[str, Any]:
+def _simulated(
+    fleet: Linear, public: Linear, settings: Settings, rounds: int, status: Status
+) -> dict[str, Any]:
     """Return what the simulator makes of the same fleet in as many rounds, with several seeds."""
     group = -(-len(fleet) // rounds)
     errors = []
+    status.stage(f"Simulating the same training {_SEEDS} times, to compare")
     for seed in range(_SEEDS):
+        status.update(f"Simulating the same training: {seed} of {_SEEDS} are done")
         chance = source(seed)
         training = replace(settings, group=group).training(fleet, fleet.objective.distance, chance)
         for _ in training:
@@ -284,10 +297,11 @@ def _render(document: dict[str, Any]) -> Table:
         ("vehicles", f"{document['vehicles']:,}"),
         ("epsilon of a vehicle", f"{document['epsilon']:g}"),
         ("rounds", f"{document['rounds']}: {document['ended']}"),
-        ("reports counted", f"{document['reports']:,}"),
+        ("reports counted", f"{document['reports']:,} of {document['planned']:,} planned"),
         ("received in all", volume(document["bytes"])),
-        ("not there, or would not answer", f"{document['refusals']:,}"),
-        ("did not answer in time", f"{document['silent']:,}"),
+        ("vehicles asked", f"{document['asked']:,}"),
+        ("refused or absent", f"{document['refusals']:,}"),
+        ("silent", f"{document['silent']:,}"),
         ("seconds", f"{document['seconds']:.0f}"),
         ("reports in the ledgers", f"{ledgers['burnt']:,}"),
         ("burnt and not received", f"{ledgers['burnt_and_not_received']:,}"),

@@ -1,0 +1,102 @@
+"""Long commands say what they are doing, and a demo whose server fails fails itself."""
+
+import io
+import re
+import tempfile
+from time import monotonic, sleep
+
+from click.testing import CliRunner
+from rich.console import Console
+
+from fedldp.cli import fleet_demo
+from fedldp.cli.status import Status
+from fedldp.errors import DomainError
+from fedldp.fleet.processes import Process
+
+
+def until(condition):
+    deadline = monotonic() + 60
+    while not condition():
+        assert monotonic() < deadline
+        sleep(0.01)
+
+
+def test_without_a_terminal_the_last_line_is_repeated():
+    """By itself, also while the thread that does the work is busy."""
+    out = io.StringIO()
+    with Status(Console(file=out, width=80), every=0.05) as status:
+        sleep(0.1)
+        assert out.getvalue() == ""  # nothing was said that could be repeated
+        status.stage("Working")
+        assert re.fullmatch(r" *\d+ s  Working\n", out.getvalue())
+        until(lambda: out.getvalue().count("Working") >= 3)
+        status.update("Nearly done")
+        until(lambda: out.getvalue().count("Nearly done") >= 2)
+        assert status.text == "Nearly done"
+        status.note("[a note]")
+    said = out.getvalue()
+    assert "[a note]" not in said.splitlines()[0]
+    sleep(0.1)
+    assert out.getvalue() == said
+
+
+def test_on_a_terminal_one_line_changes():
+    out = io.StringIO()
+    screen = Console(file=out, width=80, force_terminal=True, highlight=False, markup=False)
+    with Status(screen) as status:
+        status.stage("Working")
+        status.show("the table")
+        until(lambda: "Working" in out.getvalue() and "the table" in out.getvalue())
+        status.update("Nearly done")
+        until(lambda: "Nearly done" in out.getvalue())
+    assert "\x1b[2K" in out.getvalue()  # and goes in the end
+
+
+def demo(folder, monkeypatch, **scripts):
+    """Run a demo whose parts are scripts of a shell; by default they sleep."""
+    before = fleet_demo._part
+
+    def part(kind, path):
+        restart = before(kind, path).restart
+        return Process(path.name, ("sh", "-c", scripts.get(kind, "sleep 99")), restart=restart)
+
+    monkeypatch.setattr(fleet_demo, "_part", part)
+    return CliRunner().invoke(fleet_demo.demo_command, ["--rows", "200", "-o", str(folder)])
+
+
+def test_a_demo_whose_server_fails_fails_at_once(tmp_path, monkeypatch):
+    done = demo(tmp_path / "fleet", monkeypatch, server="echo out of order; exit 7")
+    assert done.exit_code != 0
+    assert isinstance(done.exception, DomainError)
+    assert "the server ended with status 7" in str(done.exception)
+    assert "out of order" in str(done.exception)
+    stages = ["Reading", "Writing the fleet's folder", "Starting 3 vaults", "Stopping", "stays"]
+    places = [done.stderr.index(stage) for stage in stages]
+    assert places == sorted(places)
+    assert done.stdout == ""
+
+
+def test_a_demo_says_what_it_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(fleet_demo, "_PATIENCE", 0.5)
+    done = demo(tmp_path / "fleet", monkeypatch, vault="sleep 0.1")
+    assert isinstance(done.exception, DomainError)
+    assert "The server starts: 0 of 3 gateways are registered" in str(done.exception)
+
+
+def test_a_demo_tells_of_parts_that_die(tmp_path, monkeypatch):
+    monkeypatch.setattr(fleet_demo, "_PATIENCE", 3.0)
+    done = demo(tmp_path / "fleet", monkeypatch, vault="exit 1")
+    assert "vault-1 died and was started again" in done.stderr
+
+
+def test_a_temporary_folder_stays_if_the_demo_fails(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(fleet_demo, "_run", interrupted)
+    done = CliRunner().invoke(fleet_demo.demo_command, ["--rows", "200"])
+    assert done.exit_code == 1
+    [folder] = tmp_path.glob("fleet-*")
+    assert f"{folder}/*/state" in done.stderr
+    assert (folder / "server" / "job.toml").exists()
