@@ -115,7 +115,7 @@ def estimate(
         for attribute, coder, place in part.places:
             start, end = part.starts[[place.start, place.stop]]
             moments = _moments(coder, cells[start:end].reshape(attribute.size, -1))
-            if estimator == "ratio":
+            if estimator == RATIO:
                 mean, error = _ratio(moments, n, of)
             else:
                 mean, error = _horvitz_thompson(moments, n, part.share, of)
@@ -135,13 +135,39 @@ def means(part: Part, n: int, counts: npt.NDArray[Any], estimator: str) -> Float
     The counters have a row for each replica, and the part one attribute, a vector: this is the
     mean gradient of n vehicles, at a small part of the cost of `estimate`.
     """
+    answers, total = _answers(part, n, counts, estimator)
+    return _own_units(part, total / np.where(answers > 0, answers, 1.0))
+
+
+def means_of_levels(levels: Sequence[tuple[Part, int, npt.NDArray[Any]]], estimator: str) -> Floats:
+    """Return one mean for vehicles that answered parts with different epsilons.
+
+    Each level has its part, its number of vehicles and its counters, as for `means`. Levels are
+    weighted by the inverse of their variance, as far as it is known without looking at the data:
+    that of the noise near zero, over the number of answers.
+    """
+    top: Any = 0.0
+    bottom: Any = 0.0
+    for part, n, counts in levels:
+        answers, total = _answers(part, n, counts, estimator)
+        ((_, coder, _),) = part.places
+        noise = float(coder.variance(0.0))
+        top, bottom = top + total / noise, bottom + answers / noise
+    return _own_units(levels[0][0], top / np.where(bottom > 0, bottom, 1.0))
+
+
+def _answers(part: Part, n: int, counts: npt.NDArray[Any], estimator: str) -> tuple[Any, Floats]:
+    """Return how many answers to each number are counted, or expected, and their sum."""
     check_choices(estimator, "population")
     ((attribute, coder, _),) = part.places
     cells = counts.astype(np.float64).reshape(len(counts), attribute.size, -1)
     found = cells @ _counted(coder)
-    m, total = found[:, :, 0], found[:, :, 1]
-    answers = np.maximum(m, 1) if estimator == "ratio" else max(n, 1) * part.share
-    return cast(Floats, cast(Number, attribute).from_unit(total / answers))
+    return found[:, :, 0] if estimator == RATIO else n * part.share, found[:, :, 1]
+
+
+def _own_units(part: Part, mean: Floats) -> Floats:
+    ((attribute, _, _),) = part.places
+    return cast(Floats, cast(Number, attribute).from_unit(mean))
 
 
 @lru_cache(maxsize=64)

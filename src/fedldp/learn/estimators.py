@@ -129,21 +129,33 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
         tags.non_deterministic = False  # given a random_state; without one every fit differs
         return tags
 
-    def _train(self, X: Array, targets: Floats, clients: Any) -> tuple[Floats, float]:
+    def _train(
+        self, X: Array, targets: Floats, clients: Any, epsilons: Any
+    ) -> tuple[Floats, float]:
         """Train, and return coefficients and intercept for targets on the scale of [-1, 1]."""
         settings = Settings(**{name: getattr(self, name) for name in _CHOICES})
         features = Features(_schema(self.bounds, X.shape[1], type(self).__name__))
         owners = None if clients is None else Owners(_ids(clients, len(X)))
         goal = OBJECTIVES[self._objective]
         task = Linear(goal, _Encoded(features, X, targets.astype(np.float32)), owners)
-        training = settings.training(task, goal.distance, _chance(self.random_state))
-        plan = settings.plan(task.dimensions)
-        if isinstance(plan, Plan):
-            self._spend(float(settings.epsilon))
+        levels, chosen = [settings], None
+        if epsilons is not None:
+            chosen = _one_each(epsilons, owners, len(X))
+            levels, _ = settings.levels(chosen)
+        chance = _chance(self.random_state)
+        training = settings.training(task, goal.distance, chance, epsilons=chosen)
+        plans = [each.plan(task.dimensions) for each in levels]
+        if settings.mechanism is not None:
+            self._spend(float(levels[-1].epsilon))
         self.history_: list[Progress] = list(training)
         self.n_iter_ = len(self.history_)
-        self.privacy_ = self._paid(plan, len(task)) if isinstance(plan, Plan) else None
-        self.price_ = settings.price(task.dimensions)
+        self.levels_ = {
+            each.epsilon: Privacy.of(plan, reports, -(-training.reports // len(task)))
+            for each, plan, reports in zip(levels, plans, training.reports_by_level, strict=True)
+            if isinstance(plan, Plan)
+        }
+        self.privacy_ = Privacy.of_levels([*self.levels_.values()]) if self.levels_ else None
+        self.price_ = levels[-1].price(task.dimensions)
         return _own_units(features.schema, training.models[0])
 
     def _spend(self, epsilon: float) -> None:
@@ -162,11 +174,6 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
                 stacklevel=4,  # where fit was called
             )
         self._fits.append(epsilon)  # not if the warning is made an error: nobody is asked then
-
-    def _paid(self, plan: Plan, vehicles: int) -> Privacy:
-        """Return what has been sent, which is less than planned if the model settled early."""
-        reports = self.history_[-1].vehicles
-        return Privacy.of(plan, reports, participations=-(-reports // vehicles))
 
     def _scores(self, X: Any) -> Floats:
         check_is_fitted(self, "coef_")
@@ -190,8 +197,9 @@ class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc
     as with `n_jobs=2`, do not know of each other's fits.
 
     After `fit`: `coef_` and `intercept_` in the units of the data; `privacy_`, what each vehicle
-    has spent and all have sent (None without privacy); `history_`, a `Progress` for each round;
-    `price_`, by what factor the participations make the squared error of a gradient grow.
+    has spent and all have sent (None without privacy); `levels_`, the same for each epsilon that
+    vehicles have chosen; `history_`, a `Progress` for each round; `price_`, by what factor the
+    participations make the squared error of a gradient grow.
 
     >>> import fedldp
     >>> X = 100 * fedldp.source(1).uniform((20_000, 1))
@@ -208,12 +216,16 @@ class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc
 
     _objective = "squared"
 
-    def fit(self, X: Any, y: Any, clients: Any = None) -> Self:
-        """Train on rows X and their targets y; `clients` says whose row each is."""
+    def fit(self, X: Any, y: Any, clients: Any = None, epsilons: Any = None) -> Self:
+        """Train on rows X and their targets y.
+
+        `clients` says whose row each is; `epsilons` is for vehicles that choose their own instead
+        of `epsilon`, and has that of each row's vehicle. What they choose is public.
+        """
         X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), y_numeric=True)
         low, high = _pair(self.target_bounds, "target_bounds", type(self).__name__)
         target = Number("target_bounds", low, high)
-        coefficients, intercept = self._train(X, encode_target(target, y), clients)
+        coefficients, intercept = self._train(X, encode_target(target, y), clients, epsilons)
         self.coef_ = coefficients * target.half_width
         self.intercept_ = target.from_unit(intercept)
         return self
@@ -231,8 +243,8 @@ class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc
 class _LDPClassifier(ClassifierMixin, _LDPLinearModel):  # type: ignore[misc]
     """A linear model of which one of two classes a row is in."""
 
-    def fit(self, X: Any, y: Any, clients: Any = None) -> Self:
-        """Train on rows X and their labels y; `clients` says whose row each is."""
+    def fit(self, X: Any, y: Any, clients: Any = None, epsilons: Any = None) -> Self:
+        """Train on rows X and their labels y; the others as for `LDPLinearRegression.fit`."""
         X, y = validate_data(self, X, y, dtype=(np.float64, np.float32))
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -241,7 +253,8 @@ class _LDPClassifier(ClassifierMixin, _LDPLinearModel):  # type: ignore[misc]
             raise DomainError(
                 f"Only binary classification is supported. y must have two labels; got {count}."
             )
-        coefficients, intercept = self._train(X, np.where(codes, 1.0, -1.0), clients)
+        targets = np.where(codes, 1.0, -1.0)
+        coefficients, intercept = self._train(X, targets, clients, epsilons)
         self.coef_, self.intercept_ = coefficients[None], np.array([intercept])
         return self
 
@@ -380,6 +393,17 @@ def _ids(clients: Any, rows: int) -> Array:
     if ids.dtype.kind in "fO" and any(is_missing(each) for each in ids.tolist()):
         raise DomainError("clients must have an id for each row; some are missing.")
     return ids
+
+
+def _one_each(epsilons: Any, owners: Owners | None, rows: int) -> Array:
+    """Return the epsilon of each vehicle, given that of each row."""
+    found = reals(epsilons, "epsilons")
+    if found.shape != (rows,):
+        raise DomainError(f"epsilons must have one for each of {rows} rows; got {found.shape}.")
+    each = found if owners is None else owners.one_each(found)
+    if each is None:
+        raise DomainError("epsilons must be the same in all rows of a client: it has one budget.")
+    return each
 
 
 def _chance(random_state: Any) -> Source:

@@ -81,6 +81,17 @@ class Owners:
     def __len__(self) -> int:
         return len(self._sizes)
 
+    def one_each(self, values: npt.ArrayLike) -> Array | None:
+        """Return what each vehicle has in all of its rows, or None if its rows differ.
+
+        >>> owners = Owners(np.array(["b", "a", "b", "c"]))
+        >>> owners.one_each([2.0, 4.0, 2.0, 1.0]), owners.one_each([2.0, 4.0, 1.0, 1.0])
+        (array([4., 2., 1.]), None)
+        """
+        ordered = np.asarray(values)[self._order]
+        found = ordered[self._starts]
+        return found if np.array_equal(np.repeat(found, self._sizes), ordered) else None
+
     def rows(self, vehicles: Rows) -> tuple[Integers, Integers]:
         """Return the rows of some vehicles, one after the other, and where each one's begin."""
         sizes, starts = self._sizes[vehicles], self._starts[vehicles]

@@ -13,23 +13,24 @@ of the gradients only what is reported is ever computed.
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
+import numpy.typing as npt
 
 from fedldp import files, records, vehicle
 from fedldp.checks import Floats, reals, whole
 from fedldp.errors import DomainError, WireError
-from fedldp.estimate import means
+from fedldp.estimate import means, means_of_levels
 from fedldp.learn import server
 from fedldp.learn.gradients import BLOCK, Task
 from fedldp.learn.privacy import bits_of
 from fedldp.learn.server import Recipe, State
-from fedldp.parts import Batch
+from fedldp.parts import Batch, Part
 from fedldp.plan import Plan
 from fedldp.schema import Number, Schema
 from fedldp.source import Source, source
@@ -59,7 +60,9 @@ class Training:
     """A training, simulated: iterate over it, round by round.
 
     The plan is for gradients: its schema is `Schema.vector(d, bound)`. With such a schema in the
-    plan's place there is no privacy: gradients are clipped and averaged as they are.
+    plan's place there is no privacy: gradients are clipped and averaged as they are. Where vehicles
+    have chosen their own epsilon, give a plan for each level, and in `levels` the place of each
+    vehicle's plan; gradients of the levels are weighted by the inverse of their known variance.
 
     Vehicles are asked in a random order, in groups of about the same size; in each of their
     `participations`, all of them. `shuffle=False` is for data that are in random order already.
@@ -89,7 +92,7 @@ class Training:
     def __init__(
         self,
         task: Task,
-        plan: Plan | Schema,
+        plan: Plan | Schema | Sequence[Plan],
         recipe: Recipe,
         chance: Source,
         *,
@@ -101,19 +104,14 @@ class Training:
         start: Floats | None = None,
         watch: Callable[[Floats], Floats] | None = None,
         label: str = "",
+        levels: npt.ArrayLike | None = None,
     ) -> None:
         if not isinstance(chance, Source):
             raise DomainError(f"chance must be a Source: pass fedldp.source(); got {chance!r}.")
         self._task, self._recipe, self._watch, self._label = task, recipe, watch, label
-        self._plan = plan if isinstance(plan, Plan) else None
-        schema = plan.schema if isinstance(plan, Plan) else plan
-        vector = schema.attributes[0]
-        if not isinstance(vector, Number) or (len(schema), vector.size) != (1, task.dimensions):
-            raise DomainError(
-                f"the plan must be for a vector of {task.dimensions} numbers, as of "
-                f"Schema.vector({task.dimensions}, bound=1.0); got {schema!r:.200}."
-            )
-        self._vector = vector
+        self._plans = _plans(plan)
+        schemas = [plan] if isinstance(plan, Schema) else [each.schema for each in self._plans]
+        self._vector = _vector(schemas, task.dimensions)
         whole_numbers = {
             "the number of vehicles": len(task),
             "group": group,
@@ -126,6 +124,11 @@ class Training:
                 raise DomainError(f"{name} must be at least 1; got {number!r}.")
         self._passes, self._replicas = whole(participations, ""), whole(replicas, "")
         self._vehicles, self._shuffle = len(task), bool(shuffle)
+        self._levels: Integers | None = None  # the place of each vehicle's plan, if they differ
+        if not isinstance(plan, Plan | Schema):
+            self._levels = _checked_levels(levels, len(task), len(self._plans))
+        elif levels is not None:
+            raise DomainError("levels need a plan for each: give a list of plans.")
         self._groups = -(-self._vehicles // whole(group, ""))
         everyone = self._groups * self._passes
         self._rounds = everyone if max_rounds is None else min(everyone, whole(max_rounds, ""))
@@ -137,11 +140,9 @@ class Training:
         self.state = State.start(np.tile(weights, (self._replicas, 1)))
         self._ordered: tuple[int, Integers] | None = None
         # What each report takes and costs, computed once: rounds can be very short.
-        self._width = bits_of(plan)
-        self._spent = [
-            None if self._plan is None else self._plan.total_epsilon * number
-            for number in range(self._passes + 1)
-        ]
+        self._widths = [bits_of(each) for each in self._plans or schemas]
+        costs = [each.total_epsilon for each in self._plans]
+        self._spent = [max(costs) * number if costs else None for number in range(self._passes + 1)]
 
     @property
     def models(self) -> Floats:
@@ -158,6 +159,18 @@ class Training:
         """How many reports there are so far, in each replica."""
         again, place = divmod(self.state.round, self._groups)
         return again * self._vehicles + self._vehicles * place // self._groups
+
+    @property
+    def reports_by_level(self) -> list[int]:
+        """How many of these reports have come from the vehicles of each level."""
+        if self._levels is None:
+            return [self.reports]
+        again, number = divmod(self.reports, self._vehicles)
+        asked = self._order(again)[:number] if self._shuffle and number else np.arange(number)
+        several = len(self._plans)
+        found = again * np.bincount(self._levels, minlength=several)
+        found += np.bincount(self._levels[asked], minlength=several)
+        return [int(each) for each in found]
 
     @property
     def finished(self) -> bool:
@@ -177,13 +190,12 @@ class Training:
         again, place = divmod(self.state.round, self._groups)
         first = self._vehicles * place // self._groups
         end = self._vehicles * (place + 1) // self._groups
-        at_once = max(BLOCK, _AT_ONCE // self._replicas // BLOCK * BLOCK)
         order = self._order(again) if self._shuffle else None
-        batches = (
-            self._task.gradients(self.state.weights, rows if order is None else order[rows])
-            for rows in (slice(at, min(at + at_once, end)) for at in range(first, end, at_once))
-        )
-        gradient = self._average(batches, end - first)
+        if self._levels is None:
+            gradient = self._average(self._batches(order, first, end), end - first)
+        else:
+            asked = np.arange(first, end) if order is None else order[first:end]
+            gradient = self._average_of_levels(asked, self._levels[asked])
         self.state = server.step(self._recipe, self.state, gradient)
         return self._progress()
 
@@ -194,21 +206,41 @@ class Training:
             self._ordered = again, np.argsort(words, kind="stable")
         return self._ordered[1]
 
+    def _batches(self, order: Integers | None, first: int, end: int) -> Iterator[Batch]:
+        """Yield the gradients of the vehicles from `first` on, as many at once as memory allows."""
+        at_once = max(BLOCK, _AT_ONCE // self._replicas // BLOCK * BLOCK)
+        for at in range(first, end, at_once):
+            rows = slice(at, min(at + at_once, end))
+            yield self._task.gradients(self.state.weights, rows if order is None else order[rows])
+
     def _average(self, batches: Iterable[Batch], n: int) -> Floats:
         """Return the mean gradient of n vehicles, as the server learns it, for each replica."""
-        if self._plan is None:
+        if not self._plans:
             columns = np.arange(self._vector.size)
             total = np.zeros((self._replicas, columns.size))
             for batch in batches:
                 clipped = self._vector.from_unit(self._vector.to_unit(batch.all(columns)))
                 total += clipped.reshape(*total.shape[:1], -1, columns.size).sum(axis=1)
             return total / n
-        (part,) = self._plan.parts
+        (part,) = self._plans[0].parts
+        return means(part, n, self._counted(part, batches), self._recipe.estimator)
+
+    def _average_of_levels(self, asked: Integers, levels: Integers) -> Floats:
+        """Return the mean gradient of vehicles whose levels differ, for each replica."""
+        found = []
+        for level, plan in enumerate(self._plans):
+            mine, (part,) = asked[levels == level], plan.parts
+            counted = self._counted(part, self._batches(mine, 0, len(mine)))
+            found.append((part, len(mine), counted))
+        return means_of_levels(found, self._recipe.estimator)
+
+    def _counted(self, part: Part, batches: Iterable[Batch]) -> npt.NDArray[Any]:
+        """Return what vehicles answer to a part, in a row of counters for each replica."""
         kind = np.float64 if part.study else np.int64
         cells = np.zeros((self._replicas, part.starts[-1]), kind)
         for batch in batches:
             part.simulate(batch, self._chance, cells)
-        return means(part, n, cells, self._recipe.estimator)
+        return cells
 
     def _progress(self) -> Progress:
         again, place = divmod(self.state.round, self._groups)
@@ -216,7 +248,7 @@ class Training:
             round=self.state.round,
             rounds=self.rounds,
             vehicles=self.reports,
-            bytes=records.length(self.reports, self._width),
+            bytes=sum(map(records.length, self.reports_by_level, self._widths)),
             epsilon=self._spent[again + (place > 0)],
             change=float(self.state.change.max()),
             loss=None if self._watch is None else float(np.mean(self._watch(self.models))),
@@ -266,8 +298,49 @@ class Training:
     @cached_property
     def _settings(self) -> str:
         """Tell trainings apart that may not go on with each other's state."""
-        plan = self._vector if self._plan is None else self._plan.fingerprint
+        plan: Any = self._vector
+        if self._levels is not None:
+            digest = hashlib.sha256(self._levels.tobytes()).hexdigest()
+            plan = *(each.fingerprint for each in self._plans), digest
+        elif self._plans:
+            plan = self._plans[0].fingerprint
         numbers = self._vehicles, self._groups, self._passes, self._replicas, self._shuffle
         return hashlib.sha256(
             repr((self._label, self._task.kind, plan, self._recipe, numbers)).encode()
         ).hexdigest()
+
+
+def _plans(plan: Plan | Schema | Sequence[Plan]) -> tuple[Plan, ...]:
+    """Return the plans: none without privacy, one, or one for each level."""
+    if isinstance(plan, Schema):
+        return ()
+    plans = (plan,) if isinstance(plan, Plan) else tuple(plan)
+    if not plans or not all(isinstance(each, Plan) for each in plans):
+        raise DomainError(f"plan must be a Plan, or a Plan for each level; got {plan!r:.200}.")
+    return plans
+
+
+def _vector(schemas: Sequence[Schema], dimensions: int) -> Number:
+    """Return the gradient as it stands in every plan, or refuse plans for something else."""
+    vector = schemas[0].attributes[0]
+    if not isinstance(vector, Number) or (len(schemas[0]), vector.size) != (1, dimensions):
+        raise DomainError(
+            f"the plan must be for a vector of {dimensions} numbers, as of "
+            f"Schema.vector({dimensions}, bound=1.0); got {schemas[0]!r:.200}."
+        )
+    if any(schema != schemas[0] for schema in schemas):
+        raise DomainError("the plans of all levels must have one schema: the same bound.")
+    return vector
+
+
+def _checked_levels(levels: npt.ArrayLike | None, vehicles: int, plans: int) -> Integers:
+    """Return the place of each vehicle's plan."""
+    found = np.asarray(levels)
+    if found.shape != (vehicles,) or found.dtype.kind not in "iu":
+        raise DomainError(
+            f"levels must be a whole number for each of {vehicles} vehicles, the place of its "
+            f"plan; got {levels!r:.80}."
+        )
+    if not 0 <= int(found.min()) <= int(found.max()) < plans:
+        raise DomainError(f"levels must be from 0 to {plans - 1}, one for each plan.")
+    return found.astype(np.int64)

@@ -1,5 +1,6 @@
 """What a training costs each vehicle, and what it sends."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast, final
@@ -29,7 +30,7 @@ class Privacy:
     ratio: Fraction | None  # by what its data can change the odds of these, exactly: not for study
     participations: int  # how many reports a vehicle has sent at the most
     reports: int  # of all vehicles
-    bits: int  # of a report
+    bits: int  # of a report, at the most
     bytes: int  # of all reports, packed
 
     @classmethod
@@ -43,6 +44,19 @@ class Privacy:
             reports,
             bits,
             records.length(reports, bits),
+        )
+
+    @classmethod
+    def of_levels(cls, levels: Sequence["Privacy"]) -> "Privacy":
+        """Return what vehicles of several levels have spent at the most, and sent together."""
+        ratios = [each.ratio for each in levels if each.ratio is not None]
+        return cls(
+            max(each.epsilon for each in levels),
+            max(ratios) if len(ratios) == len(levels) else None,
+            max(each.participations for each in levels),
+            sum(each.reports for each in levels),
+            max(each.bits for each in levels),
+            sum(each.bytes for each in levels),
         )
 
 

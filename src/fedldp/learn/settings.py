@@ -1,12 +1,13 @@
 """All that can be chosen about a training, and what follows from it by rule."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import final
+from dataclasses import dataclass, replace
+from typing import cast, final
 
 import numpy as np
+import numpy.typing as npt
 
-from fedldp.checks import Floats, epsilon, whole
+from fedldp.checks import Floats, epsilon, reals, whole
 from fedldp.errors import DomainError
 from fedldp.learn.features import Features
 from fedldp.learn.fedsgd import Training
@@ -16,6 +17,7 @@ from fedldp.plan import Plan
 from fedldp.schema import Schema
 from fedldp.source import Source
 from fedldp.strategies import PAPER_MECHANISM, as_printed, each_part
+from fedldp.tables import Integers
 from fedldp.vehicle import exact
 
 PAPER_REGULARIZATION = 1e-4  # lambda of the paper's experiments
@@ -157,6 +159,26 @@ class Settings:
         zero = np.zeros((1, dimensions))
         return several.expected_error(self.participations, zero) / once.expected_error(1, zero)
 
+    def levels(self, epsilons: npt.ArrayLike) -> tuple[list["Settings"], Integers]:
+        """Return the settings of each level, and the level of each vehicle.
+
+        `epsilons` are what vehicles have chosen instead of `epsilon`, one for each. What they
+        choose is public, and must not depend on their data.
+
+        >>> levels, places = Settings(epsilon=1.0).levels([4.0, 1.0, 4.0])
+        >>> [each.epsilon for each in levels], places
+        ([1.0, 4.0], array([1, 0, 1]))
+        """
+        chosen = reals(epsilons, "epsilons")
+        if chosen.ndim != 1 or not chosen.size:
+            raise DomainError(
+                f"epsilons must be a list, one for each vehicle; got {epsilons!r:.80}."
+            )
+        if self.mechanism is None:
+            raise DomainError("without a mechanism there is no privacy: leave epsilons out.")
+        found, places = np.unique(chosen, return_inverse=True)
+        return [replace(self, epsilon=float(each)) for each in found], places
+
     def group_size(self, dimensions: int, vehicles: int) -> int:
         """Return how many vehicles are asked in a round."""
         if self.group != "auto":
@@ -189,13 +211,24 @@ class Settings:
         start: Floats | None = None,
         watch: Callable[[Floats], Floats] | None = None,
         label: str = "",
+        epsilons: npt.ArrayLike | None = None,
     ) -> Training:
-        """Return a training of the task; iterate over it to run it."""
-        d, group = task.dimensions, self.group_size(task.dimensions, len(task))
+        """Return a training of the task; iterate over it to run it.
+
+        `epsilons` are for vehicles that choose their own: see `levels`. The group is then as for
+        the most cautious ones.
+        """
+        d, levels, places = task.dimensions, [self], None
+        if epsilons is not None:
+            levels, places = self.levels(epsilons)
+        plans = [each.plan(d) for each in levels]
+        group = levels[0].group_size(d, len(task))
         rounds = max(1, -(-len(task) // group)) * self.participations
+        if self.max_rounds is not None:
+            rounds = min(rounds, self.max_rounds)
         return Training(
             task,
-            self.plan(d),
+            plans[0] if places is None else cast(list[Plan], plans),
             self.recipe(d, rounds, distance),
             chance,
             group=group,
@@ -206,4 +239,5 @@ class Settings:
             start=start,
             watch=watch,
             label=label,
+            levels=places,
         )
