@@ -111,6 +111,7 @@ def test_a_server_runs_its_job(job):
     log = (state / "job.log").read_text()
     assert "round 2" in log
     assert log.count("test is over: all rounds are done") == 1
+    assert "16 of 16 planned reports: 16 vehicles asked, 16 answered" in log
     assert logging.getLogger("fedldp.fleet").handlers == []
 
 

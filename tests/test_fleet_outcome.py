@@ -113,6 +113,18 @@ def test_when_nobody_is_left_the_reports_so_far_count(tmp_path):
         assert str(path) in said
 
 
+def test_a_model_that_settles_early_misses_nobody(tmp_path):
+    recipe = Recipe(0.5, "sgd", "inverse", momentum=0.0, tolerance=0.05)
+    job = training(tmp_path, recipe=recipe, rounds=500)
+    Network(honest, honest, honest).start(job)
+    found = summary(job)
+    assert (found.complete, found.reason) == (False, rounds.SETTLED)
+    said = ending(checkpoint.progress(job.checkpoint), job, tmp_path / "logs")
+    assert "the model has settled" in said
+    assert "fewer reports than planned" in said
+    assert "refuse when" not in said
+
+
 def test_who_misses_the_deadline_was_silent(tmp_path):
     """Whole gateways, and vehicles behind a vault that said nothing: both are counted."""
     job = training(tmp_path, rounds=1)
@@ -266,11 +278,11 @@ def test_the_terminal_says_what_a_job_waits_for(tmp_path):
     gaps = [b - a for a, b in zip([0, *times], [*times, network.now], strict=True)]
     assert max(gaps) <= EVERY + 2.5  # of the network's own clock, which looks every 2.5 seconds
     lines = [line for _, line in said]
-    assert lines[0] == (f"Round 1 of 2 waits for 3 gateways to connect, for 30 s. See {job.log}")
+    assert lines[0] == (f"Round 1 of 2: waiting for 3 gateways to connect (30 s). See {job.log}")
     asked = [line for line in lines if line.startswith("Round 1 of 2: 0 of 3 gateways have")]
-    assert asked[0].endswith("answered after 18 s.")
+    assert asked[0].endswith("answered (18 s).")
     late = [line for line in asked if "no vehicle has answered" in line]
-    assert "after 78 s." in late[0]
+    assert "(78 s)." in late[0]
     assert "The deadline was 60 s" in late[0]
     assert "the same question is sent again" in late[0]
     assert len(late) > 3

@@ -56,6 +56,11 @@ class Rounds:
         """Return what has come in a round."""
         return self._file.counts(number)
 
+    @property
+    def collected(self) -> str:
+        """How many reports have come, of how many that are planned."""
+        return collected(total(self._file.history()), self.job.expected)
+
     def ask(self, gateways: Iterable[str]) -> None:
         """Write down that these gateways are asked in this round, if they are not yet."""
         number, model, asked = self.number, self.model, self.asked
@@ -153,13 +158,9 @@ class Rounds:
             return
         if not why:
             raise DomainError(f"the job {self.job.name!r} is not over yet.")
-        counts = total(self._file.history())
-        if not counts.reports:
+        if not total(self._file.history()).reports:
             self._end(NOTHING, failed=True)
-            raise DomainError(
-                f"the job {self.job.name!r} has failed: {NOTHING}. "
-                f"{collected(counts, self.job.expected)}"
-            )
+            raise DomainError(f"the job {self.job.name!r} has failed: {NOTHING}. {self.collected}")
         path.parent.mkdir(parents=True, exist_ok=True)
         if state is None:
             self._file.tally(self.job.plan, 1).save(path)

@@ -130,7 +130,8 @@ class LDPFedSGD(Strategy):
                 if found is not None:
                     result.evaluate_metrics_serverapp[number] = found
         rounds.finish()
-        _log.info("%s is over: %s. %s", self.job.name, rounds.verdict, self.job.result)
+        why, counts = rounds.verdict, rounds.collected
+        _log.info("%s is over: %s. %s Result: %s", self.job.name, why, counts, self.job.result)
         result.arrays = ArrayRecord(rounds.arrays())
         for number in range(1, rounds.number):
             result.train_metrics_clientapp[number] = self._metrics(number)

@@ -8,6 +8,7 @@ from typing import final
 from fedldp.errors import DomainError
 from fedldp.fleet.checkpoint import Progress
 from fedldp.fleet.job import Job
+from fedldp.fleet.rounds import SETTLED
 from fedldp.fleet.summary import collected
 
 EVERY = 30.0  # seconds between two lines while nothing happens
@@ -57,9 +58,9 @@ def _waiting(found: Progress | None, job: Job, seconds: float) -> str:
     line, log = f"Round {rounds + 1} of {job.rounds}", f" See {job.log}"
     if found is None or not asked:
         needed = "1 gateway" if rounds or job.gateways == 1 else f"{job.gateways} gateways"
-        line += f" waits for {needed} to connect, for {seconds:.0f} s."
+        line += f": waiting for {needed} to connect ({seconds:.0f} s)."
         return line if seconds < EVERY else line + log
-    line += f": {found.received} of {asked} gateways have answered after {seconds:.0f} s."
+    line += f": {found.received} of {asked} gateways have answered ({seconds:.0f} s)."
     if seconds < job.deadline or found.open.reports:
         return line
     return (
@@ -79,15 +80,19 @@ def ending(found: Progress, job: Job, logs: Path) -> str:
         )
     lines = [f"The job {job.name} has ended: {found.ended}. The result is {job.result}", counts]
     if found.reports < job.expected:
-        lines += ["These are fewer reports than planned.", _reasons(job, logs)]
+        lines.append("These are fewer reports than planned.")
+        if found.ended != SETTLED:  # then nobody is missing
+            lines.append(_reasons(job, logs))
     return "\n".join(lines)
 
 
 def _reasons(job: Job, logs: Path) -> str:
     return (
-        "Vehicles refuse when their cap is spent or when a job of the same name has asked "
-        "something else; they are absent when a vault has fewer than were asked; they are silent "
-        "when a vault or a gateway does not answer in time. A vault tells its reasons to nobody: "
-        f"they are in its own log, on its own machine. The server's logs are {job.log} and "
-        f"{logs}/*.log; all counts are in {job.summary}"
+        "Vehicles refuse when their cap is spent, when they have answered before, or when a job of "
+        "the same name has asked something else.\n"
+        "They are absent when a vault has fewer vehicles than were asked for. They are silent when "
+        "a vault or a gateway does not answer in time.\n"
+        "Gateways that are not connected when a round begins are not asked in it.\n"
+        "A vault tells the server no reasons: they are in its own log, on its own machine.\n"
+        f"The server's logs are {job.log} and {logs}/*.log; all counts are in {job.summary}"
     )
