@@ -107,7 +107,7 @@ def test_a_file_that_is_none(path):
     path.parent.mkdir()
     for data in (b"", b"garbage" * 1000):
         path.write_bytes(data)
-        with pytest.raises(WireError, match=r"is no sound checkpoint.*ask vehicles again"):
+        with pytest.raises(WireError, match=r"is not a valid checkpoint.*ask vehicles again"):
             Checkpoint(path, "test", "settings")
         assert not locked(path)
         with pytest.raises(WireError):

@@ -2,16 +2,20 @@
 
 The threads and processes of one machine may share a file. While it is in use, and after a crash,
 files named `-wal` and `-shm` lie beside it: they are part of it, and move with it.
+
+A file of an older format is migrated when it is opened; one of a newer format is refused.
 """
 
 import contextlib
 import os
+import shlex
 import sqlite3
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, final
 
 from fedldp.errors import DomainError, WireError
@@ -26,7 +30,9 @@ class Kind(NamedTuple):
     mark: bytes  # four of them, in the file's header
     format: int
     tables: str  # the statements that make them
-    lost: str  # what a new file in the place of a damaged one would do
+    advice: str  # what to do about a damaged file; "{path}" stands for its path in a shell
+    # For each older format, the statements that turn it into the next one.
+    migrations: Mapping[int, tuple[str, ...]] = MappingProxyType({})
 
 
 @final
@@ -58,15 +64,21 @@ class Database:
         with self.gate():
             if self._in_transaction():
                 raise DomainError(f"The {self._kind.name} must not be asked by what it waits for.")
-            try:
-                self.execute("BEGIN IMMEDIATE")
+            with self._atomic():
+                self._version()  # a newer program may have migrated the file since it was opened
                 yield
-                self.execute("COMMIT")
-            finally:
-                if self._in_transaction():
-                    self.execute("ROLLBACK")
             if not self.path.exists() or not os.path.samestat(self._opened, self.path.stat()):
                 raise self.damaged("it has been removed or replaced while it was in use")
+
+    @contextlib.contextmanager
+    def _atomic(self) -> Iterator[None]:
+        try:
+            self.execute("BEGIN IMMEDIATE")
+            yield
+            self.execute("COMMIT")
+        finally:
+            if self._in_transaction():
+                self.execute("ROLLBACK")
 
     def gate(self) -> contextlib.AbstractContextManager[object]:
         """Let one thread at a time use the file, outside of transactions too."""
@@ -98,32 +110,15 @@ class Database:
                 self._disconnect()
                 self._closed = True
 
-    @property
-    def _new(self) -> str:
-        return f"""
-            PRAGMA synchronous = FULL;
-            PRAGMA application_id = {int.from_bytes(self._kind.mark)};
-            PRAGMA user_version = {self._kind.format};
-            {self._kind.tables}
-            PRAGMA journal_mode = WAL;
-        """
-
     def _create(self) -> None:
         """Make a file that appears under its name all at once, and durably.
 
         So an empty or half-written file is never a young one: it is damaged. The name
         is on the disk before the first commit, as SQLite then syncs the folder for the -wal.
         """
-        with tempfile.TemporaryDirectory(dir=self.path.parent, prefix=".database-") as folder:
-            fresh = Path(folder) / "fresh"
-            fresh.touch(mode=0o600)
-            try:
-                with contextlib.closing(sqlite3.connect(fresh)) as connection:
-                    connection.executescript(self._new)
-            except sqlite3.Error as error:
-                raise self._trouble(error) from error
-            with contextlib.suppress(FileExistsError):  # another process was faster
-                os.link(fresh, self.path)
+        faster = contextlib.suppress(FileExistsError)  # if another process was
+        with _fresh(self.path, self._kind) as fresh, faster:
+            os.link(fresh, self.path)
 
     def _connect(self) -> sqlite3.Connection:
         if self._closed:
@@ -139,23 +134,47 @@ class Database:
                 uri, _PATIENCE, isolation_level=None, check_same_thread=False, uri=True
             )
             [(mark,)] = self.execute("PRAGMA application_id")
-            [(version,)] = self.execute("PRAGMA user_version")
-            if (mark, version) != (int.from_bytes(self._kind.mark), self._kind.format):
-                name = f"{self._kind.name} of format {self._kind.format}"
-                raise self.damaged(f"it has not the mark of a {name}")
+            if mark != int.from_bytes(self._kind.mark):
+                raise self.damaged(f"it does not have the mark of a {self._kind.name}")
+            current = self._version() == self._kind.format
             self.execute("PRAGMA journal_mode = WAL")
             self.execute("PRAGMA synchronous = FULL")
             self.execute("PRAGMA fullfsync = ON")  # without it, macOS does not wait for the disk
-            if self._inspect:
+            if self._inspect or not current:
                 [(verdict,)] = self.execute("PRAGMA integrity_check(1)")
                 if verdict != "ok":
                     raise self.damaged(verdict.splitlines()[-1])
+            if not current:
+                self._migrate()
         except sqlite3.Error as error:
             raise self._trouble(error) from error
         except BaseException:
             self._disconnect()
             raise
         return self._connection
+
+    def _version(self) -> int:
+        """Return the format of the file, if it is the current one or can be migrated to it."""
+        version: int
+        [(version,)] = self.execute("PRAGMA user_version")
+        name, newest = self._kind.name, self._kind.format
+        if version > newest:
+            raise WireError(
+                f"{self.path} is a {name} of format {version}, and this version of fedldp reads "
+                f"formats up to {newest}. A newer version has written it: use that one."
+            )
+        if version != newest and version not in self._kind.migrations:
+            raise self.damaged(f"it has an unknown format, {version}")
+        return version
+
+    def _migrate(self) -> None:
+        """Turn a file of an older format into the current one, all of it or nothing."""
+        with self._atomic():
+            # The version is read again: another process may have been faster.
+            for version in range(self._version(), self._kind.format):
+                for statement in self._kind.migrations[version]:
+                    self.execute(statement)
+            self.execute(f"PRAGMA user_version = {self._kind.format}")
 
     def _disconnect(self) -> None:
         if self._connection is not None:
@@ -164,17 +183,83 @@ class Database:
 
     def damaged(self, what: str) -> WireError:
         """Return the error that says so."""
-        return WireError(
-            f"{self.path} is no sound {self._kind.name}: {what}. "
-            f"Restore the file: a new one would {self._kind.lost}."
-        )
+        advice = self._kind.advice.format(path=shlex.quote(str(self.path)))
+        return WireError(f"{self.path} is not a valid {self._kind.name}: {what}. {advice}")
 
     def _trouble(self, error: sqlite3.Error) -> Exception:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the higher bits are details
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return self.damaged(str(error))
-        kind = TimeoutError if code == sqlite3.SQLITE_BUSY else OSError
-        return kind(f"The {self._kind.name} {self.path} failed: {error}. Nothing was committed.")
+        return _failed(self.path, self._kind, error)
+
+
+def replace(path: str | os.PathLike[str], kind: Kind, contents: str) -> Path | None:
+    """Put a new file in the place of another, which is moved into a folder beside it.
+
+    The old file may be damaged, or missing; its -wal and -shm move with it. `contents` are
+    statements that fill the new one. Return the folder, or None if there was nothing to move.
+
+    Whatever interrupts this, nobody can open the old file without its -wal, the new one with a -wal
+    of the old one, or make a fresh file in their place: while the -wal is moved, an empty file
+    stands there, which is refused. Whoever has the old file open fails at the next transaction.
+    """
+    path = Path(path).resolve()
+    beside = [Path(f"{path}{end}") for end in ("-wal", "-shm")]
+    old = [each for each in (path, *beside) if each.exists()]
+    owner, aside = (path if path.exists() else path.parent).stat(), None
+    with _fresh(path, kind, contents) as fresh, _GATE:
+        if os.geteuid() == 0:  # who may use the old one may use the new one
+            os.chown(fresh, owner.st_uid, owner.st_gid)
+        if old:
+            aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f"{path.name}-aside-"))
+            for each in old:
+                os.link(each, aside / each.name)
+            _sync(aside)
+        empty = fresh.with_name("empty")
+        empty.touch(mode=0o600)
+        empty.replace(path)
+        _sync(path.parent)
+        for each in beside:
+            each.unlink(missing_ok=True)
+        _sync(path.parent)
+        fresh.replace(path)
+        _sync(path.parent)
+    return aside
+
+
+@contextlib.contextmanager
+def _fresh(path: Path, kind: Kind, contents: str = "") -> Iterator[Path]:
+    """Make a new file in a folder of its own, beside the path that it is for."""
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".database-") as folder:
+        fresh = Path(folder) / "fresh"
+        fresh.touch(mode=0o600)
+        try:
+            with contextlib.closing(sqlite3.connect(fresh)) as connection:
+                connection.executescript(f"""
+                    PRAGMA synchronous = FULL;
+                    PRAGMA application_id = {int.from_bytes(kind.mark)};
+                    PRAGMA user_version = {kind.format};
+                    {kind.tables}
+                    {contents}
+                    PRAGMA journal_mode = WAL;
+                """)
+        except sqlite3.Error as error:
+            raise _failed(path, kind, error) from error
+        yield fresh
+
+
+def _failed(path: Path, kind: Kind, error: sqlite3.Error) -> OSError:
+    busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+    which = TimeoutError if busy else OSError
+    return which(f"The {kind.name} {path} failed: {error}. Nothing was committed.")
+
+
+def _sync(folder: Path) -> None:
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 # SQLite keeps its locks in memory too, where a fork copies them and the kernel does not: a child

@@ -54,7 +54,7 @@ _KIND = Kind(
             PRIMARY KEY (round, gateway)
         );
     """,
-    lost="ask vehicles again that have answered",
+    advice="Restore the file: a new one would ask vehicles again that have answered.",
 )
 _TRIES, _PAUSE = 10, 0.1  # whoever looks whether the lock is free holds it for a moment
 
