@@ -195,7 +195,7 @@ class Fleet:
         return gateway
 
     def prove(self):
-        """Check that nobody answered two questions, and that the server counts what they said.
+        """Check that nobody answered a job twice, and that the server counts what they said.
 
         All that was burnt for a round that is done is counted, every answer once.
         """
@@ -203,10 +203,10 @@ class Fleet:
         for vault in self.vaults:
             depot = Depot.load(self.folder / vault)
             with depot.ledger() as ledger:
-                lines += [(vault, *line) for line in ledger.history()]
+                lines += [(vault, line) for line in ledger.history()]
                 assert max(ledger.totals().values(), default=0) <= depot.cap
-        assert len({(vault, key) for vault, key, *_ in lines}) == len(lines)
-        for vault, request in {(vault, line[1]) for vault, _, *line in lines}:
+        assert len({(vault, line.key, line.job) for vault, line in lines}) == len(lines)
+        for vault, request in {(vault, line.request) for vault, line in lines}:
             job, _, number = request.rpartition("/")
             if job == self.job.name:
                 node = self.node(vault, int(number))

@@ -1,4 +1,4 @@
-"""Processes for test_ledger_faults.py to kill, to starve and to set against each other.
+"""Processes for tests of the ledger to kill, to starve and to set against each other.
 
 Run as a script, so that the package is imported once and each victim is a fork of this process:
 python ledger_victim.py COMMAND FOLDER [NUMBER ...] prints what it saw as JSON.
@@ -9,18 +9,32 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
+import subprocess
 import sys
 import time
 import traceback
 from fractions import Fraction
 from pathlib import Path
 
+from fedldp.database import Database
 from fedldp.errors import BudgetError, DomainError
-from fedldp.ledger import Ledger
+from fedldp.ledger import Ledger, seal
 
+FIXTURES = Path(__file__).parent / "fixtures"
 CAP = Fraction(3)
 KEYS, REQUESTS = 40, 80
+JOBS, PER_JOB = (None, "spring", "autumn"), 2
+
+
+def victim(command, folder, *numbers):
+    """Run a command of this script, and return what it saw."""
+    script = [sys.executable, "-W", "ignore", __file__]  # of forks beside threads
+    arguments = [*script, command, folder, *map(str, numbers)]
+    run = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+    return json.loads(run.stdout)
 
 
 def price(number):
@@ -60,18 +74,21 @@ def kill(folder, ledgers, kills, milliseconds, seed):
 def release_for_ever(path, log, seed):
     """Put even requests to one key, and odd ones to several at once; log all that is got."""
     chance = random.Random(seed)
-    ledger = Ledger(path, CAP)
+    ledger = Ledger(path, CAP, answers_per_job=PER_JOB)
     while True:
         number = chance.randrange(REQUESTS)
+        job = JOBS[number % len(JOBS)]
         keys = [f"car-{key}" for key in chance.sample(range(KEYS), 5 if number % 2 else 1)]
         if number % 2:
             request = (price(number), str(number), question(number))
             answers = ledger.release_many(
-                keys, *request, lambda able: {k: os.urandom(8) for k in able}
+                keys, *request, lambda able: {k: os.urandom(8) for k in able}, job=job
             )
         else:
             try:
-                answer = ledger.release(keys[0], price(number), str(number), lambda: os.urandom(8))
+                answer = ledger.release(
+                    keys[0], price(number), str(number), lambda: os.urandom(8), job=job
+                )
             except BudgetError:
                 continue
             answers = {keys[0]: answer}
@@ -81,15 +98,8 @@ def release_for_ever(path, log, seed):
 
 def compete(folder, processes, rounds):
     """Return who got the last budget of a key, in every round, and who got all of its own."""
-    ready, go = os.pipe()
 
-    def slowly():
-        time.sleep(0.002)  # in which the others come to wait for the same budget
-        return b"shared"
-
-    def competitor(number, out):
-        os.close(go)
-        os.read(ready, 1)  # until the parent closes it: all begin at once, without a file
+    def competitor(number):
         won = []
         with Ledger(folder / "ledger", cap=1) as ledger:
             for key in range(rounds):
@@ -99,11 +109,49 @@ def compete(folder, processes, rounds):
                     won.append(key)
                 except BudgetError:
                     pass
-            own = str(ledger.spent(f"own {number}"))
-        os.write(out, json.dumps([won, own]).encode())
+            return won, str(ledger.spent(f"own {number}"))
+
+    return at_once(competitor, processes)
+
+
+def race(folder, processes, jobs):
+    """Return in which jobs each process got the one answer of a vehicle that can afford all."""
+
+    def competitor(number):
+        won = []
+        with Ledger(folder / "ledger", cap=processes * jobs) as ledger:
+            for job in range(jobs):
+                request = f"{job} of {number}"
+                if number % 2:
+                    asked = request, b"?", lambda able: {key: slowly() for key in able}
+                    won += [job] if ledger.release_many(["car"], 1, *asked, job=str(job)) else []
+                    continue
+                try:
+                    ledger.release("car", 1, request, slowly, job=str(job))
+                    won.append(job)
+                except BudgetError:
+                    pass
+        return won
+
+    return at_once(competitor, processes)
+
+
+def slowly():
+    time.sleep(0.002)  # in which the others come to wait for the same
+    return b"shared"
+
+
+def at_once(function, processes):
+    """Run a function in so many processes that begin at once, and return what each returns."""
+    ready, go = os.pipe()
+
+    def child(number, out):
+        os.close(go)
+        os.read(ready, 1)  # until the parent closes it, without a file
+        os.write(out, json.dumps(function(number)).encode())
 
     read, write = zip(*(os.pipe() for _ in range(processes)), strict=True)
-    children = [forked(competitor, number, out) for number, out in enumerate(write)]
+    children = [forked(child, number, out) for number, out in enumerate(write)]
     os.close(go)
     for child in children:
         assert os.waitpid(child, 0)[1] == 0
@@ -182,6 +230,71 @@ def inherit(folder):
     os.write(from_parent, b"!")
     assert os.waitpid(going, 0)[1] == 0
     return os.read(saw, 1 << 16).decode().splitlines()
+
+
+def migrate(folder, places):
+    """Kill processes that migrate ledgers, each before its own statement; return how they ended."""
+
+    def child(place):
+        execute, left = Database.execute, [None]
+
+        def mortal(self, statement, values=()):
+            if left == [0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if left[0] is not None:
+                left[0] -= 1
+            elif statement == "BEGIN IMMEDIATE":
+                left[0] = place + 1  # it reads the version again before it begins
+            return execute(self, statement, values)
+
+        Database.execute = mortal
+        with Ledger(folder / str(place) / "ledger", CAP) as ledger:
+            ledger.spent("car 1")  # which needs one more statement
+
+    return [os.waitpid(forked(child, place), 0)[1] for place in range(places)]
+
+
+def interrupt_sealing(folder):
+    """Kill processes that seal a ledger, each before its own step; return how many steps there are.
+
+    A step is a change of the folder. The ledger lies in a folder for each step.
+    """
+    calls = "link", "replace", "rename", "unlink", "fsync"
+
+    def child(step):
+        left = [step]
+
+        def mortal(call):
+            def wrapped(*arguments, **options):
+                left[0] -= 1
+                if left[0] < 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return call(*arguments, **options)
+
+            return wrapped
+
+        for name in calls:
+            setattr(os, name, mortal(getattr(os, name)))
+        seal(folder / str(step) / "ledger")
+
+    for step in range(100):
+        path = folder / str(step) / "ledger"
+        path.parent.mkdir()
+        for end in ("", "-wal"):
+            shutil.copyfile(FIXTURES / f"ledger-2-wal.db{end}", f"{path}{end}")
+        if os.waitpid(forked(child, step), 0)[1] == 0:
+            return step + 1
+    raise AssertionError("it never comes to its end")
+
+
+def open_at_once(folder, processes):
+    """Return how many releases each of several processes sees that open a ledger at once."""
+
+    def child(_):
+        with Ledger(folder / "ledger", CAP) as ledger:
+            return len(ledger.history())
+
+    return at_once(child, processes)
 
 
 def never():

@@ -1,5 +1,7 @@
 """A small fleet of real processes, from end to end: TLS, keys, ledgers, four rounds.
 
+The cap of each vehicle is enough for three answers, and each gives one.
+
 What three gateways send to the server goes through the test, which overhears it.
 """
 
@@ -52,7 +54,7 @@ class Demo:
 def demo(tmp_path_factory):
     """Run the demo to its end, and overhear its gateways."""
     folder, port = tmp_path_factory.mktemp("demo") / "fleet", processes.free_port()
-    options = ("--gateways", GATEWAYS, "--rounds", TURNS, "--rows", ROWS, "--json")
+    options = ("--gateways", GATEWAYS, "--rounds", TURNS, "--rows", ROWS, "--cap", 12, "--json")
     words = [sys.executable, fleet_parts.__file__, folder, port, *options]
     popen = subprocess.Popen(
         list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

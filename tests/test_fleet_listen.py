@@ -275,7 +275,7 @@ def test_a_drop_at_a_time_does_not_keep_a_connection_open(one, path, monkeypatch
 def test_two_hundred_at_once(tmp_path, path):
     held = vault(tmp_path / "ledger", cap=1000.0)
     with listening(held, path, tick=0.005) as address, ThreadPoolExecutor(200) as pool:
-        questions = [asked(2, number=1 + i % 20) for i in range(200)]
+        questions = [asked(2, job=f"{i % 20}") for i in range(200)]
         end = time.monotonic() + 60
         batches = list(pool.map(lambda question: _insist(address, question, end), questions))
     assert {batch.answered for batch in batches} == {2}

@@ -100,7 +100,7 @@ def test_a_full_disk_releases_nothing_that_is_not_burnt(tmp_path):
     assert set(silent) == {0, 8}
     with Ledger(tmp_path / "ledger", 2) as ledger:
         for number, (before, after) in enumerate(zip(full, roomy, strict=True), 1):
-            assert after == [0, [record.hex() for record in stored(ledger, f"spring/{number}")]]
+            assert after == [0, [record.hex() for record in stored(ledger, f"{number}/1")]]
             assert before in ([8, []], after)
         assert len(ledger.history()) == 20 * 8
 

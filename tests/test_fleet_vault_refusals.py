@@ -12,11 +12,12 @@ from vaults import FEATURES, MATRIX, MODEL, ROWS, SCHEMA, WEIGHTS, asked, gradie
 
 import fedldp
 from fedldp import Plan, Schema
-from fedldp.errors import DomainError, FedLDPError
+from fedldp.errors import DomainError, FedLDPError, PrivacyError
 from fedldp.fleet.vault import Vault
 from fedldp.learn.model import Model
 from fedldp.ledger import Ledger
 from fedldp.schema import Category, Number
+from fedldp.source import Source
 
 
 @pytest.fixture
@@ -79,7 +80,8 @@ def test_whatever_entry_is_changed_no_more_is_spent_than_the_tables_allow(tmp_pa
     """A changed plan is refused, or it is a plan that is paid for in full."""
     plan = HAND_MADE[name]
     schema = Schema.from_document(plan["schema"])
-    held = vault(tmp_path / "ledger", np.zeros((1, schema.dimensions)), None, 1000.0, schema)
+    matrix = np.zeros((1, schema.dimensions))
+    held = vault(tmp_path / "ledger", matrix, None, 1000.0, schema, answers_per_job=1000)
     accepted = refused = 0
     for path in places(plan):
         for odd in (..., None, True, -1, 0, 1, 7, 0.5, 1e308, "", "0", "5", "64", [], [0], {}):
@@ -195,7 +197,7 @@ def test_data_never_cause_a_refusal(tmp_path, strange, kind):
     for column in range(5):
         matrix[column, column] = value
     matrix[5] = value
-    held = vault(tmp_path / "ledger", matrix, None, 100.0)
+    held = vault(tmp_path / "ledger", matrix, None, 100.0, answers_per_job=5)
     plans = [Plan(SCHEMA, 2.0, k=2), Plan(SCHEMA, 2.0, strategy="split")]
     questions = [asked(7, plan, number=i) for i, plan in enumerate(plans, 1)]
     goal = Model("squared", Schema(tuple(SCHEMA)[1:4]), SCHEMA["speed"], WEIGHTS)
@@ -236,7 +238,7 @@ def test_the_matrix_is_not_written_to_and_may_change_afterwards(tmp_path):
     matrix = MATRIX.copy()
     matrix[0] = np.nan
     before = matrix.copy()
-    held = vault(tmp_path / "ledger", matrix)
+    held = vault(tmp_path / "ledger", matrix, answers_per_job=2)
     held.answer(asked(8))
     held.answer(gradients(n=8, number=2))
     np.testing.assert_array_equal(matrix, before)
@@ -253,5 +255,17 @@ def test_a_vault_needs_a_row_for_each_key(tmp_path):
         for matrix, keys in ((MATRIX, ["a"]), (MATRIX[:0], []), (MATRIX[:1, :3], ["a"])):
             with pytest.raises(DomainError, match="need a row of 5 values for each key"):
                 Vault(SCHEMA, matrix, keys, ledger)
+        assert len(Vault(SCHEMA, MATRIX[:3], ["a", "b", "a"], ledger, fedldp.source())) == 2
+
+
+def test_a_vault_refuses_a_seeded_source(tmp_path):
+    with Ledger(tmp_path / "ledger", 1.0) as ledger:
         assert "operating system" in repr(Vault(SCHEMA, MATRIX[:1], ["a"], ledger)._chance)
-        assert len(Vault(SCHEMA, MATRIX[:3], ["a", "b", "a"], ledger, fedldp.source(1))) == 2
+        Vault(SCHEMA, MATRIX[:1], ["a"], ledger, fedldp.source().spawn(2)[1])
+        for seeded in (
+            fedldp.source(1),
+            fedldp.source(1).spawn(1)[0],
+            Source(bytes(32), "own key"),
+        ):
+            with pytest.raises(PrivacyError, match=r"keyed by the operating system; got <Source"):
+                Vault(SCHEMA, MATRIX[:1], ["a"], ledger, seeded)

@@ -47,10 +47,10 @@ def test_a_request_is_answered_once(ledger):
     assert len({first, other, again}) == 3
     half = Fraction(1, 2)
     assert ledger.history("car") == [
-        Spending("car", "spring", "question", half),
-        Spending("car", "", b"question", half),
+        Spending("car", "spring", "question", half, ""),
+        Spending("car", "", b"question", half, ""),
     ]
-    assert ledger.history()[1] == ("bus", "", "question", half)
+    assert ledger.history()[1] == ("bus", "", "question", half, "")
     assert (ledger.spent("car"), ledger.spent("bus"), ledger.spent("van")) == (1, half, 0)
     assert isinstance(ledger.spent("van"), Fraction)
 

@@ -2,18 +2,16 @@
 
 import contextlib
 import copy
-import json
 import os
 import pickle
 import random
 import sqlite3
-import subprocess
-import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import ledger_victim
 import pytest
-from ledger_victim import never
+from ledger_victim import never, victim
 
 from fedldp import database
 from fedldp.errors import BudgetError, WireError
@@ -29,14 +27,6 @@ def path(tmp_path):
 def ledger(path):
     with Ledger(path, cap=1) as ledger:
         yield ledger
-
-
-def victim(command, folder, *numbers):
-    script = [sys.executable, "-W", "ignore", ledger_victim.__file__]  # of forks beside threads
-    arguments = [*script, command, folder, *map(str, numbers)]
-    run = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    assert (run.returncode, run.stderr) == (0, "")
-    return json.loads(run.stdout)
 
 
 def test_threads_share_a_ledger_or_its_file(path):
@@ -87,6 +77,10 @@ def test_killed_at_any_moment_it_forgets_nothing(tmp_path, ledgers, kills, milli
                 assert ledger.release_many(["car-0"], *told, lambda _: never()) == batch
                 if batch:  # it is got as a whole, or not at all
                     assert not [line.split()[1] for line in received].count(request) % len(batch)
+            for job in filter(None, ledger_victim.JOBS):
+                answers = [line.key for line in ledger.history() if line.job == job]
+                assert ledger.answers(job) == Counter(answers)
+                assert max(ledger.answers(job).values(), default=0) <= ledger_victim.PER_JOB
             for key in {key for key, _ in stored}:
                 assert ledger.spent(key) <= ledger_victim.CAP
                 assert ledger.spent(key) == sum(row.epsilon for row in ledger.history(key))
@@ -162,7 +156,7 @@ DAMAGE = {
     "cut off": lambda content: content[: len(content) // 2],
     "a page of zeros": lambda content: content[:4096] + bytes(4096) + content[8192:],
     "a page of noise": lambda content: content[:-4096] + NOISE,
-    "another format": lambda content: content[:60] + (3).to_bytes(4) + content[64:],
+    "an unknown format": lambda content: content[:60] + (1).to_bytes(4) + content[64:],
 }
 
 
@@ -173,8 +167,10 @@ def test_a_damaged_file_is_refused_and_left_alone(path, damage):
             ledger.release("car", 1, str(number), lambda: bytes(500))
     path.write_bytes(content := damage(path.read_bytes()))
     for _ in range(2):
-        with pytest.raises(WireError, match=f"{path} is no sound ledger: .* Restore the file"):
+        with pytest.raises(WireError, match=f"^{path} is not a valid ledger: ") as refusal:
             Ledger(path, cap=100)
+        assert "Do not restore a backup" in str(refusal.value)
+        assert f"`fedldp ledger seal {path}`" in str(refusal.value)
     assert path.read_bytes() == content
 
 
@@ -185,7 +181,7 @@ def test_the_file_says_what_it_is(ledger):
 
 def test_other_databases_are_refused_and_left_alone(path):
     sqlite3_rows(path, "CREATE TABLE releases (key, request, run, epsilon, answer)")
-    with pytest.raises(WireError, match="not the mark of a ledger"):
+    with pytest.raises(WireError, match="not have the mark of a ledger"):
         Ledger(path, cap=1)
     assert sqlite3_rows(path, "PRAGMA journal_mode") == [("delete",)]
 

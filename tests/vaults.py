@@ -50,10 +50,12 @@ def gradients(**options):
     return asked(**{"plan": GRADIENT, "model": MODEL} | options)
 
 
-def vault(path, matrix=MATRIX, keys=None, cap=2.0, schema=SCHEMA, seed=1):
+def vault(path, matrix=MATRIX, keys=None, cap=2.0, schema=SCHEMA, seed=1, answers_per_job=1):
+    """Return a vault. It draws from a seed, which only a test can make it do."""
     keys = [f"car {i}" for i in range(len(matrix))] if keys is None else keys
-    ledger = Ledger(path, cap)
-    found = Vault(schema, matrix, keys, ledger, fedldp.source(seed))
+    ledger = Ledger(path, cap, answers_per_job=answers_per_job)
+    found = Vault(schema, matrix, keys, ledger)
+    found._chance = fedldp.source(seed)
     weakref.finalize(found, ledger.close)
     return found
 
@@ -161,7 +163,7 @@ def starve(folder):
     with listening(vault(folder / "ledger", seed=None), folder / "socket") as address:
         for limit in (100_000, soft):
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-            batches = [answer(address, asked(8, plan, number=i)) for i in range(1, 21)]
+            batches = [answer(address, asked(8, plan, job=f"{i}")) for i in range(1, 21)]
             found.append([[b.silent, [row.hex() for row in b.rows()]] for b in batches])
     return found
 

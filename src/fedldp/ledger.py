@@ -3,6 +3,9 @@
 A ledger is one SQLite file. The spending and the bytes it pays for are written in one transaction,
 and are on the disk before the bytes are handed out: a vehicle that is killed or loses its power may
 have paid for bytes that nobody got, never the reverse. Asking for them again costs nothing.
+
+The same transaction enforces two rules. The cap limits what a vehicle spends in its life. In each
+job, a vehicle answers `answers_per_job` times at most, whatever its cap allows.
 """
 
 import contextlib
@@ -10,9 +13,12 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self, final
 
+from fedldp import database
+from fedldp.checks import whole
 from fedldp.database import Database, Kind
 from fedldp.errors import BudgetError, DomainError
 from fedldp.vehicle import exact
@@ -24,29 +30,57 @@ Answers = Callable[[list[str]], Mapping[str, bytes]]
 
 _LARGEST = 10**30  # in a fraction's parts: with larger ones, sums would grow beyond all bounds
 
+_RELEASES = """
+    CREATE TABLE releases (
+        number INTEGER PRIMARY KEY,
+        key TEXT NOT NULL,
+        request NOT NULL,  -- a text or bytes, as it was given
+        run TEXT NOT NULL,
+        job TEXT NOT NULL,  -- or nothing, for a release that belongs to no job
+        epsilon TEXT NOT NULL,  -- an exact fraction, "n/d"
+        answer BLOB NOT NULL,
+        UNIQUE (key, request)
+    )
+"""
+_BY_REQUEST = "CREATE INDEX by_request ON releases (request)"
+_BY_JOB = "CREATE INDEX by_job ON releases (job, key)"
+_QUESTIONS = """
+    CREATE TABLE questions (  -- what was asked of many under one request
+        request PRIMARY KEY,
+        question BLOB NOT NULL
+    )
+"""
+_SEALS = "CREATE TABLE seals (date TEXT NOT NULL)"  # with a row in it, nobody may spend
+
 _KIND = Kind(
     name="ledger",
     mark=b"fLDP",
-    format=2,
-    tables="""
-        CREATE TABLE releases (
-            number INTEGER PRIMARY KEY,
-            key TEXT NOT NULL,
-            request NOT NULL,  -- a text or bytes, as it was given
-            run TEXT NOT NULL,
-            epsilon TEXT NOT NULL,  -- an exact fraction, "n/d"
-            answer BLOB NOT NULL,
-            UNIQUE (key, request)
-        );
-        CREATE INDEX by_request ON releases (request);
-        CREATE TABLE questions (  -- what was asked of many under one request
-            request PRIMARY KEY,
-            question BLOB NOT NULL
-        );
-    """,
-    lost="forget what has been spent",
+    format=3,
+    tables=";".join((_RELEASES, _BY_REQUEST, _BY_JOB, _QUESTIONS, _SEALS, "")),
+    advice=(
+        "Do not restore a backup and do not delete the file: what was spent would be forgotten, "
+        "and could be spent again. `fedldp ledger seal {path}` moves it aside and writes a ledger "
+        "that refuses everybody."
+    ),
+    migrations={
+        # In format 2 a vault wrote the job as the run. The table is made anew, because a program
+        # that has it open, and does not know of jobs, must not be able to write into it.
+        2: (
+            "ALTER TABLE releases RENAME TO releases_2",
+            "DROP INDEX by_request",
+            _RELEASES,
+            """
+            INSERT INTO releases (number, key, request, run, job, epsilon, answer)
+            SELECT number, key, request, run, run, epsilon, answer FROM releases_2
+            """,
+            "DROP TABLE releases_2",
+            _BY_REQUEST,
+            _BY_JOB,
+            _SEALS,
+        ),
+    },
 )
-_INSERT = "INSERT INTO releases (key, request, run, epsilon, answer) VALUES (?, ?, ?, ?, ?)"
+_INSERT = "INSERT INTO releases (key, request, run, job, epsilon, answer) VALUES (?, ?, ?, ?, ?, ?)"
 
 
 class Spending(NamedTuple):
@@ -56,15 +90,24 @@ class Spending(NamedTuple):
     run: str
     request: Request
     epsilon: Fraction
+    job: str  # empty if it belongs to no job
+
+
+class _Standing(NamedTuple):
+    """How a key stands."""
+
+    spent: Fraction  # in its life
+    answers: int  # in a job
 
 
 @final
 class Ledger:
     """The spending of one vehicle or of many, each under a cap for its whole life.
 
-    The cap is the most that any one key may ever spend, over all runs. It is part of the owner's
-    configuration and not of the file: it is given whenever the file is opened, and counts at once
-    against all that has been spent before. Raising it is the owner's decision alone.
+    The cap is the most that any one key may ever spend, over all jobs and runs. Of each job, a key
+    answers `answers_per_job` requests at most. Both are part of the owner's configuration and not
+    of the file: they are given whenever the file is opened, and count at once against all that has
+    been spent before. Raising them is the owner's decision alone.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -79,44 +122,63 @@ class Ledger:
     Traceback (most recent call last):
     fedldp.errors.BudgetError: 'car 7' has spent 0.1 of its cap of 0.3: 0.25 more is too much...
     >>> ledger.history("car 7")
-    [Spending(key='car 7', run='spring', request='question 1', epsilon=Fraction(1, 10))]
+    [Spending(key='car 7', run='spring', request='question 1', epsilon=Fraction(1, 10), job='')]
+
+    A vehicle with budget left answers a job once all the same:
+
+    >>> ledger.release("bus 1", 0.1, "round 1", lambda: b"report", job="summer")
+    b'report'
+    >>> ledger.release("bus 1", 0.1, "round 2", lambda: b"report", job="summer")
+    Traceback (most recent call last):
+    fedldp.errors.BudgetError: 'bus 1' has answered the job 'summer' once...
     >>> ledger.close(); folder.cleanup()
 
-    A file that is damaged, or is no ledger, is refused (`WireError`); only a missing one is made.
+    A file that is damaged, or is no ledger, is refused (`WireError`); only a missing one is made. A
+    ledger of format 2 (fedldp 0.1) is migrated when it is opened; its runs become its jobs.
     Threads and forked children may use it too, but no child that was forked while producing bytes.
     """
 
-    def __init__(self, path: str | os.PathLike[str], cap: Number) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], cap: Number, *, answers_per_job: int = 1
+    ) -> None:
         self.cap = _number(cap, "cap")
+        self.answers_per_job = check_answers_per_job(answers_per_job)
         self._file = Database(path, _KIND)
         self.path = self._file.path
 
     def release(
-        self, key: str, epsilon: Number, request: Request, produce: Answer, *, run: str = ""
+        self,
+        key: str,
+        epsilon: Number,
+        request: Request,
+        produce: Answer,
+        *,
+        run: str = "",
+        job: str | None = None,
     ) -> bytes:
         """Return the bytes that answer a request: stored ones, or new ones that are paid for.
 
         `request` names the question, best by a hash of all of it: whoever asks it again gets the
-        same bytes at no cost, and `produce` is not called. `run` is a label for the history, and
-        buys nothing. Nothing is returned if the epsilon is too much (`BudgetError`), if `produce`
-        raises, or if the disk fails (`OSError`); then nothing is spent either, unless the disk
-        failed after it had written.
+        same bytes at no cost, and `produce` is not called. `job` names the job that the request
+        belongs to: a key that has answered `answers_per_job` other requests of this job is refused.
+        Without a job only the cap applies. `run` is a label for the history, and changes nothing.
+
+        Nothing is returned if the epsilon is too much or the job has its answers (`BudgetError`),
+        if `produce` raises, or if the disk fails (`OSError`); then nothing is spent either, unless
+        the disk failed after it had written.
         """
         _text(key, "key")
-        price, request = _number(epsilon, "epsilon"), _request(request)
+        price, request, job = _number(epsilon, "epsilon"), _request(request), check_job(job)
         with self._file.transaction():
             answer = self._stored(key, price, request)
             if answer is None:
-                if self._spent(key) + price > self.cap:
-                    raise BudgetError(
-                        f"{key!r} has spent {float(self._spent(key)):.12g} of its cap of "
-                        f"{float(self.cap):.12g}: {epsilon} more is too much. "
-                        "Ask for less, or let its owner raise the cap."
-                    )
+                self._refuse_if_sealed()
+                if refusal := self._refusal(key, price, job):
+                    raise BudgetError(refusal)
                 if self._asked(request) is not None:
                     raise DomainError("Many were asked under this request: put it under another.")
                 answer = produce()
-                self._burn({key: answer}, [key], price, request, run)
+                self._burn({key: answer}, [key], price, request, run, job)
         return answer  # and not a line earlier: now the transaction is on the disk
 
     def release_many(
@@ -128,16 +190,18 @@ class Ledger:
         produce: Answers,
         *,
         run: str = "",
+        job: str | None = None,
     ) -> dict[str, bytes]:
         """Put a question to many at once, in one transaction: return the bytes of each.
 
-        `produce` is given the keys that can afford the epsilon, and returns bytes for as many of
-        them as it likes: these pay. There is one question for each request, told by a hash of all
-        that is asked. Whoever puts it again, to whichever keys, gets the bytes of those who have
-        answered, and no other is asked; another question is refused (`DomainError`).
+        `produce` is given the keys that can afford the epsilon and may still answer the job, if one
+        is given (see `release`), and returns bytes for as many of them as it likes: these pay.
+        There is one question for each request, told by a hash of all that is asked. Whoever puts it
+        again, to whichever keys, gets the bytes of those who have answered, and no other is asked;
+        another question is refused (`DomainError`).
         """
         keys = [_text(key, "key") for key in keys]
-        price, request = _number(epsilon, "epsilon"), _request(request)
+        price, request, job = _number(epsilon, "epsilon"), _request(request), check_job(job)
         with self._file.transaction():
             asked = self._asked(request)
             query = "SELECT key, answer FROM releases WHERE request = ?"
@@ -145,17 +209,24 @@ class Ledger:
             if asked != question and (asked is not None or answers):
                 raise DomainError("Another question was put under this request.")
             if asked is None:
-                able = [key for key in keys if self._spent(key) + price <= self.cap]
+                self._refuse_if_sealed()
+                able = [key for key in keys if not self._refusal(key, price, job)]
                 answers = dict(produce(able))
                 if answers:  # or whoever asks those that have spent all could fill the disk
                     self._file.execute("INSERT INTO questions VALUES (?, ?)", (request, question))
-                self._burn(answers, able, price, request, run)
+                self._burn(answers, able, price, request, run, job)
         return answers  # and not a line earlier: now the transaction is on the disk
 
     def spent(self, key: str) -> Fraction:
         """Return what a key has spent in its life."""
         with self._file.gate():
-            return self._spent(_text(key, "key"))
+            return self._standing(_text(key, "key")).spent
+
+    def answers(self, job: str) -> dict[str, int]:
+        """Return how many requests of a job each key has answered that has answered any."""
+        query = "SELECT key, COUNT(*) FROM releases WHERE job = ? GROUP BY key"
+        with self._file.gate():
+            return dict(self._file.execute(query, (check_job(job),)))
 
     def totals(self) -> dict[str, Fraction]:
         """Return what each key has spent that has spent anything."""
@@ -168,10 +239,19 @@ class Ledger:
 
     def history(self, key: str | None = None) -> list[Spending]:
         """Return the spendings of a key, or those of all keys, the oldest first."""
-        query = "SELECT key, run, request, epsilon FROM releases WHERE key = ?1 OR ?1 IS NULL"
+        query = "SELECT key, run, request, epsilon, job FROM releases WHERE key = ?1 OR ?1 IS NULL"
         with self._file.gate():
             rows = self._file.execute(f"{query} ORDER BY number", (key and _text(key, "key"),))
-            return [Spending(who, run, what, self._fraction(text)) for who, run, what, text in rows]
+            return [
+                Spending(who, run, what, self._fraction(text), job)
+                for who, run, what, text, job in rows
+            ]
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the ledger refuses everybody: see `seal`."""
+        with self._file.gate():
+            return bool(self._file.execute("SELECT 1 FROM seals"))
 
     def close(self) -> None:
         """Close the file. Closing it again does nothing."""
@@ -183,8 +263,9 @@ class Ledger:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[type["Ledger"], tuple[Path, Fraction]]:
-        return Ledger, (self.path, self.cap)  # a copy has a connection of its own
+    def __reduce__(self) -> tuple[Callable[..., "Ledger"], tuple[Path, Fraction]]:
+        again = partial(Ledger, answers_per_job=self.answers_per_job)
+        return again, (self.path, self.cap)  # a copy has a connection of its own
 
     # What follows is called while the gate is held.
 
@@ -212,23 +293,90 @@ class Ledger:
         price: Fraction,
         request: Request,
         run: str,
+        job: str,
     ) -> None:
         if not answers.keys() <= set(able) or not all(type(a) is bytes for a in answers.values()):
             raise DomainError("produce must return bytes, and for no key but those it was given.")
         text, run = f"{price.numerator}/{price.denominator}", _text(run, "run")
         for key, answer in answers.items():
-            self._file.execute(_INSERT, (key, request, run, text, answer))
+            self._file.execute(_INSERT, (key, request, run, job, text, answer))
 
-    def _spent(self, key: str) -> Fraction:
-        query = "SELECT epsilon, COUNT(*) FROM releases WHERE key = ? GROUP BY epsilon"
-        prices = self._file.execute(query, (key,))
-        return sum((self._fraction(text) * count for text, count in prices), Fraction())
+    def _refuse_if_sealed(self) -> None:
+        for (date,) in self._file.execute("SELECT date FROM seals"):
+            raise BudgetError(
+                f"The ledger {self.path} refuses everybody: it was sealed on {date}, in the place "
+                "of one that was damaged or lost. Its vehicles can no longer answer anything."
+            )
+
+    def _refusal(self, key: str, price: Fraction, job: str) -> str:
+        """Return why a key may not answer something new, or nothing if it may."""
+        standing = self._standing(key, job)
+        if job and standing.answers >= self.answers_per_job:
+            times = "once" if standing.answers == 1 else f"{standing.answers} times"
+            return (
+                f"{key!r} has answered the job {job!r} {times}, and answers_per_job is "
+                f"{self.answers_per_job}. Ask another vehicle, or let its owner allow more."
+            )
+        if standing.spent + price > self.cap:
+            return (
+                f"{key!r} has spent {float(standing.spent):.12g} of its cap of "
+                f"{float(self.cap):.12g}: {float(price):.12g} more is too much. "
+                "Ask for less, or let its owner raise the cap."
+            )
+        return ""
+
+    def _standing(self, key: str, job: str = "") -> _Standing:
+        query = (
+            "SELECT epsilon, COUNT(*), SUM(job = ?) FROM releases WHERE key = ? GROUP BY epsilon"
+        )
+        spent, answers = Fraction(), 0
+        for text, count, of_job in self._file.execute(query, (job, key)):
+            spent += self._fraction(text) * count
+            answers += of_job
+        return _Standing(spent, answers)
 
     def _fraction(self, text: str) -> Fraction:
         try:
             return exact(text)
         except ValueError:
             raise self._file.damaged(f"it has an epsilon of {text!r}") from None
+
+
+def seal(path: str | os.PathLike[str]) -> Path | None:
+    """Move a ledger aside, and write one in its place that refuses everybody, for good.
+
+    This is for a ledger that is damaged or lost: nobody knows any more what was spent, so that
+    nobody may spend. The file is moved as it is, with its -wal and -shm, into a new folder beside
+    it. Return the folder, or None if there was no file.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name) / "ledger.db"
+    >>> _ = path.write_bytes(b"damaged")
+    >>> [each.name for each in seal(path).iterdir()]
+    ['ledger.db']
+    >>> with Ledger(path, cap=1) as ledger:
+    ...     ledger.release("car 7", 0.1, "question", lambda: b"report")
+    Traceback (most recent call last):
+    fedldp.errors.BudgetError: The ledger ... refuses everybody: it was sealed on ...
+    >>> folder.cleanup()
+    """
+    return database.replace(path, _KIND, "INSERT INTO seals VALUES (date());")
+
+
+def check_job(value: str | None) -> str:
+    """Return the name of a job as a ledger stores it, which is empty if there is none."""
+    if value == "":
+        raise DomainError("job must not be empty: give the job a name, or leave it out.")
+    return "" if value is None else _text(value, "job")
+
+
+def check_answers_per_job(value: int) -> int:
+    """Return how many times a vehicle may answer one job, or refuse it."""
+    number = whole(value, "answers_per_job")
+    if isinstance(value, bool) or number < 1:
+        raise DomainError(f"answers_per_job must be at least 1; got {value!r}.")
+    return number
 
 
 def _number(value: Number, name: str) -> Fraction:

@@ -41,7 +41,7 @@ def source(seed: SupportsIndex | None = None) -> "Source":
     <Source keyed by the operating system>
     """
     if seed is None:
-        return Source(os.urandom(32), "keyed by the operating system")
+        return Source(os.urandom(32), "keyed by the operating system", secret=True)
     number = whole(seed, "seed")
     key = hashlib.sha256(b"fedldp source 1: %x" % number).digest()
     shown = str(number) if number.bit_length() <= 64 else f"{number:#x}"[:18] + "..."
@@ -51,11 +51,12 @@ def source(seed: SupportsIndex | None = None) -> "Source":
 class _Stream:
     """A key and the keystream under it, for use in one process alone."""
 
-    __slots__ = ("drawn", "key", "keystream", "label", "lock", "process", "spawned")
+    __slots__ = ("drawn", "key", "keystream", "label", "lock", "process", "secret", "spawned")
 
-    def __init__(self, key: bytes, label: str) -> None:
+    def __init__(self, key: bytes, label: str, secret: bool) -> None:
         self.key = key
         self.label = label
+        self.secret = secret
         self.drawn = 0  # bytes
         self.keystream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
         self.lock = threading.RLock()  # re-entrant, so that a signal handler may draw too
@@ -74,14 +75,14 @@ class Source:
 
     __slots__ = ("_stream",)
 
-    def __init__(self, key: bytes, label: str) -> None:
-        self._stream = _Stream(key, label)
+    def __init__(self, key: bytes, label: str, *, secret: bool = False) -> None:
+        self._stream = _Stream(key, label, secret)
 
     def _current(self) -> _Stream:
         stream = self._stream
         if stream.process != os.getpid():
             # Neither the key nor the lock may be used: a thread of the parent may hold the lock.
-            stream = _Stream(os.urandom(32), "keyed by the operating system after a fork")
+            stream = _Stream(os.urandom(32), "keyed by the operating system after a fork", True)
             self._stream = stream
         return stream
 
@@ -103,6 +104,15 @@ class Source:
             stream.drawn += len(target)
         if sys.byteorder == "big":
             out.byteswap(inplace=True)
+
+    @property
+    def secret(self) -> bool:
+        """Whether the key comes from the operating system, and not from a seed.
+
+        >>> source().secret, source(7).secret, source(7).spawn(1)[0].secret
+        (True, False, False)
+        """
+        return self._current().secret
 
     @property
     def position(self) -> int:
@@ -221,6 +231,7 @@ class Source:
             Source(
                 hmac.digest(stream.key, b"fedldp spawn 1: %d" % number, "sha256"),
                 f"{stream.label}, stream {number}",
+                secret=stream.secret,
             )
             for number in range(first, first + n)
         ]

@@ -9,6 +9,7 @@ from fedldp.cli.data import data_group
 from fedldp.cli.demo import demo_command
 from fedldp.cli.estimates import estimate_command
 from fedldp.cli.fleet import fleet_group
+from fedldp.cli.ledger import ledger_group
 from fedldp.cli.mechanisms import mechanisms_command
 from fedldp.cli.plans import plan_command, schema_command
 from fedldp.cli.predict import predict_command
@@ -30,7 +31,8 @@ def fedldp() -> None:
     Start:     demo
     Compare:   mechanisms, audit, reproduce (the paper)
     Try out:   schema, data, collect, train, predict
-    Deploy:    plan, report (vehicle), tally, estimate (server), fleet (all of it)
+    Deploy:    plan, report, ledger (vehicle), tally, estimate (server),
+               fleet (all of it)
 
     \b
     fedldp demo                        a fleet of flights learns, in seconds
@@ -58,6 +60,7 @@ for command in (
     report_command,
     tally_command,
     estimate_command,
+    ledger_group,
     fleet_group,
 ):
     fedldp.add_command(command)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fedldp import datasets
-from fedldp.cli.fleet_demo import HOLDOUT, demo_command, gateways_option
+from fedldp.cli.fleet_demo import HOLDOUT, cap_option, demo_command, gateways_option
 from fedldp.cli.plans import INPUT, console, read_schema
 from fedldp.cli.runs import TASKS
 from fedldp.fleet import processes, roadside, server
@@ -84,8 +84,9 @@ def fleet_group() -> None:
     type=float,
     default=4.0,
     show_default=True,
-    help="What a vehicle spends on the job; it is also its cap, for all jobs together.",
+    help="What a vehicle spends on the job.",
 )
+@cap_option
 @click.option(
     "--rounds",
     type=click.IntRange(1),
@@ -118,6 +119,7 @@ def init_command(
     job: str | None,
     task: str,
     epsilon: float,
+    cap: float | None,
     rounds: int,
     data: str,
     **of_files: Any,
@@ -144,7 +146,7 @@ def init_command(
         work = Work.on_data_set(found, objective, gateways, rounds, entries, job)
     else:
         work = _on_files(data, objective, rounds, job, **of_files)
-    written = init(folder, work, Settings(epsilon), gateways, Place(host, port, link_port))
+    written = init(folder, work, Settings(epsilon), gateways, Place(host, port, link_port), cap)
     shown = console(soft_wrap=True)
     shown.print(f"Wrote {folder}: read {folder / 'README.md'}")
     shown.print(
@@ -183,10 +185,10 @@ def vault_command(folder: Path) -> None:
     \b
     fedldp fleet vault fleet/vault-1
 
-    FOLDER holds vault.toml: which data, which cap, where to listen. The ledger
-    beside it alone knows what every vehicle has spent: never delete it, never
-    restore an old one. Why something was refused is told here, and to nobody
-    else. A vault needs no Flower.
+    FOLDER holds vault.toml: which data, which cap, how many answers per job,
+    where to listen. The ledger beside it alone knows what every vehicle has
+    spent: never delete it, never restore a backup. Why something was refused is
+    told here, and to nobody else. A vault needs no Flower.
     """  # noqa: D301 (click wants the character \b itself)
     Depot.load(folder).run()
 

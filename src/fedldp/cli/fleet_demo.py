@@ -54,6 +54,13 @@ gateways_option = click.option(
 )
 
 
+cap_option = click.option(
+    "--cap",
+    type=float,
+    help="What a vehicle may spend in its life, over all jobs.  [default: epsilon]",
+)
+
+
 @click.command("demo")
 @gateways_option
 @click.option(
@@ -70,6 +77,7 @@ gateways_option = click.option(
     show_default=True,
     help="The privacy budget of a vehicle, for all that it sends.",
 )
+@cap_option
 @click.option("--rows", type=click.IntRange(100), help="Only so many flights.  [default: all]")
 @click.option(
     "--output",
@@ -83,6 +91,7 @@ def demo_command(
     gateways: int,
     rounds: int,
     epsilon: float,
+    cap: float | None,
     rows: int | None,
     output: Path | None,
     as_json: bool,
@@ -96,11 +105,12 @@ def demo_command(
 
     Real processes, with certificates, keys and ledgers, learn which flights
     are late. Then the error stands beside that of 30 simulations, and the
-    ledgers are looked through: whether anybody answered twice, or spent more
-    than the cap. Everything that was started is stopped, also by Ctrl-C; if
-    the demo itself is killed, `fedldp fleet stop FOLDER` does it. What it is
-    doing is shown at all times, on standard error. The exit status is 1 if the
-    server fails, or if the ledgers show what must not be.
+    ledgers are looked through: whether anybody answered twice, even if the cap
+    is larger than epsilon, or spent more than the cap. Everything that was
+    started is stopped, also by Ctrl-C; if the demo itself is killed,
+    `fedldp fleet stop FOLDER` does it. What it is doing is shown at all times,
+    on standard error. The exit status is 1 if the server fails, or if the
+    ledgers show what must not be.
     """  # noqa: D301 (click wants the character \b itself)
     flower.program("flwr")  # refused here, if it is not installed, and not by parts that starve
     with Status() as status, _folder(output, status) as folder:
@@ -112,7 +122,8 @@ def demo_command(
         work = Work.on_data_set(fleet, _TASK.objective, gateways, rounds, entries)
         began = monotonic()
         status.stage("Writing the fleet's folder: a plan, keys, certificates")
-        job = init(folder, work, settings, gateways, Place("127.0.0.1", free_port(), free_port()))
+        place = Place("127.0.0.1", free_port(), free_port())
+        job = init(folder, work, settings, gateways, place, cap)
         try:
             found = _run(folder, job, gateways, status)
         finally:
@@ -263,12 +274,12 @@ def _simulated(
 def _ledgers(vaults: list[Depot], counted: int) -> dict[str, Any]:
     """Return what the ledgers prove: who answered how often, who spent how much.
 
-    A vehicle that answered two requests, or spent more than its cap, would be counted here.
+    A vehicle that answered a job twice, or spent more than its cap, would be counted here.
     """
     burnt, twice, over, most = 0, 0, 0, Fraction()
     for vault in vaults:
         with vault.ledger() as ledger:
-            answers = Counter(spending.key for spending in ledger.history())
+            answers = Counter((spending.key, spending.job) for spending in ledger.history())
             totals = ledger.totals().values()
         burnt += answers.total()
         twice += sum(count > 1 for count in answers.values())

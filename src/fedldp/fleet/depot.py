@@ -1,4 +1,4 @@
-"""A vault from its folder: which data it holds, the cap, and where it listens."""
+"""A vault from its folder: which data it holds, its limits, and where it listens."""
 
 import os
 import re
@@ -32,6 +32,7 @@ _ENTRIES: dict[str, toml.Types] = {
     "holdout": float,  # of a data set: the share that is kept apart
     "part": str,  # of a data set: "2/3" is the second of three
     "cap": str,
+    "answers_per_job": int,
     "ledger": str,
     "listen": str,
     "token": str,
@@ -49,6 +50,7 @@ class Depot:
     folder: Path
     entries: dict[str, Any]
     cap: Fraction
+    answers_per_job: int = 1
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Depot":
@@ -61,7 +63,10 @@ class Depot:
             raise DomainError(
                 f'{path}: cap must be a positive number, such as "4.0"; got {entries["cap"]!r}.'
             ) from None
-        return cls(path.parent, entries, cap)
+        answers = entries.get("answers_per_job", cls.answers_per_job)
+        if answers < 1:
+            raise DomainError(f"{path}: answers_per_job must be at least 1; got {answers}.")
+        return cls(path.parent, entries, cap, answers)
 
     @property
     def address(self) -> Address:
@@ -73,7 +78,8 @@ class Depot:
 
     def ledger(self) -> Ledger:
         """Open the ledger."""
-        return Ledger(self.folder / self.entries.get("ledger", "ledger.db"), self.cap)
+        path = self.folder / self.entries.get("ledger", "ledger.db")
+        return Ledger(path, self.cap, answers_per_job=self.answers_per_job)
 
     def run(self) -> None:
         """Answer questions until SIGTERM or Ctrl-C."""

@@ -59,8 +59,9 @@ _NOTES = {  # what is written beside an entry
     "authority": "whose word it takes that it is the server",
     "vaults": "paths of Unix sockets, or tcp://host:port",
     "cap": "the most that each vehicle may ever spend, over all jobs",
+    "answers_per_job": "how often each vehicle may answer one job, whatever its cap",
     "listen": "the path of a Unix socket, or tcp://host:port",
-    "ledger": "what was spent: never delete it, never restore an old one",
+    "ledger": "what was spent: never delete it, never restore a backup",
     "reports": "asked of each gateway in a round",
     "planned": "reports in all: the job's summary says if there were fewer",
 }
@@ -153,20 +154,37 @@ class Place:
         return self.host in keys.LOCAL
 
 
-def init(folder: Path, work: Work, settings: Settings, gateways: int, place: Place) -> Job:
-    """Write the folder of a fleet, which must be new or empty; return its job."""
+def init(
+    folder: Path,
+    work: Work,
+    settings: Settings,
+    gateways: int,
+    place: Place,
+    cap: float | None = None,
+) -> Job:
+    """Write the folder of a fleet, which must be new or empty; return its job.
+
+    The cap is what each vehicle may spend in its life, by default as much as the job costs it.
+    """
+    cap = settings.epsilon if cap is None else cap
+    if not settings.epsilon <= cap < float("inf"):
+        raise DomainError(
+            f"cap must be at least epsilon, {settings.epsilon}, or nobody can answer; got {cap}."
+        )
     folder = folder.resolve()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DomainError(f"{folder} is there already: name a new folder.")
     Address.of(str(folder / f"vault-{gateways}" / _SOCKET))  # refuses a path that is too long
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fleet-") as fresh:
-        _write(Path(fresh) / "fleet", work, settings, gateways, place)
+        _write(Path(fresh) / "fleet", work, settings, gateways, place, cap)
         (Path(fresh) / "fleet").rename(folder)  # all of it or nothing
     return Job.load(folder / "server" / "job.toml")
 
 
-def _write(folder: Path, work: Work, settings: Settings, gateways: int, place: Place) -> None:
+def _write(
+    folder: Path, work: Work, settings: Settings, gateways: int, place: Place, cap: float
+) -> None:
     parts = [(folder / f"gateway-{i}", folder / f"vault-{i}") for i in range(1, gateways + 1)]
     centre = folder / "server"
     for path in (folder, centre, centre / "gateways", *(each for pair in parts for each in pair)):
@@ -184,7 +202,8 @@ def _write(folder: Path, work: Work, settings: Settings, gateways: int, place: P
         real = f"/run/fedldp-{vault.name}/{_SOCKET}"
         listen, seen = (_SOCKET, f"../{vault.name}/{_SOCKET}") if place.local else (real, real)
         _write_gateway(gateway, seen, place)
-        _write_vault(vault, work, settings, f"{number}/{gateways}", listen)
+        limits = {"cap": str(cap), "answers_per_job": _answers(work, settings)}
+        _write_vault(vault, work, limits, f"{number}/{gateways}", listen)
     _write_texts(folder, gateways, place)
     Job.load(centre / "job.toml")  # refuses what no server would take
 
@@ -205,11 +224,17 @@ def _write_server(folder: Path, place: Place) -> None:
     (folder / "app" / "pyproject.toml").write_text(_APP, "utf-8")
 
 
+def _answers(work: Work, settings: Settings) -> int:
+    """Return how many times the job asks each vehicle."""
+    return 1 if isinstance(work.asked, Schema) else settings.participations
+
+
 def _write_job(folder: Path, work: Work, settings: Settings, gateways: int) -> None:
     statistic = isinstance(work.asked, Schema)
     rounds = 1 if statistic else work.rounds
-    reports = -(-work.vehicles // rounds)
-    total = gateways * work.vehicles if work.total is None else work.total
+    answers = _answers(work, settings)
+    reports = -(-work.vehicles * answers // rounds)
+    total = answers * (gateways * work.vehicles if work.total is None else work.total)
     entries: dict[str, Any] = {
         "job": work.job,
         "plan": "plan.json",
@@ -251,14 +276,16 @@ def _write_gateway(folder: Path, vault: str, place: Place) -> None:
     _write_toml(folder / roadside.FILE, entries)
 
 
-def _write_vault(folder: Path, work: Work, settings: Settings, part: str, listen: str) -> None:
+def _write_vault(
+    folder: Path, work: Work, limits: Mapping[str, Any], part: str, listen: str
+) -> None:
     entries = dict(work.data)
     if work.schema is None:
         entries["part"] = part
     else:
         entries["schema"] = "schema.toml"
         (folder / "schema.toml").write_text(work.schema.to_toml(), "utf-8")
-    entries |= {"cap": str(settings.epsilon), "listen": listen, "ledger": "ledger.db"}
+    entries |= {**limits, "listen": listen, "ledger": "ledger.db"}
     _write_toml(folder / depot.FILE, entries)
 
 

@@ -18,7 +18,7 @@ from typing import Any, final
 from fedldp import records, report, vehicle
 from fedldp.errors import DomainError, MissingExtra, WireError
 from fedldp.fleet.strategy import packed, unpacked
-from fedldp.ledger import Ledger
+from fedldp.ledger import Answer, Ledger, check_answers_per_job, check_job
 from fedldp.plan import Plan, for_vehicle
 from fedldp.tally import Tally
 
@@ -48,6 +48,10 @@ class LDPMod:
     `key` names whose budget it is: a name or, where one ledger serves many nodes, what finds the
     name in the context. `answers` is the one type of messages that are answered: a round of
     Flower's `evaluate` would cost as much again.
+
+    `job` names what the reports are for. With it, a vehicle answers `answers_per_job` questions of
+    that job, whatever its cap allows, in however many of Flower's runs. Without it, only the cap
+    limits how many questions are answered.
 
     >>> import tempfile, time
     >>> from fedldp import Schema
@@ -81,6 +85,8 @@ class LDPMod:
         cap: float | str | Fraction,
         key: Key = "vehicle",
         answers: str = "train",
+        job: str | None = None,
+        answers_per_job: int = 1,
     ) -> None:
         self.plan = _plan(plan)
         try:
@@ -89,6 +95,8 @@ class LDPMod:
             raise DomainError(f"cap must be a positive number; got {cap!r}.") from None
         self.ledger = Path(ledger).resolve()  # opened where it is used: that is another process
         self.key, self.answers = key, answers
+        check_job(job)
+        self.job, self.answers_per_job = job, check_answers_per_job(answers_per_job)
         _checked(self.plan.to_json(), self.cap)
 
     def __call__(self, message: Message, context: Context, call_next: App) -> Message:
@@ -101,21 +109,25 @@ class LDPMod:
         return reply
 
     def _answer(self, message: Message, context: Context, call_next: App) -> bytes:
-        kind, run = message.metadata.message_type, str(message.metadata.run_id)
+        kind = message.metadata.message_type
         if kind != self.answers:
             raise DomainError(f"messages of type {self.answers!r} are answered; got {kind!r}.")
         key = self.key if isinstance(self.key, str) else self.key(context)
         checked = _checked(self.plan.to_json(), self.cap)
         request = _digest(checked.fingerprint, kind, message.content)
-        with Ledger(self.ledger, self.cap) as ledger:
+        with Ledger(self.ledger, self.cap, answers_per_job=self.answers_per_job) as ledger:
+
+            def release(produce: Answer) -> bytes:
+                # Flower's run is a label and not the job: its id changes when a run is resumed.
+                run = str(message.metadata.run_id)
+                return ledger.release(key, checked.epsilon, request, produce, run=run, job=self.job)
+
             try:
-                return ledger.release(key, checked.epsilon, request, _ask_the_app, run=run)
+                return release(_ask_the_app)
             except _Unanswered:
                 # The app may take minutes, and start processes: not in the midst of a transaction.
                 row = self._row(message, context, call_next)
-            return ledger.release(
-                key, checked.epsilon, request, lambda: checked.report(row), run=run
-            )
+            return release(lambda: checked.report(row))
 
     def _row(self, message: Message, context: Context, call_next: App) -> Any:
         """Return what the app says, and nothing if it fails: then all of it is missing."""

@@ -4,9 +4,13 @@ A question may come from anyone. Whatever it asks, the answer is drawn through a
 tables were checked here, for no more than the cap allows, and is burnt in the ledger before it
 leaves. Only the question, the cap and the ledger may cause a refusal, never the data. No code
 comes with a question: it names an objective that is installed here.
+
+A vehicle answers a job once, or as often as the owner allows (`Ledger.answers_per_job`), whatever
+its cap. A question cannot change that.
 """
 
 import json
+import threading
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
@@ -16,7 +20,7 @@ import numpy as np
 
 from fedldp import vehicle
 from fedldp.checks import Floats
-from fedldp.errors import DomainError, WireError
+from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.fleet import wire
 from fedldp.fleet.wire import Batch, Question
 from fedldp.learn.examples import Owners
@@ -47,7 +51,8 @@ class Vault:
 
     `matrix` holds a row of values for each row of data, as `Schema.rows(data).matrix()` gives it,
     NaN where a value is missing. `keys` tells whose each row is: one name, one vehicle, one budget.
-    Of more than a thousand rows of a vehicle, a thousand are kept, which chance decides.
+    Of more than a thousand rows of a vehicle, a random thousand are kept. The source of randomness
+    must be keyed by the operating system: a seeded one is refused (`PrivacyError`).
 
     >>> import pathlib, tempfile, fedldp
     >>> folder = tempfile.TemporaryDirectory()
@@ -79,7 +84,12 @@ class Vault:
         if not all(isinstance(key, str) and key.isprintable() for key in keys):
             raise DomainError("every key must be a text that can be printed.")
         self._schema, self._ledger = schema, ledger
-        self._chance = source() if chance is None else chance
+        self._chance = source() if chance is None else chance  # tests replace it by a seeded one
+        if not self._chance.secret:
+            raise PrivacyError(
+                f"a vault needs a source keyed by the operating system; got {chance!r}. Whoever "
+                "knows the seed can remove the noise from the reports. Use fedldp.source()."
+            )
         self._names, numbers = np.unique(np.asarray(keys), return_inverse=True)
         kept = self._some_rows(numbers)
         self._matrix = _cleaned(schema, matrix[kept])
@@ -89,23 +99,39 @@ class Vault:
         self._sums = [Fraction()]
         spent = [self._place(totals.get(name, Fraction())) for name in self._names.tolist()]
         self._spent = np.array(spent)
+        self._job, self._answers = "", np.zeros(len(self._names), np.int64)  # of each in one job
+        self._choosing = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._names)
 
     def answer(self, question: Question) -> Batch:
-        """Return the reports of n vehicles that can afford it, or of fewer.
+        """Return the reports of n vehicles that may answer, or of fewer.
 
-        The same question gets the same answer. What may not be answered raises a `FedLDPError`.
+        Those that have given the fewest answers in this job come first, ties at random. The same
+        question gets the same answer. What may not be answered raises a `FedLDPError`.
         """
         question.check()
         # First what is quick to check: a few bytes can describe a plan that takes all memory.
         values = self._asked(question)
         checked = _checked(question.plan, self._ledger.cap)
-        # The choice is made here, and by what was spent alone; the ledger has the last word.
+        try:
+            with self._choosing:
+                answers = self._answer(question, checked, values)
+        except WireError as error:  # the ledger is damaged: that is no fault of the question
+            raise OSError(str(error)) from error
+        return Batch.of(question, answers.values())
+
+    def _answer(
+        self, question: Question, checked: _Checked, values: Callable[[Integers], Values]
+    ) -> dict[str, bytes]:
+        # The choice is made here, and by the ledger's contents alone, which has the last word.
+        self._count(question.job)
         affordable = [spent + checked.price <= self._ledger.cap for spent in self._sums]
-        able = np.flatnonzero(np.array(affordable)[self._spent])
-        chosen = able[self._order(len(able))[: question.n]]
+        allowed = self._answers < self._ledger.answers_per_job
+        able = np.flatnonzero(np.array(affordable)[self._spent] & allowed)
+        order = np.lexsort((self._chance.words(len(able)), self._answers[able]))
+        chosen = able[order[: question.n]]
         numbers = {str(self._names[i]): i for i in chosen.tolist()}
         paying: list[int] = []
 
@@ -114,20 +140,29 @@ class Vault:
             vehicles = np.array(paying, np.int64)
             return dict(zip(keys, self._reports(checked.plan, values, vehicles), strict=True))
 
-        try:
-            answers = self._ledger.release_many(
-                list(numbers),
-                checked.price,
-                question.request,
-                question.digest,
-                produce,
-                run=question.job,
-            )
-        except WireError as error:  # the ledger is damaged: that is no fault of the question
-            raise OSError(str(error)) from error
+        answers = self._ledger.release_many(
+            list(numbers),
+            checked.price,
+            question.request,
+            question.digest,
+            produce,
+            run=question.job,
+            job=question.job,
+        )
         for number in paying:
             self._spent[number] = self._place(self._sums[self._spent[number]] + checked.price)
-        return Batch.of(question, answers.values())
+            self._answers[number] += 1
+        return answers
+
+    def _count(self, job: str) -> None:
+        """Have the number of answers that each vehicle has given in a job; read at its first use.
+
+        It is that of one job at a time, so that invented names take no room.
+        """
+        if job != self._job:
+            found = self._ledger.answers(job)
+            counts = [found.get(name, 0) for name in self._names.tolist()]
+            self._job, self._answers = job, np.array(counts)
 
     def _place(self, spent: Fraction) -> int:
         if spent not in self._sums:
@@ -136,14 +171,11 @@ class Vault:
 
     def _some_rows(self, owners: Integers) -> Integers:
         """Return the rows to keep, of each vehicle no more than `MOST_ROWS`, in their order."""
-        mixed = self._order(len(owners))
+        mixed = np.argsort(self._chance.words(len(owners)), kind="stable")
         mixed = mixed[np.argsort(owners[mixed], kind="stable")]  # each one's together
         sizes = np.bincount(owners)
         places = np.arange(len(owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return np.sort(mixed[places < MOST_ROWS])
-
-    def _order(self, count: int) -> Integers:
-        return np.argsort(self._chance.words(count), kind="stable")
 
     def _reports(
         self, plan: Plan, values: Callable[[Integers], Values], vehicles: Integers
