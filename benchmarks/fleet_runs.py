@@ -172,16 +172,14 @@ def _init(
     """Write a fleet whose gateways find the server by another port than that of its front."""
     data = datasets.load("flights", rows=vehicles)
     work = Work.on_data_set(data, "logistic", gateways, ROUNDS, {"rows": vehicles})
-    work = replace(work, vehicles=work.vehicles * ROUNDS)  # so all are asked in every round
     place = Place("127.0.0.1", port, free_port())
-    job = init(folder, work, Settings(EPSILON), gateways, place)
+    settings = Settings(EPSILON * ROUNDS, participations=ROUNDS)  # all are asked in every round
+    job = init(folder, work, settings, gateways, place)
     _change(folder / "server" / "server.toml", f":{port}", f":{front}")
     # Nothing gets lost here, so nobody is asked twice, however long the largest vault takes.
     _change(folder / "server" / "job.toml", f"resend = {Job.resend}", f"resend = {Job.deadline}")
     for path in folder.glob("gateway-*/gateway.toml"):
         _change(path, f"deadline = {roadside.DEADLINE}", f"deadline = {Job.deadline}")
-    for path in folder.glob("vault-*/vault.toml"):
-        _change(path, f'cap = "{EPSILON}"', f'cap = "{EPSILON * ROUNDS}"')
     if app is not None:
         _change(folder / "server" / "app" / "pyproject.toml", "fedldp.fleet.app", app)
     return job
@@ -243,6 +241,7 @@ def answers(turns: int) -> dict[str, list[float]]:
         job = _init(folder, DEPOT, 1, free_port(), free_port(), None)
         vault = folder / "vault-1"
         _change(vault / "vault.toml", f'cap = "{EPSILON * ROUNDS}"', f'cap = "{EPSILON * turns}"')
+        _change(vault / "vault.toml", f"per_job = {ROUNDS}", f"per_job = {turns}")
         address = Depot.load(vault).address
         with _supervised(folder) as supervisor:
             supervisor.start(_part("vault", vault))

@@ -59,6 +59,48 @@ def test_the_same_question_gets_the_same_bytes(tmp_path):
     assert node.spent() == Fraction(1, 10)
 
 
+def test_a_job_is_answered_once_in_however_many_runs(tmp_path):
+    """Flower's run id changes when a run is resumed; the name of the job does not."""
+    node = Node(tmp_path, plan=DIFFERENT, job="spring")
+    first = unpacked(node.ask(asked({"round": 1}, run=1)).content)
+    for run, number in ((1, 2), (2, 2), (2, 3)):
+        assert not any(unpacked(node.ask(asked({"round": number}, run=run)).content))
+    again = Node(tmp_path, plan=DIFFERENT, job="spring")
+    assert unpacked(again.ask(asked({"round": 1}, run=3)).content) == first
+    assert (node.calls, again.calls, node.spent()) == (1, 0, Fraction(1, 10))
+    other = Node(tmp_path, plan=DIFFERENT, job="autumn")
+    assert any(unpacked(other.ask(asked({"round": 2}, run=1)).content))
+    with Ledger(node.ledger, node.cap) as ledger:
+        assert [(line.run, line.job) for line in ledger.history()] == [
+            ("1", "spring"),
+            ("1", "autumn"),
+        ]
+
+
+def test_without_a_job_only_the_cap_limits_it(tmp_path):
+    node = Node(tmp_path, cap=48)
+    found = [refused(node.ask(asked({"round": number}))) for number in range(1, 6)]
+    assert found == [False, False, False, True, True]
+    with Ledger(node.ledger, node.cap) as ledger:
+        assert {line.job for line in ledger.history()} == {""}
+
+
+def test_the_owner_says_how_often_a_job_is_answered(tmp_path):
+    node = Node(tmp_path, job="spring", answers_per_job=2)
+    found = [refused(node.ask(asked({"round": number}))) for number in range(1, 4)]
+    assert found == [False, False, True]
+    nodes = [Node(tmp_path, job="autumn", key=key) for key in ("car 1", "car 2")]
+    assert [refused(node.ask()) for node in nodes] == [False, False]
+
+
+@pytest.mark.parametrize(
+    "options", [{"job": ""}, {"job": 7}, {"answers_per_job": 0}, {"answers_per_job": "2"}]
+)
+def test_limits_that_are_none_are_refused_at_once(tmp_path, options):
+    with pytest.raises(DomainError, match=f"^{next(iter(options))} must"):
+        Node(tmp_path, **options)
+
+
 def test_the_order_of_settings_makes_no_other_question(tmp_path):
     node = Node(tmp_path)
     node.ask(asked({"a": 1, "b": 2}))
