@@ -148,6 +148,8 @@ def test_a_second_job_without_budget_fails(demo, tmp_path):
     edit(folder / "server" / "job.toml", job='"second"', checkpoint='"state/second.db"')
     first = (folder / "server" / "state" / "model.json").read_bytes()
     fleet = Fleet(folder)
+    for vault in fleet.vaults:  # of which the first job has taken everything
+        edit(folder / vault / "vault.toml", cap=f'"{demo.shown["epsilon"]}"')
     try:
         for gateway in fleet.gateways:
             reroute(folder, gateway, Server.load(folder / "server").port)
