@@ -25,7 +25,7 @@ from flwr.serverapp import ServerApp
 
 from fedldp import report
 from fedldp.cli import fleet_demo, main
-from fedldp.fleet import app, checkpoint, processes
+from fedldp.fleet import app, bundle, checkpoint, processes
 from fedldp.fleet.checkpoint import Checkpoint
 from fedldp.fleet.depot import Depot
 from fedldp.fleet.job import Job
@@ -75,6 +75,13 @@ def kill(pids):
 def reroute(folder, gateway, port):
     """Have a gateway find its server at a port of this machine."""
     edit(folder / gateway / "gateway.toml", server=f'"127.0.0.1:{port}"')
+
+
+def pin(folder):
+    """Have the gateways of a fleet run the app in its server's folder, whatever it is."""
+    known = bundle.sha256(folder / "server" / "app")
+    for path in folder.glob("gateway-*/gateway.toml"):
+        edit(path, bundle=f'"{known}"')
 
 
 def edit(path, **entries):

@@ -18,7 +18,7 @@ import httpx
 import pytest
 from accounts import forked
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
-from fleet_parts import DEATHS, Fleet, Proxy, alive, edit, kill, reroute, running, until
+from fleet_parts import DEATHS, Fleet, Proxy, alive, edit, kill, pin, reroute, running, until
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.node_pb2 import Node
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_message
@@ -49,6 +49,7 @@ def folder(tmp_path_factory):
     # Nobody is given up here, however busy the machine is.
     edit(folder / "server" / "job.toml", resend=15.0, deadline=3600.0)
     edit(folder / "server" / "app" / "pyproject.toml", serverapp='"fleet_parts:server"')
+    pin(folder)
     for path in folder.glob("vault-*/vault.toml"):
         edit(path, tick=TICK)
     for path in folder.glob("gateway-*/gateway.toml"):

@@ -20,11 +20,12 @@ from fedldp import Plan, datasets
 from fedldp.cli.app import fedldp
 from fedldp.cli.fleet import FAILED
 from fedldp.errors import DomainError
-from fedldp.fleet import keys, roadside, server
+from fedldp.fleet import bundle, keys, roadside, server
 from fedldp.fleet.depot import Depot
 from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.job import Job
 from fedldp.fleet.processes import FREE_PORT
+from fedldp.fleet.roadside import Gateway
 from fedldp.fleet.server import Server
 from fedldp.learn.settings import Settings
 from fedldp.schema import Schema
@@ -157,12 +158,16 @@ def test_server_and_gateways_find_each_other(fleet):
     assert (found.host, found.port, found.address) == ("0.0.0.0", 9001, "127.0.0.1:9002")
     for path in (found.authority, found.certificate, found.key, found.job, found.app):
         assert path.exists()
-    node = roadside.supernode(fleet / "gateway-2")
+    gateway = Gateway.load(fleet / "gateway-2")
+    assert gateway.server == "fleet.example.org:9001"
+    assert gateway.authority == fleet / "gateway-2" / "ca.crt"
+    assert gateway.bundle == bundle.SHA256
+    node = gateway.node_process([99])
     arguments = dict(zip(node.argv[1::2], node.argv[2::2], strict=True))
     vault = Depot.load(fleet / "vault-2").address.path
     assert arguments == {
-        "--superlink": "fleet.example.org:9001",
-        "--root-certificates": str(fleet / "gateway-2" / "ca.crt"),
+        "--superlink": "127.0.0.1:99",
+        "--root-certificates": str(fleet / "gateway-2" / "state" / "uplink" / "ca.crt"),
         "--auth-supernode-private-key": str(fleet / "gateway-2" / "key"),
         "--port": FREE_PORT,
         "--node-config": f'vaults="{vault}" deadline={roadside.DEADLINE}',
@@ -274,13 +279,17 @@ def test_a_folder_too_deep_for_a_socket(tmp_path):
         ),
         ('server = "h:1"\nauthority = "c"\nkey = "k"\nvaults = []', "needs a vault at least"),
         ('server = "h:1"\nauthority = "c"\nkey = "k"\nvaults = ["tcp://h:1"]', "needs a token"),
+        (
+            'server = "h:1"\nauthority = "c"\nkey = "k"\nvaults = ["a"]\nbundle = "AB"',
+            "bundle must be a SHA-256",
+        ),
         ('server = 7\nauthority = "c"\nkey = "k"\nvaults = ["a"]', "server has a value of a wrong"),
     ],
 )
 def test_what_a_gateway_refuses(tmp_path, entries, message):
     (tmp_path / roadside.FILE).write_text(entries)
     with pytest.raises(DomainError, match=message):
-        roadside.supernode(tmp_path)
+        Gateway.load(tmp_path)
 
 
 def test_a_vault_on_tcp(tmp_path):
@@ -289,10 +298,14 @@ def test_a_vault_on_tcp(tmp_path):
         'server = "h:1"\nauthority = "c"\nkey = "k"\nvaults = ["tcp://10.0.0.7:99", "v.sock"]\n'
         'token = "token"\ndeadline = 5\n'
     )
-    config = roadside.supernode(tmp_path).argv[-1]
-    assert config == (
-        f'vaults="tcp://10.0.0.7:99,{tmp_path}/v.sock" token="{tmp_path}/token" deadline=5.0'
+    gateway = Gateway.load(tmp_path)
+    assert [(vault.host, vault.port) for vault in gateway.distant] == [("10.0.0.7", 99)]
+    assert gateway.bundle == bundle.SHA256
+    node = gateway.node_process([1, 2])
+    assert node.argv[-1] == (
+        f'vaults="tcp://127.0.0.1:2,{tmp_path}/v.sock" token="{tmp_path}/token" deadline=5.0'
     )
+    assert node.silence == 5 + roadside.SILENCE
 
 
 @pytest.mark.parametrize("front", ["9443", ":9443", "host:", "host:x"])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from fleet_parts import PATIENCE, Fleet, Proxy, calls, edit, reroute, running, until
+from fleet_parts import PATIENCE, Fleet, Proxy, calls, edit, pin, reroute, running, until
 from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.proto.message_pb2 import PushObjectRequest
@@ -251,6 +251,7 @@ def done(tmp_path_factory):
     edit(folder / "server" / "job.toml", resend=4.0, deadline=3600.0)
     app_ = f'"{Path(__file__).stem}:client"'
     edit(folder / "server" / "app" / "pyproject.toml", clientapp=app_)
+    pin(folder)
     edit(folder / "gateway-2" / "gateway.toml", vaults=f'["{HOSTILE}"]')
     reroute(folder, "gateway-1", way)
     server = Server.load(folder / "server")

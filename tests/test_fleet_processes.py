@@ -147,18 +147,49 @@ def test_what_does_not_end_when_it_is_asked_is_ended(tmp_path, monkeypatch):
     assert not alive(pid)
 
 
-def test_what_says_that_it_is_hopeless_is_started_again(tmp_path):
-    told = tmp_path / "told"
-    once = (
-        f"test -e {told} || {{ touch {told}; printf 'all is '; sleep 0.1; echo lost; }}; sleep 99"
-    )
+def test_what_is_silent_for_too_long_is_started_again(tmp_path, monkeypatch):
+    clock, pulse = [100.0], tmp_path / "pulse"
     with Supervisor(tmp_path / "state") as supervisor:
-        supervisor.start(Process("sad", ("sh", "-c", once), hopeless=b"all is lost"))
-        first = supervisor.pid("sad")
-        waited(supervisor, lambda: supervisor.pid("sad") != first)
-        second = supervisor.pid("sad")
-        assert supervisor.wait(0.3)
-        assert supervisor.pid("sad") == second  # what its forerunner said is not held against it
+        monkeypatch.setattr(processes, "monotonic", lambda: clock[0] + monotonic() / 1e6)
+        supervisor.start(Process("quiet", SLEEPS, pulse=pulse, silence=60.0))
+        supervisor.start(Process("other", SLEEPS))
+        first, child = supervisor.pid("quiet"), supervisor._children["quiet"]
+
+        def passes(seconds):
+            clock[0] += seconds
+            processes._look_after(child)
+            processes._look_after(supervisor._children["other"])
+            return child.died()
+
+        assert not passes(59)  # it may take so long until it is of use
+        pulse.touch()
+        assert not passes(59)
+        os.utime(pulse, (0, 0))  # the clock was set back; it was touched all the same
+        assert not passes(59)
+        assert not passes(59)
+        assert passes(2)
+        assert not alive(first)
+        processes._look_after(child)
+        clock[0] += processes.LONGEST_PAUSE
+        processes._look_after(child)
+        assert supervisor.pid("quiet") != first
+        assert not passes(59)  # the silence of the first is not held against the second
+        assert supervisor._children["other"].status is None
+        monkeypatch.undo()
+
+
+def test_processes_inside_end_before_those_outside(tmp_path):
+    """They may have something to say at the end, and need a way to say it."""
+    ready, told = tmp_path / "ready", tmp_path / "told"
+    with Supervisor(tmp_path / "state") as supervisor:
+        supervisor.start(Process("uplink", SLEEPS, outside=True))
+        uplink = supervisor.pid("uplink")
+        last = f"sleep 0.5; kill -0 {uplink} && touch {told}; exit 0"
+        words = f"trap '{last}' TERM; touch {ready}; while true; do sleep 0.05; done"
+        supervisor.start(Process("node", ("sh", "-c", words)))
+        until(ready.exists)
+    assert told.exists()
+    assert not alive(uplink)
 
 
 def test_a_signal_stops_and_what_was_started_ends(tmp_path):

@@ -1,5 +1,6 @@
 """`fedldp fleet`: a server, gateways and vaults as processes of one machine, or of many."""
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from fedldp import datasets
 from fedldp.cli.fleet_demo import HOLDOUT, cap_option, demo_command, gateways_option
 from fedldp.cli.plans import INPUT, console, read_schema
 from fedldp.cli.runs import TASKS
-from fedldp.fleet import processes, roadside, server
+from fedldp.fleet import isolation, processes, roadside, server
 from fedldp.fleet.depot import Depot
 from fedldp.fleet.folder import LINK, PORT, Place, Work, init
 from fedldp.fleet.watch import JobFailed
@@ -193,26 +194,56 @@ def vault_command(folder: Path) -> None:
     Depot.load(folder).run()
 
 
+_require_isolation = click.option(
+    "--require-isolation",
+    is_flag=True,
+    help="Refuse to start where a private network for Flower's processes is not available.",
+)
+
+
 @fleet_group.command("gateway")
 @click.argument("folder", type=_FOLDER)
-def gateway_command(folder: Path) -> None:
+@_require_isolation
+@click.option(
+    "--uplink",
+    type=click.IntRange(1, 65535),
+    help="Start no uplink: another unit of systemd runs it, for this port of the loopback "
+    "interface, and the following ones for vaults on TCP.",
+    metavar="PORT",
+)
+def gateway_command(folder: Path, require_isolation: bool, uplink: int | None) -> None:
     """Keep a gateway at work, until Ctrl-C or SIGTERM.
 
     \b
     fedldp fleet gateway fleet/gateway-1
 
     FOLDER holds gateway.toml (the server, the vaults) and the key of the
-    gateway. It says nothing here: its log is state/supernode.log in FOLDER. Let
-    it be another user than that of its vault, of which it needs the socket only.
+    gateway. It says nothing here: its logs are state/supernode.log and
+    state/uplink.log in FOLDER. Let it be another user than that of its vault,
+    of which it needs the socket only.
+
+    The gateway runs in a private network, which other accounts of this machine
+    do not reach. Its uplink, a process outside, connects it with the server and
+    lets no app in but the one that gateway.toml names.
     """  # noqa: D301 (click wants the character \b itself)
-    roadside.run(folder)
+    roadside.run(folder, uplink=uplink, require_isolation=require_isolation)
 
 
-_require_isolation = click.option(
-    "--require-isolation",
-    is_flag=True,
-    help="Refuse to start where a private network for Flower's processes is not available.",
-)
+@fleet_group.command("uplink")
+@click.argument("folder", type=_FOLDER)
+def uplink_command(folder: Path) -> None:
+    """Connect a gateway with its server, as a unit of systemd.
+
+    \b
+    fedldp fleet uplink fleet/gateway-1
+
+    `fedldp fleet gateway` starts an uplink by itself. With systemd it is a unit
+    of its own, as the gateway's unit has no network: systemd hands the uplink
+    sockets that lie in the private network of the gateway.
+    """  # noqa: D301 (click wants the character \b itself)
+    from fedldp.fleet import uplink  # it needs Flower, which a vault does not have
+
+    asyncio.run(uplink.run(folder, isolation.inherited()))
 
 
 @fleet_group.command("server")

@@ -20,6 +20,11 @@ def program(name: str, *arguments: str | Path) -> tuple[str, ...]:
     return (found, *map(str, arguments))
 
 
+def python(module: str, *arguments: str | Path) -> tuple[str, ...]:
+    """Return the words that run a module of this package as a program."""
+    return (sys.executable, "-m", module, *map(str, arguments))
+
+
 def home(state: Path) -> Path:
     """Return where Flower's programs keep their own files, in a state folder."""
     return state / "flwr"

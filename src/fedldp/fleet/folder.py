@@ -16,7 +16,7 @@ from typing import Any, final
 from fedldp import __version__
 from fedldp.datasets.base import Dataset
 from fedldp.errors import DomainError
-from fedldp.fleet import depot, keys, roadside, server
+from fedldp.fleet import bundle, depot, keys, roadside, server
 from fedldp.fleet.gateway import DEADLINE
 from fedldp.fleet.job import Job
 from fedldp.fleet.sockets import Address
@@ -31,25 +31,6 @@ PORT = 9443  # for gateways
 LINK = 9410  # for processes of the server's machine
 
 _SOCKET = "vault.sock"
-_APP = """\
-# An app as Flower wants it. It holds no code: both halves are parts of the installed package.
-[project]
-name = "fedldp-fleet"
-version = "1.0.0"
-description = "Asks the vaults of a fleet"
-license = "Apache-2.0"
-dependencies = []
-
-[tool.flwr.app]
-publisher = "fedldp"
-
-[tool.flwr.app.components]
-serverapp = "fedldp.fleet.app:server"
-clientapp = "fedldp.fleet.app:client"
-
-[tool.flwr.app.config]
-job = ""
-"""
 _NOTES = {  # what is written beside an entry
     "data": "each row is a vehicle, told by its number or by a column named in `vehicle`",
     "front": "where gateways reach this server",
@@ -58,6 +39,7 @@ _NOTES = {  # what is written beside an entry
     "server": "where this gateway reaches the server",
     "authority": "whose word it takes that it is the server",
     "vaults": "paths of Unix sockets, or tcp://host:port",
+    "bundle": "the SHA-256 of the app that may run here: see the server's folder `app`",
     "cap": "the most that each vehicle may ever spend, over all jobs",
     "answers_per_job": "how often each vehicle may answer one job, whatever its cap",
     "listen": "the path of a Unix socket, or tcp://host:port",
@@ -221,7 +203,7 @@ def _write_server(folder: Path, place: Place) -> None:
     }
     _write_toml(folder / server.FILE, entries)
     (folder / "app").mkdir()
-    (folder / "app" / "pyproject.toml").write_text(_APP, "utf-8")
+    (folder / "app" / "pyproject.toml").write_text(bundle.APP, "utf-8")
 
 
 def _answers(work: Work, settings: Settings) -> int:
@@ -272,6 +254,7 @@ def _write_gateway(folder: Path, vault: str, place: Place) -> None:
         "key": "key",
         "vaults": [vault],
         "deadline": DEADLINE,
+        "bundle": bundle.SHA256,
     }
     _write_toml(folder / roadside.FILE, entries)
 

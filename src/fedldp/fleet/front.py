@@ -157,8 +157,27 @@ async def _answer(
     await send({"type": "http.response.body", "body": body})
 
 
-async def serve(server: Server, listening: socket.socket) -> None:
-    """Serve the front of a server on a socket until a signal ends it."""
+async def serve(app: Front, certificate: Path, key: Path, listening: socket.socket) -> None:
+    """Serve an application on a socket, with TLS, until a signal ends it."""
+    config = uvicorn.Config(
+        app,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+        http="h11",  # which limits headers
+        ws="none",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MOST_CALLS,
+        timeout_graceful_shutdown=1,
+    )
+    await uvicorn.Server(config).serve([listening])
+
+
+async def run(server: Server, listening: socket.socket) -> None:
+    """Serve the front of a server."""
     trusted = ssl.create_default_context(cafile=server.authority)
     async with httpx.AsyncClient(
         base_url=f"https://{server.address}",
@@ -168,24 +187,11 @@ async def serve(server: Server, listening: socket.socket) -> None:
         limits=httpx.Limits(max_connections=None),
         trust_env=False,
     ) as client:
-        config = uvicorn.Config(
-            Front(client, Gateways(server.gateways)),
-            ssl_certfile=server.certificate,
-            ssl_keyfile=server.key,
-            http="h11",  # which limits headers
-            ws="none",
-            lifespan="off",
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=MOST_CALLS,
-            timeout_graceful_shutdown=1,
-        )
-        await uvicorn.Server(config).serve([listening])
+        front = Front(client, Gateways(server.gateways))
+        await serve(front, server.certificate, server.key, listening)
 
 
 if __name__ == "__main__":
     _server = Server.load(Path(sys.argv[1]))
     _sockets = isolation.inherited() or [_server.listen()]
-    asyncio.run(serve(_server, _sockets[0]))
+    asyncio.run(run(_server, _sockets[0]))

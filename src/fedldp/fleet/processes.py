@@ -54,7 +54,8 @@ class Process:
     restart: Restart = "always"
     sockets: tuple[socket.socket, ...] = ()  # handed on; see `isolation.inherited`
     outside: bool = False  # in the supervisor's own network, also if it has a private one
-    hopeless: bytes = b""  # words in its log after which it is ended, and started again
+    pulse: Path | None = None  # a file that is touched while the process is of use
+    silence: float = 0.0  # seconds without that, after which it is ended, and started again
 
 
 class _Child:
@@ -63,6 +64,8 @@ class _Child:
     born: float
     due: float | None  # when it is to be started again
     status: int | None  # how it ended
+    pulse: int  # when its file was touched, by the clock of the file system
+    beat: float  # when that was last seen to change
 
     def __init__(self, process: Process, log: Path, mark: str, network: Network) -> None:
         self.process, self._log, self._mark, self._network = process, log, mark, network
@@ -75,7 +78,6 @@ class _Child:
         words = [str(free_port()) if word == FREE_PORT else word for word in self.process.argv]
         sockets = [each.fileno() for each in self.process.sockets]
         with self._log.open("ab") as output:
-            self._read = output.tell()
             self._popen = subprocess.Popen(  # noqa: S603 (words of our own, and no shell)
                 self._network.program(*words),
                 stdin=subprocess.DEVNULL,
@@ -91,6 +93,7 @@ class _Child:
                 start_new_session=True,
             )
         self.pid, self.born, self.due, self.status = self._popen.pid, monotonic(), None, None
+        self.pulse, self.beat = self._touched(), self.born
 
     def died(self) -> bool:
         """Tell whether it runs no more; what it has left behind in its group is ended then.
@@ -121,15 +124,20 @@ class _Child:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
-    def is_hopeless(self) -> bool:
-        """Tell whether its log says, since it was started, that it is of no use any more."""
-        if not self.process.hopeless:
+    def is_silent(self) -> bool:
+        """Return whether its file was not touched for too long.
+
+        That is measured by this process: the clock of the system may be set at any time.
+        """
+        if self.process.pulse is None:
             return False
-        with self._log.open("rb") as file:
-            file.seek(self._read)
-            found = file.read()
-        self._read += found.rfind(b"\n") + 1
-        return self.process.hopeless in found
+        if (touched := self._touched()) != self.pulse:
+            self.pulse, self.beat = touched, monotonic()
+        return monotonic() - self.beat > self.process.silence
+
+    def _touched(self) -> int:
+        path = self.process.pulse
+        return path.stat().st_mtime_ns if path is not None and path.exists() else 0
 
 
 class Supervisor:
@@ -167,11 +175,13 @@ class Supervisor:
         self.stopped.set()
 
     def _end(self) -> None:
-        for child in self._children.values():
-            child.ask()
         deadline = monotonic() + self._grace
-        for child in self._children.values():
-            child.end(deadline)
+        for outside in (False, True):  # those inside may need the others to end well
+            children = [each for each in self._children.values() if each.process.outside == outside]
+            for child in children:
+                child.ask()
+            for child in children:
+                child.end(deadline)
         self._end_marked()  # what has left the groups
 
     def _end_marked(self) -> None:
@@ -224,7 +234,7 @@ def _again(child: _Child) -> bool:
 
 def _look_after(child: _Child) -> None:
     if not child.died():
-        if child.is_hopeless():
+        if child.is_silent():
             child.ask()
             child.end(monotonic() + GRACE)
     elif child.due is not None:

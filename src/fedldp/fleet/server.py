@@ -145,7 +145,7 @@ class Server:
 
     def front_process(self, listening: socket.socket) -> Process:
         """Return how to run the front, which serves a socket."""
-        argv = sys.executable, "-m", "fedldp.fleet.front", str(self.folder)
+        argv = flower.python("fedldp.fleet.front", self.folder)
         return Process("front", argv, sockets=(listening,))
 
     def register_process(self, key: Path) -> Process:

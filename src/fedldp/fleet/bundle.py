@@ -1,0 +1,46 @@
+"""The app that Flower ships to the gateways, and the SHA-256 by which a gateway knows it.
+
+The app holds no code: it names components of the installed package. Flower packs it in the same
+way every time, so its hash is known before a server exists. A gateway runs nothing with another
+hash (see `uplink`).
+"""
+
+import hashlib
+import subprocess
+import tempfile
+from pathlib import Path
+
+from fedldp.fleet import flower
+
+APP = """\
+# An app as Flower wants it. It holds no code: both halves are parts of the installed package.
+[project]
+name = "fedldp-fleet"
+version = "1.0.0"
+description = "Asks the vaults of a fleet"
+license = "Apache-2.0"
+dependencies = []
+
+[tool.flwr.app]
+publisher = "fedldp"
+
+[tool.flwr.app.components]
+serverapp = "fedldp.fleet.app:server"
+clientapp = "fedldp.fleet.app:client"
+
+[tool.flwr.app.config]
+job = ""
+"""
+SHA256 = "4648943ad3a4f6dff1a85b81dd866b4ddeca42fe861a1c1558f2a7e457050f19"  # of APP, as packed
+
+
+def sha256(app: Path) -> str:
+    """Return the SHA-256 of an app's folder as Flower packs it, for an app of one's own."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = flower.program("flwr", "build", "--app", app.resolve())
+        environment = flower.environment(Path(folder))
+        subprocess.run(  # noqa: S603 (words of our own, and no shell)
+            words, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL
+        )
+        (packed,) = Path(folder).glob("*.fab")
+        return hashlib.sha256(packed.read_bytes()).hexdigest()
