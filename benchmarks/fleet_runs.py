@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedldp import datasets
-from fedldp.fleet import checkpoint, processes, roadside
+from fedldp.fleet import bundle, checkpoint, processes, roadside
 from fedldp.fleet.depot import Depot
 from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.gateway import ask
@@ -182,6 +182,9 @@ def _init(
         _change(path, f"deadline = {roadside.DEADLINE}", f"deadline = {Job.deadline}")
     if app is not None:
         _change(folder / "server" / "app" / "pyproject.toml", "fedldp.fleet.app", app)
+        known = bundle.sha256(folder / "server" / "app")
+        for path in folder.glob("gateway-*/gateway.toml"):
+            _change(path, bundle.SHA256, known)
     return job
 
 
