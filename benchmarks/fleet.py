@@ -131,7 +131,7 @@ def notes(found: dict[str, Any]) -> list[str]:
     yardstick, runs = Run(**found["fedavg"]), _runs(found)
     largest = max(runs, key=lambda run: run.asked)
     medians = [each["median"] for each in found["answers"].values()]
-    rest = ("superexec", "front", "supervisor of a server", "supervisor of a gateway")
+    rest = ("superexec", "front", "uplink", "supervisor of a server", "supervisor of a gateway")
     memory = ", ".join(f"{name} {largest.memory[name]:.0f}" for name in rest)
     ratio = yardstick.up / yardstick.vehicles / (largest.up / largest.vehicles)
     return [

@@ -225,7 +225,8 @@ def _role(part: str, words: list[str]) -> tuple[str, str]:
         kind = words[4]
         return ("vault" if kind == "vault" else f"supervisor of a {kind}"), words[5]
     if part.startswith("gateway"):
-        return "SuperNode and its children", part
+        uplink = "fedldp.fleet.uplink" in words
+        return ("uplink" if uplink else "SuperNode and its children"), part
     names = {"flower-superlink": "SuperLink", "flower-superexec": "superexec"}
     names |= {"flwr-serverapp": "ServerApp", "fedldp.fleet.front": "front"}
     found = [names[Path(word).name] for word in words if Path(word).name in names]
