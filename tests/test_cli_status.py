@@ -84,9 +84,12 @@ def test_a_demo_says_what_it_waited_for(tmp_path, monkeypatch):
 
 
 def test_a_demo_tells_of_parts_that_die(tmp_path, monkeypatch):
-    monkeypatch.setattr(fleet_demo, "_PATIENCE", 3.0)
-    done = demo(tmp_path / "fleet", monkeypatch, vault="exit 1")
-    assert "vault-1 died and was started again" in done.stderr
+    """The server of this one ends some time after a vault was started for the second time."""
+    lives = tmp_path / "lives"
+    lives.touch()
+    server = f"while [ $(wc -l < {lives}) -lt 4 ]; do sleep 0.1; done; sleep 3; exit 1"
+    done = demo(tmp_path / "fleet", monkeypatch, vault=f"echo >> {lives}; exit 1", server=server)
+    assert re.search(r"vault-\d died and was started again: see .*/vault-\d\.log", done.stderr)
 
 
 def test_a_temporary_folder_stays_if_the_demo_fails(tmp_path, monkeypatch):
