@@ -19,7 +19,7 @@ import numpy as np
 from fedldp.database import Database, Kind
 from fedldp.errors import DomainError, WireError
 from fedldp.fleet.wire import Batch, Question
-from fedldp.learn.server import Recipe, State, gradient, step
+from fedldp.learn.server import Recipe, State, gradient_of_levels, step
 from fedldp.plan import Plan
 from fedldp.tally import Tally
 
@@ -313,25 +313,31 @@ def progress(path: str | os.PathLike[str]) -> Progress | None:
         )
 
 
-def replay(path: str | os.PathLike[str], plan: Plan, recipe: Recipe) -> State:
-    """Compute a training again from the reports in its checkpoint: it gives the same state."""
+def replay(path: str | os.PathLike[str], plan: Plan, recipe: Recipe, *levels: Plan) -> State:
+    """Compute a training again from the reports in its checkpoint: it gives the same state.
+
+    The plans are those of the job: of its first level, and of the others.
+    """
+    plans = (plan, *levels)
     with _opened(path) as file:
         if file is None:
             raise DomainError(f"{path} is no checkpoint of a job that has begun.")
         [(start,)] = file.execute("SELECT start FROM job")
         state = State.from_json(start)
-        for number in range(1, _standing(file).round + 1):
-            state = advance(recipe, state, _tally(file, plan, number))
+        for number in range(len(plans), _standing(file).round + 1, len(plans)):
+            rounds = range(number - len(plans) + 1, number + 1)
+            tallies = [_tally(file, *each) for each in zip(plans, rounds, strict=True)]
+            state = advance(recipe, state, *tallies)
     return state
 
 
-def advance(recipe: Recipe, state: State, tally: Tally) -> State:
-    """Return the state after one more round. A model that leaves all bounds is for others to see.
+def advance(recipe: Recipe, state: State, *tallies: Tally) -> State:
+    """Return the state after a round of each level: of one, if there are no levels.
 
-    The server and a replay both step here.
+    A model that leaves all bounds is for others to see. The server and a replay both step here.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        return step(recipe, state, gradient(tally, recipe.estimator))
+        return step(recipe, state, gradient_of_levels(tallies, recipe.estimator))
 
 
 @contextlib.contextmanager

@@ -36,6 +36,11 @@ class Job:
     `deadline` seconds. When it ends, its summary says how many reports came and how many were
     `expected`. Paths may be relative to the working directory.
 
+    A training may have a plan for each of several `levels` of epsilon, for vehicles that choose
+    their own. Its rounds ask for one level after the other, with one model, and the model steps
+    when all of them were asked: the gradients are weighted by their known variance. A vault
+    whose owner has set an epsilon answers plans with that epsilon alone.
+
     >>> import fedldp
     >>> plan = Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
     >>> job = Job("speeds", plan, "job.db", "tally.json", reports=100)
@@ -55,10 +60,12 @@ class Job:
     resend: float = 12.0
     deadline: float = 120.0
     planned: int = 0  # reports in all, if the fleet has fewer vehicles than are asked for
+    levels: tuple[Plan, ...] = ()  # further plans, with other epsilons
 
     def __post_init__(self) -> None:
         if not isinstance(self.plan, Plan):
             raise DomainError(f"plan must be a Plan; got {self.plan!r:.80}.")
+        object.__setattr__(self, "levels", tuple(self.levels))
         for name, most in (("gateways", MOST), ("reports", MOST), ("rounds", LAST_ROUND)):
             value = getattr(self, name)
             if isinstance(value, bool) or not 1 <= whole(value, name) <= most:
@@ -86,24 +93,31 @@ class Job:
             raise DomainError(f"checkpoint and result must be two files; got {self.result} twice.")
         if self.model is not None or self.recipe is not None:
             _check_training(self.plan, self.model, self.recipe)
+            _check_levels(self.plans, self.rounds)
+        elif self.levels:
+            raise DomainError(
+                "levels are for a training. For a statistic, run a job for each level, and combine "
+                "the estimates with fedldp.combine."
+            )
         elif self.rounds != 1:
             raise DomainError(
                 f"a job without a model is a statistic of one round; got rounds = {self.rounds}. "
                 "Leave rounds out, or name a model."
             )
-        question = self.question("0", 1)  # checks the name
+        questions = [self.question("0", 1 + place) for place in range(len(self.plans))]
         if self.summary.resolve() in (self.checkpoint.resolve(), self.result.resolve()):
             raise DomainError(
                 f"{self.summary} is where the job's summary is written: give the checkpoint and "
                 "the result other names."
             )
-        question.check()
         weights = 0 if self.model is None else _DIGITS * len(self.model.weights)
-        if (length := len(question.to_bytes()) + weights) > MOST_BYTES:
-            raise DomainError(
-                f"a question may have {MOST_BYTES} bytes, and with this plan and model it may "
-                f"take {length}: choose fewer features, or fewer outputs."
-            )
+        for question in questions:
+            question.check()
+            if (length := len(question.to_bytes()) + weights) > MOST_BYTES:
+                raise DomainError(
+                    f"a question may have {MOST_BYTES} bytes, and with this plan and model it may "
+                    f"take {length}: choose fewer features, or fewer outputs."
+                )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Job":
@@ -122,7 +136,17 @@ class Job:
         """
         model = model or self.model
         text = "" if model is None else model.to_json()
-        return Question(self.name, number, gateway, self.reports, self.plan.to_json(), text)
+        plan = self.plan_of(number).to_json()
+        return Question(self.name, number, gateway, self.reports, plan, text)
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans of all levels: one, if vehicles do not choose."""
+        return (self.plan, *self.levels)
+
+    def plan_of(self, number: int) -> Plan:
+        """Return the plan that is asked in a round."""
+        return self.plans[(number - 1) % len(self.plans)]
 
     @property
     def expected(self) -> int:
@@ -150,7 +174,8 @@ class Job:
         How long it waits for whom, and when it ends, may change.
         """
         parts = (self.name, self.plan.fingerprint, self.model and self.model.fingerprint)
-        text = repr((*parts, self.recipe, self.reports))
+        levels = tuple(plan.fingerprint for plan in self.levels)
+        text = repr((*parts, self.recipe, self.reports, *levels))
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -168,9 +193,24 @@ def _check_training(plan: Plan, model: Model | None, recipe: Recipe | None) -> N
         )
 
 
+def _check_levels(plans: tuple[Plan, ...], rounds: int) -> None:
+    if not all(isinstance(plan, Plan) for plan in plans):
+        raise DomainError(f"levels must be plans; got {plans[1:]!r:.200}.")
+    if any(plan.schema != plans[0].schema for plan in plans):
+        raise DomainError("the plans of all levels must have one schema: the same bound.")
+    if len({plan.epsilon for plan in plans}) < len(plans):
+        raise DomainError("the plans of levels must have different epsilons.")
+    if rounds % len(plans):
+        raise DomainError(
+            f"rounds must be a multiple of the number of plans, {len(plans)}: each round asks for "
+            f"one, and the model steps when all were asked; got {rounds}."
+        )
+
+
 _ENTRIES: dict[str, toml.Types] = {
     "job": str,
     "plan": str,
+    "levels": list,
     "model": str,
     "gateways": int,
     "reports": int,
@@ -192,12 +232,19 @@ def _arguments(entries: dict[str, Any], folder: Path) -> dict[str, Any]:
     written = [(folder / found[name]).resolve() for name in ("checkpoint", "result")]
     found["checkpoint"], found["result"] = written
     written.append(written[1].parent / f"{found['name']}{ENDING}")
+
+    def read(name: str, place: Any, parse: Callable[[str], T]) -> T:
+        if not isinstance(place, str):
+            raise DomainError(f"{name} must be the names of files; got {place!r:.80}.")
+        path = (folder / place).resolve()
+        if path in written:
+            raise DomainError(f"the {name} would be overwritten by the job: name another file.")
+        return _read(path, parse)
+
     for name, parse in _READ.items():
         if name in found:
-            path = (folder / found[name]).resolve()
-            if path in written:
-                raise DomainError(f"the {name} would be overwritten by the job: name another file.")
-            found[name] = _read(path, parse)
+            found[name] = read(name, found[name], parse)
+    found["levels"] = [read("levels", each, Plan.from_json) for each in found.get("levels", ())]
     if "recipe" in found:
         found["recipe"] = _recipe(found["recipe"])
     return found

@@ -84,7 +84,7 @@ class Rounds:
 
         One that came before stays. One in which nobody says anything is not kept, as more may come.
         """
-        plan = self.job.plan
+        plan = self.job.plan_of(question.round)
         if question.gateway not in self.pending or question.round != self.number:
             raise WireError("a batch that came too late, or twice.")
         batch = Batch.from_bytes(data, question)
@@ -127,11 +127,23 @@ class Rounds:
         return (state := self._state) is not None and settled(recipe, state)
 
     def _nobody_left(self) -> bool:
-        """Tell whether all have answered that none of their vehicles answers any more."""
-        return self.complete(late=False) and not self.counts(self.number).reports
+        """Tell whether all have answered that none of their vehicles answers any more.
+
+        Where there are levels, none of any level.
+        """
+        cycle = self._cycle(self.number)
+        if self.number != cycle[-1] or not self.complete(late=False):
+            return False
+        return not any(self.counts(number).reports for number in cycle)
+
+    def _cycle(self, number: int) -> range:
+        """Return the rounds, one for each level, that ask with the same model as this one."""
+        levels = len(self.job.plans)
+        first = number - (number - 1) % levels
+        return range(first, first + levels)
 
     def step(self) -> None:
-        """End this round: learn from what has come, and open the next one.
+        """End this round, and open the next one: learn from what has come of all levels.
 
         If that leads out of all bounds, the job has failed, at no cost for any vehicle.
         """
@@ -139,7 +151,12 @@ class Rounds:
         if state is None or recipe is None:
             self._file.step("")
             return
-        state = advance(recipe, state, self._file.tally(self.job.plan, number))
+        cycle = self._cycle(number)
+        if number != cycle[-1]:  # another level is asked with the same model
+            self._file.step(state.to_json())
+            return
+        tallies = [self._file.tally(self.job.plan_of(each), each) for each in cycle]
+        state = advance(recipe, state, *tallies)
         try:
             self._model(state.weights)
             State.from_json(state.to_json())  # nor may anything else be beyond all numbers

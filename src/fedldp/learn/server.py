@@ -6,6 +6,7 @@ keep a momentum, and scale its steps by the noise that it sees, as Adam does.
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -14,7 +15,7 @@ import numpy as np
 from fedldp.attributes import is_real
 from fedldp.checks import Floats
 from fedldp.errors import DomainError, WireError
-from fedldp.estimate import ESTIMATORS, means
+from fedldp.estimate import ESTIMATORS, means, means_of_levels
 from fedldp.tables import read_only
 from fedldp.tally import Tally
 from fedldp.vehicle import UNREADABLE, canonical
@@ -155,6 +156,17 @@ def gradient(tally: Tally, estimator: str = "ratio") -> Floats:
     """Return the mean gradient that the reports of a group tell: a row of it."""
     (part,), (cells,) = tally.parts, tally.counts
     return means(part, tally.reports, cells[None], estimator)
+
+
+def gradient_of_levels(tallies: Sequence[Tally], estimator: str = "ratio") -> Floats:
+    """Return the mean gradient of a group whose vehicles have chosen different epsilons.
+
+    There is a tally for each epsilon; they are weighted by the inverse of their known variance.
+    """
+    if len(tallies) == 1:
+        return gradient(tallies[0], estimator)
+    levels = [(each.parts[0], each.reports, each.counts[0][None]) for each in tallies]
+    return means_of_levels(levels, estimator)
 
 
 def step(recipe: Recipe, state: State, gradient: Floats) -> State:

@@ -1,0 +1,176 @@
+"""A fleet whose vehicles choose their own epsilon: rounds ask for one level after the other."""
+
+import contextlib
+
+import numpy as np
+import pytest
+from gateways import MODEL, PLAN, RECIPE, Network, batch, honest, result, statistic, training
+
+from fedldp import Plan, Schema
+from fedldp.errors import DomainError, WireError
+from fedldp.fleet import checkpoint, rounds
+from fedldp.fleet.job import Job
+from fedldp.fleet.rounds import Rounds
+from fedldp.fleet.strategy import packed
+from fedldp.learn import Model, server
+from fedldp.learn.server import Recipe, State
+
+BOLD = Plan(Schema.vector(3, 1.0), 5.0, "hm-tp", k=2)
+
+
+def levels(folder, **options):
+    return training(folder, **({"levels": (BOLD,), "rounds": 6} | options))
+
+
+def only(*epsilons):
+    """Return a gateway whose vehicles answer plans with these epsilons, and refuse others."""
+
+    def gateway(question, _):
+        answers = Plan.from_json(question.plan).epsilon in epsilons
+        yield packed(batch(question, answered=question.n if answers else 0))
+
+    return gateway
+
+
+def test_rounds_alternate_and_the_model_steps_after_all_levels(tmp_path):
+    """Once more by hand: from the tallies of both levels, weighted by their known variance."""
+    job = levels(tmp_path)
+    network = Network(only(2.0), only(5.0), honest)
+    network.start(job)
+    state, plans = State.start(np.zeros(3)), (PLAN, BOLD)
+    for step in range(3):
+        top, bottom, models = np.zeros(3), np.zeros(3), set()
+        for place, plan in enumerate(plans):
+            asked = [question for _, question in network.questions(2 * step + place + 1)]
+            assert {question.plan for question in asked} == {plan.to_json()}
+            models |= {Model.from_json(question.model) for question in asked}
+            with checkpoint.Checkpoint(job.checkpoint, "test", job.settings) as file:
+                tally = file.tally(plan, 2 * step + place + 1)
+            assert tally.reports == 16  # of two gateways
+            found = tally.estimate()["x"]
+            weight = found.answers / plan.parts[0].coders[0].variance(0.0)
+            top += np.nan_to_num(found.mean) * weight
+            bottom += weight
+        (model,) = models
+        np.testing.assert_allclose(model.weights, state.weights[0], rtol=1e-9)
+        state = server.step(RECIPE, state, (top / bottom)[None])
+    np.testing.assert_allclose(result(job).weights, state.average[0], rtol=1e-9)
+    again = checkpoint.replay(job.checkpoint, PLAN, RECIPE, BOLD)
+    np.testing.assert_allclose(again.weights, state.weights, rtol=1e-9)
+    progress = checkpoint.progress(job.checkpoint)
+    assert (progress.rounds, progress.ended, progress.reports) == (6, rounds.ROUNDS, 96)
+    assert job.expected == 3 * 8 * 6
+
+
+def test_a_level_that_nobody_has_does_not_end_the_job(tmp_path):
+    job = levels(tmp_path)
+    Network(only(5.0), only(5.0), only(5.0)).start(job)
+    progress = checkpoint.progress(job.checkpoint)
+    assert (progress.rounds, progress.ended, progress.reports) == (6, rounds.ROUNDS, 72)
+    assert np.abs(result(job).weights).max() > 0
+
+
+def test_it_ends_when_no_vehicle_of_any_level_is_left(tmp_path):
+    def spent(question, _):
+        yield packed(batch(question, answered=question.n if question.round <= 3 else 0))
+
+    job = levels(tmp_path, rounds=20)
+    Network(spent, spent, spent).start(job)
+    progress = checkpoint.progress(job.checkpoint)
+    # The third round asked for the first level; in the fifth and sixth nobody answered.
+    assert (progress.rounds, progress.ended, progress.reports) == (5, rounds.NOBODY, 72)
+
+
+@pytest.mark.parametrize("killed", range(1, 7))
+def test_killed_in_any_round_it_goes_on(tmp_path, killed):
+    """Also between two levels, where the model has not stepped yet."""
+
+    class Killed(BaseException):
+        pass
+
+    def gateway(question, _):
+        if question.round == killed and not network.absent:
+            network.absent = {10}
+            raise Killed
+        yield packed(batch(question))
+
+    whole, job = levels(tmp_path / "whole"), levels(tmp_path / "cut")
+    Network(honest, honest, honest).start(whole)
+    network = Network(gateway, honest, honest)
+    with pytest.raises(Killed):
+        network.start(job)
+    Network(honest, honest, honest).start(job)
+    assert job.result.read_text() == whole.result.read_text()
+
+
+def test_it_settles_only_by_steps(tmp_path):
+    recipe = Recipe(1e-9, "sgd", momentum=0.0, tolerance=0.1)
+    job = levels(tmp_path, recipe=recipe)
+    Network(honest, honest, honest).start(job)
+    progress = checkpoint.progress(job.checkpoint)
+    assert (progress.rounds, progress.ended) == (2, rounds.SETTLED)
+
+
+def test_a_batch_of_another_level_is_refused(tmp_path):
+    job = levels(tmp_path, gateways=1)
+    with contextlib.closing(Rounds(job)) as running:
+        running.ask(["10"])
+        (question,) = running.questions().values()
+        other = job.question("10", 2)
+        with pytest.raises(WireError):
+            running.receive(question, batch(other))
+        running.receive(question, batch(question))
+        running.step()
+        assert running.number == 2
+        assert running.model == MODEL  # it has not stepped
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"rounds": 5}, "rounds must be a multiple of the number of plans, 2: .* got 5"),
+        ({"levels": (PLAN,)}, "different epsilons"),
+        ({"levels": (Plan(Schema.vector(3, 2.0), 5.0, "duchi"),)}, "must have one schema"),
+        ({"levels": ("plan.json",)}, "levels must be plans"),
+    ],
+)
+def test_levels_that_cannot_be(tmp_path, options, said):
+    with pytest.raises(DomainError, match=said):
+        levels(tmp_path, **options)
+
+
+def test_levels_are_for_trainings(tmp_path):
+    with pytest.raises(DomainError, match="run a job for each level"):
+        statistic(tmp_path, levels=(BOLD,))
+
+
+def test_other_levels_are_another_job(tmp_path):
+    plain = training(tmp_path, rounds=6)
+    job = levels(tmp_path)
+    other = levels(tmp_path, levels=(Plan(Schema.vector(3, 1.0), 4.0, "hm-tp", k=2),))
+    assert len({plain.settings, job.settings, other.settings}) == 3
+
+
+def test_levels_from_a_file(tmp_path):
+    job = levels(tmp_path)
+    for name, document in (("plan", PLAN), ("bold", BOLD), ("model", MODEL)):
+        (tmp_path / f"{name}.json").write_text(document.to_json())
+    text = """
+        job = "test"
+        plan = "plan.json"
+        levels = ["bold.json"]
+        model = "model.json"
+        gateways = 3
+        reports = 8
+        rounds = 6
+        checkpoint = "state/job.db"
+        result = "state/model.json"
+        recipe = {rate = 0.2}
+    """
+    (tmp_path / "job.toml").write_text(text)
+    loaded = Job.load(tmp_path / "job.toml")
+    assert loaded.plans == (PLAN, BOLD)
+    assert loaded.settings == job.settings
+    (tmp_path / "job.toml").write_text(text.replace('"bold.json"', "7"))
+    with pytest.raises(DomainError, match="levels must be the names of files"):
+        Job.load(tmp_path / "job.toml")
