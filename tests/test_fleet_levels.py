@@ -1,10 +1,14 @@
 """A fleet whose vehicles choose their own epsilon: rounds ask for one level after the other."""
 
 import contextlib
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from gateways import MODEL, PLAN, RECIPE, Network, batch, honest, result, statistic, training
+from test_fleet_depot import depot
+from vaults import MATRIX, SCHEMA, asked
+from vaults import MODEL as VAULT_MODEL
 
 from fedldp import Plan, Schema
 from fedldp.errors import DomainError, WireError
@@ -12,8 +16,10 @@ from fedldp.fleet import checkpoint, rounds
 from fedldp.fleet.job import Job
 from fedldp.fleet.rounds import Rounds
 from fedldp.fleet.strategy import packed
+from fedldp.fleet.vault import Vault
 from fedldp.learn import Model, server
 from fedldp.learn.server import Recipe, State
+from fedldp.ledger import Ledger
 
 BOLD = Plan(Schema.vector(3, 1.0), 5.0, "hm-tp", k=2)
 
@@ -174,3 +180,116 @@ def test_levels_from_a_file(tmp_path):
     (tmp_path / "job.toml").write_text(text.replace('"bold.json"', "7"))
     with pytest.raises(DomainError, match="levels must be the names of files"):
         Job.load(tmp_path / "job.toml")
+
+
+# What vehicles answer
+
+
+def vault_of(path, epsilons, cap=9.0, keys=None):
+    matrix = np.tile(MATRIX, (3, 1))[: len(epsilons)]
+    keys = [f"car {i}" for i in range(len(epsilons))] if keys is None else keys
+    chosen = [Fraction(each) for each in epsilons]
+    return Vault(SCHEMA, matrix, keys, Ledger(path, cap), epsilons=chosen)
+
+
+def gradient_plan(epsilon, **options):
+    return Plan(Schema.vector(6, 1.0), epsilon, "three-outputs", **{"k": 3} | options)
+
+
+def test_a_vehicle_answers_with_its_own_epsilon(tmp_path):
+    """Whatever is asked first, and also where the parts of a plan cost a little less."""
+    epsilons = [1, 5, 1, 5, 5, 2]
+    own = {f"car {i}": Fraction(each) for i, each in enumerate(epsilons)}
+    vault = vault_of(tmp_path / "ledger.db", epsilons)
+    counts = []
+    for number, epsilon in enumerate((1.0, 3.0, 5.0, 0.5, 2.0), 1):
+        plan = gradient_plan(epsilon)
+        assert plan.total_epsilon <= Fraction(epsilon)
+        question = asked(n=6, plan=plan, model=VAULT_MODEL, number=number)
+        counts.append(vault.answer(question).answered)
+        assert vault.answer(question).answered == counts[-1]  # the same again
+    assert counts == [2, 0, 3, 0, 1]
+    spent = vault._ledger.totals()
+    assert spent.keys() == own.keys()
+    for name, each in spent.items():
+        assert 0.999 * own[name] < each <= own[name]
+    assert gradient_plan(5.0).total_epsilon < 5  # 5/3 as a float, three times
+    vault._ledger.close()
+
+
+def test_vaults_with_levels_train_a_model(tmp_path):
+    """From vaults to the result: three vaults, two levels, everybody asked once."""
+    plans = [Plan(Schema.vector(6, 1.0), each, "three-outputs", k=1) for each in (1.0, 5.0)]
+    chosen = [[1] * 8, [5] * 8, [1, 5] * 4]
+    vaults = [vault_of(tmp_path / f"{i}.db", each) for i, each in enumerate(chosen)]
+
+    def gateway(vault):
+        def answer(question, _):
+            yield packed(vault.answer(question).to_bytes())
+
+        return answer
+
+    job = Job(
+        "spring", plans[0], tmp_path / "job.db", tmp_path / "model.json", 8,
+        VAULT_MODEL, Recipe(0.5), gateways=3, rounds=2, levels=(plans[1],),
+    )  # fmt: skip
+    Network(*map(gateway, vaults)).start(job)
+    progress = checkpoint.progress(job.checkpoint)
+    assert (progress.rounds, progress.reports) == (2, 24)
+    with checkpoint.Checkpoint(job.checkpoint, "spring", job.settings) as file:
+        assert [file.counts(number).reports for number in (1, 2)] == [12, 12]
+    assert result(job).weights != VAULT_MODEL.weights
+    for vault, epsilons in zip(vaults, chosen, strict=True):
+        spent = vault._ledger.totals()
+        assert [float(spent[f"car {i}"]) for i in range(8)] == epsilons
+        vault._ledger.close()
+
+
+def test_whoever_has_not_chosen_answers_anything(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.db", 9.0)
+    vault = Vault(SCHEMA, MATRIX, [f"car {i}" for i in range(8)], ledger)
+    found = vault.answer(asked(n=20, plan=gradient_plan(3.0), model=VAULT_MODEL))
+    assert found.answered == 8
+    ledger.close()
+
+
+def test_a_vehicle_has_one_epsilon(tmp_path):
+    with pytest.raises(DomainError, match="the same in all of its rows"):
+        vault_of(tmp_path / "a.db", [1, 2, 1], keys=["a", "a", "b"])
+    with (
+        Ledger(tmp_path / "b.db", 9.0) as ledger,
+        pytest.raises(DomainError, match="need an epsilon for each of 8 rows; got 2"),
+    ):
+        Vault(SCHEMA, MATRIX, [*"abcdefgh"], ledger, epsilons=[Fraction(1)] * 2)
+    vault = vault_of(tmp_path / "c.db", [1, 2, 1], keys=["b", "a", "b"])
+    question = asked(n=3, plan=gradient_plan(2.0), model=VAULT_MODEL)
+    assert vault.answer(question).answered == 1
+    assert vault._ledger.totals().keys() == {"a"}
+    vault._ledger.close()
+
+
+def test_the_owner_sets_epsilons_in_the_vaults_folder(tmp_path):
+    text = "id,speed,city,most\n7,31,Rome,1.0\n8,20,Oslo, 2 \n7,x,Oslo,1.0\n"
+    (tmp_path / "rows.csv").write_text(text)
+    own = depot(tmp_path, vehicle="id", epsilons="most", cap="4.0")
+    assert own.epsilons(3) == [1, 2, 1]
+    assert depot(tmp_path, epsilon="0.5").epsilons(3) == [Fraction(1, 2)] * 3
+    assert depot(tmp_path).epsilons(3) is None
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"epsilon": "2"}, "up to its cap of 1; got '2'"),
+        ({"epsilon": "0"}, "must be a positive number"),
+        ({"epsilon": "much"}, "got 'much'"),
+        ({"epsilons": "most"}, "got ''|got 'None'|got 'nan'"),
+        ({"epsilons": "least"}, "there is no column 'least' with the epsilons; there are"),
+        ({"epsilon": "1", "epsilons": "most"}, "not both"),
+        ({"data": "flights", "schema": None, "epsilons": "most"}, "must be a column of a file"),
+    ],
+)
+def test_epsilons_that_an_owner_cannot_set(tmp_path, entries, said):
+    (tmp_path / "rows.csv").write_text("id,speed,city,most\n7,31,Rome,1.0\n8,20,Oslo,\n")
+    with pytest.raises(DomainError, match=said):
+        depot(tmp_path, **entries).epsilons(2)

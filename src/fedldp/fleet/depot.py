@@ -33,6 +33,8 @@ _ENTRIES: dict[str, toml.Types] = {
     "part": str,  # of a data set: "2/3" is the second of three
     "cap": str,
     "answers_per_job": int,
+    "epsilon": str,  # vehicles answer plans with just this one
+    "epsilons": str,  # or the column of a file that tells each vehicle's own
     "ledger": str,
     "listen": str,
     "token": str,
@@ -84,8 +86,9 @@ class Depot:
     def run(self) -> None:
         """Answer questions until SIGTERM or Ctrl-C."""
         with processes.hold(self.folder / "state"), self.ledger() as ledger:
+            schema, matrix, keys = self._data()
             listener = Listener(
-                Vault(*self._data(), ledger),
+                Vault(schema, matrix, keys, ledger, epsilons=self.epsilons(len(keys))),
                 self.address,
                 float(self.entries.get("tick", TICK)),
                 float(self.entries.get("deadline", DEADLINE)),
@@ -99,6 +102,44 @@ class Depot:
         if data in datasets.names():
             return self._data_set(data)
         return self._file(self.folder / data)
+
+    def epsilons(self, rows: int) -> list[Fraction] | None:
+        """Return the epsilon that the vehicle of each row has chosen; None if they have not."""
+        everyones, column = self.entries.get("epsilon"), self.entries.get("epsilons")
+        if everyones is not None and column is not None:
+            raise DomainError(
+                f"{self.folder / FILE}: give an epsilon for all vehicles, or in epsilons the "
+                "column with each vehicle's own; not both."
+            )
+        if column is None:
+            return None if everyones is None else [self._chosen(everyones)] * rows
+        data = self.entries["data"]
+        if data in datasets.names():
+            raise DomainError(f"{self.folder / FILE}: epsilons must be a column of a file.")
+        texts: list[str] = []
+        for chunk in frames.read(self.folder / data):
+            table = frames.table(chunk.data)
+            if column not in table.names:
+                raise DomainError(
+                    f"{self.folder / FILE}: there is no column {column!r} with the epsilons; "
+                    f"there are {list(table.names)!r:.500}."
+                )
+            texts += [str(cell).strip() for cell in table.cells(column, 0, len(table))]
+        known = {text: self._chosen(text) for text in set(texts)}
+        return [known[text] for text in texts]
+
+    def _chosen(self, text: str) -> Fraction:
+        """Return an epsilon of a vehicle, which it must be able to spend."""
+        try:
+            found = exact(text)
+        except ValueError:
+            found = Fraction()
+        if not 0 < found <= self.cap:
+            raise DomainError(
+                f"{self.folder / FILE}: the epsilon of a vehicle must be a positive number up to "
+                f"its cap of {float(self.cap):g}; got {text!r:.80}."
+            )
+        return found
 
     def _data_set(self, name: str) -> tuple[Schema, Floats, list[str]]:
         """Return a part of a data set, of which each row is a vehicle, called by its number."""

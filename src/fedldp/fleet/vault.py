@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import NamedTuple, final
 
 import numpy as np
+import numpy.typing as npt
 
 from fedldp import vehicle
 from fedldp.checks import Floats
@@ -51,6 +52,7 @@ class Vault:
 
     `matrix` holds a row of values for each row of data, as `Schema.rows(data).matrix()` gives it,
     NaN where a value is missing. `keys` tells whose each row is: one name, one vehicle, one budget.
+    With `epsilons`, of each row's vehicle, it answers plans with just that epsilon, and no others.
     Of more than a thousand rows of a vehicle, a random thousand are kept. The source of randomness
     must be keyed by the operating system: a seeded one is refused (`PrivacyError`).
 
@@ -75,6 +77,7 @@ class Vault:
         keys: Sequence[str],
         ledger: Ledger,
         chance: Source | None = None,
+        epsilons: Sequence[Fraction] | None = None,
     ) -> None:
         width = sum(attribute.size for attribute in schema)
         if matrix.shape != (len(keys), width) or not len(keys):
@@ -94,6 +97,7 @@ class Vault:
         kept = self._some_rows(numbers)
         self._matrix = _cleaned(schema, matrix[kept])
         self._owners = Owners(numbers[kept])
+        self._epsilons, self._epsilon_of = _chosen(epsilons, numbers)
         totals = ledger.totals()
         # What each has spent, by the place of the sum in a list: there are few different sums.
         self._sums = [Fraction()]
@@ -125,10 +129,12 @@ class Vault:
     def _answer(
         self, question: Question, checked: _Checked, values: Callable[[Integers], Values]
     ) -> dict[str, bytes]:
-        # The choice is made here, and by the ledger's contents alone, which has the last word.
+        # The choice is made here, by what the owner has set and by the ledger's contents alone; the
+        # ledger has the last word.
         self._count(question.job)
         affordable = [spent + checked.price <= self._ledger.cap for spent in self._sums]
         allowed = self._answers < self._ledger.answers_per_job
+        allowed &= self._willing(checked.plan)
         able = np.flatnonzero(np.array(affordable)[self._spent] & allowed)
         order = np.lexsort((self._chance.words(len(able)), self._answers[able]))
         chosen = able[order[: question.n]]
@@ -163,6 +169,11 @@ class Vault:
             found = self._ledger.answers(job)
             counts = [found.get(name, 0) for name in self._names.tolist()]
             self._job, self._answers = job, np.array(counts)
+
+    def _willing(self, plan: Plan) -> npt.NDArray[np.bool_]:
+        """Return which vehicles answer a plan with this epsilon: all that have chosen none."""
+        asked = vehicle.exact(plan.epsilon)
+        return np.array([each in (None, asked) for each in self._epsilons])[self._epsilon_of]
 
     def _place(self, spent: Fraction) -> int:
         if spent not in self._sums:
@@ -223,6 +234,25 @@ class Vault:
         if not all(attribute in found for attribute in attributes):
             raise DomainError("it asks for what this vault does not hold under such bounds.")
         return np.concatenate([found[attribute] for attribute in attributes])
+
+
+def _chosen(
+    epsilons: Sequence[Fraction] | None, owners: Integers
+) -> tuple[list[Fraction | None], Integers]:
+    """Return the epsilons that vehicles have chosen, and which one each has.
+
+    There is one for each row. Whoever has chosen answers plans with that epsilon alone.
+    """
+    if epsilons is None:
+        return [None], np.zeros(int(owners.max()) + 1, np.int64)
+    if len(epsilons) != len(owners):
+        raise DomainError(f"need an epsilon for each of {len(owners)} rows; got {len(epsilons)}.")
+    distinct = sorted(set(epsilons))
+    places = np.array([distinct.index(each) for each in epsilons])
+    found = Owners(owners).one_each(places)
+    if found is None:
+        raise DomainError("the epsilon of a vehicle must be the same in all of its rows.")
+    return [*distinct], found
 
 
 def _cleaned(schema: Schema, matrix: Floats) -> Floats:
