@@ -7,6 +7,7 @@ generator and its own formulas.
 
 import csv
 import inspect
+import json
 import random
 from dataclasses import replace
 from itertools import pairwise
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import paper_page as page
 import pytest
+from click.testing import CliRunner
 from fleets import NAMES, fleet
 from scipy import stats
 from tape import Replay, Tape
@@ -31,6 +33,7 @@ from fedldp import (
     datasets,
     discretize,
 )
+from fedldp.cli.app import fedldp as command_line
 from fedldp.errors import DomainError
 from fedldp.learn import Features, Model, Settings, Training
 from fedldp.mechanisms import PAPER
@@ -571,3 +574,55 @@ def test_the_printed_method_costs_epsilon():
         assert plan.total_epsilon <= fedldp.vehicle.exact(epsilon)
         privacy = fedldp.learn.Privacy.of(plan, reports=1)
         assert float(privacy.ratio) <= exp(epsilon)
+
+
+# The commands for collection
+
+COLUMNS_IN_A_FILE = Schema.of(speed=(0, 130), battery=(0, 1), model=["a", "b", "c", "d"])
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("fleet.toml").write_text(COLUMNS_IN_A_FILE.to_toml())
+    with Path("fleet.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["speed", "battery", "model"])
+        writer.writerows([row["speed"], row["battery"], row["model"]] for row in rows(400))
+
+
+def told(*words):
+    result = CliRunner().invoke(command_line, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("mechanism", [None, "pm-sub"])
+def test_plans_and_estimates_of_the_command_line(mechanism):
+    named = () if mechanism is None else ("--mechanism", mechanism)
+    schema = "--schema", "fleet.toml", "--epsilon", 3
+    told("plan", *schema, "--paper", *named, "-o", "plan.json")
+    plan = Plan.paper(COLUMNS_IN_A_FILE, 3.0, mechanism or "hm-tp")
+    assert Path("plan.json").read_text() == plan.to_json()
+    words = "fleet.csv", *schema, "--seed", 4, "--json"
+    found = json.loads(told("collect", *words, "--paper", *named))
+    plain = json.loads(told("collect", *words, "--paper", *named, "--estimator", "ratio"))
+    with Path("fleet.csv").open(newline="") as file:
+        tally = plan.simulate(list(csv.DictReader(file)), fedldp.source(4))
+    wanted = tally.estimate(of="fleet")["speed"]
+    assert found["estimates"][0]["estimate"] == wanted.mean
+    assert plain["estimates"][0]["estimate"] == tally.estimate("ratio")["speed"].mean != wanted.mean
+    tally.save("tally.json")
+    shown = json.loads(told("estimate", "plan.json", "tally.json", "--json"))
+    assert shown["estimates"][0]["estimate"] == wanted.mean
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("option", [("--k", 1), ("--strategy", "sample")])
+@pytest.mark.parametrize("command", [("plan",), ("collect", "fleet.csv")])
+def test_collection_refuses_what_the_paper_decides(command, option):
+    words = *command, "--schema", "fleet.toml", "--epsilon", 9, "--paper", *option
+    result = CliRunner().invoke(command_line, [str(word) for word in words])
+    assert result.exit_code == 2
+    assert f"--paper decides {option[0]}: leave out either." in result.output
