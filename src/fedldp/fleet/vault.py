@@ -1,12 +1,12 @@
 """The vault: what a vehicle trusts. It holds the data, the cap, the ledger and the chance.
 
 A question may come from anyone. Whatever it asks, the answer is drawn through a plan whose integer
-tables were checked here, for no more than the cap allows, and is burnt in the ledger before it
-leaves. Only the question, the cap and the ledger may cause a refusal, never the data. No code
-comes with a question: it names an objective that is installed here.
+tables were checked here, for no more than the cap allows, and is written to the ledger before it
+leaves. Only the question, the owner's settings and the ledger may cause a refusal, never the data.
+No code comes with a question: it names an objective that is installed here.
 
 A vehicle answers a job once, or as often as the owner allows (`Ledger.answers_per_job`), whatever
-its cap. A question cannot change that.
+its cap, and with the epsilon that it has chosen, if it has. A question cannot change that.
 """
 
 import json
@@ -248,8 +248,8 @@ def _chosen(
     if len(epsilons) != len(owners):
         raise DomainError(f"need an epsilon for each of {len(owners)} rows; got {len(epsilons)}.")
     distinct = sorted(set(epsilons))
-    places = np.array([distinct.index(each) for each in epsilons])
-    found = Owners(owners).one_each(places)
+    place = {each: number for number, each in enumerate(distinct)}
+    found = Owners(owners).one_each([place[each] for each in epsilons])
     if found is None:
         raise DomainError("the epsilon of a vehicle must be the same in all of its rows.")
     return [*distinct], found
