@@ -268,6 +268,7 @@ def _sync(folder: Path) -> None:
 # files of a process lets in one thread at a time, and a fork waits until no other is inside.
 _GATE = threading.RLock()
 _OPEN: weakref.WeakSet[Database] = weakref.WeakSet()
+_ANOTHER = 0  # in the place of a process's number: no process has it
 
 
 def _pause() -> None:
@@ -279,8 +280,9 @@ def _pause() -> None:
 
 def _resume() -> None:
     for each in _OPEN:
-        if each._connection is None:  # it makes one of its own when it is used
-            each._process = os.getpid()
+        # One without a connection makes its own when it is used. One that was in a transaction
+        # belongs to the parent, whose number may be the same in another PID namespace.
+        each._process = os.getpid() if each._connection is None else _ANOTHER
     _GATE.release()
 
 

@@ -48,6 +48,25 @@ def source(seed: SupportsIndex | None = None) -> "Source":
     return Source(key, f"from seed {shown}: reproducible, for study only")
 
 
+# How often this process and its parents were forked since this module was imported. The number of
+# a process is not enough: in PID namespaces of their own, parent and child can both be number 1.
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+def _process() -> tuple[int, int]:
+    """Return what differs between a process and its children; from C, a fork runs no hook."""
+    return os.getpid(), _forks
+
+
 class _Stream:
     """A key and the keystream under it, for use in one process alone."""
 
@@ -61,7 +80,7 @@ class _Stream:
         self.keystream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
         self.lock = threading.RLock()  # re-entrant, so that a signal handler may draw too
         self.spawned = 0
-        self.process = os.getpid()
+        self.process = _process()
 
 
 class Source:
@@ -80,7 +99,7 @@ class Source:
 
     def _current(self) -> _Stream:
         stream = self._stream
-        if stream.process != os.getpid():
+        if stream.process != _process():
             # Neither the key nor the lock may be used: a thread of the parent may hold the lock.
             stream = _Stream(os.urandom(32), "keyed by the operating system after a fork", True)
             self._stream = stream
