@@ -201,16 +201,26 @@ def test_the_smallest_keys_are_chosen_and_ties_drawn_again():
         for keys in itertools.permutations((3, 0, 2**32 - 1, 7))
     ]
     assert sorted(map(everything.count, set(everything))) == [4] * 6  # 24 orders, 6 sets
-    # Rows 1 and 3 have a tie at the border; that of row 1 comes twice.
+    # All rows but one have a tie, which comes twice in the second, and in the last is no matter.
     number = np.array([1, 1, 2, 2, 0, 3])
-    keys = [(1, 2, 2), (5, 5, 9), (4, 4, 5), (8, 2, 8), (6, 6, 6), (6, 6, 6)]
-    again = [(7, 7, 9), (3, 2, 1), (9, 8, 7)]
+    keys = [(1, 2, 2), (5, 5, 9), (4, 3, 5), (8, 2, 8), (6, 6, 6), (6, 7, 6)]
+    again = [(1, 2, 3), (7, 7, 9), (9, 8, 7), (1, 2, 3), (1, 2, 3), (3, 2, 1)]
     source = Scripted(itertools.chain(*keys, *again))
     chosen = _subsets(number, 3, source)
     assert source.script == []
     assert chosen.astype(int).tolist() == [
         *([1, 0, 0], [0, 0, 1], [1, 1, 0], [0, 1, 1], [0, 0, 0], [1, 1, 1])
     ]
+
+
+@pytest.mark.parametrize("keys", [(1, 2, 3), (1, 2, 2), (1, 1, 2), (2, 1, 2), (5, 5, 5)])
+def test_how_many_are_chosen_does_not_decide_how_much_is_drawn(keys):
+    left = set()
+    for number in range(4):
+        source = Scripted([*keys, 1, 2, 3])
+        assert _subsets(np.array([number]), 3, source).sum() == number
+        left.add(len(source.script))
+    assert left == {3 if len(set(keys)) == 3 else 0}
 
 
 @given(

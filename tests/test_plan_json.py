@@ -46,8 +46,8 @@ def test_writing_and_reading_is_the_identity(name):
         assert again.fingerprint == plan.fingerprint
         assert (again.schema, again.epsilon, again.bits) == (plan.schema, plan.epsilon, plan.bits)
         assert again.total_epsilon == plan.total_epsilon
-    spaced = json.dumps(dict(reversed(json.loads(text).items())), indent=2)
-    assert Plan.from_json(spaced).to_json() == text
+    with pytest.raises(WireError, match="it is not canonical"):
+        Plan.from_json(json.dumps(json.loads(text), indent=2))
 
 
 def test_different_plans_are_different():
@@ -83,7 +83,7 @@ def test_parts_can_share_a_table():
     assert plan.to_json() == text
     assert plan.total_epsilon == Fraction("2.2")
     twice = [sample(1, [1], [0]), sample(1, [0], [1])]
-    with pytest.raises(WireError, match="not written as a plan writes them"):
+    with pytest.raises(WireError, match="a table stands twice"):
         Plan.from_json(canonical(document("2.2", schema, [TWO, TWO], *twice)))
 
 
@@ -213,10 +213,10 @@ def test_hostile_text_is_refused(text):
         (("tables", 1, "epsilon"), "1.79", PrivacyError, "differ by more than e"),
         (("parts", 0, "k"), 2, PrivacyError, r"would cost 3\.41"),
         (("tables", 0, "values"), [-2.0, 0.0, 2.5], WireError, "unbiased"),
-        (("tables", 0, "letters"), [-1, 0.0, 1.0], WireError, "not written as a plan writes them"),
+        (("tables", 0, "letters"), [-1, 0.0, 1.0], WireError, "it is not canonical"),
         (("parts", 0, "attributes"), [0], WireError, "need a table for each of 1 attributes"),
         (("parts", 0, "attributes"), [0, 0], WireError, "named twice|of another kind"),
-        (("parts", 0, "tables"), [1, 0], WireError, "of another kind"),
+        (("parts", 0, "tables"), [1, 0], WireError, "not those that its parts name"),
         (("parts", 0, "kind"), "all", WireError, "there is no kind of part 'all'"),
         (("schema", 0, "low"), 1.0, WireError, "needs low < high"),
         (("format",), "fedldp plan 2", WireError, "the format differs"),

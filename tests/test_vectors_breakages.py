@@ -33,8 +33,10 @@ def broken(changes):
 # What was changed, and which plans are then accepted
 
 BOUNDS = "if not (0 < high - low < inf"
-BUDGET = "    if type(text) is not str or len(text) > 40"
+BUDGET = "    if type(text) is not str or not set(text)"
 CATEGORIES = "2 <= len(codes) == len(categories) <="
+WRITTEN = {"if json_integer(number) != count:": "if False:"}
+NAMED = {"if list(named) != list(range(len(tables))):": "if False:"}
 COUNT = "if not is_text and (not isinstance(count, int) or isinstance(count, bool)):"
 IN_PARTS = 'if sorted(n for part in parts for n in part["attributes"]) != list(range(len(schema))):'
 RATIO = "if largest * limit.denominator > limit.numerator * least:"
@@ -61,15 +63,22 @@ CHECKS = [
         {"column_bits(outputs) <= total <= LARGEST_TOTAL": "column_bits(outputs) <= total"},
         "a total above 2^62",
     ),
-    ({COUNT: COUNT.replace("int)", "int | float)")}, "a count that is not whole"),
+    ({COUNT: COUNT.replace("int)", "int | float)"), **WRITTEN}, "a count that is not whole"),
     (
         {
             " and count.isascii() and count.isdigit()": "",
-            "return int(count)": "return int(str(count), 0)",
+            "number: int = int(count)": "number: int = int(str(count), 0)",
+            **WRITTEN,
         },
         "a count in hexadecimal",
     ),
     ({COUNT: "if not is_text and not isinstance(count, int):"}, "a count that is a truth value"),
+    (
+        WRITTEN,
+        "a count up to 2^53 that is a text",
+        "a count above 2^53 that is no text",
+        "a count with a leading zero",
+    ),
     (
         {"return all(high - low >= LEAST_GAP for low, high in pairwise(letters))": "return True"},
         "letters that do not ascend",
@@ -81,10 +90,6 @@ CHECKS = [
     ({"(letters[0], letters[-1]) != (-1.0, 1.0)": "letters[0] != -1"}, "letters that end below 1"),
     ({"high - low >= LEAST_GAP": "high > low"}, "letters too close together"),
     ({"if len(self.letters) != len(self.counts) or not": "if not"}, "a letter without a row"),
-    (
-        {" or not all(type(x) in (int, float) for x in letters)": ""},
-        "a letter that is a text",
-    ),
     ({"(channel.counts[0]) or not ascend": "(channel.counts[0])"}, "values that do not ascend"),
     ({"len(values) != len(channel.counts[0]) or": ""}, "a value without a column"),
     # tables of categories
@@ -125,7 +130,7 @@ CHECKS = [
     # what it costs
     ({"if self.epsilon > claim:": "if self.epsilon > claim + 0.01:"}, "a claim below the cost"),
     (
-        {"if self.epsilon > claim:": "if self.epsilon > float(claim):"},
+        {"if self.epsilon > claim:": "if float(self.epsilon) > claim:"},
         "a claim below the cost by less than doubles tell",
     ),
     ({"cost * min(size, k)": "cost"}, "a claim for one number of a vector, not for two"),
@@ -135,7 +140,7 @@ CHECKS = [
         "a cost above the cap by less than doubles tell",
     ),
     (
-        {' or not set(text) <= set("0123456789.")': ""},
+        {' or not set(text) <= set("0123456789.") or str(float(text)) != text': ""},
         "an epsilon with an exponent",
         "an epsilon in Arabic digits",
     ),
@@ -143,7 +148,13 @@ CHECKS = [
         {BUDGET: f'    text = ".".join(text.split(".")[:2])\n{BUDGET}'},
         "an epsilon with two points",
     ),
-    ({"or len(text) > 40": ""}, "an epsilon of 41 characters"),
+    (
+        {" or str(float(text)) != text": ""},
+        "an epsilon without a point",
+        "an epsilon with further zeros",
+        "an epsilon with a zero in front",
+        "an epsilon of more digits than a double",
+    ),
     ({BUDGET: f"    text = str(text)\n{BUDGET}"}, "an epsilon that is no text"),
     (
         {"if exact(text) < LEAST_EPSILON:": "if exact(text) <= 0:"},
@@ -163,11 +174,14 @@ CHECKS = [
         {"zip(attributes, tables, strict=True)": "zip(attributes, tables)"},
         "more tables than attributes",
     ),
-    ({"0 <= number < len(things)": "number < len(things)"}, "a table that there is not"),
+    (NAMED, "a table that no part names", "tables in another order"),
+    ({"< len(tables):\n        raise": "< 0:\n        raise"}, "a table that stands twice"),
+    ({"0 <= number < len(things)": "number < len(things)", **NAMED}, "a table that there is not"),
     (
         {
             "type(number) is int and 0 <= number": "0 <= int(number)",
             "things[number]": "things[int(number)]",
+            **NAMED,
         },
         "the number of a table as a text",
     ),
@@ -189,8 +203,11 @@ CHECKS = [
     ({BOUNDS: "if not (0 < high - low"}, "bounds too far apart"),
     ({" and 2 / (high - low) < inf": ""}, "bounds too close together"),
     (
-        {"if type(number) not in (int, float) or not": "number = float(number)\n    if not"},
+        {"if type(number) is not float or not": "number = float(number)\n    if not"},
         "a bound that is a text",
+        "a bound without a point",
+        "a letter that is a text",
+        "a letter without a point",
     ),
     ({" and low <= missing <= high": ""}, "a missing number beyond the bounds"),
     (
@@ -213,6 +230,20 @@ CHECKS = [
     (
         {"for attribute in self._schema}) < len(schema)": "for attribute in self._schema}) < 1"},
         "a name that stands twice",
+    ),
+    # how it is written
+    (
+        {"if canonical(document) != text:": "if False:"},
+        "a space",
+        "a line break at the end",
+        "entries in another order",
+        "an entry twice",
+        "an entry twice, alike",
+        "a bound with further zeros",
+        "a bound with an exponent",
+        "a label that is not escaped",
+        "a label that is escaped in capitals",
+        "a label that is escaped without need",
     ),
     # entries
     ({"if name != PLAN_FORMAT:": "if not name:"}, "another format"),
@@ -265,12 +296,14 @@ class Replay(random.Random):
     def sample(self, population, k):
         return next(self._thrown)["chosen"]
 
-    def randrange(self, stop):
-        return 0  # how many places agree follows from which
+    def agreements(self, odds):
+        agree = next(self._thrown)["chosen"]
+        return [place in agree for place in range(len(odds) - 1)]
 
 
 def agrees(found):
-    """Tell whether a vehicle answers as the vectors say."""
+    """Tell whether a vehicle answers as the vectors say; they say which places of a cube agree."""
+    found.agreements = lambda odds, dice: dice.agreements(odds)
     for case in VECTORS["cases"]:
         try:
             plan = found.Plan(case["plan"], "9")
@@ -289,7 +322,7 @@ def agrees(found):
 
 
 def test_a_vehicle_agrees():
-    assert agrees(vehicle)
+    assert agrees(broken({}))
 
 
 UNARY = "code = code << 1 | (rng.getrandbits(WORD) >> shift < odds)"
@@ -318,7 +351,7 @@ DRAWING = [
     {UNARY: "code |= (rng.getrandbits(WORD) >> shift < odds) << category"},
     {"total // 2 if category == own": "total // 2 if category != own"},
     {"x * 0.5 + 0.5": "x * 0.5 + 0.25"},
-    {"(place in agree) == sign": "(place in agree) != sign"},
+    {"agrees == sign": "agrees != sign"},
     # how it packs
     {"sorted(rng.sample(range(d), k))": "sorted(rng.sample(range(d), k), reverse=True)"},
     {SLOT: "{code:0{widest}b}{i:0{index}b}"},

@@ -103,15 +103,15 @@ def test_reports_alone_whatever_the_row(alone, row):
 def test_sends_what_it_draws_with_new_randomness_each_time(alone):
     """At epsilon 16 a sign is wrong once in 10^7; forty coins in a row are never twice the same."""
     plan = json.loads(PLAN)
-    plan.update(epsilon="16", tables=[])
+    plan.update(epsilon="16.0", tables=[])
     plan["schema"] = [{"name": "x", "low": 0.0, "high": 1.0, "missing": 0.0, "size": 1}]
     plan["parts"] = [{**Cube.of(16.0, 1).document(), "attributes": [0]}]
     for value, sent in ((1, "80"), (0, "00")):
-        result = alone(json.dumps(plan), f"[{value}]", "plan.json", "--cap", "16", "row.json")
+        result = alone(canonical(plan), f"[{value}]", "plan.json", "--cap", "16", "row.json")
         assert result.stdout[32:] == sent + "\n"
     plan["schema"][0]["size"] = 40
     plan["parts"] = [{**Cube.of(0.001, 40).document(), "attributes": [0]}]
-    arguments = (json.dumps(plan), "{}", "plan.json", "--cap", "1", "row.json")
+    arguments = (canonical(plan), "{}", "plan.json", "--cap", "1", "row.json")
     assert alone(*arguments).stdout != alone(*arguments).stdout
 
 
@@ -212,14 +212,17 @@ def test_values_are_scaled_clipped_and_named():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"counts": [[3 << 58, 1 << 58], [1 << 58, 3 << 58]]}, "column 0 has a count 3 times"),
+        ({"counts": [[3 << 51, 1 << 51], [1 << 51, 3 << 51]]}, "column 0 has a count 3 times"),
         ({"counts": [[9, 7], [13, 3]]}, r"column 1 has a count 2\.333"),
-        ({"counts": [[1 << 60, 0], [0, 1 << 60]]}, "column 0 has a count beside a zero"),
+        ({"counts": [[1 << 50, 0], [0, 1 << 50]]}, "column 0 has a count beside a zero"),
         ({"counts": [[8, 8], [8, 9]]}, "row 1 is not made of 2 counts"),
         ({"counts": [[8, 8], [16]]}, "row 1 is not made of 2 counts"),
         ({"counts": [[-8, 24], [8, 8]]}, "row 0 is not made of"),
         ({"counts": [[9, 8], [8, 9]]}, "no power of two"),
-        ({"counts": [[1 << 62, 1 << 62]] * 2}, "one of the wrong size"),
+        ({"counts": [[str(1 << 62), str(1 << 62)]] * 2}, "one of the wrong size"),
+        ({"counts": [[1 << 60, "7"]]}, "a count above 2.53 is a text without leading zeros"),
+        ({"counts": [["0" + str(1 << 60), 7]]}, "a count above 2.53 is a text without leading"),
+        ({"counts": [["8", 8], [8, 8]]}, "a count above 2.53 is a text without leading zeros"),
         ({"counts": []}, "it is empty"),
         ({"counts": [[], []]}, "it is empty"),
         ({"letters": None}, "not a 'fedldp channel 1'"),

@@ -218,8 +218,8 @@ def small_plan(k, attributes):
     ]
     part = {"kind": "sample", "k": k, "attributes": attributes, "tables": attributes}
     last = attributes[-1] + 1
-    plan = {"format": "fedldp plan 1", "epsilon": "9", "schema": schema[:last], "parts": [part]}
-    return vehicle.Plan(json.dumps({**plan, "tables": tables[:last]}), 9)
+    plan = {"format": "fedldp plan 1", "epsilon": "9.0", "schema": schema[:last], "parts": [part]}
+    return vehicle.Plan(vehicle.canonical({**plan, "tables": tables[:last]}), 9)
 
 
 def coordinate_law(number, value):
@@ -292,7 +292,7 @@ def test_a_vehicles_cube_has_the_law(d, threshold):
     attribute = {"name": "x", "low": -1.0, "high": 1.0, "missing": 0.0, "size": d}
     part = {**cube.document(), "attributes": [0]}
     plan = {"format": "fedldp plan 1", "epsilon": "1.5", "schema": [attribute], "tables": []}
-    ready = vehicle.Plan(json.dumps({**plan, "parts": [part]}), "1.5")
+    ready = vehicle.Plan(vehicle.canonical({**plan, "parts": [part]}), "1.5")
     assert (ready.bits, ready.epsilon) == (d, Fraction(3, 2))
     found = Counter(ready.report(x, rng)[16] >> (8 - d) for _ in range(n))
     corners = np.array(list(itertools.product((-1, 1), repeat=d)))

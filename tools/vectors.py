@@ -7,9 +7,11 @@ import hashlib
 import json
 import random
 import sys
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import vector_plans
 
@@ -42,15 +44,19 @@ class Recorder(random.Random):
         self.thrown.append(("chosen", sorted(chosen)))
         return [population[i] for i in chosen]
 
-    def randrange(self, stop: int, *_: Any) -> int:  # type: ignore[override]
-        """Choose a number below `stop`; only the places that follow from it are written down."""
-        return int(self._source.words(1)[0]) * stop >> vehicle.WORD
+    def agreements(self, odds: Sequence[int]) -> list[bool]:
+        """Choose the places of a cube that agree; how they were drawn is not written down."""
+        number = int(self._source.words(1)[0]) * odds[-1] >> vehicle.WORD
+        places = range(len(odds) - 1)
+        agree = self.sample(places, bisect_right(odds, number))
+        return [place in agree for place in places]
 
 
 def answers(plan: vehicle.Plan, row: Any, seed: int, given: Sequence[int] = ()) -> Document:
     """Return a report and the throws that led to it, in the order in which they were needed."""
     dice = Recorder(seed, given)
-    report = plan.report(row, dice)
+    with mock.patch.object(vehicle, "agreements", lambda odds, _: dice.agreements(odds)):
+        report = plan.report(row, dice)
     digits = {"word": 16, "rounding": 8}
     thrown = [
         {kind: what if kind == "chosen" else f"{what:0{digits[kind]}x}"}
@@ -81,6 +87,9 @@ def refused() -> Iterator[Document]:
             "cap": "9999",
             "plan": vehicle.canonical(vector_plans.changed(plan, changes)),
         }
+    for why, plan, old, new in vector_plans.REFUSED_TEXTS:
+        text = vehicle.canonical(plan)
+        yield {"why": why, "cap": "9999", "plan": text.replace(old, new, 1)}
     for why, cap in (
         ("a cost above the cap", "3.49"),
         ("a cost above the cap by less than doubles tell", "3.4" + "9" * 30),

@@ -16,7 +16,7 @@ from fedldp import checks, vehicle
 from fedldp.checks import Floats
 from fedldp.errors import DomainError, PrivacyError
 from fedldp.source import Source
-from fedldp.tables import TOTAL_BITS, json_integer
+from fedldp.tables import TOTAL_BITS
 
 __all__ = ["RandomizedResponse", "UnaryEncoding", "better", "project"]
 
@@ -119,8 +119,8 @@ class RandomizedResponse:
             "kind": "response",
             "epsilon": str(self.epsilon),
             "categories": self.categories,
-            "same": json_integer(self.same),
-            "other": json_integer(self.other),
+            "same": vehicle.json_integer(self.same),
+            "other": vehicle.json_integer(self.other),
         }
 
 
@@ -213,8 +213,8 @@ class UnaryEncoding:
             "kind": "unary",
             "epsilon": str(self.epsilon),
             "categories": self.categories,
-            "total": json_integer(self.total),
-            "absent": json_integer(self.absent),
+            "total": vehicle.json_integer(self.total),
+            "absent": vehicle.json_integer(self.absent),
         }
 
 

@@ -215,7 +215,7 @@ class Channel:
             "letters": self.letters.tolist(),
             "values": self.values.tolist(),
             "counts": [
-                [tables.json_integer(count) for count in row] for row in self.counts.tolist()
+                [vehicle.json_integer(count) for count in row] for row in self.counts.tolist()
             ],
         }
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from fedldp import checks, vehicle
 from fedldp.errors import DomainError, PrivacyError
 from fedldp.source import Source
-from fedldp.tables import Integers, json_integer
+from fedldp.tables import Integers
 
 __all__ = ["Cube"]
 
@@ -112,8 +112,8 @@ class Cube:
             "kind": "cube",
             "epsilon": str(self.epsilon),
             "threshold": self.threshold,
-            "heavy": json_integer(self.heavy),
-            "light": json_integer(self.light),
+            "heavy": vehicle.json_integer(self.heavy),
+            "light": vehicle.json_integer(self.light),
         }
 
     def encode(self, x: npt.ArrayLike, source: Source) -> Bits:
@@ -177,16 +177,15 @@ class Cube:
 def _subsets(number: Integers, d: int, source: Source) -> npt.NDArray[np.bool_]:
     """Choose so many of d places in each row, each set equally likely.
 
-    The places get random keys, and those with the smallest are chosen. Where that leaves a tie,
-    all keys of the row are drawn again: this favours no set.
+    The places get random keys, and those with the smallest are chosen. Where two keys of a row are
+    equal, all of the row are drawn again: this favours no set. It must not depend on how many are
+    chosen: that number, together with the report, would tell the true signs.
     """
     keys = source.words((number.size, d), np.uint32)
     ordered = np.sort(keys, axis=1)
-    rows = np.arange(number.size)
-    last, beyond = ordered[rows, number - 1], ordered[rows, np.minimum(number, d - 1)]
-    chosen = keys < beyond[:, None]
+    chosen = keys < ordered[np.arange(number.size), np.minimum(number, d - 1)][:, None]
     chosen |= (number == d)[:, None]
-    ties = np.flatnonzero((last == beyond) & (number > 0) & (number < d))
+    ties = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
     if ties.size:
         chosen[ties] = _subsets(number[ties], d, source)
     return chosen

@@ -300,6 +300,11 @@ class Plan:
     @cached_property
     def _json(self) -> str:
         tables, parts = to_documents(self.parts)
+        if len(tables) > vehicle.MOST_TABLES:
+            raise DomainError(
+                f"the plan has {len(tables)} different tables, and a vehicle takes at most "
+                f"{vehicle.MOST_TABLES}: ask for categories of fewer different sizes."
+            )
         document = {
             "format": FORMAT,
             "epsilon": str(self.epsilon),
@@ -330,8 +335,8 @@ class Plan:
             parts = from_documents(schema, document["tables"], document["parts"])
             plan = object.__new__(cls)
             plan._set(schema, float(document["epsilon"]), parts, estimator)
-            if plan.to_json() != vehicle.canonical(document):
-                raise ValueError("its numbers are not written as a plan writes them")
+            if plan.to_json() != text:
+                raise ValueError("it is not canonical: use the text as fedldp wrote it")
         except PrivacyError:
             raise
         except (*vehicle.UNREADABLE, ArithmeticError, LookupError) as error:

@@ -17,18 +17,11 @@ TOTAL_BITS = 60  # rows of integers add up to 2^60
 
 Integers = npt.NDArray[np.int64]
 
-_LARGEST_JSON_INTEGER = 1 << 53  # beyond it, many readers of JSON lose digits
-
 
 def read_only(numbers: npt.ArrayLike, dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
     """Return an array that nobody can change: it lies on bytes, which are immutable."""
     array = np.asarray(numbers, dtype)
     return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
-
-
-def json_integer(number: int) -> int | str:
-    """Return a number as it is written in JSON: as a text if it is a long one."""
-    return number if number <= _LARGEST_JSON_INTEGER else str(number)
 
 
 def probabilities(letters: Floats, table: Floats, x: Floats) -> Floats:

@@ -24,7 +24,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate, pairwise
 from math import inf, isfinite
 from pathlib import Path
@@ -39,11 +39,13 @@ LARGEST_TOTAL = 1 << 62  # of a row
 LEAST_EPSILON = Fraction(1, 1000)
 LARGEST_EPSILON = Fraction(64)  # no two positive counts have a ratio of e^64
 LARGEST_WEIGHT = 1 << 96  # of a cube
+LARGEST_JSON_INTEGER = 1 << 53  # beyond it, many readers of JSON lose digits
 LEAST_GAP = 2.0**-20  # between two letters: closer ones would not survive the division by it
 ROUNDING = 32  # further bits, that round a value to a letter
 MOST_CATEGORIES = 1 << 16
 MOST_SIGNS = 10_000  # of a cube
 MOST_COORDINATES = 1 << 24
+MOST_TABLES = 1 << 10
 MOST_BITS = 1 << 27  # of a record
 SYSTEM = secrets.SystemRandom()
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
@@ -65,6 +67,7 @@ def exact(epsilon: float | str | Fraction) -> Fraction:
     return number
 
 
+@lru_cache(maxsize=256)  # the tables of a plan often have the same epsilon
 def exp_below(epsilon: Fraction, bits: int = 256) -> Fraction:
     """Return a number just below e^epsilon: its power series, every term rounded down."""
     term = total = 1 << bits
@@ -216,10 +219,35 @@ def agreement_odds(d: int, threshold: int, heavy: int, light: int) -> list[int]:
     return list(accumulate(odds))
 
 
-def agreements(odds: Sequence[int], rng: random.Random) -> set[int]:
-    """Draw the places where the signs that are sent agree with the own ones: without the data."""
-    h = bisect_right(odds, rng.randrange(odds[-1]))
-    return set(rng.sample(range(len(odds) - 1), h))
+def below(n: int, rng: random.Random) -> int:
+    """Draw a whole number below n, each equally likely.
+
+    The 64 bits beyond those of n make it rare to draw again: less than once in 2^64 times.
+    """
+    bits = n.bit_length() + WORD
+    share = (1 << bits) // n
+    while (number := rng.getrandbits(bits) // share) >= n:
+        pass
+    return number
+
+
+def distinct(count: int, rng: random.Random) -> list[int]:
+    """Draw random words, all of them again if two are equal: so every order is equally likely."""
+    while True:
+        words = [rng.getrandbits(WORD) for _ in range(count)]
+        if len(set(words)) == count:
+            return words
+
+
+def agreements(odds: Sequence[int], rng: random.Random) -> list[bool]:
+    """Draw the places where the signs that are sent agree with the true ones: without the data.
+
+    Each place gets a random key, and the h places with the smallest keys agree. This takes as many
+    random words for every h: their number, together with the report, would tell the true signs.
+    """
+    h, keys = bisect_right(odds, below(odds[-1], rng)), distinct(len(odds) - 1, rng)
+    last = [-1, *sorted(keys)][h]
+    return [key <= last for key in keys]
 
 
 def is_ladder(letters: Sequence[float]) -> bool:
@@ -255,11 +283,19 @@ def letter_of(place: float, word: int) -> int:
 
 
 def integer(count: object) -> int:
-    """Return a count as it stands in JSON: a whole number, or a text if it is a long one."""
+    """Return a count as it stands in JSON: a whole number, or a text if it is above 2^53."""
     is_text = isinstance(count, str) and count.isascii() and count.isdigit()
     if not is_text and (not isinstance(count, int) or isinstance(count, bool)):
         raise TypeError(f"a count must be a whole number; got {count!r}")
-    return int(count)  # type: ignore[call-overload, no-any-return]
+    number: int = int(count)  # type: ignore[call-overload]
+    if json_integer(number) != count:
+        raise ValueError(f"a count above 2^53 is a text without leading zeros; got {count!r:.80}")
+    return number
+
+
+def json_integer(number: int) -> int | str:
+    """Return a number as it is written in JSON: as a text if it is above 2^53."""
+    return number if number <= LARGEST_JSON_INTEGER else str(number)
 
 
 def table_of(document: dict[str, object]) -> tuple[list[list[int]], list[float]]:
@@ -381,15 +417,15 @@ class Part(NamedTuple):
 
 
 def finite(number: Any) -> float:
-    """Return a number of a plan."""
-    if type(number) not in (int, float) or not isfinite(number):
-        raise ValueError(f"it needs a finite number; got {number!r:.80}")
-    return float(number)
+    """Return a number of a plan, which is written with a point or an exponent."""
+    if type(number) is not float or not isfinite(number):
+        raise ValueError(f"it needs a finite number, written with a point; got {number!r:.80}")
+    return number
 
 
 def budget(text: Any) -> Fraction:
-    """Return an epsilon of a plan. An exponent could ask for more digits than there is memory."""
-    if type(text) is not str or len(text) > 40 or not set(text) <= set("0123456789."):
+    """Return an epsilon of a plan: the shortest text for a double, with a point, no exponent."""
+    if type(text) is not str or not set(text) <= set("0123456789.") or str(float(text)) != text:
         raise ValueError(f"epsilon must be a text such as '0.5'; got {text!r:.80}")
     if exact(text) < LEAST_EPSILON:  # so that a cap limits the number of answers too
         raise ValueError(f"epsilon must be at least {float(LEAST_EPSILON)}; got {text}")
@@ -420,6 +456,20 @@ def entries(document: Any, kind: str) -> list[Any]:
         if isinstance(of, type) and type(document[name]) is not of:
             raise TypeError(f"{name} must be of type {of.__name__}; got {document[name]!r:.80}")
     return [of(document[name]) for name, of in wanted.items()]
+
+
+def check_tables(tables: list[Any], parts: list[Any]) -> None:
+    """Refuse tables that no part names: before any is read, as each takes time to check.
+
+    They come in the order in which the parts name them, and each stands once.
+    """
+    named = dict.fromkeys(number for part in parts for number in part.get("tables", ()))
+    if list(named) != list(range(len(tables))):
+        raise ValueError("its tables are not those that its parts name, in that order")
+    if len(tables) > MOST_TABLES:
+        raise ValueError(f"it has {len(tables)} tables, more than {MOST_TABLES}")
+    if len(set(map(canonical, tables))) < len(tables):
+        raise ValueError("a table stands twice")
 
 
 def canonical(document: Any) -> str:
@@ -454,8 +504,8 @@ def read_table(document: Any) -> Table:
     """Read a table and check it."""
     kind = document.pop("kind", None)
     if kind == "numbers":
-        epsilon, _, values, _ = entries(document, kind)
-        channel = Channel(document, epsilon)
+        epsilon, letters, values, _ = entries(document, kind)
+        channel = Channel({**document, "letters": list(map(finite, letters))}, epsilon)
         ascend = all(low < high for low, high in pairwise(map(finite, values)))
         if len(values) != len(channel.counts[0]) or not ascend:
             raise ValueError("it needs ascending values, one for each column")
@@ -519,7 +569,7 @@ def cube_part(
         agree = agreements(odds, rng)
         values = inputs(attributes, row)
         signs = [letter_of(x * 0.5 + 0.5, rng.getrandbits(ROUNDING)) for x in values]
-        return "".join("01"[(place in agree) == sign] for place, sign in enumerate(signs))
+        return "".join("01"[agrees == sign] for agrees, sign in zip(agree, signs, strict=True))
 
     return Part(epsilon, d, draw)
 
@@ -535,13 +585,16 @@ class Plan:
         most = exact(cap)
         try:
             document = json.loads(text)
-            written = canonical(document)
+            # Two readers of JSON may take a text otherwise, for example one with a key that stands
+            # twice. So there is one text for a plan, and the fingerprint is that of the text.
+            if canonical(document) != text:
+                raise ValueError("it is not canonical JSON: use the file as fedldp wrote it")
             self._read(document)
         except UNREADABLE as error:
             raise ValueError(f"refused: {str(error).removeprefix('refused: ')}") from None
         if self.epsilon > most:
             raise ValueError(f"refused: it costs {float(self.epsilon)}, and the cap is {cap}")
-        self.fingerprint = hashlib.sha256(written.encode()).hexdigest()
+        self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
 
     def _read(self, document: Any) -> None:
         if type(document) is dict and document.get("estimator") == SERVERS_ESTIMATOR:
@@ -560,6 +613,7 @@ class Plan:
             raise ValueError(f"{d} coordinates are not 1 to {MOST_COORDINATES}")
         if sum(type(part) is dict and "threshold" in part for part in parts) > 1:
             raise ValueError("it has more than one cube, and each takes much memory")
+        check_tables(tables, parts)
         self._tables = [read_table(table) for table in tables]
         self._parts = [self._part(part) for part in parts]
         if sorted(n for part in parts for n in part["attributes"]) != list(range(len(schema))):

@@ -17,6 +17,7 @@ Document = dict[str, Any]
 def to_documents(parts: tuple[Sampled | Signs, ...]) -> tuple[list[Document], list[Document]]:
     """Return the tables and the parts."""
     tables: list[Document] = []
+    places: dict[str, int] = {}  # of the tables, by their text
     documents: list[Document] = []
     for part in parts:
         document: Document = {"attributes": list(part.attributes)}
@@ -27,9 +28,11 @@ def to_documents(parts: tuple[Sampled | Signs, ...]) -> tuple[list[Document], li
             for coder in part.coders:
                 if id(coder) not in numbers:
                     table = _table(cast(Coder, coder))
-                    if table not in tables:
+                    text = vehicle.canonical(table)
+                    if text not in places:
+                        places[text] = len(tables)
                         tables.append(table)
-                    numbers[id(coder)] = tables.index(table)
+                    numbers[id(coder)] = places[text]
             document |= {"kind": "sample", "k": part.k}
             document |= {"tables": [numbers[id(coder)] for coder in part.coders]}
         documents.append(document)
@@ -46,6 +49,7 @@ def from_documents(
     schema: Schema, tables: list[Document], documents: list[Document]
 ) -> tuple[Sampled | Signs, ...]:
     """Read parts and check them again; raises what `Plan.from_json` turns into `WireError`."""
+    vehicle.check_tables(tables, documents)
     coders = [_coder(dict(table)) for table in tables]
     return tuple(_part(schema, coders, dict(document)) for document in documents)
 
