@@ -170,7 +170,7 @@ def test_a_batch_answers_its_question_alone():
             {"gateway": "8"},
             {"model": ""},
             {"model": MODEL.to_json() + " "},
-            {"plan": GRADIENT.to_json() + " "},
+            {"plan": Plan(GRADIENT.schema, 1.5, "three-outputs", k=3).to_json()},
         )
     ]
     assert {len(Batch.of(other).to_bytes()) for other in others} == {len(data)}
@@ -273,7 +273,7 @@ def test_only_a_plan_has_a_width(name):
     read = refused = 0
     for path in places(HAND_MADE[name]):
         for odd in (*ODD, "9" * 5000, 10**400, [[]], "0"):
-            question = asked(plan=json.dumps(changed(HAND_MADE[name], path, odd)))
+            question = asked(plan=canonical(changed(HAND_MADE[name], path, odd)))
             try:
                 read += question.width > 0
             except WireError as error:

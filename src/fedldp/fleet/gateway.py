@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from fedldp.errors import DomainError, FedLDPError
-from fedldp.fleet.sockets import LENGTH, REFUSED, Address, left, receive
+from fedldp.fleet.sockets import NOT_READY, REFUSED, Address, left, receive, send
 from fedldp.fleet.wire import Batch, Question
 
 DEADLINE = 10.0  # seconds that vaults have to answer: fewer than a server waits to ask again
@@ -76,9 +76,10 @@ def ask(vault: Address, question: Question, end: float) -> Batch:
     """Put a question to a vault once, and wait for its answer until the clock shows `end`."""
     with vault.connect(left(end)) as link:
         data = question.to_bytes()
-        link.settimeout(left(end))
-        link.sendall(LENGTH.pack(len(data)) + data)
+        send(link, len(data), [data], end)
         answer = receive(link, question.size, end)
+    if answer == NOT_READY:
+        return Batch.of(question, silent=question.n)
     if answer == REFUSED:
         return Batch.of(question)
     return Batch.from_bytes(answer, question)

@@ -13,15 +13,24 @@ import socket
 import stat
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotReady
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import final
 
 from fedldp.errors import DomainError, FedLDPError
 from fedldp.fleet import wire
-from fedldp.fleet.sockets import LENGTH, REFUSED, Address, receive
+from fedldp.fleet.sockets import (
+    NOT_READY,
+    REFUSED,
+    Address,
+    announced,
+    exactly,
+    left,
+    receive,
+    send,
+)
 from fedldp.fleet.vault import Vault
 from fedldp.fleet.wire import Batch, Question
 
@@ -29,11 +38,37 @@ TICK = 0.05  # seconds
 DEADLINE = 30.0
 
 _CONNECTIONS = 64  # at a time; further ones wait
+_QUESTIONS = 8 * wire.MOST_BYTES  # bytes of all questions at a time
+_ANSWERS = (
+    wire.MOST_BITS // 2
+)  # bytes of all answers at a time: some of the largest, and small ones
 _PATIENCE = 10.0  # seconds for a question to come whole
 _FIRST = 2.0  # seconds for a token: strangers are not waited for
 _REASONS = 1000  # of strangers that are logged, each once: they must not fill the disk
 
 _log = logging.getLogger("fedldp.fleet")
+
+
+@final
+class Room:
+    """Bytes that all connections together may hold."""
+
+    def __init__(self, free: int) -> None:
+        self.free = free
+        self._changed = threading.Condition()
+
+    def take(self, count: int, end: float) -> bool:
+        """Wait until there is room for so many bytes; return False if the clock shows `end`."""
+        with self._changed:
+            found = self._changed.wait_for(lambda: self.free >= count, left(end))
+            self.free -= count * found
+        return found
+
+    def give(self, count: int) -> None:
+        """Give back what was taken."""
+        with self._changed:
+            self.free += count
+            self._changed.notify_all()
 
 
 @final
@@ -53,8 +88,11 @@ class Listener:
         self._reasons: set[str] = set()
         self._troubles: set[str] = set()
         self._slots = threading.Semaphore(_CONNECTIONS)
+        self._questions, self._answers = Room(_QUESTIONS), Room(_ANSWERS)
         self._reading = threading.Lock()  # a question may take much memory until it is refused
-        # One worker: the ledger lets in one at a time, and the others wait for it at their ticks.
+        # One worker, and nothing waits for it in a queue: the ledger lets in one at a time. Whoever
+        # waits does so in its own thread, until its deadline.
+        self._turn = threading.Lock()
         self._worker = ThreadPoolExecutor(1)
         self._closed = False
         self._socket = _bound(address)
@@ -77,7 +115,7 @@ class Listener:
                 self._note(self._troubles, f"failed: {error}")
 
     def close(self) -> None:
-        """Stop listening. What has been asked is still burnt, and answered when asked again."""
+        """Stop listening. What is being answered is still burnt, and kept for the next time."""
         self._closed = True
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes the one that accepts
@@ -87,45 +125,73 @@ class Listener:
             Path(self._address.path).unlink(missing_ok=True)
 
     def _handle(self, link: socket.socket) -> None:
-        with suppress(OSError), link:
+        with suppress(OSError), link, ExitStack() as held:
+            held.callback(self._slots.release)
             try:
-                data = self._question(link)
+                data = self._question(link, held)
                 arrival = time.monotonic()
-                answer = self._answer(data, arrival + self._deadline)
+                question = self._read(data, arrival + self._deadline)
+                del data
+                if isinstance(question, Question):
+                    batch = self._batch(question, arrival + self._deadline, held)
+                    size, pieces = batch.size, batch.pieces()
+                else:
+                    size, pieces = len(question), iter([question])
                 past = time.monotonic() - arrival
                 time.sleep(self._tick - past % self._tick)
-                link.settimeout(_PATIENCE)
-                link.sendall(LENGTH.pack(len(answer)) + answer)
+                send(link, size, pieces, time.monotonic() + _PATIENCE)
             except (FedLDPError, OSError) as error:
                 self._note(self._reasons, f"a connection was dropped: {error}")
-            finally:
-                self._slots.release()
 
-    def _question(self, link: socket.socket) -> bytes:
+    def _question(self, link: socket.socket, held: ExitStack) -> bytes:
         now, token = time.monotonic(), self._address.token
         if token and not hmac.compare_digest(receive(link, 1 << 10, now + _FIRST), token):
             raise DomainError("the token is wrong.")
-        return receive(link, wire.MOST_BYTES, now + _PATIENCE)
+        length = announced(link, wire.MOST_BYTES, now + _PATIENCE)
+        if not self._questions.take(length, now + _PATIENCE):
+            raise TimeoutError("other questions take all the memory there is for them.")
+        held.callback(self._questions.give, length)
+        return exactly(link, length, now + _PATIENCE)
 
-    def _answer(self, data: bytes, end: float) -> bytes:
+    def _read(self, data: bytes, end: float) -> Question | bytes:
+        """Return a question, or what to answer where there is none or no time to read it."""
+        if not self._reading.acquire(timeout=left(end)):
+            self._note(self._troubles, "not ready in time: other questions take long to check")
+            return NOT_READY
         try:
-            with self._reading:
-                question = Question.from_bytes(data)
-                question.check()
+            question = Question.from_bytes(data)
+            question.check()
         except FedLDPError as error:
             self._note(self._reasons, f"refused: {error}")
             return REFUSED
+        finally:
+            self._reading.release()
+        return question
+
+    def _batch(self, question: Question, end: float, held: ExitStack) -> Batch:
+        """Return the answer to a question; what is not ready by `end` is silent."""
+        if not self._answers.take(question.size, end):
+            self._note(self._troubles, "not ready in time: other answers take all the memory")
+            return Batch.of(question, silent=question.n)
+        batch = self._result(question, end)
+        # Zeros take no memory. What was not sent yet does, however slowly it is taken.
+        self._answers.give(question.size - len(batch.records))
+        held.callback(self._answers.give, len(batch.records))
+        return batch
+
+    def _result(self, question: Question, end: float) -> Batch:
+        if not self._turn.acquire(timeout=left(end)):
+            self._note(self._troubles, "not ready in time")
+            return Batch.of(question, silent=question.n)
         try:
             work = self._worker.submit(self._vault.answer, question)
         except RuntimeError:  # closed
-            return Batch.of(question, silent=question.n).to_bytes()
-        return self._result(work, question, end).to_bytes()
-
-    def _result(self, work: Future[Batch], question: Question, end: float) -> Batch:
+            self._turn.release()
+            return Batch.of(question, silent=question.n)
+        work.add_done_callback(lambda _: self._turn.release())
         try:
-            batch = work.result(end - time.monotonic())
-        except NotReady:
-            work.cancel()  # unless it has begun: then it is burnt, and kept
+            batch = work.result(left(end))
+        except NotReady:  # it is burnt, and kept
             self._note(self._troubles, "not ready in time")
             return Batch.of(question, silent=question.n)
         except FedLDPError as error:

@@ -3,7 +3,9 @@
 import socket
 import struct
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import final
 from urllib.parse import urlsplit
@@ -12,7 +14,9 @@ from fedldp.errors import DomainError
 from fedldp.fleet import wire
 
 REFUSED = bytes(wire.HEADER)  # what answers a question that is none
+NOT_READY = b""  # what answers a question that a vault had no time to read
 LENGTH = struct.Struct(">I")
+_BLOCK = 1 << 16  # bytes sent at a time
 
 
 @final
@@ -75,10 +79,42 @@ class Address:
 
 def receive(link: socket.socket, most: int, end: float) -> bytes:
     """Return the next message on a connection, of its length and so many bytes."""
-    (length,) = LENGTH.unpack(_exactly(link, LENGTH.size, end))
+    return exactly(link, announced(link, most, end), end)
+
+
+def announced(link: socket.socket, most: int, end: float) -> int:
+    """Return how many bytes the next message has, which comes then."""
+    (length,) = LENGTH.unpack(exactly(link, LENGTH.size, end))
     if length > most:
         raise DomainError(f"a message of {length} bytes is too long.")
-    return _exactly(link, length, end)
+    return int(length)
+
+
+def send(link: socket.socket, size: int, pieces: Iterable[bytes | memoryview], end: float) -> None:
+    """Send a message of `size` bytes, given in pieces, until the clock shows `end`.
+
+    It leaves in blocks of one length, so that nobody on the way sees where a piece ends.
+    """
+    for block in _blocks(chain((LENGTH.pack(size),), pieces)):
+        if time.monotonic() > end:
+            raise TimeoutError("a message took too long.")
+        link.settimeout(left(end))
+        link.sendall(block)
+
+
+def _blocks(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+    block = b""
+    for piece in pieces:
+        view = memoryview(piece)
+        while len(view):
+            taken = view[: _BLOCK - len(block)]
+            block += taken
+            view = view[len(taken) :]
+            if len(block) == _BLOCK:
+                yield block
+                block = b""
+    if block:
+        yield block
 
 
 def left(end: float) -> float:
@@ -86,7 +122,8 @@ def left(end: float) -> float:
     return max(0.001, end - time.monotonic())
 
 
-def _exactly(link: socket.socket, count: int, end: float) -> bytes:
+def exactly(link: socket.socket, count: int, end: float) -> bytes:
+    """Return the next bytes on a connection."""
     found = bytearray()
     while len(found) < count:
         if time.monotonic() > end:

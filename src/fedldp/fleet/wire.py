@@ -10,9 +10,10 @@ import json
 import re
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Any, final
 
 import numpy as np
@@ -32,6 +33,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HEAD = struct.Struct(">B16sIII")  # version, the question's digest cut short, n, answered, silent
 _CHECK = struct.Struct(">I")
 HEADER = _HEAD.size + _CHECK.size
+_ZEROS = memoryview(bytes(1 << 16))
 
 
 @final
@@ -159,11 +161,23 @@ class Batch:
         """Return the records as a report on a plan, given by its fingerprint."""
         return Report(plan, self.width, self.answered, self.records)
 
+    @property
+    def size(self) -> int:
+        """How many bytes are sent: as many whatever was answered."""
+        return HEADER + records.length(self.n, self.width)
+
     def to_bytes(self) -> bytes:
         """Return the batch as it is sent."""
+        return b"".join(self.pieces())
+
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """Return the batch in pieces: the zeros after the records take no memory."""
         head = _HEAD.pack(VERSION, self.question[:16], self.n, self.answered, self.silent)
-        area = self.records.ljust(records.length(self.n, self.width), b"\0")
-        return head + _CHECK.pack(zlib.crc32(area, zlib.crc32(head))) + area
+        zeros = self.size - HEADER - len(self.records)
+        check = zlib.crc32(self.records, zlib.crc32(head))
+        for piece in _zeros(zeros):
+            check = zlib.crc32(piece, check)
+        return chain((head + _CHECK.pack(check), self.records), _zeros(zeros))
 
     @classmethod
     def from_bytes(cls, data: Any, question: Question) -> "Batch":
@@ -184,6 +198,11 @@ class Batch:
         if area[end:].strip(b"\0") or (spare and area[end - 1] & ((1 << spare) - 1)):
             raise WireError("a batch with bits after its last record.")
         return cls(question.digest, n, width, silent, answered, area[:end])
+
+
+def _zeros(count: int) -> Iterator[memoryview]:
+    for start in range(0, count, len(_ZEROS)):
+        yield _ZEROS[: count - start]
 
 
 def deflated(data: bytes) -> bytes:
