@@ -155,9 +155,11 @@ class Vault:
             run=question.job,
             job=question.job,
         )
-        for number in paying:
-            self._spent[number] = self._place(self._sums[self._spent[number]] + checked.price)
-            self._answers[number] += 1
+        paid = np.array(paying, np.int64)
+        before = self._spent[paid]
+        for place in np.unique(before).tolist():
+            self._spent[paid[before == place]] = self._place(self._sums[place] + checked.price)
+        self._answers[paid] += 1
         return answers
 
     def _count(self, job: str) -> None:
