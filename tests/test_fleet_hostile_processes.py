@@ -180,7 +180,33 @@ def test_a_new_job_buys_nothing_and_a_new_process_neither(tmp_path):
         lines = fleet.rows("vault-1/ledger.db", "SELECT key, request, epsilon FROM releases")
         assert len({key for key, *_ in lines}) == len(lines) == VEHICLES
         assert {line[1:] for line in lines} == {("flights/1", "4/1")}
-        assert fleet.log("vault-1") == ""
+        logged = fleet.log("vault-1").splitlines()
+        assert len(logged) == 6
+        assert all(f"of {VEHICLES} vehicles that were asked for, 0" in line for line in logged)
+    finally:
+        fleet.close()
+
+
+def test_a_large_cap_buys_one_answer_to_each_job(tmp_path):
+    """However many rounds, gateways and processes there are: another job gets one of its own."""
+    fleet = written(tmp_path / "fleet", 1)
+    edit(fleet.folder / "vault-1" / "vault.toml", cap='"40.0"')
+    asked = [
+        replace(fleet.job.question(gateway, number), job=job, n=VEHICLES // 2)
+        for job in ("flights", "spring")
+        for number in (1, 2, 3, 4)
+        for gateway in ("7", "8")  # of which the first is answered
+    ]
+    try:
+        for _ in range(2):
+            address = serve(fleet)
+            batches = [answer(address, question) for question in asked]
+            counts = [batch.answered * 2 / VEHICLES for batch in batches]
+            assert counts == [1, 0, 1, 0, 0, 0, 0, 0] * 2
+            fleet.popens["vault-1"].send_signal(signal.SIGTERM)
+            assert fleet.popens["vault-1"].wait(60) == 0
+        lines = fleet.rows("vault-1/ledger.db", "SELECT key, job FROM releases")
+        assert len(set(lines)) == len(lines) == 2 * VEHICLES
     finally:
         fleet.close()
 

@@ -3,7 +3,7 @@
 FedLDPError
 ├── DomainError   (also ValueError)   a value outside what is allowed
 ├── PrivacyError  (also ValueError)   a table that would leak more than it claims
-├── BudgetError   (also ValueError)   more than a vehicle may still spend
+├── BudgetError   (also ValueError)   more than a vehicle may still spend, or answer in a job
 ├── WireError     (also ValueError)   bytes or text that are not what they should be
 └── MissingExtra  (also ImportError)  an optional package is not installed
 """
@@ -33,7 +33,7 @@ class PrivacyError(FedLDPError, ValueError):
 
 
 class BudgetError(FedLDPError, ValueError):
-    """More than a vehicle may still spend: says what it has spent, its cap and what was asked."""
+    """More than a vehicle may still spend, or answer in one job: says how much it has, and may."""
 
 
 class WireError(FedLDPError, ValueError):
