@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, final
 
+from fedldp import files
 from fedldp.errors import DomainError, WireError
 
 _PATIENCE = 60.0  # seconds to wait for another process that is in the midst of a transaction
@@ -199,9 +200,10 @@ def replace(path: str | os.PathLike[str], kind: Kind, contents: str) -> Path | N
     The old file may be damaged, or missing; its -wal and -shm move with it. `contents` are
     statements that fill the new one. Return the folder, or None if there was nothing to move.
 
-    Whatever interrupts this, nobody can open the old file without its -wal, the new one with a -wal
+    Stop the processes that use the file first; one that has it open fails at its next transaction.
+    If this is interrupted, nobody can open the old file without its -wal, the new one with a -wal
     of the old one, or make a fresh file in their place: while the -wal is moved, an empty file
-    stands there, which is refused. Whoever has the old file open fails at the next transaction.
+    stands there, which is refused.
     """
     path = Path(path).resolve()
     beside = [Path(f"{path}{end}") for end in ("-wal", "-shm")]
@@ -214,16 +216,16 @@ def replace(path: str | os.PathLike[str], kind: Kind, contents: str) -> Path | N
             aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f"{path.name}-aside-"))
             for each in old:
                 os.link(each, aside / each.name)
-            _sync(aside)
+            files.sync(aside)
         empty = fresh.with_name("empty")
         empty.touch(mode=0o600)
         empty.replace(path)
-        _sync(path.parent)
+        files.sync(path.parent)
         for each in beside:
             each.unlink(missing_ok=True)
-        _sync(path.parent)
+        files.sync(path.parent)
         fresh.replace(path)
-        _sync(path.parent)
+        files.sync(path.parent)
     return aside
 
 
@@ -252,14 +254,6 @@ def _failed(path: Path, kind: Kind, error: sqlite3.Error) -> OSError:
     busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
     which = TimeoutError if busy else OSError
     return which(f"The {kind.name} {path} failed: {error}. Nothing was committed.")
-
-
-def _sync(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 # SQLite keeps its locks in memory too, where a fork copies them and the kernel does not: a child

@@ -31,7 +31,12 @@ def write(path: str | os.PathLike[str], text: str) -> None:
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
-    directory = os.open(path.parent, os.O_RDONLY)
+    sync(path.parent)
+
+
+def sync(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    directory = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(directory)
     finally:
