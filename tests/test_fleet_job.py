@@ -125,7 +125,7 @@ def test_what_a_job_may_change_while_it_runs(tmp_path):
         ({"model": "{}"}, "model has a value of a wrong type"),
         ({"checkpoint": "[]"}, "checkpoint has a value of a wrong type"),
         ({"plan": '"none.json"'}, "none.json cannot be read: No such file"),
-        ({"plan": '"model.json"'}, "model.json: not a 'fedldp plan 1'"),
+        ({"plan": '"model.json"'}, "model.json: not a plan"),
         ({"model": '"plan.json"'}, "plan.json: not a 'fedldp model 1'"),
         ({"model": '"."'}, "cannot be read: Is a directory"),
         ({"result": '"model.json"'}, "the model would be overwritten"),

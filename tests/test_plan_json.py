@@ -27,6 +27,7 @@ from plans import (
 import fedldp
 from fedldp import Plan, Schema, vehicle
 from fedldp.errors import PrivacyError, WireError
+from fedldp.estimate import ESTIMATORS
 
 PLANS = {name: Plan.from_json(canonical(document)) for name, document in HAND_MADE.items()}
 for schema in (MIXED, NUMBERS, CATEGORIES):
@@ -194,13 +195,13 @@ def test_any_changes_are_refused_or_harmless(name, data):
 
 @given(st.one_of(st.text(), st.binary(), JSON.map(json.dumps), JSON))
 def test_any_text_is_refused(text):
-    with pytest.raises(WireError, match="not a 'fedldp plan 1'"):
+    with pytest.raises(WireError, match="not a plan"):
         Plan.from_json(text)
 
 
 @pytest.mark.parametrize("text", ["[" * 10**5, '{"a":' * 10**5, "9" * 10**4, "{}", "null"])
 def test_hostile_text_is_refused(text):
-    with pytest.raises(WireError, match="not a 'fedldp plan 1'"):
+    with pytest.raises(WireError, match="not a plan"):
         Plan.from_json(text)
 
 
@@ -219,7 +220,7 @@ def test_hostile_text_is_refused(text):
         (("parts", 0, "tables"), [1, 0], WireError, "not those that its parts name"),
         (("parts", 0, "kind"), "all", WireError, "there is no kind of part 'all'"),
         (("schema", 0, "low"), 1.0, WireError, "needs low < high"),
-        (("format",), "fedldp plan 2", WireError, "the format differs"),
+        (("format",), "fedldp plan 3", WireError, "the format differs"),
     ],
 )
 def test_says_what_is_wrong(path, value, kind, said):
@@ -232,3 +233,18 @@ def test_warnings_are_no_part_of_a_refusal():
     values = [-1.7e308, 1.6e308, 1.7e308]
     with pytest.raises(WireError):
         Plan.from_json(canonical(changed(HAND_MADE["one of two"], ("tables", 0, "values"), values)))
+
+
+def test_only_a_plan_with_an_estimator_of_its_own_has_the_second_format():
+    usual, other = (Plan(NUMBERS, 2.0, "hm-tp", estimator=name) for name in ESTIMATORS)
+    assert json.loads(usual.to_json())["format"] == vehicle.PLAN_FORMAT
+    document = json.loads(other.to_json())
+    assert document["format"] == vehicle.PLAN_FORMAT_2
+    assert Plan.from_json(other.to_json()) == other
+    assert vehicle.Plan(other.to_json(), 2.0).bits == other.bits
+    for changes in ({"format": vehicle.PLAN_FORMAT}, {"estimator": "ratio"}):
+        text = vehicle.canonical(document | changes)
+        with pytest.raises(WireError, match="not a plan"):
+            Plan.from_json(text)
+        with pytest.raises(ValueError, match="refused"):
+            vehicle.Plan(text, 2.0)

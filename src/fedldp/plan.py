@@ -24,7 +24,6 @@ from fedldp.schema import Number, Schema
 from fedldp.source import Source
 from fedldp.tally import Tally
 
-FORMAT = vehicle.PLAN_FORMAT
 MOST_CELLS = 1 << 26  # counters of a tally
 
 _ENTRIES = {"format", "epsilon", "schema", "tables", "parts"}
@@ -306,7 +305,7 @@ class Plan:
                 f"{vehicle.MOST_TABLES}: ask for categories of fewer different sizes."
             )
         document = {
-            "format": FORMAT,
+            "format": vehicle.PLAN_FORMAT if self.estimator == RATIO else vehicle.PLAN_FORMAT_2,
             "epsilon": str(self.epsilon),
             "schema": self.schema.to_document(),
             "tables": tables,
@@ -324,7 +323,7 @@ class Plan:
         """
         try:
             document = json.loads(text)
-            if document["format"] != FORMAT:
+            if document["format"] not in (vehicle.PLAN_FORMAT, vehicle.PLAN_FORMAT_2):
                 raise ValueError("the format differs")
             estimator = document.get("estimator", RATIO)
             if set(document) - {"estimator"} != _ENTRIES:
@@ -340,7 +339,7 @@ class Plan:
         except PrivacyError:
             raise
         except (*vehicle.UNREADABLE, ArithmeticError, LookupError) as error:
-            raise WireError(f"not a {FORMAT!r}: {error}") from error
+            raise WireError(f"not a plan: {error}") from error
         return plan
 
     @cached_property

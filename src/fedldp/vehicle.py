@@ -32,7 +32,8 @@ from typing import Any, NamedTuple
 
 FORMAT = "fedldp channel 1"
 PLAN_FORMAT = "fedldp plan 1"
-SERVERS_ESTIMATOR = "horvitz-thompson"  # an entry of some plans that changes nothing for a vehicle
+PLAN_FORMAT_2 = "fedldp plan 2"  # of plans with an `estimator`, which changes nothing for a vehicle
+SERVERS_ESTIMATOR = "horvitz-thompson"
 WIRE_VERSION = 1
 WORD = 64  # bits that draw from the table
 LARGEST_TOTAL = 1 << 62  # of a row
@@ -597,11 +598,13 @@ class Plan:
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
 
     def _read(self, document: Any) -> None:
+        wanted = PLAN_FORMAT
         if type(document) is dict and document.get("estimator") == SERVERS_ESTIMATOR:
             document = {name: entry for name, entry in document.items() if name != "estimator"}
+            wanted = PLAN_FORMAT_2
         name, claim, schema, tables, parts = entries(document, "plan")
-        if name != PLAN_FORMAT:
-            raise ValueError(f"its format is not {PLAN_FORMAT!r}")
+        if name != wanted:
+            raise ValueError(f"its format is not {wanted!r}")
         self._schema: list[Attribute] = []
         d = 0
         for entry in schema:
