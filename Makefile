@@ -6,13 +6,16 @@ BIN := $(VENV)/bin
 # PyTorch has a build for each kind of hardware: make test-torch TORCH='torch --index-url ...'
 TORCH ?= torch==2.13.0
 
+# The versions of Flower that are supported: make test-flower
+FLOWER ?= 1.41 1.42
+
 # What to change, and the tests that should notice: make mutation MUTATE='FILES TESTS'
 MUTATE ?= --sample 600 src/fedldp/mechanisms/*.py \
 	src/fedldp/channel.py src/fedldp/tables.py src/fedldp/report.py src/fedldp/ledger.py \
 	tests/test_mechanisms_*.py tests/test_discretization.py tests/test_optimal*.py \
 	tests/test_channel*.py tests/test_vectors.py tests/test_report*.py tests/test_ledger*.py
 
-.PHONY: demo test test-slow test-torch test-simulation test-faults test-hostile test-browser \
+.PHONY: demo test test-slow test-torch test-simulation test-faults test-hostile test-flower test-browser \
 	bench bench-growth bench-peers bench-docs bench-reproduce bench-fleet \
 	accuracy flights networks reproduce pictures page docs dist mutation clean
 
@@ -39,7 +42,14 @@ test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved 
 	$(BIN)/pytest -m faults tests/test_fleet_*.py
 
 test-hostile: $(VENV)/test.done  ## another account of the machine attacks a fleet: needs root
-	$(BIN)/pytest -m hostile tests/test_fleet_hostile_accounts.py
+	$(BIN)/pytest -m hostile tests/test_fleet_hostile_accounts.py tests/test_fleet_systemd.py
+
+test-flower: $(FLOWER:%=.venv-flower/%.done)  ## the fleet on every version of Flower that is supported
+	@for version in $(FLOWER); do \
+	  echo "Flower $$version"; \
+	  .venv-flower/$$version/bin/python -m pytest -n auto --dist loadfile tests/test_fleet_*.py \
+	    || exit 1; \
+	done
 
 test-browser: $(VENV)/test.done  ## the interactive page, in Chromium
 	$(BIN)/pytest -m browser tests/test_playground_browser.py tests/test_playground_proof.py
@@ -101,7 +111,7 @@ dist: $(VENV)/test.done  ## sdist and wheel, tried out in an environment of thei
 	$(BIN)/pytest -m dist tests/test_dist.py
 
 clean:
-	rm -rf $(VENV) .venv-peers demo site dist
+	rm -rf $(VENV) .venv-peers .venv-flower demo site dist
 
 $(VENV)/pip.done:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -116,6 +126,17 @@ $(VENV)/demo.done: $(VENV)/pip.done pyproject.toml
 
 $(VENV)/test.done: $(VENV)/demo.done pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[flower,learn,paper]' --group dev
+	@touch $@
+
+# An environment that has a version of Flower and finds all else in the first one. Without
+# dependencies: 1.42 needs a certifi that is not published yet.
+.venv-flower/%.done: $(VENV)/test.done
+	$(PYTHON) -m venv --clear .venv-flower/$*
+	.venv-flower/$*/bin/python -m pip install --quiet --no-deps 'flwr==$*.*'
+	@printf '%s\n' "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+	  "$(CURDIR)/src" > "$$(echo .venv-flower/$*/lib/python3.*/site-packages)/all-else.pth"
+	.venv-flower/$*/bin/python -c \
+	  'import flwr.supercore.version as v, sys; sys.exit(not v.package_version.startswith("$*."))'
 	@touch $@
 
 $(VENV)/docs.done: $(VENV)/test.done pyproject.toml

@@ -195,18 +195,25 @@ def test_a_readme_and_units_for_systemd(fleet):
     text = (fleet / "README.md").read_text()
     assert "$" not in text
     assert "fleet.example.org:9001" in text
-    units = sorted((fleet / "systemd").iterdir())
-    assert [path.name for path in units] == [
-        f"fedldp-{part}@.service" for part in ("gateway", "server", "vault")
-    ]
-    for path in units:
-        unit = configparser.ConfigParser(interpolation=None, delimiters="=")
+    units = {path.name: path.read_text() for path in (fleet / "systemd").iterdir()}
+    services = {f"fedldp-{part}@.service" for part in ("gateway", "server", "uplink", "vault")}
+    sockets = {f"fedldp-{part}@.socket" for part in ("server", "uplink")}
+    assert units.keys() == services | sockets
+    assert not any("$" in text for text in units.values())
+    assert "ListenStream=0.0.0.0:9001\n" in units["fedldp-server@.socket"]
+    for name in services:
+        unit = configparser.ConfigParser(interpolation=None, delimiters="=", strict=False)
         unit.optionxform = str
-        unit.read(path)
-        part = path.name.removeprefix("fedldp-").removesuffix("@.service")
-        assert unit["Service"]["ExecStart"].endswith(f"fedldp fleet {part} .")
+        unit.read_string(units[name])
+        part = name.removeprefix("fedldp-").removesuffix("@.service")
+        service = unit["Service"]
+        assert f"fedldp fleet {part} ." in service["ExecStart"]
+        assert service["ProtectProc"] == "invisible"
+        assert (service.get("PrivateNetwork") == "yes") == (part != "uplink")
         if part == "server":
-            assert unit["Service"]["RestartPreventExitStatus"] == str(FAILED)
+            assert service["RestartPreventExitStatus"] == str(FAILED)
+        asked = "--require-isolation" in service["ExecStart"]
+        assert asked == (part in ("gateway", "server"))
 
 
 def test_files_of_ones_own(tmp_path):

@@ -287,11 +287,11 @@ def _write_texts(folder: Path, gateways: int, place: Place) -> None:
     """Write what is for people, and for systemd."""
     (folder / "systemd").mkdir()
     for file in (resources.files(__package__) / "templates").iterdir():
-        text = file.read_text("utf-8")
-        if file.name.endswith(".service"):
-            (folder / "systemd" / file.name).write_text(text, "utf-8")
-        else:
-            filled = Template(text).substitute(
-                gateways=gateways, server=f"{place.host}:{place.port}", version=__version__
-            )
-            (folder / file.name).write_text(filled, "utf-8")
+        filled = Template(file.read_text("utf-8")).substitute(
+            gateways=gateways,
+            server=f"{place.host}:{place.port}",
+            front=f"{place.listens}:{place.port}",
+            version=__version__,
+        )
+        unit = file.name.endswith((".service", ".socket"))
+        (folder / "systemd" / file.name if unit else folder / file.name).write_text(filled, "utf-8")
