@@ -136,7 +136,7 @@ $(VENV)/test.done: $(VENV)/demo.done pyproject.toml
 	@printf '%s\n' "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
 	  "$(CURDIR)/src" > "$$(echo .venv-flower/$*/lib/python3.*/site-packages)/all-else.pth"
 	.venv-flower/$*/bin/python -c \
-	  'import flwr.supercore.version as v, sys; sys.exit(not v.package_version.startswith("$*."))'
+	  'import importlib.metadata as m, sys; sys.exit(not m.version("flwr").startswith("$*."))'
 	@touch $@
 
 $(VENV)/docs.done: $(VENV)/test.done pyproject.toml
