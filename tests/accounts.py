@@ -1,6 +1,7 @@
 """Work done as another account, or in the network of another process: in a forked child."""
 
 import ctypes
+import encodings.idna  # noqa: F401 (which sockets import when they are first used)
 import os
 import pickle
 import traceback
