@@ -7,6 +7,7 @@ category's frequency without bias.
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from fedldp import checks, vehicle
 from fedldp.checks import Floats
 from fedldp.errors import DomainError, PrivacyError
+from fedldp.laws import Law
 from fedldp.source import Source
 from fedldp.tables import TOTAL_BITS
 
@@ -87,6 +89,15 @@ class RandomizedResponse:
     def variance(self) -> float:
         """The variances of all frequencies that one report estimates, added up."""
         return _variance(self.same, self.other, self.total, self.categories)
+
+    @cached_property
+    def law(self) -> Law:
+        """With which probability a category's indicator gets which value as its answer."""
+        return Law.of_indicator(self.p, self.q, (self.same - self.other) / self.total)
+
+    def histograms(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return how often each value of the law came, a row for each category."""
+        return np.stack([cells.sum() - cells, cells], axis=-1)
 
     def encode(self, categories: npt.ArrayLike, source: Source) -> Any:
         """Return the category to send for each one in an array; one random word for each."""
@@ -182,6 +193,16 @@ class UnaryEncoding:
     def variance(self) -> float:
         """The variances of all frequencies that one report estimates, added up."""
         return _variance(self.total // 2, self.absent, self.total, self.categories)
+
+    @cached_property
+    def law(self) -> Law:
+        """With which probability a category's indicator gets which value as its answer."""
+        return Law.of_indicator(self.p, self.q, (self.total // 2 - self.absent) / self.total)
+
+    def histograms(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return how often each value of the law came, a row for each category."""
+        ones, reports = cells[:-1], cells[-1]
+        return np.stack([reports - ones, ones], axis=-1)
 
     def encode(self, categories: npt.ArrayLike, source: Source) -> npt.NDArray[np.uint8]:
         """Return the bits to send for each category, along a new last axis.

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from fedldp import checks, tables, vehicle
 from fedldp.checks import Floats
 from fedldp.errors import DomainError, PrivacyError, WireError
+from fedldp.laws import Law
 from fedldp.source import Source
 from fedldp.tables import Integers
 
@@ -107,6 +108,15 @@ class Channel:
     def table(self) -> Floats:
         """The probabilities of the outputs (columns) at the letters (rows)."""
         return tables.read_only(self.counts / self.total)
+
+    @cached_property
+    def law(self) -> Law:
+        """With which probability a number gets which value as its answer."""
+        return Law(self.letters, self.values, self.table)
+
+    def histograms(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return how often each value of the law came, a row for each number that is estimated."""
+        return cells.reshape(-1, self.outputs)
 
     def variance(self, x: npt.ArrayLike) -> Any:
         """Return the variance of what is decoded, for each x, the rounding of x included."""

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from fedldp import checks, vehicle
 from fedldp.errors import DomainError, PrivacyError
+from fedldp.laws import Law
 from fedldp.source import Source
 from fedldp.tables import Integers
 
@@ -91,6 +92,16 @@ class Cube:
     def scale(self) -> float:
         """B: what a sign stands for."""
         return float(self._exact_scale)
+
+    @cached_property
+    def law(self) -> Law:
+        """With which probability a number gets which sign, times B, as its answer."""
+        signs = np.array([-1.0, 1.0])
+        return Law(signs, self.scale * signs, (1 + np.outer(signs, signs) / self.scale) / 2)
+
+    def histograms(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return how often each value of the law came, a row for each number that is estimated."""
+        return cells.reshape(-1, 2)
 
     @property
     def worst_case_variance(self) -> float:

@@ -1,4 +1,4 @@
-"""Every exception that fedldp raises on purpose.
+"""Every exception that fedldp raises on purpose, and its warnings.
 
 FedLDPError
 ├── DomainError   (also ValueError)   a value outside what is allowed
@@ -6,6 +6,9 @@ FedLDPError
 ├── BudgetError   (also ValueError)   more than a vehicle may still spend, or answer in a job
 ├── WireError     (also ValueError)   bytes or text that are not what they should be
 └── MissingExtra  (also ImportError)  an optional package is not installed
+
+UserWarning
+└── ImplausibleWarning                reports that honest vehicles hardly ever send
 """
 
 import re
@@ -14,6 +17,7 @@ __all__ = [
     "BudgetError",
     "DomainError",
     "FedLDPError",
+    "ImplausibleWarning",
     "MissingExtra",
     "PrivacyError",
     "WireError",
@@ -52,6 +56,10 @@ class MissingExtra(FedLDPError, ImportError):
         super().__init__(
             f"{package} is not installed. Install the extra {extra!r} with: pip install {packages}"
         )
+
+
+class ImplausibleWarning(UserWarning):
+    """Reports that honest vehicles hardly ever send: says what was found and how unlikely it is."""
 
 
 def _requirements(extra: str) -> list[str]:

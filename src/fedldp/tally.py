@@ -2,16 +2,18 @@
 
 import json
 import os
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
-from fedldp import estimate, files, tables, vehicle
-from fedldp.errors import DomainError, WireError
+from fedldp import estimate, files, plausibility, tables, vehicle
+from fedldp.errors import DomainError, ImplausibleWarning, WireError
 from fedldp.estimate import RATIO, Estimate
 from fedldp.parts import Part
+from fedldp.plausibility import Plausibility
 
 FORMAT = "fedldp tally 1"
 MOST_REPORTS = 1 << 46  # so that the sum over 2^16 codes stays far from where int64 ends
@@ -79,8 +81,11 @@ class Tally:
         `ratio` divides what was reported of an attribute by the number of those who reported it;
         `horvitz-thompson` is the paper's: by all, times d/k. The errors are about the mean of the
         `population` from which the vehicles come, or `of="fleet"`, of just these vehicles.
+
+        Reports that honest vehicles hardly ever send cause an `ImplausibleWarning`, and are
+        described in the estimate's `plausibility`.
         """
-        return estimate.estimate(
+        found = estimate.estimate(
             self.parts,
             self.reports,
             self.counts,
@@ -88,6 +93,24 @@ class Tally:
             of=of,
             confidence=confidence,
         )
+        for text in found.warnings:
+            warnings.warn(text, ImplausibleWarning, stacklevel=2)
+        return found
+
+    def plausibility(self) -> Plausibility:
+        """Return whether honest vehicles can have sent these reports.
+
+        It is false, with the numbers, if some coordinate has far more or fewer answers than chance
+        gives it, or if the mean of its answers lies outside the possible range by more than noise
+        explains. Honest vehicles cause that with a probability of at most one in a million.
+
+        >>> import fedldp
+        >>> plan = fedldp.Plan(fedldp.Schema.vector(4, bound=1.0), epsilon=1.0, mechanism="duchi")
+        >>> tally = plan.simulate([[0.5] * 4] * 1000, fedldp.source(1))
+        >>> bool(tally.plausibility())
+        True
+        """
+        return plausibility.check(self.parts, self.reports, self.counts)
 
     def to_json(self) -> str:
         """Return the tally as canonical JSON: equal tallies give equal text."""

@@ -1,0 +1,190 @@
+"""Whether honest vehicles can have sent what a tally holds, and how far liars can move an estimate.
+
+Two things about honest reports are known whatever the data are. Each vehicle chooses k of d
+coordinates at random, so the number of answers about a coordinate is binomial with probability k/d.
+And the mean of many answers lies in the attribute's range, up to noise of which the law is known.
+A tally for which one of these is too unlikely was not sent by honest vehicles alone. The reverse
+does not hold: liars who choose their coordinates at random, and stay in the range, are not noticed.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import bdtr, bdtrc
+
+from fedldp.checks import Floats
+from fedldp.mechanisms import Mechanism
+from fedldp.parts import Part
+from fedldp.schema import Category, Number
+
+FALSE_ALARM = 1e-6  # the probability that honest vehicles cause a warning, at most
+
+_SHOWN = 3  # findings that are described; the others are counted
+
+
+@final
+@dataclass(frozen=True)
+class Finding:
+    """One number that honest vehicles hardly ever cause."""
+
+    name: str  # "speed", "way[3]" or "city = Oslo"
+    kind: str  # "answers": how many there are; "range": their mean
+    found: float
+    expected: float  # how many answers, or the end of the range that the mean is beyond
+    p_value: float  # of honest vehicles, at most; corrected for everything that was checked
+
+    def __str__(self) -> str:
+        likely = "below 1e-300" if self.p_value < 1e-300 else f"at most {self.p_value:.0e}"
+        if self.kind == "answers":
+            what = (
+                f"{self.name} has {self.found:,.0f} answers, and {self.expected:,.0f} are expected"
+            )
+        else:
+            side = "above" if self.found > self.expected else "below"
+            what = (
+                f"the answers about {self.name} have the mean {self.found:.4g}, {side} the end of "
+                f"the range at {self.expected:.4g}"
+            )
+        return f"{what}. Honest vehicles cause this with a probability of {likely}"
+
+
+@final
+@dataclass(frozen=True)
+class Plausibility:
+    """What the checks of a tally, or of several, found. It is true if they found nothing.
+
+    Honest vehicles cause a finding with a probability of at most `FALSE_ALARM`, over all `checks`
+    together: each p-value is multiplied by their number.
+    """
+
+    checks: int
+    p_value: float  # the smallest, corrected
+    findings: tuple[Finding, ...]  # the most unlikely first
+
+    def __bool__(self) -> bool:
+        return not self.findings
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was found, as sentences; at most a few."""
+        shown = [f"Implausible reports: {each}." for each in self.findings[:_SHOWN]]
+        if more := len(self.findings) - _SHOWN:
+            shown += [f"Implausible reports: {more} more findings."] if more > 0 else []
+        return tuple(shown)
+
+    def among(self, number: int) -> "Plausibility":
+        """Return what is left if this is one of a number of tallies that are all checked."""
+        corrected = (replace(each, p_value=number * each.p_value) for each in self.findings)
+        return Plausibility(
+            number * self.checks,
+            min(number * self.p_value, 1.0),
+            tuple(each for each in corrected if each.p_value < FALSE_ALARM),
+        )
+
+
+def check(parts: Sequence[Part], n: int, counts: Sequence[npt.NDArray[Any]]) -> Plausibility:
+    """Return what `Tally.plausibility` promises."""
+    suspects = [
+        suspects
+        for part, cells in zip(parts, counts, strict=True)
+        for suspects in (*_answers(part, n, cells), *_means(part, cells))
+    ]
+    checks = sum(each.p_values.size for each in suspects)
+    smallest = min((float(each.p_values.min()) for each in suspects), default=1.0)
+    findings = [
+        each.finding(int(place), checks)
+        for each in suspects
+        for place in np.flatnonzero(each.p_values * checks < FALSE_ALARM)
+    ]
+    findings.sort(key=lambda each: (each.p_value, each.kind, each.name))
+    return Plausibility(checks, min(smallest * checks, 1.0), tuple(findings))
+
+
+def merged(several: Sequence[Plausibility]) -> Plausibility:
+    """Return what was found in any of several tallies; the false-alarm rate is that of one."""
+    corrected = [each.among(len(several)) for each in several]
+    findings = [finding for each in corrected for finding in each.findings]
+    return Plausibility(
+        sum(each.checks for each in several),
+        min((each.p_value for each in corrected), default=1.0),
+        tuple(sorted(findings, key=lambda each: each.p_value)),
+    )
+
+
+@final
+@dataclass(frozen=True)
+class _Suspects:
+    """Some numbers of one attribute, with the probability of each among honest vehicles."""
+
+    attribute: Number | Category
+    kind: str
+    found: Floats
+    expected: float
+    p_values: Floats
+
+    def finding(self, place: int, checks: int) -> Finding:
+        name = self.attribute.name
+        if isinstance(self.attribute, Category):
+            if self.kind == "range":
+                name = f"{name} = {self.attribute.categories[place]}"
+        elif self.attribute.size > 1:
+            name = f"{name}[{place}]"
+        p_value = float(self.p_values[place]) * checks
+        return Finding(name, self.kind, float(self.found[place]), self.expected, p_value)
+
+
+def _answers(part: Part, n: int, cells: npt.NDArray[Any]) -> Iterator[_Suspects]:
+    """Compare the number of answers about each coordinate with the binomial law it must have.
+
+    The law of one count is exact. How the counts depend on each other does not matter, as the
+    correction for their number holds for all dependences.
+    """
+    if part.k == part.d or not n:
+        return
+    answered, place = np.unique(part.answered(cells), return_inverse=True)
+    few, many = bdtr(answered, n, part.share)[place], bdtrc(answered - 1, n, part.share)[place]
+    for attribute, _, at in part.places:
+        found = answered[place[at]]
+        for p_values in (few[at], many[at]):
+            yield _Suspects(attribute, "answers", found, n * part.share, p_values)
+
+
+def _means(part: Part, cells: npt.NDArray[Any]) -> Iterator[_Suspects]:
+    """Compare the mean of the answers with the range; for study there is no law to do it by."""
+    for attribute, coder, place in part.places:
+        if isinstance(coder, Mechanism):
+            continue
+        start, end = part.starts[[place.start, place.stop]]
+        rows, law = coder.histograms(cells[start:end]), coder.law
+        m = rows.sum(axis=1)
+        mean = rows @ law.values / np.maximum(m, 1)
+        known = attribute.from_unit if isinstance(attribute, Number) else partial(np.multiply, 1.0)
+        high, low = law.beyond(m, mean)
+        for end, p_values in ((law.letters[-1], high), (law.letters[0], low)):
+            yield _Suspects(attribute, "range", known(mean), float(known(end)), p_values)
+
+
+class Influence(NamedTuple):
+    """How far liars can move the estimate of an attribute, in its own units, at most."""
+
+    together: float  # if all of them answer about it, which the number of answers shows
+    spread: float  # if they choose what they answer about as honest vehicles do: not noticed
+
+
+def influence(parts: Sequence[Part], share: float) -> dict[str, Influence]:
+    """Return what `Plan.influence` promises."""
+    found = {}
+    for part in parts:
+        for attribute, coder, _ in part.places:
+            law = coder.law
+            # From honest vehicles at one end of the range to liars with the value farthest from it.
+            most = float(max(law.values[-1] - law.letters[0], law.letters[-1] - law.values[0]))
+            if isinstance(attribute, Number):
+                most *= attribute.half_width
+            honest = (1 - share) * part.share
+            found[attribute.name] = Influence(most * share / (honest + share), most * share)
+    return {attribute.name: found[attribute.name] for attribute in parts[0].schema}
