@@ -182,7 +182,7 @@ def check_estimates(estimate, *arguments):
         expected = [getattr(speed, key), getattr(age, key), *getattr(price, key)]
         assert cells[key] == [ends.tolist() for ends in expected]
     output = shown(*arguments, "--plot", "picture.png")
-    assert all(text in output for text in [*NAMES, f"+- ({100 * estimate.confidence:g}%)"])
+    assert all(text in output for text in [*NAMES, f"± ({100 * estimate.confidence:g}%)"])
     assert Path("picture.png").read_bytes().startswith(b"\x89PNG")
 
 

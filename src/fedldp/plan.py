@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import Any, final
 
@@ -19,6 +20,7 @@ from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.estimate import HORVITZ_THOMPSON, RATIO, check_choices
 from fedldp.parts import Batch, Matrix, Part, Signs
 from fedldp.parts.documents import from_documents, to_documents
+from fedldp.plausibility import Influence, influence
 from fedldp.report import Report
 from fedldp.schema import Number, Schema
 from fedldp.source import Source
@@ -290,6 +292,24 @@ class Plan:
             if not len(rows):
                 raise DomainError("data must have a row at least: they say what to expect.")
         return expected.expected_error(self.parts, n, data, estimator or self.estimator, of)
+
+    def influence(self, share: float) -> dict[str, Influence]:
+        """Return how far a share of liars can move each estimate (`ratio`), in its own units.
+
+        `together` is how far it can be moved if all liars answer about this attribute, and about
+        one number of a vector. `spread` is how far if they choose as honest vehicles do, so that
+        their number of answers shows nothing. Both hold for the worst honest data there are.
+
+        >>> import fedldp
+        >>> plan = Plan(Schema.vector(100, bound=1.0), epsilon=1.0, mechanism="hm-tp")
+        >>> found = plan.influence(0.01)["x"]
+        >>> round(found.together, 2), round(found.spread, 2)
+        (2.57, 0.05)
+        """
+        self._for_release("has no largest answer")
+        if not isinstance(share, Real) or not 0 <= share <= 1:
+            raise DomainError(f"share must be a number from 0 to 1; got {share!r}.")
+        return influence(self.parts, float(share))
 
     def to_json(self) -> str:
         """Return the plan as canonical JSON: equal plans give equal text."""

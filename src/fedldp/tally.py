@@ -105,9 +105,9 @@ class Tally:
         explains. Honest vehicles cause that with a probability of at most one in a million.
 
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema.vector(4, bound=1.0), epsilon=1.0, mechanism="duchi")
-        >>> tally = plan.simulate([[0.5] * 4] * 1000, fedldp.source(1))
-        >>> bool(tally.plausibility())
+        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50), range=(0, 400)), epsilon=1.0)
+        >>> rows = [{"speed": 30, "range": 250}] * 1000
+        >>> bool(plan.simulate(rows, fedldp.source(1)).plausibility())
         True
         """
         return plausibility.check(self.parts, self.reports, self.counts)

@@ -1,6 +1,7 @@
 """`fedldp estimate`: means and frequencies, with error bars."""
 
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from math import floor, isfinite, log10
 from pathlib import Path
@@ -11,9 +12,11 @@ import numpy as np
 from rich.table import Table
 
 from fedldp.cli.plans import INPUT, OUTPUT, add, console, naming, read_plan
+from fedldp.errors import ImplausibleWarning
 from fedldp.estimate import ESTIMATORS, TARGETS, Estimate, Frequencies
 from fedldp.fleet.summary import shortfalls
 from fedldp.schema import Number, Schema
+from fedldp.tally import Tally
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -56,6 +59,16 @@ def estimate_options(of: str) -> Callable[[Command], Command]:
         )
 
     return options
+
+
+def estimated(tally: Tally, estimator: str | None, *, of: str, confidence: float) -> Estimate:
+    """Return the estimate of a tally; print what is implausible about its reports to stderr."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ImplausibleWarning)
+        estimate = tally.estimate(estimator, of=of, confidence=confidence)
+    for text in estimate.warnings:
+        click.echo(f"Warning: {text}", err=True)
+    return estimate
 
 
 def _check_plot(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
@@ -111,7 +124,7 @@ def render(title: str, rows: list[dict[str, Any]], confidence: float) -> Table:
     rendered = Table(title=title)
     rendered.add_column("what", overflow="fold")
     known = any("truth" in row for row in rows)
-    headings = ["estimate", f"+- ({100 * confidence:g}%)", "answers"]
+    headings = ["estimate", f"± ({100 * confidence:g}%)", "answers"]
     for heading in ["truth", *headings] if known else headings:
         rendered.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
@@ -166,13 +179,18 @@ def estimate_command(
         tally = plan.load_tally(tally_file)
     for line in shortfalls(tally_file):
         console(stderr=True, soft_wrap=True).print(line)
-    estimate = tally.estimate(estimator, of=of, confidence=confidence)
+    estimate = estimated(tally, estimator, of=of, confidence=confidence)
     rows = list(lines(estimate, plan.schema))
     title = f"Estimates from {tally.reports} vehicle{'s' * (tally.reports != 1)}"
     if plot is not None:
         draw(plot, rows, title)
     if as_json:
-        document = {"vehicles": tally.reports, "confidence": confidence, "estimates": rows}
+        document = {
+            "vehicles": tally.reports,
+            "confidence": confidence,
+            "estimates": rows,
+            "warnings": list(estimate.warnings),
+        }
         click.echo(json.dumps(document, indent=2))
         return
     console().print(render(title, rows, confidence))

@@ -9,8 +9,10 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, NamedTuple, Self, final
 
@@ -227,6 +229,14 @@ class Checkpoint:
         with self._file.gate():
             return _tally(self._file, plan, number)
 
+    def warnings(self, *plans: Plan, number: int | None = None, among: int = 1) -> list[str]:
+        """Return what is implausible about the reports of all rounds, or of one and its plan.
+
+        It is one of a number of such checks: the false-alarm rate holds for all of them together.
+        """
+        with self._file.gate():
+            return _warnings(self._file, plans, number, among)
+
     def counts(self, number: int) -> Counts:
         """Return what has come in a round."""
         with self._file.gate():
@@ -313,6 +323,16 @@ def progress(path: str | os.PathLike[str]) -> Progress | None:
         )
 
 
+def warnings(path: str | os.PathLike[str], *plans: Plan) -> list[str]:
+    """Return what is implausible about the reports of a job: of each gateway, and of all of them.
+
+    The plans are those of all levels. Honest vehicles cause a warning less than once in a million
+    jobs.
+    """
+    with _opened(path) as file:
+        return [] if file is None else _warnings(file, plans)
+
+
 def replay(path: str | os.PathLike[str], plan: Plan, recipe: Recipe, *levels: Plan) -> State:
     """Compute a training again from the reports in its checkpoint: it gives the same state.
 
@@ -389,11 +409,52 @@ def _counts(file: Database, number: int | None = None) -> list[Counts]:
 
 
 def _tally(file: Database, plan: Plan, number: int) -> Tally:
-    query = "SELECT report FROM batches WHERE round = ? ORDER BY gateway"
-    try:
-        return sum((plan.parse(data) for (data,) in file.execute(query, (number,))), plan.tally())
-    except WireError as error:
-        raise file.damaged(f"a report of round {number} does not fit the plan: {error}") from None
+    query = "SELECT round, gateway FROM batches WHERE round = ? ORDER BY gateway"
+    return sum((tally for _, tally in _tallies(file, plan, query, number)), plan.tally())
+
+
+def _tallies(
+    file: Database, plan: Plan, query: str, *values: int | None
+) -> Iterator[tuple[str, Tally]]:
+    """Yield each gateway with what its reports say, of the rounds and gateways that are queried."""
+    report = "SELECT report FROM batches WHERE round = ? AND gateway = ?"  # one at a time in memory
+    for gateway, places in groupby(file.execute(query, values), key=itemgetter(1)):
+        tally = plan.tally()
+        for place in places:
+            [(data,)] = file.execute(report, place)
+            try:
+                tally += plan.parse(data)
+            except WireError as error:
+                reason = f"a report of round {place[0]} does not fit the plan: {error}"
+                raise file.damaged(reason) from None
+        yield gateway, tally
+
+
+def _warnings(
+    file: Database, plans: Sequence[Plan], number: int | None = None, among: int = 1
+) -> list[str]:
+    """Check what each gateway, and all of them, have reported on each of the plans.
+
+    The plans take turns: of L plans the first is asked in round 1, L + 1, and so on.
+    """
+    query = """
+        SELECT round, gateway FROM batches
+        WHERE (round = ?1 OR ?1 IS NULL AND (round - 1) % ?2 = ?3) ORDER BY gateway, round
+    """
+    found = {}
+    for level, plan in enumerate(plans):
+        which, total = f", epsilon {plan.epsilon:g}" * (len(plans) > 1), plan.tally()
+        tallies = _tallies(file, plan, query, number, len(plans), level)
+        for count, (gateway, tally) in enumerate(tallies, 1):
+            found[f"Gateway {gateway}{which}"] = tally.plausibility()
+            total += tally
+            if count > 1:
+                found[f"All gateways{which}"] = total.plausibility()
+    return [
+        f"{who}: {text}"
+        for who, each in found.items()
+        for text in each.among(among * len(found)).warnings
+    ]
 
 
 def _beside(path: Path) -> Path:

@@ -1,5 +1,6 @@
 """What the server does in a round: ask, take what comes, step. It knows nothing of the network."""
 
+import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import final
@@ -20,6 +21,8 @@ ROUNDS = "all rounds are done"
 SETTLED = "the model has settled"
 NOBODY = "no vehicle is left, or the job's name was used before"
 NOTHING = "no vehicle answered, so there is nothing to learn from"
+
+_log = logging.getLogger(__name__)
 
 
 @final
@@ -151,6 +154,9 @@ class Rounds:
         if state is None or recipe is None:
             self._file.step("")
             return
+        plan = self.job.plan_of(number)
+        for text in self._file.warnings(plan, number=number, among=self.job.rounds):
+            _log.warning("%s, round %d. %s", self.job.name, number, text)
         cycle = self._cycle(number)
         if number != cycle[-1]:  # another level is asked with the same model
             self._file.step(state.to_json())
@@ -183,6 +189,8 @@ class Rounds:
             self._file.tally(self.job.plan, 1).save(path)
         else:
             files.write(path, self._model(state.average).to_json())
+        for text in self._file.warnings(*self.job.plans):
+            _log.warning("%s, all rounds. %s", self.job.name, text)
         self._end(why, result=digest(path.read_bytes()))
 
     def _end(self, why: str, *, failed: bool = False, result: str = "") -> None:

@@ -224,7 +224,7 @@ def run(
         supervisor.start(server.exec_process())
         found = _finish(supervisor, server, job, say)
         if stay and found is not None:
-            say(ending(found, job, server.state))
+            _say_end(found, server, job, say)
         while stay and supervisor.wait(_LOOK):
             _register(supervisor, server, say)
     return _conclude(server, job, say)
@@ -238,8 +238,15 @@ def _conclude(server: Server, job: Job, say: Callable[[str], None]) -> bool:
         return False
     if found.failed:
         raise JobFailed(ending(found, job, server.state))
-    say(ending(found, job, server.state))
+    _say_end(found, server, job, say)
     return True
+
+
+def _say_end(found: Progress, server: Server, job: Job, say: Callable[[str], None]) -> None:
+    """Say how a job ended, and what is implausible about its reports."""
+    say(ending(found, job, server.state))
+    for text in checkpoint.warnings(job.checkpoint, *job.plans):
+        say(f"Warning: {text}")
 
 
 def _finish(
