@@ -67,7 +67,7 @@ def _trained(chosen: Settings, task: Linear, test: Linear, seed: int) -> float:
 
 def interval(values: np.ndarray, digits: int) -> str:
     half = -stdtrit(len(values) - 1, 0.025) * values.std(ddof=1) / np.sqrt(len(values))
-    return f"{values.mean():.{digits}f} +- {half:.{digits}f}"
+    return f"{values.mean():.{digits}f} ± {half:.{digits}f}"
 
 
 def main() -> None:

@@ -36,8 +36,8 @@ def main(path: Path, chance: fedldp.Source) -> fedldp.Estimate:
     estimate = plan.parse(packet).estimate()
     print(f"{len(rows)} vehicles, {plan.bits} bits each, {len(packet)} bytes in all")
     for name in ("dep_delay", "distance"):
-        mean, error = estimate[name].mean, estimate[name].stderr
-        print(f"{name}: mean {mean:.1f}, give or take {error:.1f}")
+        mean, (low, high) = estimate[name].mean, estimate[name].interval
+        print(f"{name}: mean {mean:.1f} ± {(high - low) / 2:.1f}")  # half of the 95% interval
     for origin, share in zip(
         SCHEMA["origin"].categories, estimate["origin"].frequencies, strict=True
     ):

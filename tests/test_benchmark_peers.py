@@ -83,8 +83,8 @@ def test_parts_are_estimated_apart(data):
 def test_typical_errors():
     assert run.typical("a round", [None, None]) == ""
     # squares 9, 16, 9, 16: their mean is 12.5 +- 2.021, whose root is 3.536 +- 2.021 / (2 * 3.536)
-    assert run.typical("mean", [np.array([3.0]), np.array([4.0, 3.0, 4.0])]) == "3.536 ± 0.286"
-    assert run.typical("training", [np.array([0.1]), np.array([0.2])]) == "0.1500 ± 0.0500"
+    assert run.typical("mean", [np.array([3.0]), np.array([4.0, 3.0, 4.0])]) == "3.536 (s.e. 0.286)"
+    assert run.typical("training", [np.array([0.1]), np.array([0.2])]) == "0.1500 (s.e. 0.0500)"
 
 
 def test_times_have_a_unit_that_suits_them():

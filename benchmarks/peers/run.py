@@ -142,15 +142,15 @@ def duration(seconds: float) -> str:
 
 
 def typical(kind: str, errors: list[np.ndarray]) -> str:
-    """The error of an estimate, root mean square; of a model, the mean over the turns."""
+    """The error of an estimate, root mean square, or of a model, the mean; and its standard error."""
     if errors[0] is None:
         return ""
     found = np.concatenate(errors)
     if kind == "training":
-        return f"{found.mean():.4f} ± {found.std(ddof=1) / np.sqrt(found.size):.4f}"
+        return f"{found.mean():.4f} (s.e. {found.std(ddof=1) / np.sqrt(found.size):.4f})"
     root = np.sqrt(np.mean(found**2))
     around = np.std(found**2, ddof=1) / np.sqrt(found.size) / (2 * root)
-    return f"{root:.3f} ± {around:.3f}"
+    return f"{root:.3f} (s.e. {around:.3f})"
 
 
 def main() -> None:

@@ -151,7 +151,7 @@ def _render(document: dict[str, Any], vehicles: int) -> Table:
         "trainings.",
     )
     rendered.add_column("", no_wrap=True)
-    for heading in ("wrong", "+-", "bits per vehicle", "seconds"):
+    for heading in ("wrong", "st. dev.", "bits per vehicle", "seconds"):
         rendered.add_column(heading, justify="right", no_wrap=True)
     rendered.add_row("base rate: always the same", f"{document['base_rate']:.2%}", "", "0", "")
     for run in document["runs"]:
