@@ -108,6 +108,37 @@ def test_a_round_of_a_training(tmp_path, caplog):
     assert any(text.startswith("training, round 1. Gateway 8: Implausible") for text in texts)
 
 
+def test_a_training_with_two_levels(tmp_path):
+    """The reports of each level are checked by its own plan."""
+    other = Plan(PLAN.schema, 4.0, "three-outputs", k=1)
+    job = Job(
+        "training",
+        other,
+        tmp_path / "job.db",
+        tmp_path / "model.json",
+        REPORTS,
+        MODEL,
+        Recipe(rate=0.1),
+        rounds=2,
+        levels=(PLAN,),
+    )
+    running = Rounds(job)
+    for number, plan in ((1, other), (2, PLAN)):
+        running.ask(["7"])
+        [asked] = running.questions().values()
+        found = plan.report(np.zeros((REPORTS, D)), fedldp.source(number))
+        rows = rows_of(found.records, REPORTS, plan.bits)
+        if plan is PLAN:
+            rows = records(REPORTS, 60, seed=2)
+        running.receive(asked, Batch.of(asked, rows).to_bytes())
+        running.step()
+    running.finish()
+    running.close()
+    found = checkpoint.warnings(job.checkpoint, *job.plans)
+    assert found
+    assert all(text.startswith("Gateway 7, epsilon 2: Implausible reports: ") for text in found)
+
+
 def test_the_terminal_shows_it(tmp_path, monkeypatch):
     job = Job("statistic", PLAN, tmp_path / "job.db", tmp_path / "tally.json", REPORTS)
     run(job, 40)

@@ -142,7 +142,7 @@ def duration(seconds: float) -> str:
 
 
 def typical(kind: str, errors: list[np.ndarray]) -> str:
-    """The error of an estimate, root mean square, or of a model, the mean; and its standard error."""
+    """The error of an estimate (root mean square) or of a model, and its own standard error."""
     if errors[0] is None:
         return ""
     found = np.concatenate(errors)

@@ -23,6 +23,7 @@ from fedldp.errors import DomainError, WireError
 from fedldp.fleet.wire import Batch, Question
 from fedldp.learn.server import Recipe, State, gradient_of_levels, step
 from fedldp.plan import Plan
+from fedldp.plausibility import Plausibility
 from fedldp.tally import Tally
 
 _KIND = Kind(
@@ -441,15 +442,15 @@ def _warnings(
         SELECT round, gateway FROM batches
         WHERE (round = ?1 OR ?1 IS NULL AND (round - 1) % ?2 = ?3) ORDER BY gateway, round
     """
-    found = {}
+    found: dict[str, Plausibility] = {}
     for level, plan in enumerate(plans):
-        which, total = f", epsilon {plan.epsilon:g}" * (len(plans) > 1), plan.tally()
-        tallies = _tallies(file, plan, query, number, len(plans), level)
-        for count, (gateway, tally) in enumerate(tallies, 1):
+        which = f", epsilon {plan.epsilon:g}" if len(plans) > 1 else ""
+        total, before = plan.tally(), len(found)
+        for gateway, tally in _tallies(file, plan, query, number, len(plans), level):
             found[f"Gateway {gateway}{which}"] = tally.plausibility()
             total += tally
-            if count > 1:
-                found[f"All gateways{which}"] = total.plausibility()
+        if len(found) > before + 1:
+            found[f"All gateways{which}"] = total.plausibility()
     return [
         f"{who}: {text}"
         for who, each in found.items()
