@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from time import monotonic, sleep
+from unittest import mock
 
 from flwr.serverapp import ServerApp
 
@@ -79,9 +80,15 @@ def reroute(folder, gateway, port):
 
 def pin(folder):
     """Have the gateways of a fleet run the app in its server's folder, whatever it is."""
-    known = bundle.sha256(folder / "server" / "app")
+    with mock.patch.dict(os.environ, found_here()):
+        known = bundle.sha256(folder / "server" / "app")
     for path in folder.glob("gateway-*/gateway.toml"):
         edit(path, bundle=f'"{known}"')
+
+
+def found_here():
+    """Return the environment in which Flower finds the apps in this folder."""
+    return {"PYTHONPATH": f"{Path(__file__).parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
 
 
 def edit(path, **entries):
@@ -117,14 +124,13 @@ class Fleet:
         """Start a part ("server", "gateway-1", "vault-1") by its command, or by another one."""
         command = command or ["-m", "fedldp", "fleet", part.partition("-")[0]]
         words = [sys.executable, *command]
-        path = f"{Path(__file__).parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
         with (self.folder / f"{part}.log").open("ab") as log:
             self.popens[part] = subprocess.Popen(
                 [*words, str(self.folder / part)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=os.environ | {"PYTHONPATH": path},
+                env=os.environ | found_here(),
             )
         return self.popens[part]
 

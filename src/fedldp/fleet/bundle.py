@@ -6,6 +6,7 @@ hash (see `uplink`).
 """
 
 import hashlib
+import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -38,7 +39,8 @@ def sha256(app: Path) -> str:
     """Return the SHA-256 of an app's folder as Flower packs it, for an app of one's own."""
     with tempfile.TemporaryDirectory() as folder:
         words = flower.program("flwr", "build", "--app", app.resolve())
-        environment = flower.environment(Path(folder))
+        # Flower loads the app's components, which may lie on a PYTHONPATH.
+        environment = os.environ | flower.environment(Path(folder))
         subprocess.run(  # noqa: S603 (words of our own, and no shell)
             words, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL
         )
