@@ -196,8 +196,9 @@ def _subsets(number: Integers, d: int, source: Source) -> npt.NDArray[np.bool_]:
     ordered = np.sort(keys, axis=1)
     chosen = keys < ordered[np.arange(number.size), np.minimum(number, d - 1)][:, None]
     chosen |= (number == d)[:, None]
-    ties = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
-    if ties.size:
+    equal = ordered[:, 1:] == ordered[:, :-1]
+    if equal.any():  # about once in 2^33 / d^2 rows
+        ties = np.flatnonzero(equal.any(axis=1))
         chosen[ties] = _subsets(number[ties], d, source)
     return chosen
 
