@@ -182,7 +182,7 @@ def _init(
         _change(path, f"deadline = {roadside.DEADLINE}", f"deadline = {Job.deadline}")
     if app is not None:
         _change(folder / "server" / "app" / "pyproject.toml", "fedldp.fleet.app", app)
-        known = bundle.sha256(folder / "server" / "app")
+        known = bundle.sha256(folder / "server" / "app", HERE)
         for path in folder.glob("gateway-*/gateway.toml"):
             _change(path, bundle.SHA256, known)
     return job

@@ -35,12 +35,16 @@ job = ""
 SHA256 = "4648943ad3a4f6dff1a85b81dd866b4ddeca42fe861a1c1558f2a7e457050f19"  # of APP, as packed
 
 
-def sha256(app: Path) -> str:
-    """Return the SHA-256 of an app's folder as Flower packs it, for an app of one's own."""
+def sha256(app: Path, *modules: Path) -> str:
+    """Return the SHA-256 of an app's folder as Flower packs it, for an app of one's own.
+
+    Flower looks for the components that the app names: in the app, among what is installed, and in
+    the folders `modules`.
+    """
     with tempfile.TemporaryDirectory() as folder:
         words = flower.program("flwr", "build", "--app", app.resolve())
-        # Flower loads the app's components, which may lie on a PYTHONPATH.
-        environment = os.environ | flower.environment(Path(folder))
+        found = os.pathsep.join([*map(str, modules), os.environ.get("PYTHONPATH", "")])
+        environment = {**os.environ, **flower.environment(Path(folder)), "PYTHONPATH": found}
         subprocess.run(  # noqa: S603 (words of our own, and no shell)
             words, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL
         )

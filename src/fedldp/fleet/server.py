@@ -8,6 +8,7 @@ stood. Should there be two runs at a time, one finds the checkpoint taken, and e
 """
 
 import json
+import os
 import secrets
 import socket
 import sys
@@ -122,6 +123,8 @@ class Server:
             "--runtime-api-address": self.address,
             "--root-certificates": self.authority,
             "--superexec-auth-secret-file": self._secret,
+            # It hides its environment, so `stop` would not find it: it ends with its supervisor.
+            "--parent-pid": os.getpid(),
         }
         words = [str(word) for pair in arguments.items() for word in pair]
         return self._flower("superexec", "flower-superexec", *words)
