@@ -43,7 +43,8 @@ def sha256(app: Path, *modules: Path) -> str:
     """
     with tempfile.TemporaryDirectory() as folder:
         words = flower.program("flwr", "build", "--app", app.resolve())
-        found = os.pathsep.join([*map(str, modules), os.environ.get("PYTHONPATH", "")])
+        folders = [*map(str, modules), os.environ.get("PYTHONPATH", "")]
+        found = os.pathsep.join(filter(None, folders))
         environment = {**os.environ, **flower.environment(Path(folder)), "PYTHONPATH": found}
         subprocess.run(  # noqa: S603 (words of our own, and no shell)
             words, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL
