@@ -1,14 +1,17 @@
 """Implausible reports: what honest vehicles never cause, what liars do, and how far they get."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from scipy import stats
 
 import fedldp
 from fedldp import Plan, Schema, Tally, combine
 from fedldp.categorical import RandomizedResponse, UnaryEncoding
+from fedldp.cli.app import fedldp as command
 from fedldp.errors import DomainError, ImplausibleWarning
 from fedldp.laws import Law
 from fedldp.parts import Sampled
@@ -249,3 +252,20 @@ def test_influence_refuses(share):
 def test_a_plan_for_study_has_no_largest_answer():
     with pytest.raises(DomainError, match="a plan for study has no largest answer"):
         PLANS["study"].influence(0.1)
+
+
+# On the command line
+
+
+def test_the_command_line_warns(tmp_path):
+    tally = with_liars(HUNDRED, 10_000, 100)
+    plan_file, tally_file = tmp_path / "plan.json", tmp_path / "tally.json"
+    plan_file.write_text(HUNDRED.to_json(), "utf-8")
+    tally.save(tally_file)
+    texts = list(tally.plausibility().warnings)
+    shown = CliRunner().invoke(command, ["estimate", str(plan_file), str(tally_file)])
+    assert shown.exit_code == 0, shown.output
+    assert shown.stderr.splitlines() == [f"Warning: {text}" for text in texts]
+    assert "± (95%)" in shown.stdout
+    found = CliRunner().invoke(command, ["estimate", str(plan_file), str(tally_file), "--json"])
+    assert json.loads(found.stdout)["warnings"] == texts
