@@ -246,7 +246,7 @@ CHECKS = [
         "a label that is escaped without need",
     ),
     # entries
-    ({"if name != PLAN_FORMAT:": "if not name:"}, "another format"),
+    ({"if name != wanted:": "if not name:"}, "another format"),
     (
         {"type(document[name]) is not of:": "False:"},
         "a threshold that is not whole",
