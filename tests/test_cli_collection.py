@@ -101,8 +101,9 @@ def test_a_draft_must_be_filled_in():
     error = refused(DomainError, "collect", "fleet.csv", *options)
     assert error.startswith("draft.toml: fill in low of 'speed [km/h]', high of")
     filled = draft.replace('low = "?"', "low = 0").replace('high = "?"', "high = 200")
-    Path("draft.toml").write_text(filled.replace('["?"]', json.dumps(PRICES)))
+    Path("draft.toml").write_text(filled.replace('["?", "other"]', json.dumps([*PRICES, "other"])))
     assert "fleet.csv: 10 vehicles" in shown("collect", "fleet.csv", *options)
+    assert Schema.from_toml(Path("draft.toml").read_text())["price"].missing == "other"
 
 
 def test_a_plan_is_shown_and_written():
@@ -235,15 +236,62 @@ def test_a_vehicle_refuses_in_one_line():
     assert not Path("ledger.db").exists()
 
 
-def test_whatever_the_row_is_it_is_answered():
+def test_whatever_a_row_holds_it_is_answered():
     asked = plan()
-    texts = [b"", b"{", b"null", b"[1, 2]", b"\xff\xfe", b"[" * 100_000, b"1" * 10_000]
+    texts = [b"[1, 2]", b'{"price": "\xff\xfe"}', b'{"age": ' + b"1" * 10_000 + b"}"]
     ages = None, "old", [1], {}, True, math.nan, 1e999, -(10**400)
     values = [{AGE: v} for v in ages] + [{"price": v} for v in (None, "$9", 7, [1])] + [{"x": 1}]
     texts += [json.dumps(value).encode() for value in values]
     packets = [report(text, ledger=f"{i}.db") for i, text in enumerate(texts)]
     assert {len(packet) for packet in packets} == {len(report({AGE: 40}))}
     assert sum(map(asked.parse, packets), asked.tally()).reports == len(texts)
+
+
+BAD_ROW = {AGE: 130, "price": "$9", "speeed [km/h]": 50}
+
+
+def test_what_is_replaced_is_said_to_the_owner_alone():
+    asked = plan()
+    text, vehicle = json.dumps(BAD_ROW), ("--cap", 2, "--ledger", "ledger.db", "-o", "report.bin")
+    result = invoke("report", "plan.json", *vehicle, input=text)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == (
+        "fedldp: warning: speed [km/h] is missing; age is clipped (130); price is unknown ('$9'); "
+        "the key 'speeed [km/h]' is unknown (did you mean 'speed [km/h]'?).\n"
+    )
+    assert asked.parse(Path("report.bin").read_bytes()).reports == 1
+    good = json.dumps(rows(1)[0])
+    assert (
+        invoke("report", "plan.json", *vehicle, "--round", 2, "--cap", 4, input=good).stderr == ""
+    )
+
+
+def test_strict_and_check_spend_nothing():
+    plan()
+    bad, good = json.dumps(BAD_ROW), json.dumps(rows(1)[0])
+    vehicle = "report", "plan.json", "--cap", 2, "--ledger", "ledger.db"
+    error = refused(DomainError, *vehicle, "--strict", input=bad)
+    assert error.startswith("the row must be usable as it is; speed [km/h] is missing; age is")
+    result = invoke("report", "plan.json", "--check", input=bad)
+    assert (result.exit_code, len(result.stdout.splitlines())) == (1, 4)
+    assert "age is clipped (130)" in result.stdout
+    assert "All values are used as they are." in run("report", "plan.json", "--check", input=good)
+    assert invoke(*vehicle, "--check", input=bad).exit_code == 1
+    assert not Path("ledger.db").exists()
+    assert len(run(*vehicle, "--strict", "-o", "report.bin", input=good)) == 0
+    assert invoke("report", "plan.json", input=good).exit_code == 2  # whose cap, which ledger?
+
+
+@pytest.mark.parametrize(
+    "text", [b"not json", b"", b"{", b"null", b"7", b"\xff\xfe", b"[" * 100_000, b"1" * 10_000]
+)
+def test_what_is_no_row_spends_nothing(text):
+    """It is a mistake of the program that calls, not data: no value in an object can cause it."""
+    plan()
+    vehicle = "report", "plan.json", "--cap", 2, "--ledger", "ledger.db", "-o", "report.bin"
+    assert "the row must be a JSON object" in refused(DomainError, *vehicle, input=text)
+    assert not Path("ledger.db").exists()
+    assert not Path("report.bin").exists()
 
 
 def test_files_that_are_not_what_they_should_be():
@@ -299,24 +347,67 @@ def test_collect(more):
     shown("collect", "fleet.csv", *COLLECT, "--plot", "picture.pdf", *more)
 
 
-def test_collect_refuses_what_is_missing():
+def test_collect_says_what_is_replaced_or_refuses_it():
     fleet = rows(100)
     fleet[40] |= {"price": "$10"}
     fleet[70] |= {AGE: ""}
-    write_csv(fleet[:60])
-    error = refused(DomainError, "collect", "fleet.csv", *COLLECT)
-    assert error.startswith("row 40 (the first is 0), column 'price': '$10' is none of the 3")
-    write_csv(fleet[60:])
-    error = refused(DomainError, "collect", "fleet.csv", *COLLECT)
-    assert error.startswith("row 10 (the first is 0), column 'age': the value is missing")
     write_csv(fleet)
-    found = json.loads(run("collect", "fleet.csv", *COLLECT, "--missing", "--json"))
+    error = refused(DomainError, "collect", "fleet.csv", *COLLECT, "--strict")
+    assert "row 40: '$10' is not one of the 3 categories" in error
+    assert "row 70: the value is missing" in error
+    result = invoke("collect", "fleet.csv", *COLLECT, "--json")
+    assert result.stderr.startswith("fleet.csv: 100 rows: 2 values are clipped or replaced.\n")
+    found = json.loads(result.stdout)
     fleet[40] |= {"price": "[/b]"}
     fleet[70] |= {AGE: 58}  # the centre
     write_csv(fleet)
-    assert found == json.loads(run("collect", "fleet.csv", *COLLECT, "--json"))
+    wanted = json.loads(run("collect", "fleet.csv", *COLLECT, "--strict", "--json"))
+    for one, other in zip(found["estimates"], wanted["estimates"], strict=True):
+        assert one["used"] == pytest.approx(other["truth"])
+        assert (one["estimate"], one["interval"]) == (other["estimate"], other["interval"])
+        assert one["replaced"] == (0 if one["name"] == SPEED else 0.01)
     Path("empty.csv").write_text(Path("fleet.csv").read_text().splitlines()[0] + "\n")
     assert "empty.csv has no rows" in refused(DomainError, "collect", "empty.csv", *COLLECT)
+    assert "no rows" in refused(DomainError, "collect", "empty.csv", *COLLECT, "--strict")
+
+
+def test_collect_shows_the_raw_mean_beside_the_clipped_one():
+    fleet = rows(2000)
+    for row in fleet[:500]:
+        row[AGE] = 1000
+    fleet[600][AGE] = ""
+    fleet[700]["price"] = "$9"
+    write_csv(fleet)
+    found = json.loads(invoke("collect", "fleet.csv", *COLLECT, "--json").stdout)["estimates"]
+    ages = [row[AGE] for row in fleet if row[AGE] != ""]
+    assert found[1]["truth"] == pytest.approx(np.mean(ages))  # of those that are there
+    used = [58 if row[AGE] == "" else min(row[AGE], 98) for row in fleet]
+    assert found[1]["used"] == pytest.approx(np.mean(used))
+    assert (found[1]["clipped"], found[1]["replaced"]) == (0.25, 0.0005)
+    assert abs(found[1]["estimate"] - found[1]["used"]) < 5 * found[1]["stderr"]
+    prices = [row["price"] for row in fleet]
+    for line, price in zip(found[2:], PRICES, strict=True):
+        assert line["truth"] == pytest.approx(prices.count(price) / 2000)
+        one_more = price == "[/b]"  # what stands for all others
+        assert line["used"] == pytest.approx((prices.count(price) + one_more) / 2000)
+    result = invoke("collect", "fleet.csv", *COLLECT, "--plot", "picture.png")
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    for text in ("truth", "used", "clipped", "replaced", "25.0%"):
+        assert text in result.stdout
+    assert "age: 500 of 2,000 (25%) clipped to [18, 98]" in result.stderr
+
+
+def test_collect_survives_values_without_a_mean():
+    Path("fleet.csv").write_text("speed [km/h],age,price\ninf,x,$10+\n-inf,x,$10+\n50,x,$10+\n")
+    result = invoke("collect", "fleet.csv", *COLLECT, "--json")
+    assert [line["truth"] for line in json.loads(result.stdout)["estimates"]] == [
+        None,
+        None,
+        0,
+        1,
+        0,
+    ]
+    assert invoke("collect", "fleet.csv", *COLLECT, "--plot", "picture.png").exit_code == 0
 
 
 # Linux counts in ru_maxrss what the parent had when it started the process, and not in VmHWM.

@@ -35,7 +35,10 @@ def test_predictions_as_csv(model):
         for row, each in zip(rows, wanted, strict=True)
     ]
     assert set(wanted) == {"no", "yes"}
-    assert result.stderr == f"The error on 99 rows with the target is {model.error(rows):.4g}.\n"
+    *replaced, error = result.stderr.splitlines()
+    assert error == f"The error on 99 rows with the target is {model.error(rows):.4g}."
+    assert replaced[0] == "new.csv: 100 rows: 1 value is clipped or replaced."
+    assert "row 3: 'Paris' is not one of the 3 categories" in replaced[1]
     result = run("predict", "model.json", "new.csv", "-o", "told.csv")
     assert result.stdout == ""
     assert list(csv.DictReader(Path("told.csv").read_text().splitlines())) == told

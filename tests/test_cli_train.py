@@ -23,7 +23,7 @@ from trips import (
 
 import fedldp
 from fedldp import datasets, plots
-from fedldp.cli.runs import TASKS, Point, base_rate, linear, volume
+from fedldp.cli.runs import TASKS, Point, base_rate, gain, linear, volume
 from fedldp.errors import DomainError
 from fedldp.learn.settings import Settings
 
@@ -196,9 +196,11 @@ def test_missing_numbers(cell):
     rows = table()
     rows[7]["speed"] = cell
     write(rows)
-    error = refused(*LATE, *HMTP, "--epsilon", 4)
-    assert error.startswith("fleet.csv: row 7 (the first is 0), column 'speed': ")
-    run(*LATE, *HMTP, "--epsilon", 4, "--missing", "--save", "replaced.json")
+    error = refused(*LATE, *HMTP, "--epsilon", 4, "--strict")
+    assert error.startswith("fleet.csv: the data must be usable as they are; speed: 1 of 1,500")
+    said = run(*LATE, *HMTP, "--epsilon", 4, "--save", "replaced.json").stderr
+    assert said.startswith("fleet.csv: 1,500 rows: 1 value is clipped or replaced.")
+    assert f"{'unreadable' if cell == 'fast' else 'missing'}, replaced by 65; row 7: " in said
     rows[7]["speed"] = 65  # the public default
     write(rows)
     run(*LATE, *HMTP, "--epsilon", 4, "--save", "model.json")
@@ -209,9 +211,43 @@ def test_unknown_categories():
     rows = table()
     rows[3]["city [x]"] = "Rom"
     write(rows)
-    error = refused(*LATE, *HMTP, "--epsilon", 4)
-    assert "'Rom' is none of the 3 categories (did you mean 'Rome'?)" in error
-    assert document(*LATE, *HMTP, "--epsilon", 4, "--missing")["vehicles"] == 1350
+    error = refused(*LATE, *HMTP, "--epsilon", 4, "--strict")
+    assert "'Rom' is not one of the 3 categories (did you mean 'Rome'?)" in error
+    assert document(*LATE, *HMTP, "--epsilon", 4)["vehicles"] == 1350
+
+
+def test_a_missing_target_is_refused():
+    rows = table()
+    rows[5]["late"] = ""
+    write(rows)
+    assert "every row must have the target; late: " in refused(*LATE, *HMTP, "--epsilon", 4)
+
+
+def test_a_model_that_is_no_better_than_the_base_rate_says_so():
+    flights = "train", "--data", "flights", "--task", "logistic", "--seed", 1
+    little = *flights, "--rows", 3000, "--epsilon", 0.1
+    result = run(*little)
+    assert "This model is not better than the base rate" in " ".join(result.stdout.split())
+    assert result.stderr.splitlines() == [
+        "flights: the public bounds clip 1.8% of dep_delay, 0.8% of arr_delay."
+    ]
+    assert document(*little)["better_than_base_rate"] is False
+    assert "not better" not in run(*flights, "--rows", 50_000, "--epsilon", 4).stdout
+    assert document(*flights, "--rows", 50_000, "--epsilon", 4)["better_than_base_rate"] is True
+
+
+def test_a_gain_is_measured_against_the_best_constant():
+    public = datasets.load("flights", rows=5000)
+    for name in TASKS:
+        task = TASKS[name]
+        rows, nothing = linear(public, task), np.zeros(public.dimensions)
+        _, targets = rows.examples.read(slice(None))
+        nothing[-1] = targets.mean()  # always the same
+        gained, doubt = gain(public, task, nothing)
+        assert abs(gained) < 1e-6
+        assert 0 <= doubt < 1e-6
+        gained, doubt = gain(public, task, np.full(public.dimensions, np.nan))
+        assert not gained > doubt  # a model that has left all bounds
 
 
 @pytest.mark.parametrize("rows", [2, 3, 11])
@@ -268,7 +304,9 @@ def test_it_is_shown_on_a_terminal():
     result = run(*LATE, *HMTP, "--epsilon", 4, FORCE_COLOR="1")
     assert "1,350 answers" in result.stderr
     assert ", error 0." in result.stderr
-    assert run(*LATE, *HMTP, "--epsilon", 4).stderr == ""
+    unused = "  Unused column: 'car'.\n"
+    quiet = f"fleet.csv: 1,500 rows: all values are used as they are.\n{unused}"
+    assert run(*LATE, *HMTP, "--epsilon", 4).stderr == quiet
 
 
 def test_pictures(monkeypatch):

@@ -33,8 +33,22 @@ def write(content):
 
 
 ROWS = {
-    "whole": lambda: write(b'{"age": 31, "city": "Rome"}'),
-    "a list": lambda: write(b'[31, "Rome"]'),
+    "whole": b'{"age": 31, "city": "Rome"}',
+    "a list": b'[31, "Rome"]',
+    "a wrong value": b'{"age": "old", "city": []}',
+    "nothing": b"{}",
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_whatever_a_row_holds_a_report_goes_out(folder, name):
+    done = run("report", "plan.json", write(ROWS[name]), "--cap", "4", "--ledger", "l.db")
+    assert done.returncode == 0
+    assert bool(done.stderr) == (name in ("a wrong value", "nothing"))
+    assert folder.parse(done.stdout).reports == 1
+
+
+NO_ROWS = {
     "no JSON": lambda: write(b"\xff\xfe{"),
     "deep": lambda: write(b"[" * 100_000),
     "missing": lambda: "nowhere.json",
@@ -43,18 +57,23 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_whatever_the_row_is_a_report_goes_out(folder, name):
-    done = run("report", "plan.json", ROWS[name](), "--cap", "4", "--ledger", "l.db")
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert folder.parse(done.stdout).reports == 1
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("name", NO_ROWS)
+def test_what_is_no_row_is_refused_in_a_line_and_costs_nothing(name):
+    done = run("report", "plan.json", NO_ROWS[name](), "--cap", "4", "--ledger", "l.db")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(b"fedldp: ")
+    assert done.stderr.count(b"\n") == 1
+    assert not Path("l.db").exists()
 
 
-def test_without_any_standard_input(folder):
+@pytest.mark.usefixtures("folder")
+def test_without_any_standard_input():
     command = f"{sys.executable} -m fedldp report plan.json --cap 4 --ledger l.db <&-"
     done = subprocess.run(["sh", "-c", command], capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert folder.parse(done.stdout).reports == 1
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"expected a row on standard input" in done.stderr
+    assert not Path("l.db").exists()
 
 
 def test_a_slow_reader_does_not_hold_the_ledger(folder):
@@ -62,7 +81,8 @@ def test_a_slow_reader_does_not_hold_the_ledger(folder):
     command = [sys.executable, "-m", "fedldp", "report", "plan.json", "--cap", "4"]
     command += ["--ledger", "l.db", "--key", "slow"]
     slow = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    quick = run("report", "plan.json", "row.json", "--cap", "4", "--ledger", "l.db")
+    row = write(b"{}")
+    quick = run("report", "plan.json", row, "--cap", "4", "--ledger", "l.db")
     assert quick.returncode == 0
     assert slow.poll() is None
     out, _ = slow.communicate(b"{}")
@@ -72,7 +92,8 @@ def test_a_slow_reader_does_not_hold_the_ledger(folder):
 
 @pytest.mark.usefixtures("folder")
 def test_a_ledger_that_cannot_be_written_is_one_line():
-    done = run("report", "plan.json", "x", "--cap", "4", "--ledger", "plan.json")
+    row = write(b'{"age": 31, "city": "Rome"}')
+    done = run("report", "plan.json", row, "--cap", "4", "--ledger", "plan.json")
     assert done.returncode == 1
     assert done.stdout == b""
     assert done.stderr.count(b"\n") == 1

@@ -16,6 +16,10 @@ from plans import HAND_MADE, MIXED, STRATEGIES, canonical, coordinates, inputs, 
 import fedldp
 from fedldp import Plan, Schema, Source, vehicle
 
+# Rows here lack what a test does not need, or hold anything on purpose: what is said about that is
+# tested in test_quality.py.
+pytestmark = pytest.mark.filterwarnings("ignore::fedldp.errors.DataWarning")
+
 # Privacy, from the text of a plan alone
 
 NUMBER, VECTOR = (-1, 1), {"low": -1, "high": 1, "size": 2}

@@ -9,10 +9,10 @@ from pyarrow import parquet
 
 from fedldp import Schema, datasets
 from fedldp.datasets import from_file
-from fedldp.errors import DomainError
+from fedldp.errors import DataWarning, DomainError
 
 SCHEMA = Schema.of(age=(0, 100), city=["Oslo", "Rome"], sold=["no", "yes"])
-CSV = "id,age,city,sold\na,31,Oslo,no\nb,54,Rome,yes\na,130,Rome,no\n"
+CSV = "id,age,city,sold\na,31,Oslo,no\nb,54,Rome,yes\na,100,Rome,no\n"
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_gzip_and_parquet_hold_the_same(fleet):
     packed = fleet.with_name("fleet.csv.gz")
     packed.write_bytes(gzip.compress(CSV.encode()))
     table = fleet.with_name("fleet.parquet")
-    columns = {"age": [31, 54, 130], "city": ["Oslo", "Rome", "Rome"], "sold": ["no", "yes", "no"]}
+    columns = {"age": [31, 54, 100], "city": ["Oslo", "Rome", "Rome"], "sold": ["no", "yes", "no"]}
     parquet.write_table(pa.table(columns), table)
     for path in (packed, table):
         assert np.array_equal(from_file(path, SCHEMA).matrix(), expected)
@@ -67,15 +67,19 @@ def test_a_column_of_lists_is_several_numbers(tmp_path):
     assert from_file(path, schema).matrix().tolist() == [[1, 2, 31], [3, 4, 54]]
 
 
-def test_bad_cells_are_refused_by_row_and_column_or_replaced(fleet):
-    fleet.write_text("age,city,sold\n31,Oslo,no\n,Rome,yes\n12,Bonn,no\n")
-    with pytest.raises(DomainError, match=r"fleet.csv: row 1 .*column 'age': the value is missing"):
-        from_file(fleet, SCHEMA)
-    replaced = from_file(fleet, SCHEMA, missing=True)
-    assert replaced.matrix().tolist() == [[31, 0, 0], [50, 1, 1], [12, 0, 0]]
-    fleet.write_text("age,city,sold\n31,Oslo,no\n12,Bonn,no\n")
-    with pytest.raises(DomainError, match=r"row 1 .*'Bonn' is none of the 2 categories"):
-        from_file(fleet, SCHEMA)
+def test_bad_cells_are_replaced_with_a_warning_or_refused(fleet):
+    fleet.write_text("age,city,sold\n31,Oslo,no\n,Rome,yes\n120,Bonn,no\n")
+    with pytest.warns(DataWarning) as caught:
+        replaced = from_file(fleet, SCHEMA)
+    assert replaced.matrix().tolist() == [[31, 0, 0], [50, 1, 1], [100, 0, 0]]
+    assert [each.filename for each in caught] == [__file__]
+    said = str(caught[0].message)
+    assert "age: 1 of 3 (33%) clipped to [0, 100]; 1 of 3 (33%) missing, replaced by 50" in said
+    assert "city: 1 of 3 (33%) unknown, replaced by 'Oslo'; row 2: 'Bonn' is not one of" in said
+    with pytest.raises(DomainError, match=r"fleet\.csv: .*age: .*row 1: the value is missing"):
+        from_file(fleet, SCHEMA, strict=True)
+    fleet.write_text(CSV)
+    assert len(from_file(fleet, SCHEMA, strict=True)) == 3  # an unused column is no fault
 
 
 def test_files_that_cannot_be_read_are_refused_by_name(fleet):
@@ -162,7 +166,7 @@ def test_wisdm_2019_is_a_csv_file(tmp_path):
     for absent in ("1616", "1629", "1637"):
         row = f"{absent},A,7,1,8\n"
         path.write_bytes(gzip.compress(b"user,activity,x,y,z\n1630,A,7,1,8\n" + row.encode()))
-        with pytest.raises(DomainError, match=f"row 1 .*'{absent}' is none of the 36 categories"):
+        with pytest.raises(DomainError, match=f"row 1: '{absent}' is not one of the 36 categories"):
             datasets.load("wisdm2019", path)
 
 
@@ -170,7 +174,7 @@ def test_wisdm_2019_is_a_csv_file(tmp_path):
 def test_wisdm_2019_has_finite_numbers_alone(tmp_path, value):
     path = tmp_path / "watch.csv"
     path.write_text(f"user,activity,x,y,z\n1600,A,7,1,8\n1600,A,7,{value},8\n")
-    with pytest.raises(DomainError, match=r"watch\.csv: row 1 .*column 'y'"):
+    with pytest.raises(DomainError, match=r"watch\.csv: .*(y: .*row 1: |row 1 .*column 'y')"):
         datasets.load("wisdm2019", path)
 
 
@@ -315,10 +319,11 @@ def test_a_target_is_never_made_up(tmp_path):
     path = tmp_path / "fleet.csv"
     path.write_text("age,sold\n31,no\n,yes\n54,\n")
     schema = Schema.of(age=(0, 100), sold=["no", "yes"])
-    with pytest.raises(DomainError, match=r"row 2 .*, column 'sold': the value is missing"):
-        from_file(path, schema, "sold", missing=True)
+    with pytest.raises(DomainError, match=r"have the target; sold: .*row 2: the value is missing"):
+        from_file(path, schema, "sold")
     path.write_text("age,sold\n31,no\n,yes\n")
-    assert from_file(path, schema, "sold", missing=True).matrix()[:, 0].tolist() == [31, 50]
+    with pytest.warns(DataWarning):
+        assert from_file(path, schema, "sold").matrix()[:, 0].tolist() == [31, 50]
 
 
 def test_numbers_far_from_zero_keep_their_digits(tmp_path):

@@ -209,7 +209,7 @@ def test_nobody_asked(name, estimator, of):
 @pytest.mark.parametrize(("estimator", "of"), CHOICES)
 def test_one_vehicle(estimator, of):
     for name, plan in PLANS.items():
-        found = plan.simulate([{"age": 30}], fedldp.source(5)).estimate(estimator, of=of)
+        found = plan.simulate(fleet(1), fedldp.source(5)).estimate(estimator, of=of)
         for value, stderr, alone, together, answers in itertools.chain(*map(flat, found.values())):
             assert math.isnan(value) == (answers == 0)
             assert stderr == math.inf
@@ -323,7 +323,7 @@ def test_combining_one_changes_nothing():
 
 def test_whoever_knows_nothing_adds_nothing():
     nothing = PLANS["sample"].tally().estimate()
-    single = PLANS["sample"].simulate([{}], fedldp.source(8)).estimate()
+    single = PLANS["sample"].simulate(fleet(1), fedldp.source(8)).estimate()
     [known] = estimates(400)
     for name, each in combine(nothing, single, known).items():
         for found, expected in zip(flat(each), flat(known[name]), strict=True):

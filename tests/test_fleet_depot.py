@@ -31,7 +31,7 @@ def depot(folder, **entries):
 
 
 def held(folder, **entries):
-    return depot(folder, **entries)._data()
+    return depot(folder, **entries)._data()[0]
 
 
 def test_rows_of_a_file_whatever_they_hold(tmp_path):
@@ -129,3 +129,63 @@ def test_a_vault_answers_until_it_is_told_to_end(tmp_path):
     assert not (tmp_path / "s").exists()
     with found.ledger() as ledger:
         assert ledger.totals() == {"0": Fraction(1), "1": Fraction(1)}
+
+
+BAD = "id,speed,city,colour\n7,131,Rome,red\n8,,Bergen,red\n7,31,Oslo,red\n"
+
+
+def vault(folder, *options, **named):
+    command = [sys.executable, "-m", "fedldp", "fleet", "vault", folder, *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **named)
+
+
+def test_a_check_says_what_is_replaced_and_spends_nothing(tmp_path):
+    (tmp_path / "rows.csv").write_text(BAD)
+    depot(tmp_path, vehicle="id")
+    done = vault(tmp_path, "--check")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.splitlines() == [
+        "3 rows: 3 values are clipped or replaced.",
+        "  speed: 1 of 3 (33%) clipped to [0, 50]; 1 of 3 (33%) missing, replaced by 25; "
+        "row 1: the value is missing",
+        "  city: 1 of 3 (33%) unknown, replaced by 'Oslo'; row 1: 'Bergen' is not one of the 2 "
+        "categories",
+        "  Unused column: 'colour'.",
+    ]
+    (tmp_path / "rows.csv").write_text("speed,city\n31,Rome\n")
+    depot(tmp_path)
+    done = vault(tmp_path, "--check")
+    assert (done.returncode, done.stdout) == (0, "1 row: all values are used as they are.\n")
+    assert {path.name for path in tmp_path.iterdir()} == {"rows.csv", "rows.toml", "vault.toml"}
+
+
+def test_strict_does_not_start_with_bad_data(tmp_path):
+    (tmp_path / "rows.csv").write_text(BAD)
+    depot(tmp_path, vehicle="id")
+    done = vault(tmp_path, "--strict")
+    assert done.returncode == 1
+    assert done.stderr.startswith("fedldp: the data must be usable as they are; speed: 1 of 3")
+    assert not (tmp_path / "ledger.db").exists()
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_vault_logs_the_counts_at_its_start_and_no_values(tmp_path, caplog, monkeypatch):
+    (tmp_path / "rows.csv").write_text(BAD)
+    monkeypatch.setattr(Depot, "_serve", lambda *_: None)
+    depot(tmp_path, vehicle="id").run()
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [
+        "rows.csv: 3 rows: 3 values are clipped or replaced.",
+        "rows.csv: speed: 1 of 3 (33%) clipped to [0, 50]; 1 of 3 (33%) missing, replaced by 25",
+        "rows.csv: city: 1 of 3 (33%) unknown, replaced by 'Oslo'",
+        "rows.csv: Unused column: 'colour'.",
+    ]
+    assert {record.name for record in caplog.records} == {"fedldp.fleet"}
+    caplog.clear()
+    depot(tmp_path, data="flights", schema=None, rows=1000).run()
+    [record] = caplog.records  # bounds that are meant to clip are worth a line
+    assert record.getMessage().startswith("flights: the public bounds clip ")
+    caplog.clear()
+    (tmp_path / "rows.csv").write_text("speed,city\n31,Rome\n")
+    depot(tmp_path).run()
+    assert not caplog.records

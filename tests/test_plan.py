@@ -16,7 +16,7 @@ import fedldp
 from fedldp import HMTP, Plan, Schema, vehicle
 from fedldp.categorical import UnaryEncoding
 from fedldp.cube import Cube
-from fedldp.errors import DomainError
+from fedldp.errors import DataWarning, DomainError
 from fedldp.mechanisms import program
 from fedldp.mechanisms.dominant import BelowPaper
 from fedldp.parts import Sampled, Signs
@@ -215,7 +215,8 @@ def test_schemas_of_one_kind(name):
     numbers, categories = plan_of(NUMBERS, 4.0, name), plan_of(CATEGORIES, 4.0, name)
     assert [type(part) for part in numbers.parts] == [Signs if name == "cube" else Sampled]
     assert [type(part) for part in categories.parts] == [Sampled]
-    for plan, row in ((numbers, {"age": 3}), (categories, {"city": "Rome"})):
+    rows = {"age": 3, "way": [0, 1, 2]}, {"city": "Rome", "colour": "colour 3"}
+    for plan, row in zip((numbers, categories), rows, strict=True):
         data = plan.report([row] * 9, fedldp.source(1)).to_bytes()
         assert plan.parse(data).reports == 9
         assert plan.expected_error(9) > 0
@@ -270,7 +271,8 @@ def test_other_refusals():
 
 def test_a_plan_for_study_is_neither_written_nor_sent(tmp_path):
     plan = Plan(MIXED, 4.0, "laplace", strategy="split", study=True)
-    tally = plan.simulate([{}] * 20, fedldp.source(1))
+    with pytest.warns(DataWarning):
+        tally = plan.simulate([{}] * 20, fedldp.source(1))
     assert plan.study
     assert tally.reports == 20
     refused = [

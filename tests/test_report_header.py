@@ -8,6 +8,10 @@ import fedldp
 from fedldp import Plan, Schema, report
 from fedldp.errors import WireError
 
+# Rows here lack what a test does not need, or hold anything on purpose: what is said about that is
+# tested in test_quality.py.
+pytestmark = pytest.mark.filterwarnings("ignore::fedldp.errors.DataWarning")
+
 PLAN = Plan(Schema.vector(94, bound=1.0), 1.0, "three-outputs", k=1)  # 9 bits
 
 

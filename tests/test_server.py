@@ -13,7 +13,7 @@ from plans import places
 
 import fedldp
 from fedldp import Plan, Schema
-from fedldp.errors import DomainError, WireError
+from fedldp.errors import DataWarning, DomainError, WireError
 from fedldp.learn import server
 from fedldp.learn.server import Recipe, State, auto_group, auto_rate
 
@@ -290,7 +290,8 @@ def test_gradients_are_unbiased_at_any_bound():
     """The mean of 40,000 vehicles within 6 standard errors: by chance in 2 of 10^8 runs."""
     data = np.tile([0.25, -2.0, 9.0], (40_000, 1))
     plan = Plan(Schema.vector(3, 2.5), 4.0, "hm-tp")
-    tally = plan.simulate(data, fedldp.source(5))
+    with pytest.warns(DataWarning, match="clipped"):
+        tally = plan.simulate(data, fedldp.source(5))
     error = tally.estimate()["x"].stderr
     assert np.all(np.abs(server.gradient(tally)[0] - [0.25, -2.0, 2.5]) < 6 * error)
     assert error.max() < 0.1

@@ -20,6 +20,10 @@ from fedldp import Plan, Schema, Tally
 from fedldp.errors import DomainError, WireError
 from fedldp.tally import MOST_REPORTS
 
+# Rows here lack what a test does not need, or hold anything on purpose: what is said about that is
+# tested in test_quality.py.
+pytestmark = pytest.mark.filterwarnings("ignore::fedldp.errors.DataWarning")
+
 PLANS = {name: plan_of(MIXED, name=name) for name in STRATEGIES}
 PLANS |= {name: Plan.from_json(canonical(document)) for name, document in HAND_MADE.items()}
 

@@ -16,6 +16,8 @@ from fedldp.errors import DomainError
 from fedldp.frames import Cells, codes, is_missing, numbers, shown, to_float
 from fedldp.vehicle import MOST_CATEGORIES, MOST_COORDINATES, label
 
+OTHER = "other"  # the label for values that are none of the others
+
 
 @final
 @dataclass(frozen=True)
@@ -104,15 +106,20 @@ class Number:
 @final
 @dataclass(frozen=True)
 class Category:
-    """One of some public labels; `missing` stands for all others, by default the first.
+    """One of some public labels; `missing` is the one that counts for every other value.
 
+    It is the label "other" if there is one, and otherwise the first, unless you name another.
+    Without a label of its own, a missing or unknown value adds to the frequency of a real one.
+
+    >>> Category("city", ["Oslo", "Rome", "other"])
+    Category(name='city', categories=('Oslo', 'Rome', 'other'), missing='other')
     >>> Category("doors", [2, 4, 5], missing=5)
     Category(name='doors', categories=('2', '4', '5'), missing='5')
     """
 
     name: str
     categories: tuple[str, ...]
-    missing: str = None  # type: ignore[assignment]  # the first
+    missing: str = None  # type: ignore[assignment]  # "other" or the first
     size: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -130,7 +137,8 @@ class Category:
         twice = [text for number, text in enumerate(labels) if self.codes[text] != number]
         if twice:
             raise DomainError(f"{self.name!r} has the category {twice[0]!r} twice.")
-        missing = labels[0] if self.missing is None else self._label(self.missing)
+        default = OTHER if OTHER in self.codes else labels[0]
+        missing = default if self.missing is None else self._label(self.missing)
         if missing not in self.codes:
             raise DomainError(f"missing of {self.name!r} must be a category; got {missing!r}.")
         object.__setattr__(self, "missing", missing)

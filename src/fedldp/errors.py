@@ -8,6 +8,7 @@ FedLDPError
 └── MissingExtra  (also ImportError)  an optional package is not installed
 
 UserWarning
+├── DataWarning                       values of the data were clipped or replaced
 └── ImplausibleWarning                reports that honest vehicles hardly ever send
 """
 
@@ -15,6 +16,7 @@ import re
 
 __all__ = [
     "BudgetError",
+    "DataWarning",
     "DomainError",
     "FedLDPError",
     "ImplausibleWarning",
@@ -56,6 +58,10 @@ class MissingExtra(FedLDPError, ImportError):
         super().__init__(
             f"{package} is not installed. Install the extra {extra!r} with: pip install {packages}"
         )
+
+
+class DataWarning(UserWarning):
+    """Values of the data were clipped or replaced: says which, how many, and by what."""
 
 
 class ImplausibleWarning(UserWarning):

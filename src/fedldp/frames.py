@@ -6,8 +6,10 @@ pyarrow when it meets one.
 
 import csv
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import chain, islice, repeat
+from operator import contains
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,6 +49,17 @@ class Dicts:
 
     def cells(self, name: str, start: int, stop: int) -> Cells:
         return [row.get(name) for row in self._data[start:stop]]
+
+    def other_keys(self, known: Set[str], start: int, stop: int) -> dict[str, int]:
+        """Return in how many of the rows each key occurs that is not a known one."""
+        rows = self._data[start:stop]
+        others = set().union(*rows) - known
+        if len(others) <= len(known):
+            counts = {key: sum(map(contains, rows, repeat(key))) for key in others}
+        else:
+            counts = Counter(key for key in chain.from_iterable(rows) if key in others)
+        texts = {key if isinstance(key, str) else shown(key): counts[key] for key in counts}
+        return dict(sorted(texts.items(), key=lambda item: (-item[1], item[0])))
 
 
 class Columns:
@@ -205,10 +218,15 @@ def codes(cells: Cells, known: Mapping[str, int]) -> Floats:
 
 
 def is_missing(value: object) -> bool:
-    """Tell whether there is no value: None, NaN or an empty text."""
-    if isinstance(value, float | np.floating):
-        return bool(np.isnan(value))
-    return value is None or (isinstance(value, str) and not value)
+    """Tell whether there is no value: None, an empty text, or NaN, NaT and NA of any library."""
+    if value is None or value is np.ma.masked:
+        return True
+    if issubclass(type(value), str):
+        return not value
+    try:
+        return bool(value != value)  # NaN and NaT differ from themselves
+    except Exception:  # the NA of pandas is neither equal nor different; a value may be anything
+        return type(value).__name__ == "NAType"
 
 
 def shown(value: object) -> str:

@@ -21,6 +21,7 @@ from fedldp.estimate import HORVITZ_THOMPSON, RATIO, check_choices
 from fedldp.parts import Batch, Matrix, Part, Signs
 from fedldp.parts.documents import from_documents, to_documents
 from fedldp.plausibility import Influence, influence
+from fedldp.quality import DataQuality, total
 from fedldp.report import Report
 from fedldp.schema import Number, Schema
 from fedldp.source import Source
@@ -185,15 +186,30 @@ class Plan:
                 "has a channel."
             )
 
-    def report(self, data: Any, source: Source) -> Report:
+    def report(self, data: Any, source: Source, *, strict: bool = False) -> Report:
         """Return what some vehicles send, one for each row of the data.
 
         Rows are dicts, or lines of an array or a data frame. Whatever values they hold, a report
-        goes out: one that is missing or unknown becomes the attribute's public `missing` value.
+        goes out: a value outside the bounds is clipped, and one that is missing, unreadable or
+        unknown becomes the attribute's public `missing` value. A `DataWarning` then says so, once
+        and only here: nothing of it is sent. With `strict` such data raise `DomainError` instead,
+        before anything is drawn.
         """
+        seen: list[DataQuality] = []
+        report = self.report_batches(self._batches(data, strict, seen), source)
+        if seen:
+            total(seen).warn(stacklevel=2)
+        return report
+
+    def _batches(self, data: Any, strict: bool, seen: list[DataQuality]) -> Iterator[Matrix]:
+        """Yield the rows in batches, and note of each batch what is clipped or replaced."""
         rows = self.schema.rows(data)
-        batches = (Matrix(rows.matrix(*chunk)) for chunk in self.chunks(len(rows)))
-        return self.report_batches(batches, source)
+        if strict:
+            rows.quality().refuse()
+        for chunk in self.chunks(len(rows)):
+            matrix, quality = rows.read(*chunk)
+            seen.append(quality)
+            yield Matrix(matrix)
 
     def report_batches(self, batches: Iterable[Batch], source: Source) -> Report:
         """Return what some vehicles send, given in batches of a multiple of 8 but for the last."""
@@ -245,14 +261,17 @@ class Plan:
         text = Path(path).read_text("utf-8", errors="replace")
         return tally.from_json(text, self.fingerprint, self.parts, self.estimator)
 
-    def simulate(self, data: Any, source: Source) -> Tally:
+    def simulate(self, data: Any, source: Source, *, strict: bool = False) -> Tally:
         """Return the tally of a simulated fleet, a vehicle for each row: report, then parse.
 
+        Values that are clipped or replaced are warned of, or with `strict` refused, as by `report`.
         A plan for study goes through `perturb` instead, as in the paper.
         """
-        rows = self.schema.rows(data)
-        batches = (Matrix(rows.matrix(*chunk)) for chunk in self.chunks(len(rows)))
-        return self.simulate_batches(batches, source)
+        seen: list[DataQuality] = []
+        tally = self.simulate_batches(self._batches(data, strict, seen), source)
+        if seen:
+            total(seen).warn(stacklevel=2)
+        return tally
 
     def simulate_batches(self, batches: Iterable[Batch], source: Source) -> Tally:
         """Return the tally of a simulated fleet, of which only one batch is held at a time."""

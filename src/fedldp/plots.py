@@ -88,7 +88,7 @@ def estimates(rows: Sequence[Mapping[str, Any]], title: str) -> Figure:
         middle = (row["estimate"] - low) / (high - low)
         axes.plot(ends, [place, place], color=BLUE, linewidth=2)
         axes.plot(middle, place, "o", color=BLUE, markersize=5, label="estimate")
-        if "truth" in row:
+        if row.get("truth") is not None:
             truth = (row["truth"] - low) / (high - low)
             axes.plot(truth, place, "|", color=VERMILION, markersize=13, mew=2, label="truth")
     axes.set(xlabel="share of the range; frequency of a category")

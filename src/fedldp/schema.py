@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-from fedldp.attributes import Category, Number, is_real
+from fedldp.attributes import OTHER, Category, Number, is_real
 from fedldp.errors import DomainError, WireError
+from fedldp.quality import DataQuality
 from fedldp.rows import Rows, kinds
 from fedldp.vehicle import MOST_COORDINATES
 
@@ -135,6 +136,15 @@ class Schema:
         """
         return Rows(self.attributes, data, first_row)
 
+    def check(self, data: Any) -> DataQuality:
+        """Return what a vehicle would clip or replace in some data: nothing is drawn or spent.
+
+        >>> quality = Schema.of(price=(0, 20_000)).check({"price": ["3933", "100 USD", None]})
+        >>> quality.clean, quality["price"].unreadable, quality["price"].missing
+        (False, 1, 1)
+        """
+        return self.rows(data).quality()
+
     def to_document(self) -> list[dict[str, Any]]:
         """Return the schema as it stands in a plan.
 
@@ -187,7 +197,7 @@ class Schema:
             for name, table in tables.items()
             if isinstance(table, dict)
             for key in ("low", "high", "categories")
-            if table.get(key) in (_UNFILLED, [_UNFILLED])
+            if table.get(key) in (_UNFILLED, [_UNFILLED], [_UNFILLED, OTHER])
         ]
         if unfilled:
             raise DomainError(
@@ -203,21 +213,25 @@ def template(data: Any) -> str:
     >>> print(template([{"age": 31, "city": "Rome"}]))
     # Bounds and categories are public: fill in what you know without looking at the data.
     # Delete the table of a column that nobody shall be asked for.
+    # The category "other" counts every missing or unknown value. Delete it only where there are
+    # none, as in a column of two labels that a model is to predict.
     <BLANKLINE>
     [age]
     low = "?"
     high = "?"
     <BLANKLINE>
     [city]
-    categories = ["?"]
+    categories = ["?", "other"]
     <BLANKLINE>
     """
     texts = [
         "# Bounds and categories are public: fill in what you know without looking at the data.\n"
         "# Delete the table of a column that nobody shall be asked for.\n"
+        '# The category "other" counts every missing or unknown value. Delete it only where there '
+        "are\n# none, as in a column of two labels that a model is to predict.\n"
     ]
     for name, size in kinds(data).items():
-        options: dict[str, Any] = {"categories": [_UNFILLED]}
+        options: dict[str, Any] = {"categories": [_UNFILLED, OTHER]}
         if size is not None:
             options = {"low": _UNFILLED, "high": _UNFILLED, **({"size": size} if size > 1 else {})}
         texts.append(_toml_table(name, options))

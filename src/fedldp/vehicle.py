@@ -12,7 +12,8 @@ coordinates (a coordinate is one number or one category) and draws a code for ea
 a `cube` part sends a sign for each of its coordinates, drawn all at once. Under no two values may
 the odds of a code differ by more than a factor of e^epsilon, and what one report can cost in all
 may not exceed the cap. Nothing else matters for privacy, and no row is ever refused: what is
-missing in it, or unknown, becomes a public value.
+missing in it, or unknown, becomes a public value. `Plan.check` tells the owner, who alone may know.
+Only what is not JSON is refused, before anything is drawn: it is a mistake of the calling program.
 """
 
 import hashlib
@@ -23,6 +24,7 @@ import sys
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import accumulate, pairwise
@@ -49,6 +51,7 @@ MOST_COORDINATES = 1 << 24
 MOST_TABLES = 1 << 10
 MOST_BITS = 1 << 27  # of a record
 SYSTEM = secrets.SystemRandom()
+NO_NUMBER = ("", "nan", "+nan", "-nan")  # texts that stand for a number that is not there
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 Alias = tuple[list[int], list[int]]
@@ -352,13 +355,26 @@ def _clipped(x: object) -> float:
 
 def scaled(value: Any, low: float, high: float) -> float:
     """Scale a number from its bounds to [-1, 1] and clip it, or raise if it is none."""
-    try:
-        number = float(value)
-    except OverflowError:  # an integer beyond all floats
-        number = inf if value > 0 else -inf
+    number = float_of(value)
     if number != number:
         raise ValueError("not a number")
     return min(max((number - (low / 2 + high / 2)) * (2 / (high - low)), -1.0), 1.0)
+
+
+def float_of(value: Any) -> float:
+    """Return a value as a float, or raise if it is not a number."""
+    try:
+        return float(value)
+    except OverflowError:  # an integer beyond all floats
+        return inf if value > 0 else -inf
+
+
+def shown(value: Any) -> str:
+    """Return a value as it is shown in a message."""
+    try:
+        return f"{value!r:.60}"
+    except Exception:  # such as an integer with more digits than Python likes to write
+        return f"this {type(value).__name__}"
 
 
 def label(value: Any) -> str:
@@ -379,20 +395,44 @@ class Attribute(NamedTuple):
     missing: float
     read: Callable[[Any], float]  # returns a number in [-1, 1] or a category's number, or raises
     first: int = 0  # its place in a row that is a sequence
+    low: float = -inf  # the bounds of a number
+    high: float = inf
+
+    def value(self, row: Any, offset: int) -> Any:
+        """Return what stands in a row, or raise if nothing does."""
+        if not isinstance(row, Mapping):
+            return row[self.first + offset]
+        value: Any = row.get(self.name)
+        if self.size > 1 and value is not None:
+            if not isinstance(value, list | tuple) or len(value) != self.size:
+                raise TypeError("not a vector of this size")  # no part of it is used
+            return value[offset]
+        return value
 
     def find(self, row: Any, offset: int) -> float:
         """Return what a row holds, or `missing`: nothing about a row may show."""
         try:
-            if not isinstance(row, Mapping):
-                return self.read(row[self.first + offset])
-            value: Any = row.get(self.name)
-            if self.size > 1:
-                if not isinstance(value, list | tuple) or len(value) != self.size:
-                    return self.missing  # no part of what is no vector of this size
-                value = value[offset]
-            return self.read(value)
+            return self.read(self.value(row, offset))
         except Exception:
             return self.missing
+
+    def fault(self, row: Any, offset: int) -> str:
+        """Say why `find` does not use what a row holds as it is; nothing if it does."""
+        try:
+            value = self.value(row, offset)
+        except Exception as error:
+            return "unreadable" if isinstance(error, TypeError) else "missing"
+        try:
+            blank = type(value) is str and value.strip().lower() in NO_NUMBER
+            if value is None or value != value or value == "" or (blank and not self.categories):
+                return "missing"
+            self.read(value)
+            slack = 1e-6 * (self.high - self.low)
+            if self.categories or self.low - slack <= float_of(value) <= self.high + slack:
+                return ""
+            return f"clipped ({shown(value)})"
+        except Exception:
+            return f"{'unknown' if self.categories else 'unreadable'} ({shown(value)})"
 
 
 def inputs(attributes: list[Attribute], row: Any) -> list[float]:
@@ -498,7 +538,7 @@ def read_attribute(document: Any, first: int) -> Attribute:
     if size < 1:
         raise ValueError(f"{name} needs a size of at least 1; got {size}")
     default = scaled(missing, low, high)
-    return Attribute(name, size, 0, default, lambda x: scaled(x, low, high), first)
+    return Attribute(name, size, 0, default, lambda x: scaled(x, low, high), first, low, high)
 
 
 def read_table(document: Any) -> Table:
@@ -642,6 +682,22 @@ class Plan:
         """Return what a row is read as: for each coordinate a number in [-1, 1] or a category's."""
         return inputs(self._schema, row)
 
+    def check(self, row: Any) -> list[str]:
+        """Say what a report clips or replaces in a row: show it to the owner, and never send it."""
+        notes = []
+        for each in self._schema:
+            for offset in range(each.size):
+                place = f"{each.name}[{offset}]" if each.size > 1 else each.name
+                if fault := each.fault(row, offset):
+                    notes.append(f"{place} is {fault}")
+        names = [each.name for each in self._schema]
+        for key in row if type(row) is dict else ():
+            if type(key) is not str or key not in names:
+                near = get_close_matches(str(key), names, n=1) if type(key) is str else []
+                hint = f" (did you mean {near[0]!r}?)" if near else ""
+                notes.append(f"the key {shown(key)} is unknown{hint}")
+        return notes
+
     def report(self, row: Any, rng: random.Random = SYSTEM) -> bytes:
         """Return what to send for a row: a mapping of names, or all values in a sequence.
 
@@ -661,20 +717,32 @@ def chosen(things: list[Any], numbers: list[Any]) -> list[Any]:
     return [things[number] for number in numbers]
 
 
-def read_row(read: Callable[[], bytes]) -> Any:
-    """Return a row that is JSON; one that cannot be read is empty, so that something is sent."""
+def read_row(data: bytes) -> Any:
+    """Return a row from JSON: an object or a list. Anything else raises ValueError.
+
+    Such an input is a mistake of the program that calls, and not data: nothing may be drawn or
+    spent for it. The values in the object are data, and never refused.
+    """
     try:
-        return json.loads(read())
-    except Exception:
-        return {}
+        # Bytes that are no text, and numbers of any length, are values like others.
+        text = data.decode(json.detect_encoding(data), "replace")
+        row = json.loads(text, parse_int=lambda x: int(x) if len(x) < 400 else float(x))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the row must be a JSON object; it is not JSON: {error}") from None
+    if not isinstance(row, dict | list):
+        raise ValueError(f"the row must be a JSON object; got {shown(row)}")
+    return row
 
 
 def main(arguments: Sequence[str]) -> str:
-    """Return the report for a row, in hexadecimal."""
+    """Return the report for a row, in hexadecimal; say on standard error what it replaces."""
     if len(arguments) != 4 or arguments[1] != "--cap":
         raise ValueError("usage: vehicle.py PLAN.json --cap EPSILON ROW.json")
     plan = Plan(Path(arguments[0]).read_text("utf-8"), arguments[2])
-    return plan.report(read_row(Path(arguments[3]).read_bytes)).hex()
+    row = read_row(Path(arguments[3]).read_bytes())
+    for note in plan.check(row):
+        print(f"vehicle: warning: {note}", file=sys.stderr)
+    return plan.report(row).hex()
 
 
 if __name__ == "__main__":

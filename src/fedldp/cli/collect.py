@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import click
 import numpy as np
@@ -11,12 +11,22 @@ from rich.progress import Progress
 
 from fedldp import frames
 from fedldp.checks import Floats
-from fedldp.cli.estimates import draw, estimate_options, lines, render
-from fedldp.cli.plans import INPUT, console, make_plan, plan_options, summary
+from fedldp.cli.estimates import draw, estimate_options, finite, lines, render
+from fedldp.cli.plans import (
+    INPUT,
+    console,
+    make_plan,
+    naming,
+    plan_options,
+    strict_option,
+    summary,
+    tell,
+)
 from fedldp.errors import DomainError
 from fedldp.parts import Matrix
 from fedldp.plan import Plan
-from fedldp.schema import Category, Schema
+from fedldp.quality import DataQuality, total
+from fedldp.schema import Category, Number, Schema
 from fedldp.source import source
 from fedldp.tally import Tally
 
@@ -26,7 +36,7 @@ from fedldp.tally import Tally
 @click.option("--schema", type=INPUT, required=True, help="The columns (TOML).", metavar="FILE")
 @plan_options
 @estimate_options(of="fleet")
-@click.option("--missing", is_flag=True, help="Replace missing values instead of refusing them.")
+@strict_option
 @click.option("--study", is_flag=True, help="Noisy floats, as in the paper: never to be sent.")
 @click.option("--seed", type=int, help="Make the simulation reproducible.")
 def collect_command(
@@ -37,7 +47,7 @@ def collect_command(
     confidence: float,
     plot: Path | None,
     as_json: bool,
-    missing: bool,
+    strict: bool,
     seed: int | None,
     **options: Any,
 ) -> None:
@@ -51,18 +61,21 @@ def collect_command(
     fedldp collect fleet.csv --schema fleet.toml --epsilon 2 --paper --study \\
       --mechanism laplace
 
-    Shows the estimates beside the truth. A draft of the schema is made by
-    `fedldp schema fleet.csv`. A missing or unknown value is refused, with its
-    row and column; a real vehicle would replace it, as --missing does here (the
-    truth then counts it as replaced).
+    Shows the estimates beside the truth: the mean of the raw numbers, and how
+    often each category occurs. A draft of the schema is made by `fedldp schema
+    fleet.csv`. As on a vehicle, a value outside the bounds is clipped, and one
+    that is missing, unreadable or unknown is replaced. Standard error says how
+    many are, and the table then also shows the mean of the values that were
+    used, which is what the estimate is close to. --strict refuses such data.
     """  # noqa: D301 (click wants the character \b itself)
     plan = make_plan(schema, **options)
-    tally, truth = _simulated(plan, data, strict=not missing, seed=seed)
+    if strict:
+        with naming(data):
+            _checked(plan.schema, data).refuse()
+    tally, truth, quality = _simulated(plan, data, seed=seed)
+    tell(data, quality)
     estimate = tally.estimate(estimator, of=of, confidence=confidence)
-    rows = [
-        row | {"truth": float(true)}
-        for row, true in zip(lines(estimate, plan.schema), truth, strict=True)
-    ]
+    rows = [row | true for row, true in zip(lines(estimate, plan.schema), truth, strict=True)]
     size = "for study" if plan.study else f"{plan.bits} bits each"
     title = f"{data.name}: {tally.reports} vehicles, {size}"
     if plot is not None:
@@ -84,39 +97,79 @@ def collect_command(
         console().print(f"Wrote {plot}", soft_wrap=True)
 
 
-def _simulated(plan: Plan, path: Path, *, strict: bool, seed: int | None) -> tuple[Tally, Floats]:
-    """Return the tally of a fleet and its true means and frequencies, in one pass of the file."""
+def _checked(schema: Schema, path: Path) -> DataQuality:
+    """Return what is clipped or replaced in a file: nothing is drawn."""
+    chunks = [schema.rows(chunk.data, chunk.first_row).quality() for chunk in frames.read(path)]
+    if not chunks:
+        raise DomainError("it has no rows.")
+    return total(chunks)
+
+
+def _simulated(
+    plan: Plan, path: Path, *, seed: int | None
+) -> tuple[Tally, list[dict[str, Any]], DataQuality]:
+    """Return the tally of a fleet, the truth about it and its quality, in one pass of the file."""
     tally, chance = plan.tally(), source(seed)
-    sums: Floats = np.zeros(1)
+    truths = [_Truth(attribute) for attribute in plan.schema]
+    qualities: list[DataQuality] = []
     screen = Console(stderr=True)
     with Progress(transient=True, console=screen, disable=not screen.is_terminal) as progress:
         task = progress.add_task("Collecting", total=1.0)
         for chunk in frames.read(path):
-            rows = plan.schema.rows(chunk.data, chunk.first_row)
-            matrix = rows.matrix()
-            if strict:
-                try:
-                    rows.check(matrix)
-                except DomainError as error:
-                    raise DomainError(f"{error} Or replace all such values: --missing.") from error
-            parts = (Matrix(matrix[slice(*chunk)]) for chunk in plan.chunks(len(matrix)))
+            matrix, quality = plan.schema.rows(chunk.data, chunk.first_row).read()
+            parts = (Matrix(matrix[slice(*part)]) for part in plan.chunks(len(matrix)))
             tally += plan.simulate_batches(parts, chance)
-            sums = sums + _sums(plan.schema, matrix)
+            qualities.append(quality)
+            column = 0
+            for truth in truths:
+                truth.add(matrix[:, column : column + truth.attribute.size])
+                column += truth.attribute.size
             progress.update(task, completed=chunk.fraction)
     if tally.reports == 0:
         raise DomainError(f"{path} has no rows.")
-    return tally, sums / tally.reports
+    quality = total(qualities)
+    return tally, [line for truth in truths for line in truth.lines(quality)], quality
 
 
-def _sums(schema: Schema, matrix: Floats) -> Floats:
-    """Return the sum of each number, clipped, and how often each category occurs."""
-    found, column = [], 0
-    for attribute in schema:
-        values = matrix[:, column : column + attribute.size]
-        column += attribute.size
-        if isinstance(attribute, Category):
-            codes = np.nan_to_num(values, nan=attribute.codes[attribute.missing]).astype(int)
-            found.append(np.bincount(codes.reshape(-1), minlength=len(attribute.categories)))
-        else:
-            found.append(attribute.from_unit(attribute.to_unit(values)).sum(axis=0))
-    return np.concatenate(found)
+@final
+class _Truth:
+    """The true mean of a number, or the frequencies of a category, and those of the values used."""
+
+    def __init__(self, attribute: Number | Category) -> None:
+        self.attribute = attribute
+        self._rows = 0
+        self._readable: Any = 0  # of each coordinate
+        self._raw: Any = 0.0  # sums of what can be read, as it is
+        self._used: Any = 0.0  # sums of what the vehicles use
+
+    def add(self, values: Floats) -> None:
+        """Add the values of some rows, NaN where there is none."""
+        self._rows += len(values)
+        known = ~np.isnan(values)
+        if isinstance(self.attribute, Category):
+            number = len(self.attribute.categories)
+            counts = np.bincount(values[known].astype(int), minlength=number)
+            default = np.arange(number) == self.attribute.codes[self.attribute.missing]
+            self._raw = self._raw + counts
+            self._used = self._used + counts + default * np.count_nonzero(~known)
+            self._readable = self._readable + len(values)
+            return
+        with np.errstate(invalid="ignore", over="ignore"):  # values may be infinite
+            self._raw = self._raw + np.where(known, values, 0.0).sum(axis=0)
+        used = self.attribute.from_unit(self.attribute.to_unit(values))
+        self._used = self._used + used.sum(axis=0)
+        self._readable = self._readable + known.sum(axis=0)
+
+    def lines(self, quality: DataQuality) -> list[dict[str, Any]]:
+        """Return what to add to the line of each estimate."""
+        found = quality[self.attribute.name]
+        shares = {
+            "clipped": found.clipped / found.values,
+            "replaced": found.replaced / found.values,
+        }
+        raw = self._raw / np.maximum(self._readable, 1)
+        raw = np.where(np.asarray(self._readable) > 0, raw, np.nan)
+        return [
+            {"truth": finite(true), "used": finite(used), **shares}
+            for true, used in zip(raw.tolist(), (self._used / self._rows).tolist(), strict=True)
+        ]

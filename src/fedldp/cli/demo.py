@@ -13,7 +13,7 @@ from rich.table import Table
 from fedldp import datasets
 from fedldp.cli.plans import console
 from fedldp.cli.program import program
-from fedldp.cli.runs import TASKS, base_rate, display, follow, linear, spending
+from fedldp.cli.runs import TASKS, base_rate, display, follow, linear, note_clipping, spending
 from fedldp.datasets import Dataset
 from fedldp.learn.gradients import Linear
 from fedldp.learn.settings import Settings
@@ -65,6 +65,7 @@ def demo_command(output: Path, rows: int | None, replicas: int, as_json: bool) -
 
     output.mkdir(parents=True, exist_ok=True)
     flights = datasets.load("flights", rows=rows)
+    note_clipping(flights)
     fleet, public = flights.split(_HOLDOUT)
     test, base = linear(public, _TASK), base_rate(public, _TASK)
     sizes = [*(size for size in _FLEETS if size < len(fleet)), len(fleet)]

@@ -105,34 +105,39 @@ def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
         for label, value, stderr, interval, simultaneous, answers in columns:
             yield {
                 "name": label,
-                "estimate": _finite(value),
-                "stderr": _finite(stderr),
-                "interval": [_finite(end) for end in interval],
-                "simultaneous": [_finite(end) for end in simultaneous],
+                "estimate": finite(value),
+                "stderr": finite(stderr),
+                "interval": [finite(end) for end in interval],
+                "simultaneous": [finite(end) for end in simultaneous],
                 "answers": answers,
                 "scale": scale,
             }
 
 
-def _finite(number: float) -> float | None:
+def finite(number: float) -> float | None:
     """Return a number as JSON can hold it: what is unknown is null."""
     return number if isfinite(number) else None
 
 
 def render(title: str, rows: list[dict[str, Any]], confidence: float) -> Table:
-    """Return a table of estimates, beside the truth where it is known."""
+    """Return a table of estimates, beside the truth where it is known.
+
+    Where values were clipped or replaced, the mean of what the vehicles used and the shares of
+    such values stand beside the truth.
+    """
     rendered = Table(title=title)
     rendered.add_column("what", overflow="fold")
-    known = any("truth" in row for row in rows)
-    headings = ["estimate", f"± ({100 * confidence:g}%)", "answers"]
-    for heading in ["truth", *headings] if known else headings:
+    numbers, shares = [key for key in ("truth",) if key in rows[0]], []
+    if any(row.get("clipped") or row.get("replaced") for row in rows):
+        numbers, shares = ["truth", "used"], ["clipped", "replaced"]
+    for heading in (*numbers, "estimate", f"± ({100 * confidence:g}%)", *shares, "answers"):
         rendered.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         low, high = row["interval"]
         half = None if low is None else (high - low) / 2
-        numbers = [row["truth"]] if known else []
-        shown = [_shown(number, half) for number in [*numbers, row["estimate"], half]]
-        rendered.add_row(row["name"], *shown, str(row["answers"]))
+        means = [_shown(number, half) for number in (*map(row.get, numbers), row["estimate"], half)]
+        parts = [f"{row[key]:.1%}" for key in shares]
+        rendered.add_row(row["name"], *means, *parts, str(row["answers"]))
     return rendered
 
 

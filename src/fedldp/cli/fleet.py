@@ -9,7 +9,7 @@ import click
 
 from fedldp import datasets
 from fedldp.cli.fleet_demo import HOLDOUT, cap_option, demo_command, gateways_option
-from fedldp.cli.plans import INPUT, console, read_schema
+from fedldp.cli.plans import INPUT, console, read_schema, strict_option
 from fedldp.cli.runs import TASKS
 from fedldp.fleet import isolation, processes, roadside, server
 from fedldp.fleet.depot import Depot
@@ -180,18 +180,34 @@ def _on_files(
 
 @fleet_group.command("vault")
 @click.argument("folder", type=_FOLDER)
-def vault_command(folder: Path) -> None:
+@strict_option
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Only say what the vault clips or replaces in its data: status 0 if nothing, 1 if "
+    "something. Nothing is answered or spent.",
+)
+def vault_command(folder: Path, strict: bool, check: bool) -> None:
     """Answer for the vehicles of a vault, until Ctrl-C or SIGTERM.
 
     \b
     fedldp fleet vault fleet/vault-1
+    fedldp fleet vault fleet/vault-1 --check   look at the data first
 
     FOLDER holds vault.toml: which data, which cap, how many answers per job,
     where to listen. The ledger beside it alone knows what every vehicle has
     spent: never delete it, never restore a backup. Why something was refused is
-    told here, and to nobody else. A vault needs no Flower.
+    told here, and to nobody else. So are, at the start, the numbers of values
+    that are clipped or replaced. A vault needs no Flower.
     """  # noqa: D301 (click wants the character \b itself)
-    Depot.load(folder).run()
+    depot = Depot.load(folder)
+    if not check:
+        depot.run(strict=strict)
+        return
+    quality = depot.check()
+    click.echo(str(quality))
+    if not quality.clean:
+        sys.exit(1)
 
 
 _require_isolation = click.option(

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from fedldp import datasets
 from fedldp.cli.plans import console
-from fedldp.cli.runs import TASKS, base_rate, linear, volume
+from fedldp.cli.runs import TASKS, base_rate, linear, note_clipping, volume
 from fedldp.cli.status import Status
 from fedldp.errors import DomainError
 from fedldp.fleet import checkpoint, flower
@@ -116,6 +116,7 @@ def demo_command(
     with Status() as status, _folder(output, status) as folder:
         status.stage("Reading the flights")
         flights = datasets.load("flights", rows=rows)
+        note_clipping(flights, status.note)
         fleet, public = flights.split(HOLDOUT)
         test, settings = linear(public, _TASK), Settings(epsilon)
         entries: dict[str, Any] = {"holdout": HOLDOUT} | ({} if rows is None else {"rows": rows})

@@ -15,6 +15,7 @@ from fedldp import files, frames
 from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.mechanisms import mechanisms
 from fedldp.plan import Plan
+from fedldp.quality import DataQuality
 from fedldp.schema import Schema, template
 from fedldp.strategies import PAPER_MECHANISM, STRATEGIES
 
@@ -147,6 +148,17 @@ def naming(path: Path) -> Iterator[None]:
         yield
     except (DomainError, PrivacyError, WireError) as error:
         raise type(error)(f"{path}: {error}") from error
+
+
+strict_option = click.option(
+    "--strict", is_flag=True, help="Refuse data in which values would be clipped or replaced."
+)
+
+
+def tell(path: Path | str, quality: DataQuality) -> None:
+    """Say on standard error what is clipped, replaced or unused in a file, if anything is."""
+    if not quality.clean or quality.unused_columns:
+        click.echo(f"{path}: {quality}", err=True)
 
 
 def read_plan(path: Path) -> Plan:

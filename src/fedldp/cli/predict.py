@@ -17,6 +17,7 @@ from fedldp.datasets.files import read
 from fedldp.errors import DomainError
 from fedldp.fleet.summary import shortfalls
 from fedldp.learn.model import Model
+from fedldp.quality import DataQuality, total
 
 COLUMN = "prediction"  # that is added
 
@@ -42,8 +43,9 @@ def predict_command(model_file: Path, data: Path, output: Path | None, as_json: 
     fedldp predict model.json new.csv -o told.csv   or to a file
 
     A missing or unknown value counts as the schema's public value, as it does
-    on a vehicle. If the file has the target too, the error is told. If a fleet
-    trained the model with fewer reports than planned, that is told as well.
+    on a vehicle, and standard error says how many there are. If the file has
+    the target too, the error is told. If a fleet trained the model with fewer
+    reports than planned, that is told as well.
     """  # noqa: D301 (click wants the character \b itself)
     with naming(model_file):
         model = Model.from_json(model_file.read_text("utf-8", errors="replace"))
@@ -54,11 +56,13 @@ def predict_command(model_file: Path, data: Path, output: Path | None, as_json: 
     writer = csv.writer(text if output or as_json else sys.stdout, lineterminator="\n")
     predictions: list[Any] = []
     errors: list[Floats] = []
+    qualities: list[DataQuality] = []
     for chunk in read(data):
         table = frames.table(chunk.data)
         if COLUMN in table.names:
             raise DomainError(f"{data} has a column {COLUMN!r} already: rename that first.")
         told = model.predict(chunk.data).tolist()
+        qualities.append(model.schema.rows(chunk.data, chunk.first_row).quality())
         if chunk.first_row == 0:
             writer.writerow([*table.names, COLUMN])
         cells = [table.cells(name, 0, len(table)) for name in table.names]
@@ -68,6 +72,8 @@ def predict_command(model_file: Path, data: Path, output: Path | None, as_json: 
             errors.append(model.errors(chunk.data))
     if not predictions:
         raise DomainError(f"{data} has no rows.")
+    if not (quality := total(qualities)).clean:
+        click.echo(f"{data}: {quality}", err=True)
     if output is not None:
         files.write(output, text.getvalue())
     known = np.concatenate([each[each == each] for each in errors] or [np.empty(0)])

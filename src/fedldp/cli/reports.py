@@ -4,27 +4,29 @@ import json
 import sys
 from fractions import Fraction
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
 import click
 
 from fedldp import files, report, vehicle
-from fedldp.cli.plans import INPUT, OUTPUT, console, naming, read_plan
+from fedldp.cli.plans import INPUT, OUTPUT, console, naming, read_plan, strict_option
 from fedldp.errors import DomainError, WireError
 from fedldp.ledger import Ledger
 from fedldp.plan import Plan, for_vehicle
 from fedldp.tally import Tally
 
+_SHOWN = 10  # notes on a row
+
 
 @click.command("report")
 @click.argument("plan_file", metavar="PLAN", type=INPUT)
 @click.argument("row", default="-")
-@click.option("--cap", required=True, help="The most this vehicle may spend in its life.")
+@click.option("--cap", help="The most this vehicle may spend in its life.  [required]")
 @click.option(
     "--ledger",
     type=OUTPUT,
-    required=True,
-    help="The file that knows what was spent, made if it is not there. Never delete it.",
+    help="The file that knows what was spent, made if it is not there. Never delete it.  "
+    "[required]",
 )
 @click.option(
     "--key",
@@ -46,8 +48,23 @@ from fedldp.tally import Tally
     help="Where to write the report.  [default: standard output]",
     metavar="FILE",
 )
+@strict_option
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Only say what would be clipped or replaced: status 0 if nothing, 1 if something. "
+    "Nothing is drawn or spent; needs neither --cap nor --ledger.",
+)
 def report_command(
-    plan_file: Path, row: str, cap: str, ledger: Path, key: str, round_: str, output: BinaryIO
+    plan_file: Path,
+    row: str,
+    cap: str | None,
+    ledger: Path | None,
+    key: str,
+    round_: str,
+    output: BinaryIO,
+    strict: bool,
+    check: bool,
 ) -> None:
     """Answer a plan once, as a vehicle does.
 
@@ -55,21 +72,36 @@ def report_command(
     echo '{"age": 31, "city": "Rome"}' |
       fedldp report plan.json --cap 4 --ledger ledger.db -o report.bin
 
-    The ROW is a JSON object, a file or standard input. What is missing in it
-    or cannot be read is replaced by the schema's public value, even if that
-    is all of it. Before anything is written, the ledger records the spending
-    and the bytes: the same plan (and round) gets the same bytes again, and
-    nothing is ever answered beyond the cap.
+    The ROW is a JSON object: a file, or standard input. As on any vehicle, a
+    value outside the bounds is clipped, and one that is missing, unreadable or
+    unknown is replaced by the schema's public value, even if that is all of
+    it. Standard error says so, to you alone; --strict refuses such a row.
+
+    What is not JSON at all is a mistake of the program that calls: it is
+    refused with status 1, and nothing is drawn or spent. Make the JSON with a
+    library, so that no value can spoil it.
+
+    Before anything is written, the ledger records the spending and the bytes:
+    the same plan (and round) gets the same bytes again, and nothing is ever
+    answered beyond the cap.
     """  # noqa: D301 (click wants the character \b itself)
-    budget = _budget(cap)
-    text = read_plan(plan_file).to_json()
+    if not check and (cap is None or ledger is None):
+        raise click.UsageError("give --cap and --ledger; only --check does without them.")
+    asked = read_plan(plan_file)
+    budget = asked.total_epsilon if cap is None else _budget(cap)
     with naming(plan_file):
-        plan = for_vehicle(text, cap)
+        plan = for_vehicle(asked.to_json(), cap or budget)
     # Read before the ledger is touched: a slow reader must not keep others from it.
-    values = vehicle.read_row(
-        lambda: sys.stdin.buffer.read() if row == "-" else Path(row).read_bytes()
-    )
-    with Ledger(ledger, budget) as book:
+    values = _row(row)
+    notes = plan.check(values)
+    if check:
+        click.echo("\n".join(notes) or "All values are used as they are.")
+        sys.exit(1 if notes else 0)
+    if strict and notes:
+        raise DomainError(f"the row must be usable as it is; {_some(notes)}.")
+    if notes:
+        click.echo(f"fedldp: warning: {_some(notes)}.", err=True)
+    with Ledger(cast(Path, ledger), budget) as book:
         answer = book.release(
             key,
             plan.epsilon,
@@ -78,6 +110,23 @@ def report_command(
             run=round_,
         )
     output.write(answer)
+
+
+def _row(path: str) -> Any:
+    """Read a row; what is not one is refused, before anything is drawn or spent."""
+    if path == "-" and sys.stdin is None:
+        raise DomainError("expected a row on standard input, which is closed.")
+    data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    try:
+        return vehicle.read_row(data)
+    except ValueError as error:
+        raise DomainError(f"{error}. Nothing was spent.") from None
+
+
+def _some(notes: list[str]) -> str:
+    """Return some notes in one line."""
+    more = [f"and {len(notes) - _SHOWN:,} more"] if len(notes) > _SHOWN else []
+    return "; ".join(notes[:_SHOWN] + more)
 
 
 def _budget(cap: str) -> Fraction:

@@ -1,21 +1,23 @@
 """What `fedldp train` and `fedldp demo` share: a fleet, a hold-out, and a training to watch."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
+import click
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from fedldp.checks import Floats
 from fedldp.datasets.base import Dataset
 from fedldp.learn import fedsgd
 from fedldp.learn.examples import Owners
 from fedldp.learn.features import encode_target
 from fedldp.learn.fedsgd import Training
-from fedldp.learn.gradients import Linear
+from fedldp.learn.gradients import BLOCK, Linear, scores_of
 from fedldp.learn.objectives import objective
 from fedldp.learn.privacy import Privacy, bits_of
 from fedldp.learn.settings import Settings
@@ -64,6 +66,34 @@ def base_rate(data: Dataset, task: Task) -> float:
         return float(values.var())
     share = float((values > 0).mean())
     return min(share, 1 - share)
+
+
+def note_clipping(data: Dataset, say: Callable[[str], None] | None = None) -> None:
+    """Say in one line how much the bounds of a data set clip, if they do: on standard error."""
+    if data.quality.clipping:
+        text = f"{data.name}: {data.quality.clipping}"
+        click.echo(text, err=True) if say is None else say(text)
+
+
+def gain(public: Dataset, task: Task, weights: Floats) -> tuple[float, float]:
+    """Return by how much a model's error on the hold-out is below the base rate, and the +-.
+
+    The +- is half the width of a 95% interval: it is about other hold-outs of this size.
+    """
+    test, found = linear(public, task), []
+    _, targets = test.examples.read(slice(None))
+    always = targets.mean() if not test.objective.classifies else (targets > 0).mean() - 0.5
+    for start in range(0, len(public), BLOCK):
+        features, targets = test.examples.read(slice(start, start + BLOCK))
+        with np.errstate(over="ignore", invalid="ignore"):  # a model may have left all bounds
+            (errors,) = test.objective.error(scores_of(features, weights[None]), targets)
+            found.append(test.objective.error(np.full(len(targets), always), targets) - errors)
+    differences = np.concatenate(found)
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = (
+            differences.std(ddof=1) / len(differences) ** 0.5 if len(differences) > 1 else np.inf
+        )
+        return float(differences.mean()), float(1.96 * error)
 
 
 def spending(settings: Settings, fleet: Linear, reports: int) -> dict[str, Any]:

@@ -20,9 +20,22 @@ from fedldp.cli.plans import (
     given,
     naming,
     read_schema,
+    strict_option,
+    tell,
 )
-from fedldp.cli.runs import TASKS, base_rate, display, follow, linear, spending, volume
+from fedldp.cli.runs import (
+    TASKS,
+    base_rate,
+    display,
+    follow,
+    gain,
+    linear,
+    note_clipping,
+    spending,
+    volume,
+)
 from fedldp.datasets import Dataset
+from fedldp.datasets.files import read_file
 from fedldp.learn.features import check_target
 from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
@@ -34,7 +47,7 @@ from fedldp.strategies import PAPER_MECHANISM
 
 NO_PRIVACY = "none"  # in the place of a mechanism
 
-_OF_DATA = ("schema", "target", "client", "missing", "path", "rows")
+_OF_DATA = ("schema", "target", "client", "strict", "path", "rows")
 
 
 @click.command("train", short_help="Train a model on a fleet, with a few bits of each vehicle.")
@@ -63,7 +76,7 @@ _OF_DATA = ("schema", "target", "client", "missing", "path", "rows")
 @click.option("--schema", type=INPUT, help="The columns of a file (TOML).", metavar="FILE")
 @click.option("--target", help="The column of a file to predict.", metavar="COLUMN")
 @click.option("--client", help="Whose row it is, if a vehicle has several.", metavar="COLUMN")
-@click.option("--missing", is_flag=True, help="Replace missing values instead of refusing them.")
+@strict_option
 @click.option("--path", type=INPUT, help="The file of a NAME, if not fetched.", metavar="FILE")
 @click.option("--rows", type=click.IntRange(1), help="Only the first rows, so many.")
 @click.option(
@@ -158,7 +171,12 @@ def train_command(
     A logistic regression and a support vector machine (svm) predict one of two
     labels; their error is the share of wrong ones. A linear regression predicts
     a number; its error is the mean squared one, on the scale of [-1, 1]. The
-    base rate is the error of always saying the same.
+    base rate is the error of always saying the same; a model that is not
+    better than that is said to be useless.
+
+    Values of a file that are outside the bounds are clipped, and those that are
+    missing, unreadable or unknown are replaced, as on a vehicle: standard error
+    says how many. --strict refuses such a file; a missing target always is.
 
     With --paper, all that the paper prints is as it prints it: its Algorithm 1
     with plain steps, the sum of the answers divided by the size of the group,
@@ -197,6 +215,7 @@ def train_command(
     model = Model(kind.objective, data.features.schema, target, training.models[0], data.reference)
     if save is not None:
         files.write(save, model.to_json())
+    gained, doubt = gain(public, kind, training.models[0])
     document = {
         "data": data.name,
         "title": data.title,
@@ -205,6 +224,7 @@ def train_command(
         "target": target.name,
         "error": float(test.error(training.models)[0]),
         "base_rate": base_rate(public, kind),
+        "better_than_base_rate": gained > doubt,
         "mechanism": "cube" if settings.strategy == "cube" else mechanism,
         "strategy": settings.strategy,
         **spending(settings, work, training.reports),
@@ -220,6 +240,12 @@ def train_command(
         click.echo(json.dumps(document, indent=2))
         return
     console().print(_render(title, document, target))
+    if not document["better_than_base_rate"]:
+        verb = "does" if gained <= 0 else "may do, as far as this hold-out can tell,"
+        console().print(
+            f"This model is not better than the base rate: always giving the same answer {verb} "
+            "as well. Try more vehicles, a larger epsilon or fewer columns."
+        )
     if private and settings.participations > 1:
         console().print(
             f"Answering {settings.participations} times costs: the squared error of the mean "
@@ -274,17 +300,19 @@ def _load(
     schema: Path | None,
     target: str | None,
     client: str | None,
-    missing: bool,
+    strict: bool,
     path: Path | None,
     rows: int | None,
 ) -> Dataset:
     """Return the data set that has this name, or that is in this file."""
     if what in datasets.names():
-        if schema is not None or target is not None or client is not None or missing:
+        if schema is not None or target is not None or client is not None or strict:
             raise click.UsageError(
-                f"{what} brings its own: --schema, --target, --client, --missing are for files."
+                f"{what} brings its own: --schema, --target, --client, --strict are for files."
             )
-        return datasets.load(what, path, rows)
+        found = datasets.load(what, path, rows)
+        note_clipping(found)
+        return found
     if not Path(what).is_file():
         known = ", ".join(datasets.names())
         raise click.UsageError(f"--data must be a file, or one of {known}; got {what}.")
@@ -293,7 +321,8 @@ def _load(
     columns = read_schema(schema)
     with naming(schema):
         check_target(columns[target], objective(objective_name).classifies)
-    found = datasets.from_file(what, columns, target, client, missing=missing)
+    found, quality = read_file(what, columns, target, client, strict=strict)
+    tell(what, quality)
     if rows is not None and rows > len(found):
         raise click.UsageError(f"{what} has {len(found)} rows; got --rows {rows}.")
     return found if rows is None else found.take(slice(rows))

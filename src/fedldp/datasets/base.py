@@ -14,6 +14,7 @@ from fedldp.errors import DomainError
 from fedldp.learn.examples import Owners, Rows
 from fedldp.learn.features import Features, Singles, check_target, encode_target
 from fedldp.learn.objectives import objective as named_objective
+from fedldp.quality import DataQuality
 from fedldp.schema import Category, Number, Schema
 from fedldp.source import Source, source
 
@@ -120,6 +121,14 @@ class Dataset:
     def dimensions(self) -> int:
         """How many features there are, the constant included."""
         return self.features.dimensions
+
+    @cached_property
+    def quality(self) -> DataQuality:
+        """What a vehicle clips in these rows; nothing is missing in a data set."""
+        numbers = tuple(each for each in self.schema if isinstance(each, Number))
+        if not numbers:
+            return DataQuality(len(self), ())
+        return Schema(numbers).check({each.name: self._column(each.name) for each in numbers})
 
     def matrix(self, rows: Rows = _ALL, names: Sequence[str] | None = None) -> Floats:
         """Return some rows of the named columns, or of all, as `Schema.rows(...).matrix` does."""

@@ -18,6 +18,7 @@ from fedldp.checks import Floats
 from fedldp.datasets.base import About, Dataset
 from fedldp.errors import DomainError
 from fedldp.learn.features import category_codes, check_target
+from fedldp.quality import DataQuality, total
 from fedldp.schema import Category, Number, Schema
 
 _FINE = 1e-5  # of the scale of [-1, 1]: so far apart the numbers of 32 bits may lie
@@ -29,14 +30,15 @@ def from_file(
     target: str | None = None,
     client: str | None = None,
     *,
-    missing: bool = False,
+    strict: bool = False,
 ) -> Dataset:
     r"""Return the data set that a CSV (also .csv.gz) or Parquet file holds.
 
     The target is a column of the schema: a number for linear regression, a category with two
     labels for the others. `client` is a column that tells whose row it is: ids are compared as
-    they are written. A missing or unknown value is refused, with its row and column, or with
-    `missing` replaced by the public default; but never a target, which nobody may make up.
+    they are written. Values outside the bounds are clipped, and missing, unreadable or unknown ones
+    are replaced by the public default, as on a vehicle; a `DataWarning` says so. With `strict` such
+    data raise `DomainError`, and so does a missing target in any case: nobody may make one up.
 
     >>> path = Path(tempfile.mkdtemp(), "fleet.csv")
     >>> _ = path.write_text("age,city,sold\n31,Oslo,no\n54,Rome,yes\n")
@@ -45,21 +47,38 @@ def from_file(
     >>> len(fleet), fleet.targets
     (2, {'logistic': 'sold', 'hinge': 'sold'})
     """
+    data, quality = read_file(path, schema, target, client, strict=strict)
+    quality.warn(stacklevel=2)
+    return data
+
+
+def read_file(
+    path: str | PathLike[str],
+    schema: Schema,
+    target: str | None,
+    client: str | None,
+    *,
+    strict: bool,
+) -> tuple[Dataset, DataQuality]:
+    """Return what `from_file` returns, and what was clipped or replaced, without a warning."""
     path = Path(path)
     targets = _targets(schema, target)
-    gathered, owners = Gathered(schema, replace=missing), Clients(client)
+    gathered, owners = Gathered(schema), Clients(client)
     try:
         for chunk in read(path):
             gathered.add(chunk.data, chunk.first_row)
-            if target is not None:
-                known = Schema((schema[target],)).rows(chunk.data, chunk.first_row)
-                known.check(known.matrix())
             owners.add(chunk.data, chunk.first_row)
-        columns = gathered.columns()
+        columns, quality = gathered.columns(), gathered.quality().using(client)
+        if target is not None and quality[target].replaced:
+            raise DomainError(
+                f"every row must have the target; {quality[target]}. Correct or drop such rows."
+            )
+        if strict:
+            quality.refuse()
     except DomainError as error:
         raise DomainError(f"{path.name}: {error}") from error
     about = About(path.stem, title=path.name, source=str(path))
-    return Dataset(about, schema, columns, targets, clients=owners.numbers())
+    return Dataset(about, schema, columns, targets, clients=owners.numbers()), quality
 
 
 def read(path: Path) -> Iterator[frames.Chunk]:
@@ -90,21 +109,24 @@ def unpacked(path: Path) -> Iterator[Path]:
 class Gathered:
     """Columns, compact, that grow by some rows at a time."""
 
-    def __init__(self, schema: Schema, *, replace: bool = False) -> None:
+    def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._replace = replace
         self._parts: list[list[npt.NDArray[Any]]] = [[] for _ in schema]
+        self._qualities: list[DataQuality] = []
 
-    def add(self, data: Any, first_row: int) -> None:
-        """Add rows; refuse a value that is missing or unknown, unless it is to be replaced."""
-        rows = self._schema.rows(data, first_row)
-        matrix = rows.matrix()
-        if not self._replace:
-            rows.check(matrix)
+    def add(self, data: Any, first_row: int) -> DataQuality:
+        """Add rows, and return what of them is clipped or replaced."""
+        matrix, quality = self._schema.rows(data, first_row).read()
+        self._qualities.append(quality)
         place = 0
         for attribute, parts in zip(self._schema, self._parts, strict=True):
             parts.append(compact(attribute, matrix[:, place : place + attribute.size]))
             place += attribute.size
+        return quality
+
+    def quality(self) -> DataQuality:
+        """Return what was clipped or replaced in all rows."""
+        return total(self._qualities)
 
     def columns(self) -> tuple[npt.NDArray[Any], ...]:
         """Return the column of each attribute; refuse none at all."""

@@ -157,7 +157,7 @@ class _Extract:
                 columns[variable.attribute.name], unknown = variable.read(cells)
                 if variable.attribute.name == self.target:
                     missing = unknown
-            gathered.add(columns, first_row)
+            gathered.add(columns, first_row).refuse(clipped=False)
             known.append(~missing)
         found = self._dataset(schema, gathered.columns(), np.concatenate(known))
         _warn_unless_as_in_paper(found)

@@ -66,10 +66,16 @@ class Wisdm:
         accelerations = Schema(self.measured.attributes[:3])
         try:
             for chunk in read(path):
-                rows = accelerations.rows(chunk.data, chunk.first_row)
-                matrix = rows.matrix()
-                rows.check(np.where(np.isfinite(matrix), matrix, np.nan))  # or it would be clipped
-                gathered.add(chunk.data, chunk.first_row)
+                gathered.add(chunk.data, chunk.first_row).refuse(clipped=False)
+                values = accelerations.rows(chunk.data).matrix()
+                infinite = np.argwhere(~np.isfinite(values)).tolist()
+                if infinite:  # it would be clipped
+                    row, axis = infinite[0]
+                    raise DomainError(
+                        f"row {chunk.first_row + row} (the first is 0), column "
+                        f"{accelerations.names[axis]!r}: expected a finite number; got "
+                        f"{values[row, axis]}."
+                    )
             return self.dataset(gathered.columns())
         except DomainError as error:
             raise DomainError(f"{path.name}: {error}") from error

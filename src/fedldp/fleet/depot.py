@@ -1,5 +1,6 @@
 """A vault from its folder: which data it holds, its limits, and where it listens."""
 
+import logging
 import os
 import re
 import signal
@@ -19,6 +20,7 @@ from fedldp.fleet.listen import DEADLINE, TICK, Listener
 from fedldp.fleet.sockets import Address
 from fedldp.fleet.vault import Vault
 from fedldp.ledger import Ledger
+from fedldp.quality import DataQuality, total
 from fedldp.schema import Schema
 from fedldp.vehicle import exact
 
@@ -42,6 +44,10 @@ _ENTRIES: dict[str, toml.Types] = {
     "deadline": (int, float),
 }
 _NEEDED = ("data", "cap", "listen")
+
+_Data = tuple[Schema, Floats, list[str]]  # with a row of the matrix and a name for each row
+
+_log = logging.getLogger("fedldp.fleet")
 
 
 @final
@@ -83,10 +89,35 @@ class Depot:
         path = self.folder / self.entries.get("ledger", "ledger.db")
         return Ledger(path, self.cap, answers_per_job=self.answers_per_job)
 
-    def run(self) -> None:
-        """Answer questions until SIGTERM or Ctrl-C."""
-        with processes.hold(self.folder / "state"), self.ledger() as ledger:
-            schema, matrix, keys = self._data()
+    def check(self) -> DataQuality:
+        """Read the data, and return what the vault clips or replaces in them: a dry run."""
+        return self._data()[1]
+
+    def run(self, *, strict: bool = False) -> None:
+        """Answer questions until SIGTERM or Ctrl-C.
+
+        What is clipped or replaced in the data stands in the vault's own log, once; `strict`
+        refuses to start with such data.
+        """
+        with processes.hold(self.folder / "state"):
+            data, quality = self._data()
+            if strict:
+                quality.refuse()
+            self._log_quality(quality)
+            self._serve(data)
+
+    def _log_quality(self, quality: DataQuality) -> None:
+        """Log the counts, but no values: logs are kept, and passed on."""
+        if self.entries["data"] in datasets.names():
+            lines = [quality.clipping] if quality.clipping else []
+        else:
+            lines = [] if quality.clean else quality.summary(examples=False).splitlines()
+        for line in lines:
+            _log.warning("%s: %s", self.entries["data"], line.strip())
+
+    def _serve(self, data: _Data) -> None:
+        schema, matrix, keys = data
+        with self.ledger() as ledger:
             listener = Listener(
                 Vault(schema, matrix, keys, ledger, epsilons=self.epsilons(len(keys))),
                 self.address,
@@ -97,7 +128,7 @@ class Depot:
                 signal.signal(number, lambda *_: listener.close())
             listener.serve()
 
-    def _data(self) -> tuple[Schema, Floats, list[str]]:
+    def _data(self) -> tuple[_Data, DataQuality]:
         data = self.entries["data"]
         if data in datasets.names():
             return self._data_set(data)
@@ -141,7 +172,7 @@ class Depot:
             )
         return found
 
-    def _data_set(self, name: str) -> tuple[Schema, Floats, list[str]]:
+    def _data_set(self, name: str) -> tuple[_Data, DataQuality]:
         """Return a part of a data set, of which each row is a vehicle, called by its number."""
         data = datasets.load(name, rows=self.entries.get("rows"))
         if "holdout" in self.entries:
@@ -150,7 +181,8 @@ class Depot:
         vehicles = np.arange(number - 1, len(data), count)
         part = data.take(vehicles)
         owners = vehicles if part.clients is None else part.clients
-        return part.schema, part.matrix(), [str(owner) for owner in owners.tolist()]
+        names = [str(owner) for owner in owners.tolist()]
+        return (part.schema, part.matrix(), names), part.quality
 
     def _part(self) -> tuple[int, int]:
         text = self.entries.get("part", "1/1")
@@ -162,7 +194,7 @@ class Depot:
             )
         return int(found[1]), int(found[2])
 
-    def _file(self, path: Path) -> tuple[Schema, Floats, list[str]]:
+    def _file(self, path: Path) -> tuple[_Data, DataQuality]:
         """Return the rows of a file. What is missing in them or unknown stays so: NaN."""
         if "schema" not in self.entries:
             raise DomainError(
@@ -172,12 +204,15 @@ class Depot:
         schema = Schema.from_toml((self.folder / self.entries["schema"]).read_text("utf-8"))
         column = self.entries.get("vehicle")
         matrices: list[Floats] = []
+        qualities: list[DataQuality] = []
         owners = Clients(column)
         for chunk in frames.read(path):
-            matrices.append(schema.rows(chunk.data, chunk.first_row).matrix())
+            matrix, quality = schema.rows(chunk.data, chunk.first_row).read()
+            matrices.append(matrix)
+            qualities.append(quality)
             owners.add(chunk.data, chunk.first_row)
         if not sum(map(len, matrices)):
             raise DomainError(f"{path} has no rows.")
         matrix = np.concatenate(matrices)
         keys = [str(i) for i in range(len(matrix))] if column is None else owners.names()
-        return schema, matrix, keys
+        return (schema, matrix, keys), total(qualities).using(column, self.entries.get("epsilons"))

@@ -9,7 +9,7 @@ scaler in front, such as `MinMaxScaler`, learns them from the data, and that is 
 """
 
 import warnings
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
 from typing import Any, ClassVar, Self, cast, final
 
@@ -29,6 +29,7 @@ from fedldp.learn.objectives import OBJECTIVES
 from fedldp.learn.privacy import Privacy
 from fedldp.learn.settings import PAPER_REGULARIZATION, PAPER_TOLERANCE, Settings
 from fedldp.plan import Plan
+from fedldp.quality import AttributeQuality, DataQuality
 from fedldp.schema import Number, Schema
 from fedldp.source import Source, source
 from fedldp.strategies import PAPER_MECHANISM
@@ -56,8 +57,8 @@ class PrivacyWarning(UserWarning):
 class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
     """What the estimators share. The fields are the constructor's keywords, and it only stores.
 
-    All but `bounds` and `random_state` are those of `Settings`. Its `reference` is left out: it is
-    about categories, and an estimator takes numbers.
+    All but `bounds`, `strict` and `random_state` are those of `Settings`. Its `reference` is left
+    out: it is about categories, and an estimator takes numbers.
     """
 
     bounds: Ends | None = None
@@ -80,6 +81,7 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
     regularization: float = Settings.regularization
     tolerance: float = Settings.tolerance
     estimator: str = Settings.estimator
+    strict: bool = False
     random_state: int | np.random.RandomState | None = None
     _fits: list[float] = field(init=False, default_factory=list)  # their epsilons, with all clones'
 
@@ -130,11 +132,20 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _train(
-        self, X: Array, targets: Floats, clients: Any, epsilons: Any
+        self,
+        X: Array,
+        targets: Floats,
+        clients: Any,
+        epsilons: Any,
+        target: AttributeQuality | None = None,
     ) -> tuple[Floats, float]:
         """Train, and return coefficients and intercept for targets on the scale of [-1, 1]."""
         settings = Settings(**{name: getattr(self, name) for name in _CHOICES})
         features = Features(_schema(self.bounds, X.shape[1], type(self).__name__))
+        quality = _quality(features.schema, X, target)
+        if self.strict:
+            quality.refuse()
+        quality.warn(stacklevel=3)  # where fit was called
         owners = None if clients is None else Owners(_ids(clients, len(X)))
         goal = OBJECTIVES[self._objective]
         task = Linear(goal, _Encoded(features, X, targets.astype(np.float32)), owners)
@@ -188,8 +199,9 @@ class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc
 
     `bounds` are the public ends of the features, `(low, high)` for all of them or `(lows, highs)`
     with a number for each, and `target_bounds` those of the target; in training, values outside
-    count as the end. The other keywords are those of `Settings`; `mechanism=None` is the reference
-    without privacy. With `participations=r` each report has an r-th of epsilon.
+    count as the end, and a `DataWarning` says how many do. With `strict=True` they are refused
+    before any vehicle is asked. The other keywords are those of `Settings`; `mechanism=None` is the
+    reference without privacy. With `participations=r` each report has an r-th of epsilon.
 
     `random_state=None` takes the operating system's randomness. A seed is for study only: whoever
     knows it can undo the noise. Each fit asks the vehicles anew. From the second on, also those of
@@ -225,7 +237,11 @@ class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc
         X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), y_numeric=True)
         low, high = _pair(self.target_bounds, "target_bounds", type(self).__name__)
         target = Number("target_bounds", low, high)
-        coefficients, intercept = self._train(X, encode_target(target, y), clients, epsilons)
+        (quality,) = Schema((target,)).check(np.asarray(y)).attributes
+        quality = replace(quality, name="y")
+        coefficients, intercept = self._train(
+            X, encode_target(target, y), clients, epsilons, quality
+        )
         self.coef_ = coefficients * target.half_width
         self.intercept_ = target.from_unit(intercept)
         return self
@@ -367,6 +383,16 @@ def _schema(bounds: Any, width: int, name: str) -> Schema:
         ) from None
     pairs = zip(lows.tolist(), highs.tolist(), strict=True)
     return Schema(tuple(Number(f"bounds of x{i}", *pair) for i, pair in enumerate(pairs)))
+
+
+def _quality(schema: Schema, X: Array, target: AttributeQuality | None) -> DataQuality:
+    """Return what is clipped in the rows and the targets, under the names that `fit` gives them."""
+    found = schema.check(X)
+    names = ["X"] if len(schema) == 1 else [f"X[:, {i}]" for i in range(len(schema))]
+    attributes = [
+        replace(each, name=name) for each, name in zip(found.attributes, names, strict=True)
+    ]
+    return replace(found, attributes=(*attributes, *([] if target is None else [target])))
 
 
 def _own_units(schema: Schema, weights: Floats) -> tuple[Floats, float]:
