@@ -156,7 +156,8 @@ def test_nothing_is_read_from_nothing():
         rows = schema.rows(data)
         assert len(rows) == 0
         assert rows.matrix().shape == (0, 2)
-        rows.check(rows.matrix())
+        assert rows.quality().clean
+        assert rows.quality().rows == 0
 
 
 @pytest.mark.parametrize(
@@ -318,8 +319,8 @@ def test_rows_of_chunks_are_those_of_the_whole(tmp_path):
             assert fractions == sorted(fractions)
         chunk = list(frames.read(tmp_path / name, 3))[1]
         rows = schema.rows(chunk.data, chunk.first_row)
-        with pytest.raises(DomainError, match=r"row 3 .*column 'doors'"):
-            rows.check(rows.matrix())
+        with pytest.raises(DomainError, match=r"doors: .*row 3: "):
+            rows.quality().refuse()
 
 
 def test_other_files_are_refused(write, tmp_path):
