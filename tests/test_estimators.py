@@ -19,7 +19,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fedldp
-from fedldp.errors import MissingExtra
+from fedldp.errors import DataWarning, MissingExtra
 from fedldp.learn.estimators import (
     LDPLinearRegression,
     LDPLinearSVC,
@@ -69,8 +69,10 @@ def scores(model, rows):
     )
 
 
-# The checks fit clones of one estimator again and again, and no vehicle is real.
+# The checks fit clones of one estimator again and again, and no vehicle is real. Their data have
+# no bounds, so that some of them are clipped.
 @pytest.mark.filterwarnings("ignore::fedldp.learn.estimators.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::fedldp.errors.DataWarning")
 @parametrize_with_checks(
     [
         LDPLinearRegression(bounds=(-3, 3), target_bounds=(-3, 3)),
@@ -97,6 +99,7 @@ def test_constructor_has_the_choices_of_settings_by_keyword(kind):
     assert {each.kind for each in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
     assert parameters.pop("bounds").default is None
     assert parameters.pop("random_state").default is None
+    assert parameters.pop("strict").default is False
     if kind is LDPLinearRegression:
         assert parameters.pop("target_bounds").default is None
     defaults = {name: each.default for name, each in parameters.items()}
@@ -183,7 +186,8 @@ def test_values_outside_count_as_the_bound():
     within = np.clip(X, LOWS + 2, HIGHS - 2), np.clip(NUMBER, 0, 40)
     choices = {"bounds": (LOWS + 2, HIGHS - 2), "target_bounds": (0, 40)}
     clipped = made(LDPLinearRegression, **choices).fit(*within)
-    outside = made(LDPLinearRegression, **choices).fit(X, NUMBER)
+    with pytest.warns(DataWarning, match="clipped"):
+        outside = made(LDPLinearRegression, **choices).fit(X, NUMBER)
     assert (clipped.coef_ == outside.coef_).all()
     assert clipped.intercept_ == outside.intercept_
 
