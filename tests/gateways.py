@@ -15,6 +15,7 @@ from fedldp.fleet.strategy import LDPFedSGD, packed, unpacked
 from fedldp.fleet.wire import Batch, Question, inflated, rows_of
 from fedldp.learn.model import Model
 from fedldp.learn.server import Recipe, State
+from fedldp.parts import Matrix
 
 FEATURES = Schema.of(speed=(0, 50), load=(0, 1))
 MODEL = Model("logistic", FEATURES, Category("late", ["no", "yes"]), [0.0, 0.0, 0.0])
@@ -38,7 +39,8 @@ def batch(question, answered=None, silent=0):
     """Return the batch of vehicles whose values follow from the question: every time the same."""
     plan, n = Plan.from_json(question.plan), question.n if answered is None else answered
     chance = fedldp.source(int.from_bytes(question.digest[:6]))
-    report = plan.report(chance.uniform((n, plan.schema.dimensions)) - 0.8, chance)
+    values = Matrix(chance.uniform((n, plan.schema.dimensions)) - 0.8)
+    report = plan.report_batches([values], chance)
     return Batch.of(question, rows_of(report.records, n, plan.bits), silent).to_bytes()
 
 

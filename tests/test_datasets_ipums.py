@@ -125,10 +125,10 @@ def test_the_shape_of_brazil_is_taken_in_silence(tmp_path):
 @pytest.mark.parametrize(
     ("row", "complaint"),
     [
-        ((20, 500, 7), r"row 5 .*'marital': 'code 7' is none of the 3 categories"),
-        ((20, 500, ""), r"row 5 .*'marital': the value is missing"),
-        (("old", 500, 1), r"row 5 .*'age'"),
-        ((20, "", 1), r"row 5 .*'income'"),
+        ((20, 500, 7), r"marital: .*row 5: 'code 7' is not one of the 3 categories"),
+        ((20, 500, ""), r"marital: .*row 5: the value is missing"),
+        (("old", 500, 1), r"age: .*row 5: 'old' is not a number"),
+        ((20, "", 1), r"income: .*row 5: the value is missing"),
     ],
 )
 def test_what_the_description_does_not_know_is_refused(tmp_path, row, complaint):
