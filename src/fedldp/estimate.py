@@ -276,7 +276,7 @@ def _pseudo_answers(risk: float) -> float:
     """Return how many rare answers are added: half the square of a normal quantile, and a tenth.
 
     With half the square alone, intervals that are centred on the unbiased estimate can cover 92.9%
-    instead of 95%, for five rare answers in a thousand; with a tenth more, 93.5%.
+    instead of 95%, for five rare answers in a thousand; with a tenth more, 93.2%.
     """
     return float(ndtri(risk / 2) ** 2 / 2 + 0.1)
 
