@@ -111,7 +111,7 @@ def encode(m: Mechanism, outputs: int, x: Floats, rng: np.random.Generator) -> n
 
 
 def collect(m: Any, x: Floats, rng: np.random.Generator) -> Floats:
-    """The paper's Algorithm 5 with k = 1: perturb whole rows, keep one entry of each, average."""
+    """The paper's Algorithm 6 with k = 1: perturb whole rows, keep one entry of each, average."""
     n, d = x.shape
     noisy = perturb(m, x, rng)
     kept = np.zeros((n, d))
@@ -163,7 +163,7 @@ def served(packet: bytes, count: int, widths: tuple[int, int], values: Floats, d
 def discretized(
     y: Floats, bound: float, outputs: int, rng: np.random.Generator
 ) -> npt.NDArray[Any]:
-    """The paper's Algorithm 4: the number of the point that each output is rounded to."""
+    """The paper's Algorithm 5: the number of the point that each output is rounded to."""
     m = (outputs - 1) // 2
     k = np.floor(m * y / bound)
     to_the_left = k + 1 - m * y / bound

@@ -248,7 +248,7 @@ def test_the_derivative_of_A_is_with_respect_to_e_to_the_epsilon(epsilon):
 @pytest.mark.parametrize("epsilon", HIGH)
 def test_the_form_of_A_above_ln_5_53(epsilon):
     t = exp(epsilon / 3)
-    form = -np.polyval(theory_hybrid._MINUS_A, t) / (12 * t**2 * (t**3 - t**2 + t**5 - 1) ** 2)
+    form = -np.polyval(theory_hybrid.MINUS_A, t) / (12 * t**2 * (t**3 - t**2 + t**5 - 1) ** 2)
     assert theory_hybrid.coefficient_A(epsilon) == pytest.approx(form)
 
 

@@ -96,7 +96,7 @@ class Mechanism(ABC):
         """Return the exact form of this mechanism, whose outputs may be released.
 
         A mechanism with a continuous output is discretized to an odd number of outputs, from 3
-        to 4001 (the paper's Algorithm 4); the default costs less than 0.5% in variance.
+        to 4001 (the paper's Algorithm 5); the default costs less than 0.5% in variance.
         """
 
     @property

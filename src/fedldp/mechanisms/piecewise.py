@@ -130,7 +130,7 @@ class PM(Piecewise):
 @final
 @dataclass(frozen=True)
 class PMSub(Piecewise):
-    """PM-SUB, Algorithm 3 of the paper: t = e^(eps/3), close to the best.
+    """PM-SUB, Algorithm 4 of the paper: t = e^(eps/3), close to the best.
 
     >>> PMSub(epsilon=4.0).worst_case_variance
     0.166...
@@ -147,7 +147,7 @@ class PMSub(Piecewise):
 @final
 @dataclass(frozen=True)
 class PMOpt(Piecewise):
-    """PM-OPT of the paper: the t with the least worst-case variance.
+    """PM-OPT, Algorithm 3 of the paper: the t with the least worst-case variance.
 
     >>> PMOpt(epsilon=4.0).worst_case_variance
     0.161...

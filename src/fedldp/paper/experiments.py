@@ -5,9 +5,9 @@ and its noise. At one epsilon they draw from the same stream, but each makes of 
 """
 
 import hashlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from fedldp.estimate import means
 from fedldp.learn.examples import Arrays, Rows
 from fedldp.learn.fedsgd import Training
 from fedldp.learn.gradients import Linear
-from fedldp.learn.objectives import objective
+from fedldp.learn.objectives import Objective, objective
 from fedldp.learn.server import Recipe, auto_group, auto_rate
 from fedldp.paper.figures import Way
 from fedldp.parts import Matrix
@@ -33,15 +33,49 @@ try:
 except ImportError as error:
     raise MissingExtra("threadpoolctl", "paper") from error
 
-VERSION = 2  # part of the keys of finished jobs: raise it when results change between releases
+VERSION = 3  # part of the keys of finished jobs: raise it when results change between releases
 
 REGULARIZATION = 1e-4  # lambda of the paper
 BOUND = 1.0  # gradients are clipped to it in each coordinate
+ROUNDS = 150  # of Algorithm 1
 
 # Vehicles simulated together: their values stay in the cache, and in arrays so small the allocator
 # does not go to the system for each, which would be half of the work.
 _AT_ONCE = 1 << 13
 _ENOUGH = 1 << 16  # rows that tell the mean of a variance to a part in a thousand
+
+
+class Rule(NamedTuple):
+    """How the server of all competitors steps, and how many vehicles it asks in a round."""
+
+    recipe: Recipe
+    group: int
+
+    def rounds(self, vehicles: int) -> int:
+        """Return how many rounds so many vehicles last."""
+        return -(-vehicles // self.group)
+
+
+def rule_of(server: str, goal: Objective, vehicles: int, d: int) -> Rule:
+    """Return the rule for learning rate and group size: from public numbers alone.
+
+    It is the same for all competitors, at every epsilon, and without privacy too. The paper gives
+    no rate and no group size. For its Algorithm 1 ("paper") the fleet is divided into 150 groups
+    and the rate is 1/d: features lie in [-1, 1], so that |x|^2 <= d, and a larger step could
+    overshoot the minimum of the squared loss of one example. The library ("library") has rules of
+    its own.
+
+    >>> from fedldp.learn.objectives import objective
+    >>> rule = rule_of("paper", objective("logistic"), vehicles=90_000, d=90)
+    >>> rule.group, rule.rounds(90_000), round(90 * rule.recipe.rate, 9)
+    (600, 150, 1.0)
+    """
+    if server == "library":
+        group = auto_group(vehicles, 1 / d)  # as if each vehicle answered one coordinate
+        rate = auto_rate(goal.distance, d, -(-vehicles // group))
+        return Rule(Recipe(rate, regularization=REGULARIZATION), group)
+    plain = Recipe(1 / d, "sgd", momentum=0.0, averaging=False, regularization=REGULARIZATION)
+    return Rule(plain, -(-vehicles // ROUNDS))
 
 
 @final
@@ -58,6 +92,7 @@ class Job:
     seed: int
     folds: int = 0
     held: int = 0  # folds that are held out in turn
+    rate: float = 1.0  # the learning rate, as a multiple of the rule's
 
     @property
     def key(self) -> str:
@@ -127,19 +162,13 @@ def _model_error(job: Job, number: int, examples: Arrays) -> float:
     first, end = n * fold // job.folds, n * (fold + 1) // job.folds
     train = _Chosen(examples, np.concatenate([order[:first], order[end:]]))
     task, test = Linear(goal, train), Linear(goal, _Chosen(examples, order[first:end]))
-    private = bool(job.way.mechanism)
-    # One group for all that are private, as if each vehicle answered one coordinate.
-    group = auto_group(len(train), 1 / d if private else 1.0)
+    rule = rule_of(job.way.server, goal, len(train), d)
     training = Training(
         task,
-        _plan(job.way, job.epsilon, d) if private else Schema.vector(d, BOUND),
-        Recipe(
-            auto_rate(goal.distance, d, -(-len(train) // group)),
-            regularization=REGULARIZATION,
-            estimator=job.way.estimator,
-        ),
+        _plan(job.way, job.epsilon, d) if job.way.mechanism else Schema.vector(d, BOUND),
+        replace(rule.recipe, rate=job.rate * rule.recipe.rate, estimator=job.way.estimator),
         job.chance(number),
-        group=group,
+        group=rule.group,
         shuffle=False,  # the order is random already
     )
     for _ in training:

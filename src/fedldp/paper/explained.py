@@ -1,18 +1,23 @@
 """The settings of a figure in words, and what was chosen where the paper gives no value."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from fedldp.learn.objectives import objective
-from fedldp.learn.server import Recipe, auto_group, auto_rate
-from fedldp.paper.experiments import BOUND, REGULARIZATION
-from fedldp.paper.figures import Description, Figure, Profile
+from fedldp.learn.server import Recipe
+from fedldp.paper.experiments import BOUND, REGULARIZATION, ROUNDS, rule_of
+from fedldp.paper.figures import Description, Figure, Profile, Way
 from fedldp.paper.material import LAST_SIGNALS, Material
 
-# What a server does with gradients by default, as in all trainings here.
-SERVER = (
-    f"{Recipe.optimizer.title()} with momentum {Recipe.momentum:g}, models averaged, later ones "
-    "with more weight"
-)
+# How the two servers step, in words.
+SERVERS = {
+    "paper": (
+        f"Algorithm 1: plain SGD, {ROUNDS} groups, rate 1/d, the sum of a group divided by its size"
+    ),
+    "library": (
+        f"the library's optimizer: {Recipe.optimizer.title()} with momentum {Recipe.momentum:g}, "
+        "models averaged, later ones with more weight"
+    ),
+}
 
 
 def settings_of(
@@ -20,7 +25,9 @@ def settings_of(
 ) -> tuple[str, ...]:
     """Return lines for people about all that a figure's numbers depend on."""
     about = (
-        _training(figure, profile, materials) if figure.objective else _means(profile, materials)
+        _training(figure, profile, materials, known.ways)
+        if figure.objective
+        else _means(profile, materials)
     )
     return (
         *about,
@@ -51,24 +58,30 @@ def _means(profile: Profile, materials: Sequence[Material]) -> Iterator[str]:
     yield "intervals: 95%, by Student's t over the runs"
 
 
-def _training(figure: Figure, profile: Profile, materials: Sequence[Material]) -> Iterator[str]:
+def _training(
+    figure: Figure, profile: Profile, materials: Sequence[Material], ways: Mapping[str, Way]
+) -> Iterator[str]:
     times = "" if profile.times == 1 else f", {profile.times} times"
     held = "" if profile.held == profile.folds else f", of which {profile.held} are held out"
     yield f"{profile.folds}-fold cross-validation{held}{times}; every row is a vehicle, asked once"
     yield f"regularization: λ = {REGULARIZATION:g}; gradients are clipped to ±{BOUND:g}"
     goal = objective(figure.objective)
-    for material in materials:
-        n, d = len(material.dataset), material.dataset.dimensions
-        train = n - n // profile.folds
-        group = auto_group(train, 1 / d)
-        rate = auto_rate(goal.distance, d, -(-train // group))
-        yield (
-            f"{material.about.title}: groups of {group:,} vehicles, learning rate {rate:.3g} (the "
-            "paper gives neither; they follow from public numbers)"
-        )
+    servers = {figure.server or ways[name].server for name in figure.series}
+    for server in sorted(servers, reverse=True):
+        who = "" if servers == {server} else " (series whose name ends in library, and beyond)"
+        yield f"server: {SERVERS[server]}{who if server == 'library' else ''}"
+        for material in materials:
+            n, d = len(material.dataset), material.dataset.dimensions
+            train = n - n // profile.folds
+            rule = rule_of(server, goal, train, d)
+            yield (
+                f"{material.about.title}: {rule.rounds(train)} groups of {rule.group:,} vehicles, "
+                f"learning rate {rule.recipe.rate:.3g}"
+            )
     yield (
-        f"server: {SERVER} (the paper's Algorithm 1: plain SGD, with rates that it does not give); "
-        "the order of mechanisms can depend on it"
+        "the paper gives neither learning rate nor group size: one rule for all competitors, at "
+        "every ε and without privacy, from public numbers alone; the order of competitors can "
+        "depend on it"
     )
     yield (
         "intervals: 95%, by Student's t over the folds, widened for what the folds have in common "
@@ -78,8 +91,10 @@ def _training(figure: Figure, profile: Profile, materials: Sequence[Material]) -
 
 def _asked(figure: Figure, profile: Profile) -> Iterator[str]:
     if figure.over == "epsilon":
-        grid = ", ".join(f"{epsilon:g}" for epsilon in profile.epsilons)
-        yield f"ε: {grid} (the paper does not list its values)"
+        grid = ", ".join(f"{each:g}" for each in sorted({*profile.epsilons, *figure.shown}))
+        named = ", ".join(f"{each:g}" for each in figure.shown)
+        known = f"the paper names {named}" if named else "the paper does not list its values"
+        yield f"ε: {grid} ({known})"
     if figure.over == "bits":
         yield "k = 1: each vehicle answers for one coordinate, so that the bits are those of it"
         yield "one bit: the two outputs of Duchi et al., which no other two can better"
@@ -91,9 +106,8 @@ def _asked(figure: Figure, profile: Profile) -> Iterator[str]:
         )
     if "duchi" in figure.series:
         yield (
-            "Duchi et al.: all signs at once; with ties in both halves it would cost more than ε "
-            "where d is even, so "
-            "here ties count once"
+            "Duchi et al.: all signs at once. The paper does not print their mechanism; where d is "
+            "even, drawing ties from both halves would cost more than ε, so here a tie counts once"
         )
     if figure.outputs or figure.over == "outputs":
         yield (

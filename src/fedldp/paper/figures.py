@@ -10,7 +10,8 @@ from typing import Any, TypeVar, final
 from fedldp.errors import DomainError
 
 KINDS = ("theory", "means", "training")
-AXES = ("epsilon", "outputs", "bits")
+AXES = ("epsilon", "outputs", "bits", "rate")
+SERVERS = ("paper", "library")
 
 T = TypeVar("T")
 
@@ -28,6 +29,11 @@ class Way:
     study: bool = True  # through the mechanism's floating-point form
     discretized: bool = False  # whether its outputs are continuous, and can be made finite
     outputs: int | None = None
+    server: str = "paper"  # Algorithm 1, or the library's own optimizer
+
+    def __post_init__(self) -> None:
+        if self.server not in SERVERS:
+            raise DomainError(f"a way's server must be one of {SERVERS}; got {self.server!r}.")
 
     def with_outputs(self, outputs: int) -> "Way":
         """Return the exact form with so many outputs; what is finite stays as it is.
@@ -48,6 +54,7 @@ class Profile:
     epsilons: tuple[float, ...]
     outputs: tuple[int, ...]
     bits: tuple[int, ...]
+    rates: tuple[float, ...]  # learning rates, as multiples of the rule's
     runs: int
     folds: int
     held: int  # folds that are held out in turn
@@ -69,6 +76,8 @@ class Figure:
     objective: str = ""
     over: str = "epsilon"
     epsilon: float = 0.0  # where the figure is not over epsilon
+    shown: tuple[float, ...] = ()  # the epsilons that the paper names: its claims are judged there
+    server: str = ""  # who trains all competitors, if it is not who trains each of them otherwise
     outputs: int = 0  # 0: continuous
     beside: str = ""  # the figure that its claims compare it with
     notes: tuple[str, ...] = ()  # for people: how the paper's words were read

@@ -25,19 +25,21 @@ from fedldp.plots import save
 
 NAME = "report.html"
 CLAIMS = "claims.csv"
-FAILS, OPEN, HOLDS = "fails", "not decidable here", "holds"
-VERDICTS = (FAILS, OPEN, HOLDS)  # what surprises comes first
+FAILS, MISPRINT, OPEN, HOLDS = "fails", "misprint", "not decidable here", "holds"
+VERDICTS = (FAILS, OPEN, HOLDS, MISPRINT)  # what surprises comes first, what is no claim last
 
 
-def verdict(holds: bool | None) -> str:
+def verdict(of: Verdict) -> str:
     """Return a verdict in words.
 
-    >>> verdict(None)
+    >>> verdict(Verdict("a claim", None, ""))
     'not decidable here'
     """
-    if holds is None:
+    if of.misprint:
+        return MISPRINT
+    if of.holds is None:
         return OPEN
-    return HOLDS if holds else FAILS
+    return HOLDS if of.holds else FAILS
 
 
 def claims(results: Sequence[Result]) -> list[dict[str, str]]:
@@ -47,7 +49,7 @@ def claims(results: Sequence[Result]) -> list[dict[str, str]]:
             "figure": result.key,
             "paper": result.paper,
             "claim": each.claim,
-            "verdict": verdict(each.holds),
+            "verdict": verdict(each),
             "evidence": each.evidence,
         }
         for result in results
@@ -126,9 +128,7 @@ def render(sections: Sequence[Section], profile: str, expected: int) -> str:
     every = [each for part in sections for each in part.claims]
     return page.render(
         sections=sections,
-        groups={
-            which: [each for each in every if verdict(each[1].holds) == which] for which in VERDICTS
-        },
+        groups={which: [each for each in every if verdict(each[1]) == which] for which in VERDICTS},
         profile=profile,
         expected=expected,
         every=len(description().figures),

@@ -35,8 +35,10 @@ except ImportError as error:
 Progress = Callable[[int, int, float | None], None]  # jobs done, of all, and the seconds left
 
 _ROWS_OF_A_JOB = {"means": 20_000_000, "training": 1_000_000}  # seconds of work, not minutes
+_AXES = {"epsilon": "epsilons", "rate": "rates"}  # of a profile, where they differ
 _X_LABELS = {
     "epsilon": "privacy budget ε",
+    "rate": "learning rate, as a multiple of 1/d",
     "outputs": "number of outputs",
     "bits": "bits of one answer",
 }
@@ -142,7 +144,7 @@ class _Work:
             return [], []
         beside: list[_Cell] = []
         if figure.beside:
-            other = replace(self._known.figure(figure.beside), data=figure.data)
+            other = replace(self._known.figure(figure.beside), data=figure.data, shown=figure.shown)
             beside = list(self._expanded(other))
         return list(self._expanded(figure)), beside
 
@@ -161,9 +163,9 @@ class _Work:
         return found, absent
 
     def _expanded(self, figure: Figure) -> Iterator[_Cell]:
-        xs: tuple[float, ...] = getattr(
-            self._profile, "epsilons" if figure.over == "epsilon" else figure.over
-        )
+        xs: tuple[float, ...] = getattr(self._profile, _AXES.get(figure.over, figure.over))
+        if figure.over == "epsilon":
+            xs = tuple(sorted({*xs, *figure.shown}))
         for name, material in self._materials(figure)[0].items():
             for series in figure.series:
                 for x in xs:
@@ -189,6 +191,7 @@ class _Work:
             seed=self._known.seed,
             folds=profile.folds if training else 0,
             held=profile.held if training else 0,
+            rate=float(x) if figure.over == "rate" else 1.0,
         )
         at_once = max(1, _ROWS_OF_A_JOB[figure.kind] // rows)
         jobs = tuple(
@@ -243,7 +246,7 @@ class _Work:
             paper=figure.paper,
             x_label=_X_LABELS[figure.over],
             y_label="misclassification rate" if classifies else "mean squared error",
-            x_log=figure.over == "outputs",
+            x_log=figure.over in ("outputs", "rate"),
             y_log=figure.kind == "means",
             points=(
                 *(samples[cell].point() for cell in cells),
@@ -308,6 +311,8 @@ def _way(way: Way, figure: Figure, x: float) -> Way | None:
             return way.with_outputs(2 ** int(x) - 1) if x > 1 else None
         # With one bit there is nothing better than Duchi's two outputs.
         return replace(way, outputs=2 ** int(x)) if x > 1 else replace(way, mechanism="duchi")
+    if figure.server:
+        way = replace(way, server=figure.server)
     outputs = int(x) if figure.over == "outputs" else figure.outputs
     return way.with_outputs(outputs) if outputs else way
 

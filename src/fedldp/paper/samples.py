@@ -1,5 +1,6 @@
 """What was measured, run by run, and what that says about means and differences."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
@@ -73,6 +74,10 @@ class Samples:
     def stand_ins(self, wanted: bool) -> "Samples":
         """Return those of data in the place of the paper's, or those of the paper's own."""
         return Samples(tuple(sample for sample in self.all if sample.stand_in == wanted))
+
+    def at(self, xs: Collection[float]) -> "Samples":
+        """Return those at some places."""
+        return Samples(tuple(sample for sample in self.all if sample.x in xs))
 
     def sample(self, panel: str, series: str, x: float) -> Sample:
         """Return the sample at one place."""

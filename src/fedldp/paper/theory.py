@@ -5,8 +5,11 @@ from collections.abc import Callable
 from fedldp.paper import (
     theory_cubic,
     theory_hybrid,
+    theory_lemmas,
+    theory_misprints,
     theory_privacy,
     theory_sampling,
+    theory_system,
     theory_text,
 )
 from fedldp.paper.tidy import Result
@@ -15,6 +18,8 @@ FIGURES: dict[str, Callable[[], Result]] = {
     "worst-case-variance": theory_text.worst_case_variance,
     "table-1": theory_text.table_1,
     "table-2": theory_text.table_2,
+    "table-3": theory_system.table_3,
+    "system": theory_system.system,
     "optimal-a": theory_text.optimal_a,
     "density": theory_text.density,
     "pm-opt-vs-pm-sub": theory_text.pm_opt_vs_pm_sub,
@@ -27,5 +32,7 @@ FIGURES: dict[str, Callable[[], Result]] = {
     "sign-of-a": theory_hybrid.sign_of_A,
     "choice-of-k": theory_sampling.choice_of_k,
     "rounding-of-k": theory_sampling.rounding_of_k,
+    "lemmas": theory_lemmas.lemmas,
     "privacy": theory_privacy.privacy,
+    "misprints": theory_misprints.misprints,
 }

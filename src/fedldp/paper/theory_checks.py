@@ -46,6 +46,7 @@ def result(
     x_label: str = BUDGET,
     y_label: str = "",
     y_log: bool = False,
+    table: tuple[tuple[str, ...], ...] = (),
 ) -> Result:
     """Return a figure that is computed: it has no data set and nothing in it is sampled."""
     return Result(
@@ -61,6 +62,7 @@ def result(
         settings=("computed from formulas, nothing is sampled", *settings),
         data=(),
         synthetic=False,
+        table=table,
     )
 
 

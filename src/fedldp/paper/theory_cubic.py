@@ -50,18 +50,17 @@ def compare_a_star() -> Result:
                 f"{LN_4:.6f}",
             ),
             keeps_sign(
-                "a* >= e^eps / (e^eps + 2) for 0 < epsilon <= ln 4 (appendix)",
+                "a* < e^eps / (e^eps + 2) for epsilon < ln 4 (appendix, Eq. (worst-val-4))",
                 gap,
-                1,
-                high=LN_4,
+                -1,
+                high=LN_4 - 1e-6,
             ),
             keeps_sign(
                 "a* > e^eps / (e^eps + 2) for epsilon > ln 4 (appendix)", gap, 1, LN_4 + 1e-6
             ),
         ),
         (
-            "the sentence for epsilon <= ln 4 is a misprint: the next equation, and the rest of "
-            "the proof, use a* < e^eps / (e^eps + 2) there",
+            "for epsilon < ln 4 the equation is judged; the sentence before it is a misprint",
             "f_2(a) is taken with e^eps - a, not squared, in its denominator",
         ),
         y_label="value of P(0 | 0)",

@@ -124,7 +124,7 @@ def rounding_of_k() -> Result:
     return result(
         "rounding-of-k",
         "What k = floor(ε / 2.5) costs against the best k",
-        "Eq. (optimal-k) and Algorithm 5",
+        "Eq. (optimal-k) and Algorithm 6",
         sum(drawn, ()),
         (_verdict_on_k(name) for name in _NAMES),
         (
@@ -155,5 +155,7 @@ def _verdict_on_k(name: str) -> Verdict:
             f"{max(rounded):.1%} above."
         )
     return Verdict(
-        f"k = floor(epsilon / 2.5) is optimal for {name} (sec. VI)", exact, " ".join(evidence)
+        f"k = floor(epsilon / 2.5) is optimal for {name} (sec. Multiple Attributes)",
+        exact,
+        " ".join(evidence),
     )

@@ -25,11 +25,12 @@ class Verdict:
     claim: str  # short, with its place in the paper
     holds: bool | None  # None: not decidable here
     evidence: str
+    misprint: bool = False  # what is printed is wrong, and what is meant is clear and holds
 
 
 @dataclass(frozen=True)
 class Result:
-    """Everything about one finished figure."""
+    """Everything about one finished figure or table."""
 
     key: str
     title: str
@@ -43,6 +44,7 @@ class Result:
     settings: tuple[str, ...]  # lines for people
     data: tuple[str, ...]  # title, licence and citation of each data set
     synthetic: bool
+    table: tuple[tuple[str, ...], ...] = ()  # a heading and rows, where the paper has a table
 
 
 def to_csv(points: tuple[Point, ...]) -> str:
