@@ -23,7 +23,8 @@ from fedldp.plan import Plan
 def run(*arguments):
     result = CliRunner().invoke(command, arguments, env={"COLUMNS": "80"})
     assert result.exit_code == 0, result.output
-    assert max(len(line) for line in result.output.splitlines()) <= 80
+    if "--json" not in arguments:  # which is for scripts
+        assert max(len(line) for line in result.output.splitlines()) <= 80
     return result.output
 
 
@@ -65,7 +66,7 @@ def test_tables_and_claims():
     assert "FAILS" in output
     document = json.loads(run("mechanisms", "--table", "--json"))
     assert [len(rows) for rows in document["tables"].values()] == [3, 6]
-    assert [claim["holds"] for claim in document["claims"]].count(False) == 1
+    assert [claim["holds"] for claim in document["claims"]].count(False) == 2  # of HM, of HM-TP
 
 
 @pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml")])

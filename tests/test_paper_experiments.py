@@ -9,6 +9,7 @@ from scipy.stats import chi2
 
 import fedldp
 from fedldp.errors import DomainError
+from fedldp.learn.fedsgd import Training
 from fedldp.learn.gradients import Linear
 from fedldp.paper import experiments, figures, theory
 from fedldp.paper.experiments import Job, expected_error, run
@@ -146,6 +147,49 @@ def test_folds_differ_and_so_do_their_repetitions():
     assert trained("non-private", runs=2, first=4, held=4, task="squared") == errors[4:6]
 
 
+def test_algorithm_1_by_hand():
+    """The reproduction's training, written down once more: Algorithm 1 without privacy."""
+    x, y = (each.astype(np.float64) for each in ROWS)
+    whole = job("non-private", 1.0, 1, task="squared", folds=5, held=1)
+    order = experiments._order(1, "some rows", 0, len(x))
+    test, train = order[:600], order[600:]
+    theta = np.zeros(3)
+    groups = -(-len(train) // -(-len(train) // 150))
+    for place in range(groups):
+        chosen = train[len(train) * place // groups : len(train) * (place + 1) // groups]
+        gradients = (x[chosen] @ theta - y[chosen])[:, None] * x[chosen]
+        average = np.clip(gradients, -1, 1).sum(axis=0) / len(chosen)
+        theta = theta - 1 / 3 * (average + 1e-4 * theta)
+    expected = np.mean((x[test] @ theta - y[test]) ** 2)
+    assert run(whole, *ROWS) == pytest.approx([expected])
+
+
+@pytest.mark.parametrize("server", ["paper", "library"])
+def test_one_rule_for_all_competitors_with_privacy_and_without(server, monkeypatch):
+    """The non-private reference has the groups, the rate and the rounds of the private ones."""
+    seen = []
+
+    def spied(task, plan, recipe, chance, **options):
+        seen.append((options["group"], replace(recipe, estimator="ratio")))
+        return Training(task, plan, recipe, chance, **options)
+
+    monkeypatch.setattr(experiments, "Training", spied)
+    for name in (*PAPER, "non-private"):
+        for epsilon in (1.0, 4.0):
+            trained(replace(WAYS[name], server=server), 1, epsilon)
+    assert len(seen) == 16
+    assert len(set(seen)) == 1
+    ((group, recipe),) = set(seen)
+    if server == "paper":
+        assert (group, recipe.optimizer, recipe.momentum, recipe.averaging) == (16, "sgd", 0, False)
+        assert recipe.rate == pytest.approx(1 / 3)
+
+
+def test_a_multiple_of_the_rate():
+    one, two = (trained("non-private", 1, task="squared", rate=rate) for rate in (1.0, 0.1))
+    assert one != two
+
+
 def test_targets_decide():
     x, y = ROWS
     whole = job("non-private", 1.0, 1, task="logistic", folds=5, held=1)
@@ -178,6 +222,8 @@ def test_keys_tell_jobs_apart():
         {"task": "squared"},
         {"folds": 3},
         {"held": 3},
+        {"rate": 2.0},
+        {"way": replace(first.way, server="library")},
     ]
     keys = {first.key, *(replace(first, **change).key for change in changes)}
     assert len(keys) == 1 + len(changes)
@@ -231,6 +277,7 @@ def test_a_description_is_read():
         ('["pm"]', '["hm"]', "'hm'"),
         ('["pm"]', '["pm"]\nbeside = "b"', "'b'"),
         ('["pm"]', '["pm"]\nover = "b"', "over"),
+        ('mechanism = "pm"', 'mechanism = "pm", server = "b"', "server"),
         ('["pm"]', '["pm"]\n[[figures]]\nkey="a"\ntitle=""\npaper=""\nkind="means"', "own"),
     ],
 )

@@ -42,7 +42,6 @@ def test_a_mechanism_that_leaks_is_found_out(monkeypatch):
 
 
 def test_verdicts_on_what_is_sent():
-    assert told("WISDM has 35").evidence == "The published file has 36."
     assert "3 numbers and 35 + 5" in told("WISDM has 43").evidence
     dimensions = told("BR has 90")
     assert dimensions.holds is None

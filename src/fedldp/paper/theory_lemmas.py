@@ -158,13 +158,14 @@ def tightening() -> Verdict:
         for name, column in zip(names, columns, strict=True)
     )
     also = "holds" if lower and repaired else "does not hold either"
+    zeros = ", ".join(map(str, before.zeros))
     return Verdict(
         "The mechanism with P(C|1) = e^eps P(C|-1) has a smaller worst case, and still satisfies "
         "the requirements (Lemma 2)",
         lower and not broken,
         f"Exact for {number:,} mechanisms: the worst case is smaller in all of them, but "
-        f"{broken:,} of the new ones do not satisfy the requirements. With e^eps = {ratio}, C = {before.C} "
-        f"and P(0|x) = {', '.join(map(str, before.zeros))} at x = -1, 0, 1 the new one has {told}. "
+        f"{broken:,} of the new ones do not satisfy the requirements. With e^eps = {ratio}, "
+        f"C = {before.C} and P(0|x) = {zeros} at x = -1, 0, 1 the new one has {told}. "
         f"For the {monotone:,} whose P(C|x) does not fall as x grows, such as Three-Outputs, the "
         f"lemma {also}.",
     )

@@ -130,7 +130,7 @@ def _three_outputs() -> Iterator[Verdict]:
         "a* <= e^eps / (e^eps + 2)",
         below < 0,
         below < 0 < above and len(changes(lambda e: a_star(e) > most_output(e))) == 1,
-        f"a* - e^eps / (e^eps + 2) is {below:.4f} at epsilon = 1 and {above:+.4f} at 2, and "
+        f"The difference is {below:.4f} at epsilon = 1 and {above:+.4f} at 2, and "
         f"changes its sign at ln 4 = {LN_4:.4f} alone. The next equation uses what is meant.",
     )
     between = 0.66
@@ -167,7 +167,7 @@ def _three_outputs() -> Iterator[Verdict]:
         "c <= (3 + sqrt 65) / 2",
         not as_printed(log(edge), "5.53"),
         as_printed(edge, "5.53"),
-        f"(3 + sqrt 65) / 2 = {edge:.4f}, and its logarithm is {log(edge):.4f}.",
+        f"Here (3 + sqrt 65) / 2 = {edge:.4f}, and its logarithm is {log(edge):.4f}.",
     )
 
 
@@ -260,7 +260,7 @@ def _hybrid() -> Iterator[Verdict]:
         "h > 0",
         min(values) > 0,
         min(values) > 0,
-        f"h is between {min(values):.4g} and {max(values):.4g} for epsilon from "
+        f"Here h is between {min(values):.4g} and {max(values):.4g} for epsilon from "
         f"{epsilons[0]:g} to ln 5.53, as Fig. 20 and the next appendix say; the proposition "
         "follows from h > 0.",
     )
@@ -310,7 +310,7 @@ def _hybrid() -> Iterator[Verdict]:
         "< ln 2",
         beta_1(LN_2) < 0.610986,
         max(inside) < 0,
-        f"beta_1, a probability, is {beta_1(LN_2):.4f} at ln 2; A is at most {max(inside):.2g} "
+        f"A probability, beta_1 is {beta_1(LN_2):.4f} at ln 2; A is at most {max(inside):.2g} "
         "from 0.611 to ln 2.",
     )
     roots = np.roots([3, 0, -2, 3, -5, -3])
