@@ -17,7 +17,7 @@ MUTATE ?= --sample 600 src/fedldp/mechanisms/*.py \
 
 .PHONY: demo test test-slow test-torch test-simulation test-faults test-hostile test-flower test-browser \
 	bench bench-growth bench-peers bench-docs bench-reproduce bench-fleet \
-	accuracy flights networks reproduce pictures page docs dist mutation clean
+	accuracy flights networks reproduce reproduce-quick paper-map pictures page docs dist mutation clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
 	@$(BIN)/fedldp demo --output demo
@@ -83,8 +83,15 @@ accuracy: $(VENV)/demo.done  ## the error of means, against the paper's best
 flights: $(VENV)/demo.done  ## the error of a trained model, against the paper's best
 	$(BIN)/python benchmarks/flights.py
 
-reproduce: $(VENV)/test.done  ## every figure and table of the paper, in one report
-	$(BIN)/fedldp reproduce
+# Files of data sets, if they are at hand: make reproduce REPRODUCE='--data wisdm=FILE --data vehicle=FILE'
+reproduce: $(VENV)/test.done  ## the paper's figures, tables and claims, into docs/reproduction.md: two hours
+	$(BIN)/fedldp reproduce --publish docs/reproduction.md $(REPRODUCE)
+
+reproduce-quick: $(VENV)/test.done  ## the same with less data and fewer folds: minutes
+	$(BIN)/fedldp reproduce --quick --output reproduction-quick --publish docs/reproduction.md $(REPRODUCE)
+
+paper-map: $(VENV)/test.done  ## docs/paper-map.md, from the list of the paper's items
+	$(BIN)/python tools/paper_map.py docs/paper-map.md
 
 networks: $(VENV)/torch.done  ## what neural networks need
 	$(BIN)/python benchmarks/networks.py --plot docs/images/networks.png

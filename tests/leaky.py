@@ -1,6 +1,6 @@
 """Mechanisms that leak more than they claim: what an audit must catch.
 
-Each is a mistake from a published algorithm or a public implementation, in plain NumPy.
+Each is a mistake that public implementations make, in plain NumPy.
 """
 
 from math import exp
@@ -73,7 +73,7 @@ def pm_sub_with_a_still_tail(x, source: Source, epsilon: float = 1.0):
 
 
 def duchi_cube(x, source: Source, epsilon: float = 1.0):
-    """Duchi's mechanism for two attributes as published: ties t . v = 0 lie in both halves."""
+    """Duchi's mechanism for two attributes with ties, t . v = 0, drawn from both halves."""
     corners = np.array([[-1, -1], [-1, 1], [1, -1], [1, 1]])
     v = np.where(numpy_random(source, x.size).reshape(x.shape) < (1 + x) / 2, 1, -1)
     truthful = numpy_random(source, len(x)) < exp(epsilon) / (exp(epsilon) + 1)

@@ -55,7 +55,7 @@ def test_a_zero_beside_a_count_is_infinite():
     assert float(low) == pytest.approx(log(3))
 
 
-def test_published_duchi_for_two_attributes_in_integers():
+def test_duchi_with_ties_in_both_halves_in_integers():
     """With e^eps = 3 its probabilities are twelfths, and the true epsilon is ln(1 + 3)."""
     corners = np.array([[-1, -1], [-1, 1], [1, -1], [1, 1]])
     agreement = corners @ corners.T
@@ -135,7 +135,7 @@ def test_a_wrong_tail_is_caught(mechanism, at_least):
     assert found.bound > at_least  # claimed: 1
 
 
-def test_published_duchi_for_two_attributes_is_caught():
+def test_duchi_with_ties_in_both_halves_is_caught():
     pairs = [((1.0, 1.0), (-1.0, -1.0)), ((1.0, 1.0), (-1.0, 1.0))]
     found = audit.attack(
         leaky.duchi_cube, pairs, fedldp.source(1), samples=40_000, confidence=CONFIDENCE

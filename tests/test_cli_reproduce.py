@@ -155,6 +155,7 @@ def test_a_measured_figure_is_measured_once(tmp_path, monkeypatch):
             output=tmp_path,
             paths={},
             jobs=1,
+            page=None,
             listed=False,
             as_json=True,
         )

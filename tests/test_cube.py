@@ -79,8 +79,8 @@ def test_every_corner_is_private_and_the_estimate_unbiased(epsilon, d, threshold
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
 @pytest.mark.parametrize("d", [2, 3, 4, 5, 6, 7])
-def test_the_published_form_leaks_for_even_d_and_the_repaired_one_does_not(epsilon, d):
-    """As published, ties t.v = 0 lie in both halves: ln(1 + E) instead of epsilon."""
+def test_ties_in_both_halves_leak_for_even_d_and_ties_that_count_once_do_not(epsilon, d):
+    """With ties t.v = 0 drawn from both halves it is ln(1 + E) instead of epsilon."""
     points = corners(d)
     product = points @ points.T
     E = vehicle.exp_below(vehicle.exact(epsilon))

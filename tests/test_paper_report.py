@@ -38,9 +38,9 @@ def made(key="means", panels=PANELS, **changes):
         y_log=True,
         points=points,
         verdicts=(
-            Verdict("HM-TP is best (sec. VII)", False, "hm is lower by 3%."),
-            Verdict("Laplace is worst (sec. VII)", np.True_, "4 times hm-tp."),
-            Verdict("so on WISDM (sec. VII)", None, "It is not at hand."),
+            Verdict("HM-TP is best (sec. Experiments)", False, "hm is lower by 3%."),
+            Verdict("Laplace is worst (sec. Experiments)", np.True_, "4 times hm-tp."),
+            Verdict("so on WISDM (sec. Experiments)", None, "It is not at hand."),
         ),
         settings=("20 runs",),
         data=("Census. Licence: CC0-1.0. See https://example.org/census.",),

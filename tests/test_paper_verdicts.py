@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedldp.learn.server import Recipe
-from fedldp.paper.explained import settings_of
+from fedldp.paper.explained import explained
 from fedldp.paper.figures import description
 from fedldp.paper.material import Shelf
 from fedldp.paper.samples import Sample, Samples, interval
@@ -278,7 +278,7 @@ def settings(key, *names):
     shelf = Shelf({}, known.seed)
     materials = [shelf.material(name, 200) for name in names]
     figure, profile = known.figure(key), known.profile("test")
-    return "\n".join(settings_of(figure, profile, known, materials))
+    return "\n".join(explained(figure, profile, known, materials))
 
 
 def test_settings_say_what_was_chosen_and_nothing_else():

@@ -108,7 +108,7 @@ class Plan:
         outputs: int | None = None,
         study: bool = False,
     ) -> "Plan":
-        """Return the paper's collection of numbers and categories (its section VII-A) as a whole.
+        """Return the paper's collection of numbers and categories (its experiments) as a whole.
 
         Of d attributes, the d_n numbers have d_n/d of epsilon and the d_c categories the rest. Of
         its share b, each answers k = max(1, min(d_n, floor(b / 2.5))) numbers with b/k each

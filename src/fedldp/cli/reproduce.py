@@ -65,6 +65,13 @@ def _paths(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dic
 @click.option(
     "--jobs", type=click.IntRange(1), help="Processes at work.  [default: one for each core]"
 )
+@click.option(
+    "--publish",
+    "page",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Also write all results into a Markdown page, between its markers.",
+    metavar="FILE",
+)
 @click.option("--list", "listed", is_flag=True, help="Only list the figures.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def reproduce_command(
@@ -73,6 +80,7 @@ def reproduce_command(
     output: Path,
     paths: dict[str, Path],
     jobs: int | None,
+    page: Path | None,
     listed: bool,
     as_json: bool,
 ) -> None:
@@ -98,8 +106,12 @@ def reproduce_command(
     if listed:
         _list(figures, as_json)
         return
-    from fedldp.paper import report, runner
+    if page is not None and len(figures) < len(known.figures):
+        raise click.UsageError("--publish needs all figures: leave their names out.")
+    from fedldp.paper import publish, report, runner
 
+    if page is not None:
+        publish.check(page)
     output.mkdir(parents=True, exist_ok=True)
     profile = profile or "default"
     sections: list[report.Section] = []
@@ -111,7 +123,7 @@ def reproduce_command(
             )
             for result in found:
                 sections.append(report.section(result, output))
-                page = report.write(sections, output, profile, len(figures))
+                written = report.write(sections, output, profile, len(figures))
                 watch.finished(result, report.count([result]))
     except KeyboardInterrupt:
         console(stderr=True).print(
@@ -127,11 +139,13 @@ def reproduce_command(
             soft_wrap=True,
         )
     results = [section.result for section in sections]
+    if page is not None:
+        publish.publish(results, page, profile)
     claims, counts = report.claims(results), report.count(results)
     if as_json:
         document = {
             "profile": profile,
-            "report": str(page),
+            "report": str(written),
             "verdicts": counts,
             "claims": claims,
             "figures": [_about(result) for result in results],
@@ -140,7 +154,9 @@ def reproduce_command(
         return
     screen = console()
     screen.print(_render(claims))
-    screen.print(f"Claims: {_told(counts)}.\nThe numbers are in the report, {page}", soft_wrap=True)
+    screen.print(
+        f"Claims: {_told(counts)}.\nThe numbers are in the report, {written}", soft_wrap=True
+    )
 
 
 @final

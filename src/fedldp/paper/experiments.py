@@ -5,9 +5,9 @@ and its noise. At one epsilon they draw from the same stream, but each makes of 
 """
 
 import hashlib
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,9 @@ from fedldp.estimate import means
 from fedldp.learn.examples import Arrays, Rows
 from fedldp.learn.fedsgd import Training
 from fedldp.learn.gradients import Linear
-from fedldp.learn.objectives import Objective, objective
-from fedldp.learn.server import Recipe, auto_group, auto_rate
+from fedldp.learn.objectives import objective
+from fedldp.learn.server import auto_group
+from fedldp.learn.settings import Settings
 from fedldp.paper.figures import Way
 from fedldp.parts import Matrix
 from fedldp.plan import Plan
@@ -43,39 +44,6 @@ ROUNDS = 150  # of Algorithm 1
 # does not go to the system for each, which would be half of the work.
 _AT_ONCE = 1 << 13
 _ENOUGH = 1 << 16  # rows that tell the mean of a variance to a part in a thousand
-
-
-class Rule(NamedTuple):
-    """How the server of all competitors steps, and how many vehicles it asks in a round."""
-
-    recipe: Recipe
-    group: int
-
-    def rounds(self, vehicles: int) -> int:
-        """Return how many rounds so many vehicles last."""
-        return -(-vehicles // self.group)
-
-
-def rule_of(server: str, goal: Objective, vehicles: int, d: int) -> Rule:
-    """Return the rule for learning rate and group size: from public numbers alone.
-
-    It is the same for all competitors, at every epsilon, and without privacy too. The paper gives
-    no rate and no group size. For its Algorithm 1 ("paper") the fleet is divided into 150 groups
-    and the rate is 1/d: features lie in [-1, 1], so that |x|^2 <= d, and a larger step could
-    overshoot the minimum of the squared loss of one example. The library ("library") has rules of
-    its own.
-
-    >>> from fedldp.learn.objectives import objective
-    >>> rule = rule_of("paper", objective("logistic"), vehicles=90_000, d=90)
-    >>> rule.group, rule.rounds(90_000), round(90 * rule.recipe.rate, 9)
-    (600, 150, 1.0)
-    """
-    if server == "library":
-        group = auto_group(vehicles, 1 / d)  # as if each vehicle answered one coordinate
-        rate = auto_rate(goal.distance, d, -(-vehicles // group))
-        return Rule(Recipe(rate, regularization=REGULARIZATION), group)
-    plain = Recipe(1 / d, "sgd", momentum=0.0, averaging=False, regularization=REGULARIZATION)
-    return Rule(plain, -(-vehicles // ROUNDS))
 
 
 @final
@@ -103,6 +71,48 @@ class Job:
         """Return where all chance of one run comes from, whatever the way."""
         same = [self.seed, self.task, self.data, self.epsilon, self.folds, self.held]
         return _chance(["run", *same, run])
+
+
+def settings_of(way: Way, epsilon: float, vehicles: int, d: int, rate: float = 1.0) -> Settings:
+    """Return how a competitor trains: its plan, and one public rule for rate and group size.
+
+    The rule is the same for all competitors, at every epsilon, and without privacy too: it depends
+    on public numbers alone. The paper gives no rate and no group size. For its Algorithm 1
+    (`Settings.paper`) the fleet is divided into 150 groups and the rate is 1/d: features lie in
+    [-1, 1], so that |x|^2 <= d, and a larger step could overshoot the minimum of the squared loss
+    of one example. The library's optimizer has rules of its own. `rate` multiplies the rate.
+
+    >>> way = Way("hm-tp")
+    >>> settings = settings_of(way, epsilon=4.0, vehicles=90_000, d=90)
+    >>> settings.group, round(90 * settings.rate, 9), settings.estimator
+    (600, 1.0, 'horvitz-thompson')
+    >>> settings_of(Way("", server="library"), 4.0, 90_000, 90).group
+    2700
+    """
+    mechanism = way.mechanism or None
+    if way.server == "paper":
+        return Settings.paper(
+            epsilon,
+            mechanism,
+            learning_rate=rate / d,
+            group=-(-vehicles // ROUNDS),
+            regularization=REGULARIZATION,
+            outputs=way.outputs,
+            study=way.study,
+        )
+    return Settings(
+        epsilon,
+        mechanism,
+        k=way.k,
+        strategy=way.strategy,
+        outputs=way.outputs,
+        threshold=way.threshold,
+        study=way.study,
+        group=auto_group(vehicles, 1 / d),  # as if each vehicle answered one coordinate
+        regularization=REGULARIZATION,
+        estimator=way.estimator,
+        reference="last",
+    )
 
 
 def _digest(document: Any) -> bytes:
@@ -162,13 +172,14 @@ def _model_error(job: Job, number: int, examples: Arrays) -> float:
     first, end = n * fold // job.folds, n * (fold + 1) // job.folds
     train = _Chosen(examples, np.concatenate([order[:first], order[end:]]))
     task, test = Linear(goal, train), Linear(goal, _Chosen(examples, order[first:end]))
-    rule = rule_of(job.way.server, goal, len(train), d)
+    settings = settings_of(job.way, job.epsilon, len(train), d, job.rate)
+    group = settings.group_size(d, len(train))
     training = Training(
         task,
-        _plan(job.way, job.epsilon, d) if job.way.mechanism else Schema.vector(d, BOUND),
-        replace(rule.recipe, rate=job.rate * rule.recipe.rate, estimator=job.way.estimator),
+        _gradient_plan(settings, d),
+        settings.recipe(d, -(-len(train) // group), goal.distance),
         job.chance(number),
-        group=rule.group,
+        group=group,
         shuffle=False,  # the order is random already
     )
     for _ in training:
@@ -213,3 +224,8 @@ def _plan(way: Way, epsilon: float, d: int) -> Plan:
         threshold=way.threshold,
         study=way.study,
     )
+
+
+@lru_cache(maxsize=4)
+def _gradient_plan(settings: Settings, d: int) -> Plan | Schema:
+    return settings.plan(d)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fedldp.learn.objectives import objective
 from fedldp.learn.server import Recipe
-from fedldp.paper.experiments import BOUND, REGULARIZATION, ROUNDS, rule_of
+from fedldp.paper.experiments import BOUND, REGULARIZATION, ROUNDS, settings_of
 from fedldp.paper.figures import Description, Figure, Profile, Way
 from fedldp.paper.material import LAST_SIGNALS, Material
 
@@ -20,7 +20,7 @@ SERVERS = {
 }
 
 
-def settings_of(
+def explained(
     figure: Figure, profile: Profile, known: Description, materials: Sequence[Material]
 ) -> tuple[str, ...]:
     """Return lines for people about all that a figure's numbers depend on."""
@@ -73,10 +73,13 @@ def _training(
         for material in materials:
             n, d = len(material.dataset), material.dataset.dimensions
             train = n - n // profile.folds
-            rule = rule_of(server, goal, train, d)
+            settings = settings_of(Way("", server=server), 1.0, train, d)
+            group = settings.group_size(d, train)
+            rounds = -(-train // group)
+            rate = settings.recipe(d, rounds, goal.distance).rate
             yield (
-                f"{material.about.title}: {rule.rounds(train)} groups of {rule.group:,} vehicles, "
-                f"learning rate {rule.recipe.rate:.3g}"
+                f"{material.about.title}: {rounds} groups of {group:,} vehicles, learning rate "
+                f"{rate:.3g}"
             )
     yield (
         "the paper gives neither learning rate nor group size: one rule for all competitors, at "

@@ -133,9 +133,9 @@ def parse(text: str) -> Description:
         raise DomainError(
             f"a description has seed, profiles, ways and figures; got {list(document)}."
         )
-    ways = {name: _made(Way, entry) for name, entry in document["ways"].items()}
-    profiles = {name: _made(Profile, entry) for name, entry in document["profiles"].items()}
-    figures = {entry.get("key"): _made(Figure, entry) for entry in document["figures"]}
+    ways = {name: made(Way, entry) for name, entry in document["ways"].items()}
+    profiles = {name: made(Profile, entry) for name, entry in document["profiles"].items()}
+    figures = {entry.get("key"): made(Figure, entry) for entry in document["figures"]}
     if len(figures) < len(document["figures"]):
         raise DomainError(f"each figure needs a key of its own; got {list(figures)}.")
     for figure in figures.values():
@@ -146,7 +146,8 @@ def parse(text: str) -> Description:
     return Description(document["seed"], profiles, ways, figures)
 
 
-def _made(kind: type[T], entry: Mapping[str, Any]) -> T:
+def made(kind: type[T], entry: Mapping[str, Any]) -> T:
+    """Return a dataclass from an entry of a file, or refuse names that it does not have."""
     all_fields = fields(kind)  # type: ignore[arg-type]  # it is a dataclass
     known = {field.name for field in all_fields}
     needed = {field.name for field in all_fields if field.default is MISSING}

@@ -104,7 +104,7 @@ class Shelf:
 
     def _made(self, name: str, rows: int) -> Material:
         found = datasets.load(name, rows=rows, seed=self._seed)
-        return Material(found, is_papers=name.startswith("gaussian"))
+        return Material(_as_in_paper(found), is_papers=name.startswith("gaussian"))
 
     def _part(self, name: str, rows: int) -> Material | None:
         if name not in self._files:
@@ -128,7 +128,12 @@ class Shelf:
         if name in _COUNTRIES:  # two extracts may have the same title
             about = replace(found.about, title=f"{name}: {found.title}")
             found = replace(found, about=about)
-        return Material(found, _is_papers(name, found, path))
+        return Material(_as_in_paper(found), _is_papers(name, found, path))
+
+
+def _as_in_paper(data: Dataset) -> Dataset:
+    """Return the data with the paper's coding: the last label of a category is -1 everywhere."""
+    return replace(data, reference="last")
 
 
 def _is_papers(name: str, data: Dataset, path: Path | None) -> bool:

@@ -20,7 +20,7 @@ from fedldp.learn.objectives import objective
 from fedldp.mechanisms import mechanism
 from fedldp.paper import theory
 from fedldp.paper.experiments import Job, expected_error, run
-from fedldp.paper.explained import settings_of
+from fedldp.paper.explained import explained
 from fedldp.paper.figures import Description, Figure, Profile, Way, description
 from fedldp.paper.material import Material, Shelf, as_arrays, missing, untargeted
 from fedldp.paper.samples import Sample, Samples
@@ -52,7 +52,7 @@ class _Cell:
     data: str
     sample: Sample  # still without values
     jobs: tuple[Job, ...]
-    cost: float  # of one run, in units of their own
+    cost: float  # of one run, in microseconds on one core
 
 
 def reproduce(
@@ -199,7 +199,6 @@ class _Work:
             for first in range(0, whole.runs, at_once)
         )
         d = material.dataset.dimensions if training else material.dataset.asked.dimensions
-        answered = 1 if way.strategy == "sample" else d
         return _Cell(
             name,
             Sample(
@@ -211,7 +210,7 @@ class _Work:
                 stand_in=not material.is_papers,
             ),
             jobs,
-            rows * (answered + (24.0 if training else 2.0)),
+            _cost(way, training, rows, d),
         )
 
     def plan(self, cells: Iterable[_Cell]) -> None:
@@ -258,7 +257,7 @@ class _Work:
                     *(Samples(tuple(samples[each] for each in part)) for part in (cells, beside)),
                 )
             ),
-            settings=(*settings_of(figure, self._profile, self._known, materials), *absent),
+            settings=(*explained(figure, self._profile, self._known, materials), *absent),
             data=tuple(line for material in materials for line in material.lines),
             synthetic=any(material.about.synthetic for material in materials),
         )
@@ -279,6 +278,17 @@ class _Work:
             self._done += self._left.pop(job)
             self._elapsed = before + time.monotonic() - start
             self._report()
+
+
+def _cost(way: Way, training: bool, rows: int, d: int) -> float:
+    """Return about how many microseconds a run takes, as measured on one core in 2026."""
+    kind = way.strategy if way.mechanism else "none"
+    if not training:
+        each = {"sample": 0.05, "cube": 0.09 + 0.009 * d, "split": 0.03 * d, "none": 0.0}
+        return 1e3 + each[kind] * rows
+    fixed = {"sample": 25e3, "cube": 20e3, "split": 6.5e3 * d, "none": 10e3}
+    each = {"sample": 0.25, "cube": 0.011 * d, "split": 0.029 * d, "none": 0.005 * d}
+    return fixed[kind] + each[kind] * rows
 
 
 def done(

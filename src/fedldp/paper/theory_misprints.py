@@ -332,7 +332,7 @@ def _hybrid() -> Iterator[Verdict]:
         ", ".join(f"{zero:.6g}" for zero in zeros),
         not all(right),
         zeros[-1] < exp(LAST_CUBIC),
-        f"{sum(right)} of {len(printed)} are as printed; the largest, which decides the sign, is "
+        f"Of {len(printed)}, {sum(right)} are as printed; the largest, which decides the sign, is "
         f"far below e^eps = {exp(LAST_CUBIC):.4f}.",
     )
 

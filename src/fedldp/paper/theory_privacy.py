@@ -167,8 +167,8 @@ def _range_of_errors() -> Verdict:
     return Verdict(
         "|Y - x| is at most (d/k) A (proof of Lemma 13)",
         max(excess) < _ROUNDING,
-        f"That is so of |Y|; |Y - x| exceeds it by up to {max(excess):g}, at x = 1 and Y = -(d/k) A, with "
-        f"d = {d}. The order of the error in the lemma does not change.",
+        f"That is so of |Y|; |Y - x| exceeds it by up to {max(excess):g}, at x = 1 and "
+        f"Y = -(d/k) A, with d = {d}. The order of the error in the lemma does not change.",
     )
 
 

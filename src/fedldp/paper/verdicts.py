@@ -219,9 +219,11 @@ def _better(
 
     def judge(measured: Measured) -> Judgement:
         figure, samples, _ = measured
+        known = {sample.series for sample in samples.all}
+        rivals = tuple(name for name in second if name in known)  # Laplace is not in all figures
         comparisons = []
         for panel, x, names in product(samples.panels, at(samples.xs), first):
-            ours, theirs = (_least(samples, panel, group, x) for group in (names, second))
+            ours, theirs = (_least(samples, panel, group, x) for group in (names, rivals))
             where = f"{ours.series} against {theirs.series}, {_place(panel, figure, x)}"
             comparisons.append(_Comparison(where, ours, theirs))
         return _lower(comparisons, len(second) * max(map(len, first)), everywhere)
