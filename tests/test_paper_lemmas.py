@@ -95,6 +95,7 @@ def test_which_lemmas_hold():
         "Lemma 3": False,
         "conclusion of Lemma 3": True,
         "Lemma 5": True,
+        "Lemma 8": True,
         "Lemma 11": True,
         "Lemma 14": True,
     }

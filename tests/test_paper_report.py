@@ -41,6 +41,7 @@ def made(key="means", panels=PANELS, **changes):
             Verdict("HM-TP is best (sec. Experiments)", False, "hm is lower by 3%."),
             Verdict("Laplace is worst (sec. Experiments)", np.True_, "4 times hm-tp."),
             Verdict("so on WISDM (sec. Experiments)", None, "It is not at hand."),
+            Verdict("1 + 1 = 3; meant: 2 (sec. 1)", None, "It is 2.", misprint=True),
         ),
         settings=("20 runs",),
         data=("Census. Licence: CC0-1.0. See https://example.org/census.",),
@@ -240,7 +241,7 @@ def test_every_claim_and_every_circumstance_is_told(page):
         assert page.text.count(each.claim) == page.text.count(each.evidence) == 4
     counts = report.count([result, table(), theory.FIGURES["density"]()])
     words = " ".join(page.text.split())
-    for mark, (verdict, number) in zip("✗?✓", counts.items(), strict=True):
+    for mark, (verdict, number) in zip("✗?✓✎", counts.items(), strict=True):
         assert number >= 2
         assert f"{mark} {verdict}: {number}" in words
 
@@ -269,8 +270,18 @@ def test_data_and_pictures_are_beside_the_page(folder):
     assert found[0]["panel"] == PANELS[0]
     assert (folder / "means.png").read_bytes().startswith(b"\x89PNG")
     claims = rows(folder / report.CLAIMS)
-    assert [row["verdict"] for row in claims[:6]] == ["fails", "holds", "not decidable here"] * 2
-    assert [row["figure"] for row in claims[2:4]] == ["means", "table-1"]
+    told = ["fails", "holds", "not decidable here", "misprint"]
+    assert [row["verdict"] for row in claims[:8]] == told * 2
+    assert [row["figure"] for row in claims[3:5]] == ["means", "table-1"]
+
+
+def test_a_table_of_the_paper_is_shown(tmp_path):
+    result = replace(table(), table=(("notion", "in fedldp"), (HOSTILE, "`yes`")))
+    found = write([result], tmp_path)
+    assert "notion" in found.text
+    assert HOSTILE in found.text
+    assert "yes" in found.text
+    assert "`" not in found.text.partition("notion")[2].partition("yes")[0].replace(HOSTILE, "")
 
 
 def test_a_page_that_grows_says_so(tmp_path):

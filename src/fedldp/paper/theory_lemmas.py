@@ -1,4 +1,4 @@
-"""Lemmas that belong to no figure: 1, 2, 3, 5, 11 and 14, most of them in exact arithmetic.
+"""Lemmas that belong to no figure: 1, 2, 3, 5, 8, 11, 14, most of them in exact arithmetic.
 
 Lemmas 1 to 3 are about mechanisms with the outputs -C, 0 and C. Unbiasedness leaves one function
 free, P(0|x); here it is linear between -1, 0 and 1, as in the paper's design. Then probabilities
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from math import exp
+from math import exp, floor
 from typing import final
 
 from fedldp.checks import LARGEST_EPSILON, SMALLEST_EPSILON
@@ -333,27 +333,48 @@ def sampled_variance() -> Verdict:
     )
 
 
+def rounding() -> Verdict:
+    """Return the verdict on Lemma 8, from Algorithm 5 as printed."""
+    number, exact = 0, True
+    for C, m, part in product((Fraction(3, 2), Fraction(4)), (1, 2, 1000), range(-20, 20)):
+        y = C * part / 20
+        k = floor(y * m / C)
+        down, up = k + 1 - y * m / C, y * m / C - k
+        drawn = (C * (k + 1) / m - y) * m / C  # P(u = 1), for the point below
+        points = (C * k / m, C * (k + 1) / m)
+        exact &= down == drawn and min(down, up) >= 0 and down + up == 1
+        exact &= down * points[0] + up * points[1] == y
+        number += 1
+    return Verdict(
+        "The probabilities of the discretization are those of Algorithm 5, add up to 1 and keep "
+        "the mean (Lemma 8)",
+        exact,
+        f"Exact in {number} cases: y, C and m rational.",
+    )
+
+
 def lemmas() -> Result:
     """Return the verdicts on the lemmas that belong to no figure."""
     return result(
         "lemmas",
         "Lemmas that belong to no figure",
-        "Lemmas 1, 2, 3, 5, 11, 14",
+        "Lemmas 1, 2, 3, 5, 8, 11, 14",
         (),
         (
             symmetrization(),
             tightening(),
             *monotonicity(),
             closed_forms(),
+            rounding(),
             hybrid_worst_case(),
             sampled_variance(),
         ),
         (
-            "Lemmas 1 to 3 and 14 in rational numbers, which have no rounding errors; Lemmas 5 and "
-            "11 in floating point",
+            "Lemmas 1 to 3, 8 and 14 in rational numbers, which have no rounding errors; Lemmas 5 "
+            "and 11 in floating point",
             f"Lemmas 1 and 2: P(0|x) at -1, 0 and 1 in tenths, linear between; e^eps = "
             f"{', '.join(map(str, _RATIOS))}; C = {', '.join(map(str, _SCALES))} times the least",
             "the other lemmas stand with their figures: 4 with Fig. 3, 6 with Fig. 4, 7 with "
-            "Fig. 5, 8, 9, 12 and 13 under privacy, 10 with Fig. 25, Proposition 1 with Fig. 20",
+            "Fig. 5, 9, 12 and 13 under privacy, 10 with Fig. 25, Proposition 1 with Fig. 20",
         ),
     )

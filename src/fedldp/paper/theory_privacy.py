@@ -110,7 +110,7 @@ def _discretization() -> Iterator[Verdict]:
         rise += [float(ratio.min()), float(ratio.max())]
     where = f"for {', '.join(_CONTINUOUS)}"
     yield Verdict(
-        "Discretization leaves the output unbiased (Lemma 8)",
+        "Discretized mechanisms stay unbiased (proof of Lemma 8)",
         max(bias) < _ROUNDING,
         f"The bias is {max(bias):.0e} at most, {where}.",
     )
