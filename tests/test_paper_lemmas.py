@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedldp.mechanisms import ThreeOutputs
 from fedldp.paper import theory_lemmas, theory_misprints, theory_system
 from fedldp.paper.theory_lemmas import (
-    ThreeLetters,
+    Ternary,
     counterexample,
     printed_derivative,
     three_outputs_variance,
@@ -109,7 +109,7 @@ def test_the_numbers_of_lemma_3():
 
 def test_a_lemma_that_fails_is_found_out(monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(ThreeLetters, "symmetrized", lambda self: ThreeLetters(9 * self.C, 0, 0, 0))
+        patch.setattr(Ternary, "symmetrized", lambda self: Ternary(9 * self.C, 0, 0, 0))
         assert not theory_lemmas.symmetrization().holds
     with monkeypatch.context() as patch:
         patch.setattr(theory_lemmas, "beta_1", lambda _: 0.0)

@@ -58,6 +58,15 @@ def test_misprints_stand_apart(page):
     assert "| misprint | 1 |" in text
 
 
+def test_what_is_not_the_papers_stands_apart(page):
+    ours = Verdict("the default is better (beyond the paper)", False, "By 3%.", beyond=True)
+    text = written(page, made(verdicts=(ours,)))
+    before, _, after = text.partition("{#beyond}")
+    assert "the default is better" not in before
+    assert "| **fails** | By 3%. |" in after
+    assert "| fails | 0 |" in text  # of the paper's
+
+
 def test_pictures_tables_data_and_settings(page):
     shown = replace(table("table-3"), table=(("a", "b"), ("1|2", "`c`")))
     text = written(page, made(), shown)

@@ -203,6 +203,8 @@ def test_trained_models_are_those_of_one_server():
     compared = judged("library-hm-tp", "linear", both)
     assert compared.holds is True
     assert compared.claim.endswith("(beyond the paper)")
+    assert compared.beyond
+    assert not trained.beyond
     assert "Trained by" not in compared.evidence
     assert "Trained by" not in judged("means-hm-tp", "means", samples(BETTER)).evidence
 

@@ -10,8 +10,8 @@ from typing import Any
 from fedldp import __version__, files
 from fedldp.errors import DomainError
 from fedldp.paper import drawing
-from fedldp.paper.report import MISPRINT, VERDICTS, count, verdict
-from fedldp.paper.tidy import Result
+from fedldp.paper.report import VERDICTS, verdict
+from fedldp.paper.tidy import Result, Verdict
 
 BEGIN = "<!-- written by `make reproduce`: begin -->"
 END = "<!-- written by `make reproduce`: end -->"
@@ -69,15 +69,15 @@ def escaped(text: Any) -> str:
 
 
 def _summary(results: Sequence[Result], profile: str) -> Iterator[str]:
-    counts = count(results)
+    found = [verdict(each) for result in results for each in result.verdicts if not each.beyond]
     yield "## Results\n"
     yield (
         f"Computed with fedldp {__version__}, profile `{profile}`, {len(results)} figures and "
         "tables. Every number and every verdict below is written by the code that computed it.\n"
     )
-    yield "| verdict | claims |\n|---|---|"
+    yield "| verdict | claims of the paper |\n|---|---|"
     for which in VERDICTS:
-        yield f"| {which} | {counts[which]} |"
+        yield f"| {which} | {found.count(which)} |"
     yield "\n**The data actually used:**\n"
     for line in dict.fromkeys(line for result in results for line in result.data):
         yield f"- {escaped(line)}"
@@ -90,24 +90,30 @@ def _summary(results: Sequence[Result], profile: str) -> Iterator[str]:
 
 
 def _claims(results: Sequence[Result]) -> Iterator[str]:
-    yield "## Every claim {#claims}\n"
-    yield "| claim | verdict | numbers | where |\n|---|---|---|---|"
     told = [(result, each) for result in results for each in result.verdicts]
-    for result, each in told:
-        if verdict(each) != MISPRINT:
-            yield _claim_row(result, each.claim, verdict(each), each.evidence)
-    yield "\n## Misprints in the paper {#all-misprints}\n"
+    yield "## Every claim of the paper {#claims}\n"
+    yield from _table("claim", [it for it in told if not (it[1].misprint or it[1].beyond)])
+    yield "## Misprints in the paper {#all-misprints}\n"
     yield "Slips of the pen: what is meant is clear, and it holds. They are no failed claims.\n"
-    yield "| printed, and meant | verdict | numbers | where |\n|---|---|---|---|"
-    for result, each in told:
-        if verdict(each) == MISPRINT:
-            yield _claim_row(result, each.claim, verdict(each), each.evidence)
+    yield from _table("printed, and meant", [it for it in told if it[1].misprint])
+    yield "## Beyond the paper {#beyond}\n"
+    yield "Statements of ours, on any data, about what the paper does not have.\n"
+    yield from _table("statement", [it for it in told if it[1].beyond])
+
+
+def _table(heading: str, rows: Sequence[tuple[Result, Verdict]]) -> Iterator[str]:
+    yield f"| {heading} | verdict | numbers | where |\n|---|---|---|---|"
+    for result, each in rows:
+        word = verdict(each)
+        word = f"**{word}**" if word == "fails" else word
+        cells = (
+            escaped(each.claim),
+            word,
+            escaped(each.evidence),
+            f"[{result.key}](#{result.key})",
+        )
+        yield f"| {' | '.join(cells)} |"
     yield ""
-
-
-def _claim_row(result: Result, claim: str, word: str, evidence: str) -> str:
-    strong = f"**{word}**" if word == "fails" else word
-    return f"| {escaped(claim)} | {strong} | {escaped(evidence)} | [{result.key}](#{result.key}) |"
 
 
 def _figures(results: Sequence[Result]) -> Iterator[str]:

@@ -30,7 +30,7 @@ _ROUNDING = 1e-9  # relative: what floating point may add
 
 @final
 @dataclass(frozen=True)
-class ThreeLetters:
+class Ternary:
     """A mechanism with the outputs -C, 0 and C, given by P(0|-1), P(0|0) and P(0|1)."""
 
     C: Fraction
@@ -74,15 +74,15 @@ class ThreeLetters:
             found.append(square * (1 - self.middle) + rise * x - x**2)
         return max(found)
 
-    def symmetrized(self) -> "ThreeLetters":
+    def symmetrized(self) -> "Ternary":
         """Return the mechanism of Lemma 1."""
         end = (self.left + self.right) / 2
-        return ThreeLetters(self.C, end, self.middle, end)
+        return Ternary(self.C, end, self.middle, end)
 
-    def tightened(self, ratio: Fraction) -> "ThreeLetters":
+    def tightened(self, ratio: Fraction) -> "Ternary":
         """Return the mechanism of Lemma 2: C and -C less likely, by the same amount for all x."""
         less = self.slack(ratio) / (ratio - 1)
-        return ThreeLetters(self.C, *(each + 2 * less for each in self.zeros))
+        return Ternary(self.C, *(each + 2 * less for each in self.zeros))
 
     def slack(self, ratio: Fraction) -> Fraction:
         """Return e^eps P(C|-1) - P(C|1), which Lemma 2 takes to be positive."""
@@ -95,11 +95,11 @@ class ThreeLetters:
         return self.left, self.middle, self.right
 
 
-def valid(ratio: Fraction) -> Iterator[ThreeLetters]:
+def valid(ratio: Fraction) -> Iterator[Ternary]:
     """Yield many mechanisms that satisfy the paper's three requirements for an e^epsilon."""
     least = (ratio + 1) / (ratio - 1)  # Duchi's C, the smallest
     for scale, left, middle, right in product(_SCALES, *[_TENTHS] * 3):
-        found = ThreeLetters(scale * least, left, middle, right)
+        found = Ternary(scale * least, left, middle, right)
         if found.satisfies(ratio):
             yield found
 
@@ -124,7 +124,7 @@ def symmetrization() -> Verdict:
     )
 
 
-def loose() -> Iterator[tuple[Fraction, ThreeLetters]]:
+def loose() -> Iterator[tuple[Fraction, Ternary]]:
     """Yield what Lemma 2 is about: symmetric mechanisms with P(C|1) < e^eps P(C|-1)."""
     for ratio in _RATIOS:
         for found in valid(ratio):
@@ -132,7 +132,7 @@ def loose() -> Iterator[tuple[Fraction, ThreeLetters]]:
                 yield ratio, found
 
 
-def counterexample() -> tuple[Fraction, ThreeLetters]:
+def counterexample() -> tuple[Fraction, Ternary]:
     """Return the first mechanism that Lemma 2 turns into one that is none."""
     return next(each for each in loose() if not each[1].tightened(each[0]).satisfies(each[0]))
 

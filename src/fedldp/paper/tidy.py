@@ -26,6 +26,7 @@ class Verdict:
     holds: bool | None  # None: not decidable here
     evidence: str
     misprint: bool = False  # what is printed is wrong, and what is meant is clear and holds
+    beyond: bool = False  # it is not the paper's, but ours
 
 
 @dataclass(frozen=True)

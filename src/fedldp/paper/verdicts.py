@@ -93,10 +93,11 @@ def verdict(claim: Claim, measured: Measured) -> Verdict:
     place = measured.figure.paper
     theirs = place.startswith("Fig.") and claim.about == "the paper's data"
     text = f"{claim.text}, {place})" if theirs else f"{claim.text})"
+    beyond = claim.about != "the paper's data"
     if claim.about == "formulas":
-        return Verdict(text, *claim.judge(measured))
+        return Verdict(text, *claim.judge(measured), beyond=beyond)
     if not measured.samples.all:
-        return Verdict(text, None, "No data are at hand.")
+        return Verdict(text, None, "No data are at hand.", beyond=beyond)
     decide = _about_any if claim.about == "any data" else _about_papers
     shown = measured.figure.shown
     others = [x for x in measured.samples.xs if x not in shown]
@@ -108,7 +109,7 @@ def verdict(claim: Claim, measured: Measured) -> Verdict:
     if measured.figure.objective and claim.one_server:
         server = SERVERS[measured.figure.server or "paper"]
         told.append(f"Trained by {server}: with another rule it may be otherwise.")
-    return Verdict(text, holds, " ".join(told))
+    return Verdict(text, holds, " ".join(told), beyond=beyond)
 
 
 _WORDS = {True: "holds", False: "fails", None: "is undecided"}
@@ -412,6 +413,7 @@ CLAIMS = {
         "The order of competitors does not depend on the learning rate (not in the paper",
         _same_order,
         about="any data",
+        one_server=False,
     ),
     "beyond-dominant": Claim(
         "The default has less error than HM-TP as the paper ran it (beyond the paper",
