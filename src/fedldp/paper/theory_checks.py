@@ -85,8 +85,8 @@ def keeps_sign(
 ) -> Verdict:
     """Return the verdict on a claim that a curve is positive (1) or negative (-1) on a range.
 
-    >>> keeps_sign("e^eps > 1", lambda epsilon: 2.0**epsilon - 1, 1, 1.0, 3.0)
-    Verdict(claim='e^eps > 1', holds=True, evidence='Between 1 and 7 for epsilon from 1 to 3.')
+    >>> keeps_sign("e^eps > 1", lambda epsilon: 2.0**epsilon - 1, 1, 1.0, 3.0).evidence
+    'Between 1 and 7 for epsilon from 1 to 3.'
     """
     values = [curve(each) for each in spaced(low, high)]
     evidence = (
