@@ -353,7 +353,7 @@ def test_combine_refuses_what_differs():
 
 @pytest.mark.parametrize(
     "options",
-    [{"estimator": "mean"}, {"of": "world"}, {"of": None}]
+    [{"estimator": "mean"}, {"of": "world"}, {"of": None}, {"estimator": ""}]
     + [{"confidence": level} for level in (0, 1, -0.5, 2, math.nan, math.inf)],
 )
 def test_refuses(options):

@@ -310,7 +310,8 @@ class Plan:
             data = rows.matrix(0, len(rows))
             if not len(rows):
                 raise DomainError("data must have a row at least: they say what to expect.")
-        return expected.expected_error(self.parts, n, data, estimator or self.estimator, of)
+        estimator = self.estimator if estimator is None else estimator
+        return expected.expected_error(self.parts, n, data, estimator, of)
 
     def influence(self, share: float) -> dict[str, Influence]:
         """Return how far a share of liars can move each estimate (`ratio`), in its own units.

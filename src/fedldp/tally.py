@@ -89,7 +89,7 @@ class Tally:
             self.parts,
             self.reports,
             self.counts,
-            estimator or self.estimator,
+            self.estimator if estimator is None else estimator,
             of=of,
             confidence=confidence,
         )
