@@ -445,9 +445,16 @@ def test_a_model_says_how_it_reads_categories():
     assert last.scores(data).tolist() == [3.25, -2.75, 1.25]
     assert first.scores(data).tolist() == [1.25, 3.25, -2.75]
     assert first == Model("logistic", schema, target, weights)
+    assert '"format":"fedldp model 2"' in last.to_json()
     assert '"reference":"last"' in last.to_json()
     assert "reference" not in first.to_json()  # as before there was a choice
     assert Model.from_json(last.to_json()) == last
+    for text in (
+        last.to_json().replace("model 2", "model 1"),
+        first.to_json().replace("model 1", "model 2"),
+    ):
+        with pytest.raises(fedldp.errors.WireError):
+            Model.from_json(text)
     for other in ("first", "second", 1, None):
         text = last.to_json().replace('"last"', fedldp.vehicle.canonical(other))
         with pytest.raises(fedldp.errors.WireError):

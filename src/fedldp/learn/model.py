@@ -26,6 +26,7 @@ from fedldp.schema import Category, Number, Schema
 from fedldp.vehicle import UNREADABLE, canonical
 
 FORMAT = "fedldp model 1"
+FORMAT_2 = "fedldp model 2"  # of models with a `reference` of their own, which version 0.1 refuses
 _ENTRIES = {"format", "objective", "schema", "target", "weights"}
 LARGEST_WEIGHT = 1e25  # so that scores stay finite, in 32 bits and with any number of features
 
@@ -128,7 +129,7 @@ class Model:
             "weights": self.weights,
         }
         if self.reference != Model.reference:
-            document["reference"] = self.reference
+            document |= {"format": FORMAT_2, "reference": self.reference}
         return canonical(document)
 
     @classmethod
@@ -136,7 +137,7 @@ class Model:
         """Read a model and check all of it, or raise `WireError`."""
         try:
             document = json.loads(text)
-            if document["format"] != FORMAT:
+            if document["format"] not in (FORMAT, FORMAT_2):
                 raise ValueError("the format differs")
             if set(document) - {"reference"} != _ENTRIES:
                 raise ValueError("it has other entries than a model has")
