@@ -161,6 +161,20 @@ def test_gateways_are_killed_in_the_midst_of_a_round(fleet):
     assert fleet.process("gateway-2", "flower-supernode") != node
 
 
+def test_the_uplink_of_a_gateway_is_killed_in_the_midst_of_a_round(fleet):
+    """The SuperNode waits for the next one, and nothing is lost."""
+
+    def uplink():
+        found = running(fleet.folder / "gateway-1").items()
+        return [pid for pid, words in found if "fedldp.fleet.uplink" in words]
+
+    before_, node = uplink(), fleet.process("gateway-1", "flower-supernode")
+    number, _, before = harm(fleet, "vault-1", lambda: kill(uplink()))
+    goes_on(fleet, number, before)
+    assert uplink() != before_
+    assert fleet.process("gateway-1", "flower-supernode") == node
+
+
 def test_the_superlink_is_killed_in_the_midst_of_a_round(fleet):
     link = fleet.process("server", "flower-superlink")
     number, _, before = harm(fleet, "vault-1", lambda: kill([link]))

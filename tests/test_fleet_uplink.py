@@ -21,7 +21,7 @@ from fedldp.fleet import bundle, keys
 from fedldp.fleet.isolation import SOCKETS
 from fedldp.fleet.processes import free_port
 from fedldp.fleet.roadside import Gateway
-from fedldp.fleet.uplink import Checked, checked_app, checked_run
+from fedldp.fleet.uplink import Checked, checked_app, checked_run, proxy
 
 APP = b"an app"
 PIN = hashlib.sha256(APP).hexdigest()
@@ -202,6 +202,17 @@ def until_made(path):
     while not path.exists():
         assert monotonic() < deadline
         sleep(0.05)
+
+
+def test_a_proxy_of_the_environment_is_used_for_the_server(monkeypatch):
+    for name in ("https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert proxy("fleet.example.org:9443") is None
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1,fleet.example.net,::1")
+    assert proxy("fleet.example.org:9443") == "http://proxy:3128"
+    for server in ("fleet.example.net:9443", "127.0.0.1:9443", "[::1]:9443"):
+        assert proxy(server) is None
 
 
 def test_the_number_of_sockets_must_fit(gateway):

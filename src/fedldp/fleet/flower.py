@@ -36,6 +36,8 @@ def environment(state: Path) -> dict[str, str]:
         "FLWR_HOME": str(home(state)),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "NO_PROXY": "*",  # they talk to each other alone, on this machine
+        "no_proxy": "*",
         "PATH": _path(),  # they start each other by name
     }
 

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, final
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 from flwr.proto.fab_pb2 import Fab, GetFabResponse
@@ -130,6 +131,12 @@ def _other_app(found: str, bundle: str) -> str:
     )
 
 
+def proxy(server: str) -> str | None:
+    """Return the proxy that the environment names for a server: HTTPS_PROXY, unless NO_PROXY."""
+    host = server.rpartition(":")[0].strip("[]")
+    return None if proxy_bypass(host) else getproxies().get("https")
+
+
 async def run(folder: Path, sockets: list[socket.socket]) -> None:
     """Serve sockets until a signal ends it: the first leads to the server, others to TCP vaults."""
     gateway = Gateway.load(folder)
@@ -145,12 +152,13 @@ async def run(folder: Path, sockets: list[socket.socket]) -> None:
         for vault, listening in zip(vaults, sockets[1:], strict=True)
     ]
     trusted = ssl.create_default_context(cafile=gateway.authority)
-    transport = httpx.AsyncHTTPTransport(verify=trusted, limits=httpx.Limits(max_connections=None))
+    limits = httpx.Limits(max_connections=None)
+    transport = httpx.AsyncHTTPTransport(verify=trusted, limits=limits, proxy=proxy(gateway.server))
     async with httpx.AsyncClient(
         base_url=f"https://{gateway.server}",
         transport=Checked(transport, gateway.bundle, gateway.pulse.touch),
         timeout=TIMEOUT,
-        trust_env=False,
+        trust_env=False,  # with a proxy of the environment, httpx would go past the checks
     ) as client:
         # Whoever is in the private network may call: the server checks who signed.
         front = Front(client, lambda _: True)
