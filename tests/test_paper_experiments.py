@@ -14,6 +14,7 @@ from fedldp.learn.gradients import Linear
 from fedldp.paper import experiments, figures, theory
 from fedldp.paper.experiments import Job, expected_error, run
 from fedldp.paper.figures import Figure, Way, description, parse
+from fedldp.paper.material import Shelf
 from fedldp.paper.verdicts import CLAIMS
 
 WAYS = description().ways
@@ -59,6 +60,21 @@ def test_the_error_of_means_is_that_of_the_formulas(way, epsilon):
     degrees = len(errors) * D
     low, high = chi2.ppf([0.5e-6, 1 - 0.5e-6], degrees) / degrees
     assert low < errors.mean() / expected(way, epsilon) < high
+
+
+@pytest.mark.parametrize("way", PAPER)
+@pytest.mark.parametrize("epsilon", [4.0, 14.0])
+def test_means_are_asked_for_as_plan_paper_asks(way, epsilon):
+    """The numbers' share of epsilon, the same k and budget of each, divided by all vehicles."""
+    material = Shelf({}, 1).material("br", 20)
+    plan = fedldp.Plan.paper(
+        material.dataset.asked, epsilon, WAYS[way].mechanism, study=WAYS[way].study
+    )
+    (theirs,) = (part for part in plan.parts if len(part.attributes) == 6)
+    (ours,) = experiments._plan(WAYS[way], epsilon * material.share, 6).parts
+    assert (type(ours), ours.share) == (type(theirs), theirs.share)
+    assert float(ours.epsilon) == pytest.approx(float(theirs.epsilon))
+    assert WAYS[way].estimator == plan.estimator
 
 
 def test_discretized_is_the_table_with_so_many_outputs():

@@ -66,10 +66,12 @@ def _training(
     yield f"{profile.folds}-fold cross-validation{held}{times}; every row is a vehicle, asked once"
     yield f"regularization: λ = {REGULARIZATION:g}; gradients are clipped to ±{BOUND:g}"
     goal = objective(figure.objective)
-    servers = {figure.server or ways[name].server for name in figure.series}
-    for server in sorted(servers, reverse=True):
-        who = "" if servers == {server} else " (series whose name ends in library, and beyond)"
-        yield f"server: {SERVERS[server]}{who if server == 'library' else ''}"
+    trained: dict[str, list[str]] = {}
+    for name in figure.series:
+        trained.setdefault(figure.server or ways[name].server, []).append(name)
+    for server, names in trained.items():
+        who = f"server of {', '.join(names)}" if len(trained) > 1 else "server"
+        yield f"{who}: {SERVERS[server]}"
         for material in materials:
             n, d = len(material.dataset), material.dataset.dimensions
             train = n - n // profile.folds
