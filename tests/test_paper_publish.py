@@ -86,7 +86,7 @@ def test_pictures_tables_data_and_settings(page):
 
 def test_texts_mean_nothing_to_markdown(page):
     text = written(page, made(verdicts=(Verdict("a* < b_1 | `x`", True, "<b>P(0|0)</b>."),)))
-    assert "| a\\* \\< b\\_1 \\| \\`x\\` | holds | \\<b\\>P(0\\|0)\\</b\\>. |" in text
+    assert "| a\\* &lt; b\\_1 \\| \\`x\\` | holds | &lt;b&gt;P(0\\|0)&lt;/b&gt;. |" in text
 
 
 def test_a_page_without_markers_is_refused(tmp_path):

@@ -92,6 +92,7 @@ def reproduce_command(
     fedldp reproduce table-2 means --quick     only these
     fedldp reproduce --data mx=mexico.toml     with a census extract of IPUMS
     fedldp reproduce --full --jobs 64 -o full  as much as in the paper
+    fedldp reproduce --publish docs/page.md    into a page of your own
 
     Writes report.html, a page that holds all it shows, and for each figure its
     data (CSV) and pictures (SVG, PNG). The page is written anew after each

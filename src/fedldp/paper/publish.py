@@ -17,7 +17,8 @@ BEGIN = "<!-- written by `make reproduce`: begin -->"
 END = "<!-- written by `make reproduce`: end -->"
 PICTURES = Path("images/reproduction")  # beside the page
 _RESOLUTION = 80  # dots per inch
-_SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#$"})
+# Not every Markdown lets "<" be escaped by a backslash.
+_SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]|#"} | {"<": "&lt;", ">": "&gt;"})
 
 
 def check(page: Path) -> None:
