@@ -143,7 +143,7 @@ def true_gradient(objective, theta, x, y):
     return [max(-1.0, min(1.0, slope * each)) for each in x]  # Algorithm 6 takes [-1, 1]^d
 
 
-# Section VII-B: k values become k - 1 binary attributes
+# Experiments B: k values become k - 1 binary attributes
 
 
 def one_hot(value, values):
@@ -152,7 +152,7 @@ def one_hot(value, values):
     return [1.0 if value == each else -1.0 for each in values[:-1]]
 
 
-# Section VII-A: numbers and categories
+# Experiments A: numbers and categories
 
 
 def collect(rows, numbers, categories, epsilon, sample, one, unary):

@@ -300,7 +300,7 @@ def test_what_cannot_be_discretized(arguments, said):
         discretize(**{"y": 0.5, "bound": 1.0, "source": fedldp.source(1), "m": 2} | arguments)
 
 
-# Section VII-A: collection
+# Experiments A: collection
 
 COLUMNS = Schema.of(
     speed=(0, 130), battery=(0, 1), way={"low": -2, "high": 2, "size": 2},

@@ -10,6 +10,8 @@ from fedldp.cli.app import fedldp as command
 from fedldp.errors import DomainError
 from fedldp.paper.figures import description
 from fedldp.paper.items import Item, items, page, resolve
+from fedldp.paper.theory import FIGURES
+from fedldp.paper.verdicts import CLAIMS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -112,6 +114,38 @@ def test_an_item_that_nothing_checks_is_refused():
         Item("Lemma", "15", "", "A lemma", ())
     with pytest.raises(DomainError, match="kind"):
         Item("Theorem", "1", "", "A theorem", ("lemmas",))
+
+
+# How claims call the sections of the paper, and their headings in its source.
+SECTIONS = {
+    "System Model": "System Model",
+    "System Model C": "Comparing  LDP-FedSGD",
+    "Single Attribute": "Mechanisms for Estimation of A Single Numeric Attribute",
+    "Three-Outputs": r"\texttt{Three-Outputs} Mechanism",
+    "PM-OPT": r"\texttt{PM-OPT} Mechanism",
+    "PM-SUB": r"\texttt{PM-SUB} Mechanism",
+    "Discretization": "Discretization Post-Processing",
+    "HM-TP": r"\texttt{HM-TP} Mechanism",
+    "Multiple Attributes": "Mechanisms for Estimation of Multiple Numeric Attributes",
+    "Experiments": "Experiments",
+    "Experiments A": "Results on the Mean Values of Numeric Attributes",
+    "Experiments B": "Results on Empirical Risk Minimization",
+    "Experiments C": "Results after Discretization",
+}
+
+
+def test_claims_name_sections_that_there_are():
+    told = [each.claim for key in FIGURES for each in FIGURES[key]().verdicts]
+    told += [claim.text for claim in CLAIMS.values()]
+    named = {name for text in told for name in re.findall(r"sec\. ([^,);]+)", text)}
+    assert named <= SECTIONS.keys()
+    assert not any(re.search(r"sec\. [IVX]+\b", text) for text in told)
+
+
+@pytest.mark.skipif(not SOURCE.exists(), reason="the paper's source is not at hand")
+@pytest.mark.parametrize("heading", SECTIONS.values())
+def test_sections_are_those_of_the_papers_source(heading):
+    assert re.search(r"section\{" + re.escape(heading), SOURCE.read_text("utf-8"))
 
 
 def environments(text, name):

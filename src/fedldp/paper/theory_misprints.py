@@ -135,14 +135,16 @@ def _three_outputs() -> Iterator[Verdict]:
     )
     between = 0.66
     least = min(-float(np.polyval(cubic(between), x)) for x in spaced(0.0, most_output(between)))
+    largest = max(float(z.real) for z in np.roots(cubic(between)) if abs(z.imag) < _ROUNDING)
+    above = -float(np.polyval(cubic(between), largest + 0.1))
     yield misprint(
         "proof of Lemma 4, Case 1",
         "f_1'(a) <= 0 if epsilon > 0.629598",
         "if a > a_2",
         least > 0,
-        least > 0,
+        above < 0,
         f"At epsilon = {between:g} the numerator of f_1' is at least {least:.3g} for all a up to "
-        "e^eps / (e^eps + 2), as Case 2 says.",
+        f"e^eps / (e^eps + 2), as Case 2 says, and {above:.3g} at a = a_2 + 0.1.",
     )
     E2, polynomial = exp(1.0), (1, 30, 279, 580, -2385, 606, -775)
     factor = E2**2 * (E2 + 1) ** 2
@@ -172,13 +174,14 @@ def _three_outputs() -> Iterator[Verdict]:
 
 
 def _piecewise() -> Iterator[Verdict]:
-    bounds = [kind(each).A for kind in (PMOpt, PMSub) for each in spaced(0.25, 20.0, 80)]
+    every = [kind(each) for kind in (PMOpt, PMSub) for each in spaced(0.25, 20.0, 80)]
+    bounds = [each.A for each in every]
     yield misprint(
         "sec. Discretization",
         "the outputs of PM-OPT and PM-SUB range over [-1, 1]",
         "over [-A, A]",
         min(bounds) > 1,
-        True,
+        all(_same(float(each.window(1.0)[1]), each.A) for each in every),
         f"A is between {min(bounds):.4f} and {max(bounds):.4g} for epsilon from 0.25 to 20; the "
         "algorithms say [-A, A].",
     )
