@@ -207,7 +207,7 @@ def tallying() -> Case:
     source, channel = fedldp.source(2), plan.parts[0].coders[0]
     index = source.below(DIMENSIONS, MILLION)
     x = np.zeros((MILLION // 10, DIMENSIONS))
-    records = plan.report(x, source).records * 10
+    records = b"".join(plan.report(x, source).records for _ in range(10))
     packet = Report(plan.fingerprint, plan.bits, MILLION, records).to_bytes()
     widths = plan.bits - channel.bits, channel.bits
     return Case(

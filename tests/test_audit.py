@@ -312,7 +312,8 @@ def test_command_reads_a_file_and_refuses_a_bad_one(tmp_path):
     assert "as private as it claims" in run("--channel", str(path)).output
 
     document = json.loads(channel.to_json())
-    document["counts"] = leaky.raised_by_one(channel)[0].tolist()
+    leaking = leaky.raised_by_one(channel)[0].tolist()
+    document["counts"] = [[vehicle.json_integer(count) for count in row] for row in leaking]
     path.write_text(json.dumps(document))
     error = run("--channel", str(path), status=1).exception
     assert isinstance(error, PrivacyError)
