@@ -2,18 +2,15 @@
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
+import golden_files as golden
 import numpy as np
 import pytest
 
 import fedldp
 from fedldp.fleet import checkpoint
 from fedldp.fleet.rounds import Rounds
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
-import golden
 
 # The data of version 0.1 are partly missing or outside the bounds, on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::fedldp.errors.DataWarning")

@@ -1,6 +1,6 @@
 """Write golden files: what fixed seeds give, so that a change of behaviour is noticed.
 
-    python tools/golden.py tests/golden/NEW
+    python tests/golden_files.py tests/golden/NEW
 
 `tests/test_golden.py` computes the same again and compares. Everything is compared byte by byte,
 except for floating-point results of training and estimation, which may differ in the last digits
