@@ -3,6 +3,7 @@
 # PROBE in it. To be started in a mount namespace of its own: unshare --mount boot_systemd.sh
 #   FOLDER  empty, for the copy          FLEET  a fleet's folder, with one gateway
 #   BASE    the prefix of Python         VENV   the environment that has fedldp
+#   SOURCE  the checkout
 #   PROBE   a script, whose output goes to OUT/probe.log
 # systemd-nspawn gives it a cgroup and a network of its own and makes /proc/sys and /sys read-only;
 # what would change settings of the kernel or of devices is masked all the same.
@@ -16,23 +17,34 @@ chroot "$root" groupadd --system fedldp
 for user in server gateway vault; do
   chroot "$root" useradd --system --no-create-home --shell /usr/sbin/nologin "fedldp-$user"
 done
-mkdir -p "$root/var/lib/fedldp" "$root/opt/python" "$root/out"
+mkdir -p "$root/var/lib/fedldp" "$root/opt/python" "$root/opt/fedldp" "$root/opt/source" "$root/out"
 for part in server gateway-1 vault-1; do
   cp -a "$FLEET/$part" "$root/var/lib/fedldp/"
   user=fedldp-${part%-1}
   chroot "$root" chown -R "$user:$user" "/var/lib/fedldp/$part"
 done
 
-# ProtectHome=yes hides /root, where the interpreter may be: it is called /opt/python there.
-for link in "$VENV"/bin/python*; do
-  ln -sf /opt/python/bin/python3 "$root$link"
+# The units hide /root, /home and /tmp, where interpreter, environment and checkout may be: there
+# they are called /opt/python, /opt/fedldp and /opt/source. What names its own place is rewritten.
+site=$(cd "$VENV" && echo lib/python3*/site-packages)
+mkdir -p "$FOLDER/environment/bin" "$FOLDER/environment/$site" "$FOLDER/changes"
+sed "s|$BASE|/opt/python|" "$VENV/pyvenv.cfg" > "$FOLDER/environment/pyvenv.cfg"
+for file in "$VENV"/bin/*; do
+  copy=$FOLDER/environment/bin/${file##*/}
+  case $file in
+    */python*) ln -s /opt/python/bin/python3 "$copy" ;;
+    *) sed "s|$VENV|/opt/fedldp|g" "$file" > "$copy" && chmod 755 "$copy" ;;
+  esac
 done
-sed -i "s|$BASE|/opt/python|" "$root$VENV/pyvenv.cfg"
+for file in "$VENV/$site"/*.pth; do
+  sed "s|$SOURCE|/opt/source|g" "$file" > "$FOLDER/environment/$site/${file##*/}"
+done
+chmod -R a+rX "$FOLDER/environment"
 echo /opt/python/lib > "$root/etc/ld.so.conf.d/python.conf"
 mount --bind "$BASE" "$root/opt/python"
 chroot "$root" ldconfig
 umount "$root/opt/python"
-ln -sf "$VENV/bin/fedldp" "$root/usr/local/bin/fedldp"
+ln -sf /opt/fedldp/bin/fedldp "$root/usr/local/bin/fedldp"
 
 find "$units" -mindepth 1 -delete
 cp "$FLEET"/systemd/* "$units/"
@@ -60,4 +72,5 @@ Wants=fedldp-server@server.socket fedldp-server@server.service fedldp-vault@vaul
 Wants=fedldp-uplink@gateway-1.socket fedldp-gateway@gateway-1.service probe.service
 UNIT
 exec systemd-nspawn --quiet --directory "$root" --register=no --keep-unit --private-network \
-  --bind="$OUT:/out" --bind-ro="$BASE:/opt/python" --console=pipe --boot -- systemd.unit=fleet.target
+  --bind="$OUT:/out" --bind-ro="$BASE:/opt/python" --bind-ro="$SOURCE:/opt/source" \
+  --overlay="$VENV:$FOLDER/environment:$FOLDER/changes:/opt/fedldp" --console=pipe --boot -- systemd.unit=fleet.target

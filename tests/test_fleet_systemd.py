@@ -79,6 +79,7 @@ def test_a_fleet_works_in_its_units(fleet, tmp_path):
         "FLEET": fleet.folder,
         "BASE": sys.base_prefix,
         "VENV": sys.prefix,
+        "SOURCE": Path(__file__).parents[1],
         "PROBE": tmp_path / "probe.sh",
         "OUT": tmp_path / "out",
     }
