@@ -218,7 +218,7 @@ def codes(cells: Cells, known: Mapping[str, int]) -> Floats:
 
 
 def is_missing(value: object) -> bool:
-    """Tell whether there is no value: None, an empty text, or NaN, NaT and NA of any library."""
+    """Return whether there is no value: None, an empty text, or NaN, NaT and NA of any library."""
     if value is None or value is np.ma.masked:
         return True
     if issubclass(type(value), str):

@@ -48,7 +48,7 @@ class Gateways:
         self._changed, self._due = -1, 0.0
 
     def __call__(self, headers: Headers) -> bool:
-        """Tell whether one of the gateways signed these headers, and did so just now."""
+        """Return whether one of the gateways signed these headers, and did so just now."""
         shown, time, signature = (
             [value for name, value in headers if name.lower() == wanted]
             for wanted in (_KEY, _TIME, _SIGNATURE)
@@ -91,7 +91,7 @@ def _content(path: Path) -> bytes:
 
 
 def _is_signed(key: EllipticCurvePublicKey, time: bytes, signature: bytes) -> bool:
-    """Tell whether a key signed a time, as Flower writes it, that is close to now."""
+    """Return whether a key signed a time, as Flower writes it, that is close to now."""
     try:
         age = (datetime.now(UTC) - datetime.fromisoformat(time.decode("ascii"))).total_seconds()
         key.verify(b64decode(signature, validate=True), time, ECDSA(SHA256()))

@@ -274,7 +274,7 @@ class Checkpoint:
 
 
 def locked(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a server has the checkpoint."""
+    """Return whether a server has the checkpoint."""
     beside = _beside(Path(path).resolve())
     if not beside.exists():
         return False
@@ -287,7 +287,7 @@ def locked(path: str | os.PathLike[str]) -> bool:
 
 
 def finished(path: str | os.PathLike[str]) -> bool:
-    """Tell whether the job is over, with a result or without."""
+    """Return whether the job is over, with a result or without."""
     found = progress(path)
     return found is not None and bool(found.ended)
 
@@ -382,7 +382,7 @@ def _standing(file: Database) -> Standing:
 
 
 def _belongs(file: Database, job: str, settings: str) -> bool:
-    """Tell whether a file is of this job; it is of none if the job has not begun."""
+    """Return whether a file is of this job; it is of none if the job has not begun."""
     known = file.execute("SELECT name, settings FROM job")
     if known and known != [(job, settings)]:
         raise DomainError(

@@ -101,7 +101,7 @@ class Rounds:
         self._file.store(question, batch, report)
 
     def complete(self, late: bool) -> bool:
-        """Tell whether the round is over: all have answered, or it is late and some have.
+        """Return whether the round is over: all have answered, or it is late and some have.
 
         A round that nobody has answered goes on, however late it is.
         """
@@ -130,7 +130,7 @@ class Rounds:
         return (state := self._state) is not None and settled(recipe, state)
 
     def _nobody_left(self) -> bool:
-        """Tell whether all have answered that none of their vehicles answers any more.
+        """Return whether all have answered that none of their vehicles answers any more.
 
         Where there are levels, none of any level.
         """
