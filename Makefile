@@ -10,10 +10,10 @@ TORCH ?= torch==2.13.0
 FLOWER ?= 1.41 1.42
 
 # What to change, and the tests that should notice: make mutation MUTATE='FILES TESTS'
-MUTATE ?= --sample 600 src/fedldp/mechanisms/*.py \
-	src/fedldp/channel.py src/fedldp/tables.py src/fedldp/report.py src/fedldp/ledger.py \
-	tests/test_mechanisms_*.py tests/test_discretization.py tests/test_optimal*.py \
-	tests/test_channel*.py tests/test_vectors.py tests/test_report*.py tests/test_ledger*.py
+MUTATE ?= --sample 600 src/fedldp/mechanisms/*.py src/fedldp/mechanisms/optimal/*.py \
+	src/fedldp/coders/*.py src/fedldp/report.py src/fedldp/ledger.py \
+	tests/contracts/*.py tests/mechanisms/*.py tests/coders/*.py tests/test_vectors.py \
+	tests/test_report*.py tests/test_ledger*.py
 
 .PHONY: demo test test-slow test-torch test-simulation test-faults test-hostile test-flower test-browser \
 	bench bench-growth bench-peers bench-docs bench-reproduce bench-fleet \
@@ -36,23 +36,23 @@ test-torch: $(VENV)/torch.done  ## neural networks
 	$(BIN)/pytest -n auto -m torch
 
 test-simulation: $(VENV)/simulation.done  ## the fleet's app in Flower's simulation, on Ray
-	$(BIN)/pytest -m simulation tests/test_fleet_simulation.py
+	$(BIN)/pytest -m simulation tests/fleet/test_simulation.py
 
 test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved and cut off
-	$(BIN)/pytest -m faults tests/test_fleet_*.py
+	$(BIN)/pytest -m faults tests/fleet
 
 test-hostile: $(VENV)/test.done  ## another account of the machine attacks a fleet: needs root
-	$(BIN)/pytest -m hostile tests/test_fleet_hostile_accounts.py tests/test_fleet_systemd.py
+	$(BIN)/pytest -m hostile tests/fleet/test_hostile_accounts.py tests/fleet/test_systemd.py
 
 test-flower: $(FLOWER:%=.venv-flower/%.done)  ## the fleet on every version of Flower that is supported
 	@for version in $(FLOWER); do \
 	  echo "Flower $$version"; \
-	  .venv-flower/$$version/bin/python -m pytest -n auto --dist loadfile tests/test_fleet_*.py \
+	  .venv-flower/$$version/bin/python -m pytest -n auto --dist loadfile tests/fleet \
 	    || exit 1; \
 	done
 
 test-browser: $(VENV)/test.done  ## the interactive page, in Chromium
-	$(BIN)/pytest -m browser tests/test_playground_browser.py tests/test_playground_proof.py
+	$(BIN)/pytest -m browser tests/tools/test_playground_browser.py tests/tools/test_playground_proof.py
 
 mutation: $(VENV)/mutation.done  ## small changes to the code that no test notices: takes hours
 	$(BIN)/python tools/mutation.py $(MUTATE)
@@ -83,12 +83,15 @@ accuracy: $(VENV)/demo.done  ## the error of means, against the paper's best
 flights: $(VENV)/demo.done  ## the error of a trained model, against the paper's best
 	$(BIN)/python benchmarks/flights.py
 
+# Where the short run goes: make reproduce-quick OUT=FOLDER
+OUT ?= reproduction/output-quick
+
 # Files of data sets, if they are at hand: make reproduce REPRODUCE='--data wisdm=FILE --data vehicle=FILE'
 reproduce: $(VENV)/test.done  ## the paper's figures, tables and claims, into docs/reproduction.md: two hours
-	$(BIN)/fedldp reproduce --publish docs/reproduction.md $(REPRODUCE)
+	$(BIN)/fedldp-reproduce --publish docs/reproduction.md $(REPRODUCE)
 
 reproduce-quick: $(VENV)/test.done  ## the same with less data and fewer folds: minutes
-	$(BIN)/fedldp reproduce --quick --output reproduction-quick --publish docs/reproduction.md $(REPRODUCE)
+	$(BIN)/fedldp-reproduce --quick --output $(OUT) $(REPRODUCE)
 
 paper-map: $(VENV)/test.done  ## docs/paper-map.md, from the list of the paper's items
 	$(BIN)/python tools/paper_map.py docs/paper-map.md
@@ -115,7 +118,7 @@ dist: $(VENV)/test.done  ## sdist and wheel, tried out in an environment of thei
 	rm -rf dist
 	$(BIN)/python -m pip install --quiet 'build>=1.2'
 	$(BIN)/python -m build --outdir dist
-	$(BIN)/pytest -m dist tests/test_dist.py
+	$(BIN)/pytest -m dist tests/tools/test_dist.py
 
 clean:
 	rm -rf $(VENV) .venv-peers .venv-flower demo site dist
@@ -132,7 +135,7 @@ $(VENV)/demo.done: $(VENV)/pip.done pyproject.toml
 	@touch $@
 
 $(VENV)/test.done: $(VENV)/demo.done pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[flower,learn,paper]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[flower,learn]' --editable ./reproduction --group dev
 	@touch $@
 
 # An environment that has a version of Flower and finds all else in the first one. Without

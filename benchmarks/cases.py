@@ -16,12 +16,12 @@ from harness import Case
 
 import fedldp
 import fedldp.vehicle
-from fedldp import records
-from fedldp.categorical import RandomizedResponse, UnaryEncoding
+from fedldp._internal import packing as records
+from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
 from fedldp.learn.examples import Arrays
-from fedldp.learn.gradients import Linear
 from fedldp.learn.objectives import objective
 from fedldp.learn.settings import Settings
+from fedldp.learn.tasks import Linear
 from fedldp.report import Report
 
 MILLION = 1_000_000

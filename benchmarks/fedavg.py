@@ -13,7 +13,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
 from fedldp.fleet.job import Job
-from fedldp.fleet.rounds import Rounds
+from fedldp.fleet.server.rounds import Rounds
 
 server = ServerApp()
 client = ClientApp()

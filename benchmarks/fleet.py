@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedldp import datasets, plots
-from fedldp.fleet.listen import TICK
+from fedldp.fleet.vault.listener import TICK
 from fedldp.learn.settings import Settings
 
 SIZES = {  # vehicles and gateways; in the first each has one, as in FedAvg

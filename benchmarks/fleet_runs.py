@@ -14,13 +14,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedldp import datasets
-from fedldp.fleet import bundle, checkpoint, processes, roadside
-from fedldp.fleet.depot import Depot
+from fedldp.fleet import bundle, processes
 from fedldp.fleet.folder import Place, Work, init
-from fedldp.fleet.gateway import ask
+from fedldp.fleet.gateway import process as gateway_process
+from fedldp.fleet.gateway.relay import ask
 from fedldp.fleet.job import Job
 from fedldp.fleet.processes import GRACE, MARK, STATE, Process, Supervisor, free_port
-from fedldp.fleet.server import registered
+from fedldp.fleet.server import checkpoint
+from fedldp.fleet.server.process import registered
+from fedldp.fleet.vault.process import Depot
 from fedldp.learn.settings import Settings
 
 EPSILON = 4.0
@@ -179,7 +181,7 @@ def _init(
     # Nothing gets lost here, so nobody is asked twice, however long the largest vault takes.
     _change(folder / "server" / "job.toml", f"resend = {Job.resend}", f"resend = {Job.deadline}")
     for path in folder.glob("gateway-*/gateway.toml"):
-        _change(path, f"deadline = {roadside.DEADLINE}", f"deadline = {Job.deadline}")
+        _change(path, f"deadline = {gateway_process.DEADLINE}", f"deadline = {Job.deadline}")
     if app is not None:
         _change(folder / "server" / "app" / "pyproject.toml", "fedldp.fleet.app", app)
         known = bundle.sha256(folder / "server" / "app", HERE)
@@ -225,10 +227,10 @@ def _role(part: str, words: list[str]) -> tuple[str, str]:
         kind = words[4]
         return ("vault" if kind == "vault" else f"supervisor of a {kind}"), words[5]
     if part.startswith("gateway"):
-        uplink = "fedldp.fleet.uplink" in words
+        uplink = "fedldp.fleet.gateway.uplink" in words
         return ("uplink" if uplink else "SuperNode and its children"), part
     names = {"flower-superlink": "SuperLink", "flower-superexec": "superexec"}
-    names |= {"flwr-serverapp": "ServerApp", "fedldp.fleet.front": "front"}
+    names |= {"flwr-serverapp": "ServerApp", "fedldp.fleet.server.front": "front"}
     found = [names[Path(word).name] for word in words if Path(word).name in names]
     return (found[0] if found else "Flower's commands"), part
 

@@ -18,9 +18,9 @@ from scipy.special import stdtrit
 import fedldp
 from fedldp import datasets
 from fedldp.learn.examples import Arrays
-from fedldp.learn.gradients import Linear
 from fedldp.learn.objectives import objective
 from fedldp.learn.settings import Settings
+from fedldp.learn.tasks import Linear
 
 EPSILONS = (1.0, 2.0, 4.0)
 WAYS = {  # name: mechanism, k, estimator, strategy

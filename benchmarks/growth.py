@@ -23,9 +23,9 @@ from rich.progress import track
 
 import fedldp
 from fedldp import plots
-from fedldp.learn.gradients import Gradients
 from fedldp.learn.objectives import Objective, objective
 from fedldp.learn.settings import Settings
+from fedldp.learn.tasks import Gradients
 
 VEHICLES = tuple(10**power for power in range(3, 9))
 DIMENSIONS = tuple(10**power for power in range(6))

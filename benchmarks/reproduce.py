@@ -16,10 +16,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from fedldp.paper.experiments import Job, run
-from fedldp.paper.figures import Way, description
-from fedldp.paper.material import Shelf
-from fedldp.paper.runner import done
+from fedldp_reproduction.experiments import Job, run
+from fedldp_reproduction.figures import Way, description
+from fedldp_reproduction.material import Shelf
+from fedldp_reproduction.runner import done
 
 MECHANISMS = ("laplace", "duchi", "pm", "hm", "three-outputs", "pm-sub", "pm-opt", "hm-tp")
 EPSILONS, RUNS, EPSILON = 8, 100, 4.0

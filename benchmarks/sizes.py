@@ -10,8 +10,8 @@ import numpy as np
 from harness import Row, Spread
 
 import fedldp
-from fedldp.categorical import RandomizedResponse, UnaryEncoding
-from fedldp.channel import Channel
+from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
+from fedldp.coders.channel import Channel
 from fedldp.parts import Coder, Sampled
 
 CITIES = [str(number) for number in range(100)]

@@ -21,8 +21,8 @@ from scipy import stats
 
 import fedldp
 from fedldp import audit, vehicle
-from fedldp.channel import Channel
 from fedldp.cli.app import fedldp as command
+from fedldp.coders.channel import Channel
 from fedldp.errors import DomainError, PrivacyError
 
 EVERY_MECHANISM = pytest.mark.parametrize("name", fedldp.mechanisms())

@@ -18,9 +18,10 @@ import pytest
 from scipy import stats
 
 import fedldp
-from fedldp import Plan, Schema, Tally, combine, tables
-from fedldp.categorical import RandomizedResponse, UnaryEncoding
-from fedldp.cube import Cube
+from fedldp import Plan, Schema, Tally, combine
+from fedldp.coders import tables
+from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
+from fedldp.coders.cube import Cube
 from fedldp.estimate import ESTIMATORS, TARGETS
 from fedldp.parts import Sampled, Signs
 

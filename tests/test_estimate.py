@@ -9,11 +9,12 @@ import pytest
 from scipy import stats
 
 import fedldp
-from fedldp import Plan, Schema, Tally, combine, tables
-from fedldp.categorical import RandomizedResponse, UnaryEncoding
+from fedldp import Plan, Schema, Tally, combine
+from fedldp.coders import tables
+from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
+from fedldp.coders.laws import Law
 from fedldp.errors import DomainError
 from fedldp.estimate import ESTIMATORS, TARGETS, Frequencies, Mean
-from fedldp.laws import Law
 from fedldp.parts import Sampled
 
 SCHEMA = Schema.of(

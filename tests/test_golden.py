@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fedldp
-from fedldp.fleet import checkpoint
-from fedldp.fleet.rounds import Rounds
+from fedldp.fleet.server import checkpoint
+from fedldp.fleet.server.rounds import Rounds
 
 # The data of version 0.1 are partly missing or outside the bounds, on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::fedldp.errors.DataWarning")

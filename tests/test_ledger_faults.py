@@ -13,7 +13,7 @@ import ledger_victim
 import pytest
 from ledger_victim import never, victim
 
-from fedldp import database
+from fedldp._internal import database
 from fedldp.errors import BudgetError, WireError
 from fedldp.ledger import Ledger
 

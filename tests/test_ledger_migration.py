@@ -7,13 +7,14 @@ import sqlite3
 from fractions import Fraction
 from pathlib import Path
 
+import make_ledgers as made
 import pytest
-from fixtures import make_ledgers as made
 from ledger_victim import never, victim
 
-from fedldp import database, ledger
+from fedldp import ledger
+from fedldp._internal import database
 from fedldp.errors import BudgetError, DomainError, WireError
-from fedldp.fleet.vault import Vault
+from fedldp.fleet.vault.vault import Vault
 from fedldp.ledger import Ledger
 
 FIXTURES = Path(made.__file__).parent

@@ -7,16 +7,16 @@ import shutil
 import sqlite3
 from pathlib import Path
 
+import make_ledgers
 import pytest
 from click.testing import CliRunner
-from fixtures import make_ledgers
 from ledger_victim import never, victim
 from vaults import MATRIX, SCHEMA, answer, asked, listening, vault
 
 from fedldp.cli.app import fedldp
 from fedldp.errors import BudgetError, WireError
-from fedldp.fleet.vault import Vault
-from fedldp.fleet.wire import Batch
+from fedldp.fleet.protocol import Batch
+from fedldp.fleet.vault.vault import Vault
 from fedldp.ledger import Ledger, seal
 
 FIXTURES = Path(make_ledgers.__file__).parent

@@ -14,11 +14,11 @@ from plans import CATEGORIES, MIXED, NUMBERS, STRATEGIES, plan_of
 
 import fedldp
 from fedldp import HMTP, Plan, Schema, vehicle
-from fedldp.categorical import UnaryEncoding
-from fedldp.cube import Cube
+from fedldp.coders.categories import UnaryEncoding
+from fedldp.coders.cube import Cube
 from fedldp.errors import DataWarning, DomainError
-from fedldp.mechanisms import program
-from fedldp.mechanisms.dominant import BelowPaper
+from fedldp.mechanisms.optimal import program
+from fedldp.mechanisms.optimal.dominant import BelowPaper
 from fedldp.parts import Sampled, Signs
 from fedldp.strategies import best_k
 

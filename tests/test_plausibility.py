@@ -10,10 +10,10 @@ from scipy import stats
 
 import fedldp
 from fedldp import Plan, Schema, Tally, combine
-from fedldp.categorical import RandomizedResponse, UnaryEncoding
 from fedldp.cli.app import fedldp as command
+from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
+from fedldp.coders.laws import Law
 from fedldp.errors import DataWarning, DomainError, ImplausibleWarning
-from fedldp.laws import Law
 from fedldp.parts import Sampled
 from fedldp.plausibility import FALSE_ALARM, Finding, Plausibility
 

@@ -17,8 +17,8 @@ from scipy import stats
 
 import fedldp
 from fedldp import Plan, Schema, vehicle
-from fedldp.categorical import RandomizedResponse, UnaryEncoding
-from fedldp.cube import Cube
+from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
+from fedldp.coders.cube import Cube
 
 # Rows here lack what a test does not need, or hold anything on purpose: what is said about that is
 # tested in test_quality.py.

@@ -12,8 +12,9 @@ import pytest
 from scipy import stats
 
 import fedldp
-from fedldp import Schema, Tally, tables
-from fedldp.categorical import RandomizedResponse, UnaryEncoding
+from fedldp import Schema, Tally
+from fedldp.coders import tables
+from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
 from fedldp.estimate import ESTIMATORS, TARGETS
 from fedldp.parts import Sampled
 

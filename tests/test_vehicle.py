@@ -21,7 +21,7 @@ from test_vehicle_plan import canonical, document, loaded
 
 import fedldp
 from fedldp import vehicle
-from fedldp.cube import Cube
+from fedldp.coders.cube import Cube
 
 FILE = Path(vehicle.__file__)
 

@@ -18,8 +18,8 @@ from scipy import stats
 
 import fedldp
 from fedldp import vehicle
-from fedldp.categorical import RandomizedResponse, UnaryEncoding
-from fedldp.cube import Cube
+from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
+from fedldp.coders.cube import Cube
 
 WORDS = 1 << vehicle.ROUNDING
 

@@ -13,8 +13,8 @@ import pytest
 
 import fedldp
 from fedldp import vehicle
-from fedldp.categorical import RandomizedResponse, UnaryEncoding
-from fedldp.cube import Cube
+from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
+from fedldp.coders.cube import Cube
 from fedldp.errors import DomainError, WireError
 
 

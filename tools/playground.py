@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import fedldp
-from fedldp.channel import Channel
+from fedldp.coders.channel import Channel
 from fedldp.errors import DomainError
 from fedldp.mechanisms import Finite, Laplace, Mechanism, Solved
 

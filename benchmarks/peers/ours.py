@@ -12,13 +12,13 @@ from work import Work
 
 import fedldp
 from fedldp import datasets
-from fedldp.categorical import RandomizedResponse, UnaryEncoding, project
+from fedldp.coders.categories import RandomizedResponse, UnaryEncoding, project
 from fedldp.learn.examples import Arrays
-from fedldp.learn.fedsgd import Training
-from fedldp.learn.gradients import Linear
 from fedldp.learn.objectives import objective
-from fedldp.learn.server import auto_group, auto_rate
+from fedldp.learn.optimizer import auto_group, auto_rate
 from fedldp.learn.settings import Settings
+from fedldp.learn.tasks import Linear
+from fedldp.learn.training import Training
 
 EPSILON, TRAIN_EPSILON, PART = 1.0, 4.0, 1000
 VEHICLES = 20_000  # for which the steps of a training are chosen, where a library is slow

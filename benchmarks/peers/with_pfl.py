@@ -20,7 +20,7 @@ from pfl.privacy.laplace_mechanism import LaplaceMechanism
 from pfl.stats import MappedVectorStatistics
 from work import Task, Work
 
-from fedldp.learn.server import Recipe, State, step
+from fedldp.learn.optimizer import Recipe, State, step
 
 PACKAGES = ("pfl",)
 

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from fedldp import errors
-from fedldp.channel import Channel
+from fedldp.coders.channel import Channel
 from fedldp.estimate import Estimate, combine
 from fedldp.ledger import Ledger
 from fedldp.mechanisms import (
@@ -37,8 +37,8 @@ from fedldp.mechanisms import (
     mechanisms,
 )
 from fedldp.plan import Plan
+from fedldp.randomness import Source, source
 from fedldp.schema import Category, Number, Schema
-from fedldp.source import Source, source
 from fedldp.tally import Tally
 
 __version__ = version("fedldp")

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, final
 import numpy as np
 import numpy.typing as npt
 
-from fedldp import checks
-from fedldp.checks import Floats
+from fedldp._internal import validation
+from fedldp._internal.validation import Floats
+from fedldp.data.frames import Cells, codes, is_missing, numbers, shown, to_float
 from fedldp.errors import DomainError
-from fedldp.frames import Cells, codes, is_missing, numbers, shown, to_float
 from fedldp.vehicle import MOST_CATEGORIES, MOST_COORDINATES, label
 
 OTHER = "other"  # the label for values that are none of the others
@@ -56,7 +56,7 @@ class Number:
                 f"got {missing!r}."
             )
         object.__setattr__(self, "missing", missing)
-        object.__setattr__(self, "size", checks.whole(self.size, f"size of {self.name!r}"))
+        object.__setattr__(self, "size", validation.whole(self.size, f"size of {self.name!r}"))
         if not 1 <= self.size <= MOST_COORDINATES:
             raise DomainError(
                 f"size of {self.name!r} must be from 1 to {MOST_COORDINATES}; got {self.size}."

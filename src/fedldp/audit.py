@@ -18,11 +18,10 @@ import numpy.typing as npt
 from scipy.special import betainccinv, betaincinv
 
 from fedldp import vehicle
-from fedldp.channel import Channel
-from fedldp.checks import Floats
+from fedldp._internal.validation import Floats, Integers
+from fedldp.coders.channel import Channel
 from fedldp.errors import DomainError
-from fedldp.source import Source
-from fedldp.tables import Integers
+from fedldp.randomness import Source
 
 __all__ = [
     "Attack",

@@ -14,12 +14,12 @@ import numpy.typing as npt
 from scipy.special import ndtri, stdtrit
 
 from fedldp import plausibility
-from fedldp.categorical import project
-from fedldp.channel import Channel
-from fedldp.checks import Floats
-from fedldp.cube import Cube
+from fedldp._internal.validation import Floats
+from fedldp.coders.categories import project
+from fedldp.coders.channel import Channel
+from fedldp.coders.cube import Cube
+from fedldp.coders.laws import Law
 from fedldp.errors import DomainError
-from fedldp.laws import Law
 from fedldp.mechanisms import Mechanism
 from fedldp.parts import Part
 from fedldp.plausibility import Plausibility

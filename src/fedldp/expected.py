@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedldp.checks import Floats
+from fedldp._internal.validation import Floats
 from fedldp.errors import DomainError
 from fedldp.estimate import check_choices
 from fedldp.parts import Part

@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self, final
 
-from fedldp import database
-from fedldp.checks import whole
-from fedldp.database import Database, Kind
+from fedldp._internal import database
+from fedldp._internal.database import Database, Kind
+from fedldp._internal.validation import whole
 from fedldp.errors import BudgetError, DomainError
 from fedldp.vehicle import exact
 

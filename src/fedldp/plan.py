@@ -13,18 +13,19 @@ from typing import Any, final
 
 import numpy as np
 
-from fedldp import expected, records, report, strategies, tally, vehicle
-from fedldp.channel import channel_epsilon
-from fedldp.checks import whole
+from fedldp import expected, report, strategies, tally, vehicle
+from fedldp._internal import packing
+from fedldp._internal.validation import whole
+from fedldp.coders.channel import channel_epsilon
+from fedldp.data.quality import DataQuality, total
 from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.estimate import HORVITZ_THOMPSON, RATIO, check_choices
 from fedldp.parts import Batch, Matrix, Part, Signs
 from fedldp.parts.documents import from_documents, to_documents
 from fedldp.plausibility import Influence, influence
-from fedldp.quality import DataQuality, total
+from fedldp.randomness import Source
 from fedldp.report import Report
 from fedldp.schema import Number, Schema
-from fedldp.source import Source
 from fedldp.tally import Tally
 
 MOST_CELLS = 1 << 26  # counters of a tally
@@ -219,7 +220,7 @@ class Plan:
         for batch in batches:
             if vehicles % 8:
                 raise DomainError("batches must be of a multiple of 8 vehicles, but for the last.")
-            filled, first = records.empty(len(batch), width), 0
+            filled, first = packing.empty(len(batch), width), 0
             for part in self.parts:
                 part.encode(batch, source, filled, first)
                 first += part.width
@@ -242,8 +243,8 @@ class Plan:
         vehicles, packed = report.from_bytes(data, self.fingerprint, width)
         counts = [np.zeros(part.starts[-1], np.int64) for part in self.parts]
         for start, stop in self.chunks(vehicles):
-            octets = packed[start * width // 8 : records.length(stop, width)]
-            batch, first = records.parse(octets, stop - start, width), 0
+            octets = packed[start * width // 8 : packing.length(stop, width)]
+            batch, first = packing.parse(octets, stop - start, width), 0
             for part, cells in zip(self.parts, counts, strict=True):
                 part.count(batch, first, cells)
                 first += part.width

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import bdtr, bdtrc
 
-from fedldp.checks import Floats
+from fedldp._internal.validation import Floats
 from fedldp.mechanisms import Mechanism
 from fedldp.parts import Part
 from fedldp.schema import Category, Number

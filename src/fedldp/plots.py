@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedldp.checks import Floats
+from fedldp._internal.validation import Floats
 from fedldp.errors import DomainError, MissingExtra
 from fedldp.mechanisms import (
     Dominant,

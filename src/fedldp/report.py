@@ -8,7 +8,8 @@ import zlib
 from dataclasses import dataclass
 from typing import Any, BinaryIO, final
 
-from fedldp import records, vehicle
+from fedldp import vehicle
+from fedldp._internal import packing
 from fedldp.errors import WireError
 
 __all__ = ["Report"]
@@ -83,7 +84,7 @@ def _sizes(header: memoryview, plan: str, width: int) -> tuple[int, int]:
         raise WireError(f"the report is of format {version}; this reads format {VERSION}.")
     if short != _short(plan):
         raise WireError("the report is of another plan: its fingerprint differs.")
-    return vehicles, HEADER + records.length(vehicles, width)
+    return vehicles, HEADER + packing.length(vehicles, width)
 
 
 def _short(fingerprint: str) -> bytes:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from fedldp.attributes import OTHER, Category, Number, is_real
+from fedldp.data.quality import DataQuality
+from fedldp.data.rows import Rows, kinds
 from fedldp.errors import DomainError, WireError
-from fedldp.quality import DataQuality
-from fedldp.rows import Rows, kinds
 from fedldp.vehicle import MOST_COORDINATES
 
 __all__ = ["Category", "Number", "Schema", "template"]

@@ -7,11 +7,11 @@ from math import ceil, nextafter
 from numbers import Real
 from typing import Any, SupportsIndex
 
-from fedldp import categorical, vehicle
-from fedldp.categorical import UnaryEncoding
-from fedldp.channel import Channel
-from fedldp.checks import SMALLEST_EPSILON, whole
-from fedldp.cube import Cube
+from fedldp import vehicle
+from fedldp._internal.validation import SMALLEST_EPSILON, whole
+from fedldp.coders.categories import UnaryEncoding, better
+from fedldp.coders.channel import Channel
+from fedldp.coders.cube import Cube
 from fedldp.errors import DomainError
 from fedldp.mechanisms import HMTP, PAPER, Duchi, Mechanism, Solved, mechanism
 from fedldp.parts import Coder, Part, Sampled, Signs
@@ -60,7 +60,7 @@ def parts_of(
 
     def sampled(attributes: tuple[int, ...], budget: Fraction, k: int | str, oue: bool) -> Sampled:
         chosen = _how_many(schema, attributes, budget, name, k, outputs, variance)
-        each, kind = each_part(budget, chosen), UnaryEncoding.of if oue else categorical.better
+        each, kind = each_part(budget, chosen), UnaryEncoding.of if oue else better
         # One object for each distinct table: how chance is dealt out depends on it.
         tables: dict[int, Coder | Mechanism] = {}
         coders = []
@@ -148,10 +148,7 @@ def best_k(
 
     def error(k: int) -> float:
         each = each_part(budget, k)
-        total = sum(
-            number * (categorical.better(each, a).variance + 1 - 1 / a)
-            for a, number in labels.items()
-        )
+        total = sum(number * (better(each, a).variance + 1 - 1 / a) for a, number in labels.items())
         if sizes:
             total += sizes * (_worst_case(name, each, outputs) + variance)
         return total / k

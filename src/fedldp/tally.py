@@ -9,7 +9,9 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from fedldp import estimate, files, plausibility, tables, vehicle
+from fedldp import estimate, plausibility, vehicle
+from fedldp._internal import files
+from fedldp.coders import tables
 from fedldp.errors import DomainError, ImplausibleWarning, WireError
 from fedldp.estimate import RATIO, Estimate
 from fedldp.parts import Part

@@ -18,8 +18,8 @@ from fedldp.cli.app import fedldp as command_line
 PUBLIC = (
     "fedldp",
     "fedldp.mechanisms",
-    "fedldp.categorical",
-    "fedldp.cube",
+    "fedldp.coders.categories",
+    "fedldp.coders.cube",
     "fedldp.report",
     "fedldp.estimate",
     "fedldp.audit",

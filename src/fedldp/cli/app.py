@@ -14,7 +14,6 @@ from fedldp.cli.mechanisms import mechanisms_command
 from fedldp.cli.plans import plan_command, schema_command
 from fedldp.cli.predict import predict_command
 from fedldp.cli.reports import report_command, tally_command
-from fedldp.cli.reproduce import reproduce_command
 from fedldp.cli.train import train_command
 
 
@@ -29,7 +28,7 @@ def fedldp() -> None:
 
     \b
     Start:     demo
-    Compare:   mechanisms, audit, reproduce (the paper)
+    Compare:   mechanisms, audit
     Try out:   schema, data, collect, train, predict
     Deploy:    plan, report, ledger (vehicle), tally, estimate (server),
                fleet (all of it)
@@ -50,7 +49,6 @@ for command in (
     demo_command,
     mechanisms_command,
     audit_command,
-    reproduce_command,
     schema_command,
     collect_command,
     data_group,

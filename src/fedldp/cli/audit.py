@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from fedldp import audit
-from fedldp.channel import Channel
 from fedldp.cli.completion import offer
+from fedldp.coders.channel import Channel
 from fedldp.errors import PrivacyError
 from fedldp.mechanisms import mechanism, mechanisms
-from fedldp.source import source
+from fedldp.randomness import source
 
 _PAIRS = ((-1.0, 1.0), (0.0, 1.0), (0.1, 0.2))
 _CONFIDENCE = 0.999999  # a false alarm in a million runs

@@ -9,8 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from fedldp import frames
-from fedldp.checks import Floats
+from fedldp._internal.validation import Floats
 from fedldp.cli.estimates import draw, estimate_options, finite, lines, render
 from fedldp.cli.plans import (
     INPUT,
@@ -22,12 +21,13 @@ from fedldp.cli.plans import (
     summary,
     tell,
 )
+from fedldp.data import frames
+from fedldp.data.quality import DataQuality, total
 from fedldp.errors import DomainError
 from fedldp.parts import Matrix
 from fedldp.plan import Plan
-from fedldp.quality import DataQuality, total
+from fedldp.randomness import source
 from fedldp.schema import Category, Number, Schema
-from fedldp.source import source
 from fedldp.tally import Tally
 
 

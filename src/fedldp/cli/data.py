@@ -122,14 +122,11 @@ def info_command(name: str, path: Path | None, as_json: bool) -> None:
 
 def _about(name: str) -> dict[str, Any]:
     """Return what is known of a data set before it is loaded."""
-    wanted = datasets.download(name)
-    download = None
-    if wanted is not None:
-        download = {"url": wanted.url, "size": wanted.size, "sha256": wanted.sha256}
+    origin = datasets.origin(name)
     return {
-        **asdict(datasets.about(name)),
-        "download": download,
-        "available": datasets.availability(name),
+        **asdict(origin.about),
+        "download": None if origin.download is None else origin.download.description,
+        "available": origin.available,
     }
 
 

@@ -15,9 +15,9 @@ from fedldp.cli.plans import console
 from fedldp.cli.program import program
 from fedldp.cli.runs import TASKS, base_rate, display, follow, linear, note_clipping, spending
 from fedldp.datasets import Dataset
-from fedldp.learn.gradients import Linear
 from fedldp.learn.settings import Settings
-from fedldp.source import source
+from fedldp.learn.tasks import Linear
+from fedldp.randomness import source
 
 _TASK = TASKS["logistic"]
 _EPSILONS = (1.0, 2.0, 4.0, None)  # None is without privacy

@@ -14,7 +14,7 @@ from rich.table import Table
 from fedldp.cli.plans import INPUT, OUTPUT, add, console, naming, read_plan
 from fedldp.errors import ImplausibleWarning
 from fedldp.estimate import ESTIMATORS, TARGETS, Estimate, Frequencies
-from fedldp.fleet.summary import shortfalls
+from fedldp.fleet.server.summary import shortfalls
 from fedldp.schema import Number, Schema
 from fedldp.tally import Tally
 

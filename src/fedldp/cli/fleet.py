@@ -11,10 +11,12 @@ from fedldp import datasets
 from fedldp.cli.fleet_demo import HOLDOUT, cap_option, demo_command, gateways_option
 from fedldp.cli.plans import INPUT, console, read_schema, strict_option
 from fedldp.cli.runs import TASKS
-from fedldp.fleet import isolation, processes, roadside, server
-from fedldp.fleet.depot import Depot
+from fedldp.fleet import isolation, processes
 from fedldp.fleet.folder import LINK, PORT, Place, Work, init
-from fedldp.fleet.watch import JobFailed
+from fedldp.fleet.gateway import process as gateway_process
+from fedldp.fleet.server import process as server_process
+from fedldp.fleet.server.watch import JobFailed
+from fedldp.fleet.vault.process import Depot
 from fedldp.learn.settings import Settings
 
 FAILED = 3  # the exit status for a job without a result: the unit for systemd names it, too
@@ -242,7 +244,7 @@ def gateway_command(folder: Path, require_isolation: bool, uplink: int | None) -
     do not reach. Its uplink, a process outside, connects it with the server and
     lets no app in but the one that gateway.toml names.
     """  # noqa: D301 (click wants the character \b itself)
-    roadside.run(folder, uplink=uplink, require_isolation=require_isolation)
+    gateway_process.run(folder, uplink=uplink, require_isolation=require_isolation)
 
 
 @fleet_group.command("uplink")
@@ -257,7 +259,7 @@ def uplink_command(folder: Path) -> None:
     of its own, as the gateway's unit has no network: systemd hands the uplink
     sockets that lie in the private network of the gateway.
     """  # noqa: D301 (click wants the character \b itself)
-    from fedldp.fleet import uplink  # it needs Flower, which a vault does not have
+    from fedldp.fleet.gateway import uplink
 
     asyncio.run(uplink.run(folder, isolation.inherited()))
 
@@ -272,7 +274,7 @@ def server_command(folder: Path, stay: bool, require_isolation: bool) -> None:
     \b
     fedldp fleet server fleet/server
 
-    FOLDER holds server.toml and job.toml, which names the file of the result.
+    FOLDER holds server_process.toml and job.toml, which names the file of the result.
     Started again after whatever has happened, it goes on where it stood: nobody
     is asked anything new before what was asked is answered.
 
@@ -292,7 +294,7 @@ def server_command(folder: Path, stay: bool, require_isolation: bool) -> None:
     3  the job has failed: starting the server again does not help
     """  # noqa: D301 (click wants the character \b itself)
     try:
-        server.run(folder, stay=stay, say=click.echo, require_isolation=require_isolation)
+        server_process.run(folder, stay=stay, say=click.echo, require_isolation=require_isolation)
     except JobFailed as error:
         click.echo(f"fedldp: {error}", err=True)
         sys.exit(FAILED)

@@ -23,18 +23,19 @@ from fedldp.cli.plans import console
 from fedldp.cli.runs import TASKS, base_rate, linear, note_clipping, volume
 from fedldp.cli.status import Status
 from fedldp.errors import DomainError
-from fedldp.fleet import checkpoint, flower
-from fedldp.fleet.checkpoint import Progress
-from fedldp.fleet.depot import Depot
+from fedldp.fleet import flower
 from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.job import Job
 from fedldp.fleet.processes import GRACE, STATE, Process, Supervisor, free_port, stop
-from fedldp.fleet.server import registered
-from fedldp.fleet.watch import JobFailed, Watch, ending
-from fedldp.learn.gradients import Linear
+from fedldp.fleet.server import checkpoint
+from fedldp.fleet.server.checkpoint import Progress
+from fedldp.fleet.server.process import registered
+from fedldp.fleet.server.watch import JobFailed, Watch, ending
+from fedldp.fleet.vault.process import Depot
 from fedldp.learn.model import Model
 from fedldp.learn.settings import Settings
-from fedldp.source import source
+from fedldp.learn.tasks import Linear
+from fedldp.randomness import source
 
 HOLDOUT = 0.1  # the share that is public, as in `fedldp train`
 

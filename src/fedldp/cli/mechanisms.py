@@ -10,10 +10,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from fedldp import checks
+from fedldp._internal import validation
 from fedldp.errors import DomainError
 from fedldp.mechanisms import Mechanism, Optimal, best, mechanism, mechanisms
-from fedldp.paper import claims
+from fedldp_reproduction import claims
 
 _MOST_BITS = 6
 _INPUTS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -47,7 +47,7 @@ def mechanisms_command(
         raise click.UsageError("choose one of --table, --bits and --inputs.")
     if table and epsilon is not None:
         raise click.UsageError("--table covers every epsilon: leave --epsilon out.")
-    budget = checks.epsilon(1.0 if epsilon is None else epsilon)
+    budget = validation.epsilon(1.0 if epsilon is None else epsilon)
     if plot is not None:
         _draw(plot, budget, bits, inputs)
     if table:

@@ -11,11 +11,12 @@ from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
-from fedldp import files, frames
+from fedldp._internal import files
+from fedldp.data import frames
+from fedldp.data.quality import DataQuality
 from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.mechanisms import mechanisms
 from fedldp.plan import Plan
-from fedldp.quality import DataQuality
 from fedldp.schema import Schema, template
 from fedldp.strategies import PAPER_MECHANISM, STRATEGIES
 

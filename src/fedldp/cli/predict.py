@@ -10,14 +10,15 @@ from typing import Any
 import click
 import numpy as np
 
-from fedldp import files, frames
-from fedldp.checks import Floats
+from fedldp._internal import files
+from fedldp._internal.validation import Floats
 from fedldp.cli.plans import INPUT, OUTPUT, console, naming
+from fedldp.data import frames
+from fedldp.data.quality import DataQuality, total
 from fedldp.datasets.files import read
 from fedldp.errors import DomainError
-from fedldp.fleet.summary import shortfalls
+from fedldp.fleet.server.summary import shortfalls
 from fedldp.learn.model import Model
-from fedldp.quality import DataQuality, total
 
 COLUMN = "prediction"  # that is added
 

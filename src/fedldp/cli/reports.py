@@ -8,7 +8,8 @@ from typing import Any, BinaryIO, cast
 
 import click
 
-from fedldp import files, report, vehicle
+from fedldp import report, vehicle
+from fedldp._internal import files
 from fedldp.cli.plans import INPUT, OUTPUT, console, naming, read_plan, strict_option
 from fedldp.errors import DomainError, WireError
 from fedldp.ledger import Ledger

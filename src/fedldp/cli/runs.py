@@ -11,18 +11,18 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from fedldp.checks import Floats
-from fedldp.datasets.base import Dataset
-from fedldp.learn import fedsgd
+from fedldp._internal.packing import length
+from fedldp._internal.validation import Floats
+from fedldp.datasets.dataset import Dataset
+from fedldp.learn import training
 from fedldp.learn.examples import Owners
 from fedldp.learn.features import encode_target
-from fedldp.learn.fedsgd import Training
-from fedldp.learn.gradients import BLOCK, Linear, scores_of
 from fedldp.learn.objectives import objective
 from fedldp.learn.privacy import Privacy, bits_of
 from fedldp.learn.settings import Settings
+from fedldp.learn.tasks import BLOCK, Linear, scores_of
+from fedldp.learn.training import Training
 from fedldp.plan import Plan
-from fedldp.records import length
 
 SAVE_EVERY = 2.0  # seconds, at the least
 
@@ -177,7 +177,7 @@ def _point(training: Training, public: Linear) -> Point:
     return Point(training.state.round, float(error.mean()), float(loss.mean()))
 
 
-def _state(progress: fedsgd.Progress, points: list[Point]) -> str:
+def _state(progress: training.Progress, points: list[Point]) -> str:
     spent = "" if progress.epsilon is None else f", epsilon {float(progress.epsilon):g}"
     error = f", error {points[-1].error:.4f}" if points else ""
     return (

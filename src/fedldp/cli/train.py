@@ -9,7 +9,8 @@ from typing import Any
 import click
 from rich.table import Table
 
-from fedldp import datasets, files
+from fedldp import datasets
+from fedldp._internal import files
 from fedldp.cli.completion import offer
 from fedldp.cli.plans import (
     INPUT,
@@ -41,8 +42,8 @@ from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
 from fedldp.learn.settings import PAPER_REGULARIZATION, PAPER_TOLERANCE, Settings
 from fedldp.mechanisms import mechanisms
+from fedldp.randomness import source
 from fedldp.schema import Category, Number
-from fedldp.source import source
 from fedldp.strategies import PAPER_MECHANISM
 
 NO_PRIVACY = "none"  # in the place of a mechanism

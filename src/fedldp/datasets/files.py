@@ -13,12 +13,12 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from fedldp import frames
-from fedldp.checks import Floats
-from fedldp.datasets.base import About, Dataset
+from fedldp._internal.validation import Floats
+from fedldp.data import frames
+from fedldp.data.quality import DataQuality, total
+from fedldp.datasets.dataset import About, Dataset
 from fedldp.errors import DomainError
 from fedldp.learn.features import category_codes, check_target
-from fedldp.quality import DataQuality, total
 from fedldp.schema import Category, Number, Schema
 
 _FINE = 1e-5  # of the scale of [-1, 1]: so far apart the numbers of 32 bits may lie

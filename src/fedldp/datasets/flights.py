@@ -9,7 +9,7 @@ from importlib import resources
 
 import numpy as np
 
-from fedldp.datasets.base import About, Dataset
+from fedldp.datasets.dataset import About, Dataset
 from fedldp.schema import Schema
 
 ABOUT = About(

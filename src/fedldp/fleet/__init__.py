@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fedldp.fleet.job import Job
-from fedldp.fleet.vault import Vault
+from fedldp.fleet.vault.vault import Vault
 
 __all__ = ["Job", "Vault"]
 

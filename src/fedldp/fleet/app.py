@@ -17,11 +17,11 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from fedldp.fleet.gateway import DEADLINE, relay
+from fedldp.fleet.gateway.relay import DEADLINE, relay
 from fedldp.fleet.job import Job
+from fedldp.fleet.protocol import inflated
 from fedldp.fleet.sockets import REFUSED, Address
 from fedldp.fleet.strategy import LDPFedSGD, packed, unpacked
-from fedldp.fleet.wire import inflated
 
 VAULTS = "FEDLDP_VAULTS"
 

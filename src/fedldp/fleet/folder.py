@@ -14,12 +14,15 @@ from string import Template
 from typing import Any, final
 
 from fedldp import __version__
-from fedldp.datasets.base import Dataset
+from fedldp.datasets.dataset import Dataset
 from fedldp.errors import DomainError
-from fedldp.fleet import bundle, depot, keys, roadside, server
-from fedldp.fleet.gateway import DEADLINE
+from fedldp.fleet import bundle, keys
+from fedldp.fleet.gateway import process as gateway_process
+from fedldp.fleet.gateway.relay import DEADLINE
 from fedldp.fleet.job import Job
+from fedldp.fleet.server import process as server_process
 from fedldp.fleet.sockets import Address
+from fedldp.fleet.vault import process as vault_process
 from fedldp.learn.features import Features
 from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
@@ -201,7 +204,7 @@ def _write_server(folder: Path, place: Place) -> None:
         "app": "app",
         "job": "job.toml",
     }
-    _write_toml(folder / server.FILE, entries)
+    _write_toml(folder / server_process.FILE, entries)
     (folder / "app").mkdir()
     (folder / "app" / "pyproject.toml").write_text(bundle.APP, "utf-8")
 
@@ -256,7 +259,7 @@ def _write_gateway(folder: Path, vault: str, place: Place) -> None:
         "deadline": DEADLINE,
         "bundle": bundle.SHA256,
     }
-    _write_toml(folder / roadside.FILE, entries)
+    _write_toml(folder / gateway_process.FILE, entries)
 
 
 def _write_vault(
@@ -269,7 +272,7 @@ def _write_vault(
         entries["schema"] = "schema.toml"
         (folder / "schema.toml").write_text(work.schema.to_toml(), "utf-8")
     entries |= {**limits, "listen": listen, "ledger": "ledger.db"}
-    _write_toml(folder / depot.FILE, entries)
+    _write_toml(folder / vault_process.FILE, entries)
 
 
 def _write_toml(path: Path, entries: Mapping[str, Any]) -> None:

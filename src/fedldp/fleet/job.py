@@ -8,13 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, final
 
+from fedldp._internal import toml
+from fedldp._internal.validation import whole
 from fedldp.attributes import is_real
-from fedldp.checks import whole
 from fedldp.errors import DomainError, FedLDPError
-from fedldp.fleet import toml
-from fedldp.fleet.wire import LAST_ROUND, MOST, MOST_BYTES, Question
+from fedldp.fleet.protocol import LAST_ROUND, MOST, MOST_BYTES, Question
 from fedldp.learn.model import Model
-from fedldp.learn.server import Recipe
+from fedldp.learn.optimizer import Recipe
 from fedldp.plan import Plan
 from fedldp.schema import Number
 

@@ -15,7 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, final
 
-from fedldp import records, report, vehicle
+from fedldp import report, vehicle
+from fedldp._internal import packing
 from fedldp.errors import DomainError, MissingExtra, WireError
 from fedldp.fleet.strategy import packed, unpacked
 from fedldp.ledger import Answer, Ledger, check_answers_per_job, check_job
@@ -169,7 +170,7 @@ def _parsed(plan: Plan, reply: Message) -> Tally:
 
 
 def _size(plan: Plan) -> int:
-    return report.HEADER + records.length(1, plan.bits)
+    return report.HEADER + packing.length(1, plan.bits)
 
 
 def _plan(given: PlanOrPath) -> Plan:

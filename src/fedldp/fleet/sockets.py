@@ -11,9 +11,9 @@ from typing import final
 from urllib.parse import urlsplit
 
 from fedldp.errors import DomainError
-from fedldp.fleet import wire
+from fedldp.fleet import protocol
 
-REFUSED = bytes(wire.HEADER)  # what answers a question that is none
+REFUSED = bytes(protocol.HEADER)  # what answers a question that is none
 NOT_READY = b""  # what answers a question that a vault had no time to read
 LENGTH = struct.Struct(">I")
 _BLOCK = 1 << 16  # bytes sent at a time

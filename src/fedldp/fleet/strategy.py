@@ -14,8 +14,8 @@ from typing import TypeVar, final
 
 from fedldp.errors import DomainError, MissingExtra, WireError
 from fedldp.fleet.job import Job
-from fedldp.fleet.rounds import Rounds
-from fedldp.fleet.wire import Question, deflated
+from fedldp.fleet.protocol import Question, deflated
+from fedldp.fleet.server.rounds import Rounds
 
 try:
     from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict

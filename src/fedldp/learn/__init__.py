@@ -5,13 +5,13 @@ The scikit-learn estimators are in `fedldp` itself, neural networks in `fedldp.l
 
 from fedldp.learn.examples import Arrays, Owners
 from fedldp.learn.features import Features
-from fedldp.learn.fedsgd import Progress, Training
-from fedldp.learn.gradients import Linear
 from fedldp.learn.model import Model
 from fedldp.learn.objectives import Objective, objective
+from fedldp.learn.optimizer import Recipe, State
 from fedldp.learn.privacy import Privacy
-from fedldp.learn.server import Recipe, State
 from fedldp.learn.settings import Settings
+from fedldp.learn.tasks import Linear
+from fedldp.learn.training import Progress, Training
 
 __all__ = [
     "Arrays",

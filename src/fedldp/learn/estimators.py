@@ -17,21 +17,21 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from fedldp.checks import Floats, reals
+from fedldp._internal.validation import Floats, reals
+from fedldp.data.frames import is_missing
+from fedldp.data.quality import AttributeQuality, DataQuality
 from fedldp.errors import DomainError, MissingExtra
-from fedldp.frames import is_missing
 from fedldp.learn.examples import Array, Owners, Rows
 from fedldp.learn.features import Features, Singles, encode_target
-from fedldp.learn.fedsgd import Progress
-from fedldp.learn.gradients import Linear
 from fedldp.learn.model import LARGEST_WEIGHT
 from fedldp.learn.objectives import OBJECTIVES
 from fedldp.learn.privacy import Privacy
 from fedldp.learn.settings import PAPER_REGULARIZATION, PAPER_TOLERANCE, Settings
+from fedldp.learn.tasks import Linear
+from fedldp.learn.training import Progress
 from fedldp.plan import Plan
-from fedldp.quality import AttributeQuality, DataQuality
+from fedldp.randomness import Source, source
 from fedldp.schema import Number, Schema
-from fedldp.source import Source, source
 from fedldp.strategies import PAPER_MECHANISM
 
 try:

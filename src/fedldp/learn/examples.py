@@ -6,9 +6,8 @@ from typing import Any, Protocol, final
 import numpy as np
 import numpy.typing as npt
 
-from fedldp.checks import Floats
+from fedldp._internal.validation import Floats, Integers
 from fedldp.errors import DomainError
-from fedldp.tables import Integers
 
 Array = npt.NDArray[Any]
 Rows = slice | Integers

@@ -12,7 +12,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from fedldp.checks import Floats
+from fedldp._internal.validation import Floats
 from fedldp.errors import DomainError
 from fedldp.schema import Category, Number, Schema
 

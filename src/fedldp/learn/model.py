@@ -14,14 +14,14 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from fedldp._internal.validation import Floats
 from fedldp.attributes import is_real
-from fedldp.checks import Floats
+from fedldp.data.frames import shown
+from fedldp.data.rows import Rows
 from fedldp.errors import DomainError, WireError
-from fedldp.frames import shown
 from fedldp.learn.features import Features, check_target, encode_target
-from fedldp.learn.gradients import BLOCK, scores_of
 from fedldp.learn.objectives import objective
-from fedldp.rows import Rows
+from fedldp.learn.tasks import BLOCK, scores_of
 from fedldp.schema import Category, Number, Schema
 from fedldp.vehicle import UNREADABLE, canonical
 

@@ -9,7 +9,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from fedldp.checks import Floats
+from fedldp._internal.validation import Floats
 from fedldp.errors import DomainError
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast, final
 
-from fedldp import audit, records
-from fedldp.channel import Channel
+from fedldp import audit
+from fedldp._internal import packing
+from fedldp.coders.channel import Channel
 from fedldp.parts import Signs
 from fedldp.plan import Plan
 from fedldp.schema import Schema
@@ -43,7 +44,7 @@ class Privacy:
             participations,
             reports,
             bits,
-            records.length(reports, bits),
+            packing.length(reports, bits),
         )
 
     @classmethod

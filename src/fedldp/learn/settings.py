@@ -7,17 +7,16 @@ from typing import cast, final
 import numpy as np
 import numpy.typing as npt
 
-from fedldp.checks import Floats, epsilon, reals, whole
+from fedldp._internal.validation import Floats, Integers, epsilon, reals, whole
 from fedldp.errors import DomainError
 from fedldp.learn.features import Features
-from fedldp.learn.fedsgd import Training
-from fedldp.learn.gradients import Task
-from fedldp.learn.server import Recipe, auto_group, auto_rate
+from fedldp.learn.optimizer import Recipe, auto_group, auto_rate
+from fedldp.learn.tasks import Task
+from fedldp.learn.training import Training
 from fedldp.plan import Plan
+from fedldp.randomness import Source
 from fedldp.schema import Schema
-from fedldp.source import Source
 from fedldp.strategies import PAPER_MECHANISM, as_printed, each_part
-from fedldp.tables import Integers
 from fedldp.vehicle import exact
 
 PAPER_REGULARIZATION = 1e-4  # lambda of the paper's experiments

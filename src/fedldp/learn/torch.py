@@ -12,10 +12,9 @@ from typing import Any, cast, final
 import numpy as np
 import numpy.typing as npt
 
-from fedldp.checks import Floats
+from fedldp._internal.validation import Floats, Integers
 from fedldp.errors import DomainError, MissingExtra
 from fedldp.learn.examples import Owners, Rows
-from fedldp.tables import Integers
 
 try:
     import torch

@@ -4,16 +4,16 @@ from collections.abc import Callable
 
 from fedldp.errors import DomainError
 from fedldp.mechanisms.base import Mechanism
-from fedldp.mechanisms.certificate import Certificate
 from fedldp.mechanisms.discretize import discretize
-from fedldp.mechanisms.dominant import Dominant, NearZero
 from fedldp.mechanisms.duchi import Duchi
 from fedldp.mechanisms.finite import Finite
 from fedldp.mechanisms.hybrid import HM, HMTP, Hybrid
 from fedldp.mechanisms.laplace import Laplace
-from fedldp.mechanisms.optimal import Optimal, best
+from fedldp.mechanisms.optimal.certificate import Certificate
+from fedldp.mechanisms.optimal.dominant import Dominant, NearZero
+from fedldp.mechanisms.optimal.optimal import Optimal, best
+from fedldp.mechanisms.optimal.solved import Solved
 from fedldp.mechanisms.piecewise import PM, Piecewise, PMOpt, PMSub
-from fedldp.mechanisms.solved import Solved
 from fedldp.mechanisms.three_outputs import ThreeOutputs, ThreeOutputsFlat
 
 __all__ = [

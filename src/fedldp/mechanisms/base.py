@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fedldp import checks
-from fedldp.channel import Channel
-from fedldp.checks import Floats
+from fedldp._internal import validation
+from fedldp._internal.validation import Floats
+from fedldp.coders.channel import Channel
+from fedldp.coders.tables import largest_piecewise_quadratic
 from fedldp.errors import DomainError
-from fedldp.source import Source, from_one_to_two
-from fedldp.tables import largest_piecewise_quadratic
+from fedldp.randomness import Source, from_one_to_two
 
 _CHUNK = 1 << 16  # values perturbed at a time: a few arrays of this size stay in the cache
 _SCRATCH = 3  # arrays of that size that a mechanism may use meanwhile
@@ -29,7 +29,7 @@ class Mechanism(ABC):
     epsilon: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", checks.epsilon(self.epsilon))
+        object.__setattr__(self, "epsilon", validation.epsilon(self.epsilon))
 
     @property
     @abstractmethod
@@ -48,7 +48,7 @@ class Mechanism(ABC):
         the last bits of a float can tell which x it came from, however large the noise. What a
         vehicle sends comes from a table of integers: `channel().encode(x, source)`.
         """
-        array = checks.reals(x, "x")
+        array = validation.reals(x, "x")
         if not isinstance(source, Source):
             raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
         noisy = np.empty(array.shape)
@@ -58,8 +58,8 @@ class Mechanism(ABC):
         for start in range(0, array.size, _CHUNK):
             values = flat_x[start : start + _CHUNK]
             n = values.size
-            if not checks.is_unit(values, scratch[0, :n]):  # here, while they are in the cache
-                checks.unit(array)  # refuses, and says where
+            if not validation.is_unit(values, scratch[0, :n]):  # here, while they are in the cache
+                validation.unit(array)  # refuses, and says where
             source.fill(words[:n])
             out = flat_noisy[start : start + n]
             self._draw(values, from_one_to_two(words[:n]), out, scratch[:, :n])
@@ -67,7 +67,7 @@ class Mechanism(ABC):
 
     def variance(self, x: npt.ArrayLike) -> Any:
         """Return the variance of the output for each number in x."""
-        return self._variance(checks.unit(x))[()]
+        return self._variance(validation.unit(x))[()]
 
     @property
     def worst_case_variance(self) -> float:
@@ -76,11 +76,11 @@ class Mechanism(ABC):
 
     def probabilities(self, x: npt.ArrayLike) -> Floats:
         """Return the probability of each of `values`, along a new last axis."""
-        return self._probabilities(checks.unit(x))
+        return self._probabilities(validation.unit(x))
 
     def density(self, y: npt.ArrayLike, x: npt.ArrayLike) -> Any:
         """Return the density at output y, given input x, of what is not a point mass."""
-        outputs, inputs = checks.reals(y, "y"), checks.unit(x)
+        outputs, inputs = validation.reals(y, "y"), validation.unit(x)
         if np.isnan(outputs).any():
             raise DomainError("y must not contain NaN.")
         try:

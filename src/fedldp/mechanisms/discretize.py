@@ -7,12 +7,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fedldp import checks
+from fedldp._internal import validation
+from fedldp._internal.validation import Floats, whole
 from fedldp.attributes import is_real
-from fedldp.channel import Channel, channel_epsilon, exact_channel
-from fedldp.checks import Floats, whole
+from fedldp.coders.channel import Channel, channel_epsilon, exact_channel
 from fedldp.errors import DomainError
-from fedldp.source import Source
+from fedldp.randomness import Source
 
 MOST_OUTPUTS = 4001
 PAPER_PIECES = 1000  # m of the paper's experiments: 2,001 outputs
@@ -49,7 +49,7 @@ def discretize(y: npt.ArrayLike, bound: float, source: Source, *, m: int = PAPER
     >>> z / mechanism.bound
     array([-0.5, -0.5,  1. ])
     """
-    outputs = checks.reals(y, "y")
+    outputs = validation.reals(y, "y")
     if whole(m, "m") < 1:
         raise DomainError(f"m must be at least 1; got {m!r}.")
     if not is_real(bound) or not 0 < bound < inf:

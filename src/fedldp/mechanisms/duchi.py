@@ -7,9 +7,9 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from fedldp.checks import Floats
+from fedldp._internal.validation import Floats
+from fedldp.coders.tables import read_only
 from fedldp.mechanisms.finite import Finite
-from fedldp.tables import read_only
 
 
 @final

@@ -5,9 +5,9 @@ from functools import cached_property
 
 import numpy as np
 
-from fedldp import tables
-from fedldp.channel import Channel, exact_channel
-from fedldp.checks import Floats, whole
+from fedldp._internal.validation import Floats, whole
+from fedldp.coders import tables
+from fedldp.coders.channel import Channel, exact_channel
 from fedldp.errors import DomainError
 from fedldp.mechanisms.base import Mechanism
 

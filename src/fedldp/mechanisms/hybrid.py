@@ -8,8 +8,8 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from fedldp.channel import Channel
-from fedldp.checks import Floats
+from fedldp._internal.validation import Floats
+from fedldp.coders.channel import Channel
 from fedldp.mechanisms.base import Mechanism
 from fedldp.mechanisms.discretize import checked_outputs, discretized
 from fedldp.mechanisms.duchi import Duchi

@@ -6,7 +6,7 @@ from typing import ClassVar, NoReturn, final
 
 import numpy as np
 
-from fedldp.checks import Floats
+from fedldp._internal.validation import Floats
 from fedldp.errors import DomainError
 from fedldp.mechanisms.base import Mechanism
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, final
 import numpy as np
 import numpy.typing as npt
 
-from fedldp import checks
-from fedldp.channel import Channel
-from fedldp.checks import Floats
+from fedldp._internal import validation
+from fedldp._internal.validation import Floats
+from fedldp.coders.channel import Channel
 from fedldp.mechanisms.base import Mechanism
 from fedldp.mechanisms.discretize import discretized, hat_integral
 from fedldp.mechanisms.newton import descend
@@ -49,7 +49,7 @@ class Piecewise(Mechanism):
 
     def window(self, x: npt.ArrayLike) -> tuple[Any, Any]:
         """Return L(eps, x, t) and R(eps, x, t), between which the density is high."""
-        array = checks.unit(x)
+        array = validation.unit(x)
         return self.slope * (array - 1 / self.t), self.slope * (array + 1 / self.t)
 
     @cached_property

@@ -8,10 +8,10 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from fedldp.checks import Floats
+from fedldp._internal.validation import Floats
+from fedldp.coders.tables import read_only
 from fedldp.mechanisms.finite import Finite
 from fedldp.mechanisms.newton import descend
-from fedldp.tables import read_only
 
 LAST_CUBIC = log((3 + sqrt(65)) / 2)  # the epsilon above which a has its simple form
 

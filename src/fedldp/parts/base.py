@@ -10,10 +10,9 @@ from typing import Any, Protocol, final
 import numpy as np
 import numpy.typing as npt
 
-from fedldp.checks import Floats
+from fedldp._internal.validation import Floats, Integers
 from fedldp.errors import DomainError
 from fedldp.schema import Category, Number, Schema
-from fedldp.tables import Integers
 
 Cells = npt.NDArray[Any]  # counters: integers; floats for study
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from fedldp import vehicle
-from fedldp.categorical import RandomizedResponse, UnaryEncoding
-from fedldp.channel import Channel
-from fedldp.cube import Cube
+from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
+from fedldp.coders.channel import Channel
+from fedldp.coders.cube import Cube
 from fedldp.parts.sampled import Coder, Sampled
 from fedldp.parts.signs import Signs
 from fedldp.schema import Schema

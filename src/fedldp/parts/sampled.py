@@ -11,15 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp import vehicle
-from fedldp.categorical import RandomizedResponse, UnaryEncoding
-from fedldp.channel import Channel
+from fedldp._internal.packing import Bits, Records
+from fedldp._internal.validation import Integers
+from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
+from fedldp.coders.channel import Channel
 from fedldp.errors import DomainError, WireError
 from fedldp.mechanisms import Mechanism
 from fedldp.parts.base import Base, Batch, Cells, to_unit
-from fedldp.records import Bits, Records
+from fedldp.randomness import Source
 from fedldp.schema import Category, Schema
-from fedldp.source import Source
-from fedldp.tables import Integers
 
 Coder = Channel | RandomizedResponse | UnaryEncoding
 Answer = tuple[int, Integers | None, Integers, Coder | Mechanism, npt.NDArray[Any]]

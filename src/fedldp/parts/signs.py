@@ -8,13 +8,13 @@ from typing import final
 import numpy as np
 
 from fedldp import vehicle
-from fedldp.cube import Cube
+from fedldp._internal.packing import Bits, Records
+from fedldp._internal.validation import Integers
+from fedldp.coders.cube import Cube
 from fedldp.errors import DomainError
 from fedldp.parts.base import Base, Batch, Cells, to_unit
-from fedldp.records import Bits, Records
+from fedldp.randomness import Source
 from fedldp.schema import Category, Schema
-from fedldp.source import Source
-from fedldp.tables import Integers
 
 
 @final

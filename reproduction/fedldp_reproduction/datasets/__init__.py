@@ -1,0 +1,1 @@
+"""The paper's data sets: census (synthetic), IPUMS, WISDM, Vehicle and its Gaussian ones."""

@@ -1,0 +1,131 @@
+"""Every numbered item of the paper, and what in the project implements or checks it.
+
+`items.toml` is the list; `page` makes the documentation's map of it. Tests import each name, look
+for each page and anchor, and compare the list with the paper's source where that is at hand.
+"""
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.resources import files
+from typing import Any, final
+
+from fedldp.errors import DomainError
+from fedldp_reproduction.figures import description, made
+
+KINDS = {
+    "Algorithm": "Algorithms",
+    "Definition": "Definition and remark",
+    "Remark": "Definition and remark",
+    "Lemma": "Lemmas and proposition",
+    "Proposition": "Lemmas and proposition",
+    "Table": "Tables",
+    "Figure": "Figures",
+}
+
+_HEAD = """\
+# The paper, item by item
+
+Every algorithm, definition, lemma, proposition, table and figure of Zhao et al., *Local
+Differential Privacy based Federated Learning for the Internet of Things* (IEEE Internet of Things
+Journal, 2020), and what implements or checks it here. What goes beyond the paper is not on this
+page.
+
+Items are numbered in the order of the paper's source. Sections have names here, not numbers: the
+source has no heading for the introduction, so their numbers depend on whether it counts. Verdicts
+and pictures are in the [reproduction](reproduction.md); `fedldp reproduce KEY` computes one again.
+
+`make paper-map` writes this page from `items.toml`. Tests import every name, look up every page and
+heading, and compare the list with the source of the paper where that is at hand.
+"""
+
+
+@final
+@dataclass(frozen=True)
+class Item:
+    """One numbered item of the paper."""
+
+    kind: str
+    number: str
+    label: str  # in the paper's source
+    title: str  # in our words
+    figures: tuple[str, ...]  # keys of the reproduction
+    code: tuple[str, ...] = ()  # importable names
+    command: str = ""
+    pages: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise DomainError(f"an item's kind must be one of {', '.join(KINDS)}; got {self.kind}.")
+        if not self.figures:
+            raise DomainError(f"{self.name} must name the figure that checks it; got none.")
+
+    @property
+    def name(self) -> str:
+        """What the paper calls it: "Lemma 3"."""
+        return f"{self.kind} {self.number}"
+
+
+@cache
+def items() -> tuple[Item, ...]:
+    """Return all items.
+
+    >>> [each.name for each in items() if each.title == "PM-SUB"]
+    ['Algorithm 4']
+    """
+    document = tomllib.loads(files("fedldp_reproduction").joinpath("items.toml").read_text("utf-8"))
+    return tuple(made(Item, entry) for entry in document["items"])
+
+
+def resolve(name: str) -> Any:
+    """Return what a dotted name stands for: a module, or something in one.
+
+    >>> resolve("fedldp.PMSub.channel").__name__
+    'channel'
+    """
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            found: Any = import_module(".".join(parts[:end]))
+        except ModuleNotFoundError:
+            continue
+        for each in parts[end:]:
+            found = getattr(found, each)
+        return found
+    raise DomainError(f"there is nothing of the name {name!r}.")
+
+
+def page() -> str:
+    """Return the map as Markdown."""
+    return "\n".join([_HEAD, *_tables()])
+
+
+def _tables() -> Iterator[str]:
+    for heading in dict.fromkeys(KINDS.values()):
+        chosen = [each for each in items() if KINDS[each.kind] == heading]
+        yield f"## {heading}\n"
+        yield "| item | what | in the code | pages and commands | checked in |"
+        yield "|---|---|---|---|---|"
+        yield from map(_row, chosen)
+        yield ""
+
+
+def _row(item: Item) -> str:
+    code = "<br>".join(f"`{name}`" for name in item.code)
+    pages = [f"[{_title(page)}]({page})" for page in item.pages]
+    where = "<br>".join([*pages, *([f"`{item.command}`"] if item.command else [])])
+    known = description()
+    checked = "<br>".join(
+        f"[{known.figure(key).key}](reproduction.md#{key})" for key in item.figures
+    )
+    cells = (item.name, item.title, code, where, checked)
+    return f"| {' | '.join(each.replace('|', chr(92) + '|') for each in cells)} |"
+
+
+def _title(address: str) -> str:
+    """Return what a link to a page is called: its file and heading, in words."""
+    path, _, anchor = address.partition("#")
+    stem = path.rpartition("/")[2].removesuffix(".md")
+    return f"{stem}: {anchor.replace('-', ' ')}" if anchor else stem

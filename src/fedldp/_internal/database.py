@@ -1,0 +1,284 @@
+"""SQLite files that outlive crashes: what is committed is on the disk, and damage is noticed.
+
+The threads and processes of one machine may share a file. While it is in use, and after a crash,
+files named `-wal` and `-shm` lie beside it: they are part of it, and move with it.
+
+A file of an older format is migrated when it is opened; one of a newer format is refused.
+"""
+
+import contextlib
+import os
+import shlex
+import sqlite3
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, final
+
+from fedldp._internal import files
+from fedldp.errors import DomainError, WireError
+
+_PATIENCE = 60.0  # seconds to wait for another process that is in the midst of a transaction
+
+
+class Kind(NamedTuple):
+    """What tells the databases of one purpose from others."""
+
+    name: str
+    mark: bytes  # four of them, in the file's header
+    format: int
+    tables: str  # the statements that make them
+    advice: str  # what to do about a damaged file; "{path}" stands for its path in a shell
+    # For each older format, the statements that turn it into the next one.
+    migrations: Mapping[int, tuple[str, ...]] = MappingProxyType({})
+
+
+@final
+class Database:
+    """One file. It is made if it is missing; one that is damaged or no such file is refused.
+
+    Threads and forked children may use it too, but no child that was forked in a transaction. To
+    look for damage takes long in a large file; who looks into it often may leave that to others.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], kind: Kind, *, inspect: bool = True) -> None:
+        self.path = Path(path).resolve()
+        self._kind, self._inspect = kind, inspect
+        self._connection: sqlite3.Connection | None = None
+        self._process = os.getpid()
+        self._closed = False
+        with _GATE:
+            # In this order: another process that makes them makes the -wal after the file.
+            if Path(f"{self.path}-wal").exists() and not self.path.exists():
+                raise self.damaged("it is gone, but its -wal is still there")
+            if not self.path.exists():
+                self._create()
+            _OPEN.add(self)
+            self._connect()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Do all of it or nothing, and leave it when all of it is on the disk."""
+        with self.gate():
+            if self._in_transaction():
+                raise DomainError(f"The {self._kind.name} must not be asked by what it waits for.")
+            with self._atomic():
+                self._version()  # a newer program may have migrated the file since it was opened
+                yield
+            if not self.path.exists() or not os.path.samestat(self._opened, self.path.stat()):
+                raise self.damaged("it has been removed or replaced while it was in use")
+
+    @contextlib.contextmanager
+    def _atomic(self) -> Iterator[None]:
+        try:
+            self.execute("BEGIN IMMEDIATE")
+            yield
+            self.execute("COMMIT")
+        finally:
+            if self._in_transaction():
+                self.execute("ROLLBACK")
+
+    def gate(self) -> contextlib.AbstractContextManager[object]:
+        """Let one thread at a time use the file, outside of transactions too."""
+        self._refuse_another_process()  # in which the gate may be closed for ever
+        return _GATE
+
+    def _in_transaction(self) -> bool:
+        return self._connection is not None and self._connection.in_transaction
+
+    def _refuse_another_process(self) -> None:
+        if self._process != os.getpid():
+            raise DomainError(
+                f"This process was forked, in the midst of a transaction or without Python's "
+                f"knowledge, while {self.path} was open. Fork first, then open it."
+            )
+
+    def execute(self, statement: str, values: tuple[object, ...] = ()) -> list[Any]:
+        """Return the rows that a statement gives; call it in a transaction or within the gate."""
+        self._refuse_another_process()
+        try:
+            return (self._connection or self._connect()).execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._trouble(error) from error
+
+    def close(self) -> None:
+        """Close the file. Closing it again does nothing."""
+        if self._process == os.getpid():  # what belongs to another process is left alone
+            with _GATE:
+                self._disconnect()
+                self._closed = True
+
+    def _create(self) -> None:
+        """Make a file that appears under its name all at once, and durably.
+
+        So an empty or half-written file is never a young one: it is damaged. The name
+        is on the disk before the first commit, as SQLite then syncs the folder for the -wal.
+        """
+        faster = contextlib.suppress(FileExistsError)  # if another process was
+        with _fresh(self.path, self._kind) as fresh, faster:
+            os.link(fresh, self.path)
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._closed:
+            raise DomainError(f"The {self._kind.name} {self.path} is closed. Open it again.")
+        self._opened = self.path.stat()
+        if self._opened.st_size == 0:
+            # SQLite would take it for a new one, and throw away a -wal that lies beside it.
+            raise self.damaged("it is empty")
+        uri = f"{self.path.as_uri()}?mode=rw"  # and not rwc: no file is made here
+        try:
+            # Transactions begin and end where this module says so; the gate keeps threads apart.
+            self._connection = sqlite3.connect(
+                uri, _PATIENCE, isolation_level=None, check_same_thread=False, uri=True
+            )
+            [(mark,)] = self.execute("PRAGMA application_id")
+            if mark != int.from_bytes(self._kind.mark):
+                raise self.damaged(f"it does not have the mark of a {self._kind.name}")
+            current = self._version() == self._kind.format
+            self.execute("PRAGMA journal_mode = WAL")
+            self.execute("PRAGMA synchronous = FULL")
+            self.execute("PRAGMA fullfsync = ON")  # without it, macOS does not wait for the disk
+            if self._inspect or not current:
+                [(verdict,)] = self.execute("PRAGMA integrity_check(1)")
+                if verdict != "ok":
+                    raise self.damaged(verdict.splitlines()[-1])
+            if not current:
+                self._migrate()
+        except sqlite3.Error as error:
+            raise self._trouble(error) from error
+        except BaseException:
+            self._disconnect()
+            raise
+        return self._connection
+
+    def _version(self) -> int:
+        """Return the format of the file, if it is the current one or can be migrated to it."""
+        version: int
+        [(version,)] = self.execute("PRAGMA user_version")
+        name, newest = self._kind.name, self._kind.format
+        if version > newest:
+            raise WireError(
+                f"{self.path} is a {name} of format {version}, and this version of fedldp reads "
+                f"formats up to {newest}. A newer version has written it: use that one."
+            )
+        if version != newest and version not in self._kind.migrations:
+            raise self.damaged(f"it has an unknown format, {version}")
+        return version
+
+    def _migrate(self) -> None:
+        """Turn a file of an older format into the current one, all of it or nothing."""
+        with self._atomic():
+            # The version is read again: another process may have been faster.
+            for version in range(self._version(), self._kind.format):
+                for statement in self._kind.migrations[version]:
+                    self.execute(statement)
+            self.execute(f"PRAGMA user_version = {self._kind.format}")
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def damaged(self, what: str) -> WireError:
+        """Return the error that says so."""
+        advice = self._kind.advice.format(path=shlex.quote(str(self.path)))
+        return WireError(f"{self.path} is not a valid {self._kind.name}: {what}. {advice}")
+
+    def _trouble(self, error: sqlite3.Error) -> Exception:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the higher bits are details
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return self.damaged(str(error))
+        return _failed(self.path, self._kind, error)
+
+
+def replace(path: str | os.PathLike[str], kind: Kind, contents: str) -> Path | None:
+    """Put a new file in the place of another, which is moved into a folder beside it.
+
+    The old file may be damaged, or missing; its -wal and -shm move with it. `contents` are
+    statements that fill the new one. Return the folder, or None if there was nothing to move.
+
+    Stop the processes that use the file first; one that has it open fails at its next transaction.
+    If this is interrupted, nobody can open the old file without its -wal, the new one with a -wal
+    of the old one, or make a fresh file in their place: while the -wal is moved, an empty file
+    stands there, which is refused.
+    """
+    path = Path(path).resolve()
+    beside = [Path(f"{path}{end}") for end in ("-wal", "-shm")]
+    old = [each for each in (path, *beside) if each.exists()]
+    owner, aside = (path if path.exists() else path.parent).stat(), None
+    with _fresh(path, kind, contents) as fresh, _GATE:
+        if os.geteuid() == 0:  # who may use the old one may use the new one
+            os.chown(fresh, owner.st_uid, owner.st_gid)
+        if old:
+            aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f"{path.name}-aside-"))
+            for each in old:
+                os.link(each, aside / each.name)
+            files.sync(aside)
+        empty = fresh.with_name("empty")
+        empty.touch(mode=0o600)
+        empty.replace(path)
+        files.sync(path.parent)
+        for each in beside:
+            each.unlink(missing_ok=True)
+        files.sync(path.parent)
+        fresh.replace(path)
+        files.sync(path.parent)
+    return aside
+
+
+@contextlib.contextmanager
+def _fresh(path: Path, kind: Kind, contents: str = "") -> Iterator[Path]:
+    """Make a new file in a folder of its own, beside the path that it is for."""
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".database-") as folder:
+        fresh = Path(folder) / "fresh"
+        fresh.touch(mode=0o600)
+        try:
+            with contextlib.closing(sqlite3.connect(fresh)) as connection:
+                connection.executescript(f"""
+                    PRAGMA synchronous = FULL;
+                    PRAGMA application_id = {int.from_bytes(kind.mark)};
+                    PRAGMA user_version = {kind.format};
+                    {kind.tables}
+                    {contents}
+                    PRAGMA journal_mode = WAL;
+                """)
+        except sqlite3.Error as error:
+            raise _failed(path, kind, error) from error
+        yield fresh
+
+
+def _failed(path: Path, kind: Kind, error: sqlite3.Error) -> OSError:
+    busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+    which = TimeoutError if busy else OSError
+    return which(f"The {kind.name} {path} failed: {error}. Nothing was committed.")
+
+
+# SQLite keeps its locks in memory too, where a fork copies them and the kernel does not: a child
+# that opens a file which its parent had open at the fork believes to hold locks that it has not,
+# and may write into a -wal that is gone. So no connection may live through a fork. One gate for all
+# files of a process lets in one thread at a time, and a fork waits until no other is inside.
+_GATE = threading.RLock()
+_OPEN: weakref.WeakSet[Database] = weakref.WeakSet()
+_ANOTHER = 0  # in the place of a process's number: no process has it
+
+
+def _pause() -> None:
+    _GATE.acquire()
+    for each in _OPEN:
+        if not each._in_transaction():
+            each._disconnect()
+
+
+def _resume() -> None:
+    for each in _OPEN:
+        # One without a connection makes its own when it is used. One that was in a transaction
+        # belongs to the parent, whose number may be the same in another PID namespace.
+        each._process = os.getpid() if each._connection is None else _ANOTHER
+    _GATE.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_pause, after_in_parent=_GATE.release, after_in_child=_resume)

@@ -1,0 +1,177 @@
+"""Records: fields of a few bits, packed one after another without gaps.
+
+The most significant bit comes first. A record of up to 64 bits is kept as one number, a wider one
+as a row of bits; both are filled, and read, field by field.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from fedldp._internal.validation import Integers
+
+Bits = npt.NDArray[np.uint8]
+Unsigned = npt.NDArray[np.unsignedinteger[Any]]
+
+_WIDEST_NUMBER = 64
+
+
+class Records(ABC):
+    """Some records of the same width; a field is named by its first bit and its width."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def put(self, first: int, width: int, numbers: Any, rows: Integers | None = None) -> None:
+        """Write numbers into a field that is zero so far, of all records or of some rows."""
+
+    @abstractmethod
+    def put_bits(self, first: int, bits: Bits, rows: Integers | None = None) -> None:
+        """Write a row of bits into the field that begins at a bit and is zero so far."""
+
+    @abstractmethod
+    def get(self, first: int, width: int) -> Unsigned:
+        """Return a field of every record as a number."""
+
+    @abstractmethod
+    def get_bits(self, first: int, width: int) -> Bits:
+        """Return a field of every record as a row of bits."""
+
+    @abstractmethod
+    def to_bytes(self) -> bytes:
+        """Return the records packed, with zeros up to the next full byte."""
+
+
+def empty(count: int, width: int) -> Records:
+    """Return records that are all zeros.
+
+    >>> records = empty(2, 9)
+    >>> records.put(0, 7, np.array([93, 2]))
+    >>> records.put(7, 2, np.array([0, 1]))
+    >>> records.to_bytes().hex(), parse(records.to_bytes(), 2, 9).get(0, 7)
+    ('ba0240', array([93,  2], dtype=uint16))
+    """
+    if width <= _WIDEST_NUMBER:
+        return _Narrow(width, np.zeros(count, _number_type(width)))
+    return _Wide(np.zeros((count, width), np.uint8))
+
+
+def parse(data: bytes | memoryview, count: int, width: int) -> Records:
+    """Return the records in some bytes, of which there are as many as the records need."""
+    octets = np.frombuffer(data, np.uint8)
+    if width <= _WIDEST_NUMBER:
+        return _Narrow(width, _unpacked(octets, count, width))
+    return _Wide(np.unpackbits(octets, count=count * width).reshape(count, width))
+
+
+def length(count: int, width: int) -> int:
+    """Return how many bytes so many records take."""
+    return (count * width + 7) // 8
+
+
+@final
+class _Narrow(Records):
+    def __init__(self, width: int, numbers: Unsigned) -> None:
+        self._width = width
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def put(self, first: int, width: int, numbers: Any, rows: Integers | None = None) -> None:
+        shift = self._width - first - width
+        shifted = numbers.astype(self._numbers.dtype)
+        if shift:
+            shifted <<= shift
+        if rows is None:
+            self._numbers |= shifted
+        else:
+            self._numbers[rows] |= shifted
+
+    def put_bits(self, first: int, bits: Bits, rows: Integers | None = None) -> None:
+        for place, column in enumerate(bits.T, first):
+            self.put(place, 1, column, rows)
+
+    def get(self, first: int, width: int) -> Unsigned:
+        if width == self._width:
+            return self._numbers
+        field: Unsigned = self._numbers >> self._numbers.dtype.type(self._width - first - width)
+        field &= field.dtype.type((1 << width) - 1)
+        return field
+
+    def get_bits(self, first: int, width: int) -> Bits:
+        columns = [self.get(place, 1).astype(np.uint8) for place in range(first, first + width)]
+        return np.stack(columns, axis=1)
+
+    def to_bytes(self) -> bytes:
+        return _packed(self._numbers, self._width)
+
+
+@final
+class _Wide(Records):
+    def __init__(self, bits: Bits) -> None:
+        self._bits = bits
+
+    def __len__(self) -> int:
+        return len(self._bits)
+
+    def put(self, first: int, width: int, numbers: Any, rows: Integers | None = None) -> None:
+        octets = numbers.astype(">u4").view(np.uint8).reshape(-1, 4)
+        self.put_bits(first, np.unpackbits(octets, axis=1)[:, 32 - width :], rows)
+
+    def put_bits(self, first: int, bits: Bits, rows: Integers | None = None) -> None:
+        self._bits[slice(None) if rows is None else rows, first : first + bits.shape[1]] = bits
+
+    def get(self, first: int, width: int) -> Unsigned:
+        padded = np.zeros((len(self._bits), 32), np.uint8)
+        padded[:, 32 - width :] = self._bits[:, first : first + width]
+        return np.packbits(padded, axis=1).view(">u4").astype(np.uint32).reshape(-1)
+
+    def get_bits(self, first: int, width: int) -> Bits:
+        return self._bits[:, first : first + width]
+
+    def to_bytes(self) -> bytes:
+        return np.packbits(self._bits).tobytes()
+
+
+def _number_type(width: int) -> type[np.unsignedinteger[Any]]:
+    return np.uint16 if width <= 16 else np.uint32 if width <= 32 else np.uint64
+
+
+# Eight records of w bits are w bytes. So the records with the same remainder modulo eight, and
+# the bytes with the same remainder modulo w, are shifted alike: all of them in one operation.
+
+
+def _packed(numbers: Unsigned, width: int) -> bytes:
+    count = len(numbers)
+    if count % 8:
+        numbers = np.concatenate([numbers, np.zeros(-count % 8, numbers.dtype)])
+    planes = np.ascontiguousarray(numbers.reshape(-1, 8).T)
+    octets = np.empty((planes.shape[1], width), np.uint8)
+    for place in range(width):
+        octets[:, place] = _overlay(planes, width, 8 * place, 8 * (place + 1))
+    return octets.tobytes()[: length(count, width)]
+
+
+def _unpacked(octets: Bits, count: int, width: int) -> Unsigned:
+    if count % 8:
+        octets = np.concatenate([octets, np.zeros(-len(octets) % width, np.uint8)])
+    planes = octets.reshape(-1, width).T.astype(_number_type(width), order="C")
+    numbers = np.empty((8, planes.shape[1]), planes.dtype)
+    for place in range(8):
+        numbers[place] = _overlay(planes, 8, place * width, (place + 1) * width)
+    numbers &= (1 << width) - 1
+    return numbers.T.reshape(-1)[:count]
+
+
+def _overlay(planes: Unsigned, width: int, start: int, end: int) -> Unsigned:
+    """Return the bits from start to end of a row of planes, each of so many bits."""
+    first, last = start // width, (end - 1) // width
+    result = np.zeros(planes.shape[1], planes.dtype)
+    for number in range(first, last + 1):
+        shift = end - width * (number + 1)
+        result |= planes[number] << shift if shift >= 0 else planes[number] >> -shift
+    return result

@@ -1,0 +1,80 @@
+"""The one place where numbers from outside are accepted or refused."""
+
+import operator
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedldp.errors import DomainError
+
+SMALLEST_EPSILON = 0.001
+LARGEST_EPSILON = 20.0
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+def epsilon(value: Any) -> float:
+    """Return a privacy budget as a float, or refuse it.
+
+    >>> epsilon(1)
+    1.0
+    """
+    is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    if not is_number or not SMALLEST_EPSILON <= value <= LARGEST_EPSILON:
+        raise DomainError(
+            f"epsilon must be a number from {SMALLEST_EPSILON} to {LARGEST_EPSILON:g}; "
+            f"got {value!r}. Below, the noise drowns any fleet; above, nothing is private."
+        )
+    return float(value)
+
+
+def whole(value: Any, name: str) -> int:
+    """Return a whole number as an int, or refuse it."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise DomainError(f"{name} must be a whole number; got {value!r}.") from None
+
+
+def unit(x: npt.ArrayLike) -> Floats:
+    """Return x as a float array with every entry in [-1, 1], or refuse it.
+
+    Nothing is clipped: a value that is out by one part in 10^12 is refused too.
+    """
+    array = reals(x, "x")
+    if not is_unit(array):
+        place = np.unravel_index(int(np.argmin(np.abs(array) <= 1.0)), array.shape)
+        where = f" at index {tuple(int(i) for i in place)}" if array.ndim else ""
+        raise DomainError(
+            f"x must lie in [-1, 1]; got {array[place].item()!r}{where}. Scale it with public "
+            "bounds first, 2 * (x - low) / (high - low) - 1, and clip what lies outside."
+        )
+    return array
+
+
+def is_unit(array: Floats, scratch: Floats | None = None) -> bool:
+    """Tell whether every entry lies in [-1, 1], which NaN does not; |x| is left in scratch."""
+    return array.size == 0 or bool(np.abs(array, out=scratch).max() <= 1.0)
+
+
+def reals(x: npt.ArrayLike, name: str) -> Floats:
+    """Return x as an array of float64, or refuse it."""
+    try:
+        array = np.asarray(x)
+    except (ValueError, TypeError, RuntimeError):
+        array = np.empty(0, dtype=object)
+    plain = array.dtype.kind in "iu" or array.dtype in (np.float16, np.float32, np.float64)
+    if not plain or isinstance(x, np.ma.MaskedArray):
+        raise DomainError(
+            f"{name} must be a real number or a plain array of them; got {_described(x)}. "
+            "Convert it to floats first."
+        )
+    return array.astype(np.float64, copy=False)
+
+
+def _described(x: Any) -> str:
+    text = repr(x)
+    return f"{type(x).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

@@ -1,0 +1,299 @@
+"""Channels: the finite, exact form of a mechanism, from which everything released is drawn.
+
+Privacy lives in one table of integers, which the constructor checks in integers; see
+`fedldp.vehicle`, whose few functions on the standard library do the checking here too.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, cast, final
+
+import numpy as np
+import numpy.typing as npt
+
+from fedldp import vehicle
+from fedldp._internal import validation
+from fedldp._internal.validation import Floats, Integers
+from fedldp.coders import tables
+from fedldp.coders.laws import Law
+from fedldp.errors import DomainError, PrivacyError, WireError
+from fedldp.randomness import Source
+
+LARGEST_EPSILON = 16.0
+MOST_OUTPUTS = 1 << 16
+BIAS = 2.0**-40  # what the mean at a letter may be off by, relative to the largest value
+
+_CHUNK = 1 << 15  # values encoded at a time: a few arrays of this size stay in the cache
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Channel:
+    """An exactly epsilon-private table: input letters (rows) to outputs (columns).
+
+    `counts[i, j] / total` is the probability of output j at letter i. A value between two letters
+    is first rounded to one of them at random, without bias. What cannot be proved private in
+    integers cannot be built.
+
+    >>> import fedldp
+    >>> channel = fedldp.Duchi(epsilon=1.0).channel()
+    >>> channel.counts.tolist()
+    [[842853156429848119, 310068348176998857], [310068348176998857, 842853156429848119]]
+    >>> codes = channel.encode([0.5, -0.9, 1.0], fedldp.source(1))
+    >>> codes, channel.decode(codes).round(3)
+    (array([1, 0, 1], dtype=uint8), array([ 2.164, -2.164,  2.164]))
+    """
+
+    epsilon: float
+    counts: Integers = field(repr=False)
+    letters: Floats = field(repr=False)
+    values: Floats = field(repr=False)
+
+    def __post_init__(self) -> None:
+        epsilon = channel_epsilon(self.epsilon)
+        object.__setattr__(self, "epsilon", epsilon)
+        try:
+            counts = np.array(self.counts)
+        except ValueError:
+            raise DomainError("counts must be in rows of one length.") from None
+        if counts.dtype.kind not in "iu" or (counts.size and counts.max() > vehicle.LARGEST_TOTAL):
+            raise DomainError("counts must be integers of at most 2^62.")
+        object.__setattr__(self, "counts", tables.read_only(counts, np.int64))
+        object.__setattr__(
+            self, "letters", tables.read_only(validation.reals(self.letters, "letters"))
+        )
+        object.__setattr__(
+            self, "values", tables.read_only(validation.reals(self.values, "values"))
+        )
+        self._check_shape()
+        reason = vehicle.fault(self.counts.tolist(), vehicle.exact(epsilon))
+        if reason is not None:
+            raise PrivacyError(f"not an epsilon = {epsilon:g} channel: {reason}.")
+        with np.errstate(over="ignore", invalid="ignore"):
+            bias = np.abs(self.counts @ self.values / self.total - self.letters).max()
+        if not bias <= BIAS * np.abs(self.values).max():
+            raise DomainError(f"a channel must be unbiased at every letter; it is off by {bias:g}.")
+
+    def _check_shape(self) -> None:
+        letters, values = self.letters, self.values
+        fits = (
+            letters.ndim == values.ndim == 1
+            and self.counts.shape == (letters.size, values.size)
+            and 2 <= values.size <= MOST_OUTPUTS
+            and np.all(np.isfinite(values))
+            and np.all(values[1:] > values[:-1])
+            and vehicle.is_ladder(letters.tolist())
+        )
+        if not fits:
+            shapes = letters.shape, values.shape, self.counts.shape
+            raise DomainError(
+                f"a channel needs ascending letters from -1 to 1, up to {MOST_OUTPUTS} ascending "
+                f"values, and a count for each pair; their shapes are {shapes}."
+            )
+
+    @property
+    def total(self) -> int:
+        """What every row adds up to: a power of two."""
+        return int(self.counts[0].sum())
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs there are."""
+        return self.values.size
+
+    @property
+    def bits(self) -> int:
+        """How many bits a code takes."""
+        return vehicle.column_bits(self.outputs)
+
+    @cached_property
+    def table(self) -> Floats:
+        """The probabilities of the outputs (columns) at the letters (rows)."""
+        return tables.read_only(self.counts / self.total)
+
+    @cached_property
+    def law(self) -> Law:
+        """With which probability a number gets which value as its answer."""
+        return Law(self.letters, self.values, self.table)
+
+    def histograms(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return how often each value of the law came, a row for each number that is estimated."""
+        return cells.reshape(-1, self.outputs)
+
+    def variance(self, x: npt.ArrayLike) -> Any:
+        """Return the variance of what is decoded, for each x, the rounding of x included."""
+        array = validation.unit(x)
+        return tables.variance(self.letters, self.values, self.table, array)[()]
+
+    @cached_property
+    def worst_case_variance(self) -> float:
+        """The largest variance over all real x in [-1, 1], the rounding of x included."""
+        return tables.largest_piecewise_quadratic(self.variance, self.letters)
+
+    @cached_property
+    def alias(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.unsignedinteger[Any]]]:
+        """For each letter and column: a threshold, and what to flip in the column's number."""
+        rows = [vehicle.alias_row(row) for row in self.counts.tolist()]
+        thresholds = np.array([row[0] for row in rows], np.uint64)
+        flips = np.array([row[1] for row in rows]) ^ np.arange(thresholds.shape[1])
+        return thresholds.reshape(-1), flips.astype(self._code_dtype).reshape(-1)
+
+    @cached_property
+    def _even(self) -> bool:
+        return vehicle.is_even(self.letters.tolist())
+
+    @property
+    def _code_dtype(self) -> type[np.unsignedinteger[Any]]:
+        return np.uint8 if self.bits <= 8 else np.uint16
+
+    def encode(self, x: npt.ArrayLike, source: Source) -> Any:
+        """Return one code for each number in x: an integer, or an array like x.
+
+        Each value takes 64 random bits to draw from the table and 32 others to round x; all
+        decisions are integer comparisons and the work is the same for every value.
+        """
+        array = validation.reals(x, "x")
+        if not isinstance(source, Source):
+            raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
+        codes = np.empty(array.shape, self._code_dtype)
+        flat_x, flat_codes = array.reshape(-1), codes.reshape(-1)
+        for start in range(0, array.size, _CHUNK):
+            part = slice(start, start + _CHUNK)
+            values = flat_x[part]
+            if not validation.is_unit(values):  # here, while they are in the cache
+                validation.unit(array)  # refuses, and says where
+            words = source.words(values.size)
+            rounding = source.words(values.size, np.uint32)
+            self._draw(self._letters_of(values, rounding), words, flat_codes[part])
+        return codes[()]
+
+    def places(self, x: Floats) -> Floats:
+        """Return where each x lies among the letters: at letter 3, or 0.2 of the way to 4."""
+        last = self.letters.size - 1
+        if self._even:
+            place = x * (last / 2)
+            place += last / 2
+        else:
+            place = np.zeros(x.shape)
+            for low, high in pairwise(self.letters):
+                place += np.clip((x - low) * (1 / (high - low)), 0.0, 1.0)
+        return place
+
+    def _letters_of(self, x: Floats, rounding: npt.NDArray[np.uint32]) -> Integers:
+        """Round each x at random to the number of a letter, like `vehicle.letter_of`."""
+        place = self.places(x)
+        place *= 1 << vehicle.ROUNDING
+        place += 0.5
+        letters = place.astype(np.int64)
+        letters += rounding
+        letters >>= vehicle.ROUNDING
+        return letters
+
+    def _draw(
+        self, letters: Integers, words: npt.NDArray[np.uint64], codes: npt.NDArray[Any]
+    ) -> None:
+        """Draw a code from each letter's row, like `vehicle.draw`."""
+        thresholds, flips = self.alias
+        columns = words >> np.uint64(vehicle.WORD - self.bits)
+        letters <<= self.bits
+        letters += columns.view(np.int64)
+        words <<= np.uint64(self.bits)
+        kept = words < thresholds.take(letters)
+        flip = flips.take(letters)
+        flip *= ~kept
+        np.bitwise_xor(columns.astype(codes.dtype), flip, out=codes)
+
+    def decode(self, codes: npt.ArrayLike) -> Any:
+        """Return the value that each code stands for."""
+        try:
+            array = np.asarray(codes)
+        except ValueError:  # rows of different lengths
+            array = np.array(None)
+        if array.size == 0:
+            return np.empty(array.shape)
+        if array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= self.outputs:
+            raise DomainError(f"codes must be integers from 0 to {self.outputs - 1}.")
+        return self.values[array]
+
+    def to_json(self) -> str:
+        """Return the channel as canonical JSON: equal channels give equal text."""
+        document = {"format": vehicle.FORMAT, **self.document()}
+        return vehicle.canonical(document)
+
+    def document(self) -> dict[str, Any]:
+        """Return what stands in JSON but for the format, which a plan's tables do not have."""
+        return {
+            "epsilon": str(self.epsilon),
+            "letters": self.letters.tolist(),
+            "values": self.values.tolist(),
+            "counts": [
+                [vehicle.json_integer(count) for count in row] for row in self.counts.tolist()
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, text: str) -> "Channel":
+        """Read a channel and check it all again.
+
+        Text that is no channel raises `WireError`; a table that leaks, `PrivacyError`.
+        """
+        try:
+            document = json.loads(text)
+            if document.pop("format") != vehicle.FORMAT:
+                raise ValueError("the format differs")
+            return cls.from_document(document)
+        except PrivacyError:
+            raise
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as error:
+            raise WireError(f"not a {vehicle.FORMAT!r}: {error}") from error
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> "Channel":
+        """Read what `document` gives; raises whatever `from_json` turns into `WireError`."""
+        counts, letters = vehicle.table_of(document)
+        if set(document) != {"epsilon", "letters", "values", "counts"}:
+            raise ValueError("it has other entries than a channel has")
+        epsilon, values = document["epsilon"], document["values"]
+        if not isinstance(epsilon, str):
+            raise ValueError("epsilon must be a number written as a text")
+        return cls(float(epsilon), cast(Any, counts), cast(Any, letters), values)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the canonical JSON, in hexadecimal."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def __reduce__(self) -> tuple[type["Channel"], tuple[Any, ...]]:
+        return Channel, (self.epsilon, self.counts, self.letters, self.values)  # checked again
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Channel) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+
+def channel_epsilon(epsilon: float) -> float:
+    """Return an epsilon that a channel can have, or refuse it."""
+    value = validation.epsilon(epsilon)
+    if value > LARGEST_EPSILON:
+        raise DomainError(
+            f"a channel's epsilon is at most {LARGEST_EPSILON:g}; got {value:g}. "
+            "More is for study, with `perturb`."
+        )
+    return value
+
+
+def exact_channel(epsilon: float, letters: Floats, values: Floats, table: Floats) -> Channel:
+    """Return the channel closest to a table of probabilities that is symmetric about 0."""
+    return Channel(epsilon, tables.to_counts(values, letters, table, epsilon), letters, values)

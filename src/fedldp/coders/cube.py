@@ -1,0 +1,225 @@
+"""The cube: one sign for each of d numbers, all drawn at once.
+
+The numbers x are rounded without bias to signs v, a corner of the cube {-1, 1}^d. A corner t that
+agrees with v in h places is sent with odds that depend on h alone: `heavy` if t.v = 2h - d is
+above a threshold, `light` if not. Then B t estimates x without bias for a certain B. The threshold
+0 is the mechanism of Duchi et al. with its ties t.v = 0 counted once; for larger epsilons a higher
+threshold has less error.
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import comb
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from fedldp import vehicle
+from fedldp._internal import validation
+from fedldp._internal.validation import Integers
+from fedldp.coders.laws import Law
+from fedldp.errors import DomainError, PrivacyError
+from fedldp.randomness import Source
+
+__all__ = ["Cube"]
+
+Bits = npt.NDArray[np.uint8]
+
+_LIGHT = 1 << 40
+_LARGEST_SCALE = 1 << 400  # its square is still a float
+_CHUNK = 1 << 16  # signs drawn at a time: a few arrays of this size stay in the cache
+
+
+@final
+@dataclass(frozen=True)
+class Cube:
+    """All d numbers at once, epsilon-private together: a bit for each.
+
+    >>> import fedldp
+    >>> cube = Cube.of(epsilon=4.0, d=90)
+    >>> cube.threshold, round(cube.worst_case_variance, 1)
+    (14, 39.3)
+    >>> round(Cube.of(epsilon=4.0, d=90, threshold=0).worst_case_variance)
+    129
+    >>> Cube.of(epsilon=1.0, d=3).encode([[0.5, -0.9, 1.0]], fedldp.source(7))
+    array([[1, 0, 1]], dtype=uint8)
+    """
+
+    epsilon: float
+    d: int
+    threshold: int
+    heavy: int
+    light: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", validation.epsilon(self.epsilon))
+        for name in ("d", "threshold", "heavy", "light"):
+            object.__setattr__(self, name, validation.whole(getattr(self, name), name))
+        _check_place(self.d, self.threshold)
+        if self.heavy == self.light:
+            raise DomainError("heavy and light are equal: the signs would say nothing.")
+        reason = vehicle.cube_fault(
+            self.d, self.threshold, self.heavy, self.light, vehicle.exact(self.epsilon)
+        )
+        if reason is not None:
+            raise PrivacyError(f"not an epsilon = {self.epsilon:g} cube: {reason}.")
+        if self._exact_scale > _LARGEST_SCALE:
+            raise DomainError(
+                f"with threshold {self.threshold} of {self.d} the noise is beyond all numbers: "
+                'pass one closer to 0, or "best".'
+            )
+
+    @classmethod
+    def of(cls, epsilon: float, d: int, threshold: int | str = "best") -> "Cube":
+        """Return the cube with a threshold, or with that of the least error."""
+        epsilon, d = validation.epsilon(epsilon), validation.whole(d, "d")
+        heavy = int(vehicle.exp_below(vehicle.exact(epsilon)) * _LIGHT)
+        _check_place(d, 0)
+        if threshold == "best":
+            threshold = _best_threshold(d, heavy, _LIGHT)
+        return cls(epsilon, d, validation.whole(threshold, "threshold"), heavy, _LIGHT)
+
+    @cached_property
+    def _exact_scale(self) -> Fraction:
+        # Of the sum of t.v over those above the threshold all terms but one cancel.
+        first = (self.d + self.threshold) // 2 + 1  # the least number of agreements above it
+        lean = (self.heavy - self.light) * comb(self.d - 1, first - 1)
+        return Fraction(self._odds[-1], lean)
+
+    @property
+    def scale(self) -> float:
+        """B: what a sign stands for."""
+        return float(self._exact_scale)
+
+    @cached_property
+    def law(self) -> Law:
+        """With which probability a number gets which sign, times B, as its answer."""
+        signs = np.array([-1.0, 1.0])
+        return Law(signs, self.scale * signs, (1 + np.outer(signs, signs) / self.scale) / 2)
+
+    def histograms(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return how often each value of the law came, a row for each number that is estimated."""
+        return cells.reshape(-1, 2)
+
+    @property
+    def worst_case_variance(self) -> float:
+        """The largest variance of one number's estimate: at 0."""
+        return self.scale**2
+
+    def variance(self, x: npt.ArrayLike) -> Any:
+        """Return the variance of one number's estimate, for each x."""
+        return self.scale**2 - validation.unit(x) ** 2
+
+    @property
+    def bits(self) -> int:
+        """How many bits a report takes."""
+        return self.d
+
+    def document(self) -> dict[str, Any]:
+        """Return the cube as it stands in a plan's JSON, but for the attributes."""
+        return {
+            "kind": "cube",
+            "epsilon": str(self.epsilon),
+            "threshold": self.threshold,
+            "heavy": vehicle.json_integer(self.heavy),
+            "light": vehicle.json_integer(self.light),
+        }
+
+    def encode(self, x: npt.ArrayLike, source: Source) -> Bits:
+        """Return the signs to send for each row of x: 1 for +1, 0 for -1.
+
+        The places that agree are drawn without looking at x, and the work is the same for all.
+        """
+        array = validation.reals(x, "x")
+        if not isinstance(source, Source):
+            raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
+        if array.ndim != 2 or array.shape[1] != self.d:
+            raise DomainError(f"x must have rows of {self.d} numbers; got shape {array.shape}.")
+        bits = np.empty(array.shape, np.bool_)
+        rows = max(1, _CHUNK // self.d)
+        for start in range(0, len(array), rows):
+            part = slice(start, start + rows)
+            values = array[part]
+            if not validation.is_unit(values):  # here, while they are in the cache
+                validation.unit(array)  # refuses, and says where
+            agree = self._agreements(len(values), source)
+            # Rounded up if and only if `vehicle.letter_of` does: both sides are exact.
+            place = values * 0.5
+            place += 0.5
+            place *= 1 << vehicle.ROUNDING
+            place += 0.5
+            words = source.words(values.shape, np.uint32)
+            np.equal(place >= float(1 << vehicle.ROUNDING) - words, agree, out=bits[part])
+        return bits.view(np.uint8)
+
+    def _agreements(self, n: int, source: Source) -> npt.NDArray[np.bool_]:
+        """Draw, for each report, the places that agree: how many, and then which."""
+        words = source.words(n)
+        number = np.searchsorted(self._leading, words, side="right")
+        ties = np.flatnonzero((number > 0) & (self._leading[number - 1] == words))
+        for i in ties.tolist():  # about once in 2^64 / d
+            number[i] = self._resolved(int(words[i]), source)
+        return _subsets(number, self.d, source)
+
+    @cached_property
+    def _odds(self) -> list[int]:
+        return vehicle.agreement_odds(self.d, self.threshold, self.heavy, self.light)
+
+    @cached_property
+    def _leading(self) -> npt.NDArray[np.uint64]:
+        """The first 64 binary digits of the probability of at most 0, 1, ..., d - 1 agreements."""
+        digits = [(odds << vehicle.WORD) // self._odds[-1] for odds in self._odds[:-1]]
+        return np.array(digits, np.uint64)
+
+    def _resolved(self, word: int, source: Source) -> int:
+        """Return how many agreements a uniform number means, given its first 64 digits."""
+        value, bits, total = word, vehicle.WORD, self._odds[-1]
+        while True:
+            least = bisect_right(self._odds, value * total >> bits)
+            most = bisect_right(self._odds, ((value + 1) * total - 1) >> bits)
+            if least == most:
+                return least
+            value = value << vehicle.WORD | int(source.words(1)[0])
+            bits += vehicle.WORD
+
+
+def _subsets(number: Integers, d: int, source: Source) -> npt.NDArray[np.bool_]:
+    """Choose so many of d places in each row, each set equally likely.
+
+    The places get random keys, and those with the smallest are chosen. Where two keys of a row are
+    equal, all of the row are drawn again: this favours no set. It must not depend on how many are
+    chosen: that number, together with the report, would tell the true signs.
+    """
+    keys = source.words((number.size, d), np.uint32)
+    ordered = np.sort(keys, axis=1)
+    chosen = keys < ordered[np.arange(number.size), np.minimum(number, d - 1)][:, None]
+    chosen |= (number == d)[:, None]
+    equal = ordered[:, 1:] == ordered[:, :-1]
+    if equal.any():  # about once in 2^33 / d^2 rows
+        ties = np.flatnonzero(equal.any(axis=1))
+        chosen[ties] = _subsets(number[ties], d, source)
+    return chosen
+
+
+def _best_threshold(d: int, heavy: int, light: int) -> int:
+    """Return the threshold with the least B, compared in integers."""
+    best, least, lean = 0, 1, 0  # B is least / lean, up to a factor: infinite
+    ways, above = 1, 0  # C(d, h), and the sum of C(d, h), ..., C(d, d)
+    for h in range(d, 0, -1):
+        above += ways
+        total, gain = (light << d) + (heavy - light) * above, ways * h  # C(d - 1, h - 1) d
+        if total * lean < least * gain:
+            best, least, lean = 2 * (h - 1) - d, total, gain
+        ways = ways * h // (d - h + 1)
+    return best
+
+
+def _check_place(d: int, threshold: int) -> None:
+    if not 1 <= d <= vehicle.MOST_SIGNS or not -d <= threshold < d:
+        raise DomainError(
+            f"d must be from 1 to {vehicle.MOST_SIGNS} and the threshold from -d to d - 1; "
+            f"got d = {d} and threshold = {threshold}."
+        )

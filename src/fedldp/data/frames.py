@@ -1,0 +1,324 @@
+"""Tables: columns with names, in memory or in a file, and what their cells stand for.
+
+This is the only module that knows of data frames and of Parquet files, and it imports narwhals and
+pyarrow when it meets one.
+"""
+
+import csv
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import chain, islice, repeat
+from operator import contains
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedldp._internal import validation
+from fedldp._internal.validation import Floats
+from fedldp.errors import DomainError, MissingExtra
+from fedldp.vehicle import label
+
+Cells = Sequence[Any] | npt.NDArray[Any]
+
+REAL = "biuf"  # kinds of arrays that become floats at once
+CHUNK = 1 << 15  # rows read from a file at a time
+
+
+class Dicts:
+    """A list of dicts, one for each row; whoever lacks a key lacks the value."""
+
+    def __init__(self, data: Sequence[Mapping[str, Any]]) -> None:
+        for number, row in enumerate(data):
+            if type(row) is not dict and not isinstance(row, Mapping):
+                raise DomainError(
+                    f"a list must hold a dict for each row; row {number} is {row!r:.60}. "
+                    "For rows of numbers, give a NumPy array."
+                )
+        self._data = data
+
+    @property
+    def names(self) -> Sequence[str]:
+        return list(dict.fromkeys(chain.from_iterable(self._data)))
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def cells(self, name: str, start: int, stop: int) -> Cells:
+        return [row.get(name) for row in self._data[start:stop]]
+
+    def other_keys(self, known: Set[str], start: int, stop: int) -> dict[str, int]:
+        """Return in how many of the rows each key occurs that is not a known one."""
+        rows = self._data[start:stop]
+        others = set().union(*rows) - known
+        if len(others) <= len(known):
+            counts = {key: sum(map(contains, rows, repeat(key))) for key in others}
+        else:
+            counts = Counter(key for key in chain.from_iterable(rows) if key in others)
+        texts = {key if isinstance(key, str) else shown(key): counts[key] for key in counts}
+        return dict(sorted(texts.items(), key=lambda item: (-item[1], item[0])))
+
+
+class Columns:
+    """A dict of columns: lists or arrays of one length."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self._data = {name: self._column(name, column) for name, column in data.items()}
+        lengths = {name: len(column) for name, column in self._data.items()}
+        if len(set(lengths.values())) > 1:
+            raise DomainError(f"columns must have one length; got {lengths}.")
+        self._length = max(lengths.values(), default=0)
+
+    @staticmethod
+    def _column(name: str, column: Any) -> Cells:
+        if isinstance(column, list | tuple):
+            return column
+        array = plain(column)
+        if array.ndim == 0:
+            raise DomainError(
+                f"column {name!r} must be a list or an array; got {column!r:.60}. "
+                "For a single row, give a list that holds its dict."
+            )
+        return array
+
+    @property
+    def names(self) -> Sequence[str]:
+        return list(self._data)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def cells(self, name: str, start: int, stop: int) -> Cells:
+        return self._data[name][start:stop]
+
+
+class Frame:
+    """A data frame of pandas, polars, pyarrow, or whatever else narwhals reads."""
+
+    def __init__(self, data: Any) -> None:
+        try:
+            import narwhals.stable.v2 as nw
+        except ImportError:
+            raise MissingExtra("narwhals", "frames") from None
+        try:
+            self._frame: nw.DataFrame[Any] = nw.from_native(data, eager_only=True)
+        except (TypeError, ValueError) as error:
+            raise DomainError(
+                f"this {type(data).__module__}.{type(data).__name__} cannot be read: {error}. "
+                "Give a data frame of pandas or polars, collected, or a table of pyarrow."
+            ) from error
+        self._nw = nw
+
+    @property
+    def names(self) -> Sequence[str]:
+        return self._frame.columns
+
+    def __len__(self) -> int:
+        return len(self._frame)
+
+    def cells(self, name: str, start: int, stop: int) -> Cells:
+        series = self._frame.get_column(name)[start:stop]
+        nw, kind = self._nw, series.dtype
+        if kind.is_numeric() and kind not in (nw.Decimal, nw.Int128, nw.UInt128):
+            return series.to_numpy()
+        if series.implementation.is_pyarrow() and kind == nw.Categorical:
+            series = series.cast(nw.String)  # its list would be made cell by cell
+        # Not to_numpy, which reads the nulls of a dictionary column of pyarrow as a category.
+        return series.to_list()
+
+
+Table = Dicts | Columns | Frame
+
+
+def table(data: Any) -> Table:
+    """Return data whose columns have names in a form that gives ranges of cells.
+
+    >>> table([{"age": 31, "city": "Oslo"}, {"age": 54}]).cells("city", 0, 2)
+    ['Oslo', None]
+    """
+    if isinstance(data, Mapping):
+        return Columns(data)
+    if isinstance(data, list | tuple):
+        return Dicts(data)
+    if hasattr(type(data), "columns"):
+        return Frame(data)
+    raise DomainError(
+        "data must be a NumPy array, a list of dicts, a dict of columns, or a data frame of "
+        f"pandas, polars or pyarrow; got {type(data).__name__} {data!r:.60}."
+    )
+
+
+def plain(data: Any) -> npt.NDArray[Any]:
+    """Return data as a plain array, in which None stands for what was masked."""
+    if not isinstance(data, np.ma.MaskedArray):
+        return np.asarray(data)
+    array = np.array(data.data, object)
+    array[np.ma.getmaskarray(data)] = None
+    return array
+
+
+def numbers(cells: Cells) -> Floats:
+    """Return a float for each cell, NaN for what is no number.
+
+    >>> numbers([31, "54", None, "old"])
+    array([31., 54., nan, nan])
+    """
+    if isinstance(cells, np.ndarray):
+        if cells.dtype.kind in REAL:
+            with np.errstate(over="ignore"):
+                return cells.astype(np.float64, copy=False)
+        if cells.dtype.kind not in "OSTU":  # dates and complex numbers
+            return np.full(len(cells), np.nan)
+        cells = cells.tolist()
+    try:
+        return np.fromiter(map(float, cells), np.float64, len(cells))
+    except Exception:  # whatever a cell is, it may not stop the others
+        return np.fromiter(map(to_float, cells), np.float64, len(cells))
+
+
+def to_float(value: Any) -> float:
+    """Return a number as a float, and NaN for what is no number."""
+    try:
+        try:
+            return float(value)
+        except OverflowError:  # an integer beyond all floats
+            return math.inf if value > 0 else -math.inf
+    except Exception:  # a value may be anything
+        return math.nan
+
+
+def codes(cells: Cells, known: Mapping[str, int]) -> Floats:
+    """Return the number of each cell's label, NaN for what is not known.
+
+    >>> codes(["Rome", None, "Bonn"], {"Oslo": 0, "Rome": 1})
+    array([ 1., nan, nan])
+    """
+    if isinstance(cells, np.ndarray):
+        if cells.dtype.kind in REAL:
+            distinct, places = np.unique(cells, return_inverse=True)
+            return codes(distinct.tolist(), known)[places]
+        # NumPy turns dates into Python's, or into integers, depending on their unit.
+        cells = (cells.astype(str) if cells.dtype.kind in "mM" else cells).tolist()
+
+    def code(cell: Any) -> float:
+        try:
+            cell = cell.item() if isinstance(cell, np.generic) else cell
+            return math.nan if is_missing(cell) else known.get(label(cell), math.nan)
+        except Exception:  # a value may be anything
+            return math.nan
+
+    kinds = set(map(type, cells)) - {str, type(None)}
+    if kinds in (set(), {float}, {int}, {bool}):  # of which no two are equal and called otherwise
+        table = {cell: code(cell) for cell in set(cells)}
+        return np.fromiter(map(table.__getitem__, cells), np.float64, len(cells))
+    return np.fromiter(map(code, cells), np.float64, len(cells))
+
+
+def is_missing(value: object) -> bool:
+    """Return whether there is no value: None, an empty text, or NaN, NaT and NA of any library."""
+    if value is None or value is np.ma.masked:
+        return True
+    if issubclass(type(value), str):
+        return not value
+    try:
+        return bool(value != value)  # NaN and NaT differ from themselves
+    except Exception:  # the NA of pandas is neither equal nor different; a value may be anything
+        return type(value).__name__ == "NAType"
+
+
+def shown(value: object) -> str:
+    """Return a value as it is shown in a message."""
+    try:
+        return f"{value.item() if isinstance(value, np.generic) else value!r:.60}"
+    except Exception:  # such as an integer with more digits than Python likes to write
+        return f"this {type(value).__name__}"
+
+
+class Chunk(NamedTuple):
+    """Some rows of a file: give `data` and `first_row` to `Schema.rows`."""
+
+    data: Any
+    first_row: int
+    fraction: float  # of the file that has been read, up to and including this chunk
+
+
+def read(path: str | PathLike[str], rows: int = CHUNK) -> Iterator[Chunk]:
+    r"""Read a Parquet file (.parquet, .pq) or a CSV file (any other) in chunks of so many rows.
+
+    A CSV file is in UTF-8, separated by commas, and begins with the names of its columns; an empty
+    cell is a missing value. Only one chunk is held in memory.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp(), "fleet.csv")
+    >>> _ = path.write_text("age,city\n31,Oslo\n54,\n")
+    >>> next(read(path))
+    Chunk(data={'age': ['31', '54'], 'city': ['Oslo', None]}, first_row=0, fraction=1.0)
+    """
+    path = Path(path)
+    if validation.whole(rows, "rows") < 1:
+        raise DomainError(f"rows must be at least 1; got {rows}.")
+    return _parquet(path, rows) if path.suffix.lower() in (".parquet", ".pq") else _csv(path, rows)
+
+
+def _parquet(path: Path, rows: int) -> Iterator[Chunk]:
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingExtra("pyarrow", "parquet") from None
+    try:
+        with parquet.ParquetFile(path) as file:
+            first_row, total = 0, file.metadata.num_rows
+            for batch in file.iter_batches(rows):
+                end = first_row + len(batch)
+                yield Chunk(pa.Table.from_batches([batch]), first_row, end / max(total, 1))
+                first_row = end
+    except pa.ArrowException as error:
+        raise DomainError(f"{path.name} cannot be read as a Parquet file: {error}") from error
+
+
+def _csv(path: Path, rows: int) -> Iterator[Chunk]:
+    bytes_read = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal bytes_read
+        for number, line in enumerate(file):
+            bytes_read += len(line)
+            yield line.decode("utf-8" if number else "utf-8-sig")
+
+    def records() -> Iterator[list[str]]:
+        for record in reader:
+            if len(record) == len(names):
+                yield record
+            elif record:  # an empty line is no row
+                raise DomainError(
+                    f"{path.name}, line {reader.line_num}: the header has {len(names)} fields, "
+                    f"this line {len(record)}. Put a text that contains commas in quotes."
+                )
+
+    with path.open("rb") as file:
+        total = max(path.stat().st_size, 1)
+        reader = csv.reader(lines(), strict=True)
+        first_row = 0
+        try:
+            names = next(reader, [])
+            if not names or len(set(names)) < len(names):
+                raise DomainError(
+                    f"{path.name} must begin with a line of different names, one for each column; "
+                    f"got {names}."
+                )
+            good = records()
+            while chunk := list(islice(good, rows)):
+                columns = ([cell or None for cell in column] for column in zip(*chunk, strict=True))
+                data = dict(zip(names, columns, strict=True))
+                yield Chunk(data, first_row, min(bytes_read / total, 1.0))
+                first_row += len(chunk)
+        except UnicodeDecodeError as error:
+            raise DomainError(
+                f"{path.name}, line {reader.line_num + 1} is no UTF-8: {error}. Save it as UTF-8."
+            ) from error
+        except csv.Error as error:
+            raise DomainError(f"{path.name}, line {reader.line_num}: {error}.") from error

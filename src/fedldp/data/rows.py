@@ -1,0 +1,301 @@
+"""Rows of values as one matrix of numbers, whatever holds the data.
+
+The matrix is of float64, with a row for each vehicle and a column for each coordinate. A number
+stands as it is, a category as its code, and what is missing, unreadable or unknown is NaN. No cell
+is ever refused here, because on a vehicle the data may not decide whether a report goes out;
+`Rows.read` counts for the owner what will be clipped or replaced.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedldp._internal.validation import Floats
+from fedldp.attributes import Category, Number, checked_text
+from fedldp.data import frames
+from fedldp.data.frames import REAL, Cells, is_missing, numbers, shown
+from fedldp.data.quality import AttributeQuality, DataQuality, did_you_mean, total
+from fedldp.errors import DomainError
+from fedldp.vehicle import NO_NUMBER
+
+_LOOKED_AT = 1000  # cells of a column, to tell whether it holds numbers
+_AT_ONCE = 1 << 15  # rows that are counted together
+_WIDE = 1024  # numbers of a line that NumPy reduces fast
+_SLACK = 1e-6  # of the range: so far beyond a bound, a value is not counted as clipped
+_MOST_COMPARED = 1000  # labels that are compared with an unknown one
+
+
+class Rows:
+    """The rows of a data set, of which `matrix` reads a range. Made by `Schema.rows`.
+
+    >>> from fedldp.schema import Schema
+    >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Paris"])
+    >>> rows = schema.rows([{"age": 31, "city": "Paris"}, {"age": "54", "city": "Pari"}])
+    >>> matrix = rows.matrix(0, len(rows))
+    >>> matrix
+    array([[31.,  1.],
+           [54., nan]])
+    >>> rows.quality()["city"].example
+    "row 1: 'Pari' is not one of the 2 categories (did you mean 'Paris'?)"
+    """
+
+    def __init__(
+        self, attributes: Sequence[Number | Category], data: Any, first_row: int = 0
+    ) -> None:
+        self._attributes = attributes
+        self._first_row = first_row
+        ends = np.cumsum([attribute.size for attribute in attributes]).tolist()
+        self._slices = [slice(*pair) for pair in pairwise([0, *ends])]
+        self._data: npt.NDArray[Any] | frames.Table
+        if isinstance(data, np.ndarray):
+            self._data = self._checked_array(data, ends[-1])
+        else:
+            self._data = self._checked_table(frames.table(data))
+
+    def _checked_array(self, data: npt.NDArray[Any], dimensions: int) -> npt.NDArray[Any]:
+        array = frames.plain(data)
+        array = array[:, None] if array.ndim == 1 and dimensions == 1 else array
+        if array.ndim != 2 or array.shape[1] != dimensions or array.dtype.kind == "V":
+            names = ", ".join(attribute.name for attribute in self._attributes)
+            raise DomainError(
+                f"an array must have {dimensions} columns, in the order of the schema "
+                f"({names:.200}); got shape {data.shape} of {data.dtype}."
+            )
+        return array
+
+    def _checked_table(self, table: frames.Table) -> frames.Table:
+        if isinstance(table, frames.Dicts):
+            return table  # a dict may lack any key: that is data
+        for attribute in self._attributes:
+            if attribute.name not in table.names:
+                raise DomainError(
+                    f"the data have no column {attribute.name!r}; they have "
+                    f"{list(table.names)!r:.500}. The names must be those of the schema."
+                )
+        return table
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def matrix(self, start: int = 0, stop: int | None = None) -> Floats:
+        """Return a C-contiguous row of coordinates for each row from start to stop.
+
+        It is a view of the data, where they are such an array already: do not write to it.
+        """
+        start, stop = self._range(start, stop)
+        if isinstance(self._data, np.ndarray) and self._is_plain:
+            return _floats(self._data[start:stop])
+        matrix = np.empty((stop - start, self._slices[-1].stop))
+        for attribute, columns in zip(self._attributes, self._slices, strict=True):
+            matrix[:, columns] = _read(attribute, self._cells(attribute, columns, start, stop))
+        return matrix
+
+    def read(self, start: int = 0, stop: int | None = None) -> tuple[Floats, DataQuality]:
+        """Return what `matrix` returns, and what a vehicle clips or replaces in it.
+
+        The quality is for the owner of the data, and never sent.
+        """
+        start, stop = self._range(start, stop)
+        found = []
+        if isinstance(self._data, np.ndarray) and self._is_plain:
+            matrix = _floats(self._data[start:stop])
+            least, most = _extremes(matrix)
+            for attribute, columns in zip(self._attributes, self._slices, strict=True):
+                values, ends = matrix[:, columns], (least[columns].min(), most[columns].max())
+                found.append(_quality(attribute, values, values, ends, self._first_row + start))
+        else:
+            matrix = np.empty((stop - start, self._slices[-1].stop))
+            for attribute, columns in zip(self._attributes, self._slices, strict=True):
+                cells = self._cells(attribute, columns, start, stop)
+                values = _read(attribute, cells)
+                matrix[:, columns] = values
+                ends = (values.min(initial=np.inf), values.max(initial=-np.inf))
+                found.append(_quality(attribute, values, cells, ends, self._first_row + start))
+        return matrix, DataQuality(len(matrix), tuple(found), *self._others(start, stop))
+
+    def quality(self) -> DataQuality:
+        """Return what a vehicle clips or replaces in all rows: a dry run."""
+        starts = range(0, max(len(self), 1), _AT_ONCE)
+        return total(self.read(start, start + _AT_ONCE)[1] for start in starts)
+
+    def _range(self, start: int, stop: int | None) -> tuple[int, int]:
+        start, stop, _ = slice(start, stop).indices(len(self))
+        return start, max(start, stop)
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        """Whether the data are an array of numbers, which is a matrix as it is."""
+        is_real = isinstance(self._data, np.ndarray) and self._data.dtype.kind in REAL
+        return is_real and all(isinstance(attribute, Number) for attribute in self._attributes)
+
+    def _others(self, start: int, stop: int) -> tuple[dict[str, int], tuple[str, ...]]:
+        """Return the keys of dicts and the columns of tables that the schema does not name."""
+        if isinstance(self._data, np.ndarray):
+            return {}, ()
+        names = {attribute.name for attribute in self._attributes}
+        if isinstance(self._data, frames.Dicts):
+            return self._data.other_keys(names, start, stop), ()
+        return {}, tuple(name for name in self._data.names if name not in names)
+
+    def _cells(self, attribute: Number | Category, columns: slice, start: int, stop: int) -> Cells:
+        if isinstance(self._data, np.ndarray):
+            return self._data[start:stop, columns]
+        return self._data.cells(attribute.name, start, stop)
+
+
+def kinds(data: Any) -> dict[str, int | None]:
+    """Return for each column how many numbers it has in a cell, or None if it holds categories.
+
+    >>> kinds({"age": [31, None], "city": ["Rome", "Oslo"], "at": [(59.9, 10.7), (41.9, 12.5)]})
+    {'age': 1, 'city': None, 'at': 2}
+    """
+    if isinstance(data, np.ndarray):
+        raise DomainError("an array has no names: use Schema.of(...) or Schema.vector(d, bound).")
+    table = frames.table(data)
+    for name in table.names:
+        checked_text(name, "the name of a column")
+    return {name: _size(table.cells(name, 0, _LOOKED_AT)) for name in table.names}
+
+
+def _size(cells: Cells) -> int | None:
+    if isinstance(cells, np.ndarray) and cells.ndim > 1:
+        return int(cells.shape[1])
+    present = [cell for cell in cells if not is_missing(cell)]
+    if present and all(isinstance(cell, list | tuple | np.ndarray) for cell in present):
+        return len(present[0])
+    if any(isinstance(cell, bool | np.bool_) for cell in present):
+        return None
+    return None if np.isnan(numbers(present)).any() else 1
+
+
+def _read(attribute: Number | Category, cells: Cells) -> Floats:
+    """Return a row for each cell, with the coordinates of the attribute."""
+    size = attribute.size
+    if isinstance(cells, np.ndarray) and cells.ndim > 1:
+        if cells.shape[1:] != (size,):
+            raise DomainError(
+                f"column {attribute.name!r} must have the shape (rows, {size}); got {cells.shape}."
+            )
+        return attribute.read(cells.reshape(-1)).reshape(-1, size)
+    if size == 1:
+        return attribute.read(cells)[:, None]
+    rows = np.full((len(cells), size), np.nan)
+    for row, cell in zip(rows, cells, strict=True):
+        if _is_vector(cell, size):
+            row[:] = attribute.read(cell)
+    return rows
+
+
+def _is_vector(cell: Any, size: int) -> bool:
+    if isinstance(cell, np.ndarray):
+        return bool(cell.shape == (size,))
+    return isinstance(cell, list | tuple) and len(cell) == size
+
+
+def _floats(array: npt.NDArray[Any]) -> Floats:
+    with np.errstate(over="ignore"):  # what is too large for float64 becomes infinite
+        return np.ascontiguousarray(array, np.float64)
+
+
+def _extremes(matrix: Floats) -> tuple[Floats, Floats]:
+    """Return the least and the largest value of each column, NaN where there is NaN.
+
+    NumPy is slow on columns that are a few numbers apart, so many rows become one long line first.
+    """
+    rows, columns = matrix.shape
+    group = max(1, _WIDE // columns)
+    whole = rows // group * group
+    lines = matrix[:whole].reshape(-1, group * columns)
+    ends = []
+    for reduce, initial in ((np.minimum.reduce, np.inf), (np.maximum.reduce, -np.inf)):
+        parts = [reduce(lines, initial=initial).reshape(group, columns), matrix[whole:]]
+        by_column = np.ascontiguousarray(np.concatenate(parts).T)
+        ends.append(reduce(by_column, axis=1, initial=initial))
+    return ends[0], ends[1]
+
+
+def _quality(
+    attribute: Number | Category,
+    values: Floats,
+    cells: Cells,
+    ends: tuple[float, float],
+    first_row: int,
+) -> AttributeQuality:
+    """Count what is clipped or replaced, given the cells of the values and their two ends."""
+    if isinstance(attribute, Category):
+        bounds, replacement = "", repr(attribute.missing)
+        low, high = -np.inf, np.inf
+    else:
+        bounds = f"[{attribute.low:.10g}, {attribute.high:.10g}]"
+        replacement = f"{attribute.missing:.10g}"
+        slack = _SLACK * (attribute.high - attribute.low)
+        low, high = attribute.low - slack, attribute.high + slack
+    quality = AttributeQuality(attribute.name, values.size, bounds=bounds, replacement=replacement)
+    if ends[0] >= low and ends[1] <= high:  # not if one of them is NaN
+        return quality
+    quality = replace(quality, clipped=int(np.count_nonzero((values < low) | (values > high))))
+    bad = np.isnan(values)
+    if not bad.any():
+        return quality
+    row, offset = divmod(int(bad.argmax()), attribute.size)
+    place = f"row {first_row + row}"
+    value, is_entry = cells[row], _is_vector(cells[row], attribute.size)
+    if is_entry:
+        value = value[offset]
+        place += f", number {offset}" if attribute.size > 1 else ""
+    missing = _missing(attribute, cells, bad)
+    others = int(np.count_nonzero(bad)) - missing
+    return replace(
+        quality,
+        missing=missing,
+        unreadable=0 if isinstance(attribute, Category) else others,
+        unknown=others if isinstance(attribute, Category) else 0,
+        example=f"{place}: {_fault(attribute, value, is_entry)}",
+    )
+
+
+def _missing(attribute: Number | Category, cells: Cells, bad: npt.NDArray[np.bool_]) -> int:
+    """Return how many of the bad values are missing: there is nothing in their place."""
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "biufcmM":
+        cells = cells.reshape(bad.shape)[bad]
+        return int(np.count_nonzero(cells != cells))  # NaN and NaT, which differ from themselves
+    absent = is_missing if isinstance(attribute, Category) else _no_number
+    rows = np.flatnonzero(bad.any(axis=1)).tolist()
+    if attribute.size == 1 and not (isinstance(cells, np.ndarray) and cells.ndim > 1):
+        found = [cell for row in rows if (cell := cells[row]) is not None]
+        return len(rows) - len(found) + sum(map(absent, found))
+    count = 0
+    for row in rows:
+        cell = cells[row]
+        if _is_vector(cell, attribute.size):
+            count += sum(absent(cell[offset]) for offset in np.flatnonzero(bad[row]).tolist())
+        elif is_missing(cell):
+            count += attribute.size
+    return count
+
+
+def _no_number(cell: object) -> bool:
+    """Tell whether a cell says that there is no number, also as a text."""
+    if type(cell) is str:
+        return cell.strip().lower() in NO_NUMBER
+    return is_missing(cell)
+
+
+def _fault(attribute: Number | Category, value: Any, is_entry: bool) -> str:
+    """Say why a value is read as NaN."""
+    if isinstance(attribute, Number):
+        if _no_number(value):
+            return "the value is missing"
+        whole = attribute.size == 1 or is_entry
+        return (
+            f"{shown(value)} is not a {'number' if whole else f'list of {attribute.size} numbers'}"
+        )
+    if is_missing(value):
+        return "the value is missing"
+    near = did_you_mean(value, attribute.categories[:_MOST_COMPARED])
+    return f"{shown(value)} is not one of the {len(attribute.categories)} categories{near}"

@@ -1,0 +1,1 @@
+"""The gateway: it passes questions to its vaults and their reports to the server."""

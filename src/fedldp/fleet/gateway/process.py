@@ -1,0 +1,183 @@
+"""The machine of a gateway: a SuperNode of Flower in a private network, and its uplink outside.
+
+After a SuperNode was killed, the server refuses its key for up to a minute, and the next one ends;
+it is started again until it is let in. One that has given up on the server stays alive and asks for
+nothing any more: the uplink notices, and the SuperNode is ended and started again.
+"""
+
+import contextlib
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from socket import socket
+from typing import final
+
+from fedldp._internal import toml
+from fedldp.errors import DomainError
+from fedldp.fleet import bundle, flower, isolation, keys
+from fedldp.fleet.gateway.relay import DEADLINE
+from fedldp.fleet.isolation import Network
+from fedldp.fleet.processes import FREE_PORT, STATE, Process, Supervisor
+from fedldp.fleet.sockets import Address
+
+FILE = "gateway.toml"
+SILENCE = 120.0  # seconds, beyond the deadline, after which a SuperNode that asks for nothing ends
+_ENTRIES: dict[str, toml.Types] = {
+    "server": str,  # host:port of its front
+    "authority": str,  # the certificate that its certificate must come from
+    "key": str,  # who this gateway is
+    "vaults": list,  # addresses: paths of Unix sockets, or tcp://host:port
+    "token": str,  # a file, for vaults on TCP
+    "deadline": (int, float),
+    "bundle": str,  # the SHA-256 of the app that may run here
+}
+
+
+@final
+@dataclass(frozen=True)
+class Gateway:
+    """The configuration of a gateway, read from its folder. Paths are relative to the folder."""
+
+    folder: Path
+    server: str
+    authority: Path
+    key: Path
+    vaults: tuple[Address, ...]
+    token: Path | None
+    deadline: float
+    bundle: str
+
+    @classmethod
+    def load(cls, folder: Path) -> "Gateway":
+        """Read the file gateway.toml in a folder."""
+        folder = folder.resolve()
+        path = folder / FILE
+        entries = toml.read(path, _ENTRIES, ("server", "authority", "key", "vaults"))
+        token = folder / entries["token"] if "token" in entries else None
+        vaults = []
+        for text in map(str, entries["vaults"]):
+            address = text if text.startswith("tcp://") else str((folder / text).resolve())
+            vaults.append(Address.of(address, token))
+        known = str(entries.get("bundle", bundle.SHA256))
+        if not vaults:
+            raise DomainError(f"{path}: a gateway needs a vault at least.")
+        told = [str(token), *(vault.path for vault in vaults)]
+        if any(re.search(r"[\"'\\\n]", text) for text in told) or "," in "".join(told[1:]):
+            raise DomainError(
+                f"{path}: paths may have no quotes, backslashes or commas; got {told}."
+            )
+        if not re.fullmatch("[0-9a-f]{64}", known):
+            raise DomainError(f"{path}: bundle must be a SHA-256, 64 digits 0-9a-f; got {known!r}.")
+        return cls(
+            folder,
+            entries["server"],
+            folder / entries["authority"],
+            folder / entries["key"],
+            tuple(vaults),
+            token,
+            float(entries.get("deadline", DEADLINE)),
+            known,
+        )
+
+    @property
+    def state(self) -> Path:
+        """The folder for what is written at run time."""
+        return self.folder / STATE
+
+    @property
+    def distant(self) -> list[Address]:
+        """The vaults on TCP, which are reached through the uplink."""
+        return [vault for vault in self.vaults if not vault.path]
+
+    @property
+    def pulse(self) -> Path:
+        """The file that the uplink touches whenever the SuperNode asks for work."""
+        return self.state / "asked"
+
+    @property
+    def _uplink(self) -> Path:
+        return self.state / "uplink"
+
+    @property
+    def certificate(self) -> Path:
+        """What the uplink shows to the SuperNode, which accepts no connection without TLS."""
+        return self._uplink / "server.crt"
+
+    @property
+    def certificate_key(self) -> Path:
+        """The key of that certificate."""
+        return self._uplink / "server.key"
+
+    def certify(self) -> None:
+        """Make a certificate for the uplink, unless there is one; it leaves this machine never."""
+        self.state.mkdir(mode=0o700, exist_ok=True)
+        if self._uplink.exists():
+            return
+        with tempfile.TemporaryDirectory(dir=self.state) as fresh:
+            made = Path(fresh) / "uplink"
+            made.mkdir(mode=0o700)
+            keys.write_server(made, Path(fresh) / "ca.key", [])
+            with contextlib.suppress(OSError):  # the gateway or its uplink was faster
+                made.rename(self._uplink)
+
+    def uplink_process(self, sockets: Sequence[socket]) -> Process:
+        """Return how to run the uplink, which serves a socket for the server and TCP vaults."""
+        argv = flower.python("fedldp.fleet.gateway.uplink", self.folder)
+        return Process("uplink", argv, sockets=tuple(sockets), outside=True)
+
+    def node_process(self, ports: Sequence[int]) -> Process:
+        """Return how to run the SuperNode, to which the uplink listens on ports."""
+        arguments = {
+            "--superlink": f"127.0.0.1:{ports[0]}",
+            "--root-certificates": self._uplink / "ca.crt",
+            "--auth-supernode-private-key": self.key,
+            "--port": FREE_PORT,
+            "--node-config": self._node_config(ports[1:]),
+        }
+        words = [str(word) for pair in arguments.items() for word in pair]
+        return Process(
+            "supernode",
+            flower.program("flower-supernode", *words),
+            flower.environment(self.state),
+            pulse=self.pulse,
+            silence=self.deadline + SILENCE,
+        )
+
+    def _node_config(self, ports: Sequence[int]) -> str:
+        """Return what the gateway's app is told: the vaults, the deadline, the token's file."""
+        through = iter(ports)
+        vaults = [vault.path or f"tcp://127.0.0.1:{next(through)}" for vault in self.vaults]
+        texts = {"vaults": ",".join(vaults)} | ({"token": self.token} if self.token else {})
+        words = [f'{name}="{text}"' for name, text in texts.items()]
+        return " ".join([*words, f"deadline={self.deadline}"])
+
+
+def run(
+    folder: Path,
+    *,
+    uplink: int | None = None,
+    require_isolation: bool = False,
+    network: Network | None = None,
+) -> None:
+    """Keep the gateway of a folder alive until SIGTERM or Ctrl-C.
+
+    The SuperNode lives in `network`: a private one, as far as the system allows it or isolation is
+    required. With `uplink`, systemd has made it, and runs the uplink, which listens on this port
+    and, for vaults on TCP, on the following ones.
+    """
+    gateway = Gateway.load(folder)
+    network = network or isolation.choose(uplink is not None, require_isolation)
+    with Supervisor(gateway.state, network=network) as supervisor:
+        gateway.certify()
+        ways = 1 + len(gateway.distant)
+        if uplink is None:
+            sockets = [network.listen() for _ in range(ways)]
+            supervisor.start(gateway.uplink_process(sockets))
+            ports = [each.getsockname()[1] for each in sockets]
+        else:
+            ports = list(range(uplink, uplink + ways))
+        supervisor.start(gateway.node_process(ports))
+        while supervisor.wait(60.0):
+            pass

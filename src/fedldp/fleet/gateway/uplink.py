@@ -1,0 +1,197 @@
+"""The uplink of a gateway: the only way from its private network to the outside.
+
+A SuperNode runs whatever app its server ships, and asks no questions. So it lives in a private
+network, and reaches the server through this process, which stays outside. It ends the SuperNode's
+TLS, speaks TLS with the server itself, and passes on the ten calls that a gateway needs. It
+answers a SuperNode also while the server is away, and lets it wait: a SuperNode whose TLS handshake
+is cut would never call again.
+
+It reads two of the answers. A run must name the app whose SHA-256 is in the configuration of the
+gateway, and the app that arrives must have this hash; otherwise the SuperNode gets neither, and
+skips the message. It also notes when the SuperNode last asked for work, in a file that the
+supervisor watches.
+
+Vaults on TCP are reached the same way, with their bytes passed on as they are.
+"""
+
+import asyncio
+import hashlib
+import logging
+import re
+import socket
+import ssl
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, final
+from urllib.request import getproxies, proxy_bypass
+
+import httpx
+from flwr.proto.fab_pb2 import Fab, GetFabResponse
+from flwr.proto.run_pb2 import GetRunResponse
+from google.protobuf.message import DecodeError
+
+from fedldp.errors import DomainError
+from fedldp.fleet import isolation
+from fedldp.fleet.gateway.process import Gateway
+from fedldp.fleet.server.front import LARGEST, PASSED, Front, serve
+from fedldp.fleet.sockets import Address
+
+TIMEOUT = 28.0  # seconds that the server has to answer: more than its front takes, less than 30
+
+_ASKS = frozenset(("/v1/fleet/activate-node", "/v1/fleet/pull-messages"))  # a SuperNode at work
+_APP_ID, _VERSION = re.compile("[A-Za-z0-9_-]+/[A-Za-z0-9_-]+"), re.compile("[A-Za-z0-9_.+-]+")
+_SERVER_APP = "flwr-serverapp"  # the kind of a run that has ClientApps
+_REASONS = 100  # that are logged, each once: a server must not fill the disk
+
+_log = logging.getLogger("fedldp.fleet")
+
+
+@final
+class Checked(httpx.AsyncBaseTransport):
+    """Passes calls on to the server, and only such answers back as name or hold the known app."""
+
+    def __init__(
+        self, inner: httpx.AsyncBaseTransport, bundle: str, asked: Callable[[], None]
+    ) -> None:
+        self._inner, self._bundle, self._asked = inner, bundle, asked
+        self._noted: set[str] = set()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Pass a call on."""
+        path = request.url.path
+        if path in _ASKS:
+            self._asked()
+        answer = await self._inner.handle_async_request(request)
+        content = bytearray()
+        try:
+            async for piece in answer.aiter_bytes():
+                content += piece
+                if len(content) > LARGEST:
+                    raise httpx.RemoteProtocolError("the answer is too long", request=request)
+        finally:
+            await answer.aclose()
+        status, passed = answer.status_code, bytes(content)
+        if status == 200 and path in CHECKS:
+            try:
+                passed = CHECKS[path](passed, self._bundle)
+            except DomainError as error:
+                self._note(str(error))
+                status, passed = 403, b""  # which Flower takes for a run that is over
+        headers = [(k, v) for k, v in answer.headers.raw if k.lower() in PASSED]
+        return httpx.Response(status, headers=headers, content=passed, request=request)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def _note(self, reason: str) -> None:
+        if reason not in self._noted and len(self._noted) < _REASONS:
+            self._noted.add(reason)
+            _log.warning("%s", reason)
+
+
+def checked_run(content: bytes, bundle: str) -> bytes:
+    """Return the answer about a run, if it is a run of the app with this SHA-256."""
+    answer = _parsed(GetRunResponse, content)
+    run = answer.run
+    if run.fab_hash != bundle:
+        raise DomainError(_other_app(run.fab_hash, bundle))
+    # Flower makes a path of these two: they must lead to the folder of the app and nowhere else.
+    if not (_APP_ID.fullmatch(run.fab_id) and _VERSION.fullmatch(run.fab_version)):
+        raise DomainError("refused a run whose app has a malformed name or version.")
+    if run.primary_task_type != _SERVER_APP:
+        raise DomainError("refused a run of another kind than a ServerApp with its ClientApps.")
+    return bytes(answer.SerializeToString())
+
+
+def checked_app(content: bytes, bundle: str) -> bytes:
+    """Return the answer with an app, written anew, if the app has this SHA-256."""
+    app = _parsed(GetFabResponse, content).fab.content
+    found = hashlib.sha256(app).hexdigest()
+    if found != bundle:
+        raise DomainError(_other_app(found, bundle))
+    return bytes(GetFabResponse(fab=Fab(hash_str=found, content=app)).SerializeToString())
+
+
+CHECKS = {"/v1/fleet/get-run": checked_run, "/v1/fleet/get-fab": checked_app}
+
+
+def _parsed(kind: Any, content: bytes) -> Any:
+    try:
+        return kind.FromString(content)
+    except DecodeError:
+        raise DomainError("refused an answer of the server that is malformed.") from None
+
+
+def _other_app(found: str, bundle: str) -> str:
+    return (
+        f"refused an app with the SHA-256 {found!r:.80}. This gateway runs the one with {bundle}: "
+        "see the entry `bundle` of its configuration."
+    )
+
+
+def proxy(server: str) -> str | None:
+    """Return the proxy that the environment names for a server: HTTPS_PROXY, unless NO_PROXY."""
+    host = server.rpartition(":")[0].strip("[]")
+    return None if proxy_bypass(host) else getproxies().get("https")
+
+
+async def run(folder: Path, sockets: list[socket.socket]) -> None:
+    """Serve sockets until a signal ends it: the first leads to the server, others to TCP vaults."""
+    gateway = Gateway.load(folder)
+    gateway.certify()
+    vaults = gateway.distant
+    if len(sockets) != 1 + len(vaults):
+        raise DomainError(
+            f"{folder} needs {1 + len(vaults)} listening sockets, for the server and {len(vaults)} "
+            f"vaults on TCP; got {len(sockets)}. With systemd, give a ListenStream= for each."
+        )
+    ways = [
+        await asyncio.start_server(Way(vault), sock=listening)
+        for vault, listening in zip(vaults, sockets[1:], strict=True)
+    ]
+    trusted = ssl.create_default_context(cafile=gateway.authority)
+    limits = httpx.Limits(max_connections=None)
+    transport = httpx.AsyncHTTPTransport(verify=trusted, limits=limits, proxy=proxy(gateway.server))
+    async with httpx.AsyncClient(
+        base_url=f"https://{gateway.server}",
+        transport=Checked(transport, gateway.bundle, gateway.pulse.touch),
+        timeout=TIMEOUT,
+        trust_env=False,  # with a proxy of the environment, httpx would go past the checks
+    ) as client:
+        # Whoever is in the private network may call: the server checks who signed.
+        front = Front(client, lambda _: True)
+        await serve(front, gateway.certificate, gateway.certificate_key, sockets[0])
+    for way in ways:
+        way.close()
+
+
+@final
+class Way:
+    """Passes the bytes of connections on to a vault, and back."""
+
+    def __init__(self, vault: Address) -> None:
+        self._vault = vault
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a connection; one that cannot be made is closed, and the gateway tries again."""
+        try:
+            there = await asyncio.open_connection(self._vault.host, self._vault.port)
+        except OSError:
+            writer.close()
+            return
+        await asyncio.gather(_pump(reader, there[1]), _pump(there[0], writer))
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    with suppress(OSError):
+        writer.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(run(Path(sys.argv[1]), isolation.inherited()))

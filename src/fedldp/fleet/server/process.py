@@ -1,0 +1,428 @@
+"""The machine of the server: Flower's SuperLink and what belongs to it, kept alive; and the job.
+
+The SuperLink keeps its state in a file. It asks for no password, so it lives in a private network
+with the processes that need it; the front, which gateways reach, is handed a socket from outside.
+Flower never starts a ServerApp again that has died. So whenever the job is not finished and nobody
+has its checkpoint, it is handed to Flower anew, as a new run, which goes on where the last one
+stood. Should there be two runs at a time, one finds the checkpoint taken, and ends.
+"""
+
+import json
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any, final
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+
+from fedldp._internal import files, toml
+from fedldp.errors import DomainError
+from fedldp.fleet import flower, isolation, keys, namespaces
+from fedldp.fleet.isolation import Network
+from fedldp.fleet.job import Job
+from fedldp.fleet.processes import STATE, Process, Restart, Supervisor
+from fedldp.fleet.server import checkpoint
+from fedldp.fleet.server.checkpoint import Progress
+from fedldp.fleet.server.watch import JobFailed, Watch, ending
+
+FILE = "server.toml"
+
+_ENTRIES: dict[str, toml.Types] = {
+    "front": str,  # host:port for gateways
+    "link": int,  # port for processes of this machine
+    "authority": str,
+    "certificate": str,
+    "key": str,
+    "gateways": str,  # a folder with their public keys, *.pub
+    "app": str,  # the bundle for Flower
+    "job": str,
+}
+_NAME = "fleet"  # what Flower's configuration calls the SuperLink
+_REGISTERED = "registered.json"
+_REVOKED = "revoked"  # in the place of a gateway's number in Flower
+_GONE = 10.0  # seconds that a key must be missing: Flower never takes it again
+_LISTENS = """\
+import socket, sys, time
+while True:
+    try:
+        socket.create_connection(("127.0.0.1", int(sys.argv[1])), 1).close()
+        break
+    except OSError:
+        time.sleep(0.1)
+"""  # a program that ends as soon as something listens on a port
+_LOOK = 0.5  # seconds between two looks at the job
+_BEGINS = 30.0  # seconds within which a run that was ordered takes the checkpoint
+_SHORTEST, _LONGEST = 2.0, 60.0  # before the next run; more if the last ones came no further
+
+
+@final
+@dataclass(frozen=True)
+class Server:
+    """The configuration of a server, read from its folder. Paths are relative to the folder."""
+
+    folder: Path
+    host: str  # of the front
+    port: int
+    link: int
+    authority: Path
+    certificate: Path
+    key: Path
+    gateways: Path
+    app: Path
+    job: Path
+    refused: set[str] = field(default_factory=set)  # keys that Flower did not take
+    missed: dict[str, float] = field(default_factory=dict)  # since when keys have been missing
+
+    @classmethod
+    def load(cls, folder: Path) -> "Server":
+        """Read the file server.toml in a folder."""
+        folder = folder.resolve()
+        entries = toml.read(folder / FILE, _ENTRIES, _ENTRIES)
+        host, _, port = entries.pop("front").rpartition(":")
+        link = entries.pop("link")
+        if not host or not port.isdecimal():
+            raise DomainError(f'{folder / FILE}: front must be such as "0.0.0.0:9443".')
+        paths = {name: folder / entry for name, entry in entries.items()}
+        return cls(folder, host.strip("[]"), int(port), link, **paths)
+
+    @property
+    def state(self) -> Path:
+        """The folder for what is written at run time."""
+        return self.folder / STATE
+
+    @property
+    def address(self) -> str:
+        """Where processes of this machine reach the SuperLink."""
+        return f"127.0.0.1:{self.link}"
+
+    def link_process(self) -> Process:
+        """Return how to run the SuperLink. Flower wants TLS also here, or it checks no keys."""
+        arguments = {
+            "--host": "127.0.0.1",
+            "--port": self.link,
+            "--ssl-ca-certfile": self.authority,
+            "--ssl-certfile": self.certificate,
+            "--ssl-keyfile": self.key,
+            "--isolation": "process",
+            "--database": self.state / "link.db",
+            "--superexec-auth-secret-file": self._secret,
+        }
+        words = [str(word) for pair in arguments.items() for word in pair]
+        switches = "--enable-supernode-auth", "--disable-runtime-dependency-installation"
+        return self._flower("superlink", "flower-superlink", *words, *switches)
+
+    def exec_process(self) -> Process:
+        """Return how to run what starts a ServerApp."""
+        arguments = {
+            "--runtime-api-address": self.address,
+            "--root-certificates": self.authority,
+            "--superexec-auth-secret-file": self._secret,
+            # It hides its environment, so `stop` would not find it: it ends with its supervisor.
+            "--parent-pid": os.getpid(),
+        }
+        words = [str(word) for pair in arguments.items() for word in pair]
+        return self._flower("superexec", "flower-superexec", *words)
+
+    def ready_process(self) -> Process:
+        """Return how to wait for the SuperLink, in the network in which it listens."""
+        argv = sys.executable, "-I", "-S", "-c", _LISTENS, str(self.link)
+        return Process("ready", argv, restart="no")
+
+    def listen(self) -> socket.socket:
+        """Return the socket on which the front listens."""
+        try:
+            family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+            address = self.host, self.port
+            return socket.create_server(address, family=family, backlog=namespaces.BACKLOG)
+        except OSError as error:
+            raise DomainError(
+                f"{self.folder / FILE}: cannot listen on {self.host}, port {self.port}: "
+                f"{error.strerror}. Choose another address or port for `front`."
+            ) from None
+
+    def front_process(self, listening: socket.socket) -> Process:
+        """Return how to run the front, which serves a socket."""
+        argv = flower.python("fedldp.fleet.server.front", self.folder)
+        return Process("front", argv, sockets=(listening,))
+
+    def register_process(self, key: Path) -> Process:
+        """Return how to make the public key of a gateway known to the SuperLink."""
+        words = "supernode", "register", str(key), _NAME, "--format", "json"
+        return self._flower(f"register-{key.stem}", "flwr", *words, restart="no")
+
+    def list_process(self) -> Process:
+        """Return how to list the gateways that the SuperLink knows."""
+        words = "supernode", "list", _NAME, "--format", "json"
+        return self._flower("list", "flwr", *words, restart="no")
+
+    def unregister_process(self, node: str) -> Process:
+        """Return how to make the SuperLink forget a gateway, given its number there."""
+        words = "supernode", "unregister", node, _NAME, "--format", "json"
+        return self._flower(f"unregister-{node}", "flwr", *words, restart="no")
+
+    def run_process(self) -> Process:
+        """Return how to order a run of the job."""
+        words = "run", str(self.app), _NAME, "--run-config", str(self._run_config)
+        return self._flower("run", "flwr", *words, restart="no")
+
+    def _flower(self, name: str, program: str, *words: str, restart: Restart = "always") -> Process:
+        argv, environment = flower.program(program, *words), flower.environment(self.state)
+        return Process(name, argv, environment, restart)
+
+    @property
+    def _run_config(self) -> Path:
+        return self.state / "run.toml"
+
+    @property
+    def _secret(self) -> Path:
+        """What proves to the SuperLink who may take its tasks."""
+        return self.state / "superexec.secret"
+
+    def configure(self) -> None:
+        """Write what Flower's own command reads."""
+        home = flower.home(self.state)
+        home.mkdir(exist_ok=True)
+        superlink = {"address": self.address, "root-certificates": self.authority}
+        lines = [f"[superlink.{_NAME}]", *(f"{k} = {_quoted(v)}" for k, v in superlink.items())]
+        files.write(home / "config.toml", "\n".join(lines) + "\n")
+        files.write(self._run_config, f"job = {_quoted(self.job)}\n")
+        self._secret.unlink(missing_ok=True)
+        keys.write_secret(self._secret, secrets.token_bytes(32))
+
+
+def run(
+    folder: Path,
+    *,
+    stay: bool = False,
+    say: Callable[[str], None] = print,
+    require_isolation: bool = False,
+    network: Network | None = None,
+) -> bool:
+    """Serve until the job is done or, with `stay`, until SIGTERM or Ctrl-C.
+
+    Returns whether the job is done. One that has failed raises `JobFailed`. Flower's processes
+    live in `network`: a private one, as far as the system allows it or isolation is required.
+    """
+    server = Server.load(folder)
+    job = Job.load(server.job)
+    checkpoint.check(job.checkpoint, job.name, job.settings)
+    if checkpoint.finished(job.checkpoint) and not stay:
+        say(f"The job {job.name} was over before this start. {server.job} describes the job.")
+        return _conclude(server, job, say)
+    sockets = isolation.inherited()  # of systemd, which has also made the network private
+    network = network or isolation.choose(bool(sockets), require_isolation)
+    with Supervisor(server.state, network=network) as supervisor:
+        server.configure()
+        supervisor.start(server.link_process())
+        supervisor.start(server.front_process(sockets[0] if sockets else server.listen()))
+        say(f"Flower's SuperLink starts: see {server.state}/superlink.log")
+        if supervisor.call(server.ready_process()) is None:
+            return _conclude(server, job, say)
+        supervisor.start(server.exec_process())
+        found = _finish(supervisor, server, job, say)
+        if stay and found is not None:
+            _say_end(found, server, job, say)
+        while stay and supervisor.wait(_LOOK):
+            _register(supervisor, server, say)
+    return _conclude(server, job, say)
+
+
+def _conclude(server: Server, job: Job, say: Callable[[str], None]) -> bool:
+    """Say what came of the job, and return whether it is done; if it failed, raise `JobFailed`."""
+    found = checkpoint.progress(job.checkpoint)
+    if found is None or not found.ended:
+        say(f"Stopped before the job {job.name} was done. Start the server again to resume it.")
+        return False
+    if found.failed:
+        raise JobFailed(ending(found, job, server.state))
+    _say_end(found, server, job, say)
+    return True
+
+
+def _say_end(found: Progress, server: Server, job: Job, say: Callable[[str], None]) -> None:
+    """Say how a job ended, and what is implausible about its reports."""
+    say(ending(found, job, server.state))
+    for text in checkpoint.warnings(job.checkpoint, *job.plans):
+        say(f"Warning: {text}")
+
+
+def _finish(
+    supervisor: Supervisor, server: Server, job: Job, say: Callable[[str], None]
+) -> Progress | None:
+    """Have the job run until it is finished; return None when told to stop."""
+    due, pause, before, watch = 0.0, _SHORTEST, -1, Watch(job, say)
+    while True:
+        found = checkpoint.progress(job.checkpoint)
+        watch.look(found)
+        if found is not None and found.ended:
+            return found
+        _register(supervisor, server, say)
+        if checkpoint.locked(job.checkpoint):
+            due = monotonic() + pause
+        elif monotonic() >= due:
+            rounds = 0 if found is None else found.rounds
+            pause = _SHORTEST if rounds > before else min(2 * pause, _LONGEST)
+            if rounds == before:
+                say(f"The job's process ended in round {rounds + 1}: see {job.log}")
+            say(_begins(job, rounds))
+            ordered = supervisor.call(server.run_process()) == [0]
+            if not ordered and not supervisor.stopped.is_set():
+                say(f"Flower did not start the job: see {server.state}/run.log")
+            before, due = rounds, monotonic() + (_BEGINS if ordered else pause)
+        if not supervisor.wait(_LOOK):
+            return None
+
+
+def _begins(job: Job, rounds: int) -> str:
+    if rounds:
+        return f"The job {job.name} resumes after round {rounds} of {job.rounds}."
+    return (
+        f"The job {job.name} begins: {job.rounds} round{'s' * (job.rounds != 1)}, "
+        f"{job.expected:,} reports planned."
+    )
+
+
+def registered(state: Path) -> set[str]:
+    """Return the public keys of gateways that the SuperLink of a state folder knows."""
+    return {key for key, node in _nodes(state).items() if node != _REVOKED}
+
+
+def _nodes(state: Path) -> dict[str, str]:
+    """Return the number in Flower of each public key: empty if unknown, or `_REVOKED`."""
+    path = state / _REGISTERED
+    found = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    if not isinstance(found, dict):  # written by version 0.1
+        found = dict.fromkeys(found, "")
+    return {_without_comment(key): node for key, node in found.items()}
+
+
+def _without_comment(key: str) -> str:
+    """Return the type and the number of a public key: the same key, whatever else its file says."""
+    return " ".join(key.split()[:2])
+
+
+def _register(supervisor: Supervisor, server: Server, say: Callable[[str], None]) -> None:
+    """Register the keys of gateways that the SuperLink does not know yet, and revoke the others.
+
+    A key that Flower does not take is tried again when its file changes or the server restarts.
+    """
+    paths = sorted(server.gateways.glob("*.pub"))
+    texts = [path.read_text("utf-8", errors="replace") for path in paths]
+    keys = dict(zip(map(_without_comment, texts), paths, strict=True))
+    nodes = _nodes(server.state)
+    fresh = {
+        text: path
+        for text, path in keys.items()
+        if nodes.get(text, _REVOKED) == _REVOKED and text not in server.refused
+    }
+    answers = _call(
+        supervisor, {text: server.register_process(path) for text, path in fresh.items()}
+    )
+    nodes |= {text: str(each["node-id"]) for text, (each, _) in answers.items() if _done(each)}
+    refused = [text for text in answers if text not in nodes]
+    if refused:
+        nodes |= _forgotten(supervisor, server, nodes, refused)
+    for text, (_, log) in answers.items():
+        path = keys[text]
+        if nodes.get(text, _REVOKED) != _REVOKED:
+            say(f"Registered {path.stem}.")
+        else:
+            server.refused.add(text)
+            why = " It was revoked, so make a new key." if nodes.get(text) == _REVOKED else ""
+            say(f"Flower did not take the key of {path.stem}: see {log}.{why}")
+    revoked = _revoke(supervisor, server, nodes, keys, say)
+    if answers or revoked:
+        files.write(server.state / _REGISTERED, json.dumps(nodes, sort_keys=True))
+
+
+def _forgotten(
+    supervisor: Supervisor, server: Server, nodes: dict[str, str], refused: list[str]
+) -> dict[str, str]:
+    """Return the refused keys that the SuperLink knows already, with their numbers.
+
+    That is so after the server was killed before it could write down what it had registered: the
+    SuperLink lists more nodes than are written down. Flower's list shows no keys. So a number is
+    known where there is one more, and otherwise left empty.
+    """
+    [(answer, _)] = _call(supervisor, {"": server.list_process()}).values() or [({}, None)]
+    listed = [each for each in answer.get("nodes", []) if each["status"] != "unregistered"]
+    more = {each["node-id"] for each in listed} - set(nodes.values())
+    spare = len(more) - list(nodes.values()).count("")
+    known = [text for text in refused if _is_key(text)][: max(spare, 0)]
+    return dict.fromkeys(known, more.pop() if len(more) == 1 else "")
+
+
+def _is_key(text: str) -> bool:
+    """Return whether a text is a public key of a kind that Flower takes."""
+    try:
+        return isinstance(load_ssh_public_key(text.encode()), EllipticCurvePublicKey)
+    except (ValueError, UnsupportedAlgorithm):
+        return False
+
+
+def _revoke(
+    supervisor: Supervisor,
+    server: Server,
+    nodes: dict[str, str],
+    keys: Iterable[str],
+    say: Callable[[str], None],
+) -> bool:
+    """Unregister the keys that are missing from the folder; return whether there were any.
+
+    The front refuses them at once. Flower follows after some seconds, as it never takes a key again
+    that was unregistered, and a file may be missing only while it is being copied.
+    """
+    for text in set(nodes) - set(keys):
+        server.missed.setdefault(text, monotonic())
+    for text in set(server.missed) & set(keys):
+        del server.missed[text]
+    gone = {
+        text: nodes[text]
+        for text, since in server.missed.items()
+        if nodes[text] not in ("", _REVOKED) and monotonic() - since >= _GONE
+    }
+    answers = _call(supervisor, {t: server.unregister_process(node) for t, node in gone.items()})
+    for text, (answer, log) in answers.items():
+        done = _done(answer)
+        nodes[text] = _REVOKED if done else ""  # and is not tried again
+        what = "Revoked" if done else f"Flower did not unregister (see {log})"
+        say(f"{what} a key that is no longer in {server.gateways.name}.")
+    return bool(answers)
+
+
+def _call(
+    supervisor: Supervisor, processes: dict[str, Process]
+) -> dict[str, tuple[dict[str, Any], Path]]:
+    """Run commands of Flower's; return each one's answer and log, or nothing when told to stop."""
+    logs = {name: supervisor.log(process) for name, process in processes.items()}
+    for log in logs.values():
+        log.unlink(missing_ok=True)  # what it says is of this try alone
+    if not processes or supervisor.call(*processes.values()) is None:
+        return {}
+    return {name: (_answer(log), log) for name, log in logs.items()}
+
+
+def _done(answer: dict[str, Any]) -> bool:
+    return bool(answer.get("success"))
+
+
+def _answer(log: Path) -> dict[str, Any]:
+    """Return the JSON object in the output of one of Flower's commands, or an empty one."""
+    text = log.read_text("utf-8", errors="replace")
+    try:
+        found = json.JSONDecoder().raw_decode(text, text.index("{"))[0]
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _quoted(text: object) -> str:
+    """Return a text as TOML has it; JSON has it in the same way."""
+    return json.dumps(str(text), ensure_ascii=False)

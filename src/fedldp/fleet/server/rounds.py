@@ -1,0 +1,224 @@
+"""What the server does in a round: ask, take what comes, step. It knows nothing of the network."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import final
+
+import numpy as np
+
+from fedldp._internal import files
+from fedldp._internal.validation import Floats
+from fedldp.errors import DomainError, FedLDPError, WireError
+from fedldp.fleet.job import Job
+from fedldp.fleet.protocol import Batch, Question
+from fedldp.fleet.server.checkpoint import Checkpoint, Counts, advance, total
+from fedldp.fleet.server.summary import Summary, collected, digest
+from fedldp.learn.model import Model
+from fedldp.learn.optimizer import State, settled
+
+ROUNDS = "all rounds are done"
+SETTLED = "the model has settled"
+NOBODY = "no vehicle is left, or the job's name was used before"
+NOTHING = "no vehicle answered, so there is nothing to learn from"
+
+_log = logging.getLogger(__name__)
+
+
+@final
+class Rounds:
+    """A job on its way. All that it knows is in its checkpoint, before anybody else learns it."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        start = "" if job.model is None else State.start(np.array(job.model.weights)).to_json()
+        self._file = Checkpoint(job.checkpoint, job.name, job.settings, start)
+
+    @property
+    def number(self) -> int:
+        """The round that is not done; the first is 1."""
+        return self._file.standing.round + 1
+
+    @property
+    def model(self) -> Model | None:
+        """The model that is sent in this round."""
+        state = self._state
+        return None if state is None else self._model(state.weights)
+
+    @property
+    def pending(self) -> list[str]:
+        """The gateways that were asked in this round and have not answered."""
+        return self._file.pending
+
+    @property
+    def asked(self) -> set[str]:
+        """All gateways that were asked in this round."""
+        return set(self._file.asked)
+
+    def counts(self, number: int) -> Counts:
+        """Return what has come in a round."""
+        return self._file.counts(number)
+
+    @property
+    def collected(self) -> str:
+        """How many reports have come, of how many that are planned."""
+        return collected(total(self._file.history()), self.job.expected)
+
+    def ask(self, gateways: Iterable[str]) -> None:
+        """Write down that these gateways are asked in this round, if they are not yet."""
+        number, model, asked = self.number, self.model, self.asked
+        fresh = sorted(set(gateways) - asked)
+        self._file.ask(self.job.question(gateway, number, model) for gateway in fresh)
+
+    def questions(self) -> dict[str, Question]:
+        """Return what to send to the gateways that have not answered: every time the same."""
+        number, model, asked = self.number, self.model, self._file.asked
+        found = {each: self.job.question(each, number, model) for each in self.pending}
+        for gateway, question in found.items():
+            if question.digest != asked[gateway]:
+                raise WireError(
+                    f"{self.job.checkpoint}: what was asked of gateway {gateway} in round {number} "
+                    "cannot be asked again. Go on with the version of fedldp that asked it."
+                )
+        return found
+
+    def receive(self, question: Question, data: bytes) -> None:
+        """Keep the batch that answers a question, or raise `WireError`.
+
+        One that came before stays. One in which nobody says anything is not kept, as more may come.
+        """
+        plan = self.job.plan_of(question.round)
+        if question.gateway not in self.pending or question.round != self.number:
+            raise WireError("a batch that came too late, or twice.")
+        batch = Batch.from_bytes(data, question)
+        if batch.silent and not batch.answered:
+            raise WireError("a batch in which all are silent.")
+        report = batch.report(plan.fingerprint).to_bytes()
+        try:
+            plan.parse(report)
+        except WireError:
+            raise WireError("a batch with records that are none of this plan.") from None
+        self._file.store(question, batch, report)
+
+    def complete(self, late: bool) -> bool:
+        """Return whether the round is over: all have answered, or it is late and some have.
+
+        A round that nobody has answered goes on, however late it is.
+        """
+        if not self.asked:
+            return False
+        return not self.pending or (late and self.counts(self.number).reports > 0)
+
+    @property
+    def verdict(self) -> str:
+        """Why the job is over, or nothing: then there is a round to go on with."""
+        standing = self._file.standing
+        if standing.failed:
+            raise DomainError(f"the job {self.job.name!r} has failed: {standing.ended}.")
+        if standing.ended:
+            return standing.ended
+        if self._settled():
+            return SETTLED
+        if standing.round >= self.job.rounds:
+            return ROUNDS
+        return NOBODY if self._nobody_left() else ""
+
+    def _settled(self) -> bool:
+        recipe = self.job.recipe
+        if recipe is None or not recipe.tolerance:
+            return False
+        return (state := self._state) is not None and settled(recipe, state)
+
+    def _nobody_left(self) -> bool:
+        """Return whether all have answered that none of their vehicles answers any more.
+
+        Where there are levels, none of any level.
+        """
+        cycle = self._cycle(self.number)
+        if self.number != cycle[-1] or not self.complete(late=False):
+            return False
+        return not any(self.counts(number).reports for number in cycle)
+
+    def _cycle(self, number: int) -> range:
+        """Return the rounds, one for each level, that ask with the same model as this one."""
+        levels = len(self.job.plans)
+        first = number - (number - 1) % levels
+        return range(first, first + levels)
+
+    def step(self) -> None:
+        """End this round, and open the next one: learn from what has come of all levels.
+
+        If that leads out of all bounds, the job has failed, at no cost for any vehicle.
+        """
+        number, state, recipe = self.number, self._state, self.job.recipe
+        if state is None or recipe is None:
+            self._file.step("")
+            return
+        plan = self.job.plan_of(number)
+        for text in self._file.warnings(plan, number=number, among=self.job.rounds):
+            _log.warning("%s, round %d. %s", self.job.name, number, text)
+        cycle = self._cycle(number)
+        if number != cycle[-1]:  # another level is asked with the same model
+            self._file.step(state.to_json())
+            return
+        tallies = [self._file.tally(self.job.plan_of(each), each) for each in cycle]
+        state = advance(recipe, state, *tallies)
+        try:
+            self._model(state.weights)
+            State.from_json(state.to_json())  # nor may anything else be beyond all numbers
+        except FedLDPError as error:
+            self._end(f"in round {number}: {error}".rstrip("."), failed=True)
+            raise
+        self._file.step(state.to_json())
+
+    def finish(self) -> None:
+        """Write the result, then end the job: whoever sees its end finds the result.
+
+        A job in which no vehicle answered has no result. It has failed (`DomainError`).
+        """
+        why, state, path = self.verdict, self._state, self.job.result.resolve()
+        if self._file.standing.ended:
+            return
+        if not why:
+            raise DomainError(f"the job {self.job.name!r} is not over yet.")
+        if not total(self._file.history()).reports:
+            self._end(NOTHING, failed=True)
+            raise DomainError(f"the job {self.job.name!r} has failed: {NOTHING}. {self.collected}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if state is None:
+            self._file.tally(self.job.plan, 1).save(path)
+        else:
+            files.write(path, self._model(state.average).to_json())
+        for text in self._file.warnings(*self.job.plans):
+            _log.warning("%s, all rounds. %s", self.job.name, text)
+        self._end(why, result=digest(path.read_bytes()))
+
+    def _end(self, why: str, *, failed: bool = False, result: str = "") -> None:
+        """Write the summary, then end the job: whoever sees its end finds the summary."""
+        job, rounds = self.job, tuple(counts.closed() for counts in self._file.history())
+        done = self._file.standing.round
+        job.summary.parent.mkdir(parents=True, exist_ok=True)
+        Summary(
+            job.name, job.plan.fingerprint, job.expected, rounds, done, why, failed, result
+        ).save(job.summary)
+        self._file.end(why, failed=failed)
+
+    def arrays(self) -> list[Floats]:
+        """Return the result so far as numbers: averaged weights, or the counters of the tally."""
+        state = self._state
+        if state is not None:
+            return [state.average[0]]
+        return list(self._file.tally(self.job.plan, 1).counts)
+
+    def close(self) -> None:
+        """Close the checkpoint."""
+        self._file.close()
+
+    @property
+    def _state(self) -> State | None:
+        return None if self.job.model is None else State.from_json(self._file.standing.state)
+
+    def _model(self, weights: Floats) -> Model:
+        if self.job.model is None:
+            raise DomainError("a statistic has no model.")
+        return replace(self.job.model, weights=weights[0])

@@ -1,0 +1,98 @@
+"""What people are told of a job while it runs, and when it is over."""
+
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import final
+
+from fedldp.errors import DomainError
+from fedldp.fleet.job import Job
+from fedldp.fleet.server.checkpoint import Progress
+from fedldp.fleet.server.rounds import SETTLED
+from fedldp.fleet.server.summary import collected
+
+EVERY = 30.0  # seconds between two lines while nothing happens
+
+
+@final
+class JobFailed(DomainError):
+    """A job has ended without a result: says how many vehicles were asked, and what to look at."""
+
+
+@final
+class Watch:
+    """Says what a job does: a line when a round is done, and one every so often while none is."""
+
+    def __init__(
+        self,
+        job: Job,
+        say: Callable[[str], None],
+        every: float = EVERY,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._job, self._say, self._every, self._clock = job, say, every, clock
+        self._seen: tuple[int, bool] | None = None  # rounds done, whether the next one was asked
+        self._since = self._said = clock()
+        self.text = ""  # what the job is doing now
+
+    def look(self, found: Progress | None) -> None:
+        """Take note of how far the job is; None if it has not begun."""
+        now, before = self._clock(), self._seen
+        self._seen = (0, False) if found is None else (found.rounds, found.asked > 0)
+        if self._seen != before:
+            self._since = now
+        self.text = _waiting(found, self._job, now - self._since)
+        if found is not None and before is not None and found.rounds > before[0]:
+            self._tell(f"Round {found.rounds} of {self._job.rounds} is done: {found.last}.")
+        elif now - self._said >= self._every and not (found is not None and found.ended):
+            self._tell(self.text)
+
+    def _tell(self, line: str) -> None:
+        self._said = self._clock()
+        self._say(line)
+
+
+def _waiting(found: Progress | None, job: Job, seconds: float) -> str:
+    """Say what a job waits for, and for how long it has."""
+    rounds, asked = (0, 0) if found is None else (found.rounds, found.asked)
+    line, log = f"Round {rounds + 1} of {job.rounds}", f" See {job.log}"
+    if found is None or not asked:
+        needed = "1 gateway" if rounds or job.gateways == 1 else f"{job.gateways} gateways"
+        line += f": waiting for {needed} to connect ({seconds:.0f} s)."
+        return line if seconds < EVERY else line + log
+    line += f": {found.received} of {asked} gateways have answered ({seconds:.0f} s)."
+    if seconds < job.deadline or found.open.reports:
+        return line
+    return (
+        f"{line} The deadline was {job.deadline:g} s, and no vehicle has answered. The round stays "
+        f"open, and the same question is sent again.{log}"
+    )
+
+
+def ending(found: Progress, job: Job, logs: Path) -> str:
+    """Say what came of a job that is over. The logs of the server's processes are in a folder."""
+    counts = collected(found.total, job.expected)
+    if found.failed:
+        earlier = f" {job.result} is not of this job." if job.result.exists() else ""
+        return (
+            f"the job {job.name} has failed and has no result: {found.ended}.{earlier}\n"
+            f"{counts}\n{_reasons(job, logs)}"
+        )
+    lines = [f"The job {job.name} has ended: {found.ended}. The result is {job.result}", counts]
+    if found.reports < job.expected:
+        lines.append("These are fewer reports than planned.")
+        if found.ended != SETTLED:  # then nobody is missing
+            lines.append(_reasons(job, logs))
+    return "\n".join(lines)
+
+
+def _reasons(job: Job, logs: Path) -> str:
+    return (
+        "Vehicles refuse when their cap is spent, when they have answered before, or when a job of "
+        "the same name has asked something else.\n"
+        "They are absent when a vault has fewer vehicles than were asked for. They are silent when "
+        "a vault or a gateway does not answer in time.\n"
+        "Gateways that are not connected when a round begins are not asked in it.\n"
+        "A vault tells the server no reasons: they are in its own log, on its own machine.\n"
+        f"The server's logs are {job.log} and {logs}/*.log; all counts are in {job.summary}"
+    )

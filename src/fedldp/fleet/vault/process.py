@@ -1,0 +1,220 @@
+"""A vault from its folder: which data it holds, its limits, and where it listens."""
+
+import logging
+import os
+import re
+import signal
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from fedldp import datasets
+from fedldp._internal import toml
+from fedldp._internal.validation import Floats
+from fedldp.data import frames
+from fedldp.data.quality import DataQuality, total
+from fedldp.datasets.files import Clients
+from fedldp.errors import DomainError
+from fedldp.fleet import processes
+from fedldp.fleet.sockets import Address
+from fedldp.fleet.vault.listener import DEADLINE, TICK, Listener
+from fedldp.fleet.vault.vault import Vault
+from fedldp.ledger import Ledger
+from fedldp.schema import Schema
+from fedldp.vehicle import exact
+
+FILE = "vault.toml"
+
+_ENTRIES: dict[str, toml.Types] = {
+    "data": str,  # a CSV or Parquet file, or the name of a data set
+    "schema": str,  # of a file
+    "vehicle": str,  # the column of a file that tells whose a row is
+    "rows": int,  # of a data set: so many at the most
+    "holdout": float,  # of a data set: the share that is kept apart
+    "part": str,  # of a data set: "2/3" is the second of three
+    "cap": str,
+    "answers_per_job": int,
+    "epsilon": str,  # vehicles answer plans with just this one
+    "epsilons": str,  # or the column of a file that tells each vehicle's own
+    "ledger": str,
+    "listen": str,
+    "token": str,
+    "tick": (int, float),
+    "deadline": (int, float),
+}
+_NEEDED = ("data", "cap", "listen")
+
+_Data = tuple[Schema, Floats, list[str]]  # with a row of the matrix and a name for each row
+
+_log = logging.getLogger("fedldp.fleet")
+
+
+@final
+@dataclass(frozen=True)
+class Depot:
+    """The configuration of a vault, read from its folder. Paths are relative to the folder."""
+
+    folder: Path
+    entries: dict[str, Any]
+    cap: Fraction
+    answers_per_job: int = 1
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> "Depot":
+        """Read the file vault.toml in a folder."""
+        path = Path(folder).resolve() / FILE
+        entries = toml.read(path, _ENTRIES, _NEEDED)
+        try:
+            cap = exact(entries["cap"])
+        except ValueError:
+            raise DomainError(
+                f'{path}: cap must be a positive number, such as "4.0"; got {entries["cap"]!r}.'
+            ) from None
+        answers = entries.get("answers_per_job", cls.answers_per_job)
+        if answers < 1:
+            raise DomainError(f"{path}: answers_per_job must be at least 1; got {answers}.")
+        return cls(path.parent, entries, cap, answers)
+
+    @property
+    def address(self) -> Address:
+        """Where the vault listens."""
+        listen, token = self.entries["listen"], self.entries.get("token")
+        if not listen.startswith("tcp://"):
+            listen = str(self.folder / listen)
+        return Address.of(listen, token and self.folder / token)
+
+    def ledger(self) -> Ledger:
+        """Open the ledger."""
+        path = self.folder / self.entries.get("ledger", "ledger.db")
+        return Ledger(path, self.cap, answers_per_job=self.answers_per_job)
+
+    def check(self) -> DataQuality:
+        """Read the data, and return what the vault clips or replaces in them: a dry run."""
+        return self._data()[1]
+
+    def run(self, *, strict: bool = False) -> None:
+        """Answer questions until SIGTERM or Ctrl-C.
+
+        What is clipped or replaced in the data stands in the vault's own log, once; `strict`
+        refuses to start with such data.
+        """
+        with processes.hold(self.folder / "state"):
+            data, quality = self._data()
+            if strict:
+                quality.refuse()
+            self._log_quality(quality)
+            self._serve(data)
+
+    def _log_quality(self, quality: DataQuality) -> None:
+        """Log the counts, but no values: logs are kept, and passed on."""
+        if self.entries["data"] in datasets.names():
+            lines = [quality.clipping] if quality.clipping else []
+        else:
+            lines = [] if quality.clean else quality.summary(examples=False).splitlines()
+        for line in lines:
+            _log.warning("%s: %s", self.entries["data"], line.strip())
+
+    def _serve(self, data: _Data) -> None:
+        schema, matrix, keys = data
+        with self.ledger() as ledger:
+            listener = Listener(
+                Vault(schema, matrix, keys, ledger, epsilons=self.epsilons(len(keys))),
+                self.address,
+                float(self.entries.get("tick", TICK)),
+                float(self.entries.get("deadline", DEADLINE)),
+            )
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: listener.close())
+            listener.serve()
+
+    def _data(self) -> tuple[_Data, DataQuality]:
+        data = self.entries["data"]
+        if data in datasets.names():
+            return self._data_set(data)
+        return self._file(self.folder / data)
+
+    def epsilons(self, rows: int) -> list[Fraction] | None:
+        """Return the epsilon that the vehicle of each row has chosen; None if they have not."""
+        everyones, column = self.entries.get("epsilon"), self.entries.get("epsilons")
+        if everyones is not None and column is not None:
+            raise DomainError(
+                f"{self.folder / FILE}: give an epsilon for all vehicles, or in epsilons the "
+                "column with each vehicle's own; not both."
+            )
+        if column is None:
+            return None if everyones is None else [self._chosen(everyones)] * rows
+        data = self.entries["data"]
+        if data in datasets.names():
+            raise DomainError(f"{self.folder / FILE}: epsilons must be a column of a file.")
+        texts: list[str] = []
+        for chunk in frames.read(self.folder / data):
+            table = frames.table(chunk.data)
+            if column not in table.names:
+                raise DomainError(
+                    f"{self.folder / FILE}: there is no column {column!r} with the epsilons; "
+                    f"there are {list(table.names)!r:.500}."
+                )
+            texts += [str(cell).strip() for cell in table.cells(column, 0, len(table))]
+        known = {text: self._chosen(text) for text in set(texts)}
+        return [known[text] for text in texts]
+
+    def _chosen(self, text: str) -> Fraction:
+        """Return an epsilon of a vehicle, which it must be able to spend."""
+        try:
+            found = exact(text)
+        except ValueError:
+            found = Fraction()
+        if not 0 < found <= self.cap:
+            raise DomainError(
+                f"{self.folder / FILE}: the epsilon of a vehicle must be a positive number up to "
+                f"its cap of {float(self.cap):g}; got {text!r:.80}."
+            )
+        return found
+
+    def _data_set(self, name: str) -> tuple[_Data, DataQuality]:
+        """Return a part of a data set, of which each row is a vehicle, called by its number."""
+        data = datasets.load(name, rows=self.entries.get("rows"))
+        if "holdout" in self.entries:
+            data, _ = data.split(self.entries["holdout"])
+        number, count = self._part()
+        vehicles = np.arange(number - 1, len(data), count)
+        part = data.take(vehicles)
+        owners = vehicles if part.clients is None else part.clients
+        names = [str(owner) for owner in owners.tolist()]
+        return (part.schema, part.matrix(), names), part.quality
+
+    def _part(self) -> tuple[int, int]:
+        text = self.entries.get("part", "1/1")
+        found = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", text)
+        if not found or int(found[1]) > int(found[2]):
+            raise DomainError(
+                f'{self.folder / FILE}: part must be such as "2/3", the second of three; '
+                f"got {text!r}."
+            )
+        return int(found[1]), int(found[2])
+
+    def _file(self, path: Path) -> tuple[_Data, DataQuality]:
+        """Return the rows of a file. What is missing in them or unknown stays so: NaN."""
+        if "schema" not in self.entries:
+            raise DomainError(
+                f"{self.folder / FILE}: data must be a file beside a schema, or one of "
+                f"{', '.join(datasets.names())}; got {self.entries['data']!r}."
+            )
+        schema = Schema.from_toml((self.folder / self.entries["schema"]).read_text("utf-8"))
+        column = self.entries.get("vehicle")
+        matrices: list[Floats] = []
+        qualities: list[DataQuality] = []
+        owners = Clients(column)
+        for chunk in frames.read(path):
+            matrix, quality = schema.rows(chunk.data, chunk.first_row).read()
+            matrices.append(matrix)
+            qualities.append(quality)
+            owners.add(chunk.data, chunk.first_row)
+        if not sum(map(len, matrices)):
+            raise DomainError(f"{path} has no rows.")
+        matrix = np.concatenate(matrices)
+        keys = [str(i) for i in range(len(matrix))] if column is None else owners.names()
+        return (schema, matrix, keys), total(qualities).using(column, self.entries.get("epsilons"))

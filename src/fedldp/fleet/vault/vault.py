@@ -1,0 +1,287 @@
+"""The vault: what a vehicle trusts. It holds the data, the cap, the ledger and the chance.
+
+A question may come from anyone. Whatever it asks, the answer is drawn through a plan whose integer
+tables were checked here, for no more than the cap allows, and is written to the ledger before it
+leaves. Only the question, the owner's settings and the ledger may cause a refusal, never the data.
+No code comes with a question: it names an objective that is installed here.
+
+A vehicle answers a job once, or as often as the owner allows (`Ledger.answers_per_job`), whatever
+its cap, and with the epsilon that it has chosen, if it has. A question cannot change that.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+
+from fedldp import vehicle
+from fedldp._internal.validation import Floats, Integers
+from fedldp.errors import DomainError, PrivacyError, WireError
+from fedldp.fleet import protocol
+from fedldp.fleet.protocol import Batch, Question
+from fedldp.learn.examples import Owners
+from fedldp.learn.features import encode_target
+from fedldp.learn.model import Model
+from fedldp.learn.objectives import objective
+from fedldp.learn.tasks import Gradients
+from fedldp.ledger import Ledger
+from fedldp.parts import Batch as Values
+from fedldp.parts import Matrix
+from fedldp.plan import Plan, for_vehicle
+from fedldp.randomness import Source, source
+from fedldp.schema import Category, Number, Schema
+
+MOST_ROWS = 1000  # of a vehicle: the time to answer must not tell how many it has
+_AT_ONCE = 1 << 14  # vehicles answered together; a multiple of 8
+
+
+class _Checked(NamedTuple):
+    plan: Plan
+    price: Fraction  # of a report
+
+
+@final
+class Vault:
+    """The vehicles of one owner: often a single one, in a depot or in a test many.
+
+    `matrix` holds a row of values for each row of data, as `Schema.rows(data).matrix()` gives it,
+    NaN where a value is missing. `keys` tells whose each row is: one name, one vehicle, one budget.
+    With `epsilons`, of each row's vehicle, it answers plans with just that epsilon, and no others.
+    Of more than a thousand rows of a vehicle, a random thousand are kept. The source of randomness
+    must be keyed by the operating system: a seeded one is refused (`PrivacyError`).
+
+    >>> import pathlib, tempfile, fedldp
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = Ledger(pathlib.Path(folder.name) / "ledger.db", cap=1.0)
+    >>> schema = Schema.of(speed=(0, 50))
+    >>> vault = Vault(schema, np.array([[31.0], [48.0]]), ["car 1", "car 2"], ledger)
+    >>> plan = Plan(schema, epsilon=1.0)
+    >>> question = Question(job="spring", round=1, gateway="7", n=3, plan=plan.to_json())
+    >>> vault.answer(question).answered, vault.answer(question) == vault.answer(question)
+    (2, True)
+    >>> ledger.totals()
+    {'car 1': Fraction(1, 1), 'car 2': Fraction(1, 1)}
+    >>> ledger.close(); folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        matrix: Floats,
+        keys: Sequence[str],
+        ledger: Ledger,
+        chance: Source | None = None,
+        epsilons: Sequence[Fraction] | None = None,
+    ) -> None:
+        width = sum(attribute.size for attribute in schema)
+        if matrix.shape != (len(keys), width) or not len(keys):
+            raise DomainError(
+                f"need a row of {width} values for each key; got {matrix.shape} and {len(keys)}."
+            )
+        if not all(isinstance(key, str) and key.isprintable() for key in keys):
+            raise DomainError("every key must be a text that can be printed.")
+        self._schema, self._ledger = schema, ledger
+        self._chance = source() if chance is None else chance  # tests replace it by a seeded one
+        if not self._chance.secret:
+            raise PrivacyError(
+                f"a vault needs a source keyed by the operating system; got {chance!r}. Whoever "
+                "knows the seed can remove the noise from the reports. Use fedldp.source()."
+            )
+        self._names, numbers = np.unique(np.asarray(keys), return_inverse=True)
+        kept = self._some_rows(numbers)
+        self._matrix = _cleaned(schema, matrix[kept])
+        self._owners = Owners(numbers[kept])
+        self._epsilons, self._epsilon_of = _chosen(epsilons, numbers)
+        totals = ledger.totals()
+        # What each has spent, by the place of the sum in a list: there are few different sums.
+        self._sums = [Fraction()]
+        spent = [self._place(totals.get(name, Fraction())) for name in self._names.tolist()]
+        self._spent = np.array(spent)
+        self._job, self._answers = "", np.zeros(len(self._names), np.int64)  # of each in one job
+        self._choosing = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def answer(self, question: Question) -> Batch:
+        """Return the reports of n vehicles that may answer, or of fewer.
+
+        Those that have given the fewest answers in this job come first, ties at random. The same
+        question gets the same answer. What may not be answered raises a `FedLDPError`.
+        """
+        question.check()
+        # First what is quick to check: a few bytes can describe a plan that takes all memory.
+        values = self._asked(question)
+        checked = _checked(question.plan, self._ledger.cap)
+        try:
+            with self._choosing:
+                answers = self._answer(question, checked, values)
+        except WireError as error:  # the ledger is damaged: that is no fault of the question
+            raise OSError(str(error)) from error
+        return Batch.of(question, answers.values())
+
+    def _answer(
+        self, question: Question, checked: _Checked, values: Callable[[Integers], Values]
+    ) -> dict[str, bytes]:
+        # The choice is made here, by what the owner has set and by the ledger's contents alone; the
+        # ledger has the last word.
+        self._count(question.job)
+        affordable = [spent + checked.price <= self._ledger.cap for spent in self._sums]
+        allowed = self._answers < self._ledger.answers_per_job
+        allowed &= self._willing(checked.plan)
+        able = np.flatnonzero(np.array(affordable)[self._spent] & allowed)
+        order = np.lexsort((self._chance.words(len(able)), self._answers[able]))
+        chosen = able[order[: question.n]]
+        numbers = {str(self._names[i]): i for i in chosen.tolist()}
+        paying: list[int] = []
+
+        def produce(keys: list[str]) -> dict[str, bytes]:
+            paying.extend(numbers[key] for key in keys)
+            vehicles = np.array(paying, np.int64)
+            return dict(zip(keys, self._reports(checked.plan, values, vehicles), strict=True))
+
+        answers = self._ledger.release_many(
+            list(numbers),
+            checked.price,
+            question.request,
+            question.digest,
+            produce,
+            run=question.job,
+            job=question.job,
+        )
+        paid = np.array(paying, np.int64)
+        before = self._spent[paid]
+        for place in np.unique(before).tolist():
+            self._spent[paid[before == place]] = self._place(self._sums[place] + checked.price)
+        self._answers[paid] += 1
+        return answers
+
+    def _count(self, job: str) -> None:
+        """Have the number of answers that each vehicle has given in a job; read at its first use.
+
+        It is that of one job at a time, so that invented names take no room.
+        """
+        if job != self._job:
+            found = self._ledger.answers(job)
+            counts = [found.get(name, 0) for name in self._names.tolist()]
+            self._job, self._answers = job, np.array(counts)
+
+    def _willing(self, plan: Plan) -> npt.NDArray[np.bool_]:
+        """Return which vehicles answer a plan with this epsilon: all that have chosen none."""
+        asked = vehicle.exact(plan.epsilon)
+        return np.array([each in (None, asked) for each in self._epsilons])[self._epsilon_of]
+
+    def _place(self, spent: Fraction) -> int:
+        if spent not in self._sums:
+            self._sums.append(spent)
+        return self._sums.index(spent)
+
+    def _some_rows(self, owners: Integers) -> Integers:
+        """Return the rows to keep, of each vehicle no more than `MOST_ROWS`, in their order."""
+        mixed = np.argsort(self._chance.words(len(owners)), kind="stable")
+        mixed = mixed[np.argsort(owners[mixed], kind="stable")]  # each one's together
+        sizes = np.bincount(owners)
+        places = np.arange(len(owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return np.sort(mixed[places < MOST_ROWS])
+
+    def _reports(
+        self, plan: Plan, values: Callable[[Integers], Values], vehicles: Integers
+    ) -> list[bytes]:
+        blocks = (vehicles[i : i + _AT_ONCE] for i in range(0, len(vehicles), _AT_ONCE))
+        report = plan.report_batches(map(values, blocks), self._chance)
+        return protocol.rows_of(report.records, report.vehicles, report.width)
+
+    def _asked(self, question: Question) -> Callable[[Integers], Values]:
+        """Return what gives the values that some vehicles are asked for."""
+        schema = _schema(question.plan)
+        if not question.model:
+            columns = self._columns(tuple(schema))
+            return lambda vehicles: Matrix(self._one_row(vehicles)[:, columns])
+        model = Model.from_json(question.model)
+        vector, d = schema.attributes[0], len(model.weights)
+        if not isinstance(vector, Number) or (len(schema), vector.size) != (1, d):
+            raise DomainError("the plan is not for the gradient of the model.")
+        features, weights = model.features, np.array([model.weights])
+        columns, target = self._columns(tuple(model.schema)), self._columns((model.target,))[0]
+        slopes = objective(model.objective)
+
+        def gradients(vehicles: Integers) -> Values:
+            rows, begins = self._owners.rows(vehicles)
+            matrix = self._matrix[rows]
+            targets = encode_target(model.target, matrix[:, target])
+            return Gradients(slopes, weights, features.encode(matrix[:, columns]), targets, begins)
+
+        return gradients
+
+    def _one_row(self, vehicles: Integers) -> Floats:
+        """Return a row of each vehicle: of several, one that chance decides."""
+        rows, begins = self._owners.rows(vehicles)
+        sizes = np.diff(begins, append=len(rows))
+        offsets = (self._chance.uniform(len(vehicles)) * sizes).astype(np.int64)
+        found: Floats = self._matrix[rows[begins + offsets]]
+        return found
+
+    def _columns(self, attributes: Sequence[Number | Category]) -> Integers:
+        """Return where the values of some attributes lie; they must be those that are held here."""
+        found, place = {}, 0
+        for held in self._schema:
+            found[held] = np.arange(place, place + held.size)
+            place += held.size
+        if not all(attribute in found for attribute in attributes):
+            raise DomainError("it asks for what this vault does not hold under such bounds.")
+        return np.concatenate([found[attribute] for attribute in attributes])
+
+
+def _chosen(
+    epsilons: Sequence[Fraction] | None, owners: Integers
+) -> tuple[list[Fraction | None], Integers]:
+    """Return the epsilons that vehicles have chosen, and which one each has.
+
+    There is one for each row. Whoever has chosen answers plans with that epsilon alone.
+    """
+    if epsilons is None:
+        return [None], np.zeros(int(owners.max()) + 1, np.int64)
+    if len(epsilons) != len(owners):
+        raise DomainError(f"need an epsilon for each of {len(owners)} rows; got {len(epsilons)}.")
+    distinct = sorted(set(epsilons))
+    place = {each: number for number, each in enumerate(distinct)}
+    found = Owners(owners).one_each([place[each] for each in epsilons])
+    if found is None:
+        raise DomainError("the epsilon of a vehicle must be the same in all of its rows.")
+    return [*distinct], found
+
+
+def _cleaned(schema: Schema, matrix: Floats) -> Floats:
+    """Return a copy in which a category's value that is none of its codes is missing: NaN.
+
+    It would be drawn for as it is, and could be told from all others.
+    """
+    found, place = np.array(matrix, np.float64), 0
+    for attribute in schema:
+        if isinstance(attribute, Category):
+            column = found[:, place]
+            column[~np.isin(column, np.arange(len(attribute.categories)))] = np.nan
+        place += attribute.size
+    return found
+
+
+def _schema(plan: str) -> Schema:
+    try:
+        return Schema.from_document(json.loads(plan)["schema"])
+    except vehicle.UNREADABLE as error:
+        raise WireError(f"the plan has no schema: {error}") from None
+
+
+@lru_cache(maxsize=4)
+def _checked(text: str, cap: Fraction) -> _Checked:
+    """Read a plan and check it against a cap: its integers, as a small vehicle does."""
+    price = for_vehicle(text, cap).epsilon
+    plan = Plan.from_json(text)
+    if plan.to_json() != text:  # so that a question has one form, and one digest
+        raise DomainError("the plan is not written as a plan is.")
+    return _Checked(plan, price)

@@ -1,0 +1,119 @@
+"""Where the linear program meets the mechanisms: grids, limits, the range of outputs, channels."""
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from scipy.optimize import minimize, minimize_scalar
+
+from fedldp._internal.validation import Floats
+from fedldp.coders.channel import Channel, exact_channel
+from fedldp.mechanisms.discretize import even_letters
+from fedldp.mechanisms.duchi import Duchi
+from fedldp.mechanisms.hybrid import HMTP
+from fedldp.mechanisms.optimal.program import Cut, Limits, Solution, best_rows, solve, trapezoid
+from fedldp.mechanisms.piecewise import PMOpt
+
+_ROUNDING_COST = 0.0006  # of HM-TP's worst-case variance, by rounding x to a letter
+_UNUSED = 1e-9  # a base measure below this, relative to the largest, is left out
+
+
+def letters_for(epsilon: float) -> Floats:
+    """Return letters so close together that rounding x to them costs next to nothing."""
+    return even_letters(HMTP(epsilon).worst_case_variance, _ROUNDING_COST)
+
+
+def limits_under(
+    epsilon: float, x: Floats, cap: Callable[[Floats], Floats] | None = None
+) -> Limits:
+    """Return what to demand at the letters so that the cap holds between them too.
+
+    Rounding to a letter adds up to pitch^2/4 between two letters; and there the cap, which is
+    quadratic with some curvature, lies below its chord by up to curvature * pitch^2/8.
+    """
+    if cap is None:
+        return Limits(np.full(len(x), HMTP(epsilon).worst_case_variance))
+    pitch = x[1] - x[0]
+    limit, middle = cap(x), cap((x[:-1] + x[1:]) / 2)
+    sag = (limit[:-1] + limit[1:]) / 2 - middle
+    sag = np.maximum(np.append(sag, sag[-1]), np.append(sag[0], sag))
+    return Limits(limit - sag, float(pitch**2 / 4))
+
+
+def search(
+    epsilon: float,
+    count: int,
+    x: Floats,
+    limits: Limits,
+    weights: Floats | None = None,
+    factor: float | None = None,
+    near: Solution | None = None,
+) -> Solution | None:
+    """Solve the program for the best range of evenly spaced outputs."""
+    found: list[tuple[float, Solution]] = []
+    grid = np.linspace(-1.0, 1.0, count)
+    cuts: frozenset[Cut] = frozenset() if near is None else near.cuts
+
+    def objective(bound: float) -> float:
+        nonlocal cuts
+        solution = solve(
+            bound * grid, epsilon, x, limits, weights=weights, factor=factor, cuts=cuts
+        )
+        if solution is None:
+            return 1e9 * bound
+        cuts = solution.cuts
+        score = solution.factor
+        if weights is not None:
+            score = float(trapezoid(weights) @ solution.variances)
+        found.append((score, solution))
+        return score
+
+    # Few outputs fit the problem better at some ranges than at others: look around first.
+    least, most = Duchi(epsilon).C, PMOpt(epsilon).A
+    low, high = least + 1e-6 * (most - least), most + 0.1 * (most - 1)
+    if near is not None:
+        around = near.outputs[-1] - 1
+        low, high = max(low, 1 + 0.85 * around), 1 + 1.15 * around
+    trials = np.linspace(low, high, 14 if count <= 31 else 6)
+    scores = [objective(bound) for bound in trials]
+    middle, step = trials[int(np.argmin(scores))], trials[1] - trials[0]
+    bounds = (max(low, middle - step), middle + step)
+    minimize_scalar(objective, bounds=bounds, options={"xatol": 0.04 * step})
+    return min(found, key=lambda each: each[0])[1] if found else None
+
+
+def to_channel(solution: Solution, epsilon: float, letters: Floats) -> Channel:
+    """Return the exact channel of a solution, without the outputs that it does not use."""
+    base = np.where(solution.base > _UNUSED * solution.base.max(), solution.base, 0.0)
+    used = base > 0
+    base, outputs = base[used], solution.outputs[used]
+    # Rounding in the solver may put the mean 1 just out of reach: stretch the outputs by that.
+    reached = float(best_rows(outputs, base, epsilon, np.array([1.0]))[0] @ outputs)
+    outputs = outputs * max(1.0, (1 + 1e-15) / reached)
+    right = best_rows(outputs, base, epsilon, letters[letters >= 0])
+    table = np.vstack([right[:0:-1, ::-1], right])
+    return exact_channel(epsilon, letters, outputs, table)
+
+
+@cache
+def four_outputs(epsilon: float) -> Channel:
+    """Return the best channel with four outputs, wherever they lie."""
+    letters = letters_for(epsilon)
+    right = letters[letters >= 0]
+    limits = limits_under(epsilon, right)
+    found: list[Solution] = []
+
+    def worst(inner_and_outer: Floats) -> float:
+        inner, outer = np.exp(inner_and_outer)
+        outputs = np.array([-inner - outer, -inner, inner, inner + outer])
+        solution = solve(outputs, epsilon, right, limits)
+        if solution is None:
+            return 1e9
+        found.append(solution)
+        return solution.factor
+
+    for start in ((0.5, 0.7), (0.9, 0.2), (0.1, 1.0)):  # in units of Duchi's output
+        first = np.log(np.array(start) * Duchi(epsilon).C)
+        minimize(worst, first, method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-5})
+    solution = min(found, key=lambda each: each.factor)
+    return to_channel(solution, epsilon, letters)

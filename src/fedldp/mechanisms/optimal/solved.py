@@ -1,0 +1,132 @@
+"""What the mechanisms found by linear programming have in common.
+
+Each is a channel from the start. Finding one takes a second or two for 63 outputs, and up to a
+minute for 255; it is kept in the cache.
+"""
+
+import json
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Self, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from fedldp import vehicle
+from fedldp._internal import cache
+from fedldp._internal.validation import Floats, whole
+from fedldp.coders.channel import Channel, channel_epsilon
+from fedldp.errors import DomainError, FedLDPError
+from fedldp.mechanisms.finite import Finite
+from fedldp.mechanisms.optimal.certificate import Certificate, certificate
+
+SOLVER = 1  # part of the cache's keys: raise it when results change
+MOST_OUTPUTS = 255
+_ALLOWED = 1 + 1e-6  # for rounding to integers
+_DOUBT = 2.0**-32  # in floating point a column may seem kept that only stands for another output
+_EVERYWHERE = np.linspace(-1.0, 1.0, 2**13 + 1)
+
+
+class Solved(Finite):
+    """A mechanism that is a channel, found by a linear program."""
+
+    outputs: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        channel_epsilon(self.epsilon)
+        if not 3 <= whole(self.outputs, "outputs") <= MOST_OUTPUTS:
+            raise DomainError(f"outputs must be from 3 to {MOST_OUTPUTS}; got {self.outputs!r}.")
+
+    @abstractmethod
+    def _find(self) -> tuple[Channel, float]:
+        """Return the channel, and the factor that its variance has against some limit."""
+
+    @abstractmethod
+    def _is_kept(self, channel: Channel, factor: float) -> bool:
+        """Tell whether a channel keeps what this mechanism promises."""
+
+    def _key(self) -> str:
+        """Return a text that tells this mechanism from all others."""
+        return repr(self)
+
+    @cached_property
+    def _found(self) -> tuple[Channel, float]:
+        key = f"solver {SOLVER}: {self._key()}"
+        kept = cache.load(key)
+        if kept is not None:
+            try:
+                document = json.loads(kept)
+                channel, factor = Channel.from_json(document["channel"]), float(document["factor"])
+                fits = channel.epsilon == self.epsilon and channel.outputs <= self.outputs
+                if fits and 0 < factor < np.inf and self._is_kept(channel, factor):
+                    return channel, factor
+            except (FedLDPError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+                pass  # damaged: find it again
+        channel, factor = self._find()
+        cache.save(key, json.dumps({"channel": channel.to_json(), "factor": factor}))
+        return channel, factor
+
+    def channel(self, outputs: int | None = None) -> Channel:
+        if outputs is None:
+            return self._found[0]
+        other: Self = replace(cast(Any, self), outputs=outputs)
+        return other.channel()
+
+    @property
+    def values(self) -> Floats:
+        return self._found[0].values
+
+    @cached_property
+    def letters(self) -> Floats:
+        return self._found[0].letters
+
+    @cached_property
+    def table(self) -> Floats:
+        return self._found[0].table
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """The proof of `lower_bound`."""
+        return certificate(self.epsilon)
+
+    @property
+    def lower_bound(self) -> float:
+        """What no unbiased mechanism with this epsilon can go below in the worst case."""
+        return self.certificate.lower_bound
+
+    def _draw(self, x: Floats, u: Floats, out: Floats, scratch: Floats) -> None:
+        channel = self._found[0]
+        thresholds, flips = self._shares
+        # The first digits of u choose a column of the letter's row; what is left of u rounds x to
+        # a letter and, being uniform on either side of the odds for that, decides for the column
+        # or for the other output that it stands for.
+        u -= 1
+        u *= 1 << channel.bits
+        column = u.astype(np.int64)
+        u -= column
+        place, beyond, share = channel.places(x), scratch[1], scratch[2]
+        letter = np.add(place, u, out=beyond).astype(np.int64)
+        np.minimum(letter, len(self.letters) - 1, out=letter)
+        np.subtract(letter, place, out=beyond)
+        letter <<= channel.bits
+        letter += column
+        np.subtract(1.0, np.abs(beyond, out=share), out=share)
+        share *= thresholds.take(letter)
+        share += np.maximum(beyond, 0.0, out=beyond)
+        u += _DOUBT
+        column ^= flips.take(letter) * (u >= share)
+        self.values.take(column, out=out)
+
+    @cached_property
+    def _shares(self) -> tuple[Floats, npt.NDArray[np.int64]]:
+        """The channel's alias table, with thresholds in [0, 1]."""
+        thresholds, flips = self._found[0].alias
+        return thresholds / 2.0**vehicle.WORD, flips.astype(np.int64)
+
+
+def is_below(channel: Channel, cap: Callable[[Floats], Floats]) -> bool:
+    """Tell whether a channel's variance stays below a cap at every input."""
+    return bool(np.all(channel.variance(_EVERYWHERE) <= cap(_EVERYWHERE) * _ALLOWED))

@@ -1,0 +1,192 @@
+"""The command line, run as a user would."""
+
+import inspect
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import fedldp
+from fedldp import plots
+from fedldp.cli.app import fedldp as command
+from fedldp.errors import MissingExtra
+from fedldp.learn.settings import Settings
+from fedldp.plan import Plan
+from fedldp_reproduction import claims
+
+
+def run(*arguments):
+    result = CliRunner().invoke(command, arguments, env={"COLUMNS": "80"})
+    assert result.exit_code == 0, result.output
+    if "--json" not in arguments:  # which is for scripts
+        assert max(len(line) for line in result.output.splitlines()) <= 80
+    return result.output
+
+
+def test_ranking():
+    output = run("mechanisms", "--epsilon", "1")
+    positions = [output.index(f"│ {name} ") for name in ("hm", "hm-tp", "duchi", "laplace")]
+    assert positions == sorted(positions)
+    assert "4.4176" in output
+
+
+def test_ranking_as_json():
+    document = json.loads(run("mechanisms", "--epsilon", "2", "--json"))
+    assert document["epsilon"] == 2.0
+    assert {row["name"] for row in document["mechanisms"]} == set(fedldp.mechanisms())
+    variances = [row["worst_case_variance"] for row in document["mechanisms"]]
+    assert variances == sorted(variances)
+    for row in document["mechanisms"]:
+        m = fedldp.mechanism(row["name"], 2.0)
+        assert row["worst_case_variance"] == m.worst_case_variance
+        assert row["variance_at_zero"] == m.variance(0.0)
+
+
+def test_ranking_leaves_out_what_does_not_exist_for_an_epsilon():
+    document = json.loads(run("mechanisms", "--epsilon", "20", "--json"))
+    names = {row["name"] for row in document["mechanisms"]}
+    assert names == set(fedldp.mechanisms()) - {"optimal", "dominant", "near-zero"}
+    assert "three-outputs-flat" in run("mechanisms", "--epsilon", "20")
+
+
+def test_a_table_that_differs_is_marked(monkeypatch):
+    wrong = {"Table I": (claims.Row(0.0, 1.3, "pm < duchi < laplace"),)}
+    monkeypatch.setattr(claims, "TABLES", wrong)
+    assert run("mechanisms", "--table").count("│ NO") == 3
+
+
+def test_tables_and_claims():
+    output = run("mechanisms", "--table")
+    assert output.count("│ yes") == 9
+    assert "FAILS" in output
+    document = json.loads(run("mechanisms", "--table", "--json"))
+    assert [len(rows) for rows in document["tables"].values()] == [3, 6]
+    assert [claim["holds"] for claim in document["claims"]].count(False) == 2  # of HM, of HM-TP
+
+
+@pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
+def test_plot(tmp_path, monkeypatch, suffix, magic):
+    monkeypatch.chdir(tmp_path)
+    assert "Wrote" in run("mechanisms", "--plot", f"compare.{suffix}")
+    assert Path(f"compare.{suffix}").read_bytes().startswith(magic)
+
+
+@pytest.mark.parametrize("flag", ["--bits", "--inputs"])
+def test_other_plots(tmp_path, monkeypatch, flag):
+    monkeypatch.chdir(tmp_path)
+    run("mechanisms", flag, "--epsilon", "1", "--plot", "one.png")
+    assert Path("one.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--plot", "no_such_folder/x.png"], "there is no folder"),
+        (["--plot", "x.xyz"], "must end in .png, .svg, .pdf"),
+        (["--plot", ""], "must end in .png"),
+        (["--table", "--epsilon", "3"], "leave --epsilon out"),
+        (["--table", "--bits"], "choose one of"),
+        (["--epsilon", "21"], "epsilon must be a number from 0.001 to 20"),
+    ],
+)
+def test_bad_arguments_are_refused_before_any_work(arguments, said):
+    result = CliRunner().invoke(command, ["mechanisms", *arguments])
+    assert result.exit_code != 0
+    assert said in result.output + str(result.exception)
+
+
+def test_bits():
+    document = json.loads(run("mechanisms", "--bits", "--epsilon", "1", "--json"))
+    above = [row["above_bound"] for row in document["channels"]]
+    assert above == sorted(above, reverse=True)
+    assert above[0] > 0.17
+    assert 0 < above[-1] < 0.002
+    assert "No unbiased mechanism can go below 3.98" in run("mechanisms", "--bits")
+
+
+def test_inputs():
+    document = json.loads(run("mechanisms", "--inputs", "--epsilon", "4", "--json"))
+    variances = {row["name"]: row["variance"] for row in document["mechanisms"]}
+    assert variances["hm-tp"] == fedldp.HMTP(4.0).variance(document["x"]).tolist()
+    assert all(d < h for d, h in zip(variances["dominant"], variances["hm-tp"], strict=True))
+    assert "near-zero" in run("mechanisms", "--inputs", "--epsilon", "4")
+
+
+def test_the_pictures_show_what_they_say():
+    figure = plots.compare_mechanisms()
+    absolute, relative, zero = figure.axes
+    labels = [line.get_label() for line in absolute.lines]
+    assert {label.split()[0] for label in labels} == set(fedldp.mechanisms())
+    for attribute, default in (("statistics", Plan), ("gradients", Settings)):
+        name = inspect.signature(default).parameters["mechanism"].default
+        assert f"{name} (default for {attribute})" in labels
+    for line, other in zip(absolute.lines, relative.lines, strict=True):
+        name = line.get_label().split()[0]
+        for epsilon, variance in [*zip(*line.get_data(), strict=True)][5::100]:
+            assert variance == fedldp.mechanism(name, epsilon).worst_case_variance
+        epsilon, ratio = other.get_xdata()[5], other.get_ydata()[5]
+        least = fedldp.Optimal(epsilon).worst_case_variance
+        assert ratio == fedldp.mechanism(name, epsilon).worst_case_variance / least
+    assert zero.lines[0].get_ydata()[100] == fedldp.ThreeOutputs(zero.lines[0].get_xdata()[100]).a
+    for line in plots.variance_over_inputs(4.0).axes[0].lines:
+        m = fedldp.mechanism(line.get_label(), 4.0)
+        np.testing.assert_array_equal(line.get_ydata(), m.variance(line.get_xdata()))
+
+
+def test_python_m_fedldp():
+    done = subprocess.run(
+        [sys.executable, "-m", "fedldp", "--version"], capture_output=True, text=True
+    )
+    assert fedldp.__version__ in done.stdout
+
+
+def test_help_teaches():
+    assert "mechanisms" in run("--help")
+    assert "fedldp mechanisms --epsilon 1" in run("mechanisms", "-h")
+    assert fedldp.__version__ in run("--version")
+
+
+def fedldp_without(module, *arguments):
+    """Run the command in a process in which a package cannot be imported."""
+    program = (
+        f"import sys; sys.modules[{module!r}] = None; "
+        "import fedldp.cli; sys.argv[0] = 'fedldp'; fedldp.cli.main()"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True
+    )
+
+
+def test_an_error_is_one_line_that_says_what_to_do():
+    done = fedldp_without("antigravity", "mechanisms", "--epsilon", "0")
+    assert done.returncode == 1
+    assert done.stderr.startswith("fedldp: epsilon must be a number from 0.001 to 20; got 0.0.")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "extra", "packages"),
+    [
+        ("click", [], "cli", ["click", "rich"]),
+        ("rich", [], "cli", ["click", "rich"]),
+        ("matplotlib", ["mechanisms", "--plot", "x.png"], "plots", ["matplotlib"]),
+    ],
+)
+def test_a_missing_extra_is_named_with_a_command_that_needs_no_index(
+    module, arguments, extra, packages
+):
+    done = fedldp_without(module, *arguments)
+    assert done.returncode == 1
+    command = " ".join(rf"'{name}>=[\d.]+'" for name in packages)
+    expected = f"fedldp: {module} is not installed. Install the extra '{extra}' with: pip install "
+    assert re.fullmatch(re.escape(expected) + command + "\n", done.stderr)
+
+
+def test_the_packages_of_an_extra_include_those_of_the_extras_it_names():
+    message = str(MissingExtra("pyarrow", "parquet"))
+    assert re.search(r"pip install 'narwhals>=[\d.]+' 'pyarrow>=[\d.]+'$", message)

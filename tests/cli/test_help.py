@@ -1,0 +1,130 @@
+"""The help of every command teaches by examples that work, and a tab completes what can be said."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.shell_completion import get_completion_class
+from click.testing import CliRunner
+
+import fedldp as library
+from fedldp import datasets
+from fedldp.cli.app import fedldp
+from fedldp_reproduction.figures import description
+
+
+def commands(group, path=()):
+    """Yield each command with the words that lead to it."""
+    yield path, group
+    for name, command in getattr(group, "commands", {}).items():
+        yield from commands(command, (*path, name))
+
+
+COMMANDS = dict(commands(fedldp))
+
+
+def shown(path):
+    result = CliRunner().invoke(fedldp, [*path, "--help"], env={"COLUMNS": "80"})
+    assert result.exit_code == 0
+    return result.output
+
+
+def examples(text):
+    """Return the command lines in a help, each as its words: continued, piped and commented on."""
+    lines = re.sub(r"\|\n +", "| ", re.sub(r" \\\n +", " ", text)).splitlines()
+    found = [re.match(r"  (?:\S.* \| +)?(fedldp .*)", line) for line in lines]
+    plain = [re.split(r" {2,}| >", each[1])[0] for each in found if each]
+    return [shlex.split(each)[1:] for each in plain]
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: " ".join(path) or "fedldp")
+def test_help_fits_and_teaches(path):
+    text = shown(path)
+    assert max(len(line) for line in text.splitlines()) <= 80
+    if path:  # what the list of commands says of it is not cut off
+        assert re.search(rf"^  {path[-1]} .*\.\.\.$", shown(path[:-1]), re.MULTILINE) is None
+    assert any(each[: len(path)] == list(path) for each in examples(text))
+    for parameter in COMMANDS[path].params:
+        assert isinstance(parameter, click.Argument) or parameter.help
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: " ".join(path) or "fedldp")
+def test_every_example_is_understood(path, tmp_path, monkeypatch):
+    """All its options and values are taken, in a folder that has the fleet and files it names."""
+    monkeypatch.chdir(tmp_path)
+    for part in ("server", "gateway-1", "vault-1"):
+        Path("fleet", part).mkdir(parents=True)
+    for words in examples(shown(path)):
+        if "--help" in words:
+            continue
+        words = [word.replace("*", "1") for word in words]
+        for file in (word.partition("=")[2] or word for word in words if "." in word):
+            Path(file).parent.mkdir(exist_ok=True)
+            Path(file).touch()
+        command, rest = fedldp, words
+        while isinstance(command, click.Group) and rest:
+            command, rest = command.commands[rest[0]], rest[1:]
+        with command.make_context("fedldp", rest) as context:
+            assert context.params is not None
+
+
+def test_there_are_many_examples():
+    assert sum(len(examples(shown(path))) for path in COMMANDS) > 40
+
+
+def completions(*words):
+    """Return what the last of these words can become, as bash is told."""
+    shell = get_completion_class("bash")(fedldp, {}, "fedldp", "_FEDLDP_COMPLETE")
+    found = shell.get_completions(list(words[1:-1]), words[-1])
+    return [shell.format_completion(each) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["fedldp", "me"], {"plain,mechanisms"}),
+        (["fedldp", "audit", "three"], {"plain,three-outputs", "plain,three-outputs-flat"}),
+        (["fedldp", "audit", ""], {f"plain,{name}" for name in library.mechanisms()}),
+        (["fedldp", "train", "--task", ""], {"plain,logistic", "plain,linear", "plain,svm"}),
+        (["fedldp", "train", "--data", "wisdm"], {"plain,wisdm", "plain,wisdm2019", "file,wisdm"}),
+        (["fedldp", "train", "--hold"], {"plain,--holdout"}),
+        (["fedldp", "data", "info", ""], {f"plain,{name}" for name in datasets.names()}),
+        (["fedldp", "reproduce", ""], {f"plain,{key}" for key in description().figures}),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+)
+def test_a_tab_completes(words, expected):
+    assert set(completions(*words)) == expected
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_can_be_taught(shell):
+    text = get_completion_class(shell)(fedldp, {}, "fedldp", "_FEDLDP_COMPLETE").source()
+    assert f"_FEDLDP_COMPLETE={shell}_complete" in text
+
+
+def test_bash_takes_the_line_that_the_help_shows():
+    """In a bash of its own, which then completes a word through the installed command."""
+    line = re.search(r"eval .*", shown(()))[0]
+    script = f"""
+        {line}
+        complete -p fedldp
+        COMP_WORDS=(fedldp mech) COMP_CWORD=1
+        _fedldp_completion fedldp mech fedldp 2> /dev/null  # compopt: nobody is typing
+        echo "${{COMPREPLY[@]}}"
+    """
+    folder = Path(sys.executable).parent
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-c", script],
+        env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+    )
+    registered, completed = done.stdout.splitlines()
+    assert registered == "complete -o nosort -F _fedldp_completion fedldp"
+    assert completed == "mechanisms"

@@ -1,0 +1,236 @@
+"""The server's file: one process has it, what is in it stays, and it can be computed again."""
+
+import contextlib
+import sqlite3
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import fedldp
+from fedldp import Plan, Schema
+from fedldp.errors import DomainError, WireError
+from fedldp.fleet.protocol import Batch, Question, rows_of
+from fedldp.fleet.server import checkpoint as module
+from fedldp.fleet.server.checkpoint import (
+    Checkpoint,
+    Counts,
+    Progress,
+    Standing,
+    finished,
+    locked,
+    progress,
+)
+from fedldp.learn.optimizer import Recipe, State, gradient, step
+
+PLAN = Plan(Schema.vector(2, 1.0), 2.0, "three-outputs", k=1)
+NONE = Counts()
+START = State.start(np.zeros(2)).to_json()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state" / "job.db"
+
+
+@pytest.fixture
+def checkpoint(path):
+    with Checkpoint(path, "test", "settings", START) as checkpoint:
+        yield checkpoint
+
+
+def question(number=1, gateway="7", n=10):
+    return Question("test", number, gateway, n, PLAN.to_json())
+
+
+def answer(asked, answered=10, silent=0, seed=1):
+    report = PLAN.report(np.full((answered, 2), 0.5), fedldp.source(seed))
+    batch = Batch.of(asked, rows_of(report.records, answered, PLAN.bits), silent)
+    return asked, batch, batch.report(PLAN.fingerprint).to_bytes()
+
+
+def test_one_has_the_file(path, monkeypatch):
+    monkeypatch.setattr(module, "_PAUSE", 0.0)
+    assert not locked(path)
+    with Checkpoint(path, "test", "settings"):
+        assert locked(path)
+        assert locked(path.parent / ".." / "state" / "job.db")
+        for _ in range(2):
+            with pytest.raises(BlockingIOError, match=r"Another server has .*job\.db: let it work"):
+                Checkpoint(path, "test", "settings")
+        assert locked(path)
+    assert not locked(path)
+    Checkpoint(path, "test", "settings").close()
+
+
+def test_the_lock_goes_with_its_process(path):
+    """However it ends; and another process sees it while it lives."""
+    script = (
+        "import sys; from fedldp.fleet.server.checkpoint import Checkpoint\n"
+        f"kept = Checkpoint({str(path)!r}, 'test', 'settings'); print('ready', flush=True)\n"
+        "sys.stdin.read()"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", script], **pipes) as process:
+        assert process.stdout.readline() == b"ready\n"
+        assert locked(path)
+        assert progress(path) == Progress("test", 0, 0, 0, NONE, NONE, NONE, {}, "", False)
+        process.kill()
+    assert not locked(path)
+    Checkpoint(path, "test", "settings").close()
+
+
+def test_who_only_looks_does_not_keep_others_out(path, monkeypatch):
+    """A look takes a moment, and whoever wants the file tries again."""
+    Checkpoint(path, "test", "settings").close()
+    looks = module._beside(path).open("rb")
+    module.fcntl.flock(looks, module.fcntl.LOCK_SH)
+    monkeypatch.setattr(module.time, "sleep", lambda _: looks.close())
+    Checkpoint(path, "test", "settings").close()
+
+
+@pytest.mark.parametrize("given", [("other", "settings"), ("test", "others")])
+def test_another_job_is_refused(path, given):
+    Checkpoint(path, "test", "settings", START).close()
+    with pytest.raises(DomainError, match=r"is of the job 'test', or was begun with another plan"):
+        Checkpoint(path, *given, START)
+    with pytest.raises(DomainError, match=r"is of the job 'test', or was begun with another plan"):
+        module.check(path, *given)
+    assert not locked(path)
+    module.check(path, "test", "settings")
+    with Checkpoint(path, "test", "settings", "another start") as again:
+        assert again.standing.state == START
+
+
+def test_a_file_that_is_none(path):
+    path.parent.mkdir()
+    for data in (b"", b"garbage" * 1000):
+        path.write_bytes(data)
+        with pytest.raises(WireError, match=r"is not a valid checkpoint.*ask vehicles again"):
+            Checkpoint(path, "test", "settings")
+        assert not locked(path)
+        with pytest.raises(WireError):
+            progress(path)
+
+
+def test_before_a_job_begins(path):
+    assert not finished(path)
+    assert progress(path) is None
+    module.check(path, "test", "settings")
+    with pytest.raises(DomainError, match="no checkpoint of a job that has begun"):
+        module.replay(path, PLAN, Recipe(0.1))
+    assert not path.exists()
+    path.parent.mkdir()
+    module.Database(path, module._KIND).close()  # killed between making the file and the job
+    assert progress(path) is None
+    Checkpoint(path, "test", "settings").close()
+    assert progress(path).job == "test"
+
+
+def test_asks_and_batches(path, checkpoint):
+    asks = {name: question(gateway=name) for name in ("7", "8", "9")}
+    checkpoint.ask(asks.values())
+    assert checkpoint.asked == {name: ask.digest for name, ask in asks.items()}
+    checkpoint.store(*answer(asks["8"], 6, silent=1))
+    assert checkpoint.pending == ["7", "9"]
+    assert checkpoint.counts(1) == Counts(30, 6, 3, 1)
+    assert checkpoint.counts(1).waiting == 20
+    assert checkpoint.counts(2) == NONE
+    seen = progress(path)
+    assert (seen.asked, seen.received, seen.rounds) == (3, 1, 0)
+    assert (seen.reports, seen.refusals, seen.silent) == (6, 3, 1)
+    assert (seen.total, seen.last, seen.open) == (Counts(30, 6, 3, 1), NONE, Counts(30, 6, 3, 1))
+    assert seen.bytes == {"8": asks["8"].size}
+    checkpoint.step("next")
+    assert checkpoint.standing == Standing(1, "next", "", 0)
+    assert (checkpoint.asked, checkpoint.pending) == ({}, [])
+    assert (progress(path).asked, progress(path).received, progress(path).reports) == (0, 0, 6)
+    done = Counts(30, 6, 3, 21)  # nobody waits for two gateways any more: they were silent
+    assert checkpoint.history() == [done]
+    seen = progress(path)
+    assert (seen.total, seen.last, seen.open) == (done, done, NONE)
+    checkpoint.end("done")
+    assert finished(path)
+    assert progress(path).ended == "done"
+    assert not progress(path).failed
+
+
+def test_a_gateway_is_asked_once(checkpoint):
+    checkpoint.ask([question()])
+    with pytest.raises(OSError, match="UNIQUE"):
+        checkpoint.ask([question(gateway="8"), question(n=9)])
+    assert checkpoint.asked == {"7": question().digest}  # all of it or nothing
+    with pytest.raises(DomainError, match="round 1 is to be asked, not 2"):
+        checkpoint.ask([question(2, "9")])
+
+
+def test_the_first_batch_stays(checkpoint):
+    checkpoint.ask([question()])
+    checkpoint.store(*answer(question()))
+    tally = checkpoint.tally(PLAN, 1)
+    checkpoint.store(*answer(question(), 4, seed=2))
+    assert checkpoint.tally(PLAN, 1) == tally == PLAN.parse(answer(question())[2])
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_only_the_open_round_is_counted(checkpoint, number):
+    checkpoint.ask([question()])
+    checkpoint.step(START)
+    with pytest.raises(DomainError, match=f"round {number} is not open"):
+        checkpoint.store(*answer(question(number)))
+    assert checkpoint.tally(PLAN, number).reports == 0
+
+
+def test_all_is_there_after_the_process_has_gone(path):
+    with Checkpoint(path, "test", "settings", START) as checkpoint:
+        checkpoint.ask([question(), question(gateway="8")])
+        checkpoint.store(*answer(question()))
+    with Checkpoint(path, "test", "settings", START) as checkpoint:
+        assert checkpoint.pending == ["8"]
+        assert checkpoint.tally(PLAN, 1).reports == 10
+
+
+def test_a_replay_gives_the_state(path, checkpoint):
+    recipe, state = Recipe(0.1, estimator="horvitz-thompson"), State.from_json(START)
+    for number in (1, 2, 3):
+        tally = PLAN.tally()
+        for name in ("7", "8"):
+            asked = question(number, name)
+            checkpoint.ask([asked])
+            _, batch, report = answer(asked, 9, seed=10 * number + int(name))
+            checkpoint.store(asked, batch, report)
+            tally += PLAN.parse(report)
+        state = step(recipe, state, gradient(tally, "horvitz-thompson"))
+        checkpoint.step(state.to_json())
+    checkpoint.ask([question(4)])
+    checkpoint.store(*answer(question(4)))  # of a round that is not done
+    assert module.replay(path, PLAN, recipe).to_json() == state.to_json()
+    assert module.replay(path, PLAN, Recipe(0.1)).to_json() != state.to_json()
+
+
+def test_reports_of_another_plan_are_noticed(path, checkpoint):
+    checkpoint.ask([question()])
+    checkpoint.store(*answer(question()))
+    checkpoint.step(START)
+    other = Plan(Schema.vector(2, 1.0), 1.0, "three-outputs", k=1)
+    with pytest.raises(WireError, match="a report of round 1 does not fit the plan"):
+        module.replay(path, other, Recipe(0.1))
+
+
+def test_who_looks_does_not_make_the_server_wait(path, checkpoint, monkeypatch):
+    """Not even one that is stopped in the midst of looking."""
+    monkeypatch.setattr("fedldp._internal.database._PATIENCE", 0.0)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN")
+        assert other.execute("SELECT round FROM job").fetchall() == [(0,)]
+        checkpoint.step("next")
+        assert other.execute("SELECT round FROM job").fetchall() == [(0,)]
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")  # and the server does not make others wait
+        assert progress(path).rounds == 1
+
+
+@pytest.mark.usefixtures("checkpoint")
+def test_others_may_not_read_it(path):
+    assert path.stat().st_mode & 0o777 == 0o600

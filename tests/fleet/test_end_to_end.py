@@ -1,0 +1,222 @@
+"""A small fleet of real processes, from end to end: TLS, keys, ledgers, four rounds.
+
+The cap of each vehicle is enough for three answers, and each gives one.
+
+What three gateways send to the server goes through the test, which overhears it.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+
+import fleet_parts
+import pytest
+from click.testing import CliRunner
+from fleet_parts import PATIENCE, Fleet, Proxy, calls, edit, reroute, running, until
+from flwr.app import ConfigRecord
+from flwr.proto.message_pb2 import Message, PushObjectRequest
+from flwr.supercore.inflatable.inflatable_object import (
+    get_object_head_values_from_object_content as head,
+)
+
+from fedldp._internal import packing
+from fedldp.cli.fleet import FAILED
+from fedldp.cli.fleet_demo import demo_command
+from fedldp.errors import MissingExtra
+from fedldp.fleet import processes
+from fedldp.fleet.protocol import HEADER
+from fedldp.fleet.server import checkpoint
+from fedldp.fleet.server.checkpoint import Counts, replay
+from fedldp.fleet.server.front import CALLS
+from fedldp.fleet.server.process import Server
+from fedldp.fleet.server.rounds import NOTHING, ROUNDS
+from fedldp.fleet.server.summary import Summary, shortfalls
+from fedldp.learn.model import Model
+from fedldp.learn.optimizer import State
+
+GATEWAYS, ROWS, HELD_OUT, TURNS = 3, 3000, 300, 4
+FLEET = ROWS - HELD_OUT
+REPORTS = FLEET // GATEWAYS // TURNS  # of a gateway in a round: everybody answers once
+
+
+@dataclass
+class Demo:
+    fleet: Fleet
+    shown: dict  # what it has printed
+    left: dict  # processes that were there when it had ended
+    heard: list  # what was sent to the server, by connection
+    said: str  # what it has shown on the way
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """Run the demo to its end, and overhear its gateways."""
+    folder, port = tmp_path_factory.mktemp("demo") / "fleet", processes.free_port()
+    options = ("--gateways", GATEWAYS, "--rounds", TURNS, "--rows", ROWS, "--cap", 12, "--json")
+    words = [sys.executable, fleet_parts.__file__, folder, port, *options]
+    popen = subprocess.Popen(
+        list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        until((folder / "README.md").exists, "the folder")
+        server = Server.load(folder / "server")
+        with Proxy(port, server.port, server) as proxy:
+            out, err = popen.communicate(timeout=PATIENCE)
+        assert popen.returncode == 0, err
+        return Demo(Fleet(folder), json.loads(out), running(folder), proxy.heard, err)
+    finally:
+        popen.kill()
+        popen.wait()
+        if folder.exists():
+            processes.stop(folder)
+
+
+def test_everybody_answers_once_and_all_of_it_counts(demo):
+    found = {name: demo.shown[name] for name in ("rounds", "reports", "refusals", "silent")}
+    assert found == {"rounds": TURNS, "reports": FLEET, "refusals": 0, "silent": 0}
+    assert demo.shown["ended"] == ROUNDS
+    assert len(demo.fleet.batches()) == GATEWAYS * TURNS
+    demo.fleet.prove()
+
+
+def test_the_ledgers_prove_it(demo):
+    assert demo.shown["ledgers"] == {
+        "burnt": FLEET,
+        "burnt_and_not_received": 0,
+        "answered_twice": 0,
+        "over_the_cap": 0,
+        "most_spent": demo.shown["epsilon"],
+    }
+    lines = []
+    for vault in demo.fleet.vaults:
+        lines += demo.fleet.rows(f"{vault}/ledger.db", "SELECT key, request, epsilon FROM releases")
+    assert len({key for key, _, _ in lines}) == len(lines) == FLEET
+    assert {epsilon for _, _, epsilon in lines} == {"4/1"}
+    requests = Counter(request for _, request, _ in lines)
+    assert requests == {f"flights/{i}": FLEET // TURNS for i in range(1, TURNS + 1)}
+
+
+def test_the_reports_give_the_same_model_in_the_simulator(demo):
+    """Exactly: the captured reports, replayed through the simulator's server half."""
+    job = demo.fleet.job
+    [(text,)] = demo.fleet.checkpoint("SELECT state FROM job")
+    state = replay(job.checkpoint, job.plan, job.recipe)
+    assert state.to_json() == text
+    model = Model.from_json(job.result.read_text())
+    assert list(model.weights) == state.average[0].tolist()
+    assert model.weights != job.model.weights
+    assert State.from_json(text).round == TURNS
+
+
+def test_the_result_is_a_model_that_was_evaluated(demo):
+    assert 0 < demo.shown["error"] < 1
+    assert demo.shown["simulated"]["seeds"] == 30
+    assert demo.shown["vehicles"] == FLEET
+
+
+def test_it_says_what_it_does(demo):
+    counts = f"{GATEWAYS * REPORTS} vehicles asked, {GATEWAYS * REPORTS} answered, 0 silent"
+    stages = (
+        "Reading the flights",
+        "Writing the fleet's folder",
+        f"Starting {GATEWAYS} vaults and the server",
+        f"Starting {GATEWAYS} gateways",
+        f"Round 1 of {TURNS} is done: {counts}",
+        f"Round {TURNS} of {TURNS} is done: {counts}",
+        "Stopping all processes",
+        "Simulating the same training",
+        "Reading the ledgers",
+    )
+    places = [demo.said.index(stage) for stage in stages]
+    assert places == sorted(places)
+    assert f"{FLEET:,} of {FLEET:,} planned reports" in demo.said
+
+
+def test_the_summary_says_that_nothing_is_missing(demo):
+    found = Summary.load(demo.fleet.job.summary)
+    assert (found.complete, found.done, found.reason) == (True, TURNS, ROUNDS)
+    assert found.rounds == (Counts(GATEWAYS * REPORTS, GATEWAYS * REPORTS),) * TURNS
+    assert list(shortfalls(demo.fleet.job.result)) == []
+
+
+def test_a_second_job_without_budget_fails(demo, tmp_path):
+    """As in a copy of the fleet: all caps are spent, and nobody answers."""
+    folder = tmp_path / "fleet"
+    shutil.copytree(demo.fleet.folder, folder, ignore=shutil.ignore_patterns("*.sock"))
+    edit(folder / "server" / "job.toml", job='"second"', checkpoint='"state/second.db"')
+    first = (folder / "server" / "state" / "model.json").read_bytes()
+    fleet = Fleet(folder)
+    for vault in fleet.vaults:  # of which the first job has taken everything
+        edit(folder / vault / "vault.toml", cap=f'"{demo.shown["epsilon"]}"')
+    try:
+        for gateway in fleet.gateways:
+            reroute(folder, gateway, Server.load(folder / "server").port)
+        for part in (*fleet.vaults, *fleet.gateways):
+            fleet.start(part)
+        assert fleet.start("server").wait(PATIENCE) == FAILED
+    finally:
+        fleet.close()
+    asked = GATEWAYS * REPORTS
+    counts = f"{asked} vehicles asked, 0 answered, 0 silent, {asked} refused or absent"
+    log = fleet.log("server")
+    assert f"the job second has failed and has no result: {NOTHING}" in log
+    assert f"0 of {FLEET:,} planned reports: {counts}" in log
+    assert str(fleet.job.log) in log
+    assert str(folder / "server" / "state") in log
+    assert fleet.job.result.read_bytes() == first  # the first job's, and said to be
+    assert f"{fleet.job.result} is not of this job" in log
+    assert Summary.load(fleet.job.summary).failed
+    for vault in fleet.vaults:  # the reason stays with them
+        said = f"second/1: of {REPORTS} vehicles that were asked for, 0 answered"
+        assert said in fleet.log(vault)
+    assert "cap" not in fleet.job.log.read_text()
+
+
+def test_nothing_is_left_running(demo):
+    assert demo.left == {}
+    assert not checkpoint.locked(demo.fleet.job.checkpoint)
+
+
+def test_a_gateway_sends_one_record_of_bytes_whatever_is_in_it(demo):
+    """Each reply is a message of one record with one value: the batch. All are equally long."""
+    pushed, job = [], demo.fleet.job
+    for path, body in (call for heard in demo.heard for call in calls(heard)):
+        if path == "/v1/fleet/push-object":
+            request = PushObjectRequest.FromString(body)
+            kind, children, length = head(request.object_content)
+            pushed.append((kind, len(children), request.object_content, length))
+    shapes = Counter((kind, children) for kind, children, *_ in pushed)
+    assert set(shapes) == {("Message", 1), ("RecordDict", 1), ("ConfigRecord", 0)}
+    # What the server has already is not sent again, so there may be more messages than records.
+    assert GATEWAYS * TURNS <= shapes["RecordDict", 1] == shapes["ConfigRecord", 0]
+    for kind, _, content, length in pushed:
+        if kind == "Message":
+            assert not Message.FromString(content[-length:]).HasField("error")
+        elif kind == "ConfigRecord":
+            [(name, batch)] = ConfigRecord.inflate(content).items()
+            assert (name, type(batch)) == ("fedldp", bytes)
+            assert len(batch) == HEADER + packing.length(REPORTS, job.plan.bits)
+
+
+def test_gateways_say_nothing_but_what_the_front_lets_in(demo):
+    paths = {path for heard in demo.heard for path, _ in calls(heard)}
+    assert paths <= {call.decode() for call in CALLS}
+
+
+def test_keys_and_ledgers_are_for_their_owner_alone(demo):
+    names = ("ca.key", "server/server.key", "gateway-*/key", "vault-*/ledger.db")
+    private = [path for name in names for path in demo.fleet.folder.glob(name)]
+    assert len(private) == 2 + 2 * GATEWAYS
+    assert {path.stat().st_mode & 0o077 for path in private} == {0}
+
+
+def test_without_flower_the_demo_says_so_before_anything_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    folder = tmp_path / "fleet"
+    found = CliRunner().invoke(demo_command, ["--output", str(folder)])
+    assert isinstance(found.exception, MissingExtra)
+    assert "flwr is not installed" in str(found.exception)
+    assert not folder.exists()

@@ -1,0 +1,232 @@
+"""A gateway whose key is removed from the server's folder, or replaced there, is revoked."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from accounts import forked
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+from fleet_parts import Fleet, running, until
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
+from flwr.proto.node_pb2 import Node
+from fronts import Door, fresh_key, headers, public
+
+from fedldp import datasets
+from fedldp.fleet import flower, processes
+from fedldp.fleet.folder import Place, Work, init
+from fedldp.fleet.server import process as server_process
+from fedldp.fleet.server.process import Server, registered
+from fedldp.learn.settings import Settings
+
+A, B = (public(fresh_key()).decode() for _ in range(2))
+BAD = "ecdsa-sha2-nistp384 AAAA"  # not a key
+
+
+class Flower:
+    """In the place of the supervisor: runs Flower's commands as Flower answers them."""
+
+    def __init__(self, folder):
+        self._folder, self.nodes, self.unregistered = folder, {}, []
+
+    def log(self, process):
+        return self._folder / f"{process.name}.log"
+
+    def call(self, *processes):
+        for process in processes:
+            _, _, command, argument, *_ = process.argv
+            self.log(process).write_text(
+                f"a warning\n{json.dumps(self._answer(command, argument))}"
+            )
+        return [0] * len(processes)
+
+    def _answer(self, command, argument):
+        if command == "unregister":
+            self.unregistered.append(argument)
+            return {"success": argument in self.nodes.values()}
+        if command == "list":
+            gone, found = set(self.unregistered), self.nodes.values()
+            states = {node: "unregistered" if node in gone else "online" for node in found}
+            nodes = [{"node-id": node, "status": state} for node, state in states.items()]
+            return {"success": True, "nodes": nodes}
+        key = Path(argument).read_text().split()[1]
+        if key in self.nodes or key == BAD.split()[1]:
+            return {"success": False, "error-message": "in any words"}
+        self.nodes[key] = str(len(self.nodes) + 1)
+        return {"success": True, "node-id": int(self.nodes[key])}
+
+
+@pytest.fixture
+def fleet(tmp_path, monkeypatch):
+    """A server with a folder of keys; `look` makes it look at them, after some seconds."""
+    clock = [100.0]
+    monkeypatch.setattr(server_process, "monotonic", lambda: clock[0])
+    (tmp_path / "gateways").mkdir()
+    (tmp_path / "state").mkdir()
+    paths = dict.fromkeys(("authority", "certificate", "key", "app", "job"), tmp_path)
+    made = Server(tmp_path, "h", 1, 2, gateways=tmp_path / "gateways", **paths)
+
+    class Fleet:
+        folder, state = tmp_path / "gateways", tmp_path / "state"
+        flower, said = Flower(tmp_path), []
+
+        def look(self, after=0.0):
+            clock[0] += after
+            self.said.clear()
+            server_process._register(self.flower, made, self.said.append)
+            return self.said
+
+        def keys(self):
+            return {key.split()[1] for key in registered(self.state)}
+
+    return Fleet()
+
+
+def number(key):
+    return key.split()[1]
+
+
+def test_a_key_that_is_replaced_in_its_file_is_unregistered(fleet):
+    path = fleet.folder / "gateway-1.pub"
+    path.write_text(A)
+    assert fleet.look() == ["Registered gateway-1."]
+    path.write_text(B)
+    assert fleet.look() == ["Registered gateway-1."]
+    assert fleet.look(9.9) == []  # it could be copied just now
+    assert fleet.look(0.1) == ["Revoked a key that is no longer in gateways."]
+    assert fleet.flower.unregistered == ["1"]
+    assert fleet.keys() == {number(B)}
+    assert fleet.look(100) == []
+
+
+def test_a_key_that_is_removed_is_unregistered_and_one_that_comes_back_is_not(fleet):
+    path, other = fleet.folder / "gateway-1.pub", fleet.folder / "gateway-2.pub"
+    path.write_text(A)
+    other.write_text(B)
+    fleet.look()
+    path.unlink()
+    fleet.look(5)
+    path.write_text(A)  # for example while it is copied
+    assert fleet.look(5) == fleet.look(100) == []
+    path.unlink()
+    assert fleet.look() == []
+    assert len(fleet.look(10)) == 1
+    assert fleet.keys() == {number(B)}
+    path.write_text(A)  # too late: Flower takes no key twice
+    [said] = fleet.look()
+    assert said.startswith("Flower did not take the key of gateway-1")
+    assert said.endswith("It was revoked, so make a new key.")
+    assert fleet.look(100) == []
+    assert fleet.keys() == {number(B)}
+
+
+def test_a_key_with_another_comment_is_the_same_key(fleet):
+    path = fleet.folder / "gateway-1.pub"
+    path.write_text(A)
+    fleet.look()
+    path.write_text(f"{A.strip()} gateway in Oslo\n\n")
+    assert fleet.look() == fleet.look(100) == []
+    assert fleet.keys() == {number(A)}
+    assert fleet.flower.unregistered == []
+
+
+def test_keys_that_version_0_1_registered_are_known(fleet):
+    """It wrote no numbers down, so these keys cannot be unregistered; the front refuses them."""
+    (fleet.state / "registered.json").write_text(json.dumps([A + "\n", B]))
+    fleet.flower.nodes = {number(A): "7", number(B): "8"}
+    (fleet.folder / "gateway-1.pub").write_text(A)
+    assert fleet.look() == fleet.look(100) == []
+    assert fleet.keys() == {number(A), number(B)}
+
+
+def test_a_key_that_flower_knows_already_counts_as_registered(fleet):
+    """The server was killed before it wrote down that it had registered the key."""
+    (fleet.folder / "gateway-1.pub").write_text(A)
+    (fleet.folder / "gateway-2.pub").write_text(BAD)
+    fleet.flower.nodes = {number(A): "7"}
+    good, bad = fleet.look()
+    assert good == "Registered gateway-1."
+    assert bad.startswith("Flower did not take the key of gateway-2")
+    assert server_process._nodes(fleet.state) == {A.strip(): "7"}
+    assert fleet.look() == []
+
+
+def test_of_several_keys_that_flower_knows_the_numbers_stay_unknown(fleet):
+    for name, key in {"gateway-1": A, "gateway-2": B}.items():
+        (fleet.folder / f"{name}.pub").write_text(key)
+    fleet.flower.nodes = {number(A): "7", number(B): "8"}
+    assert fleet.look() == ["Registered gateway-1.", "Registered gateway-2."]
+    assert server_process._nodes(fleet.state) == {A.strip(): "", B.strip(): ""}
+    fresh = public(fresh_key()).decode()
+    (fleet.folder / "gateway-3.pub").write_text(fresh)
+    assert fleet.look() == ["Registered gateway-3."]
+    assert server_process._nodes(fleet.state)[fresh.strip()] == "3"
+
+
+@pytest.mark.parametrize("said", ["", "Traceback", "{", "[1]", '{"success": false}'])
+def test_what_flower_does_not_take_is_said_once(fleet, monkeypatch, said):
+    (fleet.folder / "gateway-1.pub").write_text(A)
+
+    def call(*processes):
+        for process in processes:
+            fleet.flower.log(process).write_text(said)
+        return [1] * len(processes)
+
+    monkeypatch.setattr(fleet.flower, "call", call)
+    assert [line[:44] for line in fleet.look()] == ["Flower did not take the key of gateway-1: se"]
+    assert fleet.look() == []
+    assert fleet.keys() == set()
+
+
+@pytest.mark.faults
+def test_the_front_and_flower_refuse_the_key_that_was_replaced(tmp_path):
+    folder = tmp_path / "fleet"
+    work = Work.on_data_set(datasets.load("flights", rows=600), "logistic", 2, 3, {"rows": 600})
+    place = Place("127.0.0.1", processes.free_port(), processes.free_port())
+    init(folder, work, Settings(4.0), 2, place)
+    made = Server.load(folder / "server")
+    old, fresh = (
+        load_ssh_private_key((folder / "gateway-1" / "key").read_bytes(), None),
+        fresh_key(),
+    )
+    path, fleet = made.gateways / "gateway-1.pub", Fleet(folder)
+    old_key = " ".join(path.read_text().split()[:2])
+
+    def calls(port, key, node):
+        beat = SendNodeHeartbeatRequest(node=Node(node_id=int(node)), heartbeat_interval=30.0)
+        door = Door(folder / "server", port, made.link, [])
+        content = beat.SerializeToString()
+        return door.post("/v1/fleet/send-node-heartbeat", headers=headers(key), content=content)
+
+    def inside(function):
+        """Flower's own port is in a private network."""
+        return forked(function, network_of=fleet.process("server", "flower-superlink"))
+
+    try:
+        fleet.start("server")
+        until(lambda: len(registered(made.state)) == 2, "registration")
+        node = server_process._nodes(made.state)[old_key]
+        assert inside(lambda: _listed(made))[node] == "registered"
+        assert calls(made.port, old, node).status_code == 200
+        with path.open("r+b") as file:
+            file.write(public(fresh))
+            file.truncate()
+        assert calls(made.port, old, node).status_code == 401
+        assert inside(lambda: calls(made.link, old, node).status_code) == 200  # it follows later
+        until(lambda: old_key not in registered(made.state), "revocation")
+        assert inside(lambda: calls(made.link, old, node).status_code) == 401
+        assert inside(lambda: _listed(made))[node] == "unregistered"
+        other = server_process._nodes(made.state)[public(fresh).decode()]
+        assert calls(made.port, fresh, other).status_code == 200
+    finally:
+        fleet.close()
+        assert running(folder) == {}
+
+
+def _listed(made):
+    """Return what Flower itself says of its nodes."""
+    argv = flower.program("flwr", "supernode", "list", "fleet", "--format", "json", "--verbose")
+    found = subprocess.run(
+        argv, env=flower.environment(made.state), capture_output=True, check=True, timeout=60
+    )
+    return {node["node-id"]: node["status"] for node in json.loads(found.stdout)["nodes"]}

@@ -1,0 +1,173 @@
+"""Flower's simulation: the fleet's own app with 100 gateways, and somebody's app with the mod.
+
+The vaults are threads of the test; what Flower runs, with Ray's workers, is a process of its own.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+from gateways import FEATURES, MODEL, PLAN, final, result
+
+import fedldp
+from fedldp import Plan, Schema
+from fedldp.fleet import app
+from fedldp.fleet.job import Job
+from fedldp.fleet.mod import LDPMod, tally
+from fedldp.fleet.server import checkpoint, rounds
+from fedldp.fleet.sockets import Address
+from fedldp.fleet.vault.listener import Listener
+from fedldp.fleet.vault.vault import Vault
+from fedldp.ledger import Ledger
+
+pytestmark = pytest.mark.simulation
+
+NODES, VEHICLES, ROUNDS, REPORTS = 100, 7, 3, 2
+JOB = f"""
+job = "simulated"
+plan = "plan.json"
+model = "model.json"
+gateways = {NODES}
+reports = {REPORTS}
+rounds = {ROUNDS}
+checkpoint = "job.db"
+result = "result.json"
+[recipe]
+rate = 0.2
+"""
+
+
+def run(call, folder, **environment):
+    """Run a function of this file in a process of its own."""
+    off = {"RAY_USAGE_STATS_ENABLED": "0", "FLWR_TELEMETRY_ENABLED": "0"}
+    off |= {"FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_HOME": str(folder / "flwr")}
+    script = f"import sys, test_fleet_simulation as t; t.{call.__name__}(sys.argv[1])"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parent,
+        env=os.environ | off | environment,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def simulate(server, client, nodes):
+    from flwr.simulation import run_simulation
+
+    run_simulation(server, client, nodes, backend_config={"client_resources": {"num_cpus": 1}})
+
+
+@contextlib.contextmanager
+def vaults(folder):
+    """Let as many vaults listen as there are nodes; yield their ledgers."""
+    schema = Schema((*FEATURES, MODEL.target))
+    with contextlib.ExitStack() as stack:
+        ledgers = []
+        for number in range(NODES):
+            ledger = stack.enter_context(Ledger(folder / f"{number}.db", cap=2.0))
+            matrix = fedldp.source(number).uniform((VEHICLES, 3)) * [50, 1, 2]
+            matrix[:, 2] = np.floor(matrix[:, 2])  # a category's number
+            keys = [f"car {number}.{i}" for i in range(VEHICLES)]
+            vault = Vault(schema, matrix, keys, ledger)
+            listener = Listener(vault, Address.of(str(folder / f"{number}.sock")), tick=0.001)
+            thread = threading.Thread(target=listener.serve)
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(listener.close)
+            ledgers.append(ledger)
+        yield ledgers
+
+
+def fleet(folder):
+    server = ServerApp()
+
+    @server.main()
+    def main(grid, context):
+        context.run_config["job"] = str(Path(folder) / "job.toml")  # as `flwr run -c` does
+        app.server(grid, context)
+
+    simulate(server, app.client, NODES)
+
+
+def test_a_hundred_gateways_run_the_app_of_the_fleet(tmp_path):
+    (tmp_path / "job.toml").write_text(JOB)
+    (tmp_path / "plan.json").write_text(PLAN.to_json())
+    (tmp_path / "model.json").write_text(MODEL.to_json())
+    with vaults(tmp_path) as ledgers:
+        run(fleet, tmp_path, FEDLDP_VAULTS=str(tmp_path / "{partition-id}.sock"))
+        histories = [ledger.history() for ledger in ledgers]
+    job = Job.load(tmp_path / "job.toml")
+    progress = checkpoint.progress(job.checkpoint)
+    assert (progress.rounds, progress.ended) == (ROUNDS, rounds.ROUNDS)
+    assert (progress.reports, progress.refusals, progress.silent) == (
+        NODES * REPORTS * ROUNDS,
+        0,
+        0,
+    )
+    assert len(progress.bytes) == NODES
+    for history in histories:
+        assert len({each.key for each in history}) == len(history) == REPORTS * ROUNDS
+    state = final(job)  # which a replay of the reports gives, too
+    assert result(job).weights == tuple(state.average[0])
+    assert any(state.weights[0])
+
+
+SPEEDS = Plan(Schema.of(speed=(0, 50)), epsilon=1.0)
+
+
+class Average(FedAvg):
+    """A strategy of somebody's, who counts reports instead of averaging arrays."""
+
+    def __init__(self):
+        nodes = {"min_train_nodes": NODES, "min_available_nodes": NODES}
+        super().__init__(fraction_evaluate=0.0, **nodes)
+        self.tallies = []
+
+    def aggregate_train(self, server_round, replies):
+        self.tallies.append(tally(SPEEDS, replies))
+        return ArrayRecord([np.array([float(server_round)])]), None
+
+
+def with_mod(folder):
+    server = ServerApp()
+    mod = LDPMod(
+        SPEEDS,
+        ledger=Path(folder) / "ledger.db",
+        cap=1.0,
+        key=lambda context: str(context.node_config["partition-id"]),
+    )
+    client = ClientApp(mods=[mod])
+
+    @client.train()
+    def train(message, _):
+        return Message(RecordDict({"m": MetricRecord({"speed": 50.0})}), reply_to=message)
+
+    @server.main()
+    def main(grid, _):
+        strategy = Average()
+        for count in (1, 2):
+            strategy.start(grid, ArrayRecord([np.zeros(1)]), num_rounds=count)
+        for number, found in enumerate(strategy.tallies):
+            found.save(Path(folder) / f"tally {number}.json")
+
+    simulate(server, client, NODES)
+
+
+def test_an_app_with_the_mod_answers_each_question_once(tmp_path):
+    run(with_mod, tmp_path)
+    first, again, other = (SPEEDS.load_tally(tmp_path / f"tally {i}.json") for i in range(3))
+    assert first == again
+    assert (first.reports, other.reports) == (NODES, 0)
+    with Ledger(tmp_path / "ledger.db", cap=1.0) as ledger:
+        assert ledger.totals() == dict.fromkeys(map(str, range(NODES)), 1)

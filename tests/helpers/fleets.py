@@ -1,0 +1,81 @@
+"""Small fleets to train with, and gradients and steps written down once more in plain loops."""
+
+import math
+
+import numpy as np
+
+import fedldp
+from fedldp import Plan, Schema
+from fedldp.learn.examples import Arrays
+from fedldp.learn.objectives import OBJECTIVES, objective
+from fedldp.learn.tasks import Linear
+from fedldp.parts import Matrix
+
+NAMES = tuple(OBJECTIVES)
+STRATEGIES = {
+    "one": {"k": 1},
+    "two": {"k": 2},
+    "split": {"strategy": "split"},
+    "cube": {"strategy": "cube"},
+}
+
+
+def plan_for(d, name="one", epsilon=2.0, mechanism="three-outputs", bound=1.0):
+    return Plan(Schema.vector(d, bound), epsilon, mechanism, **STRATEGIES[name])
+
+
+def examples(n, d, seed=1, dtype=np.float64):
+    """Return rows in [-1, 1], the last one 1, and labels that mostly follow the first feature."""
+    chance = fedldp.source(seed)
+    x = chance.uniform((n, d)) * 2 - 1
+    x[:, -1] = 1.0
+    y = np.where(x[:, 0] + chance.uniform(n) - 0.5 > 0.1, 1.0, -1.0)
+    return Arrays(x.astype(dtype), y)
+
+
+def fleet(n, d, name="logistic", owners=None, dtype=np.float64):
+    return Linear(objective(name), examples(n, d, dtype=dtype), owners)
+
+
+def slope(name, z, y):
+    if name == "squared":
+        return z - y
+    if name == "hinge":
+        return -y if y * z < 1 else 0.0
+    return -y / (1 + math.exp(y * z))
+
+
+def gradient(name, weights, x, y):
+    """Return the gradient of one example."""
+    z = sum(float(w) * float(each) for w, each in zip(weights, x, strict=True))
+    return [slope(name, z, float(y)) * float(each) for each in x]
+
+
+def naive(name, weights, features, targets, clients=None):
+    """Return the mean gradient of each vehicle's rows: for the first model, then the second."""
+    clients = range(len(features)) if clients is None else clients
+    found = []
+    for model in weights:
+        for own in sorted(set(clients)):
+            rows = [i for i, client in enumerate(clients) if client == own]
+            each = [gradient(name, model, features[i], targets[i]) for i in rows]
+            found.append([sum(column) / len(rows) for column in zip(*each, strict=True)])
+    return np.array(found)
+
+
+class Spy:
+    """A task that writes down who was asked, and with what weights."""
+
+    kind = "spy"
+
+    def __init__(self, n, d, value=0.0):
+        self.n, self.dimensions, self.value, self.asked, self.weights = n, d, value, [], []
+
+    def __len__(self):
+        return self.n
+
+    def gradients(self, weights, vehicles):
+        asked = np.arange(self.n)[vehicles]
+        self.asked.append(asked.tolist())
+        self.weights.append(weights.copy())
+        return Matrix(np.full((len(weights) * len(asked), self.dimensions), self.value))

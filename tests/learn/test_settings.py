@@ -1,0 +1,177 @@
+"""All that can be chosen about a training: the rules, the price, and what is refused."""
+
+import math
+from dataclasses import fields
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from fleets import Spy, fleet
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fedldp
+from fedldp import Plan, Schema, mechanism
+from fedldp.errors import DomainError
+from fedldp.learn.optimizer import Recipe, auto_group, auto_rate
+from fedldp.learn.settings import Settings
+
+
+def training_of(n=500, d=3, **options):
+    settings = Settings(**({"epsilon": 4.0, "mechanism": "duchi"} | options))
+    return settings.training(fleet(n, d), 8.0, fedldp.source(1))
+
+
+def test_defaults_are_those_of_a_recipe():
+    own = {each.name: each.default for each in fields(Settings)}
+    shared = {each.name: each.default for each in fields(Recipe)} | {"rate": "auto"}
+    assert {name: own[name] for name in shared} == shared
+    recipe = Settings(4.0).recipe(33, 300, 8.0)
+    assert recipe == Recipe(auto_rate(8.0, 33, 300))
+
+
+def test_every_choice_reaches_the_recipe():
+    chosen = {
+        "rate": 0.07,
+        "optimizer": "sgd",
+        "schedule": "sqrt",
+        "momentum": 0.3,
+        "averaging": False,
+        "regularization": 0.2,
+        "tolerance": 0.01,
+        "estimator": "horvitz-thompson",
+    }
+    assert chosen.keys() == {each.name for each in fields(Recipe)}
+    assert Settings(4.0, **chosen).recipe(33, 300, 8.0) == Recipe(**chosen)
+
+
+def test_every_choice_reaches_the_plan():
+    settings = Settings(4.0, "hm", bound=0.3, k=2, outputs=9)
+    assert settings.plan(5) == Plan(Schema.vector(5, 0.3), 4.0, "hm", k=2, outputs=9)
+    cube = {"strategy": "cube", "threshold": 2}
+    assert Settings(4.0, **cube).plan(5) == Plan(Schema.vector(5, 1.0), 4.0, **cube)
+    assert Settings(4.0, "pm", study=True).plan(5).study
+    assert Settings(4.0, mechanism=None, bound=0.3).plan(5) == Schema.vector(5, 0.3)
+
+
+@pytest.mark.parametrize(("epsilon", "participations"), [(5.0, 3), (1.0, 7), (0.3, 9), (16.0, 1)])
+def test_each_participation_has_its_part_of_epsilon(epsilon, participations):
+    """5/3 as a float is above five thirds: three of them would be too much."""
+    plan = Settings(epsilon, "duchi", participations=participations).plan(4)
+    assert plan.total_epsilon * participations <= Fraction(str(epsilon))
+    assert float(plan.total_epsilon) == pytest.approx(epsilon / participations, rel=1e-14)
+
+
+def test_five_thirds():
+    plan = Settings(5.0, "duchi", participations=3, k=1).plan(4)
+    assert Fraction(str(5 / 3)) * 3 > 5
+    assert plan.epsilon == math.nextafter(5 / 3, 0)
+
+
+@given(st.integers(1, 3000), st.integers(1, 3), st.sampled_from([None, "duchi"]))
+def test_rules_for_group_and_rate(n, participations, mechanism):
+    settings = Settings(4.0, mechanism, k=1, participations=participations)
+    group = auto_group(n, 1.0 if mechanism is None else 1 / 3)
+    assert settings.group_size(3, n) == group
+    spy = Spy(n, 3)
+    training = settings.training(spy, 2.0, fedldp.source(1))
+    assert training.rounds == -(-n // group) * participations
+    training.advance()
+    assert len(spy.asked[0]) <= group
+    rate = auto_rate(2.0, 3, training.rounds)
+    assert settings.recipe(3, training.rounds, 2.0).rate == rate
+
+
+def test_the_group_that_was_chosen():
+    assert Settings(4.0, "duchi", group=7).group_size(3, 10**6) == 7
+    assert training_of(n=50, group=7).rounds == 8
+
+
+@pytest.mark.parametrize("replicas", [1, 4])
+def test_a_training_has_what_it_was_given(replicas):
+    settings = Settings(4.0, "duchi", rate=0.5, optimizer="sgd", momentum=0.0, averaging=False)
+    spy, start = Spy(60, 2), np.array([0.5, -0.5])
+    seen = []
+
+    def watch(models):
+        seen.append(models.copy())
+        return np.full(len(models), 3.5)
+
+    training = settings.training(
+        spy, 1.0, fedldp.source(1), replicas=replicas, shuffle=False, start=start, watch=watch
+    )
+    progress = training.advance()
+    assert spy.weights[0].tolist() == [[0.5, -0.5]] * replicas
+    assert spy.asked[0] == list(range(len(spy.asked[0])))
+    assert progress.loss == 3.5
+    np.testing.assert_array_equal(seen[0], training.models)
+    change = np.sqrt(((training.models - start) ** 2).sum(axis=1))
+    assert progress.change == pytest.approx(change.max())
+
+
+# What participating several times costs
+
+
+@pytest.mark.parametrize("name", ["duchi", "hm-tp", "pm"])
+@pytest.mark.parametrize("participations", [1, 2, 5])
+def test_the_price_of_participations(name, participations):
+    """Of k = 1 in each: d V(eps / r) / r against d V(eps), both at zero."""
+    epsilon, d = 2.0, 6
+    settings = Settings(epsilon, name, k=1, participations=participations)
+    one, part = (mechanism(name, each).channel() for each in (epsilon, epsilon / participations))
+    wanted = float(part.variance(0.0) / one.variance(0.0)) / participations
+    assert settings.price(d) == pytest.approx(wanted, rel=1e-6)
+    assert (settings.price(d) > 1) is (participations > 1)
+
+
+def test_the_price_with_other_k_and_for_study():
+    price = Settings(8.0, "duchi", participations=4, k=2).price(10)
+    wanted = mechanism("duchi", 1.0).variance(0.0) / mechanism("duchi", 4.0).variance(0.0) / 4
+    assert price == pytest.approx(float(wanted), rel=1e-6)
+    laplace = Settings(8.0, "laplace", participations=4, k=1, study=True).price(10)
+    assert laplace == pytest.approx(16 / 4)  # 2 / epsilon^2
+    assert Settings(8.0, None, participations=4).price(10) == 1.0
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"epsilon": 0}, "epsilon must be a number from 0.001 to 20; got 0"),
+        ({"epsilon": math.nan}, "epsilon must be"),
+        ({"epsilon": "4"}, "epsilon must be"),
+        ({"epsilon": 17.0}, "epsilon is at most 16; got 17"),
+        ({"epsilon": 0.002, "participations": 3}, "the least is 0.001"),
+        ({"rate": math.nan}, "rate must be a positive number; got nan"),
+        ({"rate": 0}, "rate must be"),
+        ({"rate": None}, "rate must be"),
+        ({"rate": "fast"}, "rate must be \"auto\" or a positive number; got 'fast'"),
+        ({"group": 0}, 'group must be "auto" or at least 1; got 0'),
+        ({"group": 1.5}, 'group must be "auto", or it must be a whole number; got 1.5'),
+        ({"group": "all"}, 'group must be "auto"'),
+        ({"participations": 0}, "participations must be at least 1; got 0"),
+        ({"participations": 1.0}, "participations must be a whole number"),
+        ({"k": 4}, 'k must be "best", "paper" or from 1 to 3; got 4'),
+        ({"k": "worst"}, 'k must be "best"'),
+        ({"mechanism": "gauss"}, "there is no mechanism 'gauss'; choose from"),
+        ({"strategy": "all"}, "strategy must be one of"),
+        ({"strategy": "cube", "outputs": 5}, "leave study and outputs out"),
+        ({"optimizer": "lbfgs"}, "optimizer must be one of"),
+        ({"momentum": 1.0}, "momentum must be from 0 to below 1"),
+        ({"bound": 0}, "needs low < high"),
+        ({"bound": math.nan}, "must be a finite number; got nan"),
+        ({"bound": "1"}, "bound must be a positive number"),
+        ({"n": 0}, "the number of vehicles must be at least 1; got 0"),
+    ],
+)
+def test_settings_that_cannot_be(options, said):
+    with pytest.raises(DomainError, match=said):
+        training_of(**options)
+
+
+def test_a_distance_that_is_none():
+    for wrong in (0.0, -1.0, math.nan):
+        with pytest.raises(DomainError, match="rate must be a positive number"):
+            Settings(4.0, "duchi").training(fleet(500, 3), wrong, fedldp.source(1))

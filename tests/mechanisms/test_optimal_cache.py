@@ -1,0 +1,83 @@
+"""What linear programs find is kept in files, and checked again when it is read."""
+
+import json
+from fractions import Fraction
+
+import pytest
+
+import fedldp
+from fedldp._internal import cache
+from fedldp.coders.channel import Channel
+from fedldp.mechanisms.optimal.certificate import certificate
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLDP_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.mark.parametrize("kind", [fedldp.Optimal, fedldp.Dominant, fedldp.NearZero])
+def test_what_was_found_is_kept_and_checked(folder, monkeypatch, kind):
+    first = kind(1.0, outputs=7).channel()
+    (path,) = folder.iterdir()
+    monkeypatch.setattr(kind, "_find", None)  # nothing may be computed again
+    assert kind(1.0, outputs=7).channel() == first
+    with pytest.raises(TypeError):
+        kind(1.0, outputs=8).channel()
+    assert Channel.from_json(json.loads(path.read_text())["channel"]) == first
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["", "{}", "[1]", "\0", "[" * 200_000, "tampered", "other epsilon", "large", "factor"],
+)
+def test_a_damaged_file_is_found_out(folder, damage):
+    first = fedldp.Dominant(1.0, outputs=7).channel()
+    (path,) = folder.iterdir()
+    document = json.loads(path.read_text())
+    if damage == "tampered":
+        channel = json.loads(document["channel"])
+        channel["counts"][0][0] = str(int(channel["counts"][0][0]) + 10**15)
+        channel["counts"][0][1] = str(int(channel["counts"][0][1]) - 10**15)
+        document["channel"] = json.dumps(channel)
+        damage = json.dumps(document)
+    elif damage == "other epsilon":
+        document["channel"] = fedldp.Duchi(2.0).channel().to_json()
+        damage = json.dumps(document)
+    elif damage == "large":
+        document["channel"] = fedldp.PM(1.0).channel(outputs=31).to_json()
+        damage = json.dumps(document)
+    elif damage == "factor":
+        damage = json.dumps({**document, "factor": 0.1})
+    path.write_text(damage)
+    assert fedldp.Dominant(1.0, outputs=7).channel() == first
+    assert fedldp.Dominant(1.0, outputs=7).factor > 0.9
+
+
+def test_certificates_are_kept_and_checked(folder):
+    first = certificate(0.77)
+    (path,) = folder.iterdir()
+    pitch, (alpha, lam, mu, x), *others = json.loads(path.read_text())
+    certificate.cache_clear()
+    assert certificate(0.77) == first
+    forged = [alpha, lam, str(Fraction(mu) + 1), x]
+    for text in (json.dumps([pitch, forged, *others]), "[", "[1/0]", '["1/0"]', "{}"):
+        path.write_text(text)
+        certificate.cache_clear()
+        assert certificate(0.77) == first
+
+
+def test_works_where_nothing_can_be_written(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FEDLDP_CACHE", str(tmp_path / "file" / "below"))
+    assert fedldp.Optimal(1.0, outputs=7).channel().outputs <= 7
+    assert cache.load("anything") is None
+
+
+def test_usual_place(monkeypatch, tmp_path):
+    monkeypatch.delenv("FEDLDP_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache.save("key", "text")
+    assert cache.load("key") == "text"
+    assert cache.directory() == tmp_path / "fedldp"

@@ -1,0 +1,99 @@
+"""What `make dist` has built works where nothing of the repository is."""
+
+import json
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.dist
+
+ROOT = Path(__file__).parents[2]
+
+
+def built(pattern):
+    (found,) = (ROOT / "dist").glob(pattern)  # `make dist` builds one of each
+    return found
+
+
+def test_the_wheel_holds_the_package_and_its_data():
+    with zipfile.ZipFile(built("*.whl")) as wheel:
+        names = set(wheel.namelist())
+    package = {
+        str(file.relative_to(ROOT / "src"))
+        for file in (ROOT / "src" / "fedldp").rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+    others = names - package
+    assert package <= names
+    assert all(".dist-info/" in name for name in others), others
+    assert built("*.whl").name.endswith("-py3-none-any.whl")  # pure Python: no compiler anywhere
+
+
+def test_the_sdist_holds_what_the_tests_need():
+    with tarfile.open(built("*.tar.gz")) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    tracked = subprocess.run(
+        ["git", "ls-files"], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout.split()
+    left_out = {name for name in tracked if name not in names}
+    assert {name.split("/")[0] for name in left_out} <= {".ci"}
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory):
+    """Return the programs of an environment with the wheel and all its extras, and no compiler."""
+    folder = tmp_path_factory.mktemp("fresh")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    python = folder / "bin" / "python"
+    pip = [python, "-m", "pip", "install", "--quiet", "--only-binary", ":all:"]
+    subprocess.run([*pip, f"{built('*.whl')}[all]"], check=True)
+    return folder / "bin"
+
+
+def run(fresh, folder, *arguments):
+    """Run a program of the fresh environment, in a folder of its own and with no other program."""
+    done = subprocess.run(
+        [fresh / arguments[0], *arguments[1:]],
+        cwd=folder,
+        env={"PATH": str(fresh), "HOME": str(folder)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_it_is_the_installed_package(fresh, tmp_path):
+    where = run(fresh, tmp_path, "python", "-c", "import fedldp; print(fedldp.__file__)")
+    assert Path(where.strip()).is_relative_to(fresh.parent)
+
+
+def test_a_fleet_trains(fresh, tmp_path):
+    words = "train --data flights --rows 20000 --task logistic --epsilon 4 --seed 1 --json"
+    document = json.loads(run(fresh, tmp_path, "fedldp", *words.split(), "--plot", "rounds.png"))
+    assert document["vehicles"] == 18_000
+    assert document["error"] < document["base_rate"]
+    assert (tmp_path / "rounds.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "audit hm-tp --epsilon 1",
+        "mechanisms --epsilon 1",
+        "data info flights",
+        "reproduce table-2 --quick",
+    ],
+)
+def test_other_commands_find_what_they_need(fresh, tmp_path, words):
+    assert run(fresh, tmp_path, "fedldp", *words.split())
+
+
+def test_the_examples_run(fresh, tmp_path):
+    run(fresh, tmp_path, "python", ROOT / "examples" / "statistics_from_csv.py")
+    run(fresh, tmp_path, "python", ROOT / "examples" / "scikit_learn_pipeline.py", "20000")
+    run(fresh, tmp_path, "python", ROOT / "examples" / "flower_app.py")
