@@ -281,10 +281,10 @@ def discretized(name: str) -> int | None:
 
 CASES: dict[str, Callable[[], Case]] = {
     "random words": keystream,
-    **{f"perturb {name}": partial(perturbation, name) for name in fedldp.mechanisms()},
+    **{f"perturb {name}": partial(perturbation, name) for name in fedldp.mechanism_names()},
     **{
         f"encode {name}": partial(encoding, name, discretized(name))
-        for name in fedldp.mechanisms()
+        for name in fedldp.mechanism_names()
         if name != "laplace"  # which has no exact form
     },
     "encode hm-tp, 2001 outputs": partial(encoding, "hm-tp", 2001),

@@ -25,8 +25,10 @@ from fedldp.cli.app import fedldp as command
 from fedldp.coders.channel import Channel
 from fedldp.errors import DomainError, PrivacyError
 
-EVERY_MECHANISM = pytest.mark.parametrize("name", fedldp.mechanisms())
-EVERY_CHANNEL = pytest.mark.parametrize("name", [n for n in fedldp.mechanisms() if n != "laplace"])
+EVERY_MECHANISM = pytest.mark.parametrize("name", fedldp.mechanism_names())
+EVERY_CHANNEL = pytest.mark.parametrize(
+    "name", [n for n in fedldp.mechanism_names() if n != "laplace"]
+)
 PAIRS = ((-1.0, 1.0), (0.0, 1.0), (0.1, 0.2))
 CONFIDENCE = 0.9999
 

@@ -260,7 +260,7 @@ def released(names, epsilons):
             assert name == "laplace"
 
 
-@pytest.mark.parametrize("name", fedldp.mechanisms())
+@pytest.mark.parametrize("name", fedldp.mechanism_names())
 def test_the_square_is_never_overestimated(name):
     """E[w | x] <= x^2 at every x, and for the usual tables hardly below."""
     x = np.linspace(-1, 1, 4001)

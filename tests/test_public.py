@@ -1,14 +1,20 @@
 """What is public: listed in one place, importable, documented and typed."""
 
+import ast
 import dataclasses
+import importlib.metadata
 import importlib.util
 import inspect
+import pkgutil
 import typing
 from pathlib import Path
 from types import ModuleType
 
 import click
 import pytest
+
+import fedldp
+import fedldp.fleet
 
 ROOT = Path(__file__).parent.parent
 
@@ -77,7 +83,7 @@ def test_the_page_lists_every_name_once_and_documents_it():
     for public in NAMES:
         if not isinstance(public.what, ModuleType):
             assert page.count(f"\n::: {public.path}\n") == 1, public
-        assert page.count(f"| [`{public.name}`](#{public.path}) | {public.summary[:20]}") == 1
+        assert page.count(f"| [`{public.name}`]({public.link}) | {public.summary[:20]}") == 1
     expected = {"Plan", "LDPLinearSVC", "Settings", "load", "WireError"}
     assert {each.name for each in NAMES} >= expected
 
@@ -87,10 +93,57 @@ def test_the_page_of_commands_has_every_command():
 
     def paths(command, path):
         yield path
-        for name, each in getattr(command, "commands", {}).items():
-            yield from paths(each, f"{path} {name}")
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                yield from paths(command.get_command(context, name), f"{path} {name}")
 
     assert isinstance(reference.command_line, click.Group)
     for path in paths(reference.command_line, "fedldp"):
         assert page.count(f"\n## {path}\n") == 1
         assert f"Usage: {path} " in page
+
+
+@pytest.mark.parametrize("package", [fedldp, fedldp.fleet], ids=lambda each: each.__name__)
+def test_what_is_loaded_lazily_is_what_type_checkers_see(package):
+    """Under `TYPE_CHECKING` each public name is imported once, from where it is loaded."""
+    tree = ast.parse(Path(package.__file__).read_text("utf-8"))
+    (checked,) = (
+        node.body
+        for node in tree.body
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+    )
+    imports = [node for node in checked if isinstance(node, ast.ImportFrom)]
+    homes = [(each.name, node.module) for node in imports for each in node.names]
+    assert sorted(name for name, _ in homes) == sorted(package.__all__)
+    for name, module in homes:
+        home = importlib.import_module(module)
+        assert getattr(package, name) is getattr(home, name), name
+
+
+@pytest.mark.parametrize("package", [fedldp, fedldp.fleet], ids=lambda each: each.__name__)
+def test_dir_lists_exactly_the_public_names(package):
+    assert dir(package) == sorted(package.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'Schem'"):
+        package.Schem  # noqa: B018
+    with pytest.raises(ImportError, match="cannot import name 'Schem'"):
+        exec(f"from {package.__name__} import Schem")
+
+
+def test_the_version_is_that_of_the_package():
+    assert fedldp.__version__ == importlib.metadata.version("fedldp")
+
+
+def packages():
+    yield fedldp
+    for found in pkgutil.walk_packages(fedldp.__path__, "fedldp."):
+        if found.ispkg:
+            yield importlib.import_module(found.name)
+
+
+@pytest.mark.parametrize("package", [*packages()], ids=lambda each: each.__name__)
+def test_no_name_shadows_a_module(package):
+    """What `package.name` is depends neither on what was imported before nor on by whom."""
+    modules = {each.name for each in pkgutil.iter_modules(package.__path__)}
+    for name in modules & {*vars(package), *getattr(package, "__all__", ())}:
+        assert isinstance(getattr(package, name), ModuleType), name

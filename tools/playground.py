@@ -35,7 +35,7 @@ def _budget(epsilon: float) -> dict[str, Any]:
     return {
         "epsilon": epsilon,
         "lowerBound": fedldp.Optimal(epsilon).lower_bound,
-        "mechanisms": [_mechanism(name, epsilon) for name in fedldp.mechanisms()],
+        "mechanisms": [_mechanism(name, epsilon) for name in fedldp.mechanism_names()],
     }
 
 

@@ -84,8 +84,9 @@ def test_every_command_and_its_options_exist(line):
     program, *words = line.split()
     assert program == "fedldp"
     found = command
-    while words and isinstance(found, click.Group) and words[0] in found.commands:
-        found = found.commands[words.pop(0)]
+    context = click.Context(command)
+    while words and isinstance(found, click.Group) and found.get_command(context, words[0]):
+        found = found.get_command(context, words.pop(0))
     assert found is not command
     known = {option for each in found.params for option in each.opts}
     assert {word for word in words if word.startswith("--")} <= known

@@ -5,43 +5,13 @@
 >>> channel.encode([0.3, -0.7], fedldp.source()).shape
 (2,)
 
-`fedldp.source` and `fedldp.mechanisms` are functions; what else is in the modules of these names is
-imported from them, as in `from fedldp.mechanisms import Finite`.
+`dir(fedldp)` lists the public names. Each of them is imported when it is first used, so that
+`import fedldp` is fast and needs no optional package.
 """
 
-from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from fedldp import errors
-from fedldp.coders.channel import Channel
-from fedldp.estimate import Estimate, combine
-from fedldp.ledger import Ledger
-from fedldp.mechanisms import (
-    HM,
-    HMTP,
-    PM,
-    Dominant,
-    Duchi,
-    Laplace,
-    Mechanism,
-    NearZero,
-    Optimal,
-    PMOpt,
-    PMSub,
-    ThreeOutputs,
-    ThreeOutputsFlat,
-    best,
-    discretize,
-    mechanism,
-    mechanisms,
-)
-from fedldp.plan import Plan
-from fedldp.randomness import Source, source
-from fedldp.schema import Category, Number, Schema
-from fedldp.tally import Tally
-
-__version__ = version("fedldp")
+from fedldp._internal.lazy import attribute_loader
 
 __all__ = [
     "HM",
@@ -49,11 +19,17 @@ __all__ = [
     "PM",
     "Category",
     "Channel",
+    "DataQuality",
     "Dominant",
     "Duchi",
     "Estimate",
+    "Frequencies",
+    "LDPLinearRegression",
+    "LDPLinearSVC",
+    "LDPLogisticRegression",
     "Laplace",
     "Ledger",
+    "Mean",
     "Mechanism",
     "NearZero",
     "Number",
@@ -61,28 +37,92 @@ __all__ = [
     "PMOpt",
     "PMSub",
     "Plan",
+    "Plausibility",
+    "Report",
     "Schema",
     "Source",
     "Tally",
     "ThreeOutputs",
     "ThreeOutputsFlat",
+    "audit",
     "best",
     "combine",
+    "datasets",
     "discretize",
     "errors",
+    "fleet",
+    "learn",
     "mechanism",
+    "mechanism_names",
     "mechanisms",
     "source",
+    "vehicle",
 ]
 
 if TYPE_CHECKING:
-    from fedldp.learn.estimators import LDPLinearRegression as LDPLinearRegression
-    from fedldp.learn.estimators import LDPLinearSVC as LDPLinearSVC
-    from fedldp.learn.estimators import LDPLogisticRegression as LDPLogisticRegression
+    from fedldp import audit, datasets, errors, fleet, learn, mechanisms, vehicle
+    from fedldp.coders.channel import Channel
+    from fedldp.data.quality import DataQuality
+    from fedldp.estimate import Estimate, Frequencies, Mean, combine
+    from fedldp.learn.estimators import LDPLinearRegression, LDPLinearSVC, LDPLogisticRegression
+    from fedldp.ledger import Ledger
+    from fedldp.mechanisms import (
+        HM,
+        HMTP,
+        PM,
+        Dominant,
+        Duchi,
+        Laplace,
+        Mechanism,
+        NearZero,
+        Optimal,
+        PMOpt,
+        PMSub,
+        ThreeOutputs,
+        ThreeOutputsFlat,
+        best,
+        discretize,
+        mechanism,
+        mechanism_names,
+    )
+    from fedldp.plan import Plan
+    from fedldp.plausibility import Plausibility
+    from fedldp.randomness import Source, source
+    from fedldp.report import Report
+    from fedldp.schema import Category, Number, Schema
+    from fedldp.tally import Tally
+
+    __version__: str
 else:
+    # The same imports, made on first use; a test compares both lists.
+    _load = attribute_loader(
+        __name__,
+        {
+            "": "audit datasets errors fleet learn mechanisms vehicle",
+            "coders.channel": "Channel",
+            "data.quality": "DataQuality",
+            "estimate": "Estimate Frequencies Mean combine",
+            "learn.estimators": "LDPLinearRegression LDPLinearSVC LDPLogisticRegression",
+            "ledger": "Ledger",
+            "mechanisms": "HM HMTP PM Dominant Duchi Laplace Mechanism NearZero Optimal PMOpt "
+            "PMSub ThreeOutputs ThreeOutputsFlat best discretize mechanism mechanism_names",
+            "plan": "Plan",
+            "plausibility": "Plausibility",
+            "randomness": "Source source",
+            "report": "Report",
+            "schema": "Category Number Schema",
+            "tally": "Tally",
+        },
+    )
 
     def __getattr__(name: str) -> Any:
-        """Import the estimators when they are asked for: they need scikit-learn."""
-        if name in ("LDPLinearRegression", "LDPLinearSVC", "LDPLogisticRegression"):
-            return getattr(import_module("fedldp.learn.estimators"), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        """Import a public name when it is first used."""
+        if name == "__version__":
+            from importlib.metadata import version  # slow to import
+
+            return version("fedldp")
+        return _load(name)
+
+    def __dir__() -> list[str]:
+        """Return exactly the public names."""
+        return sorted(__all__)

@@ -15,7 +15,6 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betainccinv, betaincinv
 
 from fedldp import vehicle
 from fedldp._internal.validation import Floats, Integers
@@ -289,6 +288,8 @@ def _best_event(counts: Integers, trials: int, risk: float) -> tuple[float, npt.
 
 def _bound(hits: Integers, trials: int, risk: float) -> Floats:
     """Return ln(p / q) with Clopper and Pearson's bounds, p from below and q from above."""
+    from scipy.special import betainccinv, betaincinv
+
     k, m = hits
     p = np.where(k > 0, betaincinv(np.maximum(k, 1), trials - k + 1, risk), 0.0)
     q = np.where(m < trials, betainccinv(m + 1, np.maximum(trials - m, 1), risk), 1.0)

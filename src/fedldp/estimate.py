@@ -11,7 +11,6 @@ from typing import Any, cast, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri, stdtrit
 
 from fedldp import plausibility
 from fedldp._internal.validation import Floats
@@ -278,6 +277,8 @@ def _pseudo_answers(risk: float) -> float:
     With half the square alone, intervals that are centred on the unbiased estimate can cover 92.9%
     instead of 95%, for five rare answers in a thousand; with a tenth more, 93.2%.
     """
+    from scipy.special import ndtri
+
     return float(ndtri(risk / 2) ** 2 / 2 + 0.1)
 
 
@@ -288,6 +289,8 @@ def _interval(mean: Floats, error: Floats, freedom: Any, risk: float) -> Floats:
 
 
 def _student(freedom: Any, risk: float) -> Floats:
+    from scipy.special import stdtrit
+
     return cast(Floats, -stdtrit(np.maximum(freedom, 1.0), risk / 2))
 
 

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtr, bdtrc
 
 from fedldp._internal.validation import Floats
 from fedldp.mechanisms import Mechanism
 from fedldp.parts import Part
 from fedldp.schema import Category, Number
+
+__all__ = ["Finding", "Influence", "Plausibility"]
 
 FALSE_ALARM = 1e-6  # the probability that honest vehicles cause a warning, at most
 
@@ -143,6 +144,8 @@ def _answers(part: Part, n: int, cells: npt.NDArray[Any]) -> Iterator[_Suspects]
     The law of one count is exact. How the counts depend on each other does not matter, as the
     correction for their number holds for all dependences.
     """
+    from scipy.special import bdtr, bdtrc
+
     if part.k == part.d or not n:
         return
     answered, place = np.unique(part.answered(cells), return_inverse=True)

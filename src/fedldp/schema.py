@@ -7,7 +7,6 @@ data: whoever took them from the data would give some of the data away.
 import json
 import keyword
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, final
@@ -188,6 +187,8 @@ class Schema:
         >>> Schema.from_toml("age = {low = 0, high = 100}")["age"].missing
         50.0
         """
+        import tomllib
+
         try:
             tables = tomllib.loads(text)
         except (ValueError, RecursionError) as error:

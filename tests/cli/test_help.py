@@ -21,8 +21,10 @@ from fedldp_reproduction.figures import description
 def commands(group, path=()):
     """Yield each command with the words that lead to it."""
     yield path, group
-    for name, command in getattr(group, "commands", {}).items():
-        yield from commands(command, (*path, name))
+    if isinstance(group, click.Group):
+        context = click.Context(group)
+        for name in group.list_commands(context):
+            yield from commands(group.get_command(context, name), (*path, name))
 
 
 COMMANDS = dict(commands(fedldp))
@@ -68,9 +70,24 @@ def test_every_example_is_understood(path, tmp_path, monkeypatch):
             Path(file).touch()
         command, rest = fedldp, words
         while isinstance(command, click.Group) and rest:
-            command, rest = command.commands[rest[0]], rest[1:]
+            command, rest = command.get_command(click.Context(command), rest[0]), rest[1:]
         with command.make_context("fedldp", rest) as context:
             assert context.params is not None
+
+
+def test_the_list_of_commands_says_what_each_says_of_itself():
+    """The list is shown without importing the commands, so it holds their first lines itself."""
+    text = shown(())
+    for path, command in COMMANDS.items():
+        if len(path) == 1:
+            summary = command.get_short_help_str(limit=80)
+            assert re.search(rf"^  {path[0]} +{re.escape(summary)}$", text, re.MULTILINE)
+
+
+def test_an_unknown_command_is_refused():
+    result = CliRunner().invoke(fedldp, ["tain"])
+    assert result.exit_code == 2
+    assert "No such command 'tain'" in result.output
 
 
 def test_there_are_many_examples():
@@ -89,7 +106,7 @@ def completions(*words):
     [
         (["fedldp", "me"], {"plain,mechanisms"}),
         (["fedldp", "audit", "three"], {"plain,three-outputs", "plain,three-outputs-flat"}),
-        (["fedldp", "audit", ""], {f"plain,{name}" for name in library.mechanisms()}),
+        (["fedldp", "audit", ""], {f"plain,{name}" for name in library.mechanism_names()}),
         (["fedldp", "train", "--task", ""], {"plain,logistic", "plain,linear", "plain,svm"}),
         (["fedldp", "train", "--data", "wisdm"], {"plain,wisdm", "plain,wisdm2019", "file,wisdm"}),
         (["fedldp", "train", "--hold"], {"plain,--holdout"}),

@@ -99,7 +99,7 @@ def test_certificates_end_somewhere():
     assert replace(certificate(1.0), pitch=Fraction(0)).fault() is not None
 
 
-@pytest.mark.parametrize("name", [n for n in fedldp.mechanisms() if n != "laplace"])
+@pytest.mark.parametrize("name", [n for n in fedldp.mechanism_names() if n != "laplace"])
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
 def test_no_mechanism_is_below_the_bound(name, epsilon):
     m = fedldp.mechanism(name, epsilon)

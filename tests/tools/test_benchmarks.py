@@ -129,7 +129,7 @@ def test_growth_runs():
     assert min(collected.memory, trained.memory) > 1
 
 
-@pytest.mark.parametrize("name", fedldp.mechanisms())
+@pytest.mark.parametrize("name", fedldp.mechanism_names())
 def test_the_straightforward_way_does_the_same_work(name):
     """Means and variances are those of the mechanism.
 

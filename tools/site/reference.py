@@ -20,8 +20,8 @@ PUBLIC = (
     "fedldp.mechanisms",
     "fedldp.coders.categories",
     "fedldp.coders.cube",
-    "fedldp.report",
-    "fedldp.estimate",
+    "fedldp.data.quality",
+    "fedldp.plausibility",
     "fedldp.audit",
     "fedldp.learn",
     "fedldp.learn.estimators",
@@ -30,10 +30,7 @@ PUBLIC = (
     "fedldp.errors",
 )
 
-ON_DEMAND = {  # not in `__all__`, since importing them needs an extra
-    "fedldp": ("LDPLinearRegression", "LDPLinearSVC", "LDPLogisticRegression"),
-    "fedldp.fleet": ("LDPFedSGD", "LDPMod"),
-}
+PAGES = {"fedldp.vehicle": "vehicle.md"}  # public modules that have a page of their own
 
 
 class Name(NamedTuple):
@@ -51,16 +48,21 @@ class Name(NamedTuple):
         return f"{self.what.__module__}.{self.what.__qualname__}"
 
     @property
+    def link(self) -> str:
+        """Where the reference describes it."""
+        return PAGES.get(self.path, f"#{self.path}")
+
+    @property
     def summary(self) -> str:
         """The first line of its docstring."""
         return (inspect.getdoc(self.what) or "").partition("\n")[0]
 
 
 def public_names() -> Iterator[Name]:
-    """Yield every public name once: those in the `__all__` of a module, and those on demand."""
+    """Yield every public name once, in the first module that has it in its `__all__`."""
     seen = set()
     for module in PUBLIC:
-        for name in (*import_module(module).__all__, *ON_DEMAND.get(module, ())):
+        for name in import_module(module).__all__:
             found = Name(module, name, getattr(import_module(module), name))
             if found.path not in seen:
                 seen.add(found.path)
@@ -75,8 +77,10 @@ def commands(
     context = click.Context(command, parent, info_name=name, terminal_width=80, **settings)
     yield context.command_path, command.get_help(context)
     if isinstance(command, click.Group):
-        for each, inner in command.commands.items():
-            yield from commands(inner, each, context)
+        for each in command.list_commands(context):
+            inner = command.get_command(context, each)
+            if inner is not None:
+                yield from commands(inner, each, context)
 
 
 def api_page() -> str:
@@ -86,13 +90,13 @@ def api_page() -> str:
         "# All public names",
         "",
         "What is listed here is public, and nothing else is: all names in the `__all__` of these",
-        "modules, and the few that are imported on demand because they need an extra.",
+        "modules. `import fedldp` imports each of them when it is first used.",
     ]
     for module in PUBLIC:
         of_module = [each for each in names if each.module == module]
         lines += ["", f"## {module} {{ #{module} }}", "", "| name | what it is |", "|---|---|"]
         for each in of_module:
-            link = f"[`{each.name}`](#{each.path})"
+            link = f"[`{each.name}`]({each.link})"
             lines.append(f"| {link} | {each.summary.replace('|', chr(92) + '|')} |")
         for each in of_module:
             if not isinstance(each.what, ModuleType):

@@ -8,13 +8,18 @@ from fedldp.errors import FedLDPError, MissingExtra
 def main() -> None:
     """Run `fedldp`: an error it knows is one line on standard error, not a traceback."""
     try:
-        try:
-            from fedldp.cli.app import fedldp
-        except ModuleNotFoundError as error:
-            package = (error.name or "").partition(".")[0]
-            if package not in ("click", "rich"):
-                raise
-            raise MissingExtra(package, "cli") from error
-        fedldp(prog_name="fedldp")
+        _run()
     except (FedLDPError, OSError) as error:
         sys.exit(f"fedldp: {error}")
+
+
+def _run() -> None:
+    try:
+        from fedldp.cli.app import fedldp
+
+        fedldp(prog_name="fedldp")  # which imports the subcommand
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in ("click", "rich"):
+            raise
+        raise MissingExtra(package, "cli") from error

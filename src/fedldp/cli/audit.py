@@ -14,7 +14,7 @@ from fedldp import audit
 from fedldp.cli.completion import offer
 from fedldp.coders.channel import Channel
 from fedldp.errors import PrivacyError
-from fedldp.mechanisms import mechanism, mechanisms
+from fedldp.mechanisms import mechanism, mechanism_names
 from fedldp.randomness import source
 
 _PAIRS = ((-1.0, 1.0), (0.0, 1.0), (0.1, 0.2))
@@ -22,7 +22,7 @@ _CONFIDENCE = 0.999999  # a false alarm in a million runs
 
 
 @click.command("audit")
-@click.argument("name", required=False, shell_complete=offer(mechanisms))
+@click.argument("name", required=False, shell_complete=offer(mechanism_names))
 @click.option("--epsilon", type=float, help="The privacy budget of the mechanism.  [default: 1.0]")
 @click.option(
     "--outputs", type=int, help="How many values it may send.  [default: the mechanism's own]"

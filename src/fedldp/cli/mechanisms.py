@@ -12,7 +12,7 @@ from rich.table import Table
 
 from fedldp._internal import validation
 from fedldp.errors import DomainError
-from fedldp.mechanisms import Mechanism, Optimal, best, mechanism, mechanisms
+from fedldp.mechanisms import Mechanism, Optimal, best, mechanism, mechanism_names
 from fedldp_reproduction import claims
 
 _MOST_BITS = 6
@@ -88,7 +88,7 @@ def _draw(path: Path, epsilon: float, bits: bool, inputs: bool) -> None:
 def _available(epsilon: float) -> list[Mechanism]:
     """Return all mechanisms that exist for an epsilon: channels end at 16."""
     found = []
-    for name in mechanisms():
+    for name in mechanism_names():
         with contextlib.suppress(DomainError):
             found.append(mechanism(name, epsilon))
     return found

@@ -15,7 +15,7 @@ from fedldp._internal import files
 from fedldp.data import frames
 from fedldp.data.quality import DataQuality
 from fedldp.errors import DomainError, PrivacyError, WireError
-from fedldp.mechanisms import mechanisms
+from fedldp.mechanisms import mechanism_names
 from fedldp.plan import Plan
 from fedldp.schema import Schema, template
 from fedldp.strategies import PAPER_MECHANISM, STRATEGIES
@@ -61,7 +61,7 @@ def plan_options(command: Command) -> Command:
         ),
         click.option(
             "--mechanism",
-            type=click.Choice(mechanisms()),
+            type=click.Choice(mechanism_names()),
             default="dominant",
             show_default=True,
             help="How numbers are made private: a name that `fedldp mechanisms` shows.",

@@ -41,7 +41,7 @@ from fedldp.learn.features import check_target
 from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
 from fedldp.learn.settings import PAPER_REGULARIZATION, PAPER_TOLERANCE, Settings
-from fedldp.mechanisms import mechanisms
+from fedldp.mechanisms import mechanism_names
 from fedldp.randomness import source
 from fedldp.schema import Category, Number
 from fedldp.strategies import PAPER_MECHANISM
@@ -68,7 +68,7 @@ _OF_DATA = ("schema", "target", "client", "strict", "path", "rows")
 )
 @click.option(
     "--mechanism",
-    type=click.Choice([*mechanisms(), NO_PRIVACY]),
+    type=click.Choice([*mechanism_names(), NO_PRIVACY]),
     default=Settings.mechanism,
     show_default=True,
     help=f"How numbers are made private: a name that `fedldp mechanisms` shows, or {NO_PRIVACY}.",

@@ -14,6 +14,8 @@ from typing import final
 
 from fedldp.errors import DataWarning, DomainError
 
+__all__ = ["AttributeQuality", "DataQuality"]
+
 _COMPARED = 100  # the longest word that is compared with known ones
 _SHOWN = 5  # attributes, keys or columns that a summary names
 

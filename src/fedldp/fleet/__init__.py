@@ -1,4 +1,4 @@
-"""A fleet in earnest: a server, gateways and the vehicles' vaults, on Flower.
+"""A production fleet: a server, gateways and the vehicles' vaults, on Flower.
 
 The vault is the vehicle's own process: it holds the data, the cap, the ledger and the chance, and
 answers a question with noisy reports alone. The gateway passes questions and reports on. The
@@ -7,22 +7,23 @@ server asks, counts and steps. See docs/fleet.md.
 `LDPFedSGD` is a strategy for a ServerApp, `LDPMod` a mod for a ClientApp of one's own.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fedldp.fleet.job import Job
-from fedldp.fleet.vault.vault import Vault
+from fedldp._internal.lazy import attribute_loader
 
-__all__ = ["Job", "Vault"]
+__all__ = ["Job", "LDPFedSGD", "LDPMod", "Vault"]
 
 if TYPE_CHECKING:
-    from fedldp.fleet.mod import LDPMod as LDPMod
-    from fedldp.fleet.strategy import LDPFedSGD as LDPFedSGD
+    from fedldp.fleet.job import Job
+    from fedldp.fleet.mod import LDPMod
+    from fedldp.fleet.strategy import LDPFedSGD
+    from fedldp.fleet.vault.vault import Vault
 else:
+    __getattr__ = attribute_loader(
+        __name__,
+        {"job": "Job", "mod": "LDPMod", "strategy": "LDPFedSGD", "vault.vault": "Vault"},
+    )
 
-    def __getattr__(name: str) -> Any:
-        """Import what needs Flower when it is asked for."""
-        module = {"LDPFedSGD": "strategy", "LDPMod": "mod"}.get(name)
-        if module is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{module}"), name)
+    def __dir__() -> list[str]:
+        """Return exactly the public names."""
+        return sorted(__all__)

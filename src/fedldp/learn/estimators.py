@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Self, cast, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
 
 from fedldp._internal.validation import Floats, reals
 from fedldp.data.frames import is_missing
@@ -308,6 +307,8 @@ class LDPLogisticRegression(_LDPClassifier):
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each of the two classes, in a row for each row."""
+        from scipy.special import expit
+
         scores = self._scores(X)
         return np.stack([expit(-scores), expit(scores)], axis=1)
 

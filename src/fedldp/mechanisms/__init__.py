@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from fedldp.errors import DomainError
 from fedldp.mechanisms.base import Mechanism
-from fedldp.mechanisms.discretize import discretize
+from fedldp.mechanisms.discretization import discretize
 from fedldp.mechanisms.duchi import Duchi
 from fedldp.mechanisms.finite import Finite
 from fedldp.mechanisms.hybrid import HM, HMTP, Hybrid
@@ -38,7 +38,7 @@ __all__ = [
     "best",
     "discretize",
     "mechanism",
-    "mechanisms",
+    "mechanism_names",
 ]
 
 _PAPER = (Laplace, Duchi, PM, HM, ThreeOutputs, PMSub, PMOpt, HMTP)
@@ -50,10 +50,10 @@ _REGISTRY: dict[str, Callable[[float], Mechanism]] = {
 PAPER = tuple(kind.name for kind in _PAPER)  # names of the paper's mechanisms
 
 
-def mechanisms() -> tuple[str, ...]:
+def mechanism_names() -> tuple[str, ...]:
     """Return the names of all mechanisms: the paper's eight, then those beyond it.
 
-    >>> mechanisms()[:4]
+    >>> mechanism_names()[:4]
     ('laplace', 'duchi', 'pm', 'hm')
     """
     return tuple(_REGISTRY)

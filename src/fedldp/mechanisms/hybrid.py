@@ -11,7 +11,7 @@ import numpy as np
 from fedldp._internal.validation import Floats
 from fedldp.coders.channel import Channel
 from fedldp.mechanisms.base import Mechanism
-from fedldp.mechanisms.discretize import checked_outputs, discretized
+from fedldp.mechanisms.discretization import checked_outputs, discretized
 from fedldp.mechanisms.duchi import Duchi
 from fedldp.mechanisms.finite import Finite
 from fedldp.mechanisms.piecewise import PM, Piecewise, PMSub

@@ -13,7 +13,7 @@ from fedldp._internal import validation
 from fedldp._internal.validation import Floats
 from fedldp.coders.channel import Channel
 from fedldp.mechanisms.base import Mechanism
-from fedldp.mechanisms.discretize import discretized, hat_integral
+from fedldp.mechanisms.discretization import discretized, hat_integral
 from fedldp.mechanisms.newton import descend
 
 

@@ -15,10 +15,9 @@ matter: they are added as they turn out to be violated.
 
 from dataclasses import dataclass
 from math import exp, expm1, sqrt
+from typing import Any
 
 import numpy as np
-from scipy import sparse
-from scipy.optimize import linprog
 
 from fedldp._internal.validation import Floats, Integers
 
@@ -81,6 +80,9 @@ def solve(
     follows by symmetry. The program starts with some of the inputs, and others join where the
     limits turn out to be violated. Returns None if there is no solution.
     """
+    from scipy import sparse
+    from scipy.optimize import linprog
+
     growth = exp(epsilon)
     # The solver sees numbers near 1: lengths in this unit, and e^epsilon q instead of q.
     unit = sqrt(float(limits.limit.max()))
@@ -146,8 +148,10 @@ def _fixed(
     limits: Limits,
     active: Integers,
     area: float,
-) -> tuple[sparse.csr_array, Floats]:
+) -> tuple[Any, Floats]:
     """Return the inequalities that are no cuts: mass, reach of the mean 1, the limits."""
+    from scipy import sparse
+
     mass = fold.sum(axis=0)
     above = y - y[:, None]
     # The largest mean within q <= p <= growth q is the least of these over all thresholds.

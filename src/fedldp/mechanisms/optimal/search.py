@@ -4,11 +4,10 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from scipy.optimize import minimize, minimize_scalar
 
 from fedldp._internal.validation import Floats
 from fedldp.coders.channel import Channel, exact_channel
-from fedldp.mechanisms.discretize import even_letters
+from fedldp.mechanisms.discretization import even_letters
 from fedldp.mechanisms.duchi import Duchi
 from fedldp.mechanisms.hybrid import HMTP
 from fedldp.mechanisms.optimal.program import Cut, Limits, Solution, best_rows, solve, trapezoid
@@ -50,6 +49,8 @@ def search(
     near: Solution | None = None,
 ) -> Solution | None:
     """Solve the program for the best range of evenly spaced outputs."""
+    from scipy.optimize import minimize_scalar
+
     found: list[tuple[float, Solution]] = []
     grid = np.linspace(-1.0, 1.0, count)
     cuts: frozenset[Cut] = frozenset() if near is None else near.cuts
@@ -98,6 +99,8 @@ def to_channel(solution: Solution, epsilon: float, letters: Floats) -> Channel:
 @cache
 def four_outputs(epsilon: float) -> Channel:
     """Return the best channel with four outputs, wherever they lie."""
+    from scipy.optimize import minimize
+
     letters = letters_for(epsilon)
     right = letters[letters >= 0]
     limits = limits_under(epsilon, right)
