@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedldp import datasets
-from fedldp.fleet import bundle, processes
+from fedldp.fleet import processes
+from fedldp.fleet.flower import bundle
 from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.gateway import process as gateway_process
 from fedldp.fleet.gateway.relay import ask
@@ -22,7 +23,7 @@ from fedldp.fleet.job import Job
 from fedldp.fleet.processes import GRACE, MARK, STATE, Process, Supervisor, free_port
 from fedldp.fleet.server import checkpoint
 from fedldp.fleet.server.process import registered
-from fedldp.fleet.vault.process import Depot
+from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.settings import Settings
 
 EPSILON = 4.0
@@ -230,7 +231,7 @@ def _role(part: str, words: list[str]) -> tuple[str, str]:
         uplink = "fedldp.fleet.gateway.uplink" in words
         return ("uplink" if uplink else "SuperNode and its children"), part
     names = {"flower-superlink": "SuperLink", "flower-superexec": "superexec"}
-    names |= {"flwr-serverapp": "ServerApp", "fedldp.fleet.server.front": "front"}
+    names |= {"flwr-serverapp": "ServerApp", "fedldp.fleet.server.endpoint": "front"}
     found = [names[Path(word).name] for word in words if Path(word).name in names]
     return (found[0] if found else "Flower's commands"), part
 
@@ -248,7 +249,7 @@ def answers(turns: int) -> dict[str, list[float]]:
         vault = folder / "vault-1"
         _change(vault / "vault.toml", f'cap = "{EPSILON * ROUNDS}"', f'cap = "{EPSILON * turns}"')
         _change(vault / "vault.toml", f"per_job = {ROUNDS}", f"per_job = {turns}")
-        address = Depot.load(vault).address
+        address = VaultConfig.load(vault).address
         with _supervised(folder) as supervisor:
             supervisor.start(_part("vault", vault))
             while not Path(address.path).exists():

@@ -17,7 +17,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
 import fedldp
-from fedldp.fleet.mod import LDPMod, tally
+from fedldp.fleet.flower.mod import LDPMod, tally
 
 TRUE_WEIGHTS = np.array([0.6, -0.3])  # of speed and temperature; nobody in the fleet knows them
 ROUNDS, GROUP = 12, 50
@@ -32,7 +32,9 @@ def client(ledger: Path) -> ClientApp:
     # The mod lets one report out and nothing else: no loss, no num-examples. The ledger keeps what
     # a vehicle has spent, for life; with a cap of one answer nobody is ever asked twice. The key
     # comes from the node's own configuration, which the server cannot change.
-    mod = LDPMod(PLAN, ledger=ledger, cap=4.0, key=lambda node: str(node.node_config["vehicle"]))
+    mod = LDPMod(
+        PLAN, ledger=ledger, cap=4.0, vehicle_id=lambda node: str(node.node_config["vehicle"])
+    )
     app = ClientApp(mods=[mod])
 
     @app.train()

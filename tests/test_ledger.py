@@ -127,10 +127,10 @@ def test_many_vehicles_answer_in_one_transaction(ledger):
     assert ledger.release("c", 0.5, "request", never) == b"c"
     assert [ledger.spent(key) for key in keys] == [Fraction(1, 2), 1, Fraction(1, 2), 0]
     for wrong in ({"d": b"d", "b": b"b"}, {"a": b"a", "d": "d"}):
-        with pytest.raises(DomainError, match="for no key but those it was given"):
+        with pytest.raises(DomainError, match="for no vehicle but those it was given"):
             ledger.release_many(keys, 0.5, "another", b"?", lambda _, wrong=wrong: wrong)
     assert ledger.totals() == {"a": Fraction(1, 2), "b": 1, "c": Fraction(1, 2)}
-    assert [(each.key, each.run) for each in ledger.history()][1:] == [
+    assert [(each.vehicle_id, each.run) for each in ledger.history()][1:] == [
         ("a", "spring"),
         ("c", "spring"),
     ]
@@ -192,18 +192,23 @@ def test_an_epsilon_may_have_up_to_30_digits(ledger):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "key", "request_"),
-    [("key", 1, "1"), ("key", b"car", "1"), ("request", "car", 1), ("key", "\ud800", "")],
+    ("wrong", "vehicle_id", "request_"),
+    [
+        ("vehicle_id", 1, "1"),
+        ("vehicle_id", b"car", "1"),
+        ("request", "car", 1),
+        ("vehicle_id", "\ud800", ""),
+    ],
 )
-def test_refuses_names_that_are_no_text(ledger, wrong, key, request_):
+def test_refuses_names_that_are_no_text(ledger, wrong, vehicle_id, request_):
     said = f"^{wrong} must be a text in Unicode"
     with pytest.raises(DomainError, match=said):
-        ledger.release(key, 1, request_, never)
+        ledger.release(vehicle_id, 1, request_, never)
     with pytest.raises(DomainError, match=said):
-        ledger.release_many(["bus", key], 1, request_, b"?", lambda _: never())
-    for look in (ledger.spent, ledger.history) if wrong == "key" else ():
+        ledger.release_many(["bus", vehicle_id], 1, request_, b"?", lambda _: never())
+    for look in (ledger.spent, ledger.history) if wrong == "vehicle_id" else ():
         with pytest.raises(DomainError, match=said):
-            look(key)
+            look(vehicle_id)
 
 
 def test_a_run_that_is_no_text_buys_nothing(ledger):

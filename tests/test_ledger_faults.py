@@ -78,7 +78,7 @@ def test_killed_at_any_moment_it_forgets_nothing(tmp_path, ledgers, kills, milli
                 if batch:  # it is got as a whole, or not at all
                     assert not [line.split()[1] for line in received].count(request) % len(batch)
             for job in filter(None, ledger_victim.JOBS):
-                answers = [line.key for line in ledger.history() if line.job == job]
+                answers = [line.vehicle_id for line in ledger.history() if line.job == job]
                 assert ledger.answers(job) == Counter(answers)
                 assert max(ledger.answers(job).values(), default=0) <= ledger_victim.PER_JOB
             for key in {key for key, _ in stored}:

@@ -43,7 +43,7 @@ def test_a_job_is_answered_once_whatever_the_cap(ledger):
     assert ledger.answers("spring") == {"car": 1, "bus": 1}
     assert ledger.answers("autumn") == {"car": 1}
     assert ledger.answers("winter") == {}
-    assert [(line.key, line.request, line.job) for line in ledger.history()] == [
+    assert [(line.vehicle_id, line.request, line.job) for line in ledger.history()] == [
         ("car", "1", "spring"),
         ("bus", "2", "spring"),
         ("car", "2", "autumn"),

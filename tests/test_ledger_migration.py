@@ -97,7 +97,7 @@ def test_what_was_answered_is_answered_with_the_same_bytes(path, before):
             for number in (1, 2, 3):
                 question = made.question(job, number)
                 answers = [row[-1] for row in before[0] if row[2] == question.request]
-                assert vault.answer(question).rows() == sorted(answers)
+                assert vault.answer(question).split() == sorted(answers)
         assert stored(path) == before
 
 
@@ -107,7 +107,7 @@ def test_what_was_spent_counts(path):
         vault = Vault(made.SCHEMA, made.MATRIX, made.CARS, found)
         asked = made.question("spring", 4)
         assert vault.answer(asked).answered == 2
-        assert {line.key for line in found.history() if line.request == asked.request} == {
+        assert {line.vehicle_id for line in found.history() if line.request == asked.request} == {
             "car 0",
             "car 3",
         }

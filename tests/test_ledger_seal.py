@@ -15,7 +15,7 @@ from vaults import MATRIX, SCHEMA, answer, asked, listening, vault
 
 from fedldp.cli.app import fedldp
 from fedldp.errors import BudgetError, WireError
-from fedldp.fleet.protocol import Batch
+from fedldp.fleet.protocol import Answer
 from fedldp.fleet.vault.vault import Vault
 from fedldp.ledger import Ledger, seal
 
@@ -158,5 +158,5 @@ def test_sealed_by_root_it_belongs_to_the_user_of_the_vault(tmp_path):
 def test_a_vault_with_a_sealed_ledger_says_why_to_its_owner_alone(tmp_path, caplog):
     seal(tmp_path / "ledger")
     with listening(vault(tmp_path / "ledger"), tmp_path / "socket") as address:
-        assert answer(address, asked()) == Batch.of(asked())
+        assert answer(address, asked()) == Answer.of(asked())
     assert "refuses everybody: it was sealed on" in caplog.records[-1].getMessage()

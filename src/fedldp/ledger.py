@@ -25,9 +25,10 @@ from fedldp.vehicle import exact
 
 Number = float | str | Fraction
 Request = str | bytes
-Answer = Callable[[], bytes]
-Answers = Callable[[list[str]], Mapping[str, bytes]]
+Produce = Callable[[], bytes]
+ProduceMany = Callable[[list[str]], Mapping[str, bytes]]
 
+_AT_ONCE = 500  # vehicles looked up in one query: SQLite takes at least 999 values
 _LARGEST = 10**30  # in a fraction's parts: with larger ones, sums would grow beyond all bounds
 
 _RELEASES = """
@@ -86,7 +87,7 @@ _INSERT = "INSERT INTO releases (key, request, run, job, epsilon, answer) VALUES
 class Spending(NamedTuple):
     """One line of a ledger: who has spent what, on which run, to answer which request."""
 
-    key: str
+    vehicle_id: str
     run: str
     request: Request
     epsilon: Fraction
@@ -94,20 +95,20 @@ class Spending(NamedTuple):
 
 
 class _Standing(NamedTuple):
-    """How a key stands."""
+    """How a vehicle stands."""
 
-    spent: Fraction  # in its life
-    answers: int  # in a job
+    spent: Fraction = Fraction()  # in its life
+    answers: int = 0  # in a job
 
 
 @final
 class Ledger:
     """The spending of one vehicle or of many, each under a cap for its whole life.
 
-    The cap is the most that any one key may ever spend, over all jobs and runs. Of each job, a key
-    answers `answers_per_job` requests at most. Both are part of the owner's configuration and not
-    of the file: they are given whenever the file is opened, and count at once against all that has
-    been spent before. Raising them is the owner's decision alone.
+    The cap is the most that any one vehicle may ever spend, over all jobs and runs. Of each job, a
+    vehicle answers `answers_per_job` requests at most. Both are part of the owner's configuration
+    and not of the file: they are given whenever the file is opened, and count at once against all
+    that has been spent before. Raising them is the owner's decision alone.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -122,7 +123,7 @@ class Ledger:
     Traceback (most recent call last):
     fedldp.errors.BudgetError: 'car 7' has spent 0.1 of its cap of 0.3: 0.25 more is too much...
     >>> ledger.history("car 7")
-    [Spending(key='car 7', run='spring', request='question 1', epsilon=Fraction(1, 10), job='')]
+    [Spending(vehicle_id='car 7', run='spring', request='question 1', epsilon=..., job='')]
 
     A vehicle with budget left answers a job once all the same:
 
@@ -148,10 +149,10 @@ class Ledger:
 
     def release(
         self,
-        key: str,
+        vehicle_id: str,
         epsilon: Number,
         request: Request,
-        produce: Answer,
+        produce: Produce,
         *,
         run: str = "",
         job: str | None = None,
@@ -160,47 +161,50 @@ class Ledger:
 
         `request` names the question, best by a hash of all of it: whoever asks it again gets the
         same bytes at no cost, and `produce` is not called. `job` names the job that the request
-        belongs to: a key that has answered `answers_per_job` other requests of this job is refused.
+        belongs to: a vehicle that has answered `answers_per_job` other requests of this job is
+        refused.
         Without a job only the cap applies. `run` is a label for the history, and changes nothing.
 
         Nothing is returned if the epsilon is too much or the job has its answers (`BudgetError`),
         if `produce` raises, or if the disk fails (`OSError`); then nothing is spent either, unless
         the disk failed after it had written.
         """
-        _text(key, "key")
+        _text(vehicle_id, "vehicle_id")
         price, request, job = _number(epsilon, "epsilon"), _request(request), check_job(job)
         with self._file.transaction():
-            answer = self._stored(key, price, request)
+            answer = self._stored(vehicle_id, price, request)
             if answer is None:
                 self._refuse_if_sealed()
-                if refusal := self._refusal(key, price, job):
+                if refusal := self._refusal(
+                    vehicle_id, self._standing(vehicle_id, job), price, job
+                ):
                     raise BudgetError(refusal)
                 if self._asked(request) is not None:
                     raise DomainError("Many were asked under this request: put it under another.")
                 answer = produce()
-                self._burn({key: answer}, [key], price, request, run, job)
+                self._burn({vehicle_id: answer}, [vehicle_id], price, request, run, job)
         return answer  # and not a line earlier: now the transaction is on the disk
 
     def release_many(
         self,
-        keys: list[str],
+        vehicle_ids: list[str],
         epsilon: Number,
         request: Request,
         question: bytes,
-        produce: Answers,
+        produce: ProduceMany,
         *,
         run: str = "",
         job: str | None = None,
     ) -> dict[str, bytes]:
         """Put a question to many at once, in one transaction: return the bytes of each.
 
-        `produce` is given the keys that can afford the epsilon and may still answer the job, if one
-        is given (see `release`), and returns bytes for as many of them as it likes: these pay.
+        `produce` is given the vehicles that can afford the epsilon and may still answer the job, if
+        one is given (see `release`), and returns bytes for as many of them as it likes: these pay.
         There is one question for each request, told by a hash of all that is asked. Whoever puts it
-        again, to whichever keys, gets the bytes of those who have answered, and no other is asked;
-        another question is refused (`DomainError`).
+        again, to whichever vehicles, gets the bytes of those who have answered, and no other is
+        asked; another question is refused (`DomainError`).
         """
-        keys = [_text(key, "key") for key in keys]
+        vehicle_ids = [_text(each, "vehicle_id") for each in vehicle_ids]
         price, request, job = _number(epsilon, "epsilon"), _request(request), check_job(job)
         with self._file.transaction():
             asked = self._asked(request)
@@ -210,38 +214,39 @@ class Ledger:
                 raise DomainError("Another question was put under this request.")
             if asked is None:
                 self._refuse_if_sealed()
-                able = [key for key in keys if not self._refusal(key, price, job)]
+                able = self._able(vehicle_ids, price, job)
                 answers = dict(produce(able))
                 if answers:  # or whoever asks those that have spent all could fill the disk
                     self._file.execute("INSERT INTO questions VALUES (?, ?)", (request, question))
                 self._burn(answers, able, price, request, run, job)
         return answers  # and not a line earlier: now the transaction is on the disk
 
-    def spent(self, key: str) -> Fraction:
-        """Return what a key has spent in its life."""
+    def spent(self, vehicle_id: str) -> Fraction:
+        """Return what a vehicle has spent in its life."""
         with self._file.gate():
-            return self._standing(_text(key, "key")).spent
+            return self._standing(_text(vehicle_id, "vehicle_id")).spent
 
     def answers(self, job: str) -> dict[str, int]:
-        """Return how many requests of a job each key has answered that has answered any."""
+        """Return how many requests of a job each vehicle has answered that has answered any."""
         query = "SELECT key, COUNT(*) FROM releases WHERE job = ? GROUP BY key"
         with self._file.gate():
             return dict(self._file.execute(query, (check_job(job),)))
 
     def totals(self) -> dict[str, Fraction]:
-        """Return what each key has spent that has spent anything."""
+        """Return what each vehicle has spent that has spent anything."""
         query = "SELECT key, epsilon, COUNT(*) FROM releases GROUP BY key, epsilon"
         found: dict[str, Fraction] = defaultdict(Fraction)
         with self._file.gate():
-            for key, text, count in self._file.execute(query):
-                found[key] += self._fraction(text) * count
+            for vehicle_id, text, count in self._file.execute(query):
+                found[vehicle_id] += self._fraction(text) * count
         return dict(found)
 
-    def history(self, key: str | None = None) -> list[Spending]:
-        """Return the spendings of a key, or those of all keys, the oldest first."""
+    def history(self, vehicle_id: str | None = None) -> list[Spending]:
+        """Return the spendings of a vehicle, or those of all vehicles, the oldest first."""
         query = "SELECT key, run, request, epsilon, job FROM releases WHERE key = ?1 OR ?1 IS NULL"
         with self._file.gate():
-            rows = self._file.execute(f"{query} ORDER BY number", (key and _text(key, "key"),))
+            wanted = vehicle_id and _text(vehicle_id, "vehicle_id")
+            rows = self._file.execute(f"{query} ORDER BY number", (wanted,))
             return [
                 Spending(who, run, what, self._fraction(text), job)
                 for who, run, what, text, job in rows
@@ -269,13 +274,13 @@ class Ledger:
 
     # What follows is called while the gate is held.
 
-    def _stored(self, key: str, price: Fraction, request: Request) -> bytes | None:
+    def _stored(self, vehicle_id: str, price: Fraction, request: Request) -> bytes | None:
         query = "SELECT epsilon, answer FROM releases WHERE key = ? AND request = ?"
-        for text, answer in self._file.execute(query, (key, request)):
+        for text, answer in self._file.execute(query, (vehicle_id, request)):
             if self._fraction(text) != price:
                 raise DomainError(
-                    f"{key!r} has answered this request for an epsilon of {text}, and is now "
-                    f"asked for {price}. Put another epsilon under another request."
+                    f"{vehicle_id!r} has answered this request for an epsilon of {text}, and is "
+                    f"now asked for {price}. Put another epsilon under another request."
                 )
             return bytes(answer)
         return None
@@ -296,10 +301,12 @@ class Ledger:
         job: str,
     ) -> None:
         if not answers.keys() <= set(able) or not all(type(a) is bytes for a in answers.values()):
-            raise DomainError("produce must return bytes, and for no key but those it was given.")
+            raise DomainError(
+                "produce must return bytes, and for no vehicle but those it was given."
+            )
         text, run = f"{price.numerator}/{price.denominator}", _text(run, "run")
-        for key, answer in answers.items():
-            self._file.execute(_INSERT, (key, request, run, job, text, answer))
+        rows = ((each, request, run, job, text, answer) for each, answer in answers.items())
+        self._file.execute_many(_INSERT, rows)
 
     def _refuse_if_sealed(self) -> None:
         for (date,) in self._file.execute("SELECT date FROM seals"):
@@ -308,32 +315,52 @@ class Ledger:
                 "of one that was damaged or lost. Its vehicles can no longer answer anything."
             )
 
-    def _refusal(self, key: str, price: Fraction, job: str) -> str:
-        """Return why a key may not answer something new, or nothing if it may."""
-        standing = self._standing(key, job)
+    def _able(self, vehicle_ids: list[str], price: Fraction, job: str) -> list[str]:
+        """Return the vehicles that may answer something new."""
+        standings = self._standings(vehicle_ids, job)
+        newcomer = not self._refusal("", _Standing(), price, job)  # one that has spent nothing
+        return [
+            each
+            for each in vehicle_ids
+            if (
+                not self._refusal(each, standings[each], price, job)
+                if each in standings
+                else newcomer
+            )
+        ]
+
+    def _refusal(self, vehicle_id: str, standing: _Standing, price: Fraction, job: str) -> str:
+        """Return why a vehicle may not answer something new, or nothing if it may."""
         if job and standing.answers >= self.answers_per_job:
             times = "once" if standing.answers == 1 else f"{standing.answers} times"
             return (
-                f"{key!r} has answered the job {job!r} {times}, and answers_per_job is "
+                f"{vehicle_id!r} has answered the job {job!r} {times}, and answers_per_job is "
                 f"{self.answers_per_job}. Ask another vehicle, or let its owner allow more."
             )
         if standing.spent + price > self.cap:
             return (
-                f"{key!r} has spent {float(standing.spent):.12g} of its cap of "
+                f"{vehicle_id!r} has spent {float(standing.spent):.12g} of its cap of "
                 f"{float(self.cap):.12g}: {float(price):.12g} more is too much. "
                 "Ask for less, or let its owner raise the cap."
             )
         return ""
 
-    def _standing(self, key: str, job: str = "") -> _Standing:
-        query = (
-            "SELECT epsilon, COUNT(*), SUM(job = ?) FROM releases WHERE key = ? GROUP BY epsilon"
-        )
-        spent, answers = Fraction(), 0
-        for text, count, of_job in self._file.execute(query, (job, key)):
-            spent += self._fraction(text) * count
-            answers += of_job
-        return _Standing(spent, answers)
+    def _standing(self, vehicle_id: str, job: str = "") -> _Standing:
+        return self._standings([vehicle_id], job).get(vehicle_id, _Standing())
+
+    def _standings(self, vehicle_ids: list[str], job: str) -> dict[str, _Standing]:
+        """Return how those vehicles stand that have spent anything."""
+        found: dict[str, _Standing] = {}
+        for first in range(0, len(vehicle_ids), _AT_ONCE):
+            some = vehicle_ids[first : first + _AT_ONCE]
+            query = f"""
+                SELECT key, epsilon, COUNT(*), SUM(job = ?) FROM releases
+                WHERE key IN ({", ".join("?" * len(some))}) GROUP BY key, epsilon
+            """  # noqa: S608 (nothing but question marks)
+            for each, text, count, of_job in self._file.execute(query, (job, *some)):
+                spent, answers = found.get(each, _Standing())
+                found[each] = _Standing(spent + self._fraction(text) * count, answers + of_job)
+        return found
 
     def _fraction(self, text: str) -> Fraction:
         try:

@@ -220,15 +220,19 @@ class Plan:
         for batch in batches:
             if vehicles % 8:
                 raise DomainError("batches must be of a multiple of 8 vehicles, but for the last.")
-            filled, first = packing.empty(len(batch), width), 0
-            for part in self.parts:
-                part.encode(batch, source, filled, first)
-                first += part.width
-            packed.append(filled.to_bytes())
+            packed.append(self.records(batch, source).to_bytes())
             vehicles += len(batch)
         if vehicles > report.MOST_REPORTS:
             raise DomainError(f"a report is of at most {report.MOST_REPORTS} vehicles.")
         return Report(self.fingerprint, width, vehicles, b"".join(packed))
+
+    def records(self, batch: Batch, source: Source) -> packing.Records:
+        """Return the records of some vehicles, which are not packed yet."""
+        filled, first = packing.empty(len(batch), self.bits), 0
+        for part in self.parts:
+            part.encode(batch, source, filled, first)
+            first += part.width
+        return filled
 
     def chunks(self, vehicles: int) -> Iterator[tuple[int, int]]:
         """Yield the first and the end of the batches in which so many vehicles take little room."""

@@ -140,3 +140,16 @@ def test_what_is_put_in_stays_as_it_was(width):
 def test_length():
     assert [packing.length(n, 9) for n in (0, 1, 7, 8, 9)] == [0, 2, 8, 9, 11]
     assert packing.length(2**32 - 1, 1 << 27) == (2**32 - 1) << 24
+
+
+@pytest.mark.parametrize("width", [1, 5, 8, 16, 17, 32, 63, 64, 65, 94, 128, 1001])
+def test_records_are_split_into_bytes_of_their_own_and_joined_again(width):
+    texts = some_texts(61, width, random.Random(width))
+    pieces = [packed([text]) for text in texts]
+    read = packing.parse(packed(texts), len(texts), width)
+    assert read.split() == pieces
+    joined = packing.join(pieces, width)
+    assert joined.to_bytes() == packed(texts)
+    assert joined.split() == pieces
+    assert packing.join([], width).to_bytes() == b""
+    assert packing.parse(b"", 0, width).split() == []

@@ -30,7 +30,7 @@ from fedldp.fleet import processes
 from fedldp.fleet.protocol import HEADER
 from fedldp.fleet.server import checkpoint
 from fedldp.fleet.server.checkpoint import Counts, replay
-from fedldp.fleet.server.front import CALLS
+from fedldp.fleet.server.endpoint import CALLS
 from fedldp.fleet.server.process import Server
 from fedldp.fleet.server.rounds import NOTHING, ROUNDS
 from fedldp.fleet.server.summary import Summary, shortfalls

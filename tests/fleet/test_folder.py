@@ -20,7 +20,8 @@ from fedldp import Plan, datasets
 from fedldp.cli.app import fedldp
 from fedldp.cli.fleet import FAILED
 from fedldp.errors import DomainError
-from fedldp.fleet import bundle, keys
+from fedldp.fleet import keys
+from fedldp.fleet.flower import bundle
 from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.gateway import process as gateway_process
 from fedldp.fleet.gateway.process import Gateway
@@ -28,7 +29,7 @@ from fedldp.fleet.job import Job
 from fedldp.fleet.processes import FREE_PORT
 from fedldp.fleet.server import process as server_process
 from fedldp.fleet.server.process import Server
-from fedldp.fleet.vault.process import Depot
+from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.settings import Settings
 from fedldp.schema import Schema
 
@@ -123,7 +124,7 @@ def test_a_secret_is_never_written_over_another(tmp_path):
 
 def test_the_job_asks_every_vehicle_once(fleet):
     job = Job.load(fleet / "server" / "job.toml")
-    vaults = [Depot.load(fleet / f"vault-{i}") for i in range(1, GATEWAYS + 1)]
+    vaults = [VaultConfig.load(fleet / f"vault-{i}") for i in range(1, GATEWAYS + 1)]
     held = [vault._data()[0][2] for vault in vaults]
     vehicles = len(datasets.load("flights", rows=301).split(0.1)[0])
     assert sorted(int(key) for part in held for key in part) == list(range(vehicles))
@@ -166,7 +167,7 @@ def test_server_and_gateways_find_each_other(fleet):
     assert gateway.bundle == bundle.SHA256
     node = gateway.node_process([99])
     arguments = dict(zip(node.argv[1::2], node.argv[2::2], strict=True))
-    vault = Depot.load(fleet / "vault-2").address.path
+    vault = VaultConfig.load(fleet / "vault-2").address.path
     assert arguments == {
         "--superlink": "127.0.0.1:99",
         "--root-certificates": str(fleet / "gateway-2" / "state" / "uplink" / "ca.crt"),
@@ -230,7 +231,7 @@ def test_files_of_ones_own(tmp_path):
     done = CliRunner().invoke(fedldp, ["fleet", "init", str(folder), *options])
     assert done.exit_code == 0, done.output
     assert "asks 1 gateways for 2 reports each" in done.output
-    (schema, matrix, names), _ = Depot.load(folder / "vault-1")._data()
+    (schema, matrix, names), _ = VaultConfig.load(folder / "vault-1")._data()
     assert schema.names == ("age", "city", "sold")
     assert (matrix.shape, names) == ((3, 3), ["a", "a", "b"])
     job = Job.load(folder / "server" / "job.toml")

@@ -9,9 +9,9 @@ from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MetricRecord, Re
 from gateways import Network, batch, final, honest, mute, training
 
 from fedldp import Plan, Schema
-from fedldp.fleet.protocol import Batch, Question
+from fedldp.fleet.flower.messages import NAME, packed
+from fedldp.fleet.protocol import Answer, Question
 from fedldp.fleet.server import checkpoint
-from fedldp.fleet.strategy import NAME, packed
 
 
 def damaged(data):
@@ -28,7 +28,7 @@ def others(question, **changes):
 def invalid(question):
     """Return a batch of codes that the plan does not have."""
     width = question.width
-    return Batch.of(question, [bytes([255] * (-(-width // 8)))] * question.n).to_bytes()
+    return Answer.of(question, [bytes([255] * (-(-width // 8)))] * question.n).to_bytes()
 
 
 BYTES = {
@@ -144,7 +144,7 @@ def test_replies_to_two_sendings_count_once(tmp_path, caplog):
     assert len(stored) == 2
     progress = checkpoint.progress(job.checkpoint)
     assert (progress.reports, progress.received, progress.rounds) == (20, 0, 1)
-    assert caplog.text.count("gateway 11: a batch that came too late, or twice") == 1
+    assert caplog.text.count("gateway 11: an answer that came too late, or twice") == 1
 
 
 def test_batches_of_a_round_that_is_over_are_ignored(tmp_path):

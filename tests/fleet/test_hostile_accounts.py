@@ -11,12 +11,11 @@ from pathlib import Path
 import httpx
 import pytest
 from accounts import NOBODY, forked, needs_root
-from fleet_parts import Fleet, edit, running, until
+from fleet_parts import Fleet, edit, running, small_fleet, until
 from flwr.cli.build import build_fab_from_files
 from flwr.proto.control_pb2 import StartRunRequest, StartRunResponse
 from flwr.proto.fab_pb2 import Fab
 from flwr.proto.runtime_pb2 import AcquireTaskRequest, AcquireTaskResponse
-from test_hostile_processes import written
 
 from fedldp.fleet.isolation import Network
 from fedldp.fleet.server.process import Server, registered
@@ -31,15 +30,15 @@ pytestmark = [
 SHARED = f"""
 import sys
 from pathlib import Path
-from fedldp.fleet import {{module}}
+from fedldp.fleet.{{part}} import process
 from fedldp.fleet.isolation import Network
-{{module}}.run(Path(sys.argv[1]), network={Network()!r}{{options}})
+process.run(Path(sys.argv[1]), network={Network()!r}{{options}})
 """
 COMMANDS = {
     True: {"server": ["-m", "fedldp", "fleet", "server", "--stay", "--require-isolation"]},
     False: {
-        "server": ["-c", SHARED.format(module="server", options=", stay=True")],
-        "gateway-1": ["-c", SHARED.format(module="roadside", options="")],
+        "server": ["-c", SHARED.format(part="server", options=", stay=True")],
+        "gateway-1": ["-c", SHARED.format(part="gateway", options="")],
     },
 }
 # An app whose halves copy a secret each, wherever they are run.
@@ -117,7 +116,7 @@ class Attacked:
 @pytest.fixture(scope="module", params=[True, False], ids=["private", "shared"])
 def attacked(request, tmp_path_factory):
     """A fleet at work, in networks of its own or in that of the machine."""
-    fleet = written(tmp_path_factory.mktemp("attacked") / "fleet", 1)
+    fleet = small_fleet(tmp_path_factory.mktemp("attacked") / "fleet", 1)
     try:
         for part in ("vault-1", "server", "gateway-1"):
             fleet.start(part, COMMANDS[request.param].get(part))

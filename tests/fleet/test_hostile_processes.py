@@ -1,7 +1,7 @@
 """Liars among real processes: a server that asks for too much, a gateway that sends rubbish.
 
-The gateway is one of two at work on Flower. Its app, in this file, plays a trick in each reply
-until it has no more; then it sends a batch that counts, as any gateway can.
+The gateway is one of two at work on Flower. Its app, `hostile_app`, plays a trick in each reply
+until it has no more; then it sends an answer that counts, as any gateway can.
 """
 
 import json
@@ -11,46 +11,43 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from fleet_parts import PATIENCE, Fleet, Proxy, calls, edit, pin, reroute, running, until
-from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
+from fleet_parts import (
+    PATIENCE,
+    TURNS,
+    VEHICLES,
+    Fleet,
+    Proxy,
+    calls,
+    edit,
+    pin,
+    reroute,
+    running,
+    small_fleet,
+    until,
+)
+from flwr.app import ConfigRecord
 from flwr.proto.message_pb2 import PushObjectRequest
 from flwr.supercore.inflatable.inflatable_object import (
     get_object_head_values_from_object_content as head,
 )
-from gateways import batch
+from hostile_app import HOSTILE, TRICKS
 from plans import canonical, changed
 from vaults import answer, framed, sent_back
 
-from fedldp import datasets
 from fedldp._internal import packing
-from fedldp.fleet import app, processes
-from fedldp.fleet.folder import Place, Work, init
-from fedldp.fleet.protocol import HEADER, Batch, Question, inflated
+from fedldp.fleet import processes
+from fedldp.fleet.flower.messages import NAME
+from fedldp.fleet.protocol import HEADER, Answer, Question
 from fedldp.fleet.server import checkpoint
 from fedldp.fleet.server.process import Server, registered
 from fedldp.fleet.server.rounds import ROUNDS
 from fedldp.fleet.sockets import REFUSED, Address
-from fedldp.fleet.strategy import NAME, packed, unpacked
-from fedldp.fleet.vault.process import Depot
+from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.settings import Settings
 
 pytestmark = pytest.mark.xdist_group("processes")
 
-SETTINGS = Settings(4.0)
-VEHICLES, TURNS = 40, 2  # behind each gateway; rounds
-HOSTILE = "hostile"  # what the liar names in the place of its vault
 SHAPES = {("Message", 1), ("RecordDict", 1), ("ConfigRecord", 0)}  # with so many children
-
-
-def written(folder, gateways):
-    """Write a fleet in which the first round costs each vehicle all that it has."""
-    rows = VEHICLES * gateways
-    data = datasets.load("flights", rows=rows)
-    work = Work.on_data_set(data, "logistic", gateways, TURNS, {"rows": rows})
-    place = Place("127.0.0.1", processes.free_port(), processes.free_port())
-    init(folder, replace(work, vehicles=TURNS * VEHICLES), SETTINGS, gateways, place)
-    return Fleet(folder)
 
 
 # A server that asks a vault for too much
@@ -63,7 +60,7 @@ class Held:
     fleet: Fleet
     address: Address
     question: Question
-    batch: Batch
+    batch: Answer
 
     def burnt(self):
         query = "SELECT key, request, epsilon, answer FROM releases ORDER BY number"
@@ -75,7 +72,7 @@ class Held:
 
 def serve(fleet):
     """Start the vault, and return where it listens."""
-    address = Depot.load(fleet.folder / "vault-1").address
+    address = VaultConfig.load(fleet.folder / "vault-1").address
     fleet.start("vault-1")
     until(Path(address.path).exists, "the socket")
     return address
@@ -83,7 +80,7 @@ def serve(fleet):
 
 @pytest.fixture(scope="module")
 def held(tmp_path_factory):
-    fleet = written(tmp_path_factory.mktemp("vault") / "fleet", 1)
+    fleet = small_fleet(tmp_path_factory.mktemp("vault") / "fleet", 1)
     try:
         address = serve(fleet)
         question = replace(fleet.job.question("7", 1), n=VEHICLES // 2)
@@ -113,7 +110,7 @@ def test_another_question_in_the_same_round(held):
     model = replace(held.fleet.job.model, weights=weights).to_json()
     changes = {"model": model}, {"n": held.question.n + 1}, {"n": 1}, {"gateway": "8"}
     asked = [replace(held.question, **change) for change in changes]
-    refusals = [Batch.of(question).to_bytes() for question in asked]
+    refusals = [Answer.of(question).to_bytes() for question in asked]
     check_refused(held, [question.to_bytes() for question in asked], refusals)
 
 
@@ -152,19 +149,19 @@ def test_a_question_that_names_a_vehicle(held):
 def test_a_model_that_is_none(held, name):
     model = canonical(json.loads(held.question.model) | MODELS[name])
     question = replace(held.question, model=model, round=3 + list(MODELS).index(name))
-    check_refused(held, [question.to_bytes()], [Batch.of(question).to_bytes()])
+    check_refused(held, [question.to_bytes()], [Answer.of(question).to_bytes()])
 
 
 @pytest.mark.parametrize(("epsilon", "size"), [(5.0, 33), (4.0, 1)])
 def test_a_plan_that_costs_too_much_or_asks_for_one_coordinate(held, epsilon, size):
     plan = Settings(epsilon).plan(size).to_json()
     question = replace(held.question, plan=plan, round=10 + size)
-    check_refused(held, [question.to_bytes()], [Batch.of(question).to_bytes()])
+    check_refused(held, [question.to_bytes()], [Answer.of(question).to_bytes()])
 
 
 def test_a_new_job_buys_nothing_and_a_new_process_neither(tmp_path):
     """The cap is for life: who has spent it says no more, whatever the question is called."""
-    fleet = written(tmp_path / "fleet", 1)
+    fleet = small_fleet(tmp_path / "fleet", 1)
     try:
         address = serve(fleet)
         first = fleet.job.question("7", 1)
@@ -173,7 +170,7 @@ def test_a_new_job_buys_nothing_and_a_new_process_neither(tmp_path):
         asked = [replace(first, job=job, round=2) for job in ("flights", "spring", "summer")]
         for _ in range(2):
             for question in asked:
-                refusal = framed(Batch.of(question).to_bytes())
+                refusal = framed(Answer.of(question).to_bytes())
                 assert sent_back(address, framed(question.to_bytes())) == refusal
             assert answer(address, first) == found
             fleet.popens["vault-1"].send_signal(signal.SIGTERM)
@@ -191,7 +188,7 @@ def test_a_new_job_buys_nothing_and_a_new_process_neither(tmp_path):
 
 def test_a_large_cap_buys_one_answer_to_each_job(tmp_path):
     """However many rounds, gateways and processes there are: another job gets one of its own."""
-    fleet = written(tmp_path / "fleet", 1)
+    fleet = small_fleet(tmp_path / "fleet", 1)
     edit(fleet.folder / "vault-1" / "vault.toml", cap='"40.0"')
     asked = [
         replace(fleet.job.question(gateway, number), job=job, n=VEHICLES // 2)
@@ -215,54 +212,12 @@ def test_a_large_cap_buys_one_answer_to_each_job(tmp_path):
 
 # A gateway that sends rubbish
 
-
-client = ClientApp()
-
-
-def throw(*_):
-    raise RuntimeError("48 km/h")
-
-
-def over(_, place):
-    """Return the batch that has counted in the first round, once more."""
-    return packed(batch(Question.from_bytes((place / "question").read_bytes())))
-
-
-TRICKS = {  # of each round
-    1: {
-        "garbage": lambda *_: packed(b"garbage" * 9),
-        "10 million bytes": lambda *_: packed(bytes(10_000_000)),
-        "someone else's": lambda question, _: packed(batch(replace(question, gateway="17"))),
-        "metrics": lambda question, _: RecordDict(
-            {NAME: ConfigRecord({NAME: batch(question)}), "more": MetricRecord({"loss": 0.5})}
-        ),
-        "an error": throw,
-    },
-    2: {"a round that is over": over},
-}
 REASONS = (  # all that is said of them, each once
-    "a batch of another length",
-    "a batch of another question",
+    "an answer of another length",
+    "an answer of another question",
     "a message with other content",
     "an error of Flower's",
 )
-
-
-@client.train()
-def answer_or_lie(message, context):
-    """Answer as ever or, in the place of the liar, play a trick: each once, then no more."""
-    vault = Path(str(context.node_config["vaults"]))
-    if vault.name != HOSTILE:
-        return app.train(message, context)
-    place, question = vault.parent, Question.from_bytes(inflated(unpacked(message.content)))
-    log = place / "played"
-    played = log.read_text().splitlines() if log.exists() else []
-    left = [name for name in TRICKS[question.round] if name not in played]
-    log.write_text("\n".join([*played, left[0] if left else f"round {question.round}"]))
-    if left:
-        return Message(TRICKS[question.round][left[0]](question, place), reply_to=message)
-    (place / "question").write_bytes(question.to_bytes())
-    return Message(packed(batch(question)), reply_to=message)
 
 
 @dataclass
@@ -275,10 +230,9 @@ class Done:
 def done(tmp_path_factory):
     """Run a job to its end, with one honest gateway, which is overheard, and the liar."""
     folder, way = tmp_path_factory.mktemp("liar") / "fleet", processes.free_port()
-    fleet = written(folder, 2)
+    fleet = small_fleet(folder, 2)
     edit(folder / "server" / "job.toml", resend=4.0, deadline=3600.0)
-    app_ = f'"{Path(__file__).stem}:client"'
-    edit(folder / "server" / "app" / "pyproject.toml", clientapp=app_)
+    edit(folder / "server" / "app" / "pyproject.toml", clientapp='"hostile_app:client"')
     pin(folder)
     edit(folder / "gateway-2" / "gateway.toml", vaults=f'["{HOSTILE}"]')
     reroute(folder, "gateway-1", way)

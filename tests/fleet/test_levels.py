@@ -6,16 +6,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from gateways import MODEL, PLAN, RECIPE, Network, batch, honest, result, statistic, training
-from test_process import depot
+from vault_folders import configured
 from vaults import MATRIX, SCHEMA, asked
 from vaults import MODEL as VAULT_MODEL
 
 from fedldp import Plan, Schema
 from fedldp.errors import DomainError, WireError
+from fedldp.fleet.flower.messages import packed
 from fedldp.fleet.job import Job
 from fedldp.fleet.server import checkpoint, rounds
 from fedldp.fleet.server.rounds import Rounds
-from fedldp.fleet.strategy import packed
 from fedldp.fleet.vault.vault import Vault
 from fedldp.learn import Model, optimizer
 from fedldp.learn.optimizer import Recipe, State
@@ -271,10 +271,10 @@ def test_a_vehicle_has_one_epsilon(tmp_path):
 def test_the_owner_sets_epsilons_in_the_vaults_folder(tmp_path):
     text = "id,speed,city,most\n7,31,Rome,1.0\n8,20,Oslo, 2 \n7,x,Oslo,1.0\n"
     (tmp_path / "rows.csv").write_text(text)
-    own = depot(tmp_path, vehicle="id", epsilons="most", cap="4.0")
+    own = configured(tmp_path, vehicle="id", epsilons="most", cap="4.0")
     assert own.epsilons(3) == [1, 2, 1]
-    assert depot(tmp_path, epsilon="0.5").epsilons(3) == [Fraction(1, 2)] * 3
-    assert depot(tmp_path).epsilons(3) is None
+    assert configured(tmp_path, epsilon="0.5").epsilons(3) == [Fraction(1, 2)] * 3
+    assert configured(tmp_path).epsilons(3) is None
 
 
 @pytest.mark.parametrize(
@@ -292,4 +292,4 @@ def test_the_owner_sets_epsilons_in_the_vaults_folder(tmp_path):
 def test_epsilons_that_an_owner_cannot_set(tmp_path, entries, said):
     (tmp_path / "rows.csv").write_text("id,speed,city,most\n7,31,Rome,1.0\n8,20,Oslo,\n")
     with pytest.raises(DomainError, match=said):
-        depot(tmp_path, **entries).epsilons(2)
+        configured(tmp_path, **entries).epsilons(2)

@@ -13,9 +13,10 @@ from vaults import GRADIENT, MODEL, ROWS, asked, gradients
 
 import fedldp
 from fedldp import Plan, Schema
+from fedldp._internal import packing
 from fedldp.errors import DataWarning, DomainError, FedLDPError, WireError
 from fedldp.fleet import protocol
-from fedldp.fleet.protocol import MOST_BYTES, Batch, Question, deflated, inflated
+from fedldp.fleet.protocol import MOST_BYTES, Answer, Question, deflated, inflated
 
 PLANS = {
     "narrow": ROWS,
@@ -67,7 +68,7 @@ def test_golden_bytes():
     assert question.to_bytes().startswith(start.encode())
     assert question.to_bytes().endswith(b',"round":2}')
     assert question.request == "a/2"
-    batch = Batch.of(question, rows_from([21, 1], 5), silent=1)
+    batch = Answer.of(question, rows_from([21, 1], 5), silent=1)
     head = b"\1" + question.digest[:16] + bytes.fromhex("000000030000000200000001")
     assert batch.to_bytes() == head + crc(head + b"\x0d\x40") + b"\x0d\x40"
 
@@ -76,13 +77,13 @@ def test_golden_bytes():
 def test_a_batch_goes_there_and_back(given_):
     question, numbers, silent = given_
     width = question.width
-    data = Batch.of(question, rows_from(numbers, width), silent).to_bytes()
+    data = Answer.of(question, rows_from(numbers, width), silent).to_bytes()
     assert data == written(question, numbers, silent)
-    assert len(data) == question.size == len(Batch.of(question).to_bytes())
-    again = Batch.from_bytes(data, question)
-    assert again.rows() == rows_from(sorted(numbers), width)
+    assert len(data) == question.size == len(Answer.of(question).to_bytes())
+    again = Answer.from_bytes(data, question)
+    assert again.split() == rows_from(sorted(numbers), width)
     assert (again.answered, again.silent) == (len(numbers), silent)
-    assert again == Batch.of(question, rows_from(reversed(numbers), width), silent)
+    assert again == Answer.of(question, rows_from(reversed(numbers), width), silent)
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -90,7 +91,7 @@ def test_a_batch_is_a_report_on_its_plan(name):
     plan = PLANS[name]
     with pytest.warns(DataWarning):  # they have no values
         sent = plan.report([{}] * 11, fedldp.source(1))
-    batch = Batch.of(asked(20, plan), protocol.rows_of(sent.records, 11, plan.bits))
+    batch = Answer.of(asked(20, plan), packing.parse(sent.records, 11, plan.bits).split())
     tally = plan.parse(batch.report(plan.fingerprint).to_bytes())
     assert tally == plan.parse(sent.to_bytes())
 
@@ -99,24 +100,24 @@ def test_a_batch_is_a_report_on_its_plan(name):
 @pytest.mark.parametrize("answered", [0, 1, 3])
 def test_every_flipped_bit_and_every_other_length_is_refused(name, answered):
     question = asked(3, PLANS[name])
-    data = Batch.of(question, rows_from(range(answered), question.width)).to_bytes()
+    data = Answer.of(question, rows_from(range(answered), question.width)).to_bytes()
     for place in range(8 * len(data)):
         flipped = bytearray(data)
         flipped[place // 8] ^= 1 << place % 8
         with pytest.raises(WireError):
-            Batch.from_bytes(bytes(flipped), question)
+            Answer.from_bytes(bytes(flipped), question)
     for other in (*(data[:end] for end in range(len(data))), data + b"\0", data * 2):
         with pytest.raises(WireError, match="another length"):
-            Batch.from_bytes(other, question)
+            Answer.from_bytes(other, question)
     for other in (None, data.hex(), bytearray(data), memoryview(data), [data], 7):
         with pytest.raises(WireError, match="another length"):
-            Batch.from_bytes(other, question)
+            Answer.from_bytes(other, question)
 
 
 @pytest.mark.parametrize("name", PLANS)
 def test_what_is_well_sealed_and_still_no_answer_is_refused(name):
     question = asked(3, PLANS[name])
-    assert Batch.from_bytes(written(question, [1, 0], 1), question).answered == 2
+    assert Answer.from_bytes(written(question, [1, 0], 1), question).answered == 2
     wrong = {
         "another question": [
             written(question, [1], 0, digest=asked(3, PLANS[name], number=2).digest),
@@ -143,7 +144,7 @@ def test_what_is_well_sealed_and_still_no_answer_is_refused(name):
     for why, cases in wrong.items():
         for case in cases:
             with pytest.raises(WireError, match=why):
-                Batch.from_bytes(case, question)
+                Answer.from_bytes(case, question)
 
 
 @given(NAMES, st.integers(1, 9), st.integers(0, 9), st.integers(0, 9), st.binary(max_size=80))
@@ -153,16 +154,16 @@ def test_what_is_read_is_written_the_same(name, n, answered, silent, noise):
     area = noise[: question.size - protocol.HEADER].ljust(question.size - protocol.HEADER, b"\0")
     data = head + crc(head + area) + area
     try:
-        batch = Batch.from_bytes(data, question)
+        batch = Answer.from_bytes(data, question)
     except WireError:
         return
     assert batch.to_bytes() == data
-    assert len(batch.rows()) == answered <= n - silent
+    assert len(batch.split()) == answered <= n - silent
 
 
 def test_a_batch_answers_its_question_alone():
     question = gradients(n=5)
-    data = Batch.of(question, rows_from([1, 2], question.width)).to_bytes()
+    data = Answer.of(question, rows_from([1, 2], question.width)).to_bytes()
     others = [
         replace(question, **change)
         for change in (
@@ -174,11 +175,11 @@ def test_a_batch_answers_its_question_alone():
             {"plan": Plan(GRADIENT.schema, 1.5, "three-outputs", k=3).to_json()},
         )
     ]
-    assert {len(Batch.of(other).to_bytes()) for other in others} == {len(data)}
+    assert {len(Answer.of(other).to_bytes()) for other in others} == {len(data)}
     assert len({other.digest for other in (question, *others)}) == 7
     for other in others:
         with pytest.raises(WireError, match="another question"):
-            Batch.from_bytes(data, other)
+            Answer.from_bytes(data, other)
 
 
 # Questions

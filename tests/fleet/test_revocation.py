@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from accounts import forked
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+from endpoints import Door, fresh_key, headers, public
 from fleet_parts import Fleet, running, until
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.node_pb2 import Node
-from fronts import Door, fresh_key, headers, public
 
 from fedldp import datasets
-from fedldp.fleet import flower, processes
+from fedldp.fleet import processes
+from fedldp.fleet.flower import programs
 from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.server import process as server_process
 from fedldp.fleet.server.process import Server, registered
@@ -225,8 +226,8 @@ def test_the_front_and_flower_refuse_the_key_that_was_replaced(tmp_path):
 
 def _listed(made):
     """Return what Flower itself says of its nodes."""
-    argv = flower.program("flwr", "supernode", "list", "fleet", "--format", "json", "--verbose")
+    argv = programs.program("flwr", "supernode", "list", "fleet", "--format", "json", "--verbose")
     found = subprocess.run(
-        argv, env=flower.environment(made.state), capture_output=True, check=True, timeout=60
+        argv, env=programs.environment(made.state), capture_output=True, check=True, timeout=60
     )
     return {node["node-id"]: node["status"] for node in json.loads(found.stdout)["nodes"]}

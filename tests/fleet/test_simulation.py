@@ -8,21 +8,16 @@ import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
-from flwr.serverapp import ServerApp
-from flwr.serverapp.strategy import FedAvg
+import simulations
 from gateways import FEATURES, MODEL, PLAN, final, result
+from simulations import NODES, SPEEDS
 
 import fedldp
-from fedldp import Plan, Schema
-from fedldp.fleet import app
+from fedldp import Schema
 from fedldp.fleet.job import Job
-from fedldp.fleet.mod import LDPMod, tally
 from fedldp.fleet.server import checkpoint, rounds
 from fedldp.fleet.sockets import Address
 from fedldp.fleet.vault.listener import Listener
@@ -31,7 +26,7 @@ from fedldp.ledger import Ledger
 
 pytestmark = pytest.mark.simulation
 
-NODES, VEHICLES, ROUNDS, REPORTS = 100, 7, 3, 2
+VEHICLES, ROUNDS, REPORTS = 7, 3, 2
 JOB = f"""
 job = "simulated"
 plan = "plan.json"
@@ -47,25 +42,17 @@ rate = 0.2
 
 
 def run(call, folder, **environment):
-    """Run a function of this file in a process of its own."""
+    """Run a simulation in a process of its own."""
     off = {"RAY_USAGE_STATS_ENABLED": "0", "FLWR_TELEMETRY_ENABLED": "0"}
     off |= {"FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_HOME": str(folder / "flwr")}
-    script = f"import sys, test_fleet_simulation as t; t.{call.__name__}(sys.argv[1])"
     done = subprocess.run(
-        [sys.executable, "-c", script, str(folder)],
+        [sys.executable, simulations.__file__, call.__name__, str(folder)],
         capture_output=True,
         text=True,
         check=False,
-        cwd=Path(__file__).parent,
         env=os.environ | off | environment,
     )
     assert done.returncode == 0, done.stderr
-
-
-def simulate(server, client, nodes):
-    from flwr.simulation import run_simulation
-
-    run_simulation(server, client, nodes, backend_config={"client_resources": {"num_cpus": 1}})
 
 
 @contextlib.contextmanager
@@ -89,23 +76,12 @@ def vaults(folder):
         yield ledgers
 
 
-def fleet(folder):
-    server = ServerApp()
-
-    @server.main()
-    def main(grid, context):
-        context.run_config["job"] = str(Path(folder) / "job.toml")  # as `flwr run -c` does
-        app.server(grid, context)
-
-    simulate(server, app.client, NODES)
-
-
 def test_a_hundred_gateways_run_the_app_of_the_fleet(tmp_path):
     (tmp_path / "job.toml").write_text(JOB)
     (tmp_path / "plan.json").write_text(PLAN.to_json())
     (tmp_path / "model.json").write_text(MODEL.to_json())
     with vaults(tmp_path) as ledgers:
-        run(fleet, tmp_path, FEDLDP_VAULTS=str(tmp_path / "{partition-id}.sock"))
+        run(simulations.fleet, tmp_path, FEDLDP_VAULTS=str(tmp_path / "{partition-id}.sock"))
         histories = [ledger.history() for ledger in ledgers]
     job = Job.load(tmp_path / "job.toml")
     progress = checkpoint.progress(job.checkpoint)
@@ -117,55 +93,14 @@ def test_a_hundred_gateways_run_the_app_of_the_fleet(tmp_path):
     )
     assert len(progress.bytes) == NODES
     for history in histories:
-        assert len({each.key for each in history}) == len(history) == REPORTS * ROUNDS
+        assert len({each.vehicle_id for each in history}) == len(history) == REPORTS * ROUNDS
     state = final(job)  # which a replay of the reports gives, too
     assert result(job).weights == tuple(state.average[0])
     assert any(state.weights[0])
 
 
-SPEEDS = Plan(Schema.of(speed=(0, 50)), epsilon=1.0)
-
-
-class Average(FedAvg):
-    """A strategy of somebody's, who counts reports instead of averaging arrays."""
-
-    def __init__(self):
-        nodes = {"min_train_nodes": NODES, "min_available_nodes": NODES}
-        super().__init__(fraction_evaluate=0.0, **nodes)
-        self.tallies = []
-
-    def aggregate_train(self, server_round, replies):
-        self.tallies.append(tally(SPEEDS, replies))
-        return ArrayRecord([np.array([float(server_round)])]), None
-
-
-def with_mod(folder):
-    server = ServerApp()
-    mod = LDPMod(
-        SPEEDS,
-        ledger=Path(folder) / "ledger.db",
-        cap=1.0,
-        key=lambda context: str(context.node_config["partition-id"]),
-    )
-    client = ClientApp(mods=[mod])
-
-    @client.train()
-    def train(message, _):
-        return Message(RecordDict({"m": MetricRecord({"speed": 50.0})}), reply_to=message)
-
-    @server.main()
-    def main(grid, _):
-        strategy = Average()
-        for count in (1, 2):
-            strategy.start(grid, ArrayRecord([np.zeros(1)]), num_rounds=count)
-        for number, found in enumerate(strategy.tallies):
-            found.save(Path(folder) / f"tally {number}.json")
-
-    simulate(server, client, NODES)
-
-
 def test_an_app_with_the_mod_answers_each_question_once(tmp_path):
-    run(with_mod, tmp_path)
+    run(simulations.with_mod, tmp_path)
     first, again, other = (SPEEDS.load_tally(tmp_path / f"tally {i}.json") for i in range(3))
     assert first == again
     assert (first.reports, other.reports) == (NODES, 0)

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from accounts import needs_root
-from fleet_parts import edit
-from test_hostile_processes import VEHICLES, written
+from fleet_parts import VEHICLES, edit, small_fleet
 
 LARGEST = 4.0  # of 10: what `systemd-analyze security` calls OK
 BOOT = Path(__file__).parents[1] / "helpers" / "boot_systemd.sh"
@@ -39,7 +38,7 @@ echo "failed: $(systemctl list-units --plain --no-legend --state=failed 'fedldp-
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory):
-    fleet = written(tmp_path_factory.mktemp("units") / "fleet", 1)
+    fleet = small_fleet(tmp_path_factory.mktemp("units") / "fleet", 1)
     # A local fleet has the vault's socket in its own folder; the units have another place for it.
     edit(fleet.folder / "vault-1" / "vault.toml", listen=SOCKET)
     edit(fleet.folder / "gateway-1" / "gateway.toml", vaults=f"[{SOCKET}]")

@@ -16,7 +16,7 @@ import ssl
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from time import monotonic, sleep
@@ -24,14 +24,17 @@ from unittest import mock
 
 from flwr.serverapp import ServerApp
 
-from fedldp import report
+from fedldp import datasets, report
+from fedldp._internal import packing
 from fedldp.cli import fleet_demo, main
-from fedldp.fleet import app, bundle, processes
+from fedldp.fleet import app, processes
+from fedldp.fleet.flower import bundle
+from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.job import Job
-from fedldp.fleet.protocol import rows_of
 from fedldp.fleet.server import checkpoint
 from fedldp.fleet.server.checkpoint import Checkpoint
-from fedldp.fleet.vault.process import Depot
+from fedldp.fleet.vault.process import VaultConfig
+from fedldp.learn.settings import Settings
 
 PATIENCE = 600.0  # seconds for whatever must come, on the busiest machine
 DEATHS = ("push", "pull", "store")
@@ -99,6 +102,10 @@ def edit(path, **entries):
         text, found = re.subn(rf"(?m)^{name} = .*$", f"{name} = {value}", text)
         text = text if found else f"{name} = {value}\n{text}"
     path.write_text(text)
+
+
+SETTINGS = Settings(4.0)
+VEHICLES, TURNS = 40, 2  # behind each gateway of a small fleet; its rounds
 
 
 @dataclass
@@ -186,7 +193,7 @@ class Fleet:
         plan, found = self.job.plan, {}
         for number, gateway, data in self.checkpoint("SELECT round, gateway, report FROM batches"):
             count, records = report.from_bytes(data, plan.fingerprint, plan.bits)
-            found[number, gateway] = sorted(rows_of(records, count, plan.bits))
+            found[number, gateway] = sorted(packing.parse(records, count, plan.bits).split())
         return found
 
     def burnt(self, vault, number):
@@ -215,11 +222,11 @@ class Fleet:
         """
         before, burnt, lines = self.batches(), {}, []
         for vault in self.vaults:
-            depot = Depot.load(self.folder / vault)
-            with depot.ledger() as ledger:
+            config = VaultConfig.load(self.folder / vault)
+            with config.ledger() as ledger:
                 lines += [(vault, line) for line in ledger.history()]
-                assert max(ledger.totals().values(), default=0) <= depot.cap
-        assert len({(vault, line.key, line.job) for vault, line in lines}) == len(lines)
+                assert max(ledger.totals().values(), default=0) <= config.cap
+        assert len({(vault, line.vehicle_id, line.job) for vault, line in lines}) == len(lines)
         for vault, request in {(vault, line.request) for vault, line in lines}:
             job, _, number = request.rpartition("/")
             if job == self.job.name:
@@ -230,6 +237,16 @@ class Fleet:
         assert before.items() <= burnt.items()
         missing = {number for number, _ in burnt.keys() - after.keys()}
         assert missing <= {done + 1}, "what was burnt is lost"
+
+
+def small_fleet(folder, gateways):
+    """Write a fleet in which the first round costs each vehicle all that it has."""
+    rows = VEHICLES * gateways
+    data = datasets.load("flights", rows=rows)
+    work = Work.on_data_set(data, "logistic", gateways, TURNS, {"rows": rows})
+    place = Place("127.0.0.1", processes.free_port(), processes.free_port())
+    init(folder, replace(work, vehicles=TURNS * VEHICLES), SETTINGS, gateways, place)
+    return Fleet(folder)
 
 
 class Proxy:
@@ -353,12 +370,12 @@ if __name__ == "__main__":
     folder_, port_, *options_ = sys.argv[1:]
     written = fleet_demo.init
 
-    def init(*arguments):
+    def rerouted(*arguments):
         job = written(*arguments)
         for gateway_ in Fleet(Path(folder_)).gateways:
             reroute(Path(folder_), gateway_, port_)
         return job
 
-    fleet_demo.init = init
+    fleet_demo.init = rerouted
     sys.argv[1:] = ["fleet", "demo", "--output", folder_, *options_]
     main()

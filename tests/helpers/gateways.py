@@ -9,10 +9,12 @@ from flwr.supercore.task_identity import TaskIdentity
 
 import fedldp
 from fedldp import Category, Plan, Schema
+from fedldp._internal import packing
+from fedldp.fleet.flower.messages import packed, unpacked
+from fedldp.fleet.flower.strategy import LDPFedSGD
 from fedldp.fleet.job import Job
-from fedldp.fleet.protocol import Batch, Question, inflated, rows_of
+from fedldp.fleet.protocol import Answer, Question, inflated
 from fedldp.fleet.server import checkpoint
-from fedldp.fleet.strategy import LDPFedSGD, packed, unpacked
 from fedldp.learn.model import Model
 from fedldp.learn.optimizer import Recipe, State
 from fedldp.parts import Matrix
@@ -41,7 +43,9 @@ def batch(question, answered=None, silent=0):
     chance = fedldp.source(int.from_bytes(question.digest[:6]))
     values = Matrix(chance.uniform((n, plan.schema.dimensions)) - 0.8)
     report = plan.report_batches([values], chance)
-    return Batch.of(question, rows_of(report.records, n, plan.bits), silent).to_bytes()
+    return Answer.of(
+        question, packing.parse(report.records, n, plan.bits).split(), silent
+    ).to_bytes()
 
 
 def honest(question, _):

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 import fedldp
+from fedldp._internal import packing
 from fedldp.fleet.job import Job
-from fedldp.fleet.protocol import Batch, Question, rows_of
+from fedldp.fleet.protocol import Answer, Question
 from fedldp.fleet.server.rounds import Rounds
 from fedldp.learn.features import Features
 from fedldp.learn.model import Model
@@ -134,7 +135,9 @@ def questions() -> list[Document]:
         model = first_model().to_json() if name == "gradient" else ""
         question = Question("spring", number + 1, f"gateway-{number}", 2 * VEHICLES,
                             plan.to_json(), model)  # fmt: skip
-        batch = Batch.of(question, rows_of(report.records, VEHICLES, plan.bits), silent=3)
+        batch = Answer.of(
+            question, packing.parse(report.records, VEHICLES, plan.bits).split(), silent=3
+        )
         found.append(
             {
                 "digest": question.digest.hex(),
@@ -182,7 +185,7 @@ def answers(question: Question, seed: int) -> bytes:
     plan, n = fedldp.Plan.from_json(question.plan), question.n - 1
     x = fedldp.source(seed).uniform((n, plan.schema.dimensions)) * 2 - 1
     report = plan.report(x, fedldp.source(seed + 1))
-    return Batch.of(question, rows_of(report.records, n, plan.bits)).to_bytes()
+    return Answer.of(question, packing.parse(report.records, n, plan.bits).split()).to_bytes()
 
 
 def files(folder: Path) -> None:

@@ -1,6 +1,12 @@
-"""Nodes of Flower whose apps have the mod, and what they are asked."""
+"""Nodes of Flower whose apps have the mod, and what they are asked.
 
+Run as a script, `python nodes.py FOLDER`, it answers questions, one of them on a full disk.
+"""
+
+import resource
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 from flwr.app import (
@@ -14,8 +20,8 @@ from flwr.app import (
 from flwr.clientapp import ClientApp
 
 from fedldp import Plan, Schema
-from fedldp.fleet.mod import LDPMod, tally
-from fedldp.fleet.strategy import NAME, unpacked
+from fedldp.fleet.flower.messages import NAME, unpacked
+from fedldp.fleet.flower.mod import LDPMod, tally
 from fedldp.ledger import Ledger
 from fedldp.schema import Number
 
@@ -87,3 +93,22 @@ def check_shape(reply):
 def refused(reply):
     check_shape(reply)
     return unpacked(reply.content) == bytes(SIZE)
+
+
+def full_disk(folder):
+    """Answer questions, the second with no room left on the disk."""
+
+    def fill(message, _):
+        room = 1024 if message.content["config"]["fill"] else resource.RLIM_INFINITY
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+        return DRIVES
+
+    node, found = Node(folder, fill), []
+    for number in (1, 2, 3):
+        found.append(refused(node.ask(asked({"round": number, "fill": number == 2}))))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    print(found, node.calls, node.spent())
+
+
+if __name__ == "__main__":
+    full_disk(Path(sys.argv[1]))

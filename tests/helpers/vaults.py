@@ -19,7 +19,7 @@ import numpy as np
 
 import fedldp
 from fedldp import Plan, Schema
-from fedldp.fleet.protocol import Batch, Question
+from fedldp.fleet.protocol import Answer, Question
 from fedldp.fleet.sockets import LENGTH, Address, receive
 from fedldp.fleet.vault.listener import Listener
 from fedldp.fleet.vault.vault import Vault
@@ -55,7 +55,7 @@ def vault(path, matrix=MATRIX, keys=None, cap=2.0, schema=SCHEMA, seed=1, answer
     keys = [f"car {i}" for i in range(len(matrix))] if keys is None else keys
     ledger = Ledger(path, cap, answers_per_job=answers_per_job)
     found = Vault(schema, matrix, keys, ledger)
-    found._chance = fedldp.source(seed)
+    found._source = fedldp.source(seed)
     weakref.finalize(found, ledger.close)
     return found
 
@@ -144,7 +144,7 @@ def answer(address, question):
     """Put a question to a vault, and return the batch in all that it writes."""
     data = sent_back(address, framed(question.to_bytes()))
     assert data[:4] == LENGTH.pack(question.size)
-    return Batch.from_bytes(data[4:], question)
+    return Answer.from_bytes(data[4:], question)
 
 
 def serve(folder):
@@ -172,7 +172,7 @@ def starve(folder):
         for limit in (100_000, soft):
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
             batches = [answer(address, asked(8, plan, job=f"{i}")) for i in range(1, 21)]
-            found.append([[b.silent, [row.hex() for row in b.rows()]] for b in batches])
+            found.append([[b.silent, [row.hex() for row in b.split()]] for b in batches])
     return found
 
 

@@ -13,7 +13,7 @@ import sqlite3
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, final
@@ -22,6 +22,9 @@ from fedldp._internal import files
 from fedldp.errors import DomainError, WireError
 
 _PATIENCE = 60.0  # seconds to wait for another process that is in the midst of a transaction
+
+
+_CACHE = 1 << 16  # kilobytes: SQLite takes as many as it needs, and writes to the disk beyond
 
 
 class Kind(NamedTuple):
@@ -104,6 +107,14 @@ class Database:
         except sqlite3.Error as error:
             raise self._trouble(error) from error
 
+    def execute_many(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
+        """Execute a statement that gives no rows for each of many values, in a transaction."""
+        self._refuse_another_process()
+        try:
+            (self._connection or self._connect()).executemany(statement, rows)
+        except sqlite3.Error as error:
+            raise self._trouble(error) from error
+
     def close(self) -> None:
         """Close the file. Closing it again does nothing."""
         if self._process == os.getpid():  # what belongs to another process is left alone
@@ -140,6 +151,7 @@ class Database:
             current = self._version() == self._kind.format
             self.execute("PRAGMA journal_mode = WAL")
             self.execute("PRAGMA synchronous = FULL")
+            self.execute(f"PRAGMA cache_size = -{_CACHE}")
             self.execute("PRAGMA fullfsync = ON")  # without it, macOS does not wait for the disk
             if self._inspect or not current:
                 [(verdict,)] = self.execute("PRAGMA integrity_check(1)")

@@ -5,6 +5,7 @@ as a row of bits; both are filled, and read, field by field.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
@@ -44,6 +45,10 @@ class Records(ABC):
     def to_bytes(self) -> bytes:
         """Return the records packed, with zeros up to the next full byte."""
 
+    @abstractmethod
+    def split(self) -> list[bytes]:
+        """Return each record as bytes of its own, with zeros up to the next full byte."""
+
 
 def empty(count: int, width: int) -> Records:
     """Return records that are all zeros.
@@ -65,6 +70,22 @@ def parse(data: bytes | memoryview, count: int, width: int) -> Records:
     if width <= _WIDEST_NUMBER:
         return _Narrow(width, _unpacked(octets, count, width))
     return _Wide(np.unpackbits(octets, count=count * width).reshape(count, width))
+
+
+def join(pieces: Sequence[bytes], width: int) -> Records:
+    r"""Return the records of which each is given as bytes of its own: the inverse of `split`.
+
+    >>> records = join([b"\xba\x00", b"\x04\x80"], 9)
+    >>> records.to_bytes().hex(), records.split()
+    ('ba0240', [b'\xba\x00', b'\x04\x80'])
+    """
+    octets = np.frombuffer(b"".join(pieces), np.uint8).reshape(len(pieces), length(1, width))
+    if width <= _WIDEST_NUMBER:
+        numbers = np.zeros((len(pieces), 8), np.uint8)
+        numbers[:, : octets.shape[1]] = octets
+        aligned = numbers.view(">u8").reshape(-1) >> np.uint64(64 - width)
+        return _Narrow(width, aligned.astype(_number_type(width)))
+    return _Wide(np.unpackbits(octets, axis=1)[:, :width])
 
 
 def length(count: int, width: int) -> int:
@@ -109,6 +130,11 @@ class _Narrow(Records):
     def to_bytes(self) -> bytes:
         return _packed(self._numbers, self._width)
 
+    def split(self) -> list[bytes]:
+        aligned = self._numbers.astype(np.uint64) << np.uint64(64 - self._width)
+        octets = aligned.astype(">u8").view(np.uint8).reshape(-1, 8)
+        return _pieces(octets[:, : length(1, self._width)])
+
 
 @final
 class _Wide(Records):
@@ -135,6 +161,15 @@ class _Wide(Records):
 
     def to_bytes(self) -> bytes:
         return np.packbits(self._bits).tobytes()
+
+    def split(self) -> list[bytes]:
+        return _pieces(np.packbits(self._bits, axis=1))
+
+
+def _pieces(octets: Bits) -> list[bytes]:
+    """Return the rows of a table of bytes, each as bytes of its own."""
+    data, step = octets.tobytes(), octets.shape[1]
+    return [data[place : place + step] for place in range(0, len(data), step)]
 
 
 def _number_type(width: int) -> type[np.unsignedinteger[Any]]:

@@ -16,7 +16,7 @@ from fedldp.fleet.folder import LINK, PORT, Place, Work, init
 from fedldp.fleet.gateway import process as gateway_process
 from fedldp.fleet.server import process as server_process
 from fedldp.fleet.server.watch import JobFailed
-from fedldp.fleet.vault.process import Depot
+from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.settings import Settings
 
 FAILED = 3  # the exit status for a job without a result: the unit for systemd names it, too
@@ -202,7 +202,7 @@ def vault_command(folder: Path, strict: bool, check: bool) -> None:
     told here, and to nobody else. So are, at the start, the numbers of values
     that are clipped or replaced. A vault needs no Flower.
     """  # noqa: D301 (click wants the character \b itself)
-    depot = Depot.load(folder)
+    depot = VaultConfig.load(folder)
     if not check:
         depot.run(strict=strict)
         return

@@ -23,7 +23,7 @@ from fedldp.cli.plans import console
 from fedldp.cli.runs import TASKS, base_rate, linear, note_clipping, volume
 from fedldp.cli.status import Status
 from fedldp.errors import DomainError
-from fedldp.fleet import flower
+from fedldp.fleet.flower import programs
 from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.job import Job
 from fedldp.fleet.processes import GRACE, STATE, Process, Supervisor, free_port, stop
@@ -31,7 +31,7 @@ from fedldp.fleet.server import checkpoint
 from fedldp.fleet.server.checkpoint import Progress
 from fedldp.fleet.server.process import registered
 from fedldp.fleet.server.watch import JobFailed, Watch, ending
-from fedldp.fleet.vault.process import Depot
+from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.model import Model
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
@@ -113,7 +113,7 @@ def demo_command(
     on standard error. The exit status is 1 if the server fails, or if the
     ledgers show what must not be.
     """  # noqa: D301 (click wants the character \b itself)
-    flower.program("flwr")  # refused here, if it is not installed, and not by parts that starve
+    programs.program("flwr")  # refused here, if it is not installed, and not by parts that starve
     with Status() as status, _folder(output, status) as folder:
         status.stage("Reading the flights")
         flights = datasets.load("flights", rows=rows)
@@ -134,7 +134,7 @@ def demo_command(
         simulated = _simulated(linear(fleet, _TASK), test, settings, rounds, status)
         status.stage("Reading the ledgers")
         model = Model.from_json(job.result.read_text("utf-8"))
-        vaults = [Depot.load(folder / f"vault-{i}") for i in range(1, gateways + 1)]
+        vaults = [VaultConfig.load(folder / f"vault-{i}") for i in range(1, gateways + 1)]
         document: dict[str, Any] = {
             "gateways": gateways,
             "vehicles": len(fleet),
@@ -273,7 +273,7 @@ def _simulated(
     }
 
 
-def _ledgers(vaults: list[Depot], counted: int) -> dict[str, Any]:
+def _ledgers(vaults: list[VaultConfig], counted: int) -> dict[str, Any]:
     """Return what the ledgers prove: who answered how often, who spent how much.
 
     A vehicle that answered a job twice, or spent more than its cap, would be counted here.
@@ -281,7 +281,7 @@ def _ledgers(vaults: list[Depot], counted: int) -> dict[str, Any]:
     burnt, twice, over, most = 0, 0, 0, Fraction()
     for vault in vaults:
         with vault.ledger() as ledger:
-            answers = Counter((spending.key, spending.job) for spending in ledger.history())
+            answers = Counter((spending.vehicle_id, spending.job) for spending in ledger.history())
             totals = ledger.totals().values()
         burnt += answers.total()
         twice += sum(count > 1 for count in answers.values())

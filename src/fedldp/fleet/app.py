@@ -17,11 +17,12 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
+from fedldp.fleet.flower.messages import packed, unpacked
+from fedldp.fleet.flower.strategy import LDPFedSGD
 from fedldp.fleet.gateway.relay import DEADLINE, relay
 from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import inflated
 from fedldp.fleet.sockets import REFUSED, Address
-from fedldp.fleet.strategy import LDPFedSGD, packed, unpacked
 
 VAULTS = "FEDLDP_VAULTS"
 

@@ -16,7 +16,8 @@ from typing import Any, final
 from fedldp import __version__
 from fedldp.datasets.dataset import Dataset
 from fedldp.errors import DomainError
-from fedldp.fleet import bundle, keys
+from fedldp.fleet import keys
+from fedldp.fleet.flower import bundle
 from fedldp.fleet.gateway import process as gateway_process
 from fedldp.fleet.gateway.relay import DEADLINE
 from fedldp.fleet.job import Job

@@ -1,6 +1,6 @@
-"""What a fleet says on its network: a question to many vehicles, and the batch that answers it.
+"""What a fleet says on its network: a question to many vehicles, and the answer to it.
 
-A batch has the same length whatever the vehicles hold and however many of them answered: it has
+An answer has the same length whatever the vehicles hold and however many of them answered: it has
 room for as many records as were asked for. The records that came are in ascending order, so that
 their places say nothing of who sent them; zeros fill the rest.
 """
@@ -10,13 +10,11 @@ import json
 import re
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
 from typing import Any, final
-
-import numpy as np
 
 from fedldp import vehicle
 from fedldp._internal import packing
@@ -26,7 +24,7 @@ from fedldp.report import Report
 FORMAT = "fedldp question 1"
 VERSION = 1
 MOST = 1 << 20  # vehicles asked at once
-MOST_BITS = 1 << 27  # of all records of a batch
+MOST_BITS = 1 << 27  # of all records of an answer
 MOST_BYTES = 1 << 22  # of a question
 LAST_ROUND = 1 << 31
 
@@ -77,11 +75,11 @@ class Question:
 
     @property
     def size(self) -> int:
-        """How many bytes a batch has that answers it."""
+        """How many bytes the answer to it has."""
         return HEADER + packing.length(self.n, self.width)
 
     def check(self) -> None:
-        """Refuse a plan that is none, and a batch that would take too much room."""
+        """Refuse an invalid plan, and an answer that would take too much room."""
         if self.n * self.width > MOST_BITS:
             raise DomainError(
                 f"{self.n} records of {self.width} bits are more than {MOST_BITS} bits: "
@@ -133,11 +131,11 @@ _ENTRIES = ("job", "round", "gateway", "n", "plan", "model")
 
 @final
 @dataclass(frozen=True)
-class Batch:
-    """The reports of those who answered a question, and how many were `silent`.
+class Answer:
+    """The answer to a question: the records of those who answered, and how many were silent.
 
-    Of n vehicles asked for, some answered, some refused or were not there, and some are behind a
-    vault that said nothing in time: these are the silent ones, who may be asked the same again.
+    Of n vehicles asked for, some answered, some refused or were absent, and some are behind a
+    vault that said nothing in time: these are the silent ones, which may be asked the same again.
     """
 
     question: bytes  # its digest
@@ -148,15 +146,23 @@ class Batch:
     records: bytes  # packed
 
     @classmethod
-    def of(cls, question: Question, rows: Iterable[bytes] = (), silent: int = 0) -> "Batch":
-        """Return the batch of some records, each in bytes of its own."""
-        ordered, width = sorted(rows), question.width
-        packed = _packed(ordered, width)
+    def of(cls, question: Question, records: Iterable[bytes] = (), silent: int = 0) -> "Answer":
+        """Return the answer with some records, each given as bytes of its own."""
+        ordered, width = sorted(records), question.width
+        packed = packing.join(ordered, width).to_bytes()
         return cls(question.digest, question.n, width, silent, len(ordered), packed)
 
-    def rows(self) -> list[bytes]:
-        """Return the records, each in bytes of its own."""
-        return rows_of(self.records, self.answered, self.width)
+    @classmethod
+    def merged(cls, question: Question, parts: "Sequence[Answer]") -> "Answer":
+        """Return the answer that the answers of several vaults make up together."""
+        if len(parts) == 1 and parts[0].question == question.digest:
+            return parts[0]  # the records are packed, and in order
+        records = [record for part in parts for record in part.split()]
+        return cls.of(question, records, sum(part.silent for part in parts))
+
+    def split(self) -> list[bytes]:
+        """Return the records, each as bytes of its own."""
+        return packing.parse(self.records, self.answered, self.width).split()
 
     def report(self, plan: str) -> Report:
         """Return the records as a report on a plan, given by its fingerprint."""
@@ -168,11 +174,11 @@ class Batch:
         return HEADER + packing.length(self.n, self.width)
 
     def to_bytes(self) -> bytes:
-        """Return the batch as it is sent."""
+        """Return the answer as it is sent."""
         return b"".join(self.pieces())
 
     def pieces(self) -> Iterator[bytes | memoryview]:
-        """Return the batch in pieces: the zeros after the records take no memory."""
+        """Return the answer in pieces: the zeros after the records take no memory."""
         head = _HEAD.pack(VERSION, self.question[:16], self.n, self.answered, self.silent)
         zeros = self.size - HEADER - len(self.records)
         check = zlib.crc32(self.records, zlib.crc32(head))
@@ -181,23 +187,23 @@ class Batch:
         return chain((head + _CHECK.pack(check), self.records), _zeros(zeros))
 
     @classmethod
-    def from_bytes(cls, data: Any, question: Question) -> "Batch":
+    def from_bytes(cls, data: Any, question: Question) -> "Answer":
         """Read the answer to a question, or raise `WireError`."""
         width = question.width
         if not isinstance(data, bytes) or len(data) != question.size:
-            raise WireError("a batch of another length than the question asks for.")
+            raise WireError("an answer of another length than the question asks for.")
         head, area = data[: _HEAD.size], data[HEADER:]
         version, short, n, answered, silent = _HEAD.unpack(head)
         if (version, short, n) != (VERSION, question.digest[:16], question.n):
-            raise WireError("a batch of another question, or of another format.")
+            raise WireError("an answer of another question, or of another format.")
         if _CHECK.unpack(data[_HEAD.size : HEADER]) != (zlib.crc32(area, zlib.crc32(head)),):
-            raise WireError("a batch that was damaged on its way.")
+            raise WireError("an answer that was damaged on its way.")
         if answered + silent > n:
-            raise WireError("a batch of more vehicles than were asked.")
+            raise WireError("an answer of more vehicles than were asked.")
         end = packing.length(answered, width)
         spare = -answered * width % 8
         if area[end:].strip(b"\0") or (spare and area[end - 1] & ((1 << spare) - 1)):
-            raise WireError("a batch with bits after its last record.")
+            raise WireError("an answer with bits after its last record.")
         return cls(question.digest, n, width, silent, answered, area[:end])
 
 
@@ -225,16 +231,3 @@ def inflated(data: bytes) -> bytes:
     if not stream.eof or stream.unused_data:
         raise WireError("a question that is too long, or not whole.")
     return found
-
-
-def rows_of(packed: bytes, count: int, width: int) -> list[bytes]:
-    """Return packed records, each in bytes of its own."""
-    bits = np.unpackbits(np.frombuffer(packed, np.uint8), count=count * width)
-    octets = np.packbits(bits.reshape(count, width), axis=1).tobytes()
-    step = packing.length(1, width)
-    return [octets[place : place + step] for place in range(0, len(octets), step)]
-
-
-def _packed(rows: list[bytes], width: int) -> bytes:
-    octets = np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), packing.length(1, width))
-    return np.packbits(np.unpackbits(octets, axis=1)[:, :width]).tobytes()

@@ -16,7 +16,7 @@ from fedldp.errors import DomainError
 from fedldp.fleet import sockets
 from fedldp.fleet.gateway import relay as relay_module
 from fedldp.fleet.gateway.relay import relay, shares
-from fedldp.fleet.protocol import Batch, Question
+from fedldp.fleet.protocol import Answer, Question
 from fedldp.fleet.sockets import REFUSED, Address
 
 SHORT, SOME, LONG = 0.3, 3.0, 30.0  # seconds: until nobody, some or all have answered
@@ -50,15 +50,23 @@ def test_the_records_of_all_vaults_come_in_one_order(tmp_path, ask):
     ):
         data = relay(question.to_bytes(), [a, b, c], LONG)
         assert relay(question.to_bytes(), [a, b, c], LONG) == data  # it has kept nothing
-    batch = Batch.from_bytes(data, question)
+    batch = Answer.from_bytes(data, question)
     own = [
         row
         for one, n in zip(held, (3, 2, 2), strict=True)
-        for row in one.answer(replace(question, n=n)).rows()
+        for row in one.answer(replace(question, n=n)).split()
     ]
-    assert batch.rows() == sorted(own)
+    assert batch.split() == sorted(own)
     assert (batch.answered, batch.silent) == (7, 0)
     assert [len(lines(one)) for one in held] == [3, 2, 2]
+
+
+def test_the_answer_of_one_vault_is_passed_on_as_it_is(tmp_path, monkeypatch):
+    """It was packed there: the gateway need not do it again."""
+    question, held = asked(n=7), vault(tmp_path / "ledger")
+    with listening(held, tmp_path / "a") as address:
+        monkeypatch.setattr(Answer, "split", None)
+        assert relay(question.to_bytes(), [address], LONG) == held.answer(question).to_bytes()
 
 
 def test_a_vault_hears_the_question_and_nothing_else(tmp_path):
@@ -66,13 +74,13 @@ def test_a_vault_hears_the_question_and_nothing_else(tmp_path):
     with impostor(tmp_path / "a", lambda _: framed(REFUSED)) as seen:
         data = relay(question.to_bytes(), [Address.of(str(tmp_path / "a"))], LONG)
     assert seen == [question.to_bytes()]
-    assert data == Batch.of(question).to_bytes()  # refused, and so not silent
+    assert data == Answer.of(question).to_bytes()  # refused, and so not silent
 
 
 def replied(data, **options):
     """Return the answer to a question that is like another one."""
     question = replace(Question.from_bytes(data), **options)
-    return Batch.of(question, [bytes([0])] * question.n).to_bytes()
+    return Answer.of(question, [bytes([0])] * question.n).to_bytes()
 
 
 LIARS = {
@@ -89,8 +97,8 @@ LIARS = {
     "another job": lambda data: framed(replied(data, job="autumn")),
     "another n": lambda data: framed(replied(data, n=2)),
     "damaged": lambda data: framed(replied(data)[:-1] + b"\xff"),
-    "silent": lambda data: framed(Batch.of(q := Question.from_bytes(data), silent=q.n).to_bytes()),
-    "one silent": lambda data: framed(Batch.of(Question.from_bytes(data), silent=1).to_bytes()),
+    "silent": lambda data: framed(Answer.of(q := Question.from_bytes(data), silent=q.n).to_bytes()),
+    "one silent": lambda data: framed(Answer.of(Question.from_bytes(data), silent=1).to_bytes()),
 }
 
 
@@ -116,7 +124,7 @@ def test_bad_vaults_are_silent_and_a_good_one_is_heard(tmp_path, monkeypatch):
         addresses = [Address.of(str(tmp_path / name)) for name in liars]
         data = relay(question.to_bytes(), [*addresses, good], SOME)
         go_on.set()
-    batch = Batch.from_bytes(data, question)
+    batch = Answer.from_bytes(data, question)
     assert (batch.answered, batch.silent) == (3, 3 * len(liars))
     assert len(data) == question.size
     for name, heard in seen.items():
@@ -148,7 +156,7 @@ def test_many_dead_vaults_do_not_starve_a_live_one(tmp_path):
     question = asked(151)
     with listening(vault(tmp_path / "ledger"), tmp_path / "a") as alive:
         data = relay(question.to_bytes(), [*dead, alive], SOME)
-    batch = Batch.from_bytes(data, question)
+    batch = Answer.from_bytes(data, question)
     assert (batch.answered, batch.silent) == (1, 150)
 
 
@@ -165,9 +173,9 @@ def test_whatever_happens_as_many_bytes_are_sent(tmp_path):
             relay(asked(4, number=5).to_bytes(), [away(tmp_path)], SHORT),
         ]
     assert {len(data) for data in found} == {question.size}
-    assert Batch.from_bytes(found[1], other) == Batch.of(other)
+    assert Answer.from_bytes(found[1], other) == Answer.of(other)
     batches = [
-        Batch.from_bytes(data, asked(4, number=number)) for number, data in enumerate(found[2:], 2)
+        Answer.from_bytes(data, asked(4, number=number)) for number, data in enumerate(found[2:], 2)
     ]
     counts = [(batch.answered, batch.silent) for batch in batches]
     assert counts == [(4, 0), (0, 0), (0, 2), (0, 4)]
@@ -233,7 +241,7 @@ def test_all_of_a_try_ends_by_the_deadline(monkeypatch):
         fake = SimpleNamespace(monotonic=lambda slow=slow: slow.now, sleep=slow.sleep)
         monkeypatch.setattr(relay_module, "time", fake)
         data = relay(asked().to_bytes(), [slow], deadline)
-        assert Batch.from_bytes(data, asked()).silent == 3
+        assert Answer.from_bytes(data, asked()).silent == 3
         assert slow.now <= deadline + 0.01
 
 

@@ -12,12 +12,13 @@ from time import monotonic, sleep
 
 import httpx
 import pytest
+from endpoints import CALL, Door, backend, fresh_key, headers
 from flwr.proto.fab_pb2 import Fab, GetFabResponse
 from flwr.proto.run_pb2 import GetRunResponse, Run
-from fronts import CALL, Door, backend, fresh_key, headers
 
 from fedldp.errors import DomainError
-from fedldp.fleet import bundle, keys
+from fedldp.fleet import keys
+from fedldp.fleet.flower import bundle
 from fedldp.fleet.gateway.process import Gateway
 from fedldp.fleet.gateway.uplink import Checked, checked_app, checked_run, proxy
 from fedldp.fleet.isolation import SOCKETS

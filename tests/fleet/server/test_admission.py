@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from endpoints import GATEWAY, KEY, fresh_key, public, signed
 from flwr.common import constant
 from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_message
-from fronts import GATEWAY, KEY, fresh_key, public, signed
 
 from fedldp.fleet.server import admission
 from fedldp.fleet.server.admission import Gateways

@@ -10,8 +10,9 @@ import pytest
 
 import fedldp
 from fedldp import Plan, Schema
+from fedldp._internal import packing
 from fedldp.errors import DomainError, WireError
-from fedldp.fleet.protocol import Batch, Question, rows_of
+from fedldp.fleet.protocol import Answer, Question
 from fedldp.fleet.server import checkpoint as module
 from fedldp.fleet.server.checkpoint import (
     Checkpoint,
@@ -46,8 +47,9 @@ def question(number=1, gateway="7", n=10):
 
 def answer(asked, answered=10, silent=0, seed=1):
     report = PLAN.report(np.full((answered, 2), 0.5), fedldp.source(seed))
-    batch = Batch.of(asked, rows_of(report.records, answered, PLAN.bits), silent)
-    return asked, batch, batch.report(PLAN.fingerprint).to_bytes()
+    batch = Answer.of(asked, packing.parse(report.records, answered, PLAN.bits).split(), silent)
+    report = batch.report(PLAN.fingerprint).to_bytes()
+    return asked, batch, report, PLAN.parse(report)
 
 
 def test_one_has_the_file(path, monkeypatch):
@@ -198,15 +200,42 @@ def test_a_replay_gives_the_state(path, checkpoint):
         for name in ("7", "8"):
             asked = question(number, name)
             checkpoint.ask([asked])
-            _, batch, report = answer(asked, 9, seed=10 * number + int(name))
-            checkpoint.store(asked, batch, report)
-            tally += PLAN.parse(report)
+            received = answer(asked, 9, seed=10 * number + int(name))
+            checkpoint.store(*received)
+            tally += received[-1]
         state = step(recipe, state, gradient(tally, "horvitz-thompson"))
         checkpoint.step(state.to_json())
     checkpoint.ask([question(4)])
     checkpoint.store(*answer(question(4)))  # of a round that is not done
     assert module.replay(path, PLAN, recipe).to_json() == state.to_json()
     assert module.replay(path, PLAN, Recipe(0.1)).to_json() != state.to_json()
+
+
+def test_a_tally_that_is_kept_is_not_counted_again(checkpoint, monkeypatch):
+    checkpoint.ask([question(), question(gateway="8")])
+    first, second = answer(question()), answer(question(gateway="8"), seed=2)
+    checkpoint.store(*first)
+    checkpoint.store(*second)
+    parsed = []
+    monkeypatch.setattr(Plan, "parse", lambda *_: parsed.append(1))
+    for _ in range(2):
+        assert checkpoint.tally(PLAN, 1) == first[-1] + second[-1]
+        checkpoint.warnings(PLAN)
+    assert parsed == []
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_what_there_is_no_room_for_is_counted_again(checkpoint, monkeypatch, kept):
+    tallies = [answer(question(gateway=name), seed=int(name)) for name in ("7", "8")]
+    size = sum(part.size for part in tallies[0][-1].counts)
+    checkpoint._counted = module._Counted(room=kept * size)
+    checkpoint.ask([question(), question(gateway="8")])
+    for each in tallies:
+        checkpoint.store(*each)
+    parse, parsed = Plan.parse, []
+    monkeypatch.setattr(Plan, "parse", lambda *given: parsed.append(1) or parse(*given))
+    assert checkpoint.tally(PLAN, 1) == tallies[0][-1] + tallies[1][-1]
+    assert bool(parsed) == (kept < 2)
 
 
 def test_reports_of_another_plan_are_noticed(path, checkpoint):

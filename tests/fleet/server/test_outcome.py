@@ -11,12 +11,12 @@ from gateways import Network, batch, honest, mute, result, statistic, training
 from fedldp.cli.app import fedldp
 from fedldp.cli.fleet import FAILED
 from fedldp.errors import DomainError, FedLDPError, WireError
+from fedldp.fleet.flower.messages import packed
 from fedldp.fleet.job import Job
 from fedldp.fleet.server import checkpoint, rounds
 from fedldp.fleet.server.checkpoint import Counts
 from fedldp.fleet.server.summary import Summary, shortfalls
 from fedldp.fleet.server.watch import EVERY, Watch, ending
-from fedldp.fleet.strategy import packed
 from fedldp.learn.optimizer import Recipe
 
 

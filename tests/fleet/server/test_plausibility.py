@@ -7,8 +7,9 @@ import pytest
 
 import fedldp
 from fedldp import Number, Plan, Schema
+from fedldp._internal import packing
 from fedldp.fleet.job import Job
-from fedldp.fleet.protocol import Batch, rows_of
+from fedldp.fleet.protocol import Answer
 from fedldp.fleet.server import checkpoint
 from fedldp.fleet.server.process import Server, _say_end
 from fedldp.fleet.server.rounds import Rounds
@@ -24,9 +25,9 @@ GATEWAYS = "7", "8", "9"
 def records(answered, liars, seed):
     """Return records of which the last ones are all the same: the largest value of x[3]."""
     found = PLAN.report(np.zeros((answered, D)), fedldp.source(seed))
-    rows = rows_of(found.records, answered, PLAN.bits)
+    rows = packing.parse(found.records, answered, PLAN.bits).split()
     for row in rows:  # a record that a vehicle at 1 may send
-        tally = PLAN.parse(Batch.of(question(), [row]).report(PLAN.fingerprint).to_bytes())
+        tally = PLAN.parse(Answer.of(question(), [row]).report(PLAN.fingerprint).to_bytes())
         if tally.counts[0][3 * 3 + 2]:
             return [*rows[: answered - liars], *[row] * liars]
     raise AssertionError("no vehicle has answered x[3]")
@@ -44,7 +45,7 @@ def run(job, liars, rounds=1):
         for gateway, asked in running.questions().items():
             count = liars if gateway == "8" else 0
             rows = records(REPORTS, count, seed=100 * number + int(gateway))
-            running.receive(asked, Batch.of(asked, rows).to_bytes())
+            running.receive(asked, Answer.of(asked, rows).to_bytes())
         running.step()
     running.finish()
     running.close()
@@ -127,10 +128,10 @@ def test_a_training_with_two_levels(tmp_path):
         running.ask(["7"])
         [asked] = running.questions().values()
         found = plan.report(np.zeros((REPORTS, D)), fedldp.source(number))
-        rows = rows_of(found.records, REPORTS, plan.bits)
+        rows = packing.parse(found.records, REPORTS, plan.bits).split()
         if plan is PLAN:
             rows = records(REPORTS, 60, seed=2)
-        running.receive(asked, Batch.of(asked, rows).to_bytes())
+        running.receive(asked, Answer.of(asked, rows).to_bytes())
         running.step()
     running.finish()
     running.close()

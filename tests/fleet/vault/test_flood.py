@@ -18,8 +18,8 @@ from vaults import answer, asked, framed, listening, sent_back, vault
 from fedldp import vehicle
 from fedldp.errors import WireError
 from fedldp.fleet import sockets
-from fedldp.fleet.gateway.relay import relay
-from fedldp.fleet.protocol import MOST_BITS, MOST_BYTES, Batch
+from fedldp.fleet.gateway.relay import ask
+from fedldp.fleet.protocol import MOST_BITS, MOST_BYTES, Answer
 from fedldp.fleet.sockets import NOT_READY, REFUSED, Address
 from fedldp.fleet.vault import listener as listener_module
 from fedldp.fleet.vault.listener import Listener, Room
@@ -83,24 +83,24 @@ def test_questions_of_a_few_bytes_do_not_fill_the_memory(tmp_path):
         most, _ = memory(pid)
         assert most < before + 100
         assert answer(address, asked(number=2)).answered == 3
-        assert answer(address, WIDE) == Batch.of(WIDE)
+        assert answer(address, WIDE) == Answer.of(WIDE)
 
 
 @pytest.mark.parametrize("answered", [0, 1, 3, 5])
 def test_pieces_are_the_batch(answered):
     question = asked(n=5, plan=wide(60_000))
     rows = [bytes([i]) * (60_000 // 8) for i in range(answered)]
-    batch = Batch.of(question, rows, silent=5 - answered)
+    batch = Answer.of(question, rows, silent=5 - answered)
     pieces = [bytes(piece) for piece in batch.pieces()]
     assert b"".join(pieces) == batch.to_bytes()
     assert len(batch.to_bytes()) == batch.size == question.size
-    assert Batch.from_bytes(batch.to_bytes(), question) == batch
+    assert Answer.from_bytes(batch.to_bytes(), question) == batch
     head, area = batch.to_bytes()[:29], batch.to_bytes()[33:]
     assert zlib.crc32(area, zlib.crc32(head)).to_bytes(4) == batch.to_bytes()[29:33]
 
 
 def test_zeros_are_never_made():
-    batch = Batch.of(WIDE)
+    batch = Answer.of(WIDE)
     assert max(len(piece) for piece in batch.pieces()) <= 1 << 16
     assert sum(len(piece) for piece in batch.pieces()) == WIDE.size
 
@@ -110,7 +110,7 @@ def test_what_is_sent_leaves_in_blocks_of_one_length():
     seen = set()
     question = asked(n=40, plan=wide(60_000))
     for answered in (0, 1, 17, 40):
-        batch = Batch.of(question, [bytes(60_000 // 8)] * answered)
+        batch = Answer.of(question, [bytes(60_000 // 8)] * answered)
         link = Link()
         sockets.send(link, batch.size, batch.pieces(), time.monotonic() + 60)
         assert b"".join(link.sent) == framed(batch.to_bytes())
@@ -147,7 +147,7 @@ def test_sending_ends_in_time_however_slowly_it_is_taken(monkeypatch):
     monkeypatch.setattr(sockets.time, "monotonic", lambda: clock[0])
     link = Link(lambda: clock.append(clock.pop() + 1))
     with pytest.raises(TimeoutError):
-        sockets.send(link, WIDE.size, Batch.of(WIDE).pieces(), 10.0)
+        sockets.send(link, WIDE.size, Answer.of(WIDE).pieces(), 10.0)
     assert len(link.sent) <= 12
 
 
@@ -183,12 +183,14 @@ def test_everything_is_given_back(listener, path):
     with address.connect(30) as link:
         link.sendall(framed(asked().to_bytes())[:50])  # and no more
     end = time.monotonic() + 30
-    while listener._slots._value < listener._CONNECTIONS - 1:  # one waits for the next connection
+    while (
+        listener._slots._value < listener_module._CONNECTIONS - 1
+    ):  # one waits for the next connection
         assert time.monotonic() < end
         time.sleep(0.01)
     assert (listener._questions.free, listener._answers.free) == (
-        listener._QUESTIONS,
-        listener._ANSWERS,
+        listener_module._QUESTIONS,
+        listener_module._ANSWERS,
     )
 
 
@@ -199,21 +201,21 @@ def test_records_hold_room_while_they_are_sent_and_zeros_do_not(one, path):
         listener._slots.acquire()
         listener._handle(link)
         assert len(b"".join(link.sent)) == 4 + question.size
-        assert set(free) == {listener._ANSWERS - records}
+        assert set(free) == {listener_module._ANSWERS - records}
         free.clear()
-        assert listener._answers.free == listener._ANSWERS
+        assert listener._answers.free == listener_module._ANSWERS
     listener.close()
 
 
 def test_the_largest_question_and_answer_have_room():
-    assert listener._QUESTIONS >= MOST_BYTES
-    assert WIDE.size <= listener._ANSWERS
+    assert listener_module._QUESTIONS >= MOST_BYTES
+    assert WIDE.size <= listener_module._ANSWERS
 
 
 def test_without_room_a_question_is_told_in_time_that_it_is_not_ready(listener, path):
     address, question = Address.of(str(path)), asked()
     listener._answers.free = question.size - 1
-    assert answer(address, question) == Batch.of(question, silent=3)
+    assert answer(address, question) == Answer.of(question, silent=3)
     listener._answers.give(1)
     assert answer(address, question).answered == 3
 
@@ -232,10 +234,10 @@ def test_a_question_does_not_wait_for_others_beyond_its_deadline(listener, path)
     address, question = Address.of(str(path)), asked()
     with listener._reading:
         assert sent_back(address, framed(question.to_bytes())) == framed(NOT_READY)
-        silent = relay.ask(address, question, time.monotonic() + 30)
-        assert silent == Batch.of(question, silent=3)
+        silent = ask(address, question, time.monotonic() + 30)
+        assert silent == Answer.of(question, silent=3)
     with listener._turn:
-        assert answer(address, question) == Batch.of(question, silent=3)
+        assert answer(address, question) == Answer.of(question, silent=3)
     assert answer(address, question).answered == 3
 
 

@@ -28,7 +28,7 @@ from vaults import (
 from fedldp.errors import DomainError
 from fedldp.fleet import sockets
 from fedldp.fleet.gateway.relay import _insist
-from fedldp.fleet.protocol import Batch
+from fedldp.fleet.protocol import Answer
 from fedldp.fleet.sockets import REFUSED, Address
 from fedldp.fleet.vault import listener as listener_module
 from fedldp.fleet.vault.listener import Listener
@@ -58,7 +58,7 @@ def test_whatever_happens_as_many_bytes_are_written(one, path, ask, monkeypatch)
         dear = ask(job="dear", plan=DEAR[ask])
         dearer = sent_back(address, framed(dear.to_bytes()))
         with monkeypatch.context() as patch:
-            patch.setattr(one, "_reports", broken)
+            patch.setattr(one, "_records", broken)
             failing = ask(number=2)
             failed = sent_back(address, framed(failing.to_bytes()))
         monkeypatch.setattr(one, "_sums", [one._ledger.cap] * len(one._sums))
@@ -66,12 +66,12 @@ def test_whatever_happens_as_many_bytes_are_written(one, path, ask, monkeypatch)
         nobody = sent_back(address, framed(late.to_bytes()))
     assert len(fresh) == 4 + question.size
     assert len(dearer) == 4 + dear.size
-    assert Batch.from_bytes(fresh[4:], question).answered == 3
+    assert Answer.from_bytes(fresh[4:], question).answered == 3
     assert repeated == fresh
-    assert refused == framed(Batch.of(other).to_bytes())
-    assert dearer == framed(Batch.of(dear).to_bytes())
-    assert failed == framed(Batch.of(failing, silent=3).to_bytes())
-    assert nobody == framed(Batch.of(late).to_bytes())
+    assert refused == framed(Answer.of(other).to_bytes())
+    assert dearer == framed(Answer.of(dear).to_bytes())
+    assert failed == framed(Answer.of(failing, silent=3).to_bytes())
+    assert nobody == framed(Answer.of(late).to_bytes())
     assert {len(each) for each in (refused, failed, nobody)} == {len(fresh)}
     assert len(lines(one)) == 3
 
@@ -91,7 +91,7 @@ def test_data_of_any_kind_look_the_same_from_outside(tmp_path, path):
         with listening(held, path) as address:
             for question in (asked(), gradients(number=2), asked(n=4), asked(job="b")):
                 data = sent_back(address, framed(question.to_bytes()))
-                batch = Batch.from_bytes(data[4:], question)
+                batch = Answer.from_bytes(data[4:], question)
                 seen.add((question.request, question.n, len(data), batch.answered, batch.silent))
     assert len(seen) == 4
 
@@ -101,13 +101,13 @@ def test_data_of_any_kind_look_the_same_from_outside(tmp_path, path):
 
 def test_replies_leave_at_multiples_of_the_tick(one, path, monkeypatch):
     """Never earlier, that is: a busy machine may be late."""
-    reports = one._reports
+    reports = one._records
 
     def slowly(*arguments):
         time.sleep(0.25)
         return reports(*arguments)
 
-    monkeypatch.setattr(one, "_reports", slowly)
+    monkeypatch.setattr(one, "_records", slowly)
     with listening(one, path, tick=0.2) as address:
         for data, ticks in (
             (asked().to_bytes(), 2),
@@ -153,14 +153,14 @@ class Clock:
     ("seconds", "ticks"), [(0.0, 1), (0.013, 1), (0.0499, 1), (0.0501, 2), (0.12, 3), (0.26, 6)]
 )
 def test_by_the_clock_only_the_number_of_ticks_shows(one, path, monkeypatch, seconds, ticks):
-    reports = one._reports
+    reports = one._records
     listener = Listener(one, Address.of(str(path)), 0.05, 1.0)
 
     def slowly(*arguments):
         clock.sleep(seconds)
         return reports(*arguments)
 
-    monkeypatch.setattr(one, "_reports", slowly)
+    monkeypatch.setattr(one, "_records", slowly)
     kinds = [(asked().to_bytes(), ticks), (asked().to_bytes(), 1), (asked(n=2).to_bytes(), 1)]
     kinds += [(NONSENSE, 1), (asked(plan=DEAR[asked], job="dear").to_bytes(), 1)]
     for data, wanted in kinds:
@@ -180,13 +180,13 @@ def test_the_time_tells_nothing(tmp_path, path, monkeypatch):
     least times are compared, and differ by less than 1 ms. The clock above is exact.
     """
     held = vault(tmp_path / "ledger", MATRIX.repeat(20, axis=0))
-    reports = held._reports
+    reports = held._records
 
     def slowly(*arguments):
         time.sleep(0.005)
         return reports(*arguments)
 
-    monkeypatch.setattr(held, "_reports", slowly)
+    monkeypatch.setattr(held, "_records", slowly)
     kinds = {
         "fresh": lambda i: asked(2, number=i + 1),
         "repeated": lambda _: asked(2, number=1),
@@ -209,25 +209,25 @@ def test_the_time_tells_nothing(tmp_path, path, monkeypatch):
 
 
 def test_what_is_late_is_silent_and_the_same_bytes_when_asked_again(one, path, monkeypatch):
-    begun, go_on, reports = threading.Event(), threading.Event(), one._reports
+    begun, go_on, reports = threading.Event(), threading.Event(), one._records
 
     def wait(*arguments):
         begun.set()
         assert go_on.wait(30)
         return reports(*arguments)
 
-    monkeypatch.setattr(one, "_reports", wait)
+    monkeypatch.setattr(one, "_records", wait)
     with listening(one, path, deadline=0.5) as address:
         first, second = asked(), asked(number=2)
-        assert answer(address, first) == Batch.of(first, silent=3)
+        assert answer(address, first) == Answer.of(first, silent=3)
         assert begun.wait(30)
-        assert answer(address, second) == Batch.of(second, silent=3)  # it waits for the first
+        assert answer(address, second) == Answer.of(second, silent=3)  # it waits for the first
         go_on.set()
     with listening(one, path) as address:
         batch = answer(address, first)
         assert {line.request for line in lines(one)} == {"spring/1"}  # the second was never begun
         stored = one._ledger._file.execute("SELECT answer FROM releases")
-        assert batch.rows() == sorted(record for (record,) in stored)
+        assert batch.split() == sorted(record for (record,) in stored)
         assert batch.answered == 3
 
 

@@ -37,7 +37,7 @@ from vaults import (
 )
 
 from fedldp.errors import DomainError
-from fedldp.fleet.protocol import Batch
+from fedldp.fleet.protocol import Answer
 from fedldp.fleet.sockets import Address
 from fedldp.fleet.vault import listener as listener_module
 from fedldp.fleet.vault.listener import Listener
@@ -86,7 +86,7 @@ def test_killed_after_burning_and_before_answering(tmp_path, path):
     assert stat.S_ISSOCK(path.stat().st_mode)  # left behind
     held = vault(tmp_path / "ledger", seed=None)
     with listening(held, path) as address:
-        assert answer(address, asked()).rows() == records
+        assert answer(address, asked()).split() == records
         assert answer(address, asked(n=2)).answered == 0
     assert lines(held) == burnt
     assert len(burnt) == 3
@@ -109,7 +109,7 @@ def test_a_damaged_ledger_is_no_refusal(one, path, tmp_path):
     """Silent ones are asked again, when the file is back."""
     with listening(one, path) as address:
         (tmp_path / "ledger").rename(tmp_path / "elsewhere")
-        assert answer(address, asked()) == Batch.of(asked(), silent=3)
+        assert answer(address, asked()) == Answer.of(asked(), silent=3)
 
 
 def test_the_socket_is_for_the_owner_and_the_group(one, path):
@@ -147,14 +147,14 @@ def test_times_that_cannot_be(one, path, tick, deadline):
 
 
 def test_what_is_asked_when_it_closes_is_burnt_and_there_when_asked_again(one, path, monkeypatch):
-    begun, go_on, reports = threading.Event(), threading.Event(), one._reports
+    begun, go_on, reports = threading.Event(), threading.Event(), one._records
 
     def wait(*arguments):
         begun.set()
         assert go_on.wait(30)
         return reports(*arguments)
 
-    monkeypatch.setattr(one, "_reports", wait)
+    monkeypatch.setattr(one, "_records", wait)
     listener = Listener(one, Address.of(str(path)), 0.01, 10.0)
     serving = threading.Thread(target=listener.serve)
     serving.start()
@@ -170,7 +170,7 @@ def test_what_is_asked_when_it_closes_is_burnt_and_there_when_asked_again(one, p
             until_closed(link)
     assert len(lines(one)) == 3
     with listening(one, path) as address:
-        assert answer(address, asked()).rows() == stored(one._ledger, "spring/1")
+        assert answer(address, asked()).split() == stored(one._ledger, "spring/1")
 
 
 def test_what_is_asked_after_it_was_closed_is_silent_and_burns_nothing(one, path):
@@ -181,7 +181,7 @@ def test_what_is_asked_after_it_was_closed_is_silent_and_burns_nothing(one, path
     with ours:
         ours.sendall(framed(asked().to_bytes()))
         listener._handle(theirs)
-        assert until_closed(ours) == framed(Batch.of(asked(), silent=3).to_bytes())
+        assert until_closed(ours) == framed(Answer.of(asked(), silent=3).to_bytes())
     assert lines(one) == []
     with pytest.raises(FileNotFoundError):
         Address.of(str(path)).connect(30)
@@ -269,7 +269,7 @@ def test_each_reason_is_logged_once_and_for_the_owner_alone(one, path, monkeypat
             answer(address, asked(n=2))
             sent_back(address, framed(NONSENSE))
             sent_back(address, b"\xff\xff\xff\xff")
-        monkeypatch.setattr(one, "_reports", broken)
+        monkeypatch.setattr(one, "_records", broken)
         for _ in range(3):
             answer(address, asked(number=2))
     messages = sorted(record.getMessage().split(":")[0] for record in caplog.records)
@@ -282,7 +282,7 @@ def test_the_owner_learns_that_vehicles_are_missing(one, path, caplog):
     with listening(one, path) as address:
         for number, n in ((1, 8), (2, 8), (3, 8), (3, 8)):
             question = asked(n, number=number)
-            Batch.from_bytes(sent_back(address, framed(question.to_bytes()))[4:], question)
+            Answer.from_bytes(sent_back(address, framed(question.to_bytes()))[4:], question)
     said = [record.getMessage() for record in caplog.records]
     assert not any(line.startswith("spring/1") for line in said)
     [line] = [line for line in said if line.startswith("spring/3")]  # a cap of 2 covers no third
@@ -310,6 +310,6 @@ def test_strangers_cannot_fill_the_log_nor_hide_a_failure(one, path, monkeypatch
         for number in range(10):
             answer(address, asked(plan=DEAR[asked], job=f"job-{number}"))
         assert len(caplog.records) == 5
-        monkeypatch.setattr(one, "_reports", broken)
+        monkeypatch.setattr(one, "_records", broken)
         answer(address, asked())
     assert "failed: RuntimeError" in caplog.records[-1].getMessage()

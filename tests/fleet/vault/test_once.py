@@ -27,8 +27,8 @@ from fedldp.errors import DomainError, FedLDPError
 from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.gateway.relay import relay
 from fedldp.fleet.job import Job
-from fedldp.fleet.protocol import Batch
-from fedldp.fleet.vault.process import Depot
+from fedldp.fleet.protocol import Answer
+from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.settings import Settings
 
 LARGE = MATRIX[np.arange(300) % len(MATRIX)]
@@ -36,7 +36,7 @@ LARGE = MATRIX[np.arange(300) % len(MATRIX)]
 
 def answers(held, job="spring"):
     """Return how many answers the ledger has of each vehicle in a job."""
-    return Counter(line.key for line in lines(held) if line.job == job)
+    return Counter(line.vehicle_id for line in lines(held) if line.job == job)
 
 
 @pytest.mark.parametrize("ask", [asked, gradients])
@@ -98,7 +98,7 @@ def test_two_gateways_in_front_of_one_vault(tmp_path):
         for number in range(1, 6):
             questions = [asked(50, number=number, gateway=gateway) for gateway in ("7", "8")]
             for question in questions[:: 1 if number % 2 else -1]:
-                batch = Batch.from_bytes(relay(question.to_bytes(), [address], 60.0), question)
+                batch = Answer.from_bytes(relay(question.to_bytes(), [address], 60.0), question)
                 counts[question.gateway] += batch.answered
     assert counts == {"7": 150, "8": 100}
     assert set(answers(held).values()) == {1}
@@ -178,7 +178,7 @@ def test_ties_are_broken_at_random(tmp_path):
     for job, number in itertools.product(range(400), (1, 2)):
         held.answer(asked(1, job=f"{job}", number=number))
     pairs = Counter(
-        tuple(line.key for line in both)
+        tuple(line.vehicle_id for line in both)
         for _, both in itertools.groupby(lines(held), lambda line: line.job)
     )
     counts = [pairs[pair] for pair in itertools.permutations((f"car {i}" for i in range(6)), 2)]
@@ -215,7 +215,7 @@ def test_the_owner_sets_it_in_the_vaults_configuration(tmp_path):
     text = 'data = "rows.csv"\nschema = "rows.toml"\ncap = "4.0"\nlisten = "s"\n'
     for line, allowed in (("", 1), ("answers_per_job = 3", 3)):
         (tmp_path / "vault.toml").write_text(f"{text}{line}\n")
-        with Depot.load(tmp_path).ledger() as ledger:
+        with VaultConfig.load(tmp_path).ledger() as ledger:
             assert ledger.answers_per_job == allowed
     for wrong, message in (
         ("0", "answers_per_job must be at least 1; got 0"),
@@ -225,7 +225,7 @@ def test_the_owner_sets_it_in_the_vaults_configuration(tmp_path):
     ):
         (tmp_path / "vault.toml").write_text(f"{text}answers_per_job = {wrong}\n")
         with pytest.raises(DomainError, match=rf"vault\.toml: {message}"):
-            Depot.load(tmp_path)
+            VaultConfig.load(tmp_path)
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -235,7 +235,7 @@ def test_a_fleet_that_is_written_allows_what_its_job_asks(tmp_path, times):
     settings = Settings(2.0, participations=times)
     init(tmp_path / "fleet", work, settings, 2, Place("127.0.0.1", 9001, 9002), cap=6.0)
     job = Job.load(tmp_path / "fleet" / "server" / "job.toml")
-    depot = Depot.load(tmp_path / "fleet" / "vault-1")
+    depot = VaultConfig.load(tmp_path / "fleet" / "vault-1")
     assert (depot.answers_per_job, float(depot.cap)) == (times, 6.0)
     assert job.reports * job.rounds == 100 * times
     assert job.plan.total_epsilon * times == 2

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import polars
 import pytest
+from vault_folders import SCHEMA, configured
 
 from fedldp import Plan, Schema, datasets
 from fedldp.errors import DomainError
@@ -15,23 +16,13 @@ from fedldp.fleet.gateway.relay import ask
 from fedldp.fleet.protocol import Question
 from fedldp.fleet.sockets import Address
 from fedldp.fleet.vault import vault as module
-from fedldp.fleet.vault.process import Depot
+from fedldp.fleet.vault.process import VaultConfig
 from fedldp.fleet.vault.vault import Vault
 from fedldp.ledger import Ledger
 
-SCHEMA = Schema.of(speed=(0, 50), city=["Oslo", "Rome"])
-
-
-def depot(folder, **entries):
-    entries = {"data": "rows.csv", "schema": "rows.toml", "cap": "1.0", "listen": "s"} | entries
-    lines = (f"{name} = {value!r}" for name, value in entries.items() if value is not None)
-    (folder / "vault.toml").write_text("\n".join(lines))
-    (folder / "rows.toml").write_text(SCHEMA.to_toml())
-    return Depot.load(folder)
-
 
 def held(folder, **entries):
-    return depot(folder, **entries)._data()[0]
+    return configured(folder, **entries)._data()[0]
 
 
 def test_rows_of_a_file_whatever_they_hold(tmp_path):
@@ -79,7 +70,7 @@ def test_parts_of_a_data_set_hold_every_row_once(tmp_path):
 )
 def test_what_is_wrong_is_said(tmp_path, entries, message):
     def read():
-        found = depot(tmp_path, **entries)
+        found = configured(tmp_path, **entries)
         return found.address, found._data()
 
     with pytest.raises(DomainError, match=message):
@@ -88,7 +79,7 @@ def test_what_is_wrong_is_said(tmp_path, entries, message):
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(DomainError, match=r"vault\.toml cannot be read: No such file"):
-        Depot.load(tmp_path)
+        VaultConfig.load(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"rows\.csv"):
         held(tmp_path)
     (tmp_path / "rows.csv").write_text("speed,city\n")
@@ -113,7 +104,7 @@ def test_of_very_many_rows_some_are_kept(tmp_path, monkeypatch):
 
 def test_a_vault_answers_until_it_is_told_to_end(tmp_path):
     (tmp_path / "rows.csv").write_text("speed,city\n31,Rome\n48,Oslo\n")
-    found = depot(tmp_path)
+    found = configured(tmp_path)
     script = "from fedldp.cli import main; main()"
     process = subprocess.Popen([sys.executable, "-c", script, "fleet", "vault", tmp_path])
     try:
@@ -141,7 +132,7 @@ def vault(folder, *options, **named):
 
 def test_a_check_says_what_is_replaced_and_spends_nothing(tmp_path):
     (tmp_path / "rows.csv").write_text(BAD)
-    depot(tmp_path, vehicle="id")
+    configured(tmp_path, vehicle="id")
     done = vault(tmp_path, "--check")
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.splitlines() == [
@@ -153,7 +144,7 @@ def test_a_check_says_what_is_replaced_and_spends_nothing(tmp_path):
         "  Unused column: 'colour'.",
     ]
     (tmp_path / "rows.csv").write_text("speed,city\n31,Rome\n")
-    depot(tmp_path)
+    configured(tmp_path)
     done = vault(tmp_path, "--check")
     assert (done.returncode, done.stdout) == (0, "1 row: all values are used as they are.\n")
     assert {path.name for path in tmp_path.iterdir()} == {"rows.csv", "rows.toml", "vault.toml"}
@@ -161,7 +152,7 @@ def test_a_check_says_what_is_replaced_and_spends_nothing(tmp_path):
 
 def test_strict_does_not_start_with_bad_data(tmp_path):
     (tmp_path / "rows.csv").write_text(BAD)
-    depot(tmp_path, vehicle="id")
+    configured(tmp_path, vehicle="id")
     done = vault(tmp_path, "--strict")
     assert done.returncode == 1
     assert done.stderr.startswith("fedldp: the data must be usable as they are; speed: 1 of 3")
@@ -171,8 +162,8 @@ def test_strict_does_not_start_with_bad_data(tmp_path):
 
 def test_a_vault_logs_the_counts_at_its_start_and_no_values(tmp_path, caplog, monkeypatch):
     (tmp_path / "rows.csv").write_text(BAD)
-    monkeypatch.setattr(Depot, "_serve", lambda *_: None)
-    depot(tmp_path, vehicle="id").run()
+    monkeypatch.setattr(VaultConfig, "_serve", lambda *_: None)
+    configured(tmp_path, vehicle="id").run()
     said = [record.getMessage() for record in caplog.records]
     assert said == [
         "rows.csv: 3 rows: 3 values are clipped or replaced.",
@@ -182,10 +173,10 @@ def test_a_vault_logs_the_counts_at_its_start_and_no_values(tmp_path, caplog, mo
     ]
     assert {record.name for record in caplog.records} == {"fedldp.fleet"}
     caplog.clear()
-    depot(tmp_path, data="flights", schema=None, rows=1000).run()
+    configured(tmp_path, data="flights", schema=None, rows=1000).run()
     [record] = caplog.records  # bounds that are meant to clip are worth a line
     assert record.getMessage().startswith("flights: the public bounds clip ")
     caplog.clear()
     (tmp_path / "rows.csv").write_text("speed,city\n31,Rome\n")
-    depot(tmp_path).run()
+    configured(tmp_path).run()
     assert not caplog.records

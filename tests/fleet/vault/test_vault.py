@@ -99,12 +99,12 @@ def test_statistics_have_the_law_of_the_plan(tmp_path, name):
     row = [1.0] * schema.dimensions  # the highest letter, the second category
     held = vault(tmp_path / "ledger", np.array([row] * 4000), None, 4.0, schema)
     batch = held.answer(asked(4000, canonical(document)))
-    found = Counter(f"{int.from_bytes(each):0{8 * len(each)}b}" for each in batch.rows())
+    found = Counter(f"{int.from_bytes(each):0{8 * len(each)}b}" for each in batch.split())
     wanted = {
         bits: float(odds)
         for bits, odds in law(document, [_letters(document, p) for p in document["parts"]]).items()
     }
-    counts = [found.pop(bits.ljust(8 * len(batch.rows()[0]), "0"), 0) for bits in wanted]
+    counts = [found.pop(bits.ljust(8 * len(batch.split()[0]), "0"), 0) for bits in wanted]
     assert not found
     assert stats.chisquare(counts, 4000 * np.array(list(wanted.values()))).pvalue > 1e-6
 
@@ -137,9 +137,9 @@ def test_every_fresh_vehicle_is_equally_likely(tmp_path):
     held = vault(tmp_path / "ledger", MATRIX[:6], None, 300.0)
     for number in range(300):
         assert held.answer(asked(2, job=f"{number}")).answered == 2
-    spent = Counter(line.key for line in lines(held))
+    spent = Counter(line.vehicle_id for line in lines(held))
     pairs = Counter(
-        tuple(sorted(line.key for line in same))
+        tuple(sorted(line.vehicle_id for line in same))
         for _, same in itertools.groupby(lines(held), lambda line: line.request)
     )
     assert stats.chisquare([spent[car] for car in CARS[:6]]).pvalue > 1e-6
@@ -159,7 +159,7 @@ def test_the_answer_holds_neither_names_nor_an_order(one, ask):
     stored = one._ledger._file.execute("SELECT answer FROM releases ORDER BY number")
     drawn = [record for (record,) in stored]
     assert drawn != sorted(drawn)  # with this seed
-    assert batch.rows() == sorted(drawn)
+    assert batch.split() == sorted(drawn)
     assert b"car" not in batch.to_bytes()
 
 
@@ -172,7 +172,7 @@ def test_the_same_question_gets_the_same_bytes_also_from_the_disk(tmp_path, ask)
     held = vault(tmp_path / "ledger", seed=None)
     first = held.answer(question).to_bytes()
     before = lines(held)
-    assert len(before) == len({line.key for line in before}) == 5
+    assert len(before) == len({line.vehicle_id for line in before}) == 5
     assert held.answer(question).to_bytes() == first
     held._ledger.close()
     for matrix in (MATRIX, MATRIX * 0, MATRIX[:1]):  # whatever it holds by then
@@ -253,7 +253,7 @@ def test_threads_that_ask_at_once_overspend_nothing(tmp_path):
     for question, batch in zip(questions, batches, strict=False):
         same = [line for line in history if line.request == question.request]
         assert {line.run for line in same} <= {question.job}
-        assert len(same) == len({line.key for line in same}) == batch.answered
+        assert len(same) == len({line.vehicle_id for line in same}) == batch.answered
 
 
 class Failing(Source):
@@ -270,28 +270,25 @@ class Failing(Source):
 
 @pytest.mark.parametrize("ask", [asked, gradients])
 def test_when_drawing_fails_nothing_is_burnt(one, ask):
-    chance, one._chance = one._chance, Failing(bytes(32), "failing")
-    one._chance.calls = 0
+    chance, one._source = one._source, Failing(bytes(32), "failing")
+    one._source.calls = 0
     with pytest.raises(OSError, match="no more chance"):
         one.answer(ask())
     assert lines(one) == []
-    one._chance = chance
+    one._source = chance
     assert one.answer(ask(n=5)).answered == 5  # the round has seen no question yet
 
 
 def test_when_writing_fails_half_way_nothing_is_burnt(one, monkeypatch):
     file = one._ledger._file
-    execute, written = file.execute, []
 
-    def fail(statement, values=()):
-        written.extend(values[:1] if "INTO releases" in statement else ())
-        if len(written) == 3:
-            written.clear()
-            raise OSError("no more room")
-        return execute(statement, values)
+    def fail(statement, rows):
+        for row in itertools.islice(rows, 3):
+            file.execute(statement, row)
+        raise OSError("no more room")
 
     with monkeypatch.context() as patch:
-        patch.setattr(file, "execute", fail)
+        patch.setattr(file, "execute_many", fail)
         with pytest.raises(OSError, match="no more room"):
             one.answer(asked(8))
     assert lines(one) == []

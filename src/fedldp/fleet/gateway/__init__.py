@@ -1,1 +1,5 @@
-"""The gateway: it passes questions to its vaults and their reports to the server."""
+"""The gateway: the process between the server and some vaults. It keeps nothing and decides nothing.
+
+`relay` passes a question on to vaults and their answers back, `process` runs a SuperNode of Flower
+in a private network, and `uplink` is the only way from there to the server.
+"""

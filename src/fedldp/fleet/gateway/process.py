@@ -16,7 +16,8 @@ from typing import final
 
 from fedldp._internal import toml
 from fedldp.errors import DomainError
-from fedldp.fleet import bundle, flower, isolation, keys
+from fedldp.fleet import isolation, keys
+from fedldp.fleet.flower import bundle, programs
 from fedldp.fleet.gateway.relay import DEADLINE
 from fedldp.fleet.isolation import Network
 from fedldp.fleet.processes import FREE_PORT, STATE, Process, Supervisor
@@ -124,7 +125,7 @@ class Gateway:
 
     def uplink_process(self, sockets: Sequence[socket]) -> Process:
         """Return how to run the uplink, which serves a socket for the server and TCP vaults."""
-        argv = flower.python("fedldp.fleet.gateway.uplink", self.folder)
+        argv = programs.python("fedldp.fleet.gateway.uplink", self.folder)
         return Process("uplink", argv, sockets=tuple(sockets), outside=True)
 
     def node_process(self, ports: Sequence[int]) -> Process:
@@ -139,8 +140,8 @@ class Gateway:
         words = [str(word) for pair in arguments.items() for word in pair]
         return Process(
             "supernode",
-            flower.program("flower-supernode", *words),
-            flower.environment(self.state),
+            programs.program("flower-supernode", *words),
+            programs.environment(self.state),
             pulse=self.pulse,
             silence=self.deadline + SILENCE,
         )

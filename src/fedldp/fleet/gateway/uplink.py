@@ -35,7 +35,7 @@ from google.protobuf.message import DecodeError
 from fedldp.errors import DomainError
 from fedldp.fleet import isolation
 from fedldp.fleet.gateway.process import Gateway
-from fedldp.fleet.server.front import LARGEST, PASSED, Front, serve
+from fedldp.fleet.server.endpoint import LARGEST, PASSED, Front, serve
 from fedldp.fleet.sockets import Address
 
 TIMEOUT = 28.0  # seconds that the server has to answer: more than its front takes, less than 30

@@ -20,7 +20,7 @@ import numpy as np
 
 from fedldp._internal.database import Database, Kind
 from fedldp.errors import DomainError, WireError
-from fedldp.fleet.protocol import Batch, Question
+from fedldp.fleet.protocol import Answer, Question
 from fedldp.learn.optimizer import Recipe, State, gradient_of_levels, step
 from fedldp.plan import Plan
 from fedldp.plausibility import Plausibility
@@ -59,6 +59,7 @@ _KIND = Kind(
     """,
     advice="Restore the file: a new one would ask vehicles again that have answered.",
 )
+_ROOM = 1 << 24  # counters of all tallies that are kept in memory
 _TRIES, _PAUSE = 10, 0.1  # whoever looks whether the lock is free holds it for a moment
 
 
@@ -164,6 +165,7 @@ class Checkpoint:
     ) -> None:
         path = Path(path).resolve()
         path.parent.mkdir(parents=True, exist_ok=True)
+        self._counted = _Counted()
         self._lock = _take(path)
         try:
             self._file = Database(path, _KIND)
@@ -216,19 +218,23 @@ class Checkpoint:
                 values = (number, question.gateway, question.n, question.digest)
                 self._file.execute("INSERT INTO asks VALUES (?, ?, ?, ?)", values)
 
-    def store(self, question: Question, batch: Batch, report: bytes) -> None:
-        """Keep what a gateway has answered, and its report; the first batch of a round stays."""
-        values = (question.round, question.gateway, batch.answered, batch.silent, question.size)
+    def store(self, question: Question, answer: Answer, report: bytes, tally: Tally) -> None:
+        """Keep what a gateway has answered, its report and its tally; the first answer stays."""
+        place = (question.round, question.gateway)
+        values = (*place, answer.answered, answer.silent, question.size)
         with self._file.transaction():
             if question.round != _standing(self._file).round + 1:
                 raise DomainError(f"round {question.round} is not open: nothing is counted in it.")
             insert = "INSERT OR IGNORE INTO batches VALUES (?, ?, ?, ?, ?, ?)"
             self._file.execute(insert, (*values, report))
+            [(stored,)] = self._file.execute("SELECT changes()")
+        if stored:
+            self._counted.keep(place, tally)
 
     def tally(self, plan: Plan, number: int) -> Tally:
         """Return what all the reports of a round say."""
         with self._file.gate():
-            return _tally(self._file, plan, number)
+            return _tally(self._file, plan, number, self._counted)
 
     def warnings(self, *plans: Plan, number: int | None = None, among: int = 1) -> list[str]:
         """Return what is implausible about the reports of all rounds, or of one and its plan.
@@ -236,7 +242,7 @@ class Checkpoint:
         It is one of a number of such checks: the false-alarm rate holds for all of them together.
         """
         with self._file.gate():
-            return _warnings(self._file, plans, number, among)
+            return _warnings(self._file, plans, number, among, self._counted)
 
     def counts(self, number: int) -> Counts:
         """Return what has come in a round."""
@@ -331,7 +337,7 @@ def warnings(path: str | os.PathLike[str], *plans: Plan) -> list[str]:
     jobs.
     """
     with _opened(path) as file:
-        return [] if file is None else _warnings(file, plans)
+        return [] if file is None else _warnings(file, plans, None, 1, _Counted(room=0))
 
 
 def replay(path: str | os.PathLike[str], plan: Plan, recipe: Recipe, *levels: Plan) -> State:
@@ -347,7 +353,9 @@ def replay(path: str | os.PathLike[str], plan: Plan, recipe: Recipe, *levels: Pl
         state = State.from_json(start)
         for number in range(len(plans), _standing(file).round + 1, len(plans)):
             rounds = range(number - len(plans) + 1, number + 1)
-            tallies = [_tally(file, *each) for each in zip(plans, rounds, strict=True)]
+            tallies = [
+                _tally(file, *each, _Counted(room=0)) for each in zip(plans, rounds, strict=True)
+            ]
             state = advance(recipe, state, *tallies)
     return state
 
@@ -409,30 +417,60 @@ def _counts(file: Database, number: int | None = None) -> list[Counts]:
     return found
 
 
-def _tally(file: Database, plan: Plan, number: int) -> Tally:
+@final
+class _Counted:
+    """The tallies of answers that this process has counted: each is counted once, if there is room.
+
+    A checkpoint keeps reports, and not what was counted. The oldest tallies go first.
+    """
+
+    def __init__(self, room: int = _ROOM) -> None:
+        self._room, self._kept = room, dict[tuple[int, str], Tally]()
+
+    def keep(self, place: tuple[int, str], tally: Tally) -> None:
+        """Keep the tally of the answer that a gateway gave in a round."""
+        self._kept[place] = tally
+        self._room -= _size(tally)
+        while self._room < 0:
+            self._room += _size(self._kept.pop(next(iter(self._kept))))
+
+    def find(self, place: tuple[int, str]) -> Tally | None:
+        """Return a tally that is kept."""
+        return self._kept.get(place)
+
+
+def _size(tally: Tally) -> int:
+    return sum(part.size for part in tally.counts)
+
+
+def _tally(file: Database, plan: Plan, number: int, counted: _Counted) -> Tally:
     query = "SELECT round, gateway FROM batches WHERE round = ? ORDER BY gateway"
-    return sum((tally for _, tally in _tallies(file, plan, query, number)), plan.tally())
+    return sum((tally for _, tally in _tallies(file, plan, counted, query, number)), plan.tally())
 
 
 def _tallies(
-    file: Database, plan: Plan, query: str, *values: int | None
+    file: Database, plan: Plan, counted: _Counted, query: str, *values: int | None
 ) -> Iterator[tuple[str, Tally]]:
     """Yield each gateway with what its reports say, of the rounds and gateways that are queried."""
     report = "SELECT report FROM batches WHERE round = ? AND gateway = ?"  # one at a time in memory
     for gateway, places in groupby(file.execute(query, values), key=itemgetter(1)):
         tally = plan.tally()
         for place in places:
-            [(data,)] = file.execute(report, place)
-            try:
-                tally += plan.parse(data)
-            except WireError as error:
-                reason = f"a report of round {place[0]} does not fit the plan: {error}"
-                raise file.damaged(reason) from None
+            found = counted.find(place)
+            if found is None:
+                [(data,)] = file.execute(report, place)
+                try:
+                    found = plan.parse(data)
+                except WireError as error:
+                    reason = f"a report of round {place[0]} does not fit the plan: {error}"
+                    raise file.damaged(reason) from None
+                counted.keep(place, found)
+            tally += found
         yield gateway, tally
 
 
 def _warnings(
-    file: Database, plans: Sequence[Plan], number: int | None = None, among: int = 1
+    file: Database, plans: Sequence[Plan], number: int | None, among: int, counted: _Counted
 ) -> list[str]:
     """Check what each gateway, and all of them, have reported on each of the plans.
 
@@ -446,7 +484,7 @@ def _warnings(
     for level, plan in enumerate(plans):
         which = f", epsilon {plan.epsilon:g}" if len(plans) > 1 else ""
         total, before = plan.tally(), len(found)
-        for gateway, tally in _tallies(file, plan, query, number, len(plans), level):
+        for gateway, tally in _tallies(file, plan, counted, query, number, len(plans), level):
             found[f"Gateway {gateway}{which}"] = tally.plausibility()
             total += tally
         if len(found) > before + 1:

@@ -24,7 +24,8 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
 from fedldp._internal import files, toml
 from fedldp.errors import DomainError
-from fedldp.fleet import flower, isolation, keys, namespaces
+from fedldp.fleet import isolation, keys, namespaces
+from fedldp.fleet.flower import programs
 from fedldp.fleet.isolation import Network
 from fedldp.fleet.job import Job
 from fedldp.fleet.processes import STATE, Process, Restart, Supervisor
@@ -149,7 +150,7 @@ class Server:
 
     def front_process(self, listening: socket.socket) -> Process:
         """Return how to run the front, which serves a socket."""
-        argv = flower.python("fedldp.fleet.server.front", self.folder)
+        argv = programs.python("fedldp.fleet.server.endpoint", self.folder)
         return Process("front", argv, sockets=(listening,))
 
     def register_process(self, key: Path) -> Process:
@@ -173,7 +174,7 @@ class Server:
         return self._flower("run", "flwr", *words, restart="no")
 
     def _flower(self, name: str, program: str, *words: str, restart: Restart = "always") -> Process:
-        argv, environment = flower.program(program, *words), flower.environment(self.state)
+        argv, environment = programs.program(program, *words), programs.environment(self.state)
         return Process(name, argv, environment, restart)
 
     @property
@@ -187,7 +188,7 @@ class Server:
 
     def configure(self) -> None:
         """Write what Flower's own command reads."""
-        home = flower.home(self.state)
+        home = programs.home(self.state)
         home.mkdir(exist_ok=True)
         superlink = {"address": self.address, "root-certificates": self.authority}
         lines = [f"[superlink.{_NAME}]", *(f"{k} = {_quoted(v)}" for k, v in superlink.items())]

@@ -11,7 +11,7 @@ from fedldp._internal import files
 from fedldp._internal.validation import Floats
 from fedldp.errors import DomainError, FedLDPError, WireError
 from fedldp.fleet.job import Job
-from fedldp.fleet.protocol import Batch, Question
+from fedldp.fleet.protocol import Answer, Question
 from fedldp.fleet.server.checkpoint import Checkpoint, Counts, advance, total
 from fedldp.fleet.server.summary import Summary, collected, digest
 from fedldp.learn.model import Model
@@ -83,22 +83,22 @@ class Rounds:
         return found
 
     def receive(self, question: Question, data: bytes) -> None:
-        """Keep the batch that answers a question, or raise `WireError`.
+        """Count and keep the answer to a question, or raise `WireError`.
 
-        One that came before stays. One in which nobody says anything is not kept, as more may come.
+        One that came before stays. One in which all are silent is not kept, as more may come.
         """
         plan = self.job.plan_of(question.round)
         if question.gateway not in self.pending or question.round != self.number:
-            raise WireError("a batch that came too late, or twice.")
-        batch = Batch.from_bytes(data, question)
-        if batch.silent and not batch.answered:
-            raise WireError("a batch in which all are silent.")
-        report = batch.report(plan.fingerprint).to_bytes()
+            raise WireError("an answer that came too late, or twice.")
+        answer = Answer.from_bytes(data, question)
+        if answer.silent and not answer.answered:
+            raise WireError("an answer in which all are silent.")
+        report = answer.report(plan.fingerprint).to_bytes()
         try:
-            plan.parse(report)
+            tally = plan.parse(report)
         except WireError:
-            raise WireError("a batch with records that are none of this plan.") from None
-        self._file.store(question, batch, report)
+            raise WireError("an answer with records that are not of this plan.") from None
+        self._file.store(question, answer, report, tally)
 
     def complete(self, late: bool) -> bool:
         """Return whether the round is over: all have answered, or it is late and some have.

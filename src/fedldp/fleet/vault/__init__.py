@@ -1,5 +1,5 @@
-"""The vault: it holds the data, the ledger and the randomness of some vehicles, and answers."""
+"""The vault: the process that holds the data of some vehicles, and answers questions about them.
 
-from fedldp.fleet.vault.vault import Vault
-
-__all__ = ["Vault"]
+`vault` decides who answers and draws the records, `listener` answers on a socket at times that tell
+nothing, and `process` reads the configuration and the data from a folder.
+"""

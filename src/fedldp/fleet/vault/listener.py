@@ -21,7 +21,7 @@ from typing import final
 
 from fedldp.errors import DomainError, FedLDPError
 from fedldp.fleet import protocol
-from fedldp.fleet.protocol import Batch, Question
+from fedldp.fleet.protocol import Answer, Question
 from fedldp.fleet.sockets import (
     NOT_READY,
     REFUSED,
@@ -133,8 +133,8 @@ class Listener:
                 question = self._read(data, arrival + self._deadline)
                 del data
                 if isinstance(question, Question):
-                    batch = self._batch(question, arrival + self._deadline, held)
-                    size, pieces = batch.size, batch.pieces()
+                    answer = self._answer(question, arrival + self._deadline, held)
+                    size, pieces = answer.size, answer.pieces()
                 else:
                     size, pieces = len(question), iter([question])
                 past = time.monotonic() - arrival
@@ -168,46 +168,46 @@ class Listener:
             self._reading.release()
         return question
 
-    def _batch(self, question: Question, end: float, held: ExitStack) -> Batch:
+    def _answer(self, question: Question, end: float, held: ExitStack) -> Answer:
         """Return the answer to a question; what is not ready by `end` is silent."""
         if not self._answers.take(question.size, end):
             self._note(self._troubles, "not ready in time: other answers take all the memory")
-            return Batch.of(question, silent=question.n)
-        batch = self._result(question, end)
+            return Answer.of(question, silent=question.n)
+        answer = self._result(question, end)
         # Zeros take no memory. What was not sent yet does, however slowly it is taken.
-        self._answers.give(question.size - len(batch.records))
-        held.callback(self._answers.give, len(batch.records))
-        return batch
+        self._answers.give(question.size - len(answer.records))
+        held.callback(self._answers.give, len(answer.records))
+        return answer
 
-    def _result(self, question: Question, end: float) -> Batch:
+    def _result(self, question: Question, end: float) -> Answer:
         if not self._turn.acquire(timeout=left(end)):
             self._note(self._troubles, "not ready in time")
-            return Batch.of(question, silent=question.n)
+            return Answer.of(question, silent=question.n)
         try:
             work = self._worker.submit(self._vault.answer, question)
         except RuntimeError:  # closed
             self._turn.release()
-            return Batch.of(question, silent=question.n)
+            return Answer.of(question, silent=question.n)
         work.add_done_callback(lambda _: self._turn.release())
         try:
-            batch = work.result(left(end))
+            answer = work.result(left(end))
         except NotReady:  # it is burnt, and kept
             self._note(self._troubles, "not ready in time")
-            return Batch.of(question, silent=question.n)
+            return Answer.of(question, silent=question.n)
         except FedLDPError as error:
             self._note(self._reasons, f"refused: {question.request}: {error}")
-            return Batch.of(question)
+            return Answer.of(question)
         except Exception as error:  # a full disk, for example: it may be better when asked again
             self._note(self._troubles, f"failed: {error!r}")
-            return Batch.of(question, silent=question.n)
-        if batch.answered < question.n:
+            return Answer.of(question, silent=question.n)
+        if answer.answered < question.n:
             self._note(
                 self._reasons,
                 f"{question.request}: of {question.n} vehicles that were asked for, "
-                f"{batch.answered} answered. This vault has no others that may still answer: "
+                f"{answer.answered} answered. This vault has no others that may still answer: "
                 "their cap does not cover it, or they have answered before.",
             )
-        return batch
+        return answer
 
     def _note(self, noted: set[str], reason: str) -> None:
         # In one line, whatever a stranger has put into it.

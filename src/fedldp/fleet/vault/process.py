@@ -54,7 +54,7 @@ _log = logging.getLogger("fedldp.fleet")
 
 @final
 @dataclass(frozen=True)
-class Depot:
+class VaultConfig:
     """The configuration of a vault, read from its folder. Paths are relative to the folder."""
 
     folder: Path
@@ -63,7 +63,7 @@ class Depot:
     answers_per_job: int = 1
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> "Depot":
+    def load(cls, folder: str | os.PathLike[str]) -> "VaultConfig":
         """Read the file vault.toml in a folder."""
         path = Path(folder).resolve() / FILE
         entries = toml.read(path, _ENTRIES, _NEEDED)

@@ -1,4 +1,4 @@
-"""The vault: what a vehicle trusts. It holds the data, the cap, the ledger and the chance.
+"""The vault: what a vehicle trusts. It holds the data, the cap, the ledger and the randomness.
 
 A question may come from anyone. Whatever it asks, the answer is drawn through a plan whose integer
 tables were checked here, for no more than the cap allows, and is written to the ledger before it
@@ -22,8 +22,7 @@ import numpy.typing as npt
 from fedldp import vehicle
 from fedldp._internal.validation import Floats, Integers
 from fedldp.errors import DomainError, PrivacyError, WireError
-from fedldp.fleet import protocol
-from fedldp.fleet.protocol import Batch, Question
+from fedldp.fleet.protocol import Answer, Question
 from fedldp.learn.examples import Owners
 from fedldp.learn.features import encode_target
 from fedldp.learn.model import Model
@@ -33,11 +32,12 @@ from fedldp.ledger import Ledger
 from fedldp.parts import Batch as Values
 from fedldp.parts import Matrix
 from fedldp.plan import Plan, for_vehicle
-from fedldp.randomness import Source, source
+from fedldp.randomness import Source
+from fedldp.randomness import source as secret_source
 from fedldp.schema import Category, Number, Schema
 
 MOST_ROWS = 1000  # of a vehicle: the time to answer must not tell how many it has
-_AT_ONCE = 1 << 14  # vehicles answered together; a multiple of 8
+_AT_ONCE = 1 << 14  # vehicles answered together
 
 
 class _Checked(NamedTuple):
@@ -47,10 +47,11 @@ class _Checked(NamedTuple):
 
 @final
 class Vault:
-    """The vehicles of one owner: often a single one, in a depot or in a test many.
+    """The vehicles of one owner: often a single one, sometimes many.
 
     `matrix` holds a row of values for each row of data, as `Schema.rows(data).matrix()` gives it,
-    NaN where a value is missing. `keys` tells whose each row is: one name, one vehicle, one budget.
+    NaN where a value is missing. `vehicle_ids` tells whose each row is: one name, one vehicle, one
+    budget.
     With `epsilons`, of each row's vehicle, it answers plans with just that epsilon, and no others.
     Of more than a thousand rows of a vehicle, a random thousand are kept. The source of randomness
     must be keyed by the operating system: a seeded one is refused (`PrivacyError`).
@@ -73,26 +74,29 @@ class Vault:
         self,
         schema: Schema,
         matrix: Floats,
-        keys: Sequence[str],
+        vehicle_ids: Sequence[str],
         ledger: Ledger,
-        chance: Source | None = None,
+        source: Source | None = None,
         epsilons: Sequence[Fraction] | None = None,
     ) -> None:
         width = sum(attribute.size for attribute in schema)
-        if matrix.shape != (len(keys), width) or not len(keys):
+        if matrix.shape != (len(vehicle_ids), width) or not len(vehicle_ids):
             raise DomainError(
-                f"need a row of {width} values for each key; got {matrix.shape} and {len(keys)}."
+                f"need a row of {width} values for each of {len(vehicle_ids)} vehicle_ids; got an "
+                f"array of shape {matrix.shape}."
             )
-        if not all(isinstance(key, str) and key.isprintable() for key in keys):
-            raise DomainError("every key must be a text that can be printed.")
+        if not all(isinstance(each, str) and each.isprintable() for each in vehicle_ids):
+            raise DomainError("every vehicle_id must be a text that can be printed.")
         self._schema, self._ledger = schema, ledger
-        self._chance = source() if chance is None else chance  # tests replace it by a seeded one
-        if not self._chance.secret:
+        self._source = (
+            secret_source() if source is None else source
+        )  # tests replace it by a seeded one
+        if not self._source.secret:
             raise PrivacyError(
-                f"a vault needs a source keyed by the operating system; got {chance!r}. Whoever "
+                f"a vault needs a source keyed by the operating system; got {source!r}. Whoever "
                 "knows the seed can remove the noise from the reports. Use fedldp.source()."
             )
-        self._names, numbers = np.unique(np.asarray(keys), return_inverse=True)
+        self._names, numbers = np.unique(np.asarray(vehicle_ids), return_inverse=True)
         kept = self._some_rows(numbers)
         self._matrix = _cleaned(schema, matrix[kept])
         self._owners = Owners(numbers[kept])
@@ -108,7 +112,7 @@ class Vault:
     def __len__(self) -> int:
         return len(self._names)
 
-    def answer(self, question: Question) -> Batch:
+    def answer(self, question: Question) -> Answer:
         """Return the reports of n vehicles that may answer, or of fewer.
 
         Those that have given the fewest answers in this job come first, ties at random. The same
@@ -120,10 +124,10 @@ class Vault:
         checked = _checked(question.plan, self._ledger.cap)
         try:
             with self._choosing:
-                answers = self._answer(question, checked, values)
+                records = self._answer(question, checked, values)
         except WireError as error:  # the ledger is damaged: that is no fault of the question
             raise OSError(str(error)) from error
-        return Batch.of(question, answers.values())
+        return Answer.of(question, records.values())
 
     def _answer(
         self, question: Question, checked: _Checked, values: Callable[[Integers], Values]
@@ -134,18 +138,18 @@ class Vault:
         affordable = [spent + checked.price <= self._ledger.cap for spent in self._sums]
         allowed = self._answers < self._ledger.answers_per_job
         allowed &= self._willing(checked.plan)
-        able = np.flatnonzero(np.array(affordable)[self._spent] & allowed)
-        order = np.lexsort((self._chance.words(len(able)), self._answers[able]))
-        chosen = able[order[: question.n]]
-        numbers = {str(self._names[i]): i for i in chosen.tolist()}
+        free = np.flatnonzero(np.array(affordable)[self._spent] & allowed)
+        order = np.lexsort((self._source.words(len(free)), self._answers[free]))
+        chosen = free[order[: question.n]]
+        numbers = dict(zip(self._names[chosen].tolist(), chosen.tolist(), strict=True))
         paying: list[int] = []
 
-        def produce(keys: list[str]) -> dict[str, bytes]:
-            paying.extend(numbers[key] for key in keys)
+        def produce(able: list[str]) -> dict[str, bytes]:
+            paying.extend(numbers[each] for each in able)
             vehicles = np.array(paying, np.int64)
-            return dict(zip(keys, self._reports(checked.plan, values, vehicles), strict=True))
+            return dict(zip(able, self._records(checked.plan, values, vehicles), strict=True))
 
-        answers = self._ledger.release_many(
+        records = self._ledger.release_many(
             list(numbers),
             checked.price,
             question.request,
@@ -159,7 +163,7 @@ class Vault:
         for place in np.unique(before).tolist():
             self._spent[paid[before == place]] = self._place(self._sums[place] + checked.price)
         self._answers[paid] += 1
-        return answers
+        return records
 
     def _count(self, job: str) -> None:
         """Have the number of answers that each vehicle has given in a job; read at its first use.
@@ -183,18 +187,21 @@ class Vault:
 
     def _some_rows(self, owners: Integers) -> Integers:
         """Return the rows to keep, of each vehicle no more than `MOST_ROWS`, in their order."""
-        mixed = np.argsort(self._chance.words(len(owners)), kind="stable")
+        mixed = np.argsort(self._source.words(len(owners)), kind="stable")
         mixed = mixed[np.argsort(owners[mixed], kind="stable")]  # each one's together
         sizes = np.bincount(owners)
         places = np.arange(len(owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return np.sort(mixed[places < MOST_ROWS])
 
-    def _reports(
+    def _records(
         self, plan: Plan, values: Callable[[Integers], Values], vehicles: Integers
     ) -> list[bytes]:
-        blocks = (vehicles[i : i + _AT_ONCE] for i in range(0, len(vehicles), _AT_ONCE))
-        report = plan.report_batches(map(values, blocks), self._chance)
-        return protocol.rows_of(report.records, report.vehicles, report.width)
+        """Return the records of some vehicles, each as bytes of its own: so the ledger has them."""
+        found: list[bytes] = []
+        for first in range(0, len(vehicles), _AT_ONCE):
+            block = values(vehicles[first : first + _AT_ONCE])
+            found += plan.records(block, self._source).split()
+        return found
 
     def _asked(self, question: Question) -> Callable[[Integers], Values]:
         """Return what gives the values that some vehicles are asked for."""
@@ -219,10 +226,10 @@ class Vault:
         return gradients
 
     def _one_row(self, vehicles: Integers) -> Floats:
-        """Return a row of each vehicle: of several, one that chance decides."""
+        """Return a row of each vehicle: of several, a random one."""
         rows, begins = self._owners.rows(vehicles)
         sizes = np.diff(begins, append=len(rows))
-        offsets = (self._chance.uniform(len(vehicles)) * sizes).astype(np.int64)
+        offsets = (self._source.uniform(len(vehicles)) * sizes).astype(np.int64)
         found: Floats = self._matrix[rows[begins + offsets]]
         return found
 

@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar, final
 
 from fedldp.errors import DomainError, MissingExtra, WireError
+from fedldp.fleet.flower.messages import packed, unpacked
 from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import Question, deflated
 from fedldp.fleet.server.rounds import Rounds
 
 try:
-    from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+    from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Result, Strategy
 except ImportError as error:
     raise MissingExtra("flwr", "flower") from error
 
-NAME = "fedldp"  # of the one record in a message, and of the one value in it
 POLL = 0.25  # seconds
 
 A = TypeVar("A")
@@ -32,27 +32,6 @@ T = TypeVar("T")
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 
 _log = logging.getLogger(__name__)
-
-
-def packed(data: bytes) -> RecordDict:
-    """Return bytes as the content of a message: each further record would cost a kilobyte.
-
-    >>> unpacked(packed(b"question"))
-    b'question'
-    """
-    return RecordDict({NAME: ConfigRecord({NAME: data})})
-
-
-def unpacked(content: RecordDict) -> bytes:
-    """Return the bytes in the content of a message that has nothing else, or raise `WireError`."""
-    records = dict(content.items())
-    record = records.get(NAME)
-    if len(records) != 1 or not isinstance(record, ConfigRecord) or list(record) != [NAME]:
-        raise WireError("a message with other content than one record of bytes.")
-    data = record[NAME]
-    if not isinstance(data, bytes):
-        raise WireError("a message with other content than one record of bytes.")
-    return data
 
 
 @final

@@ -18,8 +18,8 @@ from typing import Any, final
 from fedldp import report, vehicle
 from fedldp._internal import packing
 from fedldp.errors import DomainError, MissingExtra, WireError
-from fedldp.fleet.strategy import packed, unpacked
-from fedldp.ledger import Answer, Ledger, check_answers_per_job, check_job
+from fedldp.fleet.flower.messages import packed, unpacked
+from fedldp.ledger import Ledger, Produce, check_answers_per_job, check_job
 from fedldp.plan import Plan, for_vehicle
 from fedldp.tally import Tally
 
@@ -30,7 +30,7 @@ except ImportError as error:
 
 App = Callable[[Message, Context], Message]
 PlanOrPath = Plan | str | os.PathLike[str]
-Key = str | Callable[[Context], str]
+VehicleId = str | Callable[[Context], str]
 
 _log = logging.getLogger(__name__)
 
@@ -46,9 +46,9 @@ class LDPMod:
     The report is burnt in the ledger, under a cap for life, before it leaves. The same question
     gets the same report, and the app is not called for it. A refusal is as long as a report.
 
-    `key` names whose budget it is: a name or, where one ledger serves many nodes, what finds the
-    name in the context. `answers` is the one type of messages that are answered: a round of
-    Flower's `evaluate` would cost as much again.
+    `vehicle_id` names whose budget it is: a text or, where one ledger serves many nodes, a function
+    that finds the text in the context. `answers` is the one type of messages that are answered: a
+    round of Flower's `evaluate` would cost as much again.
 
     `job` names what the reports are for. With it, a vehicle answers `answers_per_job` questions of
     that job, whatever its cap allows, in however many of Flower's runs. Without it, only the cap
@@ -84,7 +84,7 @@ class LDPMod:
         *,
         ledger: str | os.PathLike[str],
         cap: float | str | Fraction,
-        key: Key = "vehicle",
+        vehicle_id: VehicleId = "vehicle",
         answers: str = "train",
         job: str | None = None,
         answers_per_job: int = 1,
@@ -95,7 +95,7 @@ class LDPMod:
         except ValueError:
             raise DomainError(f"cap must be a positive number; got {cap!r}.") from None
         self.ledger = Path(ledger).resolve()  # opened where it is used: that is another process
-        self.key, self.answers = key, answers
+        self.vehicle_id, self.answers = vehicle_id, answers
         check_job(job)
         self.job, self.answers_per_job = job, check_answers_per_job(answers_per_job)
         _checked(self.plan.to_json(), self.cap)
@@ -113,15 +113,15 @@ class LDPMod:
         kind = message.metadata.message_type
         if kind != self.answers:
             raise DomainError(f"messages of type {self.answers!r} are answered; got {kind!r}.")
-        key = self.key if isinstance(self.key, str) else self.key(context)
+        who = self.vehicle_id if isinstance(self.vehicle_id, str) else self.vehicle_id(context)
         checked = _checked(self.plan.to_json(), self.cap)
         request = _digest(checked.fingerprint, kind, message.content)
         with Ledger(self.ledger, self.cap, answers_per_job=self.answers_per_job) as ledger:
 
-            def release(produce: Answer) -> bytes:
+            def release(produce: Produce) -> bytes:
                 # Flower's run is a label and not the job: its id changes when a run is resumed.
                 run = str(message.metadata.run_id)
-                return ledger.release(key, checked.epsilon, request, produce, run=run, job=self.job)
+                return ledger.release(who, checked.epsilon, request, produce, run=run, job=self.job)
 
             try:
                 return release(_ask_the_app)

@@ -18,10 +18,12 @@ from gateways import (
     training,
 )
 
+from fedldp import Plan
 from fedldp.errors import DomainError, FedLDPError
-from fedldp.fleet.protocol import Batch
+from fedldp.fleet.flower.messages import packed
+from fedldp.fleet.flower.strategy import LDPFedSGD
+from fedldp.fleet.protocol import Answer
 from fedldp.fleet.server import checkpoint, rounds
-from fedldp.fleet.strategy import LDPFedSGD, packed
 from fedldp.learn.model import Model
 from fedldp.learn.optimizer import Recipe, State
 
@@ -37,7 +39,7 @@ def test_a_training_by_the_book(tmp_path):
         model = Model("logistic", FEATURES, MODEL.target, state.weights[0])
         asked = [job.question(str(node), number, model) for node in (10, 11, 12)]
         assert [question for _, question in network.questions(number)] == asked
-        batches = [Batch.from_bytes(batch(question), question) for question in asked]
+        batches = [Answer.from_bytes(batch(question), question) for question in asked]
         reports = [PLAN.parse(each.report(PLAN.fingerprint).to_bytes()) for each in batches]
         state = checkpoint.advance(RECIPE, state, sum(reports, PLAN.tally()))
     assert final(job).to_json() == state.to_json()
@@ -57,6 +59,16 @@ def test_a_training_by_the_book(tmp_path):
     assert not checkpoint.locked(job.checkpoint)
 
 
+@pytest.mark.parametrize(("make", "answers"), [(training, 9), (statistic, 3)])
+def test_a_report_is_counted_once(tmp_path, monkeypatch, make, answers):
+    """As it is received. The checks, the steps and the result use what was counted."""
+    job, network = make(tmp_path), Network(honest, honest, honest)
+    parse, counted = Plan.parse, []
+    monkeypatch.setattr(Plan, "parse", lambda plan, data: counted.append(data) or parse(plan, data))
+    network.start(job)
+    assert len(set(counted)) == len(counted) == answers
+
+
 def test_a_job_that_is_over_asks_nobody(tmp_path):
     job = training(tmp_path)
     first = Network(honest, honest, honest).start(job)
@@ -73,7 +85,7 @@ def test_a_statistic_is_one_round(tmp_path):
     found = network.start(job)
     questions = [question for _, question in network.questions(1)]
     assert all(not question.model for question in questions)
-    batches = [Batch.from_bytes(batch(question), question) for question in questions]
+    batches = [Answer.from_bytes(batch(question), question) for question in questions]
     reports = [job.plan.parse(each.report(job.plan.fingerprint).to_bytes()) for each in batches]
     tally = job.plan.load_tally(job.result)
     assert tally == sum(reports, job.plan.tally())

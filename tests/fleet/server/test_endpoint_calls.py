@@ -4,9 +4,9 @@ import asyncio
 
 import httpx
 import pytest
-from fronts import CALL
+from endpoints import CALL
 
-from fedldp.fleet.server.front import Front
+from fedldp.fleet.server.endpoint import Front
 
 
 def asked(front, *messages):

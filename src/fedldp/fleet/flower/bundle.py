@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from fedldp.fleet import flower
+from fedldp.fleet.flower import programs
 
 APP = """\
 # An app as Flower wants it. It holds no code: both halves are parts of the installed package.
@@ -42,10 +42,10 @@ def sha256(app: Path, *modules: Path) -> str:
     the folders `modules`.
     """
     with tempfile.TemporaryDirectory() as folder:
-        words = flower.program("flwr", "build", "--app", app.resolve())
+        words = programs.program("flwr", "build", "--app", app.resolve())
         folders = [*map(str, modules), os.environ.get("PYTHONPATH", "")]
         found = os.pathsep.join(filter(None, folders))
-        environment = {**os.environ, **flower.environment(Path(folder)), "PYTHONPATH": found}
+        environment = {**os.environ, **programs.environment(Path(folder)), "PYTHONPATH": found}
         subprocess.run(  # noqa: S603 (words of our own, and no shell)
             words, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL
         )

@@ -34,8 +34,8 @@ from nodes import (
 
 import fedldp
 from fedldp import Plan, Schema, vehicle
-from fedldp.fleet.mod import tally
-from fedldp.fleet.strategy import NAME, packed
+from fedldp.fleet.flower.messages import NAME, packed
+from fedldp.fleet.flower.mod import tally
 
 
 @pytest.fixture(autouse=True)
@@ -249,7 +249,9 @@ def test_estimates_come_from_the_replies_of_many(tmp_path):
         speed = float(speeds[context.node_config["partition-id"]])
         return content(metrics=MetricRecord({"speed": speed}))
 
-    node = Node(tmp_path, drive, plan, cap=8, key=lambda c: str(c.node_config["partition-id"]))
+    node = Node(
+        tmp_path, drive, plan, cap=8, vehicle_id=lambda c: str(c.node_config["partition-id"])
+    )
     estimate = tally(plan, [node.ask(**{"partition-id": i}) for i in range(nodes)]).estimate()
     # A sign says 25 +- 25, so the mean of 100 has a standard error of at most 2.5: with another
     # seed it would be out by five of them less than once in a million runs.

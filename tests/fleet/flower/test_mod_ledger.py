@@ -3,13 +3,12 @@
 import copy
 import pickle
 import random
-import resource
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from pathlib import Path
 
+import nodes
 import pytest
 from flwr.app import (
     Array,
@@ -34,8 +33,8 @@ from nodes import (
 
 from fedldp import Plan, vehicle
 from fedldp.errors import DomainError, PrivacyError, WireError
-from fedldp.fleet.mod import LDPMod, tally
-from fedldp.fleet.strategy import unpacked
+from fedldp.fleet.flower.messages import unpacked
+from fedldp.fleet.flower.mod import LDPMod, tally
 from fedldp.ledger import Ledger
 
 
@@ -89,7 +88,7 @@ def test_the_owner_says_how_often_a_job_is_answered(tmp_path):
     node = Node(tmp_path, job="spring", answers_per_job=2)
     found = [refused(node.ask(asked({"round": number}))) for number in range(1, 4)]
     assert found == [False, False, True]
-    nodes = [Node(tmp_path, job="autumn", key=key) for key in ("car 1", "car 2")]
+    nodes = [Node(tmp_path, job="autumn", vehicle_id=key) for key in ("car 1", "car 2")]
     assert [refused(node.ask()) for node in nodes] == [False, False]
 
 
@@ -181,7 +180,9 @@ def test_other_messages_are_refused_and_the_app_is_not_called(tmp_path):
 
 
 def test_one_ledger_may_serve_many_nodes(tmp_path):
-    node = Node(tmp_path, cap=16, key=lambda context: f"car {context.node_config['partition-id']}")
+    node = Node(
+        tmp_path, cap=16, vehicle_id=lambda context: f"car {context.node_config['partition-id']}"
+    )
     for number in (1, 2):
         assert not refused(node.ask(**{"partition-id": number}))
         assert refused(node.ask(asked({"round": 2}), **{"partition-id": number}))
@@ -226,29 +227,9 @@ def test_a_ledger_that_is_damaged_or_cannot_be_made_is_a_refusal(tmp_path):
     assert node.calls == other.calls == 0
 
 
-def full_disk(folder):
-    """Answer questions, the second with no room left on the disk; run in a process."""
-
-    def fill(message, _):
-        room = 1024 if message.content["config"]["fill"] else resource.RLIM_INFINITY
-        resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
-        return DRIVES
-
-    node, found = Node(folder, fill), []
-    for number in (1, 2, 3):
-        found.append(refused(node.ask(asked({"round": number, "fill": number == 2}))))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
-    print(found, node.calls, node.spent())
-
-
 def test_a_full_disk_is_a_refusal(tmp_path):
-    script = (
-        "import pathlib, sys, test_fleet_mod_ledger as t; t.full_disk(pathlib.Path(sys.argv[1]))"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    run = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent
-    )
+    command = [sys.executable, nodes.__file__, str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.stdout == "[False, True, False] 3 32\n", run.stderr
 
 

@@ -8,11 +8,11 @@ from time import monotonic, sleep
 
 import httpx
 import pytest
-from fronts import CALL, GATEWAY, Door, backend, fresh_key, headers, public, shown
+from endpoints import CALL, GATEWAY, Door, backend, fresh_key, headers, public, shown
 
 from fedldp.fleet import keys
 from fedldp.fleet.processes import free_port
-from fedldp.fleet.server.front import CALLS, LARGEST
+from fedldp.fleet.server.endpoint import CALLS, LARGEST
 
 NOT_PASSED = {
     "authorization": "Bearer x",
@@ -38,7 +38,7 @@ def door(tmp_path_factory):
         f'front = "127.0.0.1:{found.port}"\nlink = {found.link}\nauthority = "ca.crt"\n'
         'certificate = "server.crt"\nkey = "server.key"\ngateways = "g"\napp = "a"\njob = "j"\n'
     )
-    argv = (sys.executable, "-m", "fedldp.fleet.server.front", str(folder))
+    argv = (sys.executable, "-m", "fedldp.fleet.server.endpoint", str(folder))
     with subprocess.Popen(argv) as popen:
         deadline = monotonic() + 60
         while True:

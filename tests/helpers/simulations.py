@@ -1,0 +1,82 @@
+"""Simulations of Flower's: the fleet's own app, and somebody's app with the mod.
+
+Run as a script, `python simulations.py fleet|with_mod FOLDER`, with Ray's workers.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+from fedldp import Plan, Schema
+from fedldp.fleet import app
+from fedldp.fleet.flower.mod import LDPMod, tally
+
+NODES = 100
+
+
+def simulate(server, client, nodes):
+    from flwr.simulation import run_simulation
+
+    run_simulation(server, client, nodes, backend_config={"client_resources": {"num_cpus": 1}})
+
+
+def fleet(folder):
+    server = ServerApp()
+
+    @server.main()
+    def main(grid, context):
+        context.run_config["job"] = str(Path(folder) / "job.toml")  # as `flwr run -c` does
+        app.server(grid, context)
+
+    simulate(server, app.client, NODES)
+
+
+SPEEDS = Plan(Schema.of(speed=(0, 50)), epsilon=1.0)
+
+
+class Average(FedAvg):
+    """A strategy of somebody's, who counts reports instead of averaging arrays."""
+
+    def __init__(self):
+        nodes = {"min_train_nodes": NODES, "min_available_nodes": NODES}
+        super().__init__(fraction_evaluate=0.0, **nodes)
+        self.tallies = []
+
+    def aggregate_train(self, server_round, replies):
+        self.tallies.append(tally(SPEEDS, replies))
+        return ArrayRecord([np.array([float(server_round)])]), None
+
+
+def with_mod(folder):
+    server = ServerApp()
+    mod = LDPMod(
+        SPEEDS,
+        ledger=Path(folder) / "ledger.db",
+        cap=1.0,
+        vehicle_id=lambda context: str(context.node_config["partition-id"]),
+    )
+    client = ClientApp(mods=[mod])
+
+    @client.train()
+    def train(message, _):
+        return Message(RecordDict({"m": MetricRecord({"speed": 50.0})}), reply_to=message)
+
+    @server.main()
+    def main(grid, _):
+        strategy = Average()
+        for count in (1, 2):
+            strategy.start(grid, ArrayRecord([np.zeros(1)]), num_rounds=count)
+        for number, found in enumerate(strategy.tallies):
+            found.save(Path(folder) / f"tally {number}.json")
+
+    simulate(server, client, NODES)
+
+
+if __name__ == "__main__":
+    command, folder_ = sys.argv[1:]
+    {"fleet": fleet, "with_mod": with_mod}[command](folder_)
