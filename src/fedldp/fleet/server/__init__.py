@@ -1,4 +1,4 @@
-"""The server: the process that asks, counts what is answered and, in a training, improves the model.
+"""The server: the process that asks, counts the answers and, in a training, improves the model.
 
 `process` keeps Flower's SuperLink and the job alive. `endpoint` is what gateways reach, and
 `admission` decides who of them may call. `rounds` runs a job round by round, `checkpoint` is the
