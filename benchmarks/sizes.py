@@ -10,9 +10,9 @@ import numpy as np
 from harness import Row, Spread
 
 import fedldp
+from fedldp.coders import Coder
 from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
 from fedldp.coders.channel import Channel
-from fedldp.parts import Coder, Sampled
 
 CITIES = [str(number) for number in range(100)]
 
@@ -41,7 +41,7 @@ def rows() -> list[Row]:
 def entropy(plan: fedldp.Plan) -> float:
     """Return the bits of information in a report, for a plan with one kind of table."""
     (part,) = plan.parts
-    if not isinstance(part, Sampled) or len(set(map(id, part.coders))) > 1:
+    if part.joint or len(set(map(id, part.coders))) > 1:
         raise ValueError("only a plan with one part and one table is simple enough")
     return log2(comb(part.d, part.k)) + part.k * entropy_of_code(part.coders[0])
 

@@ -23,7 +23,7 @@ from fedldp.coders import tables
 from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
 from fedldp.coders.cube import Cube
 from fedldp.estimate import ESTIMATORS, TARGETS
-from fedldp.parts import Sampled, Signs
+from fedldp.parts import Part
 
 N = 20_000  # with so many vehicles a table of two outputs moves the coverage by 0.1% at most
 R = 16_000
@@ -63,7 +63,7 @@ def test_numbers_are_unbiased(name):
 def test_a_whole_fleet_is_unbiased(estimator):
     """Three vehicles, two numbers, one answer each: all choices and all codes."""
     coder, x = fedldp.ThreeOutputs(2.0).channel(), np.array([[-1.0, 0.3], [0.5, 0.5], [1.0, -0.2]])
-    part = Sampled(Schema.vector(2, 1.0), (0,), (coder,), 1)
+    part = Part(Schema.vector(2, 1.0), (0,), (coder,), 1)
     law = tables.probabilities(coder.letters, coder.table, x)
     total, mass = np.zeros(2), np.zeros(2)
     for events in itertools.product(itertools.product(range(2), range(3)), repeat=3):
@@ -79,7 +79,7 @@ def test_a_whole_fleet_is_unbiased(estimator):
 
 
 def frequencies(coder, counts):
-    part = Sampled(Schema.of(c=["a", "b", "c"]), (0,), (coder,), 1)
+    part = Part(Schema.of(c=["a", "b", "c"]), (0,), (coder,), 1)
     return Tally("", (part,), 1, (np.array(counts),)).estimate()["c"].frequencies
 
 
@@ -101,7 +101,7 @@ def test_categories_are_unbiased(epsilon):
 @pytest.mark.parametrize("d", [1, 2, 3, 4])
 def test_the_cube_is_unbiased(d):
     cube = Cube.of(2.0, d)
-    part = Signs(Schema.vector(d, 1.0), (0,), cube)
+    part = Part(Schema.vector(d, 1.0), (0,), (cube,), 1)
     signs = np.array(list(itertools.product((-1, 1), repeat=d)))
     counts = [np.stack([t < 0, t > 0], axis=1).astype(int).reshape(-1) for t in signs]
     means = [Tally("", (part,), 1, (each,)).estimate()["x"].mean for each in counts]
@@ -117,7 +117,7 @@ def test_the_cube_is_unbiased(d):
 def tally_of(part, n, counts):
     """Return a tally in which each row of counters is a coordinate asked as in a part."""
     k = round(len(counts) * part.share)
-    wide = Sampled(Schema.vector(len(counts), 1.0), (0,), part.coders, k)
+    wide = Part(Schema.vector(len(counts), 1.0), (0,), part.coders, k)
     assert wide.share == part.share
     return Tally("", (wide,), n, (counts.reshape(-1),))
 
@@ -217,9 +217,7 @@ def frequencies_of(coder, odds, n, share, replicates, seed):
         counts = sum(rng.multinomial(own[:, i], law[i]) for i in range(len(odds)))
     labels = [str(i) for i in range(len(odds))]
     schema = Schema.of(**{f"replicate {i}": labels for i in range(replicates)})
-    part = Sampled(
-        schema, tuple(range(replicates)), (coder,) * replicates, round(share * replicates)
-    )
+    part = Part(schema, tuple(range(replicates)), (coder,) * replicates, round(share * replicates))
     return Tally("", (part,), n, (counts.reshape(-1),)), (own + others) / n
 
 

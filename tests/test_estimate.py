@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from plans import counters
 from scipy import stats
 
 import fedldp
@@ -15,7 +16,7 @@ from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
 from fedldp.coders.laws import Law
 from fedldp.errors import DomainError
 from fedldp.estimate import ESTIMATORS, TARGETS, Frequencies, Mean
-from fedldp.parts import Sampled
+from fedldp.parts import Part
 
 SCHEMA = Schema.of(
     age=(0, 100),
@@ -49,14 +50,14 @@ def fleet(n):
 def numbers(coder, counts, n, share=1.0, **options):
     """Estimate numbers from a row of counters each, as if n vehicles had been asked."""
     rows = np.asarray(counts)
-    part = Sampled(Schema.vector(len(rows), 1.0), (0,), (coder,), round(share * len(rows)))
+    part = Part(Schema.vector(len(rows), 1.0), (0,), (coder,), round(share * len(rows)))
     assert part.share == share
     return Tally("", (part,), n, (rows.reshape(-1),)).estimate(**options)["x"]
 
 
 def categories(coder, counts, n, **options):
     schema = Schema.of(c=[f"label {i}" for i in range(coder.categories)])
-    part = Sampled(schema, (0,), (coder,), 1)
+    part = Part(schema, (0,), (coder,), 1)
     return Tally("", (part,), n, (np.asarray(counts),)).estimate(**options)["c"]
 
 
@@ -138,9 +139,8 @@ def test_everything_by_hand(name, estimator, of):
     found = tally.estimate(estimator, of=of, confidence=1 - risk)
     assert (tuple(found), found.reports, found.confidence) == (SCHEMA.names, n, 1 - risk)
     for part, counts in zip(plan.parts, tally.counts, strict=True):
-        for attribute, coder, place in part.places:
-            start, end = part.starts[[place.start, place.stop]]
-            cells = counts[start:end].reshape(attribute.size, -1).tolist()
+        for attribute, coder, rows in counters(part, counts):
+            cells = rows.tolist()
             centre = getattr(attribute, "centre", 0.0)
             half = getattr(attribute, "half_width", 1.0)
             pairs = zip(flat(found[attribute.name]), questions(coder, cells), strict=True)

@@ -35,7 +35,7 @@ def test_many_cubes():
     one = plan["parts"][0] | {"attributes": [0], "threshold": 0, "epsilon": "1.0"}
     one |= {"heavy": 2, "light": 1}
     plan["parts"] = [one, one | {"attributes": [1]}]
-    refused(plan, WireError, "at most one cube")
+    refused(plan, WireError, "at most one part with a joint coder")
 
 
 def test_budgets_that_no_cap_would_stop():

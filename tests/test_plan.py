@@ -19,7 +19,6 @@ from fedldp.coders.cube import Cube
 from fedldp.errors import DataWarning, DomainError
 from fedldp.mechanisms.optimal import program
 from fedldp.mechanisms.optimal.dominant import BelowPaper
-from fedldp.parts import Sampled, Signs
 from fedldp.strategies import best_k
 
 AWKWARD = (0.1, 0.3, 0.6 / 7, 0.7, 1 / 3, 1.1, 2.0, math.e, math.pi, 4.35, 9.95, 16.0)
@@ -193,9 +192,9 @@ def test_paper_and_cube_divide_the_budget_by_coordinates(strategy, epsilon):
     assert categories.k == max(1, min(3, math.floor(whole * Fraction(3, 8) / Fraction(5, 2))))
     assert all(isinstance(coder, UnaryEncoding) for coder in categories.coders)
     if strategy == "cube":
-        assert numbers.cube == Cube.of(numbers.cube.epsilon, 5)
+        assert numbers.coders == (Cube.of(numbers.coders[0].epsilon, 5),)
         wide = Plan(schema, epsilon, strategy="cube", threshold=0)
-        assert wide.parts[0].cube.threshold == 0
+        assert wide.parts[0].coders[0].threshold == 0
     else:
         assert numbers.k == best_k(schema, (3, 4), whole * Fraction(5, 8), "duchi", None, 1 / 3)
         assert Plan(schema, epsilon, "duchi", "paper", "paper").parts[0].k == max(
@@ -213,8 +212,8 @@ def test_split_answers_everything():
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_schemas_of_one_kind(name):
     numbers, categories = plan_of(NUMBERS, 4.0, name), plan_of(CATEGORIES, 4.0, name)
-    assert [type(part) for part in numbers.parts] == [Signs if name == "cube" else Sampled]
-    assert [type(part) for part in categories.parts] == [Sampled]
+    assert [part.joint for part in numbers.parts] == [name == "cube"]
+    assert [part.joint for part in categories.parts] == [False]
     rows = {"age": 3, "way": [0, 1, 2]}, {"city": "Rome", "colour": "colour 3"}
     for plan, row in zip((numbers, categories), rows, strict=True):
         data = plan.report([row] * 9, fedldp.source(1)).to_bytes()
@@ -309,7 +308,7 @@ def test_estimates_of_a_study_are_unbiased(name, strategy):
     found = plan.simulate([row] * n, fedldp.source(5)).estimate()
     means = np.array([found["age"].mean / 50 - 1, *(found["way"].mean - 1) / 2])
     part, x = plan.parts[0], np.array([0.6, -1.0, -0.25, 0.95])
-    (mechanism,) = {coder for coder in part.coders if isinstance(coder, fedldp.Mechanism)}
+    (mechanism,) = {coder for coder in part.coders if not coder.exact}
     stderr = np.sqrt(mechanism.variance(x) / (n * part.share))
     assert np.all(np.abs(means - x) < 5 * stderr)
     for attribute, own in (("city", 1), ("colour", 3)):

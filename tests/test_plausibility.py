@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from plans import counters
 from scipy import stats
 
 import fedldp
@@ -14,7 +15,7 @@ from fedldp.cli.app import fedldp as command
 from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
 from fedldp.coders.laws import Law
 from fedldp.errors import DataWarning, DomainError, ImplausibleWarning
-from fedldp.parts import Sampled
+from fedldp.parts import Part
 from fedldp.plausibility import FALSE_ALARM, Finding, Plausibility
 
 MIXED = Schema.of(
@@ -49,7 +50,7 @@ def with_liars(plan, n, liars, coordinate=3, seed=1):
 def test_honest_counts_cause_no_alarm(n, d, k):
     """Exactly: the probability of each count that is reported, added up over all coordinates."""
     coder = fedldp.Duchi(1.0).channel()
-    part = Sampled(Schema.vector(d, 1.0), (0,), (coder,), k)
+    part = Part(Schema.vector(d, 1.0), (0,), (coder,), k)
     reported = []
     for count in range(n + 1):
         cells = np.full((d, 2), n * k / d / 2).astype(int)
@@ -173,12 +174,11 @@ def test_means_outside_the_range_are_noticed(name):
         tally = plan.simulate([{}] * n, fedldp.source(1))
     counts = [each.copy() for each in tally.counts]
     for part, cells in zip(plan.parts, counts, strict=True):
-        for attribute, _, place in part.places:
-            start, end = part.starts[[place.start, place.start + 1]]
+        for attribute, _, rows in counters(part, cells):
             if attribute.name == "age":
-                cells[start:end] = [0] * (end - start - 1) + [cells[start:end].sum()]
+                rows[0] = [0] * (rows.shape[1] - 1) + [rows[0].sum()]
             if attribute.name == "colour":
-                cells[start + 7] = 0  # fewer than there are by noise alone
+                rows[0, 7] = 0  # fewer than there are by noise alone
     found = Tally(plan.fingerprint, plan.parts, n, tuple(counts)).plausibility()
     kinds = {(each.name, each.kind, each.expected) for each in found.findings}
     assert kinds >= {("age", "range", 100.0), ("colour = colour 7", "range", 0.0)}
@@ -231,7 +231,7 @@ def test_influence_is_what_liars_achieve(name):
     bounds = plan.influence(share)
     assert tuple(bounds) == MIXED.names
     for part in plan.parts:
-        for attribute, coder, _ in part.places:
+        for coder, attribute in part.asked:
             law, unit = coder.law, getattr(attribute, "half_width", 1.0)
             best = dict.fromkeys(("together", "spread"), 0.0)
             for end, value in itertools.product((0, -1), (0, -1)):

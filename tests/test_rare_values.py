@@ -16,7 +16,7 @@ from fedldp import Schema, Tally
 from fedldp.coders import tables
 from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
 from fedldp.estimate import ESTIMATORS, TARGETS
-from fedldp.parts import Sampled
+from fedldp.parts import Part
 
 KINDS = [RandomizedResponse, UnaryEncoding]
 LEAST = 0.93
@@ -34,7 +34,7 @@ def intervals(coder, n, answered, ones, share=1.0, **options):
         [c, 0, *rest, m] if isinstance(coder, UnaryEncoding) else [c, m - c, *rest]
         for m, c in np.broadcast(answered, ones)
     ]
-    part = Sampled(schema, tuple(range(number)), (coder,) * number, round(share * number))
+    part = Part(schema, tuple(range(number)), (coder,) * number, round(share * number))
     assert part.share == share
     found = Tally("", (part,), n, (np.array(cells).reshape(-1),)).estimate(**options)
     return np.array([each.interval[0] for each in found.values()]).T
@@ -131,7 +131,7 @@ def numbers(coder, atoms, odds, n, share, seed=1, replicates=8000):
     law /= law.sum(axis=1, keepdims=True)
     rows = sum(rng.multinomial(asked[:, i], law[i]) for i in range(len(atoms)))
     schema = Schema.vector(replicates, 1.0)
-    part = Sampled(schema, (0,), (coder,), round(share * replicates))
+    part = Part(schema, (0,), (coder,), round(share * replicates))
     return Tally("", (part,), n, (rows.reshape(-1),)), (asked + others) @ np.array(atoms) / n
 
 
@@ -192,7 +192,7 @@ def test_simultaneous_intervals_about_rare_categories():
     coder, m = RandomizedResponse.of(8.0, 4), 300
     labels = [f"label {i}" for i in range(4)]
     schema = Schema.of(**{f"attribute {i}": labels for i in range(100)})
-    part = Sampled(schema, tuple(range(100)), (coder,) * 100, 100)
+    part = Part(schema, tuple(range(100)), (coder,) * 100, 100)
     cells = np.array([[min(i, m), m - min(i, m), 0, 0] for i in range(100)])
     found = Tally("", (part,), m, (cells.reshape(-1),)).estimate()
     low, high = np.array([each.simultaneous[0] for each in found.values()]).T

@@ -213,8 +213,8 @@ def small_plan(k, attributes):
     del numbers["format"]
     tables = [
         numbers,
-        RandomizedResponse.of(1.0, 3).document(),
-        UnaryEncoding.of(0.5, 2).document(),
+        RandomizedResponse.of(1.0, 3).to_document(),
+        UnaryEncoding.of(0.5, 2).to_document(),
     ]
     part = {"kind": "sample", "k": k, "attributes": attributes, "tables": attributes}
     last = attributes[-1] + 1
@@ -290,7 +290,7 @@ def test_a_vehicles_cube_has_the_law(d, threshold):
     cube, n, rng = Cube.of(1.5, d, threshold), 20_000, random.Random(81)
     x = [0.25, -1.0, 1.0, 0.0, -0.5][:d]
     attribute = {"name": "x", "low": -1.0, "high": 1.0, "missing": 0.0, "size": d}
-    part = {**cube.document(), "attributes": [0]}
+    part = {**cube.to_document(), "attributes": [0]}
     plan = {"format": "fedldp plan 1", "epsilon": "1.5", "schema": [attribute], "tables": []}
     ready = vehicle.Plan(vehicle.canonical({**plan, "parts": [part]}), "1.5")
     assert (ready.bits, ready.epsilon) == (d, Fraction(3, 2))

@@ -38,12 +38,12 @@ def document():
             ],
             "tables": [
                 numbers(1.0),
-                RandomizedResponse.of(0.5, 3).document(),
-                UnaryEncoding.of(0.75, 4).document(),
+                RandomizedResponse.of(0.5, 3).to_document(),
+                UnaryEncoding.of(0.75, 4).to_document(),
             ],
             "parts": [
                 {"kind": "sample", "k": 2, "attributes": [0, 1, 3], "tables": [0, 1, 2]},
-                {**Cube.of(1.25, 2).document(), "attributes": [2]},
+                {**Cube.of(1.25, 2).to_document(), "attributes": [2]},
             ],
         }
     )
@@ -85,10 +85,12 @@ def test_golden_bytes():
 def test_without_a_choice_there_are_no_indexes():
     """k = d: each code in its own width. At epsilon 16 the codes are the values."""
     plan = document()
-    plan.update(epsilon="99.5", tables=[numbers(16.0), RandomizedResponse.of(16.0, 3).document()])
-    plan["tables"].append(UnaryEncoding.of(16.0, 4).document())
+    plan.update(
+        epsilon="99.5", tables=[numbers(16.0), RandomizedResponse.of(16.0, 3).to_document()]
+    )
+    plan["tables"].append(UnaryEncoding.of(16.0, 4).to_document())
     plan["parts"][0]["k"] = 3
-    plan["parts"][1] = {**Cube.of(16.0, 2).document(), "attributes": [2]}
+    plan["parts"][1] = {**Cube.of(16.0, 2).to_document(), "attributes": [2]}
     ready = vehicle.Plan(canonical(plan), 64)
     assert ready.bits == 1 + 2 + 4 + 2
     row = {"age": 100, "city": "Lima", "way": [3, -1], "colour": 1.0}
@@ -324,7 +326,7 @@ def many_tables(count):
         {"name": f"a{i}", "categories": [str(n) for n in range(i + 2)], "missing": "0"}
         for i in range(count)
     ]
-    plan["tables"] = [RandomizedResponse.of(1.0, i + 2).document() for i in range(count)]
+    plan["tables"] = [RandomizedResponse.of(1.0, i + 2).to_document() for i in range(count)]
     numbers_ = list(range(count))
     plan["parts"] = [{"kind": "sample", "k": 1, "attributes": numbers_, "tables": numbers_}]
     return plan
@@ -396,7 +398,7 @@ def test_large_vectors_and_cubes_are_no_trouble():
     plan["parts"].append({"kind": "sample", "k": 1, "attributes": [1], "tables": [0]})
     assert len(loaded(plan).report({"g": [0.5] * 1000})) == 16 + 4
     plan.update(schema=[{**plan["schema"][0], "size": 10_000}], tables=[])
-    plan["parts"] = [{**Cube.of(2.0, 10_000, 140).document(), "attributes": [0]}]
+    plan["parts"] = [{**Cube.of(2.0, 10_000, 140).to_document(), "attributes": [0]}]
     assert len(loaded(plan).report({"g": [0.5] * 10_000})) == 16 + 1250
 
 
@@ -404,7 +406,7 @@ def test_refuses_a_record_that_would_fill_the_memory():
     """All slots are as wide as the widest code."""
     categories = [str(i) for i in range(vehicle.MOST_CATEGORIES)]
     plan = {**document(), "epsilon": "9999.0"}
-    plan["tables"] = [numbers(1.0), UnaryEncoding.of(1.0, len(categories)).document()]
+    plan["tables"] = [numbers(1.0), UnaryEncoding.of(1.0, len(categories)).to_document()]
     plan["schema"] = [
         {"name": "g", "low": -1.0, "high": 1.0, "missing": 0.0, "size": 4000},
         {"name": "c", "categories": categories, "missing": "0"},

@@ -32,8 +32,7 @@ _UNARY = {"kind": "unary", "epsilon": "1.1", "categories": 4, "total": 4, "absen
 
 
 def _numbers(name: str, epsilon: float, outputs: int | None = None) -> Document:
-    document = fedldp.mechanism(name, epsilon).channel(outputs).document()
-    return {"kind": "numbers", **document}
+    return fedldp.mechanism(name, epsilon).channel(outputs).to_document()
 
 
 def _number(name: str, low: float, high: float, missing: float, size: int = 1) -> Document:

@@ -1,6 +1,7 @@
 """Attributes: numbers between public bounds, and categories with public labels."""
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -19,9 +20,59 @@ from fedldp.vehicle import MOST_CATEGORIES, MOST_COORDINATES, label
 OTHER = "other"  # the label for values that are none of the others
 
 
+class Attribute(ABC):
+    """A column of a schema, or several: what a coder takes of it, and what is estimated.
+
+    A value v becomes the input (v - centre) * scale, clipped to `inputs`, where a missing one
+    becomes `missing_input`. An estimate on the scale of the inputs is turned back by `from_unit`.
+    """
+
+    name: str
+    size: int  # how many coordinates it has
+    centre: float
+    scale: float
+    half_width: float  # what an error on the scale of the inputs is multiplied by
+
+    @property
+    @abstractmethod
+    def inputs(self) -> tuple[float, float]:
+        """The least and the largest input of a coder."""
+
+    @property
+    @abstractmethod
+    def missing_input(self) -> float:
+        """The input that stands for a missing value."""
+
+    @property
+    @abstractmethod
+    def labels(self) -> tuple[str, ...]:
+        """The public labels of a category; a number has none."""
+
+    @property
+    @abstractmethod
+    def estimates(self) -> int:
+        """How many numbers are estimated about it."""
+
+    @abstractmethod
+    def to_inputs(self, values: Floats) -> Floats:
+        """Return what a coder takes for some values."""
+
+    @abstractmethod
+    def from_unit(self, mean: Any) -> Any:
+        """Return what a mean on the scale of the inputs is in the attribute's own units."""
+
+    @abstractmethod
+    def name_of(self, place: int) -> str:
+        """Return what to call one of the estimates."""
+
+    @abstractmethod
+    def read(self, cells: Cells) -> Floats:
+        """Return a number for each cell, NaN for what cannot be one."""
+
+
 @final
 @dataclass(frozen=True)
-class Number:
+class Number(Attribute):
     """A number, or `size` of them, between public bounds; a value outside counts as the bound.
 
     `missing` is what a vehicle without the value uses instead, by default the centre.
@@ -38,6 +89,9 @@ class Number:
     high: float
     missing: float = None  # type: ignore[assignment]  # the centre
     size: int = 1
+
+    inputs = (-1.0, 1.0)
+    labels = ()
 
     def __post_init__(self) -> None:
         checked_text(self.name, "an attribute's name")
@@ -72,18 +126,36 @@ class Number:
         return number + 0.0  # not -0.0, which is equal but written otherwise
 
     @property
-    def centre(self) -> float:
+    def estimates(self) -> int:
+        """How many numbers are estimated about it: its own."""
+        return self.size
+
+    @property
+    def missing_input(self) -> float:
+        """The input that stands for a missing value."""
+        return float(self.to_unit(math.nan))
+
+    def to_inputs(self, values: Floats) -> Floats:
+        """Return what a coder takes for some values: numbers from -1 to 1."""
+        return self.to_unit(values)
+
+    def name_of(self, place: int) -> str:
+        """Return what to call one of the numbers."""
+        return self.name if self.size == 1 else f"{self.name}[{place}]"
+
+    @property
+    def centre(self) -> float:  # type: ignore[override]
         """The middle between the bounds, which becomes 0."""
         return self.low / 2 + self.high / 2
 
     @property
-    def scale(self) -> float:
+    def scale(self) -> float:  # type: ignore[override]
         """What a distance from the centre is multiplied by."""
         width = self.high - self.low
         return 2 / width if width else math.inf
 
     @property
-    def half_width(self) -> float:
+    def half_width(self) -> float:  # type: ignore[override]
         """The distance from the centre to a bound, which becomes 1."""
         return self.high / 2 - self.low / 2
 
@@ -105,7 +177,7 @@ class Number:
 
 @final
 @dataclass(frozen=True)
-class Category:
+class Category(Attribute):
     """One of some public labels; `missing` is the one that counts for every other value.
 
     It is the label "other" if there is one, and otherwise the first, unless you name another.
@@ -120,7 +192,9 @@ class Category:
     name: str
     categories: tuple[str, ...]
     missing: str = None  # type: ignore[assignment]  # "other" or the first
-    size: ClassVar[int] = 1
+    size: ClassVar[int] = 1  # type: ignore[misc]
+
+    centre, scale, half_width = 0.0, 1.0, 1.0
 
     def __post_init__(self) -> None:
         checked_text(self.name, "an attribute's name")
@@ -156,6 +230,38 @@ class Category:
     def codes(self) -> dict[str, int]:
         """The number of each category."""
         return {text: code for code, text in enumerate(self.categories)}
+
+    @property
+    def inputs(self) -> tuple[float, float]:
+        """The least and the largest input of a coder: categories are numbered from 0."""
+        return 0.0, float(len(self.categories) - 1)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The public labels."""
+        return self.categories
+
+    @property
+    def estimates(self) -> int:
+        """How many numbers are estimated about it: the frequency of each label."""
+        return len(self.categories)
+
+    @property
+    def missing_input(self) -> float:
+        """The input that stands for a missing value."""
+        return float(self.codes[self.missing])
+
+    def to_inputs(self, values: Floats) -> Floats:
+        """Return what a coder takes for some values: the numbers of their categories."""
+        return np.nan_to_num(values, nan=self.missing_input)
+
+    def from_unit(self, mean: Any) -> Any:
+        """Return a frequency as it is."""
+        return mean
+
+    def name_of(self, place: int) -> str:
+        """Return what to call the frequency of one label."""
+        return f"{self.name} = {self.categories[place]}"
 
     def read(self, cells: Cells) -> Floats:
         """Return a code for each cell, NaN for what is no category."""

@@ -6,23 +6,20 @@ in [-1, 1] or tells (1 or 0) whether a vehicle is in a category. Of n vehicles, 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Any, cast, final
+from functools import partial
+from typing import Any, ClassVar, cast, final
 
 import numpy as np
-import numpy.typing as npt
 
 from fedldp import plausibility
 from fedldp._internal.validation import Floats
+from fedldp.attributes import Attribute
+from fedldp.coders.base import ASSUMPTIONS, Cells
 from fedldp.coders.categories import project
-from fedldp.coders.channel import Channel
-from fedldp.coders.cube import Cube
-from fedldp.coders.laws import Law
+from fedldp.coders.moments import Moments
 from fedldp.errors import DomainError
-from fedldp.mechanisms import Mechanism
 from fedldp.parts import Part
 from fedldp.plausibility import Plausibility
-from fedldp.schema import Category, Number
 
 __all__ = ["Estimate", "Frequencies", "Mean", "combine"]
 
@@ -33,7 +30,6 @@ TARGETS = ("population", "fleet")
 Average = Callable[[float], tuple[Floats, Floats]]
 
 _USUAL_RISK = 0.05  # a standard error is meant for intervals of 95%
-_NORMAL_QUARTILES = 1.349  # how far those of a normal law are apart, in standard deviations
 
 
 @final
@@ -47,6 +43,13 @@ class Mean:
     simultaneous: Any  # right for everything in the estimate at once
     answers: Any  # how many vehicles reported it
 
+    labels: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def values(self) -> Any:
+        """What is estimated: the mean."""
+        return self.mean
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -59,6 +62,16 @@ class Frequencies:
     interval: Floats
     simultaneous: Floats
     answers: int
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each frequency is of."""
+        return self.categories
+
+    @property
+    def values(self) -> Floats:
+        """What is estimated: the frequencies."""
+        return self.frequencies
 
     @property
     def projected(self) -> Floats:
@@ -92,52 +105,6 @@ class Estimate(Mapping[str, Mean | Frequencies]):
         return self.plausibility.warnings
 
 
-@final
-@dataclass(frozen=True)
-class _Moments:
-    """Of the answers to some questions: how many, their mean and variance, and what x^2 must be.
-
-    `square` is the mean of x^2 at the least, `noise` the mean variance of y given x at the least.
-    What follows them is about rare values, and about noise that comes in a few large steps.
-    """
-
-    m: Floats
-    mean: Floats
-    variance: Floats
-    square: Floats
-    noise: Any
-    farthest: Any = 0.0  # the largest squared distance from the mean that an answer can have
-    hidden: Any = 0.0  # which part of it is not noise
-    bulk: Any = 0.0  # the variance of the answers between the quartiles, scaled to all
-    jump: float = 0.0  # the size of the steps in which noise comes, squared
-
-    @property
-    def spread(self) -> Floats:
-        """The variance of x at the least: what is known of x^2, and what noise does not explain."""
-        variance = self.variance * self.m / (self.m - 1)
-        least = np.minimum(self.square - self.mean**2, variance - self.noise)
-        return cast(Floats, np.maximum(least, 0.0))
-
-    def unseen(self, pseudo: float) -> Floats:
-        """Return the variance of values so rare that m answers may show too few of them, or none.
-
-        A value that a few vehicles have moves both the mean and its estimated error: where few of
-        them happened to answer, the mean is too low, and the error too small. As Agresti and Coull
-        do, add so many pseudo-answers at the far end. Where the bulk of the answers varies more
-        than these would, rare values hardly matter, and nothing is added.
-        """
-        return cast(Floats, np.maximum(pseudo * self.farthest / self.m - self.bulk, 0.0))
-
-    def rare_noise(self, pseudo: float) -> Floats:
-        """Return what to add to the variance where the noise comes in a few large steps.
-
-        How many to expect is known, and need not be estimated: where they are few, a quarter of the
-        pseudo-answers is enough, less a quarter of those expected.
-        """
-        noise = self.variance - self.spread
-        return np.maximum(pseudo * self.jump / self.m - noise, 0.0) / 4
-
-
 def estimate(
     parts: Sequence[Part],
     n: int,
@@ -151,11 +118,9 @@ def estimate(
     check_choices(estimator, of)
     if not 0 < confidence < 1:
         raise DomainError(f"confidence must lie between 0 and 1; got {confidence!r}.")
-    found: dict[str, tuple[Number | Category, Floats, Average]] = {}
+    found: dict[str, tuple[Attribute, Floats, Average]] = {}
     for part, cells in zip(parts, counts, strict=True):
-        for attribute, coder, place in part.places:
-            start, end = part.starts[[place.start, place.stop]]
-            moments = _moments(coder, cells[start:end])
+        for attribute, moments in part.moments(cells):
             average = partial(_ratio, moments, n, of)
             if estimator != RATIO:
                 average = partial(_horvitz_thompson, moments, n, of, part.share)
@@ -171,54 +136,33 @@ def estimate(
     )
 
 
-def means(part: Part, n: int, counts: npt.NDArray[Any], estimator: str) -> Floats:
+def means(part: Part, n: int, counts: Cells, estimator: str) -> Floats:
     """Return the means of a part's numbers, and 0 for those that nobody answered: no error bars.
 
     The counters have a row for each replica, and the part one attribute, a vector: this is the
     mean gradient of n vehicles, at a small part of the cost of `estimate`.
     """
-    answers, total = _answers(part, n, counts, estimator)
-    return _own_units(part, total / np.where(answers > 0, answers, 1.0))
+    return means_of_levels([(part, n, counts)], estimator)
 
 
-def means_of_levels(levels: Sequence[tuple[Part, int, npt.NDArray[Any]]], estimator: str) -> Floats:
+def means_of_levels(levels: Sequence[tuple[Part, int, Cells]], estimator: str) -> Floats:
     """Return one mean for vehicles that answered parts with different epsilons.
 
     Each level has its part, its number of vehicles and its counters, as for `means`. Levels are
     weighted by the inverse of their variance, as far as it is known without looking at the data:
     that of the noise near zero, over the number of answers.
     """
+    check_choices(estimator, "population")
     top: Any = 0.0
     bottom: Any = 0.0
     for part, n, counts in levels:
-        answers, total = _answers(part, n, counts, estimator)
-        ((_, coder, _),) = part.places
-        noise = float(coder.variance(0.0))
+        ((coder, (attribute,), cells),) = part.by_block(counts.astype(np.float64))
+        counted, total = coder.sums(cells)
+        answers = counted if estimator == RATIO else n * part.share
+        # One level alone needs no weight.
+        noise = coder.noise if len(levels) > 1 else 1.0
         top, bottom = top + total / noise, bottom + answers / noise
-    return _own_units(levels[0][0], top / np.where(bottom > 0, bottom, 1.0))
-
-
-def _answers(part: Part, n: int, counts: npt.NDArray[Any], estimator: str) -> tuple[Any, Floats]:
-    """Return how many answers to each number are counted, or expected, and their sum."""
-    check_choices(estimator, "population")
-    ((attribute, coder, _),) = part.places
-    cells = counts.astype(np.float64).reshape(len(counts), attribute.size, -1)
-    found = cells @ _counted(coder)
-    return found[:, :, 0] if estimator == RATIO else n * part.share, found[:, :, 1]
-
-
-def _own_units(part: Part, mean: Floats) -> Floats:
-    ((attribute, _, _),) = part.places
-    return cast(Floats, cast(Number, attribute).from_unit(mean))
-
-
-@lru_cache(maxsize=64)
-def _counted(coder: Channel | Mechanism | Cube) -> Floats:
-    """Return what each counter adds to the number of answers and to their sum."""
-    if isinstance(coder, Mechanism):
-        return np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
-    values = coder.law.values
-    return np.stack([np.ones(values.size), values], axis=1)
+    return cast(Floats, attribute.from_unit(top / np.where(bottom > 0, bottom, 1.0)))
 
 
 def check_choices(estimator: str, of: str) -> None:
@@ -233,7 +177,7 @@ def check_choices(estimator: str, of: str) -> None:
 # Both ways to average return the mean and its standard error, for an interval with some risk.
 
 
-def _ratio(moments: _Moments, n: int, of: str, risk: float) -> tuple[Floats, Floats]:
+def _ratio(moments: Moments, n: int, of: str, risk: float) -> tuple[Floats, Floats]:
     """Divide by those who answered: they are a random sample of all vehicles."""
     m, pseudo = moments.m, _pseudo_answers(risk)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -248,7 +192,7 @@ def _ratio(moments: _Moments, n: int, of: str, risk: float) -> tuple[Floats, Flo
 
 
 def _horvitz_thompson(
-    moments: _Moments, n: int, of: str, share: float, risk: float
+    moments: Moments, n: int, of: str, share: float, risk: float
 ) -> tuple[Floats, Floats]:
     """Count d/k times the answer for those who answered, and zero for the others."""
     m, pseudo = moments.m, _pseudo_answers(risk)
@@ -304,70 +248,34 @@ def _risks(confidence: float, number: int) -> tuple[float, float]:
 
 
 def _described(
-    attribute: Number | Category, m: Floats, average: Average, confidence: float, number: int
+    attribute: Attribute, m: Floats, average: Average, confidence: float, number: int
 ) -> Mean | Frequencies:
     def described(risk: float) -> tuple[Floats, Floats]:
         mean, error = average(risk)
-        if isinstance(attribute, Number):
-            return attribute.from_unit(mean), error * attribute.half_width
-        return mean, error
+        return attribute.from_unit(mean), error * attribute.half_width
 
-    mean, error = described(_USUAL_RISK)
     alone, together = (
         _interval(*described(risk), m - 1, risk) for risk in _risks(confidence, number)
     )
     answers = m.astype(np.int64)
-    if isinstance(attribute, Category):
-        return Frequencies(attribute.categories, mean, error, alone, together, int(answers[0]))
-    if attribute.size == 1:
-        return Mean(float(mean[0]), float(error[0]), alone[0], together[0], int(answers[0]))
+    if attribute.labels:
+        answers = answers[0]
+    elif attribute.size == 1:
+        return _result(
+            (), *(each[0] for each in (*described(_USUAL_RISK), alone, together, answers))
+        )
+    return _result(attribute.labels, *described(_USUAL_RISK), alone, together, answers)
+
+
+def _result(
+    labels: tuple[str, ...], mean: Any, error: Any, alone: Floats, together: Floats, answers: Any
+) -> Mean | Frequencies:
+    """Return frequencies if there are labels, and otherwise means, or a single one."""
+    if labels:
+        return Frequencies(labels, mean, error, alone, together, int(answers))
+    if np.ndim(mean) == 0:
+        return Mean(float(mean), float(error), alone, together, int(answers))
     return Mean(mean, error, alone, together, answers)
-
-
-def _moments(coder: Any, cells: npt.NDArray[Any]) -> _Moments:
-    """Return the moments of the answers about each number, or each category, of an attribute."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if not isinstance(coder, Mechanism):
-            return _moments_by_law(coder.law, coder.histograms(cells))
-        m, total, squares = cells.reshape(-1, 3).T
-        mean = total / m
-        # Without a table: the noise is at most the worst there is, and the rest is x^2.
-        square = np.clip(squares / m - coder.worst_case_variance, mean**2, 1.0)
-        return _Moments(m, mean, squares / m - mean**2, square, 0.0)
-
-
-def _moments_by_law(law: Law, rows: npt.NDArray[Any]) -> _Moments:
-    """Return the moments of answers that are counted by their values, in a row for each number.
-
-    The variance is never below the noise: a few answers that happen to agree prove nothing.
-    """
-    values, m = law.values, rows.sum(axis=1)
-    mean = rows @ values / m
-    low, high = law.letters[[0, -1]]
-    possible = np.clip(mean, low, high)
-    noise = law.least_noise(possible)
-    variance = np.maximum(((values - mean[:, None]) ** 2 * rows).sum(axis=1) / m, noise)
-    square = np.clip(rows @ law.square_weights / m, possible**2, 1.0)
-    far = np.maximum(high - possible, possible - low) ** 2
-    first, third = _quartiles(values, rows, m)
-    return _Moments(
-        m,
-        mean,
-        variance,
-        square,
-        noise,
-        farthest=np.maximum(values[-1] - possible, possible - values[0]) ** 2,
-        hidden=far / (far + law.variances[[0, -1]].max()),
-        bulk=((third - first) / _NORMAL_QUARTILES) ** 2,
-        jump=law.jump,
-    )
-
-
-def _quartiles(values: Floats, rows: npt.NDArray[Any], m: Floats) -> tuple[Floats, Floats]:
-    """Return the values below which a quarter, and three quarters, of the answers lie."""
-    below = np.cumsum(rows, axis=1)[:, :-1]
-    low, high = (np.sum(below < share * m[:, None], axis=1) for share in (0.25, 0.75))
-    return values[low], values[high]
 
 
 def combine(*estimates: Estimate) -> Estimate:
@@ -407,10 +315,6 @@ def combine(*estimates: Estimate) -> Estimate:
     )
 
 
-def _values_of(each: Mean | Frequencies) -> Any:
-    return each.mean if isinstance(each, Mean) else each.frequencies
-
-
 def _errors_in(kind: str, several: list[Mean | Frequencies], risk: float) -> Floats:
     """Return the standard errors that intervals with some risk were made of."""
 
@@ -424,14 +328,13 @@ def _errors_in(kind: str, several: list[Mean | Frequencies], risk: float) -> Flo
 def _combined(
     several: list[Mean | Frequencies], confidence: float, number: int
 ) -> Mean | Frequencies:
-    first = several[0]
-    names = [getattr(each, "categories", None) for each in several]
+    names = [each.labels for each in several]
     if names.count(names[0]) != len(names):
         raise DomainError(f"combine needs the same categories; got {names}.")
     sizes = [np.size(each.stderr) for each in several]
     if len(set(sizes)) > 1:
         raise DomainError(f"combine needs vectors of the same size; got {sizes}.")
-    values = np.array([_values_of(each) for each in several])
+    values = np.array([each.values for each in several])
     errors = np.array([each.stderr for each in several], np.float64)
     answers = np.sum([each.answers for each in several], axis=0)
     freedom = answers - len(several)
@@ -455,8 +358,30 @@ def _combined(
                 ("interval", "simultaneous"), _risks(confidence, number), strict=True
             )
         )
-    if isinstance(first, Frequencies):
-        return Frequencies(first.categories, mean, error, alone, together, int(answers))
-    if mean.ndim == 0:
-        return Mean(float(mean), float(error), alone, together, int(answers))
-    return Mean(mean, error, alone, together, answers)
+    return _result(names[0], mean, error, alone, together, answers)
+
+
+def expected_error(
+    parts: Sequence[Part], n: int, data: Floats | str, estimator: str, of: str
+) -> float:
+    """Return what `Plan.expected_error` promises; the data are a matrix, as a schema reads it."""
+    check_choices(estimator, of)
+    if isinstance(data, str) and data not in ASSUMPTIONS:
+        raise DomainError(f"data must be rows, or one of {ASSUMPTIONS}; got {data!r}.")
+    total = 0.0
+    for part in parts:
+        weight, start = 1 - part.share if of == "fleet" else 1.0, 0
+        for coder, attribute in part.asked:
+            columns = part.columns[start : start + attribute.size]
+            start += attribute.size
+            inputs = data if isinstance(data, str) else attribute.to_inputs(data[:, columns])
+            noise, mean, square = coder.assumed(inputs, weight)
+            spread = square - mean**2
+            counted = spread if estimator == RATIO else square
+            error = (noise + counted) / part.share
+            if of == "fleet":
+                error = error - counted
+            elif estimator != RATIO:
+                error = error - mean**2
+            total += float(np.sum(error * np.ones(attribute.size)))
+    return total / n

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -13,19 +13,18 @@ from typing import Any, final
 
 import numpy as np
 
-from fedldp import expected, report, strategies, tally, vehicle
+from fedldp import estimate, report, strategies, tally, vehicle
 from fedldp._internal import packing
 from fedldp._internal.validation import whole
 from fedldp.coders.channel import channel_epsilon
 from fedldp.data.quality import DataQuality, total
 from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.estimate import HORVITZ_THOMPSON, RATIO, check_choices
-from fedldp.parts import Batch, Matrix, Part, Signs
-from fedldp.parts.documents import from_documents, to_documents
+from fedldp.parts import Matrix, Part, Values, from_documents, to_documents
 from fedldp.plausibility import Influence, influence
 from fedldp.randomness import Source
 from fedldp.report import Report
-from fedldp.schema import Number, Schema
+from fedldp.schema import Schema
 from fedldp.tally import Tally
 
 MOST_CELLS = 1 << 26  # counters of a tally
@@ -127,7 +126,7 @@ class Plan:
         if choices["strategy"] != "cube":
             choices["strategy"] = "paper"
         if mechanism == "laplace" and isinstance(schema, Schema):
-            numbers = sum(each.size for each in schema if isinstance(each, Number))
+            numbers = sum(each.size for each in schema if not each.labels)
             choices["k"] = max(1, numbers)
         return cls(
             schema,
@@ -138,6 +137,23 @@ class Plan:
             estimator=HORVITZ_THOMPSON,
             **choices,
         )
+
+    @classmethod
+    def from_parts(
+        cls, schema: Schema, epsilon: float, parts: Sequence[Part], *, estimator: str = RATIO
+    ) -> "Plan":
+        """Return a plan made of parts and coders of your own choice.
+
+        >>> from fedldp.coders import Cube
+        >>> from fedldp.parts import Part
+        >>> schema = Schema.vector(3, bound=1.0)
+        >>> part = Part(schema, attributes=(0,), coders=(Cube.of(1.0, 3),), k=1)
+        >>> Plan.from_parts(schema, 1.0, [part]) == Plan(schema, 1.0, strategy="cube")
+        True
+        """
+        plan = object.__new__(cls)
+        plan._set(schema, epsilon, tuple(parts), estimator)
+        return plan
 
     def _set(self, schema: Schema, epsilon: float, parts: tuple[Part, ...], estimator: str) -> None:
         check_choices(estimator, "population")
@@ -154,8 +170,8 @@ class Plan:
                 f"more than the plan's epsilon of {epsilon!r}."
             )
         # What follows keeps a file of a few bytes from asking for all memory there is.
-        if sum(isinstance(part, Signs) for part in parts) > 1:
-            raise DomainError("a plan has at most one cube.")
+        if sum(part.joint for part in parts) > 1:
+            raise DomainError("a plan has at most one part with a joint coder.")
         cells = sum(int(part.starts[-1]) for part in parts)
         bits = 0 if self.study else self.bits
         if cells > MOST_CELLS or bits > vehicle.MOST_BITS:
@@ -212,7 +228,7 @@ class Plan:
             seen.append(quality)
             yield Matrix(matrix)
 
-    def report_batches(self, batches: Iterable[Batch], source: Source) -> Report:
+    def report_batches(self, batches: Iterable[Values], source: Source) -> Report:
         """Return what some vehicles send, given in batches of a multiple of 8 but for the last."""
         if not isinstance(source, Source):
             raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
@@ -278,17 +294,17 @@ class Plan:
             total(seen).warn(stacklevel=2)
         return tally
 
-    def simulate_batches(self, batches: Iterable[Batch], source: Source) -> Tally:
+    def simulate_batches(self, batches: Iterable[Values], source: Source) -> Tally:
         """Return the tally of a simulated fleet, of which only one batch is held at a time."""
         total = self.tally()
         for batch in batches:
             total += self._studied(batch, source) if self.study else self._parsed(batch, source)
         return total
 
-    def _parsed(self, batch: Batch, source: Source) -> Tally:
+    def _parsed(self, batch: Values, source: Source) -> Tally:
         return self.parse(self.report_batches([batch], source).to_bytes())
 
-    def _studied(self, batch: Batch, source: Source) -> Tally:
+    def _studied(self, batch: Values, source: Source) -> Tally:
         counts = tuple(np.zeros(part.starts[-1]) for part in self.parts)
         for part, cells in zip(self.parts, counts, strict=True):
             part.simulate(batch, source, cells[None])
@@ -316,7 +332,7 @@ class Plan:
             if not len(rows):
                 raise DomainError("data must have a row at least: they say what to expect.")
         estimator = self.estimator if estimator is None else estimator
-        return expected.expected_error(self.parts, n, data, estimator, of)
+        return estimate.expected_error(self.parts, n, data, estimator, of)
 
     def influence(self, share: float) -> dict[str, Influence]:
         """Return how far a share of liars can move each estimate (`ratio`), in its own units.
@@ -377,8 +393,7 @@ class Plan:
                 raise ValueError("epsilon must be a number written as a text")
             schema = Schema.from_document(document["schema"])
             parts = from_documents(schema, document["tables"], document["parts"])
-            plan = object.__new__(cls)
-            plan._set(schema, float(document["epsilon"]), parts, estimator)
+            plan = cls.from_parts(schema, float(document["epsilon"]), parts, estimator=estimator)
             if plan.to_json() != text:
                 raise ValueError("it is not canonical: use the text as fedldp wrote it")
         except PrivacyError:
@@ -418,6 +433,4 @@ def for_vehicle(text: str, cap: float | str | Fraction) -> vehicle.Plan:
 
 
 def _restored(schema: Schema, epsilon: float, parts: tuple[Part, ...], estimator: str) -> Plan:
-    plan = object.__new__(Plan)
-    plan._set(schema, epsilon, parts, estimator)
-    return plan
+    return Plan.from_parts(schema, epsilon, parts, estimator=estimator)

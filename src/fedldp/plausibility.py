@@ -9,16 +9,14 @@ does not hold: liars who choose their coordinates at random, and stay in the ran
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
 from fedldp._internal.validation import Floats
-from fedldp.mechanisms import Mechanism
-from fedldp.parts import Part
-from fedldp.schema import Category, Number
+from fedldp.attributes import Attribute
+from fedldp.parts import Part, places
 
 __all__ = ["Finding", "Influence", "Plausibility"]
 
@@ -121,19 +119,16 @@ def merged(several: Sequence[Plausibility]) -> Plausibility:
 class _Suspects:
     """Some numbers of one attribute, with the probability of each among honest vehicles."""
 
-    attribute: Number | Category
+    attribute: Attribute
     kind: str
     found: Floats
     expected: float
     p_values: Floats
 
     def finding(self, place: int, checks: int) -> Finding:
-        name = self.attribute.name
-        if isinstance(self.attribute, Category):
-            if self.kind == "range":
-                name = f"{name} = {self.attribute.categories[place]}"
-        elif self.attribute.size > 1:
-            name = f"{name}[{place}]"
+        name = self.attribute.name_of(place)
+        if self.kind == "answers" and self.attribute.labels:
+            name = self.attribute.name  # one answer is about all labels
         p_value = float(self.p_values[place]) * checks
         return Finding(name, self.kind, float(self.found[place]), self.expected, p_value)
 
@@ -146,29 +141,31 @@ def _answers(part: Part, n: int, cells: npt.NDArray[Any]) -> Iterator[_Suspects]
     """
     from scipy.special import bdtr, bdtrc
 
-    if part.k == part.d or not n:
+    if part.k == part.units or not n:
         return
     answered, place = np.unique(part.answered(cells), return_inverse=True)
     few, many = bdtr(answered, n, part.share)[place], bdtrc(answered - 1, n, part.share)[place]
-    for attribute, _, at in part.places:
-        found = answered[place[at]]
+    start = 0
+    for _, attribute in part.asked:
+        at = slice(start, start + attribute.size)
+        found, start = answered[place[at]], at.stop
         for p_values in (few[at], many[at]):
             yield _Suspects(attribute, "answers", found, n * part.share, p_values)
 
 
 def _means(part: Part, cells: npt.NDArray[Any]) -> Iterator[_Suspects]:
-    """Compare the mean of the answers with the range; for study there is no law to do it by."""
-    for attribute, coder, place in part.places:
-        if isinstance(coder, Mechanism):
+    """Compare the mean of the answers with the range it must lie in, where its law is known."""
+    for coder, attributes, rows in part.by_block(cells):
+        m, total = coder.sums(rows)
+        mean = total / np.maximum(m, 1)
+        beyond = coder.beyond(m, mean)
+        if beyond is None:
             continue
-        start, end = part.starts[[place.start, place.stop]]
-        rows, law = coder.histograms(cells[start:end]), coder.law
-        m = rows.sum(axis=1)
-        mean = rows @ law.values / np.maximum(m, 1)
-        known = attribute.from_unit if isinstance(attribute, Number) else partial(np.multiply, 1.0)
-        high, low = law.beyond(m, mean)
-        for end, p_values in ((law.letters[-1], high), (law.letters[0], low)):
-            yield _Suspects(attribute, "range", known(mean), float(known(end)), p_values)
+        for attribute, place in places(attributes):
+            found = attribute.from_unit(mean[place])
+            for end, p_values in zip(reversed(coder.ends), beyond, strict=True):
+                known = float(attribute.from_unit(end))
+                yield _Suspects(attribute, "range", found, known, p_values[place])
 
 
 class Influence(NamedTuple):
@@ -182,12 +179,9 @@ def influence(parts: Sequence[Part], share: float) -> dict[str, Influence]:
     """Return what `Plan.influence` promises."""
     found = {}
     for part in parts:
-        for attribute, coder, _ in part.places:
-            law = coder.law
+        for coder, attribute in part.asked:
             # From honest vehicles at one end of the range to liars with the value farthest from it.
-            most = float(max(law.values[-1] - law.letters[0], law.letters[-1] - law.values[0]))
-            if isinstance(attribute, Number):
-                most *= attribute.half_width
+            most = coder.reach * attribute.half_width
             honest = (1 - share) * part.share
             found[attribute.name] = Influence(most * share / (honest + share), most * share)
     return {attribute.name: found[attribute.name] for attribute in parts[0].schema}

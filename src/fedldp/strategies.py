@@ -9,13 +9,14 @@ from typing import Any, SupportsIndex
 
 from fedldp import vehicle
 from fedldp._internal.validation import SMALLEST_EPSILON, whole
+from fedldp.coders.base import Coder
 from fedldp.coders.categories import UnaryEncoding, better
-from fedldp.coders.channel import Channel
 from fedldp.coders.cube import Cube
+from fedldp.coders.study import Study
 from fedldp.errors import DomainError
-from fedldp.mechanisms import HMTP, PAPER, Duchi, Mechanism, Solved, mechanism
-from fedldp.parts import Coder, Part, Sampled, Signs
-from fedldp.schema import Category, Schema
+from fedldp.mechanisms import HMTP, PAPER, Duchi, Solved, mechanism
+from fedldp.parts import Part
+from fedldp.schema import Schema
 
 STRATEGIES = ("sample", "split", "paper", "cube")
 PAPER_MECHANISM = "hm-tp"  # of those that the paper proposes, the one for every epsilon
@@ -53,23 +54,23 @@ def parts_of(
             f"variance must be a number from 0 to 1, on the scale of [-1, 1]; got {variance!r}."
         )
     everything = tuple(range(len(schema.attributes)))
-    numbers = tuple(i for i in everything if not isinstance(schema.attributes[i], Category))
-    categories = tuple(i for i in everything if isinstance(schema.attributes[i], Category))
+    numbers = tuple(i for i in everything if not schema.attributes[i].labels)
+    categories = tuple(i for i in everything if schema.attributes[i].labels)
     if study and not numbers:
         raise DomainError("categories are exact as they are: leave study=True out.")
 
-    def sampled(attributes: tuple[int, ...], budget: Fraction, k: int | str, oue: bool) -> Sampled:
+    def sampled(attributes: tuple[int, ...], budget: Fraction, k: int | str, oue: bool) -> Part:
         chosen = _how_many(schema, attributes, budget, name, k, outputs, variance)
         each, kind = each_part(budget, chosen), UnaryEncoding.of if oue else better
         # One object for each distinct table: how chance is dealt out depends on it.
-        tables: dict[int, Coder | Mechanism] = {}
+        tables: dict[int, Coder] = {}
         coders = []
         for attribute in (schema.attributes[number] for number in attributes):
-            a = len(attribute.categories) if isinstance(attribute, Category) else 0
+            a = len(attribute.labels)
             if a not in tables:
                 tables[a] = kind(each, a) if a else _table(name, each, outputs, study)
             coders.append(tables[a])
-        return Sampled(schema, attributes, tuple(coders), chosen)
+        return Part(schema, attributes, tuple(coders), chosen)
 
     if strategy == "sample":
         return (sampled(everything, epsilon, k, oue=False),)
@@ -79,7 +80,8 @@ def parts_of(
     parts: list[Part] = []
     if numbers and strategy == "cube":
         d = schema.dimensions - len(categories)
-        parts.append(Signs(schema, numbers, Cube.of(each_part(for_numbers, 1), d, threshold)))
+        cube = Cube.of(each_part(for_numbers, 1), d, threshold)
+        parts.append(Part(schema, numbers, (cube,), 1))
     elif numbers:
         parts.append(sampled(numbers, for_numbers, k, oue=False))
     if categories:
@@ -103,9 +105,9 @@ def as_printed(name: str) -> dict[str, Any]:
     return {"strategy": "cube", "threshold": 0} if name == "duchi" else {"strategy": "sample"}
 
 
-def _table(name: str, epsilon: float, outputs: int | None, study: bool) -> Channel | Mechanism:
+def _table(name: str, epsilon: float, outputs: int | None, study: bool) -> Coder:
     chosen = mechanism(name, epsilon)
-    return chosen if study else chosen.channel(outputs)
+    return Study(chosen) if study else chosen.channel(outputs)
 
 
 def _how_many(
@@ -143,8 +145,8 @@ def best_k(
     coordinate's budget is small, V grows faster than k, so the search ends there.
     """
     kinds = [schema.attributes[number] for number in attributes]
-    sizes = sum(each.size for each in kinds if not isinstance(each, Category))
-    labels = Counter(len(each.categories) for each in kinds if isinstance(each, Category))
+    sizes = sum(each.size for each in kinds if not each.labels)
+    labels = Counter(len(each.labels) for each in kinds if each.labels)
 
     def error(k: int) -> float:
         each = each_part(budget, k)

@@ -146,7 +146,7 @@ def from_json(text: str, plan: str, parts: tuple[Part, ...], estimator: str = RA
             raise ValueError("the counts are not whole numbers, a list for each part")
         counts = tuple(np.array(row, np.int64) for row in rows)
         for part, cells in zip(parts, counts, strict=True):
-            reason = part.fault(reports, cells)
+            reason = part.invalid(reports, cells)
             if reason is not None:
                 raise ValueError(reason)
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:

@@ -330,7 +330,7 @@ def test_refuses_nonsense(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_vehicle_takes_the_document(kind):
     coder = kind.of(1.5, 5)
-    document = coder.document()
+    document = coder.to_document()
     assert document["epsilon"] == "1.5"
     table = vehicle.read_table(dict(document))
     assert (table.categories, table.bits, table.epsilon) == (5, coder.bits, Fraction(3, 2))

@@ -320,7 +320,7 @@ def test_no_rows_and_memory_in_pieces():
 
 
 def test_document_is_what_a_plan_holds():
-    document = Cube.of(16.0, 4).document()
+    document = Cube.of(16.0, 4).to_document()
     assert document["heavy"] == str(Cube.of(16.0, 4).heavy)
     assert {**document, "heavy": 0} == {
         **{"kind": "cube", "epsilon": "16.0"},

@@ -313,3 +313,16 @@ def changed(document, path, change):
     else:
         inner[path[-1]] = change
     return document
+
+
+def counters(part, counts):
+    """Yield each attribute of a part, its coder and a view of its counters: a row for each number.
+
+    A joint coder has to keep as many counters for each number: so does the cube.
+    """
+    for coder, attributes, rows in part.by_block(counts):
+        rows = rows.reshape(sum(each.size for each in attributes), -1)
+        start = 0
+        for attribute in attributes:
+            yield attribute, coder, rows[start : start + attribute.size]
+            start += attribute.size

@@ -398,10 +398,10 @@ def test_competitors_ask_as_in_the_papers_experiments():
     laplace = Plan.paper(COLUMNS, 6.0, "laplace", study=True)
     assert [part.k for part in laplace.parts] == [4, 1]
     assert laplace.parts[0].coders[0].epsilon == 1.0  # epsilon / d
-    duchi = Plan.paper(COLUMNS, 6.0, "duchi").parts[0]
-    assert (duchi.cube.d, duchi.cube.epsilon, duchi.cube.threshold) == (4, 4.0, 0)
+    duchi = Plan.paper(COLUMNS, 6.0, "duchi").parts[0].coders[0]
+    assert (duchi.d, duchi.epsilon, duchi.threshold) == (4, 4.0, 0)
     assert Settings.paper(6.0, "laplace", study=True).plan(6).parts[0].k == 6
-    assert Settings.paper(6.0, "duchi").plan(6).parts[0].cube.threshold == 0
+    assert Settings.paper(6.0, "duchi").plan(6).parts[0].coders[0].threshold == 0
     assert Settings.paper(6.0, None).plan(6) == Schema.vector(6, 1.0)
     for name in set(PAPER) - {"laplace", "duchi"}:
         assert [part.k for part in Plan.paper(COLUMNS, 9.0, name).parts] == [2, 1]

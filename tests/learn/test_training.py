@@ -231,7 +231,7 @@ def test_each_replica_counts_its_own_vehicles(name):
         part.simulate(Matrix(rows), fedldp.source(5), counters)
         for row in counters:
             assert part.answered(row).sum() == n * part.k
-            assert part.study or part.fault(n, row.astype(np.int64)) is None
+            assert part.study or part.invalid(n, row.astype(np.int64)) is None
         if part.study or len(part.attributes) > 1:
             assert not np.array_equal(counters[0], counters[2])
     for replica, wanted in enumerate((HIGH, LOW, HIGH)):

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from fedldp import vehicle
 from fedldp._internal import validation
 from fedldp._internal.validation import Floats
+from fedldp.coders.base import AsBits, ByLaw, Cells, Codes, Document, ForCategories, epsilon_of
 from fedldp.coders.laws import Law
 from fedldp.coders.tables import TOTAL_BITS
 from fedldp.errors import DomainError, PrivacyError
@@ -28,7 +29,7 @@ _CHUNK = 1 << 15  # words drawn at a time: a few arrays of this size stay in the
 
 @final
 @dataclass(frozen=True)
-class RandomizedResponse:
+class RandomizedResponse(ByLaw, ForCategories):
     """Send the own category with the odds `same`, each of the others with the odds `other`.
 
     >>> import fedldp
@@ -41,6 +42,8 @@ class RandomizedResponse:
     >>> reports, frequencies.round(3)
     (1000, array([ 1.082,  0.084,  0.084, -0.249]))
     """
+
+    kind = "response"
 
     epsilon: float
     categories: int
@@ -65,6 +68,11 @@ class RandomizedResponse:
     def total(self) -> int:
         """What all odds add up to: a power of two."""
         return self.same + (self.categories - 1) * self.other
+
+    @property
+    def ratio(self) -> Fraction:
+        """The largest ratio of two probabilities of a category: at most e^epsilon."""
+        return Fraction(max(self.same, self.other), min(self.same, self.other))
 
     @property
     def p(self) -> float:
@@ -98,7 +106,8 @@ class RandomizedResponse:
 
     def histograms(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return how often each value of the law came, a row for each category."""
-        return np.stack([cells.sum() - cells, cells], axis=-1)
+        others = cells.sum(axis=-1, keepdims=True) - cells
+        return _by_category(np.stack([others, cells], axis=-1))
 
     def encode(self, categories: npt.ArrayLike, source: Source) -> Any:
         """Return the category to send for each one in an array; one random word for each."""
@@ -125,20 +134,25 @@ class RandomizedResponse:
         reports = int(array.sum())
         return reports, _unbiased(array, reports, self.other, self.same, self.total)
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> Document:
         """Return the table as it stands in a plan's JSON."""
         return {
-            "kind": "response",
+            "kind": self.kind,
             "epsilon": str(self.epsilon),
             "categories": self.categories,
             "same": vehicle.json_integer(self.same),
             "other": vehicle.json_integer(self.other),
         }
 
+    @classmethod
+    def from_document(cls, document: Document, coordinates: int = 1) -> "RandomizedResponse":
+        """Read what `to_document` gives, and check it again."""
+        return cls(**_entries(document))
+
 
 @final
 @dataclass(frozen=True)
-class UnaryEncoding:
+class UnaryEncoding(AsBits, ByLaw, ForCategories):
     """Send a bit for each category: a fair coin for the own one, absent / total for any other.
 
     Known as OUE. For many categories it has less error than randomised response, and more bits.
@@ -151,6 +165,8 @@ class UnaryEncoding:
     array([[0, 0, 0, 1],
            [0, 1, 0, 1]], dtype=uint8)
     """
+
+    kind = "unary"
 
     epsilon: float
     categories: int
@@ -169,6 +185,12 @@ class UnaryEncoding:
         epsilon, categories = validation.epsilon(epsilon), _categories(categories)
         most = vehicle.exp_below(vehicle.exact(epsilon))
         return cls(epsilon, categories, 1 << TOTAL_BITS, -(-(1 << TOTAL_BITS) // (most + 1)))
+
+    @property
+    def ratio(self) -> Fraction:
+        """The largest ratio of two probabilities of all bits together: at most e^epsilon."""
+        least, most = sorted((self.absent, self.total - self.absent))
+        return Fraction(most, least)
 
     @property
     def p(self) -> float:
@@ -202,8 +224,17 @@ class UnaryEncoding:
 
     def histograms(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return how often each value of the law came, a row for each category."""
-        ones, reports = cells[:-1], cells[-1]
-        return np.stack([reports - ones, ones], axis=-1)
+        ones, reports = cells[..., :-1], cells[..., -1:]
+        return _by_category(np.stack([reports - ones, ones], axis=-1))
+
+    def count(self, codes: Codes, place: int, cells: Cells) -> None:
+        """Add bits to the counters of one unit, the last of which counts the answers."""
+        cells[place : place + self.categories] += codes.sum(axis=0, dtype=np.int64)
+        cells[place + self.categories] += len(codes)
+
+    def answers(self, cells: Cells) -> Cells:
+        """Return how many answers the counters along the last axis hold."""
+        return cells[..., -1]
 
     def encode(self, categories: npt.ArrayLike, source: Source) -> npt.NDArray[np.uint8]:
         """Return the bits to send for each category, along a new last axis.
@@ -229,15 +260,20 @@ class UnaryEncoding:
         reports = int(array[-1])
         return reports, _unbiased(array[:-1], reports, self.absent, self.total // 2, self.total)
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> Document:
         """Return the table as it stands in a plan's JSON."""
         return {
-            "kind": "unary",
+            "kind": self.kind,
             "epsilon": str(self.epsilon),
             "categories": self.categories,
             "total": vehicle.json_integer(self.total),
             "absent": vehicle.json_integer(self.absent),
         }
+
+    @classmethod
+    def from_document(cls, document: Document, coordinates: int = 1) -> "UnaryEncoding":
+        """Read what `to_document` gives, and check it again."""
+        return cls(**_entries(document))
 
 
 def better(epsilon: float, categories: int) -> RandomizedResponse | UnaryEncoding:
@@ -306,6 +342,18 @@ def _own(categories: npt.ArrayLike, number: int, source: Source) -> npt.NDArray[
     ):
         raise DomainError(f"categories must be integers from 0 to {number - 1}.")
     return array
+
+
+def _by_category(rows: Cells) -> Cells:
+    """Return counts of 0 and 1, of units with some categories each, as a row for each category."""
+    return rows.reshape(*rows.shape[:-3], -1, 2)
+
+
+def _entries(document: Document) -> dict[str, Any]:
+    """Return a coder's arguments; raises what reading a plan turns into `WireError`."""
+    numbers = {name: number for name, number in document.items() if name not in ("kind", "epsilon")}
+    found = {name: vehicle.integer(number) for name, number in numbers.items()}
+    return {"epsilon": epsilon_of(document), **found}
 
 
 def _counts(counts: npt.ArrayLike, cells: int) -> npt.NDArray[Any]:

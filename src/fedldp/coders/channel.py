@@ -7,6 +7,7 @@ Privacy lives in one table of integers, which the constructor checks in integers
 import hashlib
 import json
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, cast, final
@@ -18,6 +19,7 @@ from fedldp import vehicle
 from fedldp._internal import validation
 from fedldp._internal.validation import Floats, Integers
 from fedldp.coders import tables
+from fedldp.coders.base import ByLaw, Document, ForNumbers
 from fedldp.coders.laws import Law
 from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.randomness import Source
@@ -31,7 +33,7 @@ _CHUNK = 1 << 15  # values encoded at a time: a few arrays of this size stay in 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Channel:
+class Channel(ByLaw, ForNumbers):
     """An exactly epsilon-private table: input letters (rows) to outputs (columns).
 
     `counts[i, j] / total` is the probability of output j at letter i. A value between two letters
@@ -46,6 +48,8 @@ class Channel:
     >>> codes, channel.decode(codes).round(3)
     (array([1, 0, 1], dtype=uint8), array([ 2.164, -2.164,  2.164]))
     """
+
+    kind = "numbers"
 
     epsilon: float
     counts: Integers = field(repr=False)
@@ -109,6 +113,17 @@ class Channel:
         """How many bits a code takes."""
         return vehicle.column_bits(self.outputs)
 
+    @property
+    def cells(self) -> int:
+        """How many counters a tally keeps: one for each output."""
+        return self.outputs
+
+    @cached_property
+    def ratio(self) -> Fraction:
+        """The largest ratio of two probabilities of an output: at most e^epsilon."""
+        columns = zip(*self.counts.tolist(), strict=True)
+        return max(Fraction(max(column), min(column)) for column in columns if max(column))
+
     @cached_property
     def table(self) -> Floats:
         """The probabilities of the outputs (columns) at the letters (rows)."""
@@ -120,8 +135,8 @@ class Channel:
         return Law(self.letters, self.values, self.table)
 
     def histograms(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return how often each value of the law came, a row for each number that is estimated."""
-        return cells.reshape(-1, self.outputs)
+        """Return how often each value of the law came: each has a counter of its own."""
+        return cells
 
     def variance(self, x: npt.ArrayLike) -> Any:
         """Return the variance of what is decoded, for each x, the rounding of x included."""
@@ -220,12 +235,14 @@ class Channel:
 
     def to_json(self) -> str:
         """Return the channel as canonical JSON: equal channels give equal text."""
-        document = {"format": vehicle.FORMAT, **self.document()}
+        document = {"format": vehicle.FORMAT, **self.to_document()}
+        del document["kind"]
         return vehicle.canonical(document)
 
-    def document(self) -> dict[str, Any]:
-        """Return what stands in JSON but for the format, which a plan's tables do not have."""
+    def to_document(self) -> Document:
+        """Return the channel as it stands in a plan's JSON."""
         return {
+            "kind": self.kind,
             "epsilon": str(self.epsilon),
             "letters": self.letters.tolist(),
             "values": self.values.tolist(),
@@ -244,7 +261,9 @@ class Channel:
             document = json.loads(text)
             if document.pop("format") != vehicle.FORMAT:
                 raise ValueError("the format differs")
-            return cls.from_document(document)
+            if "kind" in document:
+                raise ValueError("it has other entries than a channel has")
+            return cls.from_document({"kind": cls.kind, **document})
         except PrivacyError:
             raise
         except (
@@ -258,10 +277,10 @@ class Channel:
             raise WireError(f"not a {vehicle.FORMAT!r}: {error}") from error
 
     @classmethod
-    def from_document(cls, document: dict[str, Any]) -> "Channel":
-        """Read what `document` gives; raises whatever `from_json` turns into `WireError`."""
+    def from_document(cls, document: Document, coordinates: int = 1) -> "Channel":
+        """Read what `to_document` gives; raises whatever `from_json` turns into `WireError`."""
         counts, letters = vehicle.table_of(document)
-        if set(document) != {"epsilon", "letters", "values", "counts"}:
+        if set(document) != {"kind", "epsilon", "letters", "values", "counts"}:
             raise ValueError("it has other entries than a channel has")
         epsilon, values = document["epsilon"], document["values"]
         if not isinstance(epsilon, str):

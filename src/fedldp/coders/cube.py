@@ -20,6 +20,7 @@ import numpy.typing as npt
 from fedldp import vehicle
 from fedldp._internal import validation
 from fedldp._internal.validation import Integers
+from fedldp.coders.base import AsBits, ByLaw, Cells, Codes, Document, ForNumbers, epsilon_of
 from fedldp.coders.laws import Law
 from fedldp.errors import DomainError, PrivacyError
 from fedldp.randomness import Source
@@ -35,7 +36,7 @@ _CHUNK = 1 << 16  # signs drawn at a time: a few arrays of this size stay in the
 
 @final
 @dataclass(frozen=True)
-class Cube:
+class Cube(AsBits, ByLaw, ForNumbers):
     """All d numbers at once, epsilon-private together: a bit for each.
 
     >>> import fedldp
@@ -47,6 +48,9 @@ class Cube:
     >>> Cube.of(epsilon=1.0, d=3).encode([[0.5, -0.9, 1.0]], fedldp.source(7))
     array([[1, 0, 1]], dtype=uint8)
     """
+
+    kind = "cube"
+    joint = True
 
     epsilon: float
     d: int
@@ -101,8 +105,24 @@ class Cube:
         return Law(signs, self.scale * signs, (1 + np.outer(signs, signs) / self.scale) / 2)
 
     def histograms(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return how often each value of the law came, a row for each number that is estimated."""
-        return cells.reshape(-1, 2)
+        """Return how often each sign came, a row for each number that is estimated."""
+        return cells.reshape(*cells.shape[:-2], -1, 2)
+
+    def count(self, codes: Codes, place: int, cells: Cells) -> None:
+        """Add signs to the counters: for each number, how many are -1 and how many are +1."""
+        plus = codes.sum(axis=0, dtype=np.int64)
+        cells[place : place + self.cells : 2] += len(codes) - plus
+        cells[place + 1 : place + self.cells : 2] += plus
+
+    def answers(self, cells: Cells) -> Cells:
+        """Return how many answers the counters along the last axis hold."""
+        return cells[..., 0] + cells[..., 1]
+
+    def invalid(self, cells: Cells, answers: Cells) -> str | None:
+        """Return why counters cannot be those of so many answers, or None if they can."""
+        if np.any(cells[:, 0::2] + cells[:, 1::2] != answers[:, None]):
+            return "the counters of two numbers differ in the number of answers"
+        return super().invalid(cells, answers)
 
     @property
     def worst_case_variance(self) -> float:
@@ -114,14 +134,40 @@ class Cube:
         return self.scale**2 - validation.unit(x) ** 2
 
     @property
-    def bits(self) -> int:
-        """How many bits a report takes."""
+    def coordinates(self) -> int:
+        """How many numbers one code answers: all."""
         return self.d
 
-    def document(self) -> dict[str, Any]:
+    @property
+    def bits(self) -> int:
+        """How many bits a code takes: one for each number."""
+        return self.d
+
+    @property
+    def cells(self) -> int:
+        """How many counters a tally keeps: two for each number."""
+        return 2 * self.d
+
+    @property
+    def ratio(self) -> Fraction:
+        """The largest ratio of two probabilities of a code: at most e^epsilon."""
+        return Fraction(max(self.heavy, self.light), min(self.heavy, self.light))
+
+    @classmethod
+    def from_document(cls, document: Document, coordinates: int = 1) -> "Cube":
+        """Read what `to_document` gives, and check it again."""
+        threshold = document["threshold"]
+        if type(threshold) is not int:
+            raise TypeError("a threshold must be a whole number")
+        if set(document) != {"kind", "epsilon", "threshold", "heavy", "light"}:
+            raise ValueError("it has other entries than a cube has")
+        heavy, light = (vehicle.integer(document[name]) for name in ("heavy", "light"))
+        return cls(epsilon_of(document), coordinates, threshold, heavy, light)
+
+    def to_document(self) -> Document:
         """Return the cube as it stands in a plan's JSON, but for the attributes."""
         return {
-            "kind": "cube",
+            "kind": self.kind,
             "epsilon": str(self.epsilon),
             "threshold": self.threshold,
             "heavy": vehicle.json_integer(self.heavy),

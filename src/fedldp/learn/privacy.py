@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import cast, final
+from typing import final
 
-from fedldp import audit
 from fedldp._internal import packing
-from fedldp.coders.channel import Channel
-from fedldp.parts import Signs
 from fedldp.plan import Plan
 from fedldp.schema import Schema
 
@@ -71,8 +68,4 @@ def bits_of(plan: Plan | Schema) -> int:
 def _ratio(plan: Plan) -> Fraction:
     """Return the largest ratio of the probabilities of a report under two vectors."""
     (part,) = plan.parts
-    if isinstance(part, Signs):
-        return Fraction(part.cube.heavy, part.cube.light)
-    (channel,) = part.coders
-    _, ratio = audit.largest_ratio(cast(Channel, channel).counts.tolist())
-    return cast(Fraction, ratio) ** part.k  # no channel has an infinite one
+    return part.ratio

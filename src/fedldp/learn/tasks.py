@@ -12,7 +12,7 @@ from fedldp._internal.validation import Floats, Integers
 from fedldp.errors import DomainError
 from fedldp.learn.examples import Examples, Owners, Rows
 from fedldp.learn.objectives import Objective
-from fedldp.parts import Batch
+from fedldp.parts import Values
 
 BLOCK = 4096  # rows multiplied at a time: BLAS rounds differently for different shapes
 
@@ -35,7 +35,7 @@ class Task(Protocol):
     def __len__(self) -> int:
         """Return how many vehicles there are."""
 
-    def gradients(self, weights: Floats, vehicles: Rows) -> Batch:
+    def gradients(self, weights: Floats, vehicles: Rows) -> Values:
         """Return the gradients of some vehicles for some models: one row of weights for each.
 
         Those of all vehicles for the first model come first, then those for the second.

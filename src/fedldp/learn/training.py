@@ -31,7 +31,7 @@ from fedldp.learn import optimizer
 from fedldp.learn.optimizer import Recipe, State
 from fedldp.learn.privacy import bits_of
 from fedldp.learn.tasks import BLOCK, Task
-from fedldp.parts import Batch, Part
+from fedldp.parts import Part, Values
 from fedldp.plan import Plan
 from fedldp.randomness import Source, source
 from fedldp.schema import Number, Schema
@@ -206,14 +206,14 @@ class Training:
             self._ordered = again, np.argsort(words, kind="stable")
         return self._ordered[1]
 
-    def _batches(self, order: Integers | None, first: int, end: int) -> Iterator[Batch]:
+    def _batches(self, order: Integers | None, first: int, end: int) -> Iterator[Values]:
         """Yield the gradients of the vehicles from `first` on, as many at once as memory allows."""
         at_once = max(BLOCK, _AT_ONCE // self._replicas // BLOCK * BLOCK)
         for at in range(first, end, at_once):
             rows = slice(at, min(at + at_once, end))
             yield self._task.gradients(self.state.weights, rows if order is None else order[rows])
 
-    def _average(self, batches: Iterable[Batch], n: int) -> Floats:
+    def _average(self, batches: Iterable[Values], n: int) -> Floats:
         """Return the mean gradient of n vehicles, as the server learns it, for each replica."""
         if not self._plans:
             columns = np.arange(self._vector.size)
@@ -234,7 +234,7 @@ class Training:
             found.append((part, len(mine), counted))
         return means_of_levels(found, self._recipe.estimator)
 
-    def _counted(self, part: Part, batches: Iterable[Batch]) -> npt.NDArray[Any]:
+    def _counted(self, part: Part, batches: Iterable[Values]) -> npt.NDArray[Any]:
         """Return what vehicles answer to a part, in a row of counters for each replica."""
         kind = np.float64 if part.study else np.int64
         cells = np.zeros((self._replicas, part.starts[-1]), kind)

@@ -29,8 +29,7 @@ from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
 from fedldp.learn.tasks import Gradients
 from fedldp.ledger import Ledger
-from fedldp.parts import Batch as Values
-from fedldp.parts import Matrix
+from fedldp.parts import Matrix, Values
 from fedldp.plan import Plan, for_vehicle
 from fedldp.randomness import Source
 from fedldp.randomness import source as secret_source

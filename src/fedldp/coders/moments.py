@@ -1,0 +1,101 @@
+"""The moments of some answers, from which estimates and their errors follow.
+
+All of it is about one answer y to one question x: y is unbiased, E[y | x] = x, where x is a number
+in [-1, 1] or tells (1 or 0) whether a vehicle is in a category.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any, cast, final
+
+import numpy as np
+import numpy.typing as npt
+
+from fedldp._internal.validation import Floats
+from fedldp.coders.laws import Law
+
+_NORMAL_QUARTILES = 1.349  # how far those of a normal law are apart, in standard deviations
+
+
+@final
+@dataclass(frozen=True)
+class Moments:
+    """Of the answers to some questions: how many, their mean and variance, and what x^2 must be.
+
+    `square` is the mean of x^2 at the least, `noise` the mean variance of y given x at the least.
+    What follows them is about rare values, and about noise that comes in a few large steps.
+    """
+
+    m: Floats
+    mean: Floats
+    variance: Floats
+    square: Floats
+    noise: Any
+    farthest: Any = 0.0  # the largest squared distance from the mean that an answer can have
+    hidden: Any = 0.0  # which part of it is not noise
+    bulk: Any = 0.0  # the variance of the answers between the quartiles, scaled to all
+    jump: float = 0.0  # the size of the steps in which noise comes, squared
+
+    @classmethod
+    def by_law(cls, law: Law, rows: npt.NDArray[Any]) -> "Moments":
+        """Return the moments of answers that are counted by their values, in a row for each number.
+
+        The variance is never below the noise: a few answers that happen to agree prove nothing.
+        """
+        values, m = law.values, rows.sum(axis=1)
+        mean = rows @ values / m
+        low, high = law.letters[[0, -1]]
+        possible = np.clip(mean, low, high)
+        noise = law.least_noise(possible)
+        variance = np.maximum(((values - mean[:, None]) ** 2 * rows).sum(axis=1) / m, noise)
+        square = np.clip(rows @ law.square_weights / m, possible**2, 1.0)
+        far = np.maximum(high - possible, possible - low) ** 2
+        first, third = _quartiles(values, rows, m)
+        return cls(
+            m,
+            mean,
+            variance,
+            square,
+            noise,
+            farthest=np.maximum(values[-1] - possible, possible - values[0]) ** 2,
+            hidden=far / (far + law.variances[[0, -1]].max()),
+            bulk=((third - first) / _NORMAL_QUARTILES) ** 2,
+            jump=law.jump,
+        )
+
+    def __getitem__(self, part: slice) -> "Moments":
+        """Return the moments about some of the estimates."""
+        each = (getattr(self, field.name) for field in fields(self))
+        return Moments(*(value if np.ndim(value) == 0 else value[part] for value in each))
+
+    @property
+    def spread(self) -> Floats:
+        """The variance of x at the least: what is known of x^2, and what noise does not explain."""
+        variance = self.variance * self.m / (self.m - 1)
+        least = np.minimum(self.square - self.mean**2, variance - self.noise)
+        return cast(Floats, np.maximum(least, 0.0))
+
+    def unseen(self, pseudo: float) -> Floats:
+        """Return the variance of values so rare that m answers may show too few of them, or none.
+
+        A value that a few vehicles have moves both the mean and its estimated error: where few of
+        them happened to answer, the mean is too low, and the error too small. As Agresti and Coull
+        do, add so many pseudo-answers at the far end. Where the bulk of the answers varies more
+        than these would, rare values hardly matter, and nothing is added.
+        """
+        return cast(Floats, np.maximum(pseudo * self.farthest / self.m - self.bulk, 0.0))
+
+    def rare_noise(self, pseudo: float) -> Floats:
+        """Return what to add to the variance where the noise comes in a few large steps.
+
+        How many to expect is known, and need not be estimated: where they are few, a quarter of the
+        pseudo-answers is enough, less a quarter of those expected.
+        """
+        noise = self.variance - self.spread
+        return np.maximum(pseudo * self.jump / self.m - noise, 0.0) / 4
+
+
+def _quartiles(values: Floats, rows: npt.NDArray[Any], m: Floats) -> tuple[Floats, Floats]:
+    """Return the values below which a quarter, and three quarters, of the answers lie."""
+    below = np.cumsum(rows, axis=1)[:, :-1]
+    low, high = (np.sum(below < share * m[:, None], axis=1) for share in (0.25, 0.75))
+    return values[low], values[high]

@@ -1,0 +1,485 @@
+"""The parts of a plan: which attributes share a coder, and how many of them a vehicle answers.
+
+A part divides its coordinates into units, of which each is answered by one code: a unit is one
+coordinate or, with a joint coder, all of them. A vehicle answers k of the units, chosen at random.
+A part knows where things lie, in a record and in a tally; what a code is, its coder knows.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, NamedTuple, Protocol, cast, final
+
+import numpy as np
+import numpy.typing as npt
+
+from fedldp import vehicle
+from fedldp._internal.packing import Records
+from fedldp._internal.validation import Floats, Integers
+from fedldp.attributes import Attribute
+from fedldp.coders import CODERS
+from fedldp.coders.base import Cells, Coder, Document
+from fedldp.coders.moments import Moments
+from fedldp.errors import DomainError, WireError
+from fedldp.randomness import Source
+from fedldp.schema import Schema
+
+_SMALL = 16  # bits of a slot that are counted by one histogram
+
+
+class Values(Protocol):
+    """Some vehicles, each with a value for every column of a schema.
+
+    A vehicle is asked only for the values it has chosen to answer: what is costly to compute, such
+    as a gradient, need not be computed for the others.
+    """
+
+    def __len__(self) -> int: ...
+
+    def take(self, rows: Integers | None, columns: Integers) -> Floats:
+        """Return a new array with one value of each row (all rows, if None), in a given column."""
+
+    def all(self, columns: Integers) -> Floats:
+        """Return a new array: of every row the values in these columns."""
+
+
+@final
+@dataclass(frozen=True)
+class Matrix:
+    """Values that are there already: a row for each vehicle, NaN where a value is missing."""
+
+    matrix: Floats
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+    def take(self, rows: Integers | None, columns: Integers) -> Floats:
+        """Return a new array with one value of each row (all rows, if None), in a given column."""
+        rows = np.arange(len(self.matrix)) if rows is None else rows
+        values: Floats = self.matrix.reshape(-1).take(rows * self.matrix.shape[1] + columns)
+        return values
+
+    def all(self, columns: Integers) -> Floats:
+        """Return a new array: of every row the values in these columns."""
+        return self.matrix[:, columns]
+
+
+class _Slot(NamedTuple):
+    """A field of a record for one answer: the number of the unit, then the code."""
+
+    start: int
+    unit_bits: int
+    code_bits: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.unit_bits + self.code_bits
+
+
+class _Answer(NamedTuple):
+    """What some vehicles put into one slot: rows, the units they chose, and the inputs there."""
+
+    slot: _Slot
+    rows: Integers | None  # all, if None
+    units: Integers
+    coder: Coder
+    inputs: npt.NDArray[Any]
+
+
+class _Block(NamedTuple):
+    """Neighbouring units with the same coder, and the attributes that they are about."""
+
+    coder: Coder
+    attributes: tuple[Attribute, ...]
+    units: slice
+
+
+@final
+@dataclass(frozen=True)
+class Part:
+    """Some attributes of a schema, of whose units a vehicle answers k, chosen at random.
+
+    There is a coder for each attribute, or one joint coder for all of them.
+    """
+
+    schema: Schema
+    attributes: tuple[int, ...]
+    coders: tuple[Coder, ...]
+    k: int
+
+    def __post_init__(self) -> None:
+        known = range(len(self.schema.attributes))
+        if not self.attributes or any(number not in known for number in self.attributes):
+            raise DomainError(f"a part needs attributes of its schema; got {self.attributes!r}.")
+        if len(set(self.attributes)) < len(self.attributes):
+            raise DomainError(f"an attribute is named twice in {self.attributes!r}.")
+        if len(self.coders) != (1 if self.joint else len(self.attributes)):
+            raise DomainError(
+                f"a part needs a coder for each of {len(self.attributes)} attributes, or one joint "
+                f"coder; got {len(self.coders)} coders."
+            )
+        if not 1 <= self.k <= self.units:
+            raise DomainError(f"k must be from 1 to {self.units}; got {self.k!r}.")
+        for block in self._blocks:
+            for attribute in block.attributes:
+                if attribute.inputs != block.coder.inputs:
+                    raise DomainError(f"the coder of {attribute.name!r} is for other inputs.")
+        if self.joint and self.coders[0].coordinates != self.d:
+            raise DomainError(
+                f"the coder is for {self.coders[0].coordinates} coordinates; the part has {self.d}."
+            )
+
+    # What there is: coordinates, units and attributes.
+
+    @property
+    def joint(self) -> bool:
+        """Whether one code answers all coordinates."""
+        return any(coder.joint for coder in self.coders)
+
+    @property
+    def study(self) -> bool:
+        """Whether this part is for study only."""
+        return not all(coder.exact for coder in self.coders)
+
+    @cached_property
+    def _attributes(self) -> tuple[Attribute, ...]:
+        return tuple(self.schema.attributes[number] for number in self.attributes)
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        return [attribute.size for attribute in self._attributes]
+
+    @property
+    def d(self) -> int:
+        """How many coordinates there are."""
+        return sum(self._sizes)
+
+    @property
+    def units(self) -> int:
+        """How many units there are to choose from."""
+        return 1 if self.joint else self.d
+
+    @property
+    def share(self) -> float:
+        """The probability that a vehicle answers a given coordinate."""
+        return self.k / self.units
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What a report costs: the k dearest units."""
+        costs = ((vehicle.exact(coder.epsilon), units) for coder, units in self._units_by_coder)
+        return vehicle.dearest(costs, self.k)
+
+    @property
+    def ratio(self) -> Fraction:
+        """The largest ratio of the probabilities of an answer under two rows of values."""
+        ratios = sorted(
+            ratio
+            for coder, units in self._units_by_coder
+            for ratio in [coder.ratio] * min(units, self.k)
+        )
+        product = Fraction(1)
+        for ratio in ratios[-self.k :]:
+            product *= ratio
+        return product
+
+    @property
+    def _units_by_coder(self) -> list[tuple[Coder, int]]:
+        sizes = [1] if self.joint else self._sizes
+        return list(zip(self.coders, sizes, strict=True))
+
+    @cached_property
+    def _blocks(self) -> list[_Block]:
+        if self.joint:
+            return [_Block(self.coders[0], self._attributes, slice(0, 1))]
+        ends = accumulate(self._sizes)
+        return [
+            _Block(coder, (attribute,), slice(end - attribute.size, end))
+            for coder, attribute, end in zip(self.coders, self._attributes, ends, strict=True)
+        ]
+
+    @property
+    def asked(self) -> Iterator[tuple[Coder, Attribute]]:
+        """Yield each attribute with its coder."""
+        for coder, attributes, _ in self._blocks:
+            for attribute in attributes:
+                yield coder, attribute
+
+    @cached_property
+    def _distinct(self) -> list[Coder]:
+        return list({id(coder): coder for coder in self.coders}.values())
+
+    @cached_property
+    def _coder_of(self) -> Integers:
+        """For each unit, the place of its coder among the distinct ones."""
+        places = {id(coder): place for place, coder in enumerate(self._distinct)}
+        numbers = [places[id(coder)] for coder, _ in self._units_by_coder]
+        return np.repeat(numbers, [units for _, units in self._units_by_coder])
+
+    def _rows(self, units: Integers, place: int) -> Integers:
+        """Return where units are those of one coder."""
+        return np.flatnonzero(self._coder_of.take(units) == place)
+
+    # Where things lie: columns of values, slots of a record, counters of a tally.
+
+    @cached_property
+    def columns(self) -> Integers:
+        """The column of each coordinate of this part."""
+        starts = np.cumsum([0, *(attribute.size for attribute in self.schema)])
+        return np.concatenate([np.arange(starts[a], starts[a + 1]) for a in self.attributes])
+
+    @cached_property
+    def _in_order(self) -> bool:
+        """Whether a coordinate's number is that of its column."""
+        return bool((self.columns == np.arange(self.d)).all())
+
+    @cached_property
+    def starts(self) -> Integers:
+        """Where each unit's counters begin in a tally, and where the last ones end."""
+        cells = np.array([coder.cells for coder in self._distinct])
+        return np.concatenate([[0], np.cumsum(cells[self._coder_of])])
+
+    @cached_property
+    def _code_bits(self) -> Integers:
+        """For each unit, the bits of its code."""
+        return np.array([coder.bits for coder in self._distinct])[self._coder_of]
+
+    @cached_property
+    def _slots(self) -> list[_Slot]:
+        if self.k == self.units:  # nothing to choose: slot j is unit j
+            widths = self._code_bits.tolist()
+            ends = accumulate(widths)
+            return [_Slot(end - width, 0, width) for end, width in zip(ends, widths, strict=True)]
+        unit, code = vehicle.column_bits(self.units), int(self._code_bits.max())
+        return [_Slot(slot * (unit + code), unit, code) for slot in range(self.k)]
+
+    @property
+    def width(self) -> int:
+        """How many bits of a record this part takes."""
+        return self._slots[-1].end
+
+    # The vehicle's half.
+
+    @cached_property
+    def _scaling(self) -> tuple[Floats, Floats, Floats]:
+        """For each coordinate: the centre and the scale of its inputs, and the input if missing.
+
+        Where all coordinates have the same, one stands for all of them.
+        """
+        rows: list[tuple[float, float, float]] = []
+        for each in self._attributes:
+            rows += [(each.centre, each.scale, each.missing_input)] * each.size
+        centre, scale, missing = np.array(rows if len(set(rows)) > 1 else rows[:1]).T
+        return centre, scale, missing
+
+    def _inputs(
+        self, values: Values, rows: Integers | None, units: Integers, coder: Coder
+    ) -> npt.NDArray[Any]:
+        """Return what a coder takes: values scaled and clipped, whether one is missing or not."""
+        centre, scale, missing = self._scaling
+        if coder.joint:
+            inputs = values.all(self.columns)
+        else:
+            inputs = values.take(rows, units if self._in_order else self.columns.take(units))
+            if centre.size > 1:
+                centre, scale, missing = (each.take(units) for each in self._scaling)
+        with np.errstate(over="ignore", invalid="ignore"):
+            inputs -= centre
+            inputs *= scale
+        np.clip(inputs, *coder.inputs, out=inputs)
+        np.copyto(inputs, missing, where=inputs != inputs)
+        return inputs.astype(coder.inputs_dtype, copy=False)
+
+    def _answers(self, values: Values, source: Source) -> Iterator[_Answer]:
+        """Choose units; yield, for each slot and coder, which rows answer what."""
+        n = len(values)
+        chosen = source.choose(self.k, self.units, n) if self.k < self.units else None
+        for number, slot in enumerate(self._slots):
+            units = np.full(n, number) if chosen is None else chosen[:, number]
+            places = [self._coder_of[number]] if chosen is None else range(len(self._distinct))
+            for place in places:
+                rows = None if len(places) == 1 else self._rows(units, place)
+                mine, coder = units if rows is None else units[rows], self._distinct[place]
+                if mine.size:
+                    inputs = self._inputs(values, rows, mine, coder)
+                    yield _Answer(slot, rows, mine, coder, inputs)
+
+    def encode(self, values: Values, source: Source, records: Records, first: int) -> None:
+        """Write the answers of some vehicles, one for each row, into their records."""
+        for slot, rows, units, coder, inputs in self._answers(values, source):
+            codes = coder.encode(inputs, source)
+            if slot.unit_bits:
+                records.put(first + slot.start, slot.unit_bits, units, rows)
+            coder.put(codes, records, first + slot.end - coder.bits, rows)
+
+    def simulate(self, values: Values, source: Source, cells: Cells) -> None:
+        """Add what some vehicles would answer to counters, of which each replica has a row.
+
+        The values are those of the vehicles of the first replica, then of the second. Random words
+        are used as in `encode`, so that one replica gives what its reports would.
+        """
+        flat, replicas = cells.reshape(-1), len(cells)
+        first: Integers | None = None  # counter of the replica of each vehicle
+        if replicas > 1:
+            first = np.repeat(np.arange(replicas) * cells.shape[1], len(values) // replicas)
+        for _, rows, units, coder, inputs in self._answers(values, source):
+            places = self.starts.take(units)
+            if first is not None:
+                places += first if rows is None else first[rows]
+            coder.count_at(coder.encode(inputs, source), places, flat)
+
+    # The server's half.
+
+    def count(self, records: Records, first: int, cells: Integers) -> None:
+        """Add what some records say to a tally's counters, or raise `WireError`."""
+        before = None
+        for number, slot in enumerate(self._slots):
+            if not slot.unit_bits:
+                coder = self._distinct[self._coder_of[number]]
+                codes = coder.get(records, first + slot.start)
+                coder.count(codes, int(self.starts[number]), cells)
+                continue
+            if self._small is not None:
+                joint = records.get(first + slot.start, slot.unit_bits + slot.code_bits)
+                self._count_small(joint, cells)
+                units = joint >> slot.code_bits if self.k > 1 else joint
+            else:
+                units = records.get(first + slot.start, slot.unit_bits).astype(np.int64)
+                if units.size and units.max() >= self.units:
+                    raise WireError(f"a record names coordinate {units.max()} of {self.units}")
+                self._count_slot(records, first, slot, units, cells)
+            if before is not None and np.any(before >= units):
+                raise WireError("the coordinates of a record do not ascend")
+            before = units
+
+    @cached_property
+    def _small(self) -> Integers | None:
+        """What a slot holds for each counter, where one histogram covers all that it can hold."""
+        slot = self._slots[0]
+        by_code = all(coder.one_counter_per_code for coder in self._distinct)
+        if not by_code or slot.unit_bits + slot.code_bits > _SMALL:
+            return None
+        cells = np.arange(self.starts[-1])
+        units = np.searchsorted(self.starts, cells, side="right") - 1
+        return (units << slot.code_bits) + cells - self.starts[units]
+
+    def _count_small(self, joint: npt.NDArray[Any], cells: Integers) -> None:
+        slot = self._slots[0]
+        codes = joint.astype(np.intp, copy=False)  # NumPy 2.0 does not count uint64
+        histogram = np.bincount(codes, minlength=1 << slot.unit_bits + slot.code_bits)
+        found = histogram[cast(Integers, self._small)]
+        if found.sum() != joint.size:
+            raise WireError("a record names an unknown coordinate or code")
+        cells += found
+
+    def _count_slot(
+        self, records: Records, first: int, slot: _Slot, units: Integers, cells: Integers
+    ) -> None:
+        for place, coder in enumerate(self._distinct):
+            rows = self._rows(units, place)
+            if not rows.size:
+                continue
+            spare, start = slot.code_bits - coder.bits, first + slot.end - coder.bits
+            if spare and records.get_bits(start - spare, spare)[rows].any():
+                raise WireError("a record has bits beyond its code")
+            coder.count_at(coder.get(records, start, rows), self.starts.take(units[rows]), cells)
+
+    # What the counters say.
+
+    def by_block(self, cells: Cells) -> Iterator[tuple[Coder, tuple[Attribute, ...], Cells]]:
+        """Yield each coder with the attributes it is for and their counters, a row for each unit.
+
+        There may be further axes before the last, such as one for replicas.
+        """
+        for coder, attributes, units in self._blocks:
+            start, stop = self.starts[[units.start, units.stop]]
+            rows = cells[..., start:stop]
+            yield coder, attributes, rows.reshape(*rows.shape[:-1], -1, coder.cells)
+
+    def moments(self, cells: Cells) -> Iterator[tuple[Attribute, Moments]]:
+        """Yield each attribute with the moments of the answers about it."""
+        for coder, attributes, rows in self.by_block(cells):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                found = coder.moments(rows)
+            for attribute, place in places(attributes):
+                yield attribute, found[place]
+
+    def answered(self, cells: Cells) -> Cells:
+        """Return how many answers there are for each unit."""
+        return np.concatenate([coder.answers(rows) for coder, _, rows in self.by_block(cells)])
+
+    def invalid(self, reports: int, cells: Integers) -> str | None:
+        """Return why counters cannot be those of so many reports, or None if they can."""
+        if cells.shape != (self.starts[-1],):
+            return "a part has the wrong number of counters"
+        for coder, _, rows in self.by_block(cells):
+            answers = coder.answers(rows)
+            if np.any((answers < 0) | (answers > reports)):
+                return "there are more answers than reports"
+            if reason := coder.invalid(rows, answers):
+                return reason
+        if self.answered(cells).sum(dtype=object) != reports * self.k:
+            return "there are more answers, or fewer, than the reports can have"
+        return None
+
+
+def places(attributes: Sequence[Attribute]) -> Iterator[tuple[Attribute, slice]]:
+    """Yield each of some attributes with the place of its estimates among those of all."""
+    start = 0
+    for attribute in attributes:
+        yield attribute, slice(start, start + attribute.estimates)
+        start += attribute.estimates
+
+
+def to_documents(parts: Sequence[Part]) -> tuple[list[Document], list[Document]]:
+    """Return the coders of single coordinates, each once, and the parts, which refer to them."""
+    tables: list[Document] = []
+    numbers: dict[str, int] = {}  # of the tables, by their text
+    documents: list[Document] = []
+    for part in parts:
+        document: Document = {"attributes": list(part.attributes)}
+        if part.joint:
+            document |= part.coders[0].to_document()
+        else:
+            mine = {}
+            for coder in part.coders:
+                if id(coder) not in mine:
+                    table = coder.to_document()
+                    text = vehicle.canonical(table)
+                    if text not in numbers:
+                        numbers[text] = len(tables)
+                        tables.append(table)
+                    mine[id(coder)] = numbers[text]
+            named = [mine[id(coder)] for coder in part.coders]
+            document |= {"kind": "sample", "k": part.k, "tables": named}
+        documents.append(document)
+    return tables, documents
+
+
+def from_documents(
+    schema: Schema, tables: list[Document], documents: list[Document]
+) -> tuple[Part, ...]:
+    """Read parts and check them again; raises what `Plan.from_json` turns into `WireError`."""
+    vehicle.check_tables(tables, documents)
+    coders = [_coder(table, joint=False) for table in tables]
+    return tuple(_part(schema, coders, dict(document)) for document in documents)
+
+
+def _coder(document: Document, *, joint: bool, coordinates: int = 1) -> Coder:
+    found = CODERS.get(document["kind"])
+    if found is None or found.joint is not joint:
+        raise ValueError(f"unknown kind of {'part' if joint else 'table'} {document['kind']!r}")
+    return found.from_document(document, coordinates)
+
+
+def _part(schema: Schema, coders: list[Coder], document: Document) -> Part:
+    attributes = tuple(vehicle.integer(number) for number in document.pop("attributes"))
+    if document["kind"] != "sample":
+        d = sum(schema.attributes[number].size for number in attributes)
+        return Part(schema, attributes, (_coder(document, joint=True, coordinates=d),), 1)
+    if set(document) != {"kind", "k", "tables"}:
+        raise ValueError("a part has other entries than a part has")
+    chosen = tuple(coders[vehicle.integer(number)] for number in document["tables"])
+    return Part(schema, attributes, chosen, vehicle.integer(document["k"]))

@@ -1,0 +1,304 @@
+"""What every registered coder must do. A new coder is tested by registering it.
+
+Add a few small coders of the new kind to `SAMPLES`.
+"""
+
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+import pytest
+from plans import inputs, law
+
+import fedldp
+from fedldp import Plan, Schema, Source, vehicle
+from fedldp._internal import packing
+from fedldp.coders import CODERS, Cube, RandomizedResponse, UnaryEncoding
+from fedldp.coders.base import ByLaw, ForNumbers, epsilon_of
+from fedldp.coders.laws import Law
+from fedldp.errors import PrivacyError, WireError
+from fedldp.parts import Matrix, Part
+
+SAMPLES = {
+    "numbers": [fedldp.Duchi(0.5).channel(), fedldp.HMTP(2.0).channel(7)],
+    "response": [RandomizedResponse.of(0.7, 2), RandomizedResponse.of(3.0, 5)],
+    "unary": [UnaryEncoding.of(0.7, 3), UnaryEncoding.of(3.0, 6)],
+    "cube": [Cube.of(0.7, 3), Cube.of(3.0, 4), Cube.of(1.0, 1)],
+}
+ALL = [
+    pytest.param(each, id=f"{kind}-{i}") for kind in SAMPLES for i, each in enumerate(SAMPLES[kind])
+]
+
+
+def schema_of(coder):
+    """Return a schema with one attribute that fits a coder, twice if the coder is not joint."""
+    if coder.inputs != (-1.0, 1.0):
+        labels = [str(i) for i in range(coder.estimates)]
+        return Schema.of(a=labels, b=labels)
+    return Schema.vector(coder.coordinates, bound=1.0) if coder.joint else Schema.vector(2, 1.0)
+
+
+def plan_of(coder, k=1):
+    schema = schema_of(coder)
+    attributes = tuple(range(len(schema)))
+    coders = (coder,) if coder.joint else (coder,) * len(attributes)
+    part = Part(schema, attributes, coders, k)
+    return Plan.from_parts(schema, k * coder.epsilon, [part])
+
+
+def values_of(coder, n, seed):
+    """Return inputs for n vehicles: any numbers, or any categories."""
+    uniform = fedldp.source(seed).uniform((n, coder.coordinates))
+    low, high = coder.inputs
+    if coder.inputs_dtype is np.int64:
+        uniform = np.floor(uniform * (high + 1)) / high
+    found = (low + (high - low) * uniform).astype(coder.inputs_dtype)
+    return found if coder.joint else found[:, 0]
+
+
+def truth(coder, values):
+    """Return what the estimates are to be: the means of numbers, or the shares of categories."""
+    if coder.inputs_dtype is np.int64:
+        return np.bincount(values, minlength=coder.estimates) / len(values)
+    return np.atleast_1d(values.mean(axis=0))
+
+
+def test_every_kind_has_samples():
+    assert set(SAMPLES) == set(CODERS)
+    for kind, coders in SAMPLES.items():
+        assert {type(each) for each in coders} == {CODERS[kind]}
+        assert {each.kind for each in coders} == {kind}
+
+
+@pytest.mark.parametrize("coder", ALL)
+def test_whole_reports_are_private_in_integers(coder):
+    """By enumeration of all records and inputs, from the text of the plan alone."""
+    for k in {1, 1 if coder.joint else 2}:
+        plan = plan_of(coder, k)
+        document = json.loads(plan.to_json())
+        laws = [law(document, given) for given in inputs(document)]
+        assert all(sum(each.values()) == 1 for each in laws)
+        assert len({frozenset(each) for each in laws}) == 1
+        records = list(laws[0])
+        ratio = max(max(each[r] for each in laws) / min(each[r] for each in laws) for r in records)
+        assert ratio == plan.parts[0].ratio <= vehicle.exp_below(plan.total_epsilon)
+        assert plan.total_epsilon == k * vehicle.exact(coder.epsilon)
+
+
+@pytest.mark.parametrize("coder", ALL)
+def test_a_document_gives_the_coder_again(coder):
+    document = coder.to_document()
+    assert document["kind"] == coder.kind
+    again = type(coder).from_document(json.loads(json.dumps(document)), coder.coordinates)
+    assert again == coder
+    assert vehicle.canonical(again.to_document()) == vehicle.canonical(document)
+    with pytest.raises((ValueError, TypeError)):
+        type(coder).from_document({**document, "comment": 1}, coder.coordinates)
+    with pytest.raises((ValueError, TypeError)):
+        type(coder).from_document({**document, "epsilon": 1.0}, coder.coordinates)
+    with pytest.raises(PrivacyError):
+        type(coder).from_document({**document, "epsilon": "0.01"}, coder.coordinates)
+
+
+@pytest.mark.parametrize("coder", ALL)
+def test_codes_survive_a_record_between_other_fields(coder):
+    codes = coder.encode(values_of(coder, 50, 1), fedldp.source(2))
+    rows = np.arange(0, 50, 3)
+    for width in (coder.bits + 5, coder.bits + 70):
+        records = packing.empty(50, width)
+        coder.put(codes, records, 3)
+        again = packing.parse(records.to_bytes(), 50, width)
+        np.testing.assert_array_equal(coder.get(again, 3), codes)
+        np.testing.assert_array_equal(coder.get(again, 3, rows), codes[rows])
+        few = packing.empty(50, width)
+        coder.put(codes[rows], few, 3, rows)
+        np.testing.assert_array_equal(coder.get(few, 3, rows), codes[rows])
+        assert not few.get_bits(0, 3).any()
+        assert not few.get_bits(3 + coder.bits, 2).any()
+
+
+@pytest.mark.parametrize("coder", ALL)
+def test_unknown_codes_are_refused(coder):
+    """Every code that a record can hold is either counted or refused."""
+    records = packing.parse(b"\xff" * packing.length(3, coder.bits), 3, coder.bits)
+    if coder.one_counter_per_code and coder.cells < 1 << coder.bits:
+        with pytest.raises(WireError, match="codes end at"):
+            coder.get(records, 0)
+    else:
+        cells = np.zeros(coder.cells, np.int64)
+        coder.count(coder.get(records, 0), 0, cells)
+        assert coder.answers(cells) == 3
+
+
+@pytest.mark.parametrize("coder", ALL)
+def test_counting_adds_up_in_any_way(coder):
+    values, n = values_of(coder, 300, 3), 300
+    codes = coder.encode(values, fedldp.source(4))
+    whole, parts, at = (np.zeros(coder.cells + 7, np.int64) for _ in range(3))
+    coder.count(codes, 5, whole)
+    coder.count(codes[:100], 5, parts)
+    coder.count(codes[100:], 5, parts)
+    coder.count_at(codes, np.full(n, 5), at)
+    np.testing.assert_array_equal(parts, whole)
+    np.testing.assert_array_equal(at, whole)
+    assert not whole[:5].any()
+    assert not whole[5 + coder.cells :].any()
+    own = whole[5 : 5 + coder.cells]
+    assert coder.answers(own) == n
+    assert coder.invalid(own[None], np.array([n])) is None
+    assert coder.invalid(own[None] - n - 1, np.array([n])) is not None
+    several = np.zeros(3 * coder.cells, np.int64)
+    units = fedldp.source(5).below(3, n)
+    coder.count_at(codes, units * coder.cells, several)
+    np.testing.assert_array_equal(several.reshape(3, -1).sum(axis=0), own)
+    np.testing.assert_array_equal(
+        coder.answers(several.reshape(3, -1)), np.bincount(units, minlength=3)
+    )
+
+
+@pytest.mark.parametrize("coder", ALL)
+def test_estimates_are_unbiased_with_the_stated_noise(coder):
+    """Within 5.5 standard errors, all 30 of them: by chance in 1 of 10^6 runs."""
+    n = 100_000
+    values = values_of(coder, n, 6)
+    cells = np.zeros((1, coder.cells), np.int64)
+    coder.count(coder.encode(values, fedldp.source(7)), 0, cells[0])
+    m, total = coder.sums(cells)
+    moments = coder.moments(cells)
+    assert m.shape == total.shape == moments.mean.shape == (coder.estimates,)
+    assert np.all(m == n)
+    np.testing.assert_allclose(total / m, moments.mean, rtol=1e-9, atol=1e-9)
+    error = np.sqrt(moments.variance / n)
+    assert np.all(np.abs(moments.mean - truth(coder, values)) < 5.5 * error)
+    noise, _, _ = coder.assumed(values.reshape(n, -1), 1.0)
+    # The variance of an answer is that of the noise and that of the data.
+    spread = values.var(axis=0) if coder.inputs == (-1.0, 1.0) else truth(coder, values)
+    assert np.all(moments.variance < 1.1 * (np.mean(noise) + np.max(spread)))
+    assert np.all(np.abs(moments.mean) <= coder.reach)
+
+
+@pytest.mark.parametrize("coder", ALL)
+def test_honest_answers_are_plausible_and_lies_are_not(coder):
+    low, high = coder.ends
+    m = np.full(coder.estimates, 10_000.0)
+    for mean in (low, high):
+        assert all(np.all(each > 0.01) for each in coder.beyond(m, np.full(coder.estimates, mean)))
+    far = coder.reach + low
+    above, below = coder.beyond(m, np.full(coder.estimates, far))
+    assert np.all(above < 1e-6)
+    assert np.all(below > 0.01)
+
+
+class Counted(Source):
+    """A source that remembers how many words each call asked for."""
+
+    def __init__(self):
+        super().__init__(bytes(32), "for a test")
+        self.asked = []
+
+    def fill(self, out):
+        self.asked.append((out.size, out.dtype))
+        super().fill(out)
+
+
+@pytest.mark.parametrize("coder", ALL)
+def test_the_number_of_random_words_says_nothing(coder):
+    low, high = coder.inputs
+    seen = []
+    for value in (low, high, (low + high) // 2):
+        shape = (40, coder.coordinates) if coder.joint else 40
+        source = Counted()
+        coder.encode(np.full(shape, value, coder.inputs_dtype), source)
+        seen.append(source.asked)
+    assert seen[0] == seen[1] == seen[2]
+
+
+@pytest.mark.parametrize("coder", ALL)
+def test_vehicles_send_what_the_plan_says(coder):
+    """The single file for a vehicle takes the plan, and a server counts its report."""
+    plan = plan_of(coder)
+    small = vehicle.Plan(plan.to_json(), plan.epsilon)
+    row = {
+        each.name: each.categories[0] if each.labels else [0.5] * each.size for each in plan.schema
+    }
+    if coder.inputs == (-1.0, 1.0) and plan.schema.dimensions == 1:
+        row = dict.fromkeys(row, 0.5)
+    packet = small.report(row)
+    assert len(packet) == len(plan.report([row], fedldp.source()).to_bytes())
+    assert (plan.tally() + plan.parse(packet)).reports == 1
+
+
+@pytest.mark.parametrize("coder", ALL)
+def test_replicas_count_what_reports_say(coder):
+    plan = plan_of(coder)
+    (part,) = plan.parts
+    rows = np.stack(
+        [values_of(coder, 80, 8).reshape(80, -1)[:, 0]] * plan.schema.dimensions, axis=1
+    )
+    cells = np.zeros((1, part.starts[-1]), np.int64)
+    part.simulate(Matrix(rows.astype(float)), fedldp.source(9), cells)
+    tally = plan.simulate_batches([Matrix(rows.astype(float))], fedldp.source(9))
+    np.testing.assert_array_equal(cells[0], tally.counts[0])
+
+
+# A new coder, from its class to an estimate.
+
+
+@dataclass(frozen=True)
+class Coin(ByLaw, ForNumbers):
+    """One bit: the sign of a number, rounded at random, is kept with the odds 3 to 1."""
+
+    kind = "coin"
+
+    epsilon: float = 1.1
+
+    bits = 1
+    cells = 2
+    ratio = Fraction(3, 1)
+
+    @cached_property
+    def law(self):
+        signs = np.array([-1.0, 1.0])
+        return Law(signs, 2 * signs, np.array([[0.75, 0.25], [0.25, 0.75]]))
+
+    def histograms(self, cells):
+        return cells
+
+    def variance(self, x):
+        return 4.0 - np.asarray(x) ** 2
+
+    def encode(self, values, source):
+        up = source.uniform(values.shape) < (1 + values) / 2
+        return (up ^ source.bernoulli(Fraction(1, 4), values.shape)).astype(np.uint8)
+
+    def to_document(self):
+        return {"kind": self.kind, "epsilon": str(self.epsilon)}
+
+    @classmethod
+    def from_document(cls, document, coordinates=1):
+        return cls(epsilon_of(document))
+
+
+def test_a_new_coder_needs_a_class_and_a_registry_entry(monkeypatch):
+    """From a plan to an estimate; by chance the estimate is off in 1 of 10^6 runs."""
+    schema, coin = Schema.of(x=(-1, 1), way={"low": 0, "high": 10, "size": 3}), Coin()
+    plan = Plan.from_parts(schema, 2.2, [Part(schema, (0, 1), (coin, coin), 2)])
+    text = plan.to_json()
+    with pytest.raises(WireError, match="unknown kind of table 'coin'"):
+        Plan.from_json(text)
+    monkeypatch.setitem(CODERS, Coin.kind, Coin)
+    assert Plan.from_json(text) == plan
+    rows = [{"x": -0.5, "way": [1, 5, 9]}] * 50_000
+    packet = plan.report(rows, fedldp.source(1)).to_bytes()
+    assert plan.bits == 6
+    tally = plan.tally() + plan.parse(packet)
+    assert tally.plausibility()
+    estimate = tally.estimate()
+    assert abs(estimate["x"].mean + 0.5) < 4.9 * estimate["x"].stderr
+    assert np.all(np.abs(estimate["way"].mean - [1, 5, 9]) < 4.9 * estimate["way"].stderr)
+    assert 0 < plan.expected_error(50_000) < 0.01
+    # A vehicle runs no code that it does not know: the file of a vehicle refuses the plan.
+    with pytest.raises(ValueError, match="coin"):
+        vehicle.Plan(text, 2.2)
