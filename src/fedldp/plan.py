@@ -242,11 +242,11 @@ class Plan:
             raise DomainError(f"a report is of at most {report.MOST_REPORTS} vehicles.")
         return Report(self.fingerprint, width, vehicles, b"".join(packed))
 
-    def records(self, batch: Batch, source: Source) -> packing.Records:
+    def records(self, values: Values, source: Source) -> packing.Records:
         """Return the records of some vehicles, which are not packed yet."""
-        filled, first = packing.empty(len(batch), self.bits), 0
+        filled, first = packing.empty(len(values), self.bits), 0
         for part in self.parts:
-            part.encode(batch, source, filled, first)
+            part.encode(values, source, filled, first)
             first += part.width
         return filled
 
