@@ -33,7 +33,11 @@ from fedldp.learn.torch import Network
 LENGTH, RATE_HZ, GRAVITY = 64, 20, 9.81
 TESTED = 6000
 ROUNDS, STEP = 500, 0.06
-PLAIN = {"mechanism": None, "bound": 3.0, "rate": 0.03}  # without privacy little is clipped
+PLAIN = {
+    "mechanism": None,
+    "bound": 3.0,
+    "learning_rate": 0.03,
+}  # without privacy little is clipped
 CHANNELS, BOUND, EPSILON = 4, 1.0, 4.0
 EPSILONS, BOUNDS, SIZES = (1.0, 2.0, 4.0, 8.0), (0.1, 0.3, 1.0, 3.0), (2, 4, 16)
 STRATEGIES = ("sample", "cube")
@@ -118,7 +122,12 @@ def task_of(windows: Windows, fleet: Fleet, channels: int) -> Network:
 
 
 def settings_of(vehicles: int, **choices: object) -> Settings:
-    usual = {"epsilon": EPSILON, "bound": BOUND, "rate": STEP, "group": -(-vehicles // ROUNDS)}
+    usual = {
+        "epsilon": EPSILON,
+        "bound": BOUND,
+        "learning_rate": STEP,
+        "group": -(-vehicles // ROUNDS),
+    }
     return Settings(**(usual | choices))
 
 

@@ -94,7 +94,7 @@ class LogisticSteps(FederatedAlgorithm):
 
 def training(work: Work, vehicles: int):
     x, y = work.examples(vehicles)
-    cohort, recipe = work.asked["group"], Recipe(work.asked["rate"])
+    cohort, recipe = work.asked["group"], Recipe(learning_rate=work.asked["rate"])
     bound = x.shape[1] / 2  # the largest L1 norm of a gradient at the start
     mechanism = LaplaceMechanism(bound, work.asked["train_epsilon"] / 2)
 

@@ -19,6 +19,7 @@ from fedldp.estimate import means
 from fedldp.learn.examples import Arrays, Rows
 from fedldp.learn.objectives import objective
 from fedldp.learn.optimizer import auto_group
+from fedldp.learn.privacy import NoPrivacy
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
 from fedldp.learn.training import Training
@@ -83,7 +84,7 @@ def settings_of(way: Way, epsilon: float, vehicles: int, d: int, rate: float = 1
 
     >>> way = Way("hm-tp")
     >>> settings = settings_of(way, epsilon=4.0, vehicles=90_000, d=90)
-    >>> settings.group, round(90 * settings.rate, 9), settings.estimator
+    >>> settings.group, round(90 * settings.learning_rate, 9), settings.estimator
     (600, 1.0, 'horvitz-thompson')
     >>> settings_of(Way("", server="library"), 4.0, 90_000, 90).group
     2700
@@ -95,7 +96,7 @@ def settings_of(way: Way, epsilon: float, vehicles: int, d: int, rate: float = 1
             mechanism,
             learning_rate=rate / d,
             group=-(-vehicles // ROUNDS),
-            regularization=REGULARIZATION,
+            alpha=REGULARIZATION,
             outputs=way.outputs,
             study=way.study,
         )
@@ -108,7 +109,7 @@ def settings_of(way: Way, epsilon: float, vehicles: int, d: int, rate: float = 1
         threshold=way.threshold,
         study=way.study,
         group=auto_group(vehicles, 1 / d),  # as if each vehicle answered one coordinate
-        regularization=REGULARIZATION,
+        alpha=REGULARIZATION,
         estimator=way.estimator,
         reference="last",
     )
@@ -226,5 +227,5 @@ def _plan(way: Way, epsilon: float, d: int) -> Plan:
 
 
 @lru_cache(maxsize=4)
-def _gradient_plan(settings: Settings, d: int) -> Plan | Schema:
+def _gradient_plan(settings: Settings, d: int) -> Plan | NoPrivacy:
     return settings.plan(d)

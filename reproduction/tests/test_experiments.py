@@ -197,7 +197,7 @@ def test_one_rule_for_all_competitors_with_privacy_and_without(server, monkeypat
     assert len(set(seen)) == 1
     ((group, recipe),) = set(seen)
     if server == "paper":
-        assert (group, recipe.optimizer, recipe.momentum, recipe.averaging) == (16, "sgd", 0, False)
+        assert (group, recipe.optimizer, recipe.momentum, recipe.average) == (16, "sgd", 0, False)
         assert recipe.rate == pytest.approx(1 / 3)
 
 

@@ -74,7 +74,7 @@ def test_interrupted(monkeypatch):
     original, rounds = runs._state, []
 
     def state(progress, points):
-        rounds.append(progress.round)
+        rounds.append(progress.number)
         if len(rounds) == 3:
             raise KeyboardInterrupt
         return original(progress, points)
@@ -106,8 +106,8 @@ def test_the_checkpoint_of_another_training():
 def test_the_checkpoint_of_other_data_or_another_seed():
     """Of the same size, with the same settings: the model would be that of the others."""
     going = *LATE, *HMTP, "--epsilon", 4, "--checkpoint", "stand.json"
-    assert "Going on from stand.json, after round" not in run(*going).stderr
-    assert "Going on from stand.json, after round" in run(*going).stderr
+    assert "Resuming from stand.json, after round" not in run(*going).stderr
+    assert "Resuming from stand.json, after round" in run(*going).stderr
     assert "it was made with other settings" in refused(*going, "--seed", 2)
     for path in Path().glob("*.csv"):
         text = path.read_text()

@@ -53,7 +53,7 @@ def test_whole_vehicles_are_held_out():
     data = datasets.from_file("fleet.csv", schema, "late", "car")
     fleet, public = data.split(0.2)
     assert (len(fleet), len(public)) == (1200, 300)
-    assert not set(fleet.clients) & set(public.clients)
+    assert not set(fleet.vehicle_ids) & set(public.vehicle_ids)
     assert len(linear(fleet, TASKS["svm"])) == 400
 
 
@@ -146,8 +146,8 @@ def test_options_reach_the_settings():
         "--outputs": 7,
         "--bound": 0.25,
         "--group": 300,
-        "--rate": 0.01,
-        "--regularization": 0.5,
+        "--learning-rate": 0.01,
+        "--alpha": 0.5,
         "--participations": 2,
     }
     run(*LATE, *HMTP, "--epsilon", 4, "--save", "plain.json")
@@ -176,9 +176,9 @@ def test_study():
 
 
 def test_many_rows_for_a_vehicle():
-    found = document(*LATE, *HMTP, "--epsilon", 4, "--client", "car", "--holdout", 0.2)
+    found = document(*LATE, *HMTP, "--epsilon", 4, "--vehicle", "car", "--holdout", 0.2)
     assert (found["vehicles"], found["holdout"]) == (400, 300)
-    assert "no column 'owner'" in refused(*LATE, *HMTP, "--epsilon", 4, "--client", "owner")
+    assert "no column 'owner'" in refused(*LATE, *HMTP, "--epsilon", 4, "--vehicle", "owner")
 
 
 def test_parquet_and_csv_give_one_model():
@@ -269,11 +269,17 @@ def test_few_vehicles(rows):
         (["--epsilon", "nan"], "got nan"),
         (["--epsilon", "inf"], "got inf"),
         ([], "give an --epsilon, or --mechanism none"),
-        (["--epsilon", 1, "--k", "many"], "k must be"),
-        (["--epsilon", 1, "--group", 0], "group must be"),
-        (["--epsilon", 1, "--rate", -1], "rate must be a positive number"),
-        (["--epsilon", 1, "--rate", 1e300], "give it a lower rate"),
-        (["--epsilon", 1, "--participations", 0], "participations must be at least 1"),
+        (
+            ["--epsilon", 1, "--k", "many"],
+            '\'--k\': it must be "best", "paper" or a whole number of at least 1; got many',
+        ),
+        (["--epsilon", 1, "--group", 0], "'--group': it must be"),
+        (
+            ["--epsilon", 1, "--learning-rate", -1],
+            'it must be "auto" or a positive number; got -1',
+        ),
+        (["--epsilon", 1, "--learning-rate", 1e300], "give it a lower learning rate"),
+        (["--epsilon", 1, "--participations", 0], "it must be a whole number of at least 1; got 0"),
         (["--epsilon", 1, "--bound", 0], "--bound"),
         (["--epsilon", 1, "--holdout", 0], "--holdout"),
         (["--epsilon", 1, "--rows", 1], "leaves none to train with"),

@@ -74,13 +74,13 @@ def test_no_target_is_a_feature(flights):
     assert flights.asked.names == flights.schema.names[:-1]  # all but `late`, made of arr_delay
 
 
-def test_take_takes_rows_of_columns_and_clients(flights):
+def test_take_takes_rows_of_columns_and_vehicle_ids(flights):
     rows = np.array([5, 3, 99])
-    data = replace(flights, clients=np.arange(len(flights)))
+    data = replace(flights, vehicle_ids=np.arange(len(flights)))
     some = data.take(rows)
     assert np.array_equal(some.matrix(), flights.matrix(rows))
-    assert np.array_equal(some.clients, rows)
-    assert flights.take(slice(2)).clients is None
+    assert np.array_equal(some.vehicle_ids, rows)
+    assert flights.take(slice(2)).vehicle_ids is None
 
 
 def test_the_matrix_is_what_the_schema_reads():
@@ -113,7 +113,7 @@ def test_a_data_set_is_refused_if_its_columns_do_not_fit():
     with pytest.raises(DomainError, match="no attribute 'income'"):
         Dataset(about, schema, (ages, cities), targets={"squared": "income"})
     with pytest.raises(DomainError, match="one length"):
-        Dataset(about, schema, (ages, cities), clients=np.array([1]))
+        Dataset(about, schema, (ages, cities), vehicle_ids=np.array([1]))
 
 
 def test_an_objective_without_a_target_is_refused_with_those_there_are():

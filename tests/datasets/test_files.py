@@ -23,10 +23,10 @@ def fleet(tmp_path):
 
 
 def test_a_file_becomes_a_data_set(fleet):
-    data = from_file(fleet, SCHEMA, target="sold", client="id")
+    data = from_file(fleet, SCHEMA, target="sold", vehicle_id="id")
     assert (data.name, data.title, len(data)) == ("fleet", "fleet.csv", 3)
     assert data.matrix().tolist() == [[31, 0, 0], [54, 1, 1], [100, 1, 0]]
-    assert data.clients.tolist() == [0, 1, 0]
+    assert data.vehicle_ids.tolist() == [0, 1, 0]
     features, targets = data.examples("hinge").read(slice(None))
     assert np.allclose(features, [[-0.38, -1, 1], [0.08, 1, 1], [1, 1, 1]])
     assert targets.tolist() == [-1, 1, -1]
@@ -36,7 +36,7 @@ def test_columns_are_kept_in_few_bytes(fleet):
     data = from_file(fleet, SCHEMA)
     assert [column.itemsize for column in data.columns] == [4, 1, 1]
     assert data.targets == {}
-    assert data.clients is None
+    assert data.vehicle_ids is None
 
 
 def test_a_number_is_for_linear_regression_and_two_labels_for_the_others(fleet):
@@ -100,9 +100,9 @@ def test_files_that_cannot_be_read_are_refused_by_name(fleet):
 def test_a_row_that_is_nobodys_is_refused(fleet):
     fleet.write_text("id,age,city,sold\na,31,Oslo,no\n,54,Rome,yes\n")
     with pytest.raises(DomainError, match=r"row 1 .*column 'id'.*whose row"):
-        from_file(fleet, SCHEMA, client="id")
+        from_file(fleet, SCHEMA, vehicle_id="id")
     with pytest.raises(DomainError, match="no column 'owner'"):
-        from_file(fleet, SCHEMA, client="owner")
+        from_file(fleet, SCHEMA, vehicle_id="owner")
 
 
 def wisdm(path, text):
@@ -124,7 +124,7 @@ def test_wisdm_records_are_read_however_they_are_strewn(tmp_path):
         [10, 20, 4.9, 35, 5, 0],
     ]
     assert np.allclose(data.matrix(), expected)
-    assert data.clients.tolist() == [32, 32, 0, 35]
+    assert data.vehicle_ids.tolist() == [32, 32, 0, 35]
     assert data.dimensions == 43 == datasets.about("wisdm").dimensions
     assert data.asked.names == ("x", "y", "z", "user", "activity")
     assert "0 malformed" in data.about.note
@@ -225,7 +225,7 @@ def test_vehicle_is_read_from_arff_dense_or_sparse_and_from_csv(tmp_path):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
         data = datasets.load("vehicle", tmp_path / name)
-        assert data.clients is None
+        assert data.vehicle_ids is None
         assert check_vehicle(data).max() == 1  # clipped to the public bounds
 
 
@@ -262,7 +262,7 @@ def test_vehicle_is_read_from_npz_with_devices(tmp_path):
     data = datasets.load("vehicle", path)
     assert check_vehicle(data).max() == 1  # the constant
     assert data.schema["signal"].high == 3
-    assert data.clients.tolist() == [4, 4, 7]
+    assert data.vehicle_ids.tolist() == [4, 4, 7]
 
 
 @pytest.mark.parametrize(
@@ -336,5 +336,5 @@ def test_numbers_far_from_zero_keep_their_digits(tmp_path):
 def test_an_owner_is_one_however_its_id_is_padded(tmp_path):
     path = tmp_path / "fleet.csv"
     path.write_text("id,age\n1,31\n 1,54\n1 ,20\n2,40\n")
-    data = from_file(path, Schema.of(age=(0, 100)), client="id")
-    assert data.clients.tolist() == [0, 0, 0, 1]
+    data = from_file(path, Schema.of(age=(0, 100)), vehicle_id="id")
+    assert data.vehicle_ids.tolist() == [0, 0, 0, 1]

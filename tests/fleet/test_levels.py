@@ -110,7 +110,7 @@ def test_killed_in_any_round_it_goes_on(tmp_path, killed):
 
 
 def test_it_settles_only_by_steps(tmp_path):
-    recipe = Recipe(1e-9, "sgd", momentum=0.0, tolerance=0.1)
+    recipe = Recipe(learning_rate=1e-9, optimizer="sgd", momentum=0.0, tol=0.1)
     job = levels(tmp_path, recipe=recipe)
     Network(honest, honest, honest).start(job)
     progress = checkpoint.progress(job.checkpoint)
@@ -231,7 +231,7 @@ def test_vaults_with_levels_train_a_model(tmp_path):
 
     job = Job(
         "spring", plans[0], tmp_path / "job.db", tmp_path / "model.json", 8,
-        VAULT_MODEL, Recipe(0.5), gateways=3, rounds=2, levels=(plans[1],),
+        VAULT_MODEL, Recipe(learning_rate=0.5), gateways=3, rounds=2, levels=(plans[1],),
     )  # fmt: skip
     Network(*map(gateway, vaults)).start(job)
     progress = checkpoint.progress(job.checkpoint)

@@ -33,8 +33,8 @@ def examples(n, d, seed=1, dtype=np.float64):
     return Arrays(x.astype(dtype), y)
 
 
-def fleet(n, d, name="logistic", owners=None, dtype=np.float64):
-    return Linear(objective(name), examples(n, d, dtype=dtype), owners)
+def fleet(n, d, name="logistic", grouped=None, dtype=np.float64):
+    return Linear(objective(name), examples(n, d, dtype=dtype), grouped)
 
 
 def slope(name, z, y):
@@ -51,13 +51,13 @@ def gradient(name, weights, x, y):
     return [slope(name, z, float(y)) * float(each) for each in x]
 
 
-def naive(name, weights, features, targets, clients=None):
+def naive(name, weights, features, targets, vehicle_ids=None):
     """Return the mean gradient of each vehicle's rows: for the first model, then the second."""
-    clients = range(len(features)) if clients is None else clients
+    vehicle_ids = range(len(features)) if vehicle_ids is None else vehicle_ids
     found = []
     for model in weights:
-        for own in sorted(set(clients)):
-            rows = [i for i, client in enumerate(clients) if client == own]
+        for own in sorted(set(vehicle_ids)):
+            rows = [i for i, each in enumerate(vehicle_ids) if each == own]
             each = [gradient(name, model, features[i], targets[i]) for i in rows]
             found.append([sum(column) / len(rows) for column in zip(*each, strict=True)])
     return np.array(found)

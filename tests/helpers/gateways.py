@@ -22,7 +22,7 @@ from fedldp.parts import Matrix
 FEATURES = Schema.of(speed=(0, 50), load=(0, 1))
 MODEL = Model("logistic", FEATURES, Category("late", ["no", "yes"]), [0.0, 0.0, 0.0])
 PLAN = Plan(Schema.vector(3, 1.0), 2.0, "three-outputs", k=1)
-RECIPE = Recipe(0.2)
+RECIPE = Recipe(learning_rate=0.2)
 
 
 def training(folder, **options):

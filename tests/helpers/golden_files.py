@@ -176,7 +176,7 @@ def job(folder: Path) -> Job:
     plan = fedldp.Plan(SCHEMAS["gradient"], 4.0, mechanism="hm-tp")
     return Job(
         "spring", plan, folder / "job.db", folder / "model.json", reports=40,
-        model=first_model(), recipe=Recipe(rate=0.1), gateways=2, rounds=4,
+        model=first_model(), recipe=Recipe(learning_rate=0.1), gateways=2, rounds=4,
     )  # fmt: skip
 
 

@@ -220,7 +220,7 @@ def test_in_a_pipeline_and_in_cross_validation():
     assert found.min() > 0.8
     whose = np.arange(len(X)) // 2
     pairs = cross_val_score(
-        pipeline, X, LABEL, cv=3, params={"ldplogisticregression__clients": whose}
+        pipeline, X, LABEL, cv=3, params={"ldplogisticregression__vehicle_ids": whose}
     )
     assert pairs.min() > 0.8
 
@@ -243,7 +243,9 @@ def test_clone_and_pickle(kind):
 
 def test_data_frames():
     frame = pd.DataFrame(X, columns=["speed", "slope", "load"])
-    model = made(LDPLogisticRegression).fit(frame, pd.Series(LABEL), clients=pd.Series(LABEL).index)
+    model = made(LDPLogisticRegression).fit(
+        frame, pd.Series(LABEL), vehicle_ids=pd.Series(LABEL).index
+    )
     assert model.feature_names_in_.tolist() == ["speed", "slope", "load"]
     assert (model.coef_ == made(LDPLogisticRegression).fit(X, LABEL).coef_).all()
     with pytest.raises(ValueError, match="feature names"):

@@ -64,7 +64,7 @@ def test_spent_is_at_most_epsilon_exactly(epsilon, participations):
     assert privacy.epsilon <= Fraction(str(epsilon))
     assert float(privacy.epsilon) == pytest.approx(epsilon)
     assert privacy.participations == participations
-    assert privacy.reports == participations * len(X) == model.history_[-1].vehicles
+    assert privacy.reports == participations * len(X) == model.history_[-1].reports
     assert privacy.bits == plan.bits
     assert privacy.bytes == -(-privacy.reports * privacy.bits // 8) == model.history_[-1].bytes
 
@@ -84,10 +84,10 @@ def test_participations_have_a_price():
 
 
 def test_a_training_that_settles_early_spends_less():
-    model = classifier(participations=2, tolerance=1e9).fit(X, LABEL)
+    model = classifier(participations=2, tol=1e9).fit(X, LABEL)
     assert model.n_iter_ == 1
     assert model.privacy_.participations == 1
-    assert model.privacy_.reports == model.history_[0].vehicles < len(X)
+    assert model.privacy_.reports == model.history_[0].reports < len(X)
     assert float(model.privacy_.epsilon) == 0.5
 
 
@@ -96,12 +96,12 @@ def test_a_vehicle_with_several_rows_reports_once():
     chance = fedldp.source(2)
     order = np.argsort(chance.words(3 * len(X)))
     rows, whose = np.repeat(X, 3, axis=0)[order], np.repeat(np.arange(len(X)), 3)[order]
-    several = classifier().fit(rows, np.repeat(LABEL, 3)[order], clients=whose)
+    several = classifier().fit(rows, np.repeat(LABEL, 3)[order], vehicle_ids=whose)
     assert several.privacy_ == single.privacy_
     assert several.coef_ == pytest.approx(single.coef_, rel=1e-9)  # the mean of equal gradients
     named = np.char.add("vehicle ", np.char.zfill(whose.astype(str), 4))
     assert (
-        several.coef_ == classifier().fit(rows, np.repeat(LABEL, 3)[order], clients=named).coef_
+        several.coef_ == classifier().fit(rows, np.repeat(LABEL, 3)[order], vehicle_ids=named).coef_
     ).all()
 
 
@@ -116,7 +116,7 @@ def test_a_vehicle_with_several_rows_reports_once():
 )
 def test_refuses_clients_that_do_not_say_whose_each_row_is(clients, message):
     with pytest.raises(DomainError, match=message):
-        classifier().fit(X, LABEL, clients=clients)
+        classifier().fit(X, LABEL, vehicle_ids=clients)
 
 
 def test_warns_when_vehicles_are_asked_again():
@@ -147,7 +147,7 @@ def test_other_estimators_and_those_without_privacy_do_not_warn():
 
 
 def test_searches_warn():
-    search = GridSearchCV(classifier(epsilon=2.0), {"rate": [0.1, 0.3]}, cv=3)
+    search = GridSearchCV(classifier(epsilon=2.0), {"learning_rate": [0.1, 0.3]}, cv=3)
     with pytest.warns(PrivacyWarning) as seen:
         search.fit(X, LABEL)  # 6 fits, and 1 of the best
     found = [re.search(r"fit number (\d+)", str(each.message))[1] for each in seen]
@@ -205,10 +205,10 @@ def test_refuses_bounds_that_are_none(bounds, message):
         ({"epsilon": 0}, "epsilon must be a number from"),
         ({"epsilon": 0, "mechanism": None}, "epsilon must be a number from"),
         ({"mechanism": "none"}, "none"),
-        ({"participations": 0}, "participations must be at least 1"),
+        ({"participations": 0}, "participations must be a whole number of at least 1"),
         ({"participations": 10_000}, "ask for fewer"),
         ({"group": 0}, "group must be"),
-        ({"rate": -1.0}, "rate must be"),
+        ({"learning_rate": -1.0}, "learning_rate must be"),
         ({"optimizer": "magic"}, "optimizer must be one of"),
     ],
 )
@@ -244,12 +244,12 @@ def test_refused_data_cost_nothing():
         with pytest.raises(DomainError):
             model.fit(X, np.zeros(600))
         with pytest.raises(DomainError):
-            model.fit(X, LABEL, clients=[1])
+            model.fit(X, LABEL, vehicle_ids=[1])
     model.fit(X, LABEL)  # without a warning: it is the first
 
 
 def test_a_training_that_diverges_is_refused():
-    model = regression(mechanism=None, optimizer="sgd", regularization=1e4, group=60)
+    model = regression(mechanism=None, optimizer="sgd", alpha=1e4, group=60)
     with pytest.raises(DomainError, match="diverged"):
         model.fit(X, X[:, 0])
     with pytest.raises(ValueError, match="not fitted"):
@@ -285,4 +285,4 @@ def test_bounds_as_a_list_of_pairs_are_not_taken_for_lists_of_ends():
 
 def test_ids_of_several_kinds():
     ids = np.array([1, "a"] * (len(X) // 2), object)
-    assert classifier().fit(X, LABEL, clients=ids).privacy_.reports == 2
+    assert classifier().fit(X, LABEL, vehicle_ids=ids).privacy_.reports == 2

@@ -33,7 +33,7 @@ def error(settings, splits):
         chance = fedldp.source(seed).spawn(1)[0]
         training = settings.training(fleet, LOGISTIC.distance, chance, shuffle=False)
         progress = list(training)[-1]
-        assert progress.vehicles == len(fleet) == 294_612
+        assert progress.reports == len(fleet) == 294_612
         found.append(public.error(training.models)[0])
     return np.mean(found)
 

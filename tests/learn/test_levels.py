@@ -9,11 +9,11 @@ from test_training import stream
 import fedldp
 from fedldp import LDPLinearRegression, LDPLogisticRegression, Plan, Schema
 from fedldp.errors import DomainError, WireError
-from fedldp.learn import Owners, Privacy, Recipe, Settings, Training
+from fedldp.learn import NoPrivacy, Privacy, Recipe, Settings, Training, VehicleRows
 from fedldp.parts import Matrix
 
 ESTIMATORS = ("ratio", "horvitz-thompson")
-PLAIN = Recipe(1.0, "sgd", momentum=0.0, averaging=False)
+PLAIN = Recipe(learning_rate=1.0, optimizer="sgd", momentum=0.0, average=False)
 
 
 def plans_for(d, *epsilons, mechanism="hm-tp", **options):
@@ -47,7 +47,9 @@ def test_levels_are_weighted_by_their_known_variance(estimator, options):
     d, n = 4, 900
     plans = plans_for(d, 1.0, 3.0, 6.0, **options)
     task, levels = fleet(n, d), np.arange(n) % 7 % 3
-    recipe = Recipe(0.5, "sgd", momentum=0.0, averaging=False, estimator=estimator)
+    recipe = Recipe(
+        learning_rate=0.5, optimizer="sgd", momentum=0.0, average=False, estimator=estimator
+    )
     training = train(task, plans, levels, recipe, shuffle=False, group=n)
     training.advance()
     _, chance = stream(1)
@@ -65,8 +67,8 @@ def test_levels_are_weighted_by_their_known_variance(estimator, options):
 
 def test_one_level_is_a_plain_training():
     task, plan = fleet(600, 3), plan_for(3)
-    plain = Training(task, plan, Recipe(0.3), fedldp.source(2), group=100)
-    other = train(task, [plan], np.zeros(600, int), Recipe(0.3), seed=2)
+    plain = Training(task, plan, Recipe(learning_rate=0.3), fedldp.source(2), group=100)
+    other = train(task, [plan], np.zeros(600, int), Recipe(learning_rate=0.3), seed=2)
     assert [each.bytes for each in plain] == [each.bytes for each in other]
     np.testing.assert_allclose(other.models, plain.models, rtol=1e-12)
 
@@ -94,7 +96,9 @@ def test_the_combination_is_unbiased_and_better_than_each(estimator):
     task = Own(rng.uniform(-0.6, 0.4, (n, d)))
     levels = np.arange(n) % 2
     plans = plans_for(d, 2.0, 4.0, k=1)
-    recipe = Recipe(1.0, "sgd", momentum=0.0, averaging=False, estimator=estimator)
+    recipe = Recipe(
+        learning_rate=1.0, optimizer="sgd", momentum=0.0, average=False, estimator=estimator
+    )
     spread = []
     for chosen, kept in ((plans, levels), (plans[:1], levels * 0), (plans[1:], levels * 0)):
         # One level alone has its own half of the fleet.
@@ -129,7 +133,9 @@ def test_a_level_that_nobody_has():
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_a_coordinate_that_nobody_answered_stays(estimator):
-    recipe = Recipe(1.0, "sgd", momentum=0.0, averaging=False, estimator=estimator)
+    recipe = Recipe(
+        learning_rate=1.0, optimizer="sgd", momentum=0.0, average=False, estimator=estimator
+    )
     task = Own(np.full((2, 500), 0.5))
     training = train(task, plans_for(500, 1.0, 2.0, k=1), [0, 1], recipe, group=2)
     training.advance()
@@ -152,7 +158,7 @@ def test_progress_and_resume(shuffle):
             for reports, plan in zip(whole.reports_by_level, plans, strict=True)
         )
         assert progress.bytes == sent
-        assert sum(whole.reports_by_level) == progress.vehicles
+        assert sum(whole.reports_by_level) == progress.reports
     assert whole.reports_by_level == (2 * np.bincount(levels)).tolist()
     assert [float(each.epsilon) for each in seen] == [4.0] * 5 + [8.0] * 5
     for done in (0, 3, 5, 7, 10):
@@ -170,12 +176,12 @@ def test_progress_and_resume(shuffle):
 @pytest.mark.parametrize(
     ("plans", "levels", "said"),
     [
-        (plans_for(1, 1.0, 2.0), None, "levels must be a whole number for each of 5 vehicles"),
+        (plans_for(1, 1.0, 2.0), None, "several plans need levels"),
         (plans_for(1, 1.0, 2.0), [0, 1], "for each of 5 vehicles"),
         (plans_for(1, 1.0, 2.0), [0.0] * 5, "must be a whole number"),
         (plans_for(1, 1.0, 2.0), [0, 1, 2, 0, 0], "levels must be from 0 to 1"),
         (plans_for(1, 1.0, 2.0), [0, -1, 1, 0, 0], "levels must be from 0 to 1"),
-        (plan_for(1), [0] * 5, "give a list of plans"),
+        ([NoPrivacy(Schema.vector(1, 1.0))], [0] * 5, "needs a plan with privacy"),
         ([], [0] * 5, "plan must be a Plan, or a Plan for each level"),
         ([Schema.vector(1, 1.0)], [0] * 5, "plan must be a Plan"),
         ([*plans_for(1, 1.0), plan_for(1, bound=2.0)], [0] * 5, "must have one schema"),
@@ -255,16 +261,16 @@ def test_those_who_allow_more_help():
 
 def test_epsilons_of_vehicles_with_several_rows():
     clients = np.repeat(np.arange(1000)[::-1], 3)
-    fitted = model().fit(X, Y, clients=clients, epsilons=np.repeat(EPSILONS[:1000], 3))
+    fitted = model().fit(X, Y, vehicle_ids=clients, epsilons=np.repeat(EPSILONS[:1000], 3))
     assert {key: each.reports for key, each in fitted.levels_.items()} == {0.5: 666, 4.0: 334}
-    with pytest.raises(DomainError, match="the same in all rows of a client"):
-        model().fit(X, Y, clients=clients, epsilons=EPSILONS)
+    with pytest.raises(DomainError, match="the same in all rows of a vehicle"):
+        model().fit(X, Y, vehicle_ids=clients, epsilons=EPSILONS)
 
 
-def test_owners_give_each_its_own():
-    owners = Owners(np.array([5, 3, 5, 9]))
-    assert owners.one_each(["b", "a", "b", "c"]).tolist() == ["a", "b", "c"]
-    assert owners.one_each(["b", "a", "x", "c"]) is None
+def test_vehicles_with_one_value_in_all_rows():
+    grouped = VehicleRows(np.array([5, 3, 5, 9]))
+    assert grouped.one_each(["b", "a", "b", "c"]).tolist() == ["a", "b", "c"]
+    assert grouped.one_each(["b", "a", "x", "c"]) is None
 
 
 def test_epsilons_that_cannot_be():

@@ -96,7 +96,7 @@ def test_an_error_needs_targets():
         ({"weights": 3.0}, "needs 6 weights"),
         ({"weights": [*WEIGHTS[1:], float("nan")]}, "got nan"),
         ({"weights": [*WEIGHTS[1:], float("inf")]}, "got inf"),
-        ({"weights": [*WEIGHTS[1:], -1.01 * LARGEST_WEIGHT]}, "give it a lower rate"),
+        ({"weights": [*WEIGHTS[1:], -1.01 * LARGEST_WEIGHT]}, "give it a lower learning rate"),
         ({"weights": [*WEIGHTS[1:], 10**5000]}, r"got this int"),
         ({"weights": [*WEIGHTS[1:], True]}, "got True"),
         ({"weights": [*WEIGHTS[1:], "1"]}, "got '1'"),

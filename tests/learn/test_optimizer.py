@@ -24,9 +24,9 @@ def reference(recipe, start, gradients):
     """Return the weights after each step, of one model, by the textbook."""
     w, m, v, found = list(start), [0.0] * len(start), [0.0] * len(start), []
     for t, gradient in enumerate(gradients, start=1):
-        rate = recipe.rate / t ** POWERS[recipe.schedule]
+        rate = recipe.learning_rate / t ** POWERS[recipe.schedule]
         for i, g in enumerate(gradient):
-            g += recipe.regularization * w[i]
+            g += recipe.alpha * w[i]
             if recipe.optimizer == "sgd":
                 m[i] = recipe.momentum * m[i] + g
                 w[i] -= rate * m[i]
@@ -41,12 +41,12 @@ def reference(recipe, start, gradients):
 
 RECIPES = st.builds(
     Recipe,
-    rate=st.floats(0.001, 2.0),
+    learning_rate=st.floats(0.001, 2.0),
     optimizer=st.sampled_from(["adam", "sgd"]),
     schedule=st.sampled_from(sorted(POWERS)),
     momentum=st.sampled_from([0.0, 0.5, 0.8, 0.99]),
-    averaging=st.booleans(),
-    regularization=st.sampled_from([0.0, 0.01, 0.3]),
+    average=st.booleans(),
+    alpha=st.sampled_from([0.0, 0.01, 0.3]),
 )
 
 
@@ -66,7 +66,7 @@ def test_steps_are_those_of_the_textbook(recipe, replicas, rounds, seed):
         iterates = reference(recipe, start[r], gradients[:, r])
         np.testing.assert_allclose(state.weights[r], iterates[-1], rtol=1e-9, atol=1e-12)
         wanted = iterates[-1]
-        if recipe.averaging:
+        if recipe.average:
             own = [t * (t + 1) for t in range(1, rounds + 1)]
             wanted = np.average(iterates, axis=0, weights=own)
         np.testing.assert_allclose(state.average[r], wanted, rtol=1e-9, atol=1e-12)
@@ -75,7 +75,7 @@ def test_steps_are_those_of_the_textbook(recipe, replicas, rounds, seed):
 
 
 def test_the_papers_algorithm_is_plain_gradient_descent():
-    recipe = Recipe(0.25, "sgd", momentum=0.0, averaging=False)
+    recipe = Recipe(learning_rate=0.25, optimizer="sgd", momentum=0.0, average=False)
     state = State.start(np.array([1.0, -2.0]))
     for t in range(1, 9):
         state = optimizer.step(recipe, state, np.array([[0.5, -1.0]]))
@@ -86,7 +86,7 @@ def test_replicas_step_alone():
     """A row is the same, whatever the other rows are."""
     gradients = fedldp.source(1).uniform((20, 3, 2)) - 0.4
     for name in optimizer.OPTIMIZERS:
-        recipe = Recipe(0.1, name, regularization=0.1)
+        recipe = Recipe(learning_rate=0.1, optimizer=name, alpha=0.1)
         together, alone = State.start(np.zeros((3, 2))), State.start(np.zeros(2))
         for gradient in gradients:
             together = optimizer.step(recipe, together, gradient)
@@ -99,24 +99,29 @@ def test_replicas_step_alone():
 
 
 def test_settled_when_every_step_is_shorter():
-    recipe = Recipe(1.0, "sgd", momentum=0.0, tolerance=0.1)
+    recipe = Recipe(learning_rate=1.0, optimizer="sgd", momentum=0.0, tol=0.1)
     state = State.start(np.zeros((2, 1)))
     assert not optimizer.settled(recipe, state)  # nothing has been learned yet
     for step, wanted in (([1, 1], False), ([0.01, 1], False), ([1, 0.1], False), ([1, 0.05], True)):
         state = optimizer.step(recipe, state, np.array(step, float)[:, None])
         assert optimizer.settled(recipe, state) is wanted
-    assert not optimizer.settled(Recipe(1.0), optimizer.step(Recipe(1.0), state, np.zeros((2, 1))))
+    assert not optimizer.settled(
+        Recipe(learning_rate=1.0),
+        optimizer.step(Recipe(learning_rate=1.0), state, np.zeros((2, 1))),
+    )
 
 
-@pytest.mark.parametrize("optimizer", optimizer.OPTIMIZERS)
-@pytest.mark.parametrize("averaging", [True, False])
-def test_a_replica_that_has_settled_stays(optimizer, averaging):
+@pytest.mark.parametrize("name", optimizer.OPTIMIZERS)
+@pytest.mark.parametrize("average", [True, False])
+def test_a_replica_that_has_settled_stays(name, average):
     """As a training of its own it would have ended: neither weights nor average move again."""
-    recipe = Recipe(0.5, optimizer, "inverse", tolerance=0.07, averaging=averaging)
+    recipe = Recipe(
+        learning_rate=0.5, optimizer=name, schedule="inverse", tol=0.07, average=average
+    )
     state, settled = State.start(np.zeros((3, 2))), {}
     for gradient in fedldp.source(3).uniform((60, 3, 2)) - 0.5:
         state = optimizer.step(recipe, state, gradient)
-        for r in np.flatnonzero(state.change < recipe.tolerance):
+        for r in np.flatnonzero(state.change < recipe.tol):
             kept = settled.setdefault(int(r), (state.weights[r].copy(), state.average[r].copy()))
             np.testing.assert_array_equal(state.weights[r], kept[0])
             np.testing.assert_array_equal(state.average[r], kept[1])
@@ -129,28 +134,28 @@ def test_a_replica_that_has_settled_stays(optimizer, averaging):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"rate": 0.0}, "rate must be a positive number; got 0.0"),
-        ({"rate": math.nan}, "rate must be a positive number; got nan"),
-        ({"rate": math.inf}, "rate must be"),
-        ({"rate": -1}, "rate must be"),
-        ({"rate": "auto"}, "rate must be a positive number; got 'auto'"),
-        ({"rate": True}, "rate must be"),
+        ({"learning_rate": 0.0}, 'learning_rate must be "auto" or a positive number; got 0.0'),
+        ({"learning_rate": math.nan}, "or a positive number; got nan"),
+        ({"learning_rate": math.inf}, "learning_rate must be"),
+        ({"learning_rate": -1}, "learning_rate must be"),
+        ({"learning_rate": "fast"}, "learning_rate must be .* got 'fast'"),
+        ({"learning_rate": True}, "learning_rate must be"),
         ({"optimizer": "Adam"}, r"optimizer must be one of \('adam', 'sgd'\); got 'Adam'"),
         ({"schedule": "linear"}, "schedule must be one of"),
-        ({"averaging": None}, "averaging must be one of"),
+        ({"average": None}, "average must be one of"),
         ({"estimator": "mean"}, "estimator must be one of"),
-        ({"momentum": 1.0}, "momentum must be from 0 to below 1; got 1.0"),
+        ({"momentum": 1.0}, "momentum must be a number from 0 to below 1; got 1.0"),
         ({"momentum": -0.1}, "momentum must be"),
         ({"momentum": math.nan}, "momentum must be"),
-        ({"regularization": -1.0}, "regularization must be"),
-        ({"regularization": math.inf}, "regularization must be"),
-        ({"tolerance": math.nan}, "tolerance must be"),
-        ({"tolerance": None}, "tolerance must be"),
+        ({"alpha": -1.0}, "alpha must be"),
+        ({"alpha": math.inf}, "alpha must be"),
+        ({"tol": math.nan}, "tol must be"),
+        ({"tol": None}, "tol must be"),
     ],
 )
 def test_recipes_that_cannot_be(options, said):
     with pytest.raises(DomainError, match=said):
-        Recipe(**({"rate": 0.1} | options))
+        Recipe(**({"learning_rate": 0.1} | options))
 
 
 # States as JSON
@@ -159,7 +164,7 @@ def test_recipes_that_cannot_be(options, said):
 def some_state(rounds=3, replicas=2):
     state = State.start(np.zeros((replicas, 2)))
     for gradient in fedldp.source(1).uniform((rounds, replicas, 2)) / 3:
-        state = optimizer.step(Recipe(0.1), state, gradient)
+        state = optimizer.step(Recipe(learning_rate=0.1), state, gradient)
     return state
 
 
@@ -267,7 +272,7 @@ def test_an_estimator_that_there_is_not():
 def test_any_order_and_any_shards_give_the_same_model(name):
     """Of reports that come one by one, or in packets: the very same bits."""
     plan, task, n = plan_for(3, name), fleet(120, 3), 120
-    weights, recipe = np.array([[0.3, -0.2, 0.1]]), Recipe(0.1)
+    weights, recipe = np.array([[0.3, -0.2, 0.1]]), Recipe(learning_rate=0.1)
     batches = [task.gradients(weights, slice(i, i + 1)) for i in range(n)]
     chance = fedldp.source(1)
     packets = [plan.report_batches([batch], chance).to_bytes() for batch in batches]

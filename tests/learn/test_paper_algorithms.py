@@ -35,7 +35,7 @@ from fedldp import (
 )
 from fedldp.cli.app import fedldp as command_line
 from fedldp.errors import DomainError
-from fedldp.learn import Features, Model, Settings, Training
+from fedldp.learn import Features, Model, NoPrivacy, Settings, Training
 from fedldp.mechanisms import PAPER
 
 D, GROUP, N = 20, 300, 1500
@@ -73,10 +73,10 @@ def both(monkeypatch, settings, name="logistic", n=N, d=D, tol=0.0, max_iter=10*
         everyone,
         lambda theta, i: page.true_gradient(name, theta, rows[i], targets[i]),
         lambda x: page.perturb_tuple(x, settings.epsilon, replay.sample, replay.one),
-        rate=settings.rate,
+        rate=settings.learning_rate,
         max_iter=max_iter,
         tol=tol,
-        weight=settings.regularization,
+        weight=settings.alpha,
     )
     assert replay.used_up
     return training, np.array(theta), rounds
@@ -91,7 +91,7 @@ def both(monkeypatch, settings, name="logistic", n=N, d=D, tol=0.0, max_iter=10*
 def test_ldp_fedsgd_as_printed(mechanism, epsilon, study, monkeypatch):
     """Also where k = 1 answers one of 20: there, dividing by those who answered is far off."""
     settings = Settings.paper(epsilon, mechanism, learning_rate=0.5, group=GROUP, study=study)
-    training, theta, rounds = both(monkeypatch, settings, tol=settings.tolerance)
+    training, theta, rounds = both(monkeypatch, settings, tol=settings.tol)
     assert rounds == training.state.round == N // GROUP
     np.testing.assert_allclose(training.models[0], theta, rtol=1e-9, atol=1e-12)
     assert np.abs(theta).max() > 0.1
@@ -99,7 +99,7 @@ def test_ldp_fedsgd_as_printed(mechanism, epsilon, study, monkeypatch):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_objective_as_printed(name, monkeypatch):
-    settings = Settings.paper(6.0, learning_rate=0.02, group=50, outputs=2001, regularization=0.3)
+    settings = Settings.paper(6.0, learning_rate=0.02, group=50, outputs=2001, alpha=0.3)
     training, theta, _ = both(monkeypatch, settings, name, n=230, d=3)
     np.testing.assert_allclose(training.models[0], theta, rtol=1e-9)
 
@@ -114,7 +114,7 @@ def test_all_attributes_when_there_are_few(monkeypatch):
 CHANGES = {
     "the ratio estimator": {"estimator": "ratio"},
     "momentum": {"momentum": 0.5},
-    "averaging": {"averaging": True},
+    "average": {"average": True},
     "a falling rate": {"schedule": "sqrt"},
     "Adam": {"optimizer": "adam"},
 }
@@ -144,7 +144,7 @@ def test_it_stops_when_close_enough(monkeypatch):
     tol = sorted(steps)[2]  # two steps are shorter
     first = next(i for i, step in enumerate(steps, 1) if step < tol)
     assert 1 < first < 15
-    settings = replace(settings, tolerance=tol)
+    settings = replace(settings, tol=tol)
     training, theta, rounds = both(monkeypatch, settings, tol=tol)
     assert training.state.round == rounds == first
     assert training.finished
@@ -180,7 +180,7 @@ def test_more_rounds_can_be_added_later():
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "all"])
 def test_numbers_of_rounds_that_cannot_be(wrong):
-    with pytest.raises(DomainError, match="max_rounds must be"):
+    with pytest.raises(DomainError, match="max_iter must be"):
         Settings.paper(4.0, max_iter=wrong)
 
 
@@ -402,7 +402,7 @@ def test_competitors_ask_as_in_the_papers_experiments():
     assert (duchi.d, duchi.epsilon, duchi.threshold) == (4, 4.0, 0)
     assert Settings.paper(6.0, "laplace", study=True).plan(6).parts[0].k == 6
     assert Settings.paper(6.0, "duchi").plan(6).parts[0].coders[0].threshold == 0
-    assert Settings.paper(6.0, None).plan(6) == Schema.vector(6, 1.0)
+    assert Settings.paper(6.0, None).plan(6) == NoPrivacy(Schema.vector(6, 1.0))
     for name in set(PAPER) - {"laplace", "duchi"}:
         assert [part.k for part in Plan.paper(COLUMNS, 9.0, name).parts] == [2, 1]
         assert Settings.paper(9.0, name).plan(6).parts[0].k == 3
@@ -483,10 +483,17 @@ def test_estimators_train_by_it(kind):
 
 
 def test_the_preset_has_one_signature():
-    wanted = dict(inspect.signature(Settings.paper).parameters)
-    found = dict(inspect.signature(LDPLogisticRegression.paper).parameters)
-    assert found.pop("public").kind is inspect.Parameter.VAR_KEYWORD
-    assert found == wanted
+    wanted, found = map(inspect.signature, (Settings.paper, LDPLogisticRegression.paper))
+    assert found.parameters == wanted.parameters
+
+
+@pytest.mark.parametrize("make", [Settings.paper, LDPLogisticRegression.paper])
+def test_the_preset_refuses_what_the_paper_decides(make):
+    for name in ("k", "optimizer", "momentum", "estimator", "participations"):
+        with pytest.raises(DomainError, match=f"the paper decides {name}: leave it out"):
+            make(4.0, **{name: getattr(Settings, name)})
+    with pytest.raises(TypeError, match="speed"):
+        make(4.0, speed=1)
 
 
 @pytest.fixture
@@ -499,7 +506,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("study", [False, True])
 def test_the_command_as_printed(study, monkeypatch):
     """From the file to the model: rows are read, encoded and learnt from once more, by hand."""
-    options = "--epsilon", 5, "--group", 200, "--rate", 0.5, "--save", "model.json"
+    options = "--epsilon", 5, "--group", 200, "--learning-rate", 0.5, "--save", "model.json"
     with monkeypatch.context() as patch:
         tape = Tape(patch)
         groups = []
@@ -559,7 +566,7 @@ def test_the_command_stops():
     stopped = document(*LATE, *options, "--max-rounds", 3)
     assert (stopped["rounds"], stopped["reports"], stopped["vehicles"]) == (3, 289, 1350)
     assert stopped["bytes"] < document(*LATE, *options)["bytes"]
-    settled = document(*LATE, *options, "--tolerance", 99)
+    settled = document(*LATE, *options, "--tol", 99)
     assert (settled["rounds"], settled["reports"]) == (1, 96)
     assert document(*LATE, *options, "--mechanism", "none")["epsilon"] is None
 

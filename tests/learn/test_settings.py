@@ -3,6 +3,7 @@
 import math
 from dataclasses import fields
 from fractions import Fraction
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ import fedldp
 from fedldp import Plan, Schema, mechanism
 from fedldp.errors import DomainError
 from fedldp.learn.optimizer import Recipe, auto_group, auto_rate
-from fedldp.learn.settings import Settings
+from fedldp.learn.privacy import NoPrivacy
+from fedldp.learn.settings import PLAN_OPTIONS, Settings
+from fedldp.learn.training import Training
 
 
 def training_of(n=500, d=3, **options):
@@ -23,22 +26,32 @@ def training_of(n=500, d=3, **options):
 
 
 def test_defaults_are_those_of_a_recipe():
-    own = {each.name: each.default for each in fields(Settings)}
-    shared = {each.name: each.default for each in fields(Recipe)} | {"rate": "auto"}
-    assert {name: own[name] for name in shared} == shared
     recipe = Settings(4.0).recipe(33, 300, 8.0)
-    assert recipe == Recipe(auto_rate(8.0, 33, 300))
+    assert recipe == Recipe(learning_rate=auto_rate(8.0, 33, 300))
+
+
+def test_defaults_are_those_of_a_plan():
+    parameters, own = signature(Plan).parameters, Settings(4.0)
+    shared = {each.name for each in fields(Settings)} & parameters.keys()
+    assert shared == {"epsilon", "estimator", *PLAN_OPTIONS}
+    for name in shared - {"epsilon", "mechanism"}:
+        assert getattr(own, name) == parameters[name].default
+
+
+def test_an_auto_rate_is_resolved_before_a_server_steps():
+    with pytest.raises(DomainError, match=r"`Settings.recipe` chooses one; got 'auto'"):
+        Training(fleet(50, 3), Settings(4.0, "duchi").plan(3), Recipe(), fedldp.source(1), group=9)
 
 
 def test_every_choice_reaches_the_recipe():
     chosen = {
-        "rate": 0.07,
+        "learning_rate": 0.07,
         "optimizer": "sgd",
         "schedule": "sqrt",
         "momentum": 0.3,
-        "averaging": False,
-        "regularization": 0.2,
-        "tolerance": 0.01,
+        "average": False,
+        "alpha": 0.2,
+        "tol": 0.01,
         "estimator": "horvitz-thompson",
     }
     assert chosen.keys() == {each.name for each in fields(Recipe)}
@@ -51,7 +64,7 @@ def test_every_choice_reaches_the_plan():
     cube = {"strategy": "cube", "threshold": 2}
     assert Settings(4.0, **cube).plan(5) == Plan(Schema.vector(5, 1.0), 4.0, **cube)
     assert Settings(4.0, "pm", study=True).plan(5).study
-    assert Settings(4.0, mechanism=None, bound=0.3).plan(5) == Schema.vector(5, 0.3)
+    assert Settings(4.0, mechanism=None, bound=0.3).plan(5) == NoPrivacy(Schema.vector(5, 0.3))
 
 
 @pytest.mark.parametrize(("epsilon", "participations"), [(5.0, 3), (1.0, 7), (0.3, 9), (16.0, 1)])
@@ -89,7 +102,9 @@ def test_the_group_that_was_chosen():
 
 @pytest.mark.parametrize("replicas", [1, 4])
 def test_a_training_has_what_it_was_given(replicas):
-    settings = Settings(4.0, "duchi", rate=0.5, optimizer="sgd", momentum=0.0, averaging=False)
+    settings = Settings(
+        4.0, "duchi", learning_rate=0.5, optimizer="sgd", momentum=0.0, average=False
+    )
     spy, start = Spy(60, 2), np.array([0.5, -0.5])
     seen = []
 
@@ -144,14 +159,17 @@ def test_the_price_with_other_k_and_for_study():
         ({"epsilon": "4"}, "epsilon must be"),
         ({"epsilon": 17.0}, "epsilon is at most 16; got 17"),
         ({"epsilon": 0.002, "participations": 3}, "the least is 0.001"),
-        ({"rate": math.nan}, "rate must be a positive number; got nan"),
-        ({"rate": 0}, "rate must be"),
-        ({"rate": None}, "rate must be"),
-        ({"rate": "fast"}, "rate must be \"auto\" or a positive number; got 'fast'"),
-        ({"group": 0}, 'group must be "auto" or at least 1; got 0'),
-        ({"group": 1.5}, 'group must be "auto", or it must be a whole number; got 1.5'),
+        ({"learning_rate": math.nan}, "learning_rate must be .* a positive number; got nan"),
+        ({"learning_rate": 0}, "learning_rate must be"),
+        ({"learning_rate": None}, "learning_rate must be"),
+        (
+            {"learning_rate": "fast"},
+            "learning_rate must be \"auto\" or a positive number; got 'fast'",
+        ),
+        ({"group": 0}, 'group must be "auto" or a whole number of at least 1; got 0'),
+        ({"group": 1.5}, 'group must be "auto" or a whole number of at least 1; got 1.5'),
         ({"group": "all"}, 'group must be "auto"'),
-        ({"participations": 0}, "participations must be at least 1; got 0"),
+        ({"participations": 0}, "participations must be a whole number of at least 1; got 0"),
         ({"participations": 1.0}, "participations must be a whole number"),
         ({"k": 4}, 'k must be "best", "paper" or from 1 to 3; got 4'),
         ({"k": "worst"}, 'k must be "best"'),
@@ -159,9 +177,9 @@ def test_the_price_with_other_k_and_for_study():
         ({"strategy": "all"}, "strategy must be one of"),
         ({"strategy": "cube", "outputs": 5}, "leave study and outputs out"),
         ({"optimizer": "lbfgs"}, "optimizer must be one of"),
-        ({"momentum": 1.0}, "momentum must be from 0 to below 1"),
-        ({"bound": 0}, "needs low < high"),
-        ({"bound": math.nan}, "must be a finite number; got nan"),
+        ({"momentum": 1.0}, "momentum must be a number from 0 to below 1"),
+        ({"bound": 0}, "bound must be a positive number; got 0"),
+        ({"bound": math.nan}, "bound must be a positive number; got nan"),
         ({"bound": "1"}, "bound must be a positive number"),
         ({"n": 0}, "the number of vehicles must be at least 1; got 0"),
     ],
@@ -173,5 +191,5 @@ def test_settings_that_cannot_be(options, said):
 
 def test_a_distance_that_is_none():
     for wrong in (0.0, -1.0, math.nan):
-        with pytest.raises(DomainError, match="rate must be a positive number"):
+        with pytest.raises(DomainError, match=r"learning_rate must be .* a positive number"):
             Settings(4.0, "duchi").training(fleet(500, 3), wrong, fedldp.source(1))

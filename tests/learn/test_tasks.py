@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import fedldp
 from fedldp.errors import DomainError
-from fedldp.learn.examples import Arrays, Owners
+from fedldp.learn.examples import Arrays, VehicleRows
 from fedldp.learn.objectives import objective
 from fedldp.learn.tasks import BLOCK, Gradients, Linear
 from fedldp.parts import Matrix
@@ -51,7 +51,7 @@ def test_one_example_for_each_vehicle(name, n, d, replicas, data):
 @given(st.sampled_from(NAMES), CLIENTS, st.integers(1, 4), st.integers(1, 3), st.data())
 def test_several_examples_for_each_vehicle(name, clients, d, replicas, data):
     """A vehicle's gradient is the mean of those of its rows, wherever they are in the data."""
-    task, weights = fleet(len(clients), d, name, Owners(clients)), models(replicas, d)
+    task, weights = fleet(len(clients), d, name, VehicleRows(clients)), models(replicas, d)
     wanted = naive(name, weights, task.examples.features, task.examples.targets, clients)
     n = len(set(clients))
     assert len(task) == n
@@ -66,26 +66,26 @@ def test_several_examples_for_each_vehicle(name, clients, d, replicas, data):
 
 
 @given(CLIENTS, st.data())
-def test_owners_name_the_rows_of_each(clients, data):
-    owners, names = Owners(np.array(clients)), sorted(set(clients))
+def test_vehicle_rows_name_the_rows_of_each(clients, data):
+    grouped, names = VehicleRows(np.array(clients)), sorted(set(clients))
     vehicles = data.draw(st.lists(st.integers(0, len(names) - 1), max_size=8))
-    rows, begins = owners.rows(np.array(vehicles, np.int64))
+    rows, begins = grouped.of(np.array(vehicles, np.int64))
     own = [[i for i, each in enumerate(clients) if each == names[v]] for v in vehicles]
     assert rows.tolist() == [row for each in own for row in each]
     assert begins.tolist() == [sum(map(len, own[:i])) for i in range(len(own))]
 
 
-def test_owners_of_any_kind():
+def test_vehicle_rows_of_any_kind():
     for clients in (["b", "a", "b"], [2.5, -1.0, 2.5], [True, False, True], [9, 1, 9]):
-        owners = Owners(clients)
-        assert [owners.rows(np.array([i]))[0].tolist() for i in range(len(owners))] == [[1], [0, 2]]
+        grouped = VehicleRows(clients)
+        assert [grouped.of(np.array([i]))[0].tolist() for i in range(len(grouped))] == [[1], [0, 2]]
 
 
-def test_owners_are_those_of_the_examples():
+def test_vehicle_rows_are_those_of_the_examples():
     data = examples(20, 2)
     for clients in (np.zeros(5), np.arange(30)):
         with pytest.raises(DomainError, match="20"):
-            Linear(objective("squared"), data, Owners(clients))
+            Linear(objective("squared"), data, VehicleRows(clients))
 
 
 # One report for each vehicle, however many rows it has
@@ -93,9 +93,9 @@ def test_owners_are_those_of_the_examples():
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_one_report_for_each_vehicle(strategy):
-    """From whatever it has: with owners the very bytes of the mean gradients in a matrix."""
+    """From whatever it has: with several rows the very bytes of the mean gradients in a matrix."""
     clients = fedldp.source(4).below(40, 300)
-    task, weights = fleet(300, 3, "squared", Owners(clients)), models(1, 3)
+    task, weights = fleet(300, 3, "squared", VehicleRows(clients)), models(1, 3)
     plan = plan_for(3, strategy)
     batch = task.gradients(weights, slice(0, len(task)))
     sent = plan.report_batches([batch], fedldp.source(1))
@@ -190,7 +190,7 @@ def test_losses_are_means_over_all_examples(name):
     for found, function in ((task.loss, "loss"), (task.error, "error")):
         each = [getattr(objective(name), function)(x @ w, y).mean() for w in weights]
         np.testing.assert_allclose(found(weights), each, rtol=1e-12)
-    owned = Linear(task.objective, task.examples, Owners(np.arange(n) % 7))
+    owned = Linear(task.objective, task.examples, VehicleRows(np.arange(n) % 7))
     np.testing.assert_array_equal(owned.loss(weights), task.loss(weights))
 
 
@@ -236,7 +236,7 @@ def test_what_a_batch_returns_may_be_written_to():
     """Plans scale values in place: that must change neither the data nor the next answer."""
     data = examples(30, 3)
     kept = data.features.copy()
-    for clients in (None, Owners(np.arange(30) // 2)):
+    for clients in (None, VehicleRows(np.arange(30) // 2)):
         batch = Linear(objective("squared"), data, clients).gradients(models(1, 3), slice(0, 30))
         columns = np.zeros(len(batch), np.int64)
         before = batch.all(np.arange(3)), batch.take(None, columns)

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 import fedldp
 from fedldp.errors import DomainError, MissingExtra
 from fedldp.learn import torch as networks
-from fedldp.learn.examples import Arrays, Owners
+from fedldp.learn.examples import Arrays, VehicleRows
 from fedldp.learn.objectives import objective
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
@@ -125,11 +125,11 @@ def test_one_layer_is_a_linear_model():
     chance = fedldp.source(4)
     features = np.c_[chance.uniform((N, 4)) * 2 - 1, np.ones(N)]
     targets = np.where(chance.uniform(N) < 0.5, -1.0, 1.0)
-    owners = Owners(chance.below(100, N))
-    linear = Linear(objective("logistic"), Arrays(features, targets), owners)
+    grouped = VehicleRows(chance.below(100, N))
+    linear = Linear(objective("logistic"), Arrays(features, targets), grouped)
     layer = nn.Linear(4, 1).double()
     task = Network(
-        layer, lambda z, y: nn.functional.softplus(-y * z[:, 0]), features[:, :4], targets, owners
+        layer, lambda z, y: nn.functional.softplus(-y * z[:, 0]), features[:, :4], targets, grouped
     )
     assert len(task) == len(linear)
     weights, vehicles = models_near(task, 3), np.array([9, 2, 70])
@@ -195,14 +195,16 @@ def trained(settings, dtype=torch.float32, replicas=1, n=20_000):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_network_learns_without_privacy(dtype):
-    settings = Settings(epsilon=1.0, mechanism=None, group=200, rate=0.2)
+    settings = Settings(epsilon=1.0, mechanism=None, group=200, learning_rate=0.2)
     test, models = trained(settings, dtype)
     assert test.error(models)[0] < 0.05
 
 
 def test_a_network_learns_with_privacy_and_each_replica_by_itself():
     # The seeds are fixed. Guessing errs in half; with ten other seeds no example was wrong.
-    test, models = trained(Settings(epsilon=4.0, bound=0.3, group=200, rate=0.1), replicas=2)
+    test, models = trained(
+        Settings(epsilon=4.0, bound=0.3, group=200, learning_rate=0.1), replicas=2
+    )
     assert (test.error(models) < 0.1).all()
     assert (models[0] != models[1]).all()
 
@@ -277,10 +279,10 @@ def test_statistics_of_many_examples_are_refused(layer, data):
 def test_what_does_not_fit_is_refused(data):
     inputs, targets = data
     module = convolution()
-    with pytest.raises(DomainError, match="as many inputs as targets"):
+    with pytest.raises(DomainError, match="must be of equally many rows"):
         Network(module, cross_entropy, inputs, targets[1:])
-    with pytest.raises(DomainError, match="as many inputs as targets"):
-        Network(module, cross_entropy, inputs, targets, Owners(targets[1:]))
+    with pytest.raises(DomainError, match="must be of equally many rows"):
+        Network(module, cross_entropy, inputs, targets, VehicleRows(targets[1:]))
     with pytest.raises(DomainError, match="require a gradient"):
         Network(nn.Flatten(), cross_entropy, inputs, targets)
     with pytest.raises(DomainError, match="one type"):

@@ -15,14 +15,15 @@ import fedldp
 from fedldp import Plan, Schema
 from fedldp.errors import DataWarning, DomainError
 from fedldp.learn import optimizer
-from fedldp.learn.examples import Owners
+from fedldp.learn.examples import VehicleRows
 from fedldp.learn.objectives import objective
 from fedldp.learn.optimizer import Recipe, State
+from fedldp.learn.privacy import NoPrivacy
 from fedldp.learn.tasks import Linear
 from fedldp.learn.training import Training
 from fedldp.parts import Matrix
 
-PLAIN = Recipe(0.3, "sgd", momentum=0.0, averaging=False)
+PLAIN = Recipe(learning_rate=0.3, optimizer="sgd", momentum=0.0, average=False)
 
 
 def train(task, plan, recipe=PLAIN, seed=1, group=100, **options):
@@ -41,7 +42,7 @@ def stream(seed):
 @given(st.integers(1, 300), st.integers(1, 320), st.integers(1, 3), st.booleans())
 def test_groups_divide_the_vehicles(n, group, participations, shuffle):
     spy = Spy(n, 2)
-    plan = Schema.vector(2, 1.0)
+    plan = NoPrivacy(Schema.vector(2, 1.0))
     training = train(spy, plan, group=group, participations=participations, shuffle=shuffle)
     seen = list(training)
     rounds = -(-n // group)
@@ -53,7 +54,7 @@ def test_groups_divide_the_vehicles(n, group, participations, shuffle):
         asked = list(itertools.chain(*spy.asked[again * rounds : (again + 1) * rounds]))
         assert sorted(asked) == list(range(n))
         assert shuffle or asked == list(range(n))
-    assert [each.vehicles for each in seen] == list(itertools.accumulate(sizes))
+    assert [each.reports for each in seen] == list(itertools.accumulate(sizes))
     assert training.finished
 
 
@@ -61,7 +62,7 @@ def test_the_order_is_random_and_new_each_time():
     orders = []
     for seed in (1, 2):
         spy = Spy(200, 1)
-        list(train(spy, Schema.vector(1, 1.0), seed=seed, group=200, participations=2))
+        list(train(spy, NoPrivacy(Schema.vector(1, 1.0)), seed=seed, group=200, participations=2))
         orders += spy.asked
     assert len({tuple(each) for each in [*orders, list(range(200))]}) == 5
     spots = [np.corrcoef(each, np.arange(200))[0, 1] for each in orders]
@@ -81,13 +82,13 @@ def test_nobody_is_asked_after_the_end():
 
 def test_it_ends_when_the_model_settles():
     spy = Spy(1000, 2, value=0.6)
-    recipe = Recipe(0.5, "sgd", "inverse", momentum=0.0, tolerance=0.1)
-    training = train(spy, Schema.vector(2, 1.0), recipe, group=10)
+    recipe = Recipe(learning_rate=0.5, optimizer="sgd", schedule="inverse", momentum=0.0, tol=0.1)
+    training = train(spy, NoPrivacy(Schema.vector(2, 1.0)), recipe, group=10)
     seen = list(training)
     wanted = [0.5 / t * 0.6 * np.sqrt(2) for t in range(1, 6)]
     np.testing.assert_allclose([each.change for each in seen], wanted)
     assert wanted[-2] > 0.1 > wanted[-1]
-    assert seen[-1].vehicles == 50
+    assert seen[-1].reports == 50
     assert seen[-1].rounds == 100
     with pytest.raises(DomainError, match="finished"):
         training.advance()
@@ -131,7 +132,9 @@ def test_a_group_is_simulated_as_it_would_report(name, mechanism, dtype):
     """Report, parse, tally, step: the same bits, for groups of several chunks."""
     n, at_once = 40_000, 4 * 4096
     task, plan = fleet(n, 3, dtype=dtype), plan_for(3, name, mechanism=mechanism)
-    recipe = Recipe(0.1, estimator="horvitz-thompson" if dtype == np.float32 else "ratio")
+    recipe = Recipe(
+        learning_rate=0.1, estimator="horvitz-thompson" if dtype == np.float32 else "ratio"
+    )
     training = train(task, plan, recipe, seed=3, group=n // 2, shuffle=False)
     state, (_, chance) = State.start(np.zeros(3)), stream(3)
     for first in (0, n // 2):
@@ -142,7 +145,7 @@ def test_a_group_is_simulated_as_it_would_report(name, mechanism, dtype):
         packet = plan.report_batches(batches, chance).to_bytes()
         tally = plan.tally() + plan.parse(packet)
         state = optimizer.step(recipe, state, optimizer.gradient(tally, recipe.estimator))
-        assert training.advance().vehicles == first + n // 2
+        assert training.advance().reports == first + n // 2
         assert training.state.to_json() == state.to_json()
 
 
@@ -150,7 +153,9 @@ def test_same_seed_same_bits_other_seed_other_noise():
     task, plan = fleet(500, 3), plan_for(3)
     found = []
     for seed in (1, 1, 2):
-        training = train(task, plan, Recipe(0.1), seed=seed, replicas=2, participations=2)
+        training = train(
+            task, plan, Recipe(learning_rate=0.1), seed=seed, replicas=2, participations=2
+        )
         list(training)
         found.append(training.state.to_json())
     assert found[0] == found[1] != found[2]
@@ -161,7 +166,7 @@ def test_progress():
     training = train(task, plan, group=10, participations=2, replicas=2, watch=public.loss)
     for number, progress in enumerate(training, start=1):
         answered = [8, 16, 25, 33, 41, 50][number - 1]
-        assert (progress.round, progress.rounds, progress.vehicles) == (number, 6, answered)
+        assert (progress.number, progress.rounds, progress.reports) == (number, 6, answered)
         assert progress.bytes == -(-answered * plan.bits // 8)
         assert progress.epsilon == plan.total_epsilon * (1 if number <= 3 else 2)
         assert progress.change == training.state.change.max()
@@ -177,10 +182,10 @@ def test_progress():
 
 def test_one_report_of_each_owner():
     clients = np.arange(900) % 60
-    task, plan = fleet(900, 3, "squared", Owners(clients)), plan_for(3, epsilon=4.0)
+    task, plan = fleet(900, 3, "squared", VehicleRows(clients)), plan_for(3, epsilon=4.0)
     training = train(task, plan, group=60, shuffle=False)
     (progress,) = training
-    assert progress.vehicles == 60
+    assert progress.reports == 60
     data = task.examples
     matrix = naive("squared", np.zeros((1, 3)), data.features, data.targets, clients.tolist())
     tally = plan.simulate(matrix, stream(1)[1])
@@ -193,7 +198,7 @@ def test_one_report_of_each_owner():
 def test_replicas_are_single_runs_in_distribution():
     """Kolmogorov-Smirnov on each weight after three rounds; by chance in 3 of 10^6 runs."""
     task, plan, runs = fleet(90, 3), plan_for(3, epsilon=4.0), 250
-    options = {"group": 30, "shuffle": False, "recipe": Recipe(0.3)}
+    options = {"group": 30, "shuffle": False, "recipe": Recipe(learning_rate=0.3)}
     together = train(task, plan, replicas=runs, **options)
     list(together)
     alone = []
@@ -268,7 +273,12 @@ def test_without_a_plan_it_is_clipped_gradient_descent(replicas):
     task, bound = fleet(60, 3, "squared"), 0.4
     x, y = task.examples.features, task.examples.targets
     training = train(
-        task, Schema.vector(3, bound), group=20, shuffle=False, participations=2, replicas=replicas
+        task,
+        NoPrivacy(Schema.vector(3, bound)),
+        group=20,
+        shuffle=False,
+        participations=2,
+        replicas=replicas,
     )
     seen, theta = list(training), np.zeros(3)
     for j in (0, 1, 2, 0, 1, 2):
@@ -288,7 +298,9 @@ def test_noise_has_no_bias(mechanism, study, estimator):
     """One step of 150 replicas is the mean clipped gradient: 6 errors, by chance 5 in 10^8."""
     task = fleet(300, 3, "squared")
     plan = Plan(Schema.vector(3, 0.5), 4.0, mechanism, study=study)
-    recipe = Recipe(1.0, "sgd", momentum=0.0, averaging=False, estimator=estimator)
+    recipe = Recipe(
+        learning_rate=1.0, optimizer="sgd", momentum=0.0, average=False, estimator=estimator
+    )
     training = train(task, plan, recipe, group=300, replicas=150)
     (progress,) = training
     each = naive("squared", np.zeros((1, 3)), task.examples.features, task.examples.targets)
@@ -306,7 +318,8 @@ def test_noise_has_no_bias(mechanism, study, estimator):
     ("options", "said"),
     [
         ({"plan": plan_for(2)}, r"a vector of 3 numbers, as of Schema.vector\(3, bound=1.0\); got"),
-        ({"plan": Schema.of(a=(-1, 1), b=(-1, 1), c=(-1, 1))}, "a vector of 3 numbers"),
+        ({"plan": NoPrivacy(Schema.of(a=(-1, 1), b=(-1, 1), c=(-1, 1)))}, "a vector of 3 numbers"),
+        ({"plan": Schema.vector(3, 1.0)}, "plan must be a Plan"),
         ({"group": 0}, "group must be at least 1; got 0"),
         ({"group": 2.5}, "group must be a whole number; got 2.5"),
         ({"participations": 0}, "participations must be at least 1; got 0"),
@@ -324,7 +337,7 @@ def test_trainings_that_cannot_be(options, said):
 def test_a_category_is_no_vector_and_a_seed_no_source():
     task = Linear(objective("logistic"), examples(20, 1))
     schema = Schema.of(c=["a", "b"])
-    for plan in (schema, Plan(schema, 1.0)):
+    for plan in (NoPrivacy(schema), Plan(schema, 1.0)):
         with pytest.raises(DomainError, match="a vector of 1 numbers"):
             train(task, plan)
     with pytest.raises(DomainError, match="Source"):
@@ -333,7 +346,7 @@ def test_a_category_is_no_vector_and_a_seed_no_source():
 
 def test_it_starts_where_it_is_told():
     spy, start = Spy(20, 2), np.array([0.5, -0.25])
-    training = train(spy, Schema.vector(2, 1.0), start=start, replicas=3, group=20)
+    training = train(spy, NoPrivacy(Schema.vector(2, 1.0)), start=start, replicas=3, group=20)
     assert training.models.tolist() == [[0.5, -0.25]] * 3
     list(training)
     assert spy.weights[0].tolist() == [[0.5, -0.25]] * 3

@@ -17,7 +17,7 @@ from test_collection_privacy import Chance, Every
 
 import fedldp
 from fedldp import Plan, Schema, vehicle
-from fedldp.learn.examples import Arrays, Owners
+from fedldp.learn.examples import Arrays, VehicleRows
 from fedldp.learn.objectives import objective
 from fedldp.learn.privacy import Privacy
 from fedldp.learn.settings import Settings
@@ -147,10 +147,10 @@ def test_every_course_of_chance(name, owned):
     text = TINY[name]
     plan, d = Plan.from_json(canonical(text)), text["schema"][0]["size"]
     weights, x, y = tiny_fleet(d, halves=text["tables"] == [THREE])
-    owners, n = None, len(x)
+    grouped, n = None, len(x)
     if owned:  # the same rows twice, far apart: their mean is the gradient of each
-        owners, x, y = Owners(np.tile(np.arange(n), 2)), np.tile(x, (2, 1)), np.tile(y, 2)
-    task = Linear(objective("squared"), Arrays(x, y), owners)
+        grouped, x, y = VehicleRows(np.tile(np.arange(n), 2)), np.tile(x, (2, 1)), np.tile(y, 2)
+    task = Linear(objective("squared"), Arrays(x, y), grouped)
     gradients = [gradient("squared", weights[0], x[i], y[i]) for i in range(n)]
     known = {own: law_of(text, own) for own in map(tuple, gradients)}
     assert len(known) > 2**d

@@ -14,25 +14,34 @@ import fedldp
 from fedldp import Plan, Schema
 from fedldp.errors import WireError
 from fedldp.learn.optimizer import Recipe, State
+from fedldp.learn.privacy import NoPrivacy
 from fedldp.learn.training import Training
 
 TASK, PLAN = fleet(230, 3), plan_for(3)
 CASES = {
     "plain": {},
-    "settles": {"recipe": Recipe(0.5, "sgd", "inverse", tolerance=0.06)},
+    "settles": {"recipe": Recipe(learning_rate=0.5, optimizer="sgd", schedule="inverse", tol=0.06)},
     "twice": {"participations": 2},
     "replicas": {"replicas": 3, "participations": 2},
     "in order": {"shuffle": False},
-    "two of three": {"plan": plan_for(3, "two"), "recipe": Recipe(0.1, schedule="sqrt")},
+    "two of three": {
+        "plan": plan_for(3, "two"),
+        "recipe": Recipe(learning_rate=0.1, schedule="sqrt"),
+    },
     "cube": {"plan": plan_for(3, "cube")},
-    "no privacy": {"plan": Schema.vector(3, 0.5)},
+    "no privacy": {"plan": NoPrivacy(Schema.vector(3, 0.5))},
     "study": {"plan": Plan(Schema.vector(3, 1.0), 2.0, "pm", study=True)},
     "started": {"start": np.array([0.1, 0.2, 0.3])},
 }
 
 
 def training_of(seed=1, **options):
-    chosen = {"task": TASK, "plan": PLAN, "recipe": Recipe(0.2), "group": 20} | options
+    chosen = {
+        "task": TASK,
+        "plan": PLAN,
+        "recipe": Recipe(learning_rate=0.2),
+        "group": 20,
+    } | options
     task, plan, recipe = (chosen.pop(key) for key in ("task", "plan", "recipe"))
     return Training(task, plan, recipe, fedldp.source(seed), **chosen)
 
@@ -100,9 +109,9 @@ def test_nobody_is_asked_twice(rounds, shuffle):
 
 OTHER = {
     "plan": {"plan": plan_for(3, epsilon=2.5)},
-    "no plan": {"plan": Schema.vector(3, 1.0)},
-    "recipe": {"recipe": Recipe(0.2, momentum=0.7)},
-    "rate": {"recipe": Recipe(0.21)},
+    "no plan": {"plan": NoPrivacy(Schema.vector(3, 1.0))},
+    "recipe": {"recipe": Recipe(learning_rate=0.2, momentum=0.7)},
+    "learning_rate": {"recipe": Recipe(learning_rate=0.21)},
     "vehicles": {"task": fleet(231, 3)},
     "objective": {"task": fleet(230, 3, "hinge")},
     "group": {"group": 24},
@@ -124,10 +133,10 @@ def test_other_settings_are_refused(name):
 
 
 def test_equal_settings_are_the_same_whatever_their_type():
-    text = training_of(group=20, replicas=2, recipe=Recipe(0.25)).to_json()
+    text = training_of(group=20, replicas=2, recipe=Recipe(learning_rate=0.25)).to_json()
     numbers = {"group": np.int64(20), "replicas": np.int32(2), "participations": np.uint8(1)}
-    for options in (numbers, {"replicas": 2, "recipe": Recipe(np.float64(0.25))}):
-        other = training_of(**({"recipe": Recipe(0.25)} | options))
+    for options in (numbers, {"replicas": 2, "recipe": Recipe(learning_rate=np.float64(0.25))}):
+        other = training_of(**({"recipe": Recipe(learning_rate=0.25)} | options))
         other.resume(text)
         assert other.to_json() == text
 
@@ -148,7 +157,7 @@ def test_words_are_never_used_twice():
     text = training.to_json()
     training.advance()
     later = training.to_json()
-    with pytest.raises(WireError, match="its chance is none"):
+    with pytest.raises(WireError, match="its position in the random stream is invalid"):
         training.resume(text)
     assert training.to_json() == later
     for wrong in ({"drawn": -1}, {"drawn": 0}, {"drawn": 9.5}, {"drawn": "9"}, {"order": -1}):

@@ -68,7 +68,7 @@ def read(path: Path) -> Dataset:
         Schema.of(signal={"low": -bound, "high": bound, "size": _SIGNALS}, kind=["-1", "1"]),
         (signals, (kinds > 0).astype(np.uint8)),
         targets={"logistic": "kind", "hinge": "kind"},
-        clients=devices,
+        vehicle_ids=devices,
     )
 
 

@@ -58,7 +58,7 @@ class Wisdm:
             (*columns, (z > _UP).astype(np.uint8)),
             targets={"logistic": "faces_up", "hinge": "faces_up", "squared": "z"},
             derived=derived.names,
-            clients=users,
+            vehicle_ids=users,
         )
 
     def read_csv(self, path: Path) -> Dataset:

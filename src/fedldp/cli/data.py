@@ -144,7 +144,7 @@ def _columns(data: Dataset) -> dict[str, Any]:
         columns.append({**entry, **found, "derived": attribute.name in data.derived})
     return {
         "dimensions": data.dimensions,
-        "clients": None if data.clients is None else len(np.unique(data.clients)),
+        "clients": None if data.vehicle_ids is None else len(np.unique(data.vehicle_ids)),
         "targets": dict(data.targets),
         "columns": columns,
     }

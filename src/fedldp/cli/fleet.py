@@ -9,6 +9,7 @@ import click
 
 from fedldp import datasets
 from fedldp.cli.fleet_demo import HOLDOUT, cap_option, demo_command, gateways_option
+from fedldp.cli.options import declared
 from fedldp.cli.plans import INPUT, console, read_schema, strict_option
 from fedldp.cli.runs import TASKS
 from fedldp.fleet import isolation, processes
@@ -82,13 +83,7 @@ def fleet_group() -> None:
     show_default=True,
     help="A training, or the means and frequencies of all columns, in one round.",
 )
-@click.option(
-    "--epsilon",
-    type=float,
-    default=4.0,
-    show_default=True,
-    help="What a vehicle spends on the job.",
-)
+@declared(Settings, "epsilon", type=float, default=4.0, help="What a vehicle spends on the job.")
 @cap_option
 @click.option(
     "--rounds",

@@ -12,13 +12,15 @@ from rich.console import Console
 from rich.table import Table
 
 from fedldp._internal import files
+from fedldp.cli.options import declared
 from fedldp.data import frames
 from fedldp.data.quality import DataQuality
 from fedldp.errors import DomainError, PrivacyError, WireError
+from fedldp.learn.settings import Settings
 from fedldp.mechanisms import mechanism_names
 from fedldp.plan import Plan
 from fedldp.schema import Schema, template
-from fedldp.strategies import PAPER_MECHANISM, STRATEGIES
+from fedldp.strategies import PAPER_MECHANISM
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -53,18 +55,12 @@ def plan_options(command: Command) -> Command:
     """Add the options that describe a plan, but for the schema."""
     return add(
         command,
-        click.option(
-            "--epsilon",
-            type=float,
-            required=True,
-            help="The privacy budget of a vehicle, for all that it sends.",
-        ),
-        click.option(
-            "--mechanism",
-            type=click.Choice(mechanism_names()),
+        declared(Settings, "epsilon", type=float),
+        declared(
+            Settings,
+            "mechanism",
             default="dominant",
-            show_default=True,
-            help="How numbers are made private: a name that `fedldp mechanisms` shows.",
+            type=click.Choice(mechanism_names()),
             metavar="NAME",
         ),
         answer_options,
@@ -75,26 +71,7 @@ def answer_options(command: Command) -> Command:
     """Add the options that say what each vehicle answers."""
     return add(
         command,
-        click.option(
-            "--strategy",
-            type=click.Choice(STRATEGIES),
-            default="sample",
-            show_default=True,
-            help="What each vehicle answers: k coordinates; all, each with a part of the budget; "
-            "numbers and categories apart, as in the paper; a sign for each number.",
-        ),
-        click.option(
-            "--k",
-            default="best",
-            show_default=True,
-            help="How many coordinates each answers: best (for the error), paper (its rule), "
-            "or a number.",
-        ),
-        click.option(
-            "--outputs",
-            type=int,
-            help="How many values a number may be sent as.  [default: the mechanism's own]",
-        ),
+        *(declared(Settings, name) for name in ("strategy", "k", "outputs")),
         click.option(
             "--paper",
             is_flag=True,
@@ -113,7 +90,7 @@ def given(*names: str) -> list[str]:
 def check_paper(*fixed: str) -> None:
     """Refuse options that --paper decides."""
     if found := given(*fixed):
-        options = " and ".join(f"--{name}" for name in found)
+        options = " and ".join(f"--{name.replace('_', '-')}" for name in found)
         raise click.UsageError(f"--paper decides {options}: leave out either.")
 
 
@@ -121,19 +98,17 @@ def make_plan(
     schema: Path,
     epsilon: float,
     mechanism: str,
-    k: str,
-    strategy: str,
     paper: bool,
+    outputs: int | None,
     **options: Any,
 ) -> Plan:
     """Return the plan that a command's options describe."""
     columns = read_schema(schema)
     if paper:
-        check_paper("k", "strategy")
+        check_paper(*options)
         chosen = mechanism if given("mechanism") else PAPER_MECHANISM
-        return Plan.paper(columns, epsilon, chosen, **options)
-    number = int(k) if k.isdecimal() else k
-    return Plan(columns, epsilon, mechanism, number, strategy, **options)
+        return Plan.paper(columns, epsilon, chosen, outputs=outputs)
+    return Plan(columns, epsilon, mechanism, outputs=outputs, **options)
 
 
 def read_schema(path: Path) -> Schema:

@@ -14,14 +14,13 @@ from rich.progress import BarColumn, Progress, TextColumn
 from fedldp._internal.packing import length
 from fedldp._internal.validation import Floats
 from fedldp.datasets.dataset import Dataset
-from fedldp.learn import training
-from fedldp.learn.examples import Owners
+from fedldp.learn.examples import VehicleRows
 from fedldp.learn.features import encode_target
 from fedldp.learn.objectives import objective
-from fedldp.learn.privacy import Privacy, bits_of
+from fedldp.learn.privacy import Privacy
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import BLOCK, Linear, scores_of
-from fedldp.learn.training import Training
+from fedldp.learn.training import Round, Training
 from fedldp.plan import Plan
 
 SAVE_EVERY = 2.0  # seconds, at the least
@@ -54,8 +53,8 @@ class Point(NamedTuple):
 
 def linear(data: Dataset, task: Task) -> Linear:
     """Return what the vehicles of a data set are to learn."""
-    owners = None if data.clients is None else Owners(data.clients)
-    return Linear(objective(task.objective), data.examples(task.objective), owners)
+    rows = None if data.vehicle_ids is None else VehicleRows(data.vehicle_ids)
+    return Linear(objective(task.objective), data.examples(task.objective), rows)
 
 
 def base_rate(data: Dataset, task: Task) -> float:
@@ -99,29 +98,17 @@ def gain(public: Dataset, task: Task, weights: Floats) -> tuple[float, float]:
 def spending(settings: Settings, fleet: Linear, reports: int) -> dict[str, Any]:
     """Return what a training costs each vehicle, and what so many reports take."""
     plan, times = settings.plan(fleet.dimensions), settings.participations
-    document: dict[str, Any] = {
+    spent = Privacy.of(plan, reports, times) if isinstance(plan, Plan) else None
+    return {
         "vehicles": len(fleet),
         "participations": times,
         "reports": reports,
-    }
-    if not isinstance(plan, Plan):
-        bits = bits_of(plan)
-        return document | {
-            "epsilon": None,
-            "exact_epsilon": None,
-            "largest_ratio": None,
-            "price": settings.price(fleet.dimensions),
-            "bits_per_vehicle": times * bits,
-            "bytes": length(reports, bits),
-        }
-    privacy = Privacy.of(plan, reports, times)
-    return document | {
-        "epsilon": settings.epsilon,
-        "exact_epsilon": str(privacy.epsilon),
-        "largest_ratio": None if privacy.ratio is None else float(privacy.ratio),
+        "epsilon": None if spent is None else settings.epsilon,
+        "exact_epsilon": None if spent is None else str(spent.epsilon),
+        "largest_ratio": None if spent is None or spent.ratio is None else float(spent.ratio),
         "price": settings.price(fleet.dimensions),
-        "bits_per_vehicle": None if plan.study else times * privacy.bits,
-        "bytes": None if plan.study else privacy.bytes,
+        "bits_per_vehicle": None if plan.study else times * plan.bits,
+        "bytes": None if plan.study else length(reports, plan.bits),
     }
 
 
@@ -143,7 +130,7 @@ def follow(
     measure: bool = False,
     checkpoint: Path | None = None,
 ) -> list[Point]:
-    """Run a training to its end before people's eyes; return its error on the way.
+    """Run a training to its end with a progress display; return its error on the way.
 
     The error is measured if somebody watches, or if `measure` asks for it.
     """
@@ -154,12 +141,11 @@ def follow(
     try:
         # A model that leaves all bounds is refused when it is done.
         with np.errstate(over="ignore", invalid="ignore"):
-            for progress in training:
+            for done in training:
                 last = training.finished
-                if (measure or not bars.disable) and (last or progress.round % every == 0):
+                if (measure or not bars.disable) and (last or done.number % every == 0):
                     points.append(_point(training, public))
-                state = _state(progress, points)
-                bars.update(bar, completed=progress.round, state=state)
+                bars.update(bar, completed=done.number, state=_state(done, points))
                 if checkpoint is not None and monotonic() - saved >= SAVE_EVERY:
                     training.save(checkpoint)
                     saved = monotonic()
@@ -177,12 +163,11 @@ def _point(training: Training, public: Linear) -> Point:
     return Point(training.state.round, float(error.mean()), float(loss.mean()))
 
 
-def _state(progress: training.Progress, points: list[Point]) -> str:
-    spent = "" if progress.epsilon is None else f", epsilon {float(progress.epsilon):g}"
+def _state(done: Round, points: list[Point]) -> str:
+    spent = "" if done.epsilon is None else f", epsilon {float(done.epsilon):g}"
     error = f", error {points[-1].error:.4f}" if points else ""
     return (
-        f"{progress.round}/{progress.rounds}: {progress.vehicles:,} answers, "
-        f"{volume(progress.bytes)}{spent}{error}"
+        f"{done.number}/{done.rounds}: {done.reports:,} answers, {volume(done.bytes)}{spent}{error}"
     )
 
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from fedldp import datasets
 from fedldp._internal import files
 from fedldp.cli.completion import offer
+from fedldp.cli.options import declared
 from fedldp.cli.plans import (
     INPUT,
     OUTPUT,
@@ -40,7 +41,7 @@ from fedldp.datasets.files import read_file
 from fedldp.learn.features import check_target
 from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
-from fedldp.learn.settings import PAPER_REGULARIZATION, PAPER_TOLERANCE, Settings
+from fedldp.learn.settings import PAPER_DECIDES, Settings
 from fedldp.mechanisms import mechanism_names
 from fedldp.randomness import source
 from fedldp.schema import Category, Number
@@ -48,7 +49,7 @@ from fedldp.strategies import PAPER_MECHANISM
 
 NO_PRIVACY = "none"  # in the place of a mechanism
 
-_OF_DATA = ("schema", "target", "client", "strict", "path", "rows")
+_OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
 
 
 @click.command("train", short_help="Train a model on a fleet, with a few bits of each vehicle.")
@@ -63,20 +64,23 @@ _OF_DATA = ("schema", "target", "client", "strict", "path", "rows")
 @click.option(
     "--task", type=click.Choice(list(TASKS)), required=True, help="The kind of model: see above."
 )
-@click.option(
-    "--epsilon", type=float, help="The privacy budget of a vehicle, for all that it sends."
-)
-@click.option(
-    "--mechanism",
+@declared(Settings, "epsilon", type=float, required=False)
+@declared(
+    Settings,
+    "mechanism",
     type=click.Choice([*mechanism_names(), NO_PRIVACY]),
-    default=Settings.mechanism,
-    show_default=True,
     help=f"How numbers are made private: a name that `fedldp mechanisms` shows, or {NO_PRIVACY}.",
     metavar="NAME",
 )
 @click.option("--schema", type=INPUT, help="The columns of a file (TOML).", metavar="FILE")
 @click.option("--target", help="The column of a file to predict.", metavar="COLUMN")
-@click.option("--client", help="Whose row it is, if a vehicle has several.", metavar="COLUMN")
+@click.option(
+    "--vehicle",
+    "--client",
+    "vehicle",
+    help="The column with the id of each row's vehicle, if a vehicle has several rows.",
+    metavar="COLUMN",
+)
 @strict_option
 @click.option("--path", type=INPUT, help="The file of a NAME, if not fetched.", metavar="FILE")
 @click.option("--rows", type=click.IntRange(1), help="Only the first rows, so many.")
@@ -88,42 +92,14 @@ _OF_DATA = ("schema", "target", "client", "strict", "path", "rows")
     help="The share of public vehicles, to measure the error with.",
 )
 @answer_options
-@click.option("--study", is_flag=True, help="Noisy floats, as in the paper: never to be sent.")
-@click.option(
-    "--bound",
-    type=click.FloatRange(0, min_open=True),
-    default=Settings.bound,
-    show_default=True,
-    help="Where each number of a gradient is cut off.",
-)
-@click.option("--group", type=int, help="Vehicles in a round.  [default: by rule]")
-@click.option("--rate", type=float, help="The length of a step.  [default: by rule]")
-@click.option(
-    "--max-rounds",
-    type=int,
-    help="End after so many rounds.  [default: when no vehicle is left]",
-)
-@click.option(
-    "--tolerance",
-    type=float,
-    default=Settings.tolerance,
-    show_default=True,
-    help="End when the model moves by less in a round.",
-)
-@click.option(
-    "--participations",
-    type=int,
-    default=Settings.participations,
-    show_default=True,
-    help="How often each vehicle answers, with a part of its budget.",
-)
-@click.option(
-    "--regularization",
-    type=float,
-    default=Settings.regularization,
-    show_default=True,
-    help="The weight of half the squared length of the model.",
-)
+@declared(Settings, "study")
+@declared(Settings, "bound")
+@declared(Settings, "group")
+@declared(Settings, "learning_rate", "rate")
+@declared(Settings, "max_iter", "max_rounds")
+@declared(Settings, "tol", "tolerance")
+@declared(Settings, "participations")
+@declared(Settings, "alpha", "regularization")
 @click.option("--seed", type=int, help="Make the simulation reproducible.")
 @click.option("--save", type=OUTPUT, help="Write the model (JSON).", metavar="FILE")
 @click.option(
@@ -162,9 +138,9 @@ def train_command(
     fedldp train --data fleet.csv --schema fleet.toml --target sold \\
       --task svm --epsilon 4 --save model.json
     fedldp train --data trips.parquet --schema trips.toml --target minutes \\
-      --client car --task linear --epsilon 4 --checkpoint trips.json
+      --vehicle car --task linear --epsilon 4 --checkpoint trips.json
     fedldp train --data flights --task logistic --epsilon 4 --paper \\
-      --group 1000 --rate 0.2 --max-rounds 200
+      --group 1000 --learning-rate 0.2 --max-iter 200
 
     Names are those of `fedldp data list`. For a file of your own, a draft of
     the schema is made by `fedldp schema fleet.csv`.
@@ -193,9 +169,14 @@ def train_command(
 
         plots.check_path(plot)
     of_data = {name: options.pop(name) for name in _OF_DATA}
-    options["epsilon"] = 1.0 if epsilon is None else epsilon  # without privacy, none is spent
-    options["mechanism"] = mechanism if private else None
-    settings = _as_printed(**options) if paper else _settings(**options)
+    chosen = {name: value for name, value in options.items() if given(name)}
+    if paper:
+        check_paper(*(name for name in chosen if name in PAPER_DECIDES))
+    settings = (Settings.paper if paper else Settings)(
+        1.0 if epsilon is None else epsilon,  # without privacy, none is spent
+        mechanism if private else None,
+        **chosen,
+    )
     kind = TASKS[task]
     data = _load(what, kind.objective, **of_data)
     data = replace(data, reference=settings.reference)
@@ -206,7 +187,7 @@ def train_command(
     if checkpoint is not None and checkpoint.exists():
         with naming(checkpoint):
             training.resume(checkpoint.read_text("utf-8", errors="replace"))
-        click.echo(f"Going on from {checkpoint}, after round {training.state.round}.", err=True)
+        click.echo(f"Resuming from {checkpoint}, after round {training.state.round}.", err=True)
     began = monotonic()
     with display() as bars:
         measure = plot is not None
@@ -257,59 +238,22 @@ def train_command(
             console().print(f"Wrote {path}", soft_wrap=True)
 
 
-def _settings(k: str, group: int | None, rate: float | None, **options: Any) -> Settings:
-    """Return the settings that the options describe."""
-    return Settings(
-        k=int(k) if k.isdecimal() else k,
-        group="auto" if group is None else group,
-        rate="auto" if rate is None else rate,
-        **options,
-    )
-
-
-def _as_printed(
-    epsilon: float,
-    mechanism: str | None,
-    group: int | None,
-    rate: float | None,
-    max_rounds: int | None,
-    tolerance: float,
-    regularization: float,
-    outputs: int | None,
-    study: bool,
-    **fixed: Any,
-) -> Settings:
-    """Return the paper's settings, and refuse the options that it decides."""
-    check_paper(*fixed)
-    return Settings.paper(
-        epsilon,
-        mechanism,
-        learning_rate="auto" if rate is None else rate,
-        group="auto" if group is None else group,
-        max_iter=max_rounds,
-        tol=tolerance if given("tolerance") else PAPER_TOLERANCE,
-        regularization=regularization if given("regularization") else PAPER_REGULARIZATION,
-        outputs=outputs,
-        study=study,
-    )
-
-
 def _load(
     what: str,
     objective_name: str,
     *,
     schema: Path | None,
     target: str | None,
-    client: str | None,
+    vehicle: str | None,
     strict: bool,
     path: Path | None,
     rows: int | None,
 ) -> Dataset:
     """Return the data set that has this name, or that is in this file."""
     if what in datasets.names():
-        if schema is not None or target is not None or client is not None or strict:
+        if schema is not None or target is not None or vehicle is not None or strict:
             raise click.UsageError(
-                f"{what} brings its own: --schema, --target, --client, --strict are for files."
+                f"{what} brings its own: --schema, --target, --vehicle, --strict are for files."
             )
         found = datasets.load(what, path, rows)
         note_clipping(found)
@@ -322,7 +266,7 @@ def _load(
     columns = read_schema(schema)
     with naming(schema):
         check_target(columns[target], objective(objective_name).classifies)
-    found, quality = read_file(what, columns, target, client, strict=strict)
+    found, quality = read_file(what, columns, target, vehicle, strict=strict)
     tell(what, quality)
     if rows is not None and rows > len(found):
         raise click.UsageError(f"{what} has {len(found)} rows; got --rows {rows}.")

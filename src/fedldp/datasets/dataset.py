@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fedldp._internal.validation import Floats, whole
 from fedldp.data.quality import DataQuality
 from fedldp.errors import DomainError
-from fedldp.learn.examples import Owners, Rows
+from fedldp.learn.examples import Rows, VehicleRows, rows_of
 from fedldp.learn.features import Features, Singles, check_target, encode_target
 from fedldp.learn.objectives import objective as named_objective
 from fedldp.randomness import Source, source
@@ -63,7 +63,7 @@ class Dataset:
     columns: tuple[npt.NDArray[Any], ...]  # of each attribute: numbers, or codes of categories
     targets: Mapping[str, str] = field(default_factory=dict)  # the column of each objective
     derived: tuple[str, ...] = ()  # columns made of others, which no vehicle is asked for
-    clients: npt.NDArray[np.integer[Any]] | None = None  # whose row it is, if not each its own
+    vehicle_ids: npt.NDArray[np.integer[Any]] | None = None  # of each row, if some have several
     reference: str = Features.reference  # how categories become features: see `Features`
 
     @cached_property
@@ -72,7 +72,7 @@ class Dataset:
         found = hashlib.sha256(repr((self.schema, dict(self.targets))).encode())
         if self.reference != Features.reference:
             found.update(self.reference.encode())
-        for column in (*self.columns, *(() if self.clients is None else (self.clients,))):
+        for column in (*self.columns, *(() if self.vehicle_ids is None else (self.vehicle_ids,))):
             found.update(np.ascontiguousarray(column).data)
         return found.hexdigest()
 
@@ -82,10 +82,12 @@ class Dataset:
                 f"the schema has {len(self.schema)} attributes; got {len(self.columns)} columns."
             )
         lengths = {len(column) for column in self.columns}
-        if self.clients is not None:
-            lengths.add(len(self.clients))
+        if self.vehicle_ids is not None:
+            lengths.add(len(self.vehicle_ids))
         if len(lengths) > 1:
-            raise DomainError(f"columns and clients must have one length; got {sorted(lengths)}.")
+            raise DomainError(
+                f"columns and vehicle_ids must have one length; got {sorted(lengths)}."
+            )
         for attribute, column in zip(self.schema, self.columns, strict=True):
             _check_column(attribute, column)
         for name in (*self.targets.values(), *self.derived):
@@ -149,7 +151,7 @@ class Dataset:
         return replace(
             self,
             columns=tuple(column[rows] for column in self.columns),
-            clients=None if self.clients is None else self.clients[rows],
+            vehicle_ids=None if self.vehicle_ids is None else self.vehicle_ids[rows],
         )
 
     def split(self, share: float) -> tuple["Dataset", "Dataset"]:
@@ -157,8 +159,8 @@ class Dataset:
 
         The vehicles of both are in a random order.
         """
-        owners = None if self.clients is None else Owners(self.clients)
-        vehicles = len(self if owners is None else owners)
+        grouped = None if self.vehicle_ids is None else VehicleRows(self.vehicle_ids)
+        vehicles = len(self if grouped is None else grouped)
         held = max(1, round(share * vehicles)) if 0 < share < 1 else vehicles
         if held >= vehicles:
             raise DomainError(
@@ -167,8 +169,7 @@ class Dataset:
             )
         order = np.argsort(chance("hold-out", 0).words(vehicles), kind="stable")
         fleet, public = (
-            self.take(part if owners is None else owners.rows(part)[0])
-            for part in (order[held:], order[:held])
+            self.take(rows_of(grouped, part)[0]) for part in (order[held:], order[:held])
         )
         return fleet, public
 

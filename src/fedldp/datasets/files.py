@@ -28,17 +28,18 @@ def from_file(
     path: str | PathLike[str],
     schema: Schema,
     target: str | None = None,
-    client: str | None = None,
+    vehicle_id: str | None = None,
     *,
     strict: bool = False,
 ) -> Dataset:
     r"""Return the data set that a CSV (also .csv.gz) or Parquet file holds.
 
     The target is a column of the schema: a number for linear regression, a category with two
-    labels for the others. `client` is a column that tells whose row it is: ids are compared as
-    they are written. Values outside the bounds are clipped, and missing, unreadable or unknown ones
-    are replaced by the public default, as on a vehicle; a `DataWarning` says so. With `strict` such
-    data raise `DomainError`, and so does a missing target in any case: nobody may make one up.
+    labels for the others. `vehicle_id` is the column with the id of each row's vehicle, if a
+    vehicle has several rows: ids are compared as they are written. Values outside the bounds are
+    clipped, and missing, unreadable or unknown ones are replaced by the public default, as on a
+    vehicle; a `DataWarning` says so. With `strict` such data raise `DomainError`, and so does a
+    missing target in any case: nobody may make one up.
 
     >>> path = Path(tempfile.mkdtemp(), "fleet.csv")
     >>> _ = path.write_text("age,city,sold\n31,Oslo,no\n54,Rome,yes\n")
@@ -47,7 +48,7 @@ def from_file(
     >>> len(fleet), fleet.targets
     (2, {'logistic': 'sold', 'hinge': 'sold'})
     """
-    data, quality = read_file(path, schema, target, client, strict=strict)
+    data, quality = read_file(path, schema, target, vehicle_id, strict=strict)
     quality.warn(stacklevel=2)
     return data
 
@@ -56,19 +57,19 @@ def read_file(
     path: str | PathLike[str],
     schema: Schema,
     target: str | None,
-    client: str | None,
+    vehicle_id: str | None,
     *,
     strict: bool,
 ) -> tuple[Dataset, DataQuality]:
     """Return what `from_file` returns, and what was clipped or replaced, without a warning."""
     path = Path(path)
     targets = _targets(schema, target)
-    gathered, owners = Gathered(schema), Clients(client)
+    gathered, vehicles = Gathered(schema), VehicleIds(vehicle_id)
     try:
         for chunk in read(path):
             gathered.add(chunk.data, chunk.first_row)
-            owners.add(chunk.data, chunk.first_row)
-        columns, quality = gathered.columns(), gathered.quality().using(client)
+            vehicles.add(chunk.data, chunk.first_row)
+        columns, quality = gathered.columns(), gathered.quality().using(vehicle_id)
         if target is not None and quality[target].replaced:
             raise DomainError(
                 f"every row must have the target; {quality[target]}. Correct or drop such rows."
@@ -78,7 +79,7 @@ def read_file(
     except DomainError as error:
         raise DomainError(f"{path.name}: {error}") from error
     about = About(path.stem, title=path.name, source=str(path))
-    return Dataset(about, schema, columns, targets, clients=owners.numbers()), quality
+    return Dataset(about, schema, columns, targets, vehicle_ids=vehicles.numbers()), quality
 
 
 def read(path: Path) -> Iterator[frames.Chunk]:
@@ -136,8 +137,8 @@ class Gathered:
 
 
 @final
-class Clients:
-    """Whose each row is, as numbers in the order in which they first occur."""
+class VehicleIds:
+    """The vehicle of each row, as numbers in the order in which they first occur."""
 
     def __init__(self, column: str | None) -> None:
         self._column = column
@@ -145,7 +146,7 @@ class Clients:
         self._numbers: list[int] = []
 
     def add(self, data: Any, first_row: int) -> None:
-        """Add rows; refuse one that is nobody's."""
+        """Add rows; refuse one without a vehicle."""
         if self._column is None:
             return
         table = frames.table(data)
@@ -163,12 +164,12 @@ class Clients:
             self._numbers.append(self._known.setdefault(str(cell).strip(), len(self._known)))
 
     def names(self) -> list[str]:
-        """Return the name of each row's client."""
+        """Return the id of each row's vehicle."""
         known = list(self._known)
         return [known[number] for number in self._numbers]
 
     def numbers(self) -> npt.NDArray[np.int64] | None:
-        """Return the number of each row's client, or None if each row is its own."""
+        """Return the number of each row's vehicle, or None if each row is its own."""
         return None if self._column is None else np.array(self._numbers, np.int64)
 
 

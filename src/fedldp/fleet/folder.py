@@ -7,11 +7,11 @@ gateway one of its own and one of its vault.
 import json
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Any, final
+from typing import Any, cast, final
 
 from fedldp import __version__
 from fedldp.datasets.dataset import Dataset
@@ -84,7 +84,7 @@ class Work:
 
         `data` are the rows that all of them hold together.
         """
-        if data.clients is not None:
+        if data.vehicle_ids is not None:
             raise DomainError(f"{data.name} has several rows for a vehicle: give it as a file.")
         asked: Model | Schema = data.asked
         if objective is not None:
@@ -152,6 +152,8 @@ def init(
 
     The cap is what each vehicle may spend in its life, by default as much as the job costs it.
     """
+    if not settings.private:
+        raise DomainError("a fleet needs a mechanism: without one it has no privacy.")
     cap = settings.epsilon if cap is None else cap
     if not settings.epsilon <= cap < float("inf"):
         raise DomainError(
@@ -236,15 +238,13 @@ def _write_job(folder: Path, work: Work, settings: Settings, gateways: int) -> N
     }
     recipe = ""
     if isinstance(work.asked, Schema):
-        plan: Plan | Schema = Plan(work.asked, settings.epsilon)
+        plan = Plan(work.asked, settings.epsilon)
         del entries["model"]
     else:
         d, distance = len(work.asked.weights), objective(work.asked.objective).distance
-        plan = settings.plan(d)
+        plan = cast(Plan, settings.plan(d))
         (folder / "model.json").write_text(work.asked.to_json(), "utf-8")
-        recipe = f"\n[recipe]\n{_toml(asdict(settings.recipe(d, rounds, distance)))}"
-    if not isinstance(plan, Plan):
-        raise DomainError("a fleet needs a mechanism: without one it has no privacy.")
+        recipe = f"\n[recipe]\n{_toml(settings.recipe(d, rounds, distance).to_document())}"
     (folder / "plan.json").write_text(plan.to_json(), "utf-8")
     notes = _NOTES | {"gateways": "so many must be there before the first round"}
     (folder / "job.toml").write_text(f"{_toml(entries, notes)}{recipe}", "utf-8")

@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, final
@@ -175,7 +175,9 @@ class Job:
         """
         parts = (self.name, self.plan.fingerprint, self.model and self.model.fingerprint)
         levels = tuple(plan.fingerprint for plan in self.levels)
-        text = repr((*parts, self.recipe, self.reports, *levels))
+        recipe = "None" if self.recipe is None else self.recipe.digest_text
+        texts = [*map(repr, parts), recipe, *map(repr, (self.reports, *levels))]
+        text = f"({', '.join(texts)})"
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -185,6 +187,7 @@ def _check_training(plan: Plan, model: Model | None, recipe: Recipe | None) -> N
             "a training needs both a model, the first one, and a recipe, by which the server "
             "steps; a statistic has neither."
         )
+    recipe.rate  # noqa: B018 (refuses one that is not resolved)
     vector, d = plan.schema.attributes[0], len(model.weights)
     if not isinstance(vector, Number) or (len(plan.schema), vector.size) != (1, d):
         raise DomainError(
@@ -246,7 +249,7 @@ def _arguments(entries: dict[str, Any], folder: Path) -> dict[str, Any]:
             found[name] = read(name, found[name], parse)
     found["levels"] = [read("levels", each, Plan.from_json) for each in found.get("levels", ())]
     if "recipe" in found:
-        found["recipe"] = _recipe(found["recipe"])
+        found["recipe"] = Recipe.from_document(found["recipe"])
     return found
 
 
@@ -257,13 +260,3 @@ def _read(path: Path, parse: Callable[[str], T]) -> T:
         raise DomainError(f"{path} cannot be read: {error.strerror}.") from None
     except ValueError as error:  # of the parser, or bytes that are no text
         raise DomainError(f"{path}: {error}") from error
-
-
-def _recipe(entries: dict[str, Any]) -> Recipe:
-    known = [field.name for field in fields(Recipe)]
-    if "rate" not in entries or not entries.keys() <= set(known):
-        raise DomainError(
-            f"recipe must be a table with a rate, and nothing but {', '.join(known)}; "
-            f"got {entries!r:.200}."
-        )
-    return Recipe(**entries)

@@ -1,6 +1,6 @@
 """Linear models as scikit-learn estimators. Needs the extra `learn`: scikit-learn.
 
-Each row is a vehicle, or the rows with one client id are, and their mean gradient is its gradient.
+Each row is a vehicle, or the rows with one vehicle_id are, and their mean gradient is its gradient.
 `fit` simulates the fleet's training: a vehicle sends one private report of its gradient, or as many
 as it has `participations`.
 
@@ -20,14 +20,14 @@ from fedldp._internal.validation import Floats, reals
 from fedldp.data.frames import is_missing
 from fedldp.data.quality import AttributeQuality, DataQuality
 from fedldp.errors import DomainError, MissingExtra
-from fedldp.learn.examples import Array, Owners, Rows
+from fedldp.learn.examples import Array, Rows, VehicleRows
 from fedldp.learn.features import Features, Singles, encode_target
 from fedldp.learn.model import LARGEST_WEIGHT
 from fedldp.learn.objectives import OBJECTIVES
 from fedldp.learn.privacy import Privacy
-from fedldp.learn.settings import PAPER_REGULARIZATION, PAPER_TOLERANCE, Settings
+from fedldp.learn.settings import Settings, paper_options
 from fedldp.learn.tasks import Linear
-from fedldp.learn.training import Progress
+from fedldp.learn.training import Round
 from fedldp.plan import Plan
 from fedldp.randomness import Source, source
 from fedldp.schema import Number, Schema
@@ -54,10 +54,12 @@ class PrivacyWarning(UserWarning):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
-    """What the estimators share. The fields are the constructor's keywords, and it only stores.
+    """What the estimators share. The fields are the constructor's parameters, and it only stores.
 
-    All but `bounds`, `strict` and `random_state` are those of `Settings`. Its `reference` is left
-    out: it is about categories, and an estimator takes numbers.
+    scikit-learn wants them in an explicit signature: they are listed here, and in no subclass. All
+    but `bounds`, `strict` and `random_state` are options of `Settings`, which declares what they
+    mean and validates them in `fit`. Its `reference` is left out: it is about categories, and an
+    estimator takes numbers.
     """
 
     bounds: Ends | None = None
@@ -71,14 +73,14 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
     study: bool = Settings.study
     participations: int = Settings.participations
     group: int | str = Settings.group
-    max_rounds: int | None = Settings.max_rounds
-    rate: float | str = Settings.rate
+    max_iter: int | None = Settings.max_iter
+    learning_rate: float | str = Settings.learning_rate
     optimizer: str = Settings.optimizer
     schedule: str = Settings.schedule
     momentum: float = Settings.momentum
-    averaging: bool = Settings.averaging
-    regularization: float = Settings.regularization
-    tolerance: float = Settings.tolerance
+    average: bool = Settings.average
+    alpha: float = Settings.alpha
+    tol: float = Settings.tol
     estimator: str = Settings.estimator
     strict: bool = False
     random_state: int | np.random.RandomState | None = None
@@ -87,38 +89,16 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
     _objective: ClassVar[str]
 
     @classmethod
-    def paper(
-        cls,
-        epsilon: float,
-        mechanism: str | None = PAPER_MECHANISM,
-        *,
-        learning_rate: float | str = "auto",
-        group: int | str = "auto",
-        max_iter: int | None = None,
-        tol: float = PAPER_TOLERANCE,
-        regularization: float = PAPER_REGULARIZATION,
-        outputs: int | None = None,
-        study: bool = False,
-        **public: Any,
-    ) -> Self:
+    def paper(cls, epsilon: float, mechanism: str | None = PAPER_MECHANISM, **options: Any) -> Self:
         """Return an estimator that trains by LDP-FedSGD as the paper prints it.
 
-        The parameters are those of `Settings.paper`; `public` are `bounds`, `target_bounds` and
-        `random_state`, as in the constructor. Categories are yours to encode:
+        `options` are those of `Settings.paper`, and the estimator's own: `bounds`, `strict`,
+        `random_state` and, of a regression, `target_bounds`. Categories are yours to encode:
         `fedldp.learn.Features(schema, reference="last")` does it as the paper does.
         """
-        settings = Settings.paper(
-            epsilon,
-            mechanism,
-            learning_rate=learning_rate,
-            group=group,
-            max_iter=max_iter,
-            tol=tol,
-            regularization=regularization,
-            outputs=outputs,
-            study=study,
-        )
-        return cls(**{name: getattr(settings, name) for name in _CHOICES}, **public)
+        choices = paper_options(mechanism, options)
+        del choices["reference"]
+        return cls(epsilon=epsilon, mechanism=mechanism, **choices)
 
     def __sklearn_clone__(self) -> Self:
         twin = super().__sklearn_clone__()
@@ -134,7 +114,7 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
         self,
         X: Array,
         targets: Floats,
-        clients: Any,
+        vehicle_ids: Any,
         epsilons: Any,
         target: AttributeQuality | None = None,
     ) -> tuple[Floats, float]:
@@ -145,24 +125,25 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
         if self.strict:
             quality.refuse()
         quality.warn(stacklevel=3)  # where fit was called
-        owners = None if clients is None else Owners(_ids(clients, len(X)))
+        rows = None if vehicle_ids is None else VehicleRows(_checked_ids(vehicle_ids, len(X)))
         goal = OBJECTIVES[self._objective]
-        task = Linear(goal, _Encoded(features, X, targets.astype(np.float32)), owners)
+        task = Linear(goal, _Encoded(features, X, targets.astype(np.float32)), rows)
         levels, chosen = [settings], None
         if epsilons is not None:
-            chosen = _one_each(epsilons, owners, len(X))
+            chosen = _one_each(epsilons, rows, len(X))
             levels, _ = settings.levels(chosen)
-        chance = _chance(self.random_state)
-        training = settings.training(task, goal.distance, chance, epsilons=chosen)
-        plans = [each.plan(task.dimensions) for each in levels]
-        if settings.mechanism is not None:
+        training = settings.training(
+            task, goal.distance, _source(self.random_state), epsilons=chosen
+        )
+        if settings.private:
             self._spend(float(levels[-1].epsilon))
-        self.history_: list[Progress] = list(training)
+        self.history_: list[Round] = list(training)
         self.n_iter_ = len(self.history_)
+        times = -(-training.reports // len(task))
         self.levels_ = {
-            each.epsilon: Privacy.of(plan, reports, -(-training.reports // len(task)))
-            for each, plan, reports in zip(levels, plans, training.reports_by_level, strict=True)
-            if isinstance(plan, Plan)
+            each.epsilon: Privacy.of(cast(Plan, each.plan(task.dimensions)), reports, times)
+            for each, reports in zip(levels, training.reports_by_level, strict=True)
+            if settings.private
         }
         self.privacy_ = Privacy.of_levels([*self.levels_.values()]) if self.levels_ else None
         self.price_ = levels[-1].price(task.dimensions)
@@ -199,8 +180,8 @@ class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc
     `bounds` are the public ends of the features, `(low, high)` for all of them or `(lows, highs)`
     with a number for each, and `target_bounds` those of the target; in training, values outside
     count as the end, and a `DataWarning` says how many do. With `strict=True` they are refused
-    before any vehicle is asked. The other keywords are those of `Settings`; `mechanism=None` is the
-    reference without privacy. With `participations=r` each report has an r-th of epsilon.
+    before any vehicle is asked. The other parameters are those of `Settings`; `mechanism=None` is
+    the reference without privacy. With `participations=r` each report has an r-th of epsilon.
 
     `random_state=None` takes the operating system's randomness. A seed is for study only: whoever
     knows it can undo the noise. Each fit asks the vehicles anew. From the second on, also those of
@@ -209,7 +190,7 @@ class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc
 
     After `fit`: `coef_` and `intercept_` in the units of the data; `privacy_`, what each vehicle
     has spent and all have sent (None without privacy); `levels_`, the same for each epsilon that
-    vehicles have chosen; `history_`, a `Progress` for each round; `price_`, by what factor the
+    vehicles have chosen; `history_`, a `Round` for each round; `price_`, by what factor the
     participations make the squared error of a gradient grow.
 
     >>> import fedldp
@@ -227,11 +208,12 @@ class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc
 
     _objective = "squared"
 
-    def fit(self, X: Any, y: Any, clients: Any = None, epsilons: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, vehicle_ids: Any = None, epsilons: Any = None) -> Self:
         """Train on rows X and their targets y.
 
-        `clients` says whose row each is; `epsilons` is for vehicles that choose their own instead
-        of `epsilon`, and has that of each row's vehicle. What they choose is public.
+        `vehicle_ids` has the id of each row's vehicle, where a vehicle has several rows. `epsilons`
+        is for vehicles that choose their own instead of `epsilon`, and has that of each row's
+        vehicle. What they choose is public.
         """
         X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), y_numeric=True)
         low, high = _pair(self.target_bounds, "target_bounds", type(self).__name__)
@@ -239,7 +221,7 @@ class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc
         (quality,) = Schema((target,)).check(np.asarray(y)).attributes
         quality = replace(quality, name="y")
         coefficients, intercept = self._train(
-            X, encode_target(target, y), clients, epsilons, quality
+            X, encode_target(target, y), vehicle_ids, epsilons, quality
         )
         self.coef_ = coefficients * target.half_width
         self.intercept_ = target.from_unit(intercept)
@@ -258,8 +240,8 @@ class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc
 class _LDPClassifier(ClassifierMixin, _LDPLinearModel):  # type: ignore[misc]
     """A linear model of which one of two classes a row is in."""
 
-    def fit(self, X: Any, y: Any, clients: Any = None, epsilons: Any = None) -> Self:
-        """Train on rows X and their labels y; the others as for `LDPLinearRegression.fit`."""
+    def fit(self, X: Any, y: Any, vehicle_ids: Any = None, epsilons: Any = None) -> Self:
+        """Train on rows X and their labels y. Parameters: see `LDPLinearRegression.fit`."""
         X, y = validate_data(self, X, y, dtype=(np.float64, np.float32))
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -269,7 +251,7 @@ class _LDPClassifier(ClassifierMixin, _LDPLinearModel):  # type: ignore[misc]
                 f"Only binary classification is supported. y must have two labels; got {count}."
             )
         targets = np.where(codes, 1.0, -1.0)
-        coefficients, intercept = self._train(X, targets, clients, epsilons)
+        coefficients, intercept = self._train(X, targets, vehicle_ids, epsilons)
         self.coef_, self.intercept_ = coefficients[None], np.array([intercept])
         return self
 
@@ -291,7 +273,7 @@ class _LDPClassifier(ClassifierMixin, _LDPLinearModel):  # type: ignore[misc]
 
 @final
 class LDPLogisticRegression(_LDPClassifier):
-    """Logistic regression on a fleet: keywords and attributes as of `LDPLinearRegression`.
+    """Logistic regression on a fleet. Parameters and attributes: see `LDPLinearRegression`.
 
     The labels of the two classes are taken from y, as public.
 
@@ -315,7 +297,7 @@ class LDPLogisticRegression(_LDPClassifier):
 
 @final
 class LDPLinearSVC(_LDPClassifier):
-    """A linear support vector machine on a fleet: keywords and attributes as of the others.
+    """A linear support vector machine on a fleet. Parameters: see `LDPLinearRegression`.
 
     >>> import fedldp
     >>> X = fedldp.source(1).uniform((20_000, 2))
@@ -401,7 +383,7 @@ def _own_units(schema: Schema, weights: Floats) -> tuple[Floats, float]:
     if not np.abs(weights).max() <= LARGEST_WEIGHT:
         raise DomainError(
             f"the training diverged, to a weight of {np.abs(weights).max():g}. Give it a lower "
-            "rate, or less regularization."
+            "learning_rate, or a smaller alpha."
         )
     numbers = cast(tuple[Number, ...], schema.attributes)
     sizes = [each.size for each in numbers]
@@ -410,30 +392,30 @@ def _own_units(schema: Schema, weights: Floats) -> tuple[Floats, float]:
     return coefficients, float(weights[-1] - coefficients @ centres)
 
 
-def _ids(clients: Any, rows: int) -> Array:
-    """Return the client id of each row, or refuse what does not say whose each is."""
-    ids = np.asarray(clients)
+def _checked_ids(vehicle_ids: Any, rows: int) -> Array:
+    """Return the vehicle_id of each row, or refuse ids that leave a row without one."""
+    ids = np.asarray(vehicle_ids)
     if ids.dtype.kind == "O" and not any(is_missing(each) for each in ids.reshape(-1)):
         ids = ids.astype(str)  # of several kinds, which have no order
     if ids.shape != (rows,):
-        raise DomainError(f"clients must have an id for each of {rows} rows; got {ids.shape}.")
+        raise DomainError(f"vehicle_ids must have one for each of {rows} rows; got {ids.shape}.")
     if ids.dtype.kind in "fO" and any(is_missing(each) for each in ids.tolist()):
-        raise DomainError("clients must have an id for each row; some are missing.")
+        raise DomainError("vehicle_ids must have one for each row; some are missing.")
     return ids
 
 
-def _one_each(epsilons: Any, owners: Owners | None, rows: int) -> Array:
+def _one_each(epsilons: Any, vehicle_rows: VehicleRows | None, rows: int) -> Array:
     """Return the epsilon of each vehicle, given that of each row."""
     found = reals(epsilons, "epsilons")
     if found.shape != (rows,):
         raise DomainError(f"epsilons must have one for each of {rows} rows; got {found.shape}.")
-    each = found if owners is None else owners.one_each(found)
+    each = found if vehicle_rows is None else vehicle_rows.one_each(found)
     if each is None:
-        raise DomainError("epsilons must be the same in all rows of a client: it has one budget.")
+        raise DomainError("epsilons must be the same in all rows of a vehicle: it has one budget.")
     return each
 
 
-def _chance(random_state: Any) -> Source:
+def _source(random_state: Any) -> Source:
     """Return the operating system's randomness or, for study, a source from a seed."""
     if random_state is None or isinstance(random_state, Integral):
         return source(random_state)

@@ -1,4 +1,4 @@
-"""What vehicles learn from: rows of features and a target, and which rows are whose."""
+"""What vehicles learn from: rows of features and a target, and which rows a vehicle has."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol, final
@@ -60,40 +60,46 @@ class Arrays:
 
 
 @final
-class Owners:
+class VehicleRows:
     """Which rows belong to which vehicle, where a vehicle has several.
 
-    >>> owners = Owners(np.array(["b", "a", "b", "c"]))
-    >>> len(owners)
-    3
-    >>> owners.rows(np.array([1, 2]))     # of the second and the third, b and c
+    >>> rows = VehicleRows(np.array(["b", "a", "b", "c"]))
+    >>> len(rows), rows.total
+    (3, 4)
+    >>> rows.of(np.array([1, 2]))     # of the second and the third vehicle, b and c
     (array([0, 2, 3]), array([0, 2]))
     """
 
-    def __init__(self, clients: npt.ArrayLike) -> None:
-        _, first = np.unique(np.asarray(clients), return_inverse=True)
+    def __init__(self, vehicle_ids: npt.ArrayLike) -> None:
+        _, first = np.unique(np.asarray(vehicle_ids), return_inverse=True)
         self._order = np.argsort(first, kind="stable")
-        self.examples = len(first)
+        self.total = len(first)  # rows of all vehicles
         self._sizes = np.bincount(first)
         self._starts = np.cumsum(self._sizes) - self._sizes
 
     def __len__(self) -> int:
+        """Return how many vehicles there are."""
         return len(self._sizes)
 
     def one_each(self, values: npt.ArrayLike) -> Array | None:
-        """Return what each vehicle has in all of its rows, or None if its rows differ.
+        """Return the value that each vehicle has in all of its rows, or None if its rows differ.
 
-        >>> owners = Owners(np.array(["b", "a", "b", "c"]))
-        >>> owners.one_each([2.0, 4.0, 2.0, 1.0]), owners.one_each([2.0, 4.0, 1.0, 1.0])
+        >>> rows = VehicleRows(np.array(["b", "a", "b", "c"]))
+        >>> rows.one_each([2.0, 4.0, 2.0, 1.0]), rows.one_each([2.0, 4.0, 1.0, 1.0])
         (array([4., 2., 1.]), None)
         """
         ordered = np.asarray(values)[self._order]
         found = ordered[self._starts]
         return found if np.array_equal(np.repeat(found, self._sizes), ordered) else None
 
-    def rows(self, vehicles: Rows) -> tuple[Integers, Integers]:
+    def of(self, vehicles: Rows) -> tuple[Integers, Integers]:
         """Return the rows of some vehicles, one after the other, and where each one's begin."""
         sizes, starts = self._sizes[vehicles], self._starts[vehicles]
         begins = np.cumsum(sizes) - sizes
         places = np.arange(sizes.sum()) + np.repeat(starts - begins, sizes)
         return self._order[places], begins
+
+
+def rows_of(vehicle_rows: VehicleRows | None, vehicles: Rows) -> tuple[Rows, Integers | None]:
+    """Return the rows of some vehicles, and where each one's begin unless each has one row."""
+    return (vehicles, None) if vehicle_rows is None else vehicle_rows.of(vehicles)

@@ -166,6 +166,6 @@ def _checked(weights: Sequence[float] | Floats, width: int) -> tuple[float, ...]
         if not is_real(weight) or not abs(weight) <= LARGEST_WEIGHT:
             raise DomainError(
                 f"a weight must be a number within +-{LARGEST_WEIGHT:g}; got {shown(weight)}. "
-                "If a training led there, give it a lower rate."
+                "If a training led there, give it a lower learning rate."
             )
     return tuple(float(weight) + 0.0 for weight in weights)  # not -0.0, which is written otherwise

@@ -6,17 +6,17 @@ keep a momentum, and scale its steps by the noise that it sees, as Adam does.
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, cast, final
 
 import numpy as np
 
+from fedldp._internal.options import OneOf, Real, Rule, checked, option, options, validate
 from fedldp._internal.validation import Floats
-from fedldp.attributes import is_real
 from fedldp.coders.tables import read_only
 from fedldp.errors import DomainError, WireError
-from fedldp.estimate import ESTIMATORS, means, means_of_levels
+from fedldp.estimate import ESTIMATORS, RATIO, means, means_of_levels
 from fedldp.tally import Tally
 from fedldp.vehicle import UNREADABLE, canonical
 
@@ -33,43 +33,82 @@ _SQUARES = 0.999  # Adam's memory of squared gradients
 _TINY = 1e-8  # and what keeps it from dividing by zero
 
 
-@final
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How the server steps.
+    """How the server steps: each option of it is declared here, and nowhere else.
 
     The default is Adam, and an average of the iterates in which the t-th weighs t (t + 1). For
-    Algorithm 1 of the paper as printed see `Settings.paper`.
+    Algorithm 1 of the paper as printed see `Settings.paper`. `Settings` has these options too.
     """
 
-    rate: float
-    optimizer: str = "adam"
-    schedule: str = "constant"
-    momentum: float = 0.8
-    averaging: bool = True
-    regularization: float = 0.0  # lambda of lambda/2 |theta|^2: it depends on no data
-    tolerance: float = 0.0  # stop when a step is shorter; at 0, when no vehicle is left
-    estimator: str = "ratio"
+    learning_rate: float | str = option(
+        "auto",
+        Real(0, above=True, words=("auto",)),
+        help="The length of a step; auto follows a rule.",
+    )
+    optimizer: str = option("adam", OneOf(OPTIMIZERS), help="How the server steps.")
+    schedule: str = option(
+        "constant", OneOf(tuple(SCHEDULES)), help="How the length of a step falls with the rounds."
+    )
+    momentum: float = option(0.8, Real(0, 1), help="How much of the last step the next one keeps.")
+    average: bool = option(
+        True, OneOf((True, False)), help="Whether the model is an average over the rounds."
+    )
+    alpha: float = option(
+        0.0, Real(0), help="The weight of half the squared length of the model in the loss."
+    )
+    tol: float = option(0.0, Real(0), help="Stop when the model moves by less in a round.")
+    estimator: str = option(
+        RATIO, OneOf(ESTIMATORS), help="How the answers of a group become a mean gradient."
+    )
 
     def __post_init__(self) -> None:
-        choices = (
-            ("optimizer", OPTIMIZERS),
-            ("schedule", tuple(SCHEDULES)),
-            ("averaging", (True, False)),
-            ("estimator", ESTIMATORS),
-        )
-        for name, known in choices:
-            if getattr(self, name) not in known:
-                raise DomainError(f"{name} must be one of {known}; got {getattr(self, name)!r}.")
-        ranges = (("momentum", 1.0), ("regularization", math.inf), ("tolerance", math.inf))
-        for name, end in ranges:
-            value = getattr(self, name)
-            if not is_real(value) or not 0 <= value < end:
-                raise DomainError(f"{name} must be from 0 to below {end:g}; got {value!r}.")
-            object.__setattr__(self, name, float(value))
-        if not is_real(self.rate) or not 0 < self.rate < math.inf:
-            raise DomainError(f"rate must be a positive number; got {self.rate!r}.")
-        object.__setattr__(self, "rate", float(self.rate))
+        validate(self)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate as a number: "auto" must have been resolved by `Settings.recipe`."""
+        if isinstance(self.learning_rate, str):
+            raise DomainError(
+                "learning_rate must be a number where a server steps: `Settings.recipe` chooses "
+                f"one; got {self.learning_rate!r}."
+            )
+        return self.learning_rate
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the recipe as plain values, under the names that files have for them."""
+        return {file: getattr(self, name) for file, name in _IN_FILES.items()}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "Recipe":
+        """Read a recipe, which must say the learning rate as a number."""
+        if "rate" not in document or not document.keys() <= _IN_FILES.keys():
+            raise DomainError(
+                f"recipe must be a table with a rate, and nothing but {', '.join(_IN_FILES)}; "
+                f"got {document!r:.200}."
+            )
+        rules = {file: cast(Rule, options(cls)[name].rule) for file, name in _IN_FILES.items()}
+        rules["rate"] = Real(0, above=True)
+        found = {_IN_FILES[file]: checked(rules[file], file, document[file]) for file in document}
+        return cls(**found)
+
+    @property
+    def digest_text(self) -> str:
+        """The text by which checkpoints tell recipes apart: that of version 0.1."""
+        values = ", ".join(f"{file}={value!r}" for file, value in self.to_document().items())
+        return f"Recipe({values})"
+
+
+_IN_FILES = {  # the names in files, which never change, and the options
+    "rate": "learning_rate",
+    "optimizer": "optimizer",
+    "schedule": "schedule",
+    "momentum": "momentum",
+    "averaging": "average",
+    "regularization": "alpha",
+    "tolerance": "tol",
+    "estimator": "estimator",
+}
 
 
 @final
@@ -140,7 +179,7 @@ def auto_group(vehicles: int, share: float) -> int:
 
 
 def auto_rate(distance: float, dimensions: int, rounds: int) -> float:
-    """Return the rate with which Adam can go so far from its start, whatever the noise.
+    """Return the learning rate with which Adam can go so far from its start, whatever the noise.
 
     With noise in d coordinates, T steps of D / sqrt(d T) are best for a minimum at the distance D
     (Nemirovski et al. 2009): Adam divides by the noise. Larger steps than 0.4 overshoot. For plain
@@ -152,13 +191,13 @@ def auto_rate(distance: float, dimensions: int, rounds: int) -> float:
     return min(distance / math.sqrt(dimensions * rounds), LARGEST_RATE)
 
 
-def gradient(tally: Tally, estimator: str = "ratio") -> Floats:
+def gradient(tally: Tally, estimator: str = RATIO) -> Floats:
     """Return the mean gradient that the reports of a group tell: a row of it."""
     (part,), (cells,) = tally.parts, tally.counts
     return means(part, tally.reports, cells[None], estimator)
 
 
-def gradient_of_levels(tallies: Sequence[Tally], estimator: str = "ratio") -> Floats:
+def gradient_of_levels(tallies: Sequence[Tally], estimator: str = RATIO) -> Floats:
     """Return the mean gradient of a group whose vehicles have chosen different epsilons.
 
     There is a tally for each epsilon; they are weighted by the inverse of their known variance.
@@ -172,8 +211,8 @@ def gradient_of_levels(tallies: Sequence[Tally], estimator: str = "ratio") -> Fl
 def step(recipe: Recipe, state: State, gradient: Floats) -> State:
     """Return the state after one more group, given its mean gradient: a row for each replica."""
     t = state.round + 1
-    if recipe.regularization:
-        gradient = gradient + recipe.regularization * state.weights
+    if recipe.alpha:
+        gradient = gradient + recipe.alpha * state.weights
     rate = recipe.rate / t ** SCHEDULES[recipe.schedule]
     kept, squares = recipe.momentum, state.squares
     momentum = kept * state.momentum + gradient if kept else gradient
@@ -187,16 +226,16 @@ def step(recipe: Recipe, state: State, gradient: Floats) -> State:
         move = rate * momentum
     weights = state.weights - move
     average = weights
-    if recipe.averaging:
+    if recipe.average:
         average = state.average + 3 / (t + 2) * (weights - state.average)
     change = np.sqrt((move * move).sum(axis=1))
-    still = state.change < recipe.tolerance  # a replica that has settled stays as it is
-    if recipe.tolerance and still.any():
+    still = state.change < recipe.tol  # a replica that has settled stays as it is
+    if recipe.tol and still.any():
         weights[still], average[still] = state.weights[still], state.average[still]
         change[still] = state.change[still]
     return State(t, weights, average, momentum, squares, change)
 
 
 def settled(recipe: Recipe, state: State) -> bool:
-    """Tell whether the last step was shorter than the tolerance, in every replica."""
-    return bool((state.change < recipe.tolerance).all())
+    """Return whether the last step was shorter than `tol`, in every replica."""
+    return bool((state.change < recipe.tol).all())

@@ -1,13 +1,17 @@
 """What a training costs each vehicle, and what it sends."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import final
+from typing import ClassVar, cast, final
+
+import numpy as np
 
 from fedldp._internal import packing
+from fedldp._internal.validation import Floats
+from fedldp.parts import Values
 from fedldp.plan import Plan
-from fedldp.schema import Schema
+from fedldp.schema import Number, Schema
 
 
 @final
@@ -58,10 +62,59 @@ class Privacy:
         )
 
 
-def bits_of(plan: Plan | Schema) -> int:
-    """Return how many bits a vehicle sends: none for study, floats of 32 bits without a plan."""
-    if isinstance(plan, Schema):
-        return 32 * plan.dimensions
+@final
+@dataclass(frozen=True)
+class NoPrivacy:
+    """What stands for a plan where there is no privacy: vehicles send their clipped gradients.
+
+    It is there for comparison, in a simulation: each number counts as a float of 32 bits.
+
+    >>> import fedldp
+    >>> NoPrivacy(fedldp.Schema.vector(94, bound=1.0)).bits
+    3008
+    """
+
+    schema: Schema  # of a vector
+    study: ClassVar[bool] = False
+
+    @property
+    def parts(self) -> tuple["NoPrivacy"]:
+        """Its one part: all coordinates."""
+        return (self,)
+
+    @property
+    def share(self) -> float:
+        """The share of the vehicles that answer a coordinate: all of them."""
+        return 1.0
+
+    @property
+    def bits(self) -> int:
+        """How many bits a vehicle sends."""
+        return 32 * self.schema.dimensions
+
+    @property
+    def total_epsilon(self) -> None:
+        """What a report costs: there is no finite epsilon."""
+        return
+
+    @property
+    def fingerprint(self) -> Number:
+        """What checkpoints tell it apart by: the bounds of the vector, as in version 0.1."""
+        return cast(Number, self.schema.attributes[0])
+
+    def mean(self, batches: Iterable[Values], n: int, replicas: int) -> Floats:
+        """Return the mean of the clipped gradients of n vehicles, in a row for each replica."""
+        vector = self.fingerprint
+        columns = np.arange(vector.size)
+        total = np.zeros((replicas, columns.size))
+        for batch in batches:
+            clipped = vector.from_unit(vector.to_unit(batch.all(columns)))
+            total += clipped.reshape(*total.shape[:1], -1, columns.size).sum(axis=1)
+        return total / n
+
+
+def bits_of(plan: Plan | NoPrivacy) -> int:
+    """Return how many bits a vehicle sends: none in a study, in which nothing is sent."""
     return 0 if plan.study else plan.bits
 
 

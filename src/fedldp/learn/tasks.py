@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fedldp._internal.validation import Floats, Integers
 from fedldp.errors import DomainError
-from fedldp.learn.examples import Examples, Owners, Rows
+from fedldp.learn.examples import Examples, Rows, VehicleRows, rows_of
 from fedldp.learn.objectives import Objective
 from fedldp.parts import Values
 
@@ -26,7 +26,7 @@ class Task(Protocol):
 
     @property
     def kind(self) -> str:
-        """Tell tasks apart that may not go on with each other's training."""
+        """What tells tasks apart that may not resume each other's training."""
 
     @property
     def dimensions(self) -> int:
@@ -45,17 +45,17 @@ class Task(Protocol):
 @final
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """A linear model: each vehicle has one example or, if it has owners, several."""
+    """A linear model: each vehicle has one row or, where `vehicle_rows` says so, several."""
 
     objective: Objective
     examples: Examples
-    owners: Owners | None = None
+    vehicle_rows: VehicleRows | None = None
 
     def __post_init__(self) -> None:
-        if self.owners is not None and self.owners.examples != len(self.examples):
+        if self.vehicle_rows is not None and self.vehicle_rows.total != len(self.examples):
             raise DomainError(
-                f"need an owner for each of {len(self.examples)} examples; "
-                f"got {self.owners.examples}."
+                f"vehicle_rows must have a vehicle for each of {len(self.examples)} rows; "
+                f"got {self.vehicle_rows.total}."
             )
 
     @property
@@ -69,11 +69,11 @@ class Linear:
         return self.examples.dimensions
 
     def __len__(self) -> int:
-        return len(self.examples if self.owners is None else self.owners)
+        return len(self.examples if self.vehicle_rows is None else self.vehicle_rows)
 
     def gradients(self, weights: Floats, vehicles: Rows) -> "Gradients":
         """Return the gradients of some vehicles for some models."""
-        rows, begins = (vehicles, None) if self.owners is None else self.owners.rows(vehicles)
+        rows, begins = rows_of(self.vehicle_rows, vehicles)
         return Gradients(self.objective, weights, *self.examples.read(rows), begins)
 
     def loss(self, weights: Floats) -> Floats:

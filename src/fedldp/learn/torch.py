@@ -2,7 +2,7 @@
 
 Any module whose output for one example depends on that example alone can be trained. A vehicle's
 gradient, of all weights that require one, is flattened to a vector, and goes the way of every other
-gradient: `settings.training(task, distance, chance, start=task.start)`.
+gradient: `settings.training(task, distance, source, start=task.start)`.
 """
 
 import copy
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fedldp._internal.validation import Floats, Integers
 from fedldp.errors import DomainError, MissingExtra
-from fedldp.learn.examples import Owners, Rows
+from fedldp.learn.examples import Rows, VehicleRows, rows_of
 
 try:
     import torch
@@ -31,7 +31,7 @@ _KEPT = 1 << 26  # numbers of gradients that are kept from one question to the n
 
 @final
 class Network:
-    """A module, its loss, and a fleet: each vehicle has one example or, if it has owners, several.
+    """A module, its loss, and a fleet: a vehicle has one row or, with `vehicle_rows`, several.
 
     The module maps a batch of inputs to a batch of outputs, and the loss maps outputs and targets
     to a number, as `torch.nn.functional.cross_entropy` does. Work is done where the module is and
@@ -45,18 +45,20 @@ class Network:
         loss: Callable[[Tensor, Tensor], Tensor],
         inputs: Any,
         targets: Any,
-        owners: Owners | None = None,
+        vehicle_rows: VehicleRows | None = None,
     ) -> None:
-        self._module, self._loss, self._owners = module, loss, owners
+        self._module, self._loss, self._vehicle_rows = module, loss, vehicle_rows
         self._copy = copy.deepcopy(module).eval()
         _check_independent(self._copy)
         self._trained = _trained(self._copy)
         self._inputs, self._targets = _tensor(inputs), _tensor(targets)
         rows = [len(self._inputs), len(self._targets)]
-        if owners is not None:
-            rows.append(owners.examples)
+        if vehicle_rows is not None:
+            rows.append(vehicle_rows.total)
         if len(set(rows)) > 1:
-            raise DomainError(f"need as many inputs as targets and, if given, owners; got {rows}.")
+            raise DomainError(
+                f"inputs, targets and vehicle_rows must be of equally many rows; got {rows}."
+            )
 
     @property
     def kind(self) -> str:
@@ -69,7 +71,7 @@ class Network:
         return sum(each.numel() for each in self._trained.values())
 
     def __len__(self) -> int:
-        return len(self._inputs if self._owners is None else self._owners)
+        return len(self._inputs if self._vehicle_rows is None else self._vehicle_rows)
 
     @property
     def start(self) -> Floats:
@@ -88,8 +90,8 @@ class Network:
         """Return the gradients of some vehicles for some models."""
         if isinstance(vehicles, slice):
             vehicles = np.arange(*vehicles.indices(len(self)))
-        rows, begins = (vehicles, None) if self._owners is None else self._owners.rows(vehicles)
-        return Gradients(self, weights, rows, begins)
+        rows, begins = rows_of(self._vehicle_rows, vehicles)
+        return Gradients(self, weights, cast(Integers, rows), begins)
 
     def loss(self, weights: Floats) -> Floats:
         """Return the mean loss of each row of weights over all examples."""

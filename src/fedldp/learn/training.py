@@ -5,9 +5,9 @@ computes its gradient and answers once, through a plan: a few noisy bits of a fe
 the tally of the group the server takes one step. It ends when the model settles, or when no
 vehicle is left.
 
-The vehicles' half is a `Task` and the server's half is in `server`; a deployment uses both as they
-are. The simulation runs the vehicles' half for a whole group at once, coordinates first, so that
-of the gradients only what is reported is ever computed.
+The vehicles' half is a `Task` and the server's half is in `optimizer`; a deployment uses both as
+they are. The simulation runs the vehicles' half for a whole group at once, coordinates first, so
+that of the gradients only what is reported is ever computed.
 """
 
 import hashlib
@@ -17,23 +17,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 import numpy.typing as npt
 
-from fedldp import vehicle
+from fedldp import randomness, vehicle
 from fedldp._internal import files, packing
 from fedldp._internal.validation import Floats, Integers, reals, whole
 from fedldp.errors import DomainError, WireError
 from fedldp.estimate import means, means_of_levels
 from fedldp.learn import optimizer
 from fedldp.learn.optimizer import Recipe, State
-from fedldp.learn.privacy import bits_of
+from fedldp.learn.privacy import NoPrivacy, bits_of
 from fedldp.learn.tasks import BLOCK, Task
 from fedldp.parts import Part, Values
 from fedldp.plan import Plan
-from fedldp.randomness import Source, source
+from fedldp.randomness import Source
 from fedldp.schema import Number, Schema
 
 FORMAT = "fedldp training 1"
@@ -43,13 +43,13 @@ _AT_ONCE = 4 * BLOCK  # vehicles simulated together, counted from the beginning 
 
 @final
 @dataclass(frozen=True)
-class Progress:
+class Round:
     """What is known after a round."""
 
-    round: int
+    number: int  # of the round; the first one is 1
     rounds: int  # that are planned
-    vehicles: int  # that have answered so far, in each replica
-    bytes: int  # that their reports take, in each replica; floats of 32 bits without privacy
+    reports: int  # so far, in each replica
+    bytes: int  # that the reports take, in each replica; floats of 32 bits without privacy
     epsilon: Fraction | None  # what a vehicle has spent so far at the most
     change: float  # the length of the last step: the largest, of several replicas
     loss: float | None  # what `watch` says
@@ -59,18 +59,18 @@ class Progress:
 class Training:
     """A training, simulated: iterate over it, round by round.
 
-    The plan is for gradients: its schema is `Schema.vector(d, bound)`. With such a schema in the
-    plan's place there is no privacy: gradients are clipped and averaged as they are. Where vehicles
-    have chosen their own epsilon, give a plan for each level, and in `levels` the place of each
-    vehicle's plan; gradients of the levels are weighted by the inverse of their known variance.
+    The plan is for gradients: its schema is `Schema.vector(d, bound)`. A `NoPrivacy` in its place
+    stands for training without privacy: gradients are clipped and averaged as they are. Where
+    vehicles have chosen their own epsilon, give a plan for each level, and in `levels` the place of
+    each vehicle's plan; the levels' gradients are weighted by the inverse of their known variance.
 
     Vehicles are asked in a random order, in groups of about the same size; in each of their
     `participations`, all of them. `shuffle=False` is for data that are in random order already.
-    The training ends when the model settles (the recipe's `tolerance`), after `max_rounds` rounds,
-    or when no vehicle is left.
+    The training ends when the model settles (the recipe's `tol`), after `max_iter` rounds, or when
+    no vehicle is left.
     Each replica is a training of its own, with the same vehicles and other noise. `watch` is given
     the models after each round, for example `Linear(objective, public_examples).loss`. A training
-    goes on with a saved one only if the `label` is the same too: let it tell the data apart.
+    resumes a saved one only if the `label` is the same too: let it tell the data apart.
 
     >>> import fedldp
     >>> from fedldp.learn.examples import Arrays
@@ -79,10 +79,9 @@ class Training:
     >>> x = np.c_[fedldp.source(1).uniform(20_000) * 2 - 1, np.ones(20_000)]
     >>> task = Linear(objective("logistic"), Arrays(x, np.where(x[:, 0] > 0.2, 1.0, -1.0)))
     >>> plan = Plan(Schema.vector(2, bound=1.0), epsilon=2.0, mechanism="near-zero")
-    >>> training = Training(task, plan, Recipe(rate=0.2), fedldp.source(2), group=500)
-    >>> for progress in training:
-    ...     pass
-    >>> progress.round, progress.vehicles, progress.bytes, float(progress.epsilon)
+    >>> training = Training(task, plan, Recipe(learning_rate=0.2), fedldp.source(2), group=500)
+    >>> *_, last = training
+    >>> last.number, last.reports, last.bytes, float(last.epsilon)
     (40, 20000, 15000, 2.0)
     >>> slope, intercept = training.models[0]
     >>> print(f"predicts 1 above {-intercept / slope:.1f}")
@@ -92,13 +91,13 @@ class Training:
     def __init__(
         self,
         task: Task,
-        plan: Plan | Schema | Sequence[Plan],
+        plan: Plan | NoPrivacy | Sequence[Plan | NoPrivacy],
         recipe: Recipe,
-        chance: Source,
+        source: Source,
         *,
         group: int,
         participations: int = 1,
-        max_rounds: int | None = None,
+        max_iter: int | None = None,
         replicas: int = 1,
         shuffle: bool = True,
         start: Floats | None = None,
@@ -106,17 +105,17 @@ class Training:
         label: str = "",
         levels: npt.ArrayLike | None = None,
     ) -> None:
-        if not isinstance(chance, Source):
-            raise DomainError(f"chance must be a Source: pass fedldp.source(); got {chance!r}.")
+        if not isinstance(source, Source):
+            raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
         self._task, self._recipe, self._watch, self._label = task, recipe, watch, label
+        recipe.rate  # noqa: B018 (refuses one that is not resolved)
         self._plans = _plans(plan)
-        schemas = [plan] if isinstance(plan, Schema) else [each.schema for each in self._plans]
-        self._vector = _vector(schemas, task.dimensions)
+        _check_schemas([each.schema for each in self._plans], task.dimensions)
         whole_numbers = {
             "the number of vehicles": len(task),
             "group": group,
             "participations": participations,
-            "max_rounds": 1 if max_rounds is None else max_rounds,
+            "max_iter": 1 if max_iter is None else max_iter,
             "replicas": replicas,
         }
         for name, number in whole_numbers.items():
@@ -125,23 +124,23 @@ class Training:
         self._passes, self._replicas = whole(participations, ""), whole(replicas, "")
         self._vehicles, self._shuffle = len(task), bool(shuffle)
         self._levels: Integers | None = None  # the place of each vehicle's plan, if they differ
-        if not isinstance(plan, Plan | Schema):
-            self._levels = _checked_levels(levels, len(task), len(self._plans))
-        elif levels is not None:
-            raise DomainError("levels need a plan for each: give a list of plans.")
+        if levels is not None:
+            self._levels = _checked_levels(levels, len(task), self._plans)
+        elif len(self._plans) > 1:
+            raise DomainError("several plans need levels: the place of each vehicle's plan.")
         self._groups = -(-self._vehicles // whole(group, ""))
         everyone = self._groups * self._passes
-        self._rounds = everyone if max_rounds is None else min(everyone, whole(max_rounds, ""))
-        self._chance = chance.spawn(1)[0]
-        self._key = int(self._chance.words(1)[0])  # of the order in which vehicles are asked
+        self._rounds = everyone if max_iter is None else min(everyone, whole(max_iter, ""))
+        self._source = source.spawn(1)[0]
+        self._key = int(self._source.words(1)[0])  # of the order in which vehicles are asked
         weights = np.zeros(task.dimensions) if start is None else reals(start, "start")
         if weights.shape != (task.dimensions,) or not np.isfinite(weights).all():
             raise DomainError(f"start must be {task.dimensions} finite numbers; got {start!r:.60}.")
         self.state = State.start(np.tile(weights, (self._replicas, 1)))
         self._ordered: tuple[int, Integers] | None = None
         # What each report takes and costs, computed once: rounds can be very short.
-        self._widths = [bits_of(each) for each in self._plans or schemas]
-        costs = [each.total_epsilon for each in self._plans]
+        self._widths = [bits_of(each) for each in self._plans]
+        costs = [each.total_epsilon for each in self._plans if each.total_epsilon is not None]
         self._spent = [max(costs) * number if costs else None for number in range(self._passes + 1)]
 
     @property
@@ -177,14 +176,14 @@ class Training:
         """Whether the model has settled, all rounds are done, or no vehicle is left."""
         if self.state.round >= self.rounds:
             return True
-        return self._recipe.tolerance > 0 and optimizer.settled(self._recipe, self.state)
+        return self._recipe.tol > 0 and optimizer.settled(self._recipe, self.state)
 
-    def __iter__(self) -> Iterator[Progress]:
+    def __iter__(self) -> Iterator[Round]:
         while not self.finished:
             yield self.advance()
 
-    def advance(self) -> Progress:
-        """Go on by one round."""
+    def advance(self) -> Round:
+        """Run one round."""
         if self.finished:
             raise DomainError("this training is finished: nobody may be asked again.")
         again, place = divmod(self.state.round, self._groups)
@@ -197,12 +196,12 @@ class Training:
             asked = np.arange(first, end) if order is None else order[first:end]
             gradient = self._average_of_levels(asked, self._levels[asked])
         self.state = optimizer.step(self._recipe, self.state, gradient)
-        return self._progress()
+        return self._round()
 
     def _order(self, again: int) -> Integers:
         """Return the order in which the vehicles are asked, anew each time they take part."""
         if self._ordered is None or self._ordered[0] != again:
-            words = source(self._key + again).words(self._vehicles)
+            words = randomness.source(self._key + again).words(self._vehicles)
             self._ordered = again, np.argsort(words, kind="stable")
         return self._ordered[1]
 
@@ -215,21 +214,17 @@ class Training:
 
     def _average(self, batches: Iterable[Values], n: int) -> Floats:
         """Return the mean gradient of n vehicles, as the server learns it, for each replica."""
-        if not self._plans:
-            columns = np.arange(self._vector.size)
-            total = np.zeros((self._replicas, columns.size))
-            for batch in batches:
-                clipped = self._vector.from_unit(self._vector.to_unit(batch.all(columns)))
-                total += clipped.reshape(*total.shape[:1], -1, columns.size).sum(axis=1)
-            return total / n
-        (part,) = self._plans[0].parts
+        (plan,) = self._plans
+        if isinstance(plan, NoPrivacy):
+            return plan.mean(batches, n, self._replicas)
+        (part,) = plan.parts
         return means(part, n, self._counted(part, batches), self._recipe.estimator)
 
     def _average_of_levels(self, asked: Integers, levels: Integers) -> Floats:
         """Return the mean gradient of vehicles whose levels differ, for each replica."""
         found = []
         for level, plan in enumerate(self._plans):
-            mine, (part,) = asked[levels == level], plan.parts
+            mine, (part,) = asked[levels == level], cast(Plan, plan).parts
             counted = self._counted(part, self._batches(mine, 0, len(mine)))
             found.append((part, len(mine), counted))
         return means_of_levels(found, self._recipe.estimator)
@@ -239,15 +234,15 @@ class Training:
         kind = np.float64 if part.study else np.int64
         cells = np.zeros((self._replicas, part.starts[-1]), kind)
         for batch in batches:
-            part.simulate(batch, self._chance, cells)
+            part.simulate(batch, self._source, cells)
         return cells
 
-    def _progress(self) -> Progress:
+    def _round(self) -> Round:
         again, place = divmod(self.state.round, self._groups)
-        return Progress(
-            round=self.state.round,
+        return Round(
+            number=self.state.round,
             rounds=self.rounds,
-            vehicles=self.reports,
+            reports=self.reports,
             bytes=sum(map(packing.length, self.reports_by_level, self._widths)),
             epsilon=self._spent[again + (place > 0)],
             change=float(self.state.change.max()),
@@ -255,12 +250,12 @@ class Training:
         )
 
     def to_json(self) -> str:
-        """Return all that is needed to go on later, as JSON: see `resume`."""
+        """Return all that is needed to resume the training, as JSON: see `resume`."""
         document = {
             "format": FORMAT,
             "settings": self._settings,
             "order": self._key,
-            "drawn": self._chance.position,
+            "drawn": self._source.position,
             "state": json.loads(self.state.to_json()),
         }
         return vehicle.canonical(document)
@@ -270,7 +265,7 @@ class Training:
         files.write(path, self.to_json())
 
     def resume(self, text: str) -> None:
-        """Go on where a training with the same settings stood when it was saved.
+        """Resume a training with the same settings where it stood when it was saved.
 
         With a source from the same seed, the result is that of a training without a break. With
         another key, vehicles that were asked after it was saved are asked anew, and spend anew:
@@ -288,40 +283,36 @@ class Training:
                 raise ValueError("its arrays have other shapes")
             if state.round > self._groups * self._passes:
                 raise ValueError("it has more rounds than this training")
-            if drawn < self._chance.position or order < 0:
-                raise ValueError("its chance is none")
+            if drawn < self._source.position or order < 0:
+                raise ValueError("its position in the random stream is invalid")
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise WireError(f"not a {FORMAT!r} of this training: {error}") from None
         self._key, self._ordered, self.state = order, None, state
-        self._chance.skip(drawn - self._chance.position)
+        self._source.skip(drawn - self._source.position)
 
     @cached_property
     def _settings(self) -> str:
-        """Tell trainings apart that may not go on with each other's state."""
-        plan: Any = self._vector
+        """A digest of all that must be the same in a training that resumes another."""
+        plan: Any = self._plans[0].fingerprint
         if self._levels is not None:
             digest = hashlib.sha256(self._levels.tobytes()).hexdigest()
             plan = *(each.fingerprint for each in self._plans), digest
-        elif self._plans:
-            plan = self._plans[0].fingerprint
         numbers = self._vehicles, self._groups, self._passes, self._replicas, self._shuffle
-        return hashlib.sha256(
-            repr((self._label, self._task.kind, plan, self._recipe, numbers)).encode()
-        ).hexdigest()
+        parts = map(repr, (self._label, self._task.kind, plan))
+        text = f"({', '.join(parts)}, {self._recipe.digest_text}, {numbers})"
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _plans(plan: Plan | Schema | Sequence[Plan]) -> tuple[Plan, ...]:
-    """Return the plans: none without privacy, one, or one for each level."""
-    if isinstance(plan, Schema):
-        return ()
-    plans = (plan,) if isinstance(plan, Plan) else tuple(plan)
-    if not plans or not all(isinstance(each, Plan) for each in plans):
+def _plans(plan: Plan | NoPrivacy | Sequence[Plan | NoPrivacy]) -> tuple[Plan | NoPrivacy, ...]:
+    """Return the plans: one, or one for each level."""
+    plans = (plan,) if isinstance(plan, Plan | NoPrivacy) else tuple(plan)
+    if not plans or not all(isinstance(each, Plan | NoPrivacy) for each in plans):
         raise DomainError(f"plan must be a Plan, or a Plan for each level; got {plan!r:.200}.")
     return plans
 
 
-def _vector(schemas: Sequence[Schema], dimensions: int) -> Number:
-    """Return the gradient as it stands in every plan, or refuse plans for something else."""
+def _check_schemas(schemas: Sequence[Schema], dimensions: int) -> None:
+    """Refuse plans for something else than one gradient."""
     vector = schemas[0].attributes[0]
     if not isinstance(vector, Number) or (len(schemas[0]), vector.size) != (1, dimensions):
         raise DomainError(
@@ -330,10 +321,11 @@ def _vector(schemas: Sequence[Schema], dimensions: int) -> Number:
         )
     if any(schema != schemas[0] for schema in schemas):
         raise DomainError("the plans of all levels must have one schema: the same bound.")
-    return vector
 
 
-def _checked_levels(levels: npt.ArrayLike | None, vehicles: int, plans: int) -> Integers:
+def _checked_levels(
+    levels: npt.ArrayLike, vehicles: int, plans: Sequence[Plan | NoPrivacy]
+) -> Integers:
     """Return the place of each vehicle's plan."""
     found = np.asarray(levels)
     if found.shape != (vehicles,) or found.dtype.kind not in "iu":
@@ -341,6 +333,8 @@ def _checked_levels(levels: npt.ArrayLike | None, vehicles: int, plans: int) -> 
             f"levels must be a whole number for each of {vehicles} vehicles, the place of its "
             f"plan; got {levels!r:.80}."
         )
-    if not 0 <= int(found.min()) <= int(found.max()) < plans:
-        raise DomainError(f"levels must be from 0 to {plans - 1}, one for each plan.")
+    if not 0 <= int(found.min()) <= int(found.max()) < len(plans):
+        raise DomainError(f"levels must be from 0 to {len(plans) - 1}, one for each plan.")
+    if any(each.total_epsilon is None for each in plans):
+        raise DomainError("levels are of epsilon: every one needs a plan with privacy.")
     return found.astype(np.int64)

@@ -249,7 +249,7 @@ def test_those_who_are_silent_may_still_come(tmp_path):
 
 
 def test_it_ends_when_the_model_settles(tmp_path):
-    recipe = Recipe(0.5, "sgd", "inverse", momentum=0.0, tolerance=0.05)
+    recipe = Recipe(learning_rate=0.5, optimizer="sgd", schedule="inverse", momentum=0.0, tol=0.05)
     job = training(tmp_path, recipe=recipe, rounds=500)
     Network(honest, honest, honest).start(job)
     assert checkpoint.progress(job.checkpoint).ended == rounds.SETTLED
@@ -261,8 +261,11 @@ def test_it_ends_when_the_model_settles(tmp_path):
 @pytest.mark.parametrize(
     ("recipe", "said"),
     [
-        (Recipe(1e20, "sgd", momentum=0.0, regularization=1e4), "give it a lower rate"),
-        (Recipe(0.1, regularization=1e200), "the numbers cannot be those of a training"),
+        (
+            Recipe(learning_rate=1e20, optimizer="sgd", momentum=0.0, alpha=1e4),
+            "give it a lower learning rate",
+        ),
+        (Recipe(learning_rate=0.1, alpha=1e200), "the numbers cannot be those of a training"),
     ],
 )
 def test_a_model_beyond_all_bounds_ends_the_job(tmp_path, recipe, said):

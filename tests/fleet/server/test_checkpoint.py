@@ -121,7 +121,7 @@ def test_before_a_job_begins(path):
     assert progress(path) is None
     module.check(path, "test", "settings")
     with pytest.raises(DomainError, match="no checkpoint of a job that has begun"):
-        module.replay(path, PLAN, Recipe(0.1))
+        module.replay(path, PLAN, Recipe(learning_rate=0.1))
     assert not path.exists()
     path.parent.mkdir()
     module.Database(path, module._KIND).close()  # killed between making the file and the job
@@ -194,7 +194,7 @@ def test_all_is_there_after_the_process_has_gone(path):
 
 
 def test_a_replay_gives_the_state(path, checkpoint):
-    recipe, state = Recipe(0.1, estimator="horvitz-thompson"), State.from_json(START)
+    recipe, state = Recipe(learning_rate=0.1, estimator="horvitz-thompson"), State.from_json(START)
     for number in (1, 2, 3):
         tally = PLAN.tally()
         for name in ("7", "8"):
@@ -208,7 +208,7 @@ def test_a_replay_gives_the_state(path, checkpoint):
     checkpoint.ask([question(4)])
     checkpoint.store(*answer(question(4)))  # of a round that is not done
     assert module.replay(path, PLAN, recipe).to_json() == state.to_json()
-    assert module.replay(path, PLAN, Recipe(0.1)).to_json() != state.to_json()
+    assert module.replay(path, PLAN, Recipe(learning_rate=0.1)).to_json() != state.to_json()
 
 
 def test_a_tally_that_is_kept_is_not_counted_again(checkpoint, monkeypatch):
@@ -244,7 +244,7 @@ def test_reports_of_another_plan_are_noticed(path, checkpoint):
     checkpoint.step(START)
     other = Plan(Schema.vector(2, 1.0), 1.0, "three-outputs", k=1)
     with pytest.raises(WireError, match="a report of round 1 does not fit the plan"):
-        module.replay(path, other, Recipe(0.1))
+        module.replay(path, other, Recipe(learning_rate=0.1))
 
 
 def test_who_looks_does_not_make_the_server_wait(path, checkpoint, monkeypatch):

@@ -81,7 +81,7 @@ def test_a_training_adds_up_what_no_round_shows(tmp_path, caplog):
         tmp_path / "model.json",
         REPORTS,
         MODEL,
-        Recipe(rate=0.1),
+        Recipe(learning_rate=0.1),
         rounds=ROUNDS,
     )
     with caplog.at_level(logging.WARNING):
@@ -100,7 +100,7 @@ def test_a_round_of_a_training(tmp_path, caplog):
         tmp_path / "model.json",
         REPORTS,
         MODEL,
-        Recipe(rate=0.1),
+        Recipe(learning_rate=0.1),
         rounds=2,
     )
     with caplog.at_level(logging.WARNING):
@@ -119,7 +119,7 @@ def test_a_training_with_two_levels(tmp_path):
         tmp_path / "model.json",
         REPORTS,
         MODEL,
-        Recipe(rate=0.1),
+        Recipe(learning_rate=0.1),
         rounds=2,
         levels=(PLAN,),
     )

@@ -93,7 +93,7 @@ def test_of_very_many_rows_some_are_kept(tmp_path, monkeypatch):
     keys = [key for key, count in counts.items() for _ in range(count)]
     with Ledger(tmp_path / "ledger", cap=1) as ledger:
         vault = Vault(schema, np.arange(len(keys))[:, None] / 50, keys, ledger)
-        rows, begins = vault._owners.rows(np.arange(3))
+        rows, begins = vault._rows.of(np.arange(3))
         assert np.diff(begins, append=len(rows)).tolist() == [5, 10, 10]
         found = np.split((vault._matrix[rows, 0] * 50).round().astype(int), begins[1:])
         assert [part.tolist() for part in found[:2]] == [list(range(5)), list(range(5, 15))]

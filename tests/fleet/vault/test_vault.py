@@ -28,7 +28,7 @@ from vaults import (
 import fedldp
 from fedldp import Plan, Schema
 from fedldp.errors import DomainError, FedLDPError
-from fedldp.learn.examples import Arrays, Owners
+from fedldp.learn.examples import Arrays, VehicleRows
 from fedldp.learn.features import Features, encode_target
 from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
@@ -86,7 +86,7 @@ def test_gradients_have_the_law_of_the_simulator(tmp_path, name, strategy):
     examples = Arrays(
         Features(FEATURES).encode(matrix[:, :-1]), encode_target(target, matrix[:, -1])
     )
-    fleet = Linear(objective(name), examples, Owners(keys))
+    fleet = Linear(objective(name), examples, VehicleRows(keys))
     everyone = fleet.gradients(np.array([WEIGHTS]), np.arange(3000))
     check_same_law(tally(plan, batch), plan.simulate_batches([everyone], fedldp.source(3)))
 

@@ -125,7 +125,7 @@ class Rounds:
 
     def _settled(self) -> bool:
         recipe = self.job.recipe
-        if recipe is None or not recipe.tolerance:
+        if recipe is None or not recipe.tol:
             return False
         return (state := self._state) is not None and settled(recipe, state)
 

@@ -16,7 +16,7 @@ from fedldp._internal import toml
 from fedldp._internal.validation import Floats
 from fedldp.data import frames
 from fedldp.data.quality import DataQuality, total
-from fedldp.datasets.files import Clients
+from fedldp.datasets.files import VehicleIds
 from fedldp.errors import DomainError
 from fedldp.fleet import processes
 from fedldp.fleet.sockets import Address
@@ -182,8 +182,8 @@ class VaultConfig:
         number, count = self._part()
         vehicles = np.arange(number - 1, len(data), count)
         part = data.take(vehicles)
-        owners = vehicles if part.clients is None else part.clients
-        names = [str(owner) for owner in owners.tolist()]
+        ids = vehicles if part.vehicle_ids is None else part.vehicle_ids
+        names = [str(each) for each in ids.tolist()]
         return (part.schema, part.matrix(), names), part.quality
 
     def _part(self) -> tuple[int, int]:
@@ -207,14 +207,14 @@ class VaultConfig:
         column = self.entries.get("vehicle")
         matrices: list[Floats] = []
         qualities: list[DataQuality] = []
-        owners = Clients(column)
+        vehicles = VehicleIds(column)
         for chunk in frames.read(path):
             matrix, quality = schema.rows(chunk.data, chunk.first_row).read()
             matrices.append(matrix)
             qualities.append(quality)
-            owners.add(chunk.data, chunk.first_row)
+            vehicles.add(chunk.data, chunk.first_row)
         if not sum(map(len, matrices)):
             raise DomainError(f"{path} has no rows.")
         matrix = np.concatenate(matrices)
-        keys = [str(i) for i in range(len(matrix))] if column is None else owners.names()
+        keys = [str(i) for i in range(len(matrix))] if column is None else vehicles.names()
         return (schema, matrix, keys), total(qualities).using(column, self.entries.get("epsilons"))

@@ -23,7 +23,7 @@ from fedldp import vehicle
 from fedldp._internal.validation import Floats, Integers
 from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.fleet.protocol import Answer, Question
-from fedldp.learn.examples import Owners
+from fedldp.learn.examples import VehicleRows
 from fedldp.learn.features import encode_target
 from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
@@ -98,7 +98,7 @@ class Vault:
         self._names, numbers = np.unique(np.asarray(vehicle_ids), return_inverse=True)
         kept = self._some_rows(numbers)
         self._matrix = _cleaned(schema, matrix[kept])
-        self._owners = Owners(numbers[kept])
+        self._rows = VehicleRows(numbers[kept])
         self._epsilons, self._epsilon_of = _chosen(epsilons, numbers)
         totals = ledger.totals()
         # What each has spent, by the place of the sum in a list: there are few different sums.
@@ -217,7 +217,7 @@ class Vault:
         slopes = objective(model.objective)
 
         def gradients(vehicles: Integers) -> Values:
-            rows, begins = self._owners.rows(vehicles)
+            rows, begins = self._rows.of(vehicles)
             matrix = self._matrix[rows]
             targets = encode_target(model.target, matrix[:, target])
             return Gradients(slopes, weights, features.encode(matrix[:, columns]), targets, begins)
@@ -226,7 +226,7 @@ class Vault:
 
     def _one_row(self, vehicles: Integers) -> Floats:
         """Return a row of each vehicle: of several, a random one."""
-        rows, begins = self._owners.rows(vehicles)
+        rows, begins = self._rows.of(vehicles)
         sizes = np.diff(begins, append=len(rows))
         offsets = (self._source.uniform(len(vehicles)) * sizes).astype(np.int64)
         found: Floats = self._matrix[rows[begins + offsets]]
@@ -256,7 +256,7 @@ def _chosen(
         raise DomainError(f"need an epsilon for each of {len(owners)} rows; got {len(epsilons)}.")
     distinct = sorted(set(epsilons))
     place = {each: number for number, each in enumerate(distinct)}
-    found = Owners(owners).one_each([place[each] for each in epsilons])
+    found = VehicleRows(owners).one_each([place[each] for each in epsilons])
     if found is None:
         raise DomainError("the epsilon of a vehicle must be the same in all of its rows.")
     return [*distinct], found

@@ -1,0 +1,152 @@
+"""Options, each declared once: its name, type, default, help and what is valid.
+
+A dataclass declares an option as a field:
+
+    tol: float = option(0.0, Real(0), help="Stop when a step is shorter than this.")
+
+Its validation (`validate`), the command line (`fedldp.cli.options`) and the parameters of the
+scikit-learn estimators follow from this declaration.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from numbers import Real as AnyReal
+from typing import Any, SupportsIndex, final
+
+import numpy as np
+
+from fedldp.errors import DomainError
+
+
+class Rule(ABC):
+    """What is valid for an option."""
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """Say what is valid, to complete "the option must be ..."."""
+
+    @abstractmethod
+    def __call__(self, value: Any) -> Any:
+        """Return a valid value in its plain form, or raise `ValueError`."""
+
+    def parse(self, text: str) -> Any:
+        """Return the value that a text on the command line stands for."""
+        return text
+
+
+@final
+@dataclass(frozen=True)
+class OneOf(Rule):
+    """One of some values."""
+
+    values: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return f"one of {self.values}"
+
+    def __call__(self, value: Any) -> Any:
+        return self.values[self.values.index(value)]
+
+
+@final
+@dataclass(frozen=True)
+class Real(Rule):
+    """A finite number from `low` (above it, if `above`) to below `below`, or one of some words."""
+
+    low: float
+    below: float = math.inf
+    above: bool = False
+    words: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.above:
+            span = "a positive number" if self.low == 0 else f"a number above {self.low:g}"
+        else:
+            span = f"a number from {self.low:g}"
+        return _or(
+            self.words, span + (f" to below {self.below:g}" if self.below < math.inf else "")
+        )
+
+    def __call__(self, value: Any) -> Any:
+        if isinstance(value, str) and value in self.words:
+            return value
+        if not isinstance(value, AnyReal) or isinstance(value, bool | np.bool_):
+            raise ValueError
+        number = float(value)
+        if not self.low <= number < self.below or (self.above and number == self.low):
+            raise ValueError
+        return number
+
+    def parse(self, text: str) -> Any:
+        return text if text in self.words else float(text)
+
+
+@final
+@dataclass(frozen=True)
+class Whole(Rule):
+    """A whole number of at least `least`, or one of some words; None, if `optional`."""
+
+    least: int
+    words: tuple[str, ...] = ()
+    optional: bool = False
+
+    def __str__(self) -> str:
+        words = _or(self.words, f"a whole number of at least {self.least}")
+        return f"None or {words}" if self.optional else words
+
+    def __call__(self, value: Any) -> Any:
+        if (value is None and self.optional) or (isinstance(value, str) and value in self.words):
+            return value
+        if not isinstance(value, SupportsIndex) or isinstance(value, bool | np.bool_):
+            raise ValueError
+        if value.__index__() < self.least:
+            raise ValueError
+        return value.__index__()
+
+    def parse(self, text: str) -> Any:
+        return text if text in self.words else int(text)
+
+
+def _or(words: tuple[str, ...], other: str) -> str:
+    quoted = ", ".join(f'"{word}"' for word in words)
+    return f"{quoted} or {other}" if words else other
+
+
+@final
+@dataclass(frozen=True)
+class Option:
+    """What is declared about an option, beside its name, type and default."""
+
+    help: str  # one sentence
+    rule: Rule | None  # None where whoever uses the option validates it
+
+
+def option(default: Any = MISSING, rule: Rule | None = None, *, help: str) -> Any:  # noqa: A002
+    """Declare a field of a dataclass as an option; without a default it must be given."""
+    return field(default=default, metadata={_KEY: Option(help, rule)})
+
+
+_KEY = "option"
+
+
+def options(kind: type) -> Mapping[str, Option]:
+    """Return the options that a dataclass declares, by name."""
+    return {each.name: each.metadata[_KEY] for each in fields(kind) if _KEY in each.metadata}
+
+
+def validate(instance: Any) -> None:
+    """Validate the options of a frozen dataclass, and store them in their plain form."""
+    for name, declared in options(type(instance)).items():
+        if declared.rule is not None:
+            value = checked(declared.rule, name, getattr(instance, name))
+            object.__setattr__(instance, name, value)
+
+
+def checked(rule: Rule, name: str, value: Any) -> Any:
+    """Return a valid value in its plain form, or raise `DomainError`."""
+    try:
+        return rule(value)
+    except ValueError:
+        raise DomainError(f"{name} must be {rule}; got {value!r}.") from None

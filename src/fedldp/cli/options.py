@@ -1,0 +1,54 @@
+"""Options of commands that follow from where the library declares them."""
+
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from typing import Any, TypeVar
+
+import click
+
+from fedldp._internal.options import OneOf, Rule, options
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_UNSET = object()
+
+
+class _Value(click.ParamType):  # type: ignore[type-arg]
+    """A value that a rule parses and validates."""
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule = rule
+        self.name = "number"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._rule(self._rule.parse(value))
+        except ValueError:
+            self.fail(f"it must be {self._rule}; got {value}.", param, ctx)
+
+
+def declared(
+    kind: type, name: str, *aliases: str, default: Any = _UNSET, **attributes: Any
+) -> Callable[[Command], Command]:
+    """Return a command's option as a dataclass declares it; `aliases` are its former names.
+
+    Attributes of `click.option` replace what is declared.
+    """
+    option = options(kind)[name]
+    if default is _UNSET:
+        (default,) = (each.default for each in fields(kind) if each.name == name)
+    given: dict[str, Any] = {"help": option.help}
+    if default is MISSING:
+        given["required"] = True
+    elif default is not None:
+        given |= {"default": default, "show_default": True}
+    if default is False:
+        given = {"help": option.help, "is_flag": True}
+    elif isinstance(option.rule, OneOf):
+        given["type"] = click.Choice([str(value) for value in option.rule.values])
+    elif option.rule is not None:
+        given["type"] = _Value(option.rule)
+    flags = [f"--{each.replace('_', '-')}" for each in (name, *aliases)]
+    return click.option(*flags, name, **(given | attributes))
