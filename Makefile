@@ -15,7 +15,7 @@ MUTATE ?= --sample 600 src/fedldp/mechanisms/*.py src/fedldp/mechanisms/optimal/
 	tests/contracts/*.py tests/mechanisms/*.py tests/coders/*.py tests/test_vectors.py \
 	tests/test_report*.py tests/test_ledger*.py
 
-.PHONY: demo test test-slow test-torch test-simulation test-faults test-hostile test-flower test-browser \
+.PHONY: demo test test-reproduction test-slow test-torch test-simulation test-faults test-hostile test-flower test-browser \
 	bench bench-growth bench-peers bench-docs bench-reproduce bench-fleet \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures page docs dist mutation clean
 
@@ -28,6 +28,9 @@ test: $(VENV)/test.done  ## everything that must pass: tests, examples, style, t
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n auto --dist loadfile
+
+test-reproduction: $(VENV)/test.done  ## the reproduction of the paper, and its data sets
+	$(BIN)/pytest -n auto --dist loadfile reproduction
 
 test-slow: $(VENV)/test.done  ## what takes too long for every day
 	$(BIN)/pytest -n auto -m slow
@@ -71,8 +74,8 @@ bench-docs: $(VENV)/test.done  ## all three, into docs/benchmarks.md
 	$(BIN)/python benchmarks/growth.py --write docs/benchmarks.md --plot docs/images/growth.png
 	$(BIN)/python benchmarks/peers/run.py --write docs/benchmarks.md
 
-bench-reproduce: $(VENV)/test.done  ## what a run of the experiments costs, on one core and on two
-	$(BIN)/python benchmarks/reproduce.py
+bench-reproduce: $(VENV)/reproduction.done  ## what a run of the experiments costs, on one core and on two
+	$(BIN)/python reproduction/benchmark.py
 
 bench-fleet: $(VENV)/test.done  ## what a fleet costs: network, time and memory, against FedAvg
 	$(BIN)/python benchmarks/fleet.py --plot docs/images/fleet.png
@@ -83,18 +86,19 @@ accuracy: $(VENV)/demo.done  ## the error of means, against the paper's best
 flights: $(VENV)/demo.done  ## the error of a trained model, against the paper's best
 	$(BIN)/python benchmarks/flights.py
 
-# Where the short run goes: make reproduce-quick OUT=FOLDER
-OUT ?= reproduction/output-quick
+# Both take OUT=FOLDER, PUBLISH=PAGE (empty: none) and more options of fedldp-reproduce:
+# make reproduce REPRODUCE='--data wisdm=FILE --data vehicle=FILE'
+reproduce: OUT ?= reproduction/output
+reproduce: PUBLISH ?= docs/reproduction.md
+reproduce: $(VENV)/reproduction.done  ## the paper's figures, tables and claims, into docs/reproduction.md: two hours
+	$(BIN)/fedldp-reproduce --output $(OUT) $(PUBLISH:%=--publish %) $(REPRODUCE)
 
-# Files of data sets, if they are at hand: make reproduce REPRODUCE='--data wisdm=FILE --data vehicle=FILE'
-reproduce: $(VENV)/test.done  ## the paper's figures, tables and claims, into docs/reproduction.md: two hours
-	$(BIN)/fedldp-reproduce --publish docs/reproduction.md $(REPRODUCE)
+reproduce-quick: OUT ?= reproduction/output-quick
+reproduce-quick: $(VENV)/reproduction.done  ## the same with less data and fewer folds, published nowhere: minutes
+	$(BIN)/fedldp-reproduce --quick --output $(OUT) $(PUBLISH:%=--publish %) $(REPRODUCE)
 
-reproduce-quick: $(VENV)/test.done  ## the same with less data and fewer folds: minutes
-	$(BIN)/fedldp-reproduce --quick --output $(OUT) $(REPRODUCE)
-
-paper-map: $(VENV)/test.done  ## docs/paper-map.md, from the list of the paper's items
-	$(BIN)/python tools/paper_map.py docs/paper-map.md
+paper-map: $(VENV)/reproduction.done  ## docs/paper-map.md, from the list of the paper's items
+	$(BIN)/python -m fedldp_reproduction.items docs/paper-map.md
 
 networks: $(VENV)/torch.done  ## what neural networks need
 	$(BIN)/python benchmarks/networks.py --plot docs/images/networks.png
@@ -134,8 +138,12 @@ $(VENV)/demo.done: $(VENV)/pip.done pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[cli,plots,parquet]'
 	@touch $@
 
-$(VENV)/test.done: $(VENV)/demo.done pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[flower,learn]' --editable ./reproduction --group dev
+$(VENV)/reproduction.done: $(VENV)/demo.done pyproject.toml reproduction/pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[learn]' --editable ./reproduction
+	@touch $@
+
+$(VENV)/test.done: $(VENV)/reproduction.done pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[flower,learn]' --group dev
 	@touch $@
 
 # An environment that has a version of Flower and finds all else in the first one. Without

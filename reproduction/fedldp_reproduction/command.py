@@ -15,9 +15,9 @@ from fedldp.cli.completion import offer
 from fedldp.cli.plans import console
 from fedldp.cli.runs import display
 from fedldp.errors import FedLDPError
+from fedldp_reproduction.experiments.material import FILES
 from fedldp_reproduction.figures import Figure, description
-from fedldp_reproduction.material import FILES
-from fedldp_reproduction.tidy import Result
+from fedldp_reproduction.results import Result
 
 _INTERRUPTED = 130  # what a shell makes of Ctrl-C
 
@@ -38,7 +38,7 @@ def _paths(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dic
     return found
 
 
-@click.command("reproduce", short_help="Compute the paper's figures again; check its claims.")
+@click.command("fedldp-reproduce", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument(
     "keys",
     nargs=-1,
@@ -89,20 +89,24 @@ def reproduce_command(
     """Compute the paper's figures again, and check what it says about them.
 
     \b
-    fedldp reproduce --quick                   all of it, in minutes
-    fedldp reproduce --list                    which figures there are
-    fedldp reproduce table-2 means --quick     only these
-    fedldp reproduce --data mx=mexico.toml     with a census extract of IPUMS
-    fedldp reproduce --full --jobs 64 -o full  as much as in the paper
-    fedldp reproduce --publish docs/page.md    into a page of your own
+    fedldp-reproduce --quick                   all of it, in minutes
+    fedldp-reproduce --list                    which figures there are
+    fedldp-reproduce table-1 table-2           only these, with their numbers
+    fedldp-reproduce --data mx=mexico.toml     with a census extract of IPUMS
+    fedldp-reproduce --full --jobs 64 -o full  as much as in the paper
+    fedldp-reproduce --publish docs/page.md    into a page of your own
 
     Writes report.html, a page that holds all it shows, and for each figure its
-    data (CSV) and pictures (SVG, PNG). The page is written anew after each
-    figure: watch it grow. Stop at any time: the same command goes on where it
-    was, and ends with the same numbers.
+    data (CSV) and pictures (SVG, PNG). The page is written again after each
+    figure. Stop at any time: the same command resumes where it stopped, and
+    ends with the same numbers.
 
     Censuses are made up unless an extract is given, and called SYNTHETIC. Other
     data sets are used if they are at hand: see `fedldp data list`.
+
+    \b
+    Completion by tab, in bash (or zsh_source, fish_source in those shells):
+    eval "$(_FEDLDP_REPRODUCE_COMPLETE=bash_source fedldp-reproduce)"
     """  # noqa: D301 (click wants the character \b itself)
     known = description()
     figures = [known.figure(key) for key in dict.fromkeys(keys or known.figures)]
@@ -111,7 +115,8 @@ def reproduce_command(
         return
     if page is not None and len(figures) < len(known.figures):
         raise click.UsageError("--publish needs all figures: leave their names out.")
-    from fedldp_reproduction import publish, report, runner
+    from fedldp_reproduction import runner
+    from fedldp_reproduction.pages import publish, report
 
     if page is not None:
         publish.check(page)
@@ -131,7 +136,7 @@ def reproduce_command(
     except KeyboardInterrupt:
         console(stderr=True).print(
             f"Stopped. {len(sections)} of {len(figures)} figures are in {output}; "
-            "the same command goes on from here.",
+            "the same command resumes here.",
             soft_wrap=True,
         )
         raise click.exceptions.Exit(_INTERRUPTED) from None
@@ -156,7 +161,10 @@ def reproduce_command(
         click.echo(json.dumps(document, indent=2))
         return
     screen = console()
-    screen.print(_render(claims))
+    for result in results if keys else ():
+        if result.table:
+            screen.print(_table(result))
+    screen.print(_render(claims, with_numbers=bool(keys)))
     screen.print(
         f"Claims: {_told(counts)}.\nThe numbers are in the report, {written}", soft_wrap=True
     )
@@ -230,13 +238,23 @@ def _about(result: Result) -> dict[str, Any]:
         "synthetic": result.synthetic,
         "settings": result.settings,
         "data": result.data,
+        "table": result.table,
     }
 
 
-def _render(claims: Sequence[dict[str, str]]) -> Table:
-    """Return the verdicts; the numbers behind them fill pages, and are in the report."""
-    table = Table(title="What the paper says")
-    columns = ("figure", "claim", "verdict")
+def _table(result: Result) -> Table:
+    """Return the table of a figure that is one."""
+    heading, *rows = result.table
+    table = Table(*heading, title=result.title)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _render(claims: Sequence[dict[str, str]], with_numbers: bool) -> Table:
+    """Return the verdicts. The numbers of all figures would fill pages: they are in the report."""
+    table = Table(title="What the paper says", show_lines=with_numbers)
+    columns = ("figure", "claim", "verdict", *(("evidence",) if with_numbers else ()))
     for column in columns:
         table.add_column(column)
     for each in claims:

@@ -113,14 +113,14 @@ class Description:
 
 @cache
 def description() -> Description:
-    """Return the description that comes with fedldp.
+    """Return the description of all figures.
 
     >>> description().figure("svm").paper
     'Fig. 10'
     >>> description().profile("full").rows
     4000000
     """
-    return parse(files("fedldp_reproduction").joinpath("figures.toml").read_text("utf-8"))
+    return parse(files(__package__).joinpath("figures.toml").read_text("utf-8"))
 
 
 def parse(text: str) -> Description:

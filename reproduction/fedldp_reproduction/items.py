@@ -1,15 +1,21 @@
 """Every numbered item of the paper, and what in the project implements or checks it.
 
-`items.toml` is the list; `page` makes the documentation's map of it. Tests import each name, look
-for each page and anchor, and compare the list with the paper's source where that is at hand.
+`items.toml` is the list; `page` makes the documentation's map of it, and
+
+    python -m fedldp_reproduction.items docs/paper-map.md
+
+writes it. Tests import each name, look for each page and anchor, and compare the list with the
+paper's source where that is at hand.
 """
 
+import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, final
 
 from fedldp.errors import DomainError
@@ -35,7 +41,7 @@ page.
 
 Items are numbered in the order of the paper's source. Sections have names here, not numbers: the
 source has no heading for the introduction, so their numbers depend on whether it counts. Verdicts
-and pictures are in the [reproduction](reproduction.md); `fedldp reproduce KEY` computes one again.
+and pictures are in the [reproduction](reproduction.md); `fedldp-reproduce KEY` computes one again.
 
 `make paper-map` writes this page from `items.toml`. Tests import every name, look up every page and
 heading, and compare the list with the source of the paper where that is at hand.
@@ -75,7 +81,7 @@ def items() -> tuple[Item, ...]:
     >>> [each.name for each in items() if each.title == "PM-SUB"]
     ['Algorithm 4']
     """
-    document = tomllib.loads(files("fedldp_reproduction").joinpath("items.toml").read_text("utf-8"))
+    document = tomllib.loads(files(__package__).joinpath("items.toml").read_text("utf-8"))
     return tuple(made(Item, entry) for entry in document["items"])
 
 
@@ -129,3 +135,7 @@ def _title(address: str) -> str:
     path, _, anchor = address.partition("#")
     stem = path.rpartition("/")[2].removesuffix(".md")
     return f"{stem}: {anchor.replace('-', ' ')}" if anchor else stem
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page(), encoding="utf-8")

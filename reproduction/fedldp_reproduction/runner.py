@@ -14,23 +14,20 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
+from joblib import Parallel, delayed
+
 from fedldp._internal import files
-from fedldp.errors import DomainError, MissingExtra
+from fedldp.errors import DomainError
 from fedldp.learn.objectives import objective
 from fedldp.mechanisms import mechanism
 from fedldp_reproduction import theory
-from fedldp_reproduction.experiments import Job, expected_error, run
-from fedldp_reproduction.explained import explained
+from fedldp_reproduction.experiments.explained import explained
+from fedldp_reproduction.experiments.jobs import Job, expected_error, run
+from fedldp_reproduction.experiments.material import Material, Shelf, as_arrays, missing, untargeted
+from fedldp_reproduction.experiments.samples import Sample, Samples
+from fedldp_reproduction.experiments.verdicts import Measured, verdicts
 from fedldp_reproduction.figures import Description, Figure, Profile, Way, description
-from fedldp_reproduction.material import Material, Shelf, as_arrays, missing, untargeted
-from fedldp_reproduction.samples import Sample, Samples
-from fedldp_reproduction.tidy import Point, Result
-from fedldp_reproduction.verdicts import Measured, verdicts
-
-try:
-    from joblib import Parallel, delayed
-except ImportError as error:
-    raise MissingExtra("joblib", "paper") from error
+from fedldp_reproduction.results import Point, Result
 
 Progress = Callable[[int, int, float | None], None]  # jobs done, of all, and the seconds left
 

@@ -1,17 +1,22 @@
-"""`fedldp reproduce` on the command line."""
+"""`fedldp-reproduce` on the command line."""
 
-import importlib
 import json
+import os
+import re
+import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from click.shell_completion import get_completion_class
 from click.testing import CliRunner
 
-from fedldp.errors import DomainError, MissingExtra
+from fedldp.errors import DomainError
 from fedldp_reproduction import runner, theory
 from fedldp_reproduction.command import duration, reproduce_command
 from fedldp_reproduction.figures import description
+from fedldp_reproduction.theory import claims
 
 QUICK = ("table-1", "density")  # those that take no time
 UNUSED = ("ipums", "wisdm2019", "flights", "gaussian-0")  # data sets that no figure reads by name
@@ -141,7 +146,7 @@ def test_stopped_it_leaves_what_is_finished(tmp_path, monkeypatch):
         result = invoke(*QUICK, "-o", tmp_path)
     assert result.exit_code == 130
     assert "Stopped. 1 of 2 figures are in" in result.stderr
-    assert "the same command goes on" in result.stderr
+    assert "the same command resumes" in result.stderr
     assert "1 of 2 figures are finished" in (tmp_path / "report.html").read_text("utf-8")
     run(*QUICK, "-o", tmp_path)
     assert "figures are finished" not in (tmp_path / "report.html").read_text("utf-8")
@@ -172,18 +177,61 @@ def test_a_measured_figure_is_measured_once(tmp_path, monkeypatch):
     assert reproduce() == before
 
 
-@pytest.mark.parametrize(
-    ("package", "module"), [("jinja2", "report"), ("matplotlib", "drawing"), ("joblib", "runner")]
-)
-def test_what_is_not_installed_is_named(package, module, monkeypatch):
-    name = f"fedldp.paper.{module}"
-    monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, name, raising=False)
-    with pytest.raises(MissingExtra, match=rf"{package} is not installed.* 'paper'"):
-        importlib.import_module(name)
+def test_named_figures_are_shown_with_their_tables_and_numbers(tmp_path):
+    shown = " ".join(run("table-1", "table-3", "-o", tmp_path).stdout.split())
+    assert "Computed: duchi < pm < laplace" in shown
+    assert "equal to duchi from 0.0010 to 0.6094" in shown  # where HM fails
+    heading, *_ = theory.FIGURES["table-3"]().table
+    assert all(name in shown for name in heading)
+    found = json.loads(run("table-3", "-o", tmp_path, "--json").stdout)
+    assert found["figures"][0]["table"][0] == list(heading)
 
 
-def test_help_teaches_by_example():
-    shown = run("--help").stdout
-    for example in ("fedldp reproduce --quick", "table-2 means --quick", "mx=mexico.toml"):
-        assert example in shown
+def test_tables_and_claims_about_variances(tmp_path):
+    keys = ("table-1", "table-2", "worst-case-variance")
+    found = json.loads(run(*keys, "-o", tmp_path, "--json").stdout)["claims"]
+    rows = [each for each in found if each["claim"].endswith(("(Table I)", "(Table II)"))]
+    assert [each["verdict"] for each in rows] == ["holds"] * 9
+    assert {each["claim"] for each in found if each["verdict"] == "fails"} == {
+        claim.text for claim in claims.CLAIMS if claim.name in ("hm", "hm-tp")
+    }
+    assert len(found) == 9 + len(claims.CLAIMS)
+
+
+def test_help_teaches_by_examples_that_are_understood(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = CliRunner().invoke(reproduce_command, ["--help"], env={"COLUMNS": "80"}).output
+    assert max(map(len, shown.splitlines())) <= 80
+    examples = re.findall(r"^  fedldp-reproduce (.*?)(?:  .*)?$", shown, re.MULTILINE)
+    assert len(examples) >= 6
+    for words in map(str.split, examples):
+        for file in (word.partition("=")[2] or word for word in words if "." in word):
+            Path(file).parent.mkdir(exist_ok=True)
+            Path(file).touch()
+        with reproduce_command.make_context("fedldp-reproduce", words) as context:
+            assert set(context.params["keys"]) <= description().figures.keys()
+
+
+def test_a_tab_completes_figures():
+    shell = get_completion_class("bash")(reproduce_command, {}, "fedldp-reproduce", "")
+    found = {shell.format_completion(each) for each in shell.get_completions([], "table")}
+    assert found == {"plain,table-1", "plain,table-2", "plain,table-3"}
+
+
+def program(*arguments, **env):
+    """Run the installed command, as a user would."""
+    return subprocess.run(
+        [Path(sys.executable).with_name("fedldp-reproduce"), *arguments],
+        env=os.environ | env,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_installed_command_completes_and_refuses_in_one_line():
+    taught = program(_FEDLDP_REPRODUCE_COMPLETE="bash_source")  # as the help has it
+    assert "complete -o nosort -F _fedldp_reproduce_completion fedldp-reproduce" in taught.stdout
+    done = program("tabel-1")
+    assert done.returncode == 1
+    assert done.stderr.startswith("fedldp-reproduce: there is no figure 'tabel-1'; there are ")
+    assert done.stderr.count("\n") == 1

@@ -8,10 +8,11 @@ import pytest
 
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import DomainError
+from fedldp_reproduction.command import reproduce_command
+from fedldp_reproduction.experiments.verdicts import CLAIMS
 from fedldp_reproduction.figures import description
 from fedldp_reproduction.items import Item, items, page, resolve
 from fedldp_reproduction.theory import FIGURES
-from fedldp_reproduction.verdicts import CLAIMS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -82,6 +83,10 @@ def test_every_page_has_its_heading(address):
 @pytest.mark.parametrize("line", sorted({each.command for each in items() if each.command}))
 def test_every_command_and_its_options_exist(line):
     program, *words = line.split()
+    if program == "fedldp-reproduce":
+        with reproduce_command.make_context(program, words) as context:
+            assert set(context.params["keys"]) <= description().figures.keys()
+        return
     assert program == "fedldp"
     found = command
     context = click.Context(command)

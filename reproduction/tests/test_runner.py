@@ -11,23 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import small_runs
 from extracts import census
+from small_runs import KNOWN, MEANS, MODELS, finished
 
 import fedldp
 from fedldp.errors import DomainError
-from fedldp_reproduction import experiments, runner
-from fedldp_reproduction.experiments import Job
-from fedldp_reproduction.figures import description
+from fedldp_reproduction import runner
+from fedldp_reproduction.experiments import jobs
+from fedldp_reproduction.experiments.jobs import Job
 from fedldp_reproduction.runner import reproduce
-
-KNOWN = description()
-MEANS = replace(KNOWN.figure("means-gaussian"), data=("gaussian-0",), series=("pm", "hm-tp"))
-MEANS = replace(MEANS, claims=())
-MODELS = replace(KNOWN.figure("logistic"), data=("br",), series=("hm-tp", "non-private"), claims=())
-
-
-def finished(keep, figures=(MEANS,), jobs=1, data=None, progress=lambda *_: None):
-    return list(reproduce(figures, "test", data or {}, keep, jobs, progress))
 
 
 def kept(folder):
@@ -119,8 +112,8 @@ def test_what_was_finished_before_an_error_is_kept(tmp_path, monkeypatch):
 VICTIM = """
 import sys
 from pathlib import Path
-import test_runner as tests
-for result in tests.finished(Path(sys.argv[1]), (tests.MEANS, tests.MODELS), jobs=2):
+from small_runs import MEANS, MODELS, finished
+for result in finished(Path(sys.argv[1]), (MEANS, MODELS), jobs=2):
     print(result)
 """
 
@@ -129,7 +122,7 @@ def test_killed_and_started_again(tmp_path):
     """A process that is killed, again and again, ends with the result of one that was not."""
     whole = finished(tmp_path / "whole", (MEANS, MODELS))
     folder, survived = tmp_path / "killed", None
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    environment = os.environ | {"PYTHONPATH": str(Path(small_runs.__file__).parent)}
     for number in range(8):
         victim = subprocess.Popen(
             [sys.executable, "-c", VICTIM, str(folder)],
@@ -297,9 +290,9 @@ def test_the_version_is_part_of_the_key(monkeypatch):
     job = Job("", "x", KNOWN.ways["pm"], 1.0, 0, 1, 1)
     before = job.key
     with monkeypatch.context() as patch:
-        patch.setattr(experiments, "VERSION", experiments.VERSION + 1)
+        patch.setattr(jobs, "VERSION", jobs.VERSION + 1)
         assert job.key != before
-    monkeypatch.setattr(experiments, "__version__", f"{fedldp.__version__}.1")
+    monkeypatch.setattr(jobs, "__version__", f"{fedldp.__version__}.1")
     assert job.key != before
 
 

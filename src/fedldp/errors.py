@@ -53,8 +53,8 @@ class MissingExtra(FedLDPError, ImportError):
     clone, a wheel or a package index.
     """
 
-    def __init__(self, package: str, extra: str) -> None:
-        packages = " ".join(f"'{each}'" for each in _requirements(extra))
+    def __init__(self, package: str, extra: str, distribution: str = "fedldp") -> None:
+        packages = " ".join(f"'{each}'" for each in _requirements(extra, distribution))
         super().__init__(
             f"{package} is not installed. Install the extra {extra!r} with: pip install {packages}"
         )
@@ -68,16 +68,16 @@ class ImplausibleWarning(UserWarning):
     """Reports that honest vehicles hardly ever send: says what was found and how unlikely it is."""
 
 
-def _requirements(extra: str) -> list[str]:
+def _requirements(extra: str, distribution: str) -> list[str]:
     """Return the packages that an extra needs, those of the extras it includes among them."""
     from importlib import metadata  # slow to import, and rarely needed
 
     found: list[str] = []
-    for line in metadata.requires("fedldp") or []:
+    for line in metadata.requires(distribution) or []:
         package, _, marker = (part.strip() for part in line.partition(";"))
         if not re.search(rf"extra == ['\"]{extra}['\"]", marker):
             continue
-        included = re.fullmatch(r"fedldp\[(.*)\]", package)
+        included = re.fullmatch(rf"{distribution}\[(.*)\]", package)
         names = included[1].split(",") if included else []
-        found += [each for name in names for each in _requirements(name)] or [package]
+        found += [each for name in names for each in _requirements(name, distribution)] or [package]
     return list(dict.fromkeys(found))

@@ -17,7 +17,6 @@ from fedldp.cli.app import fedldp as command
 from fedldp.errors import MissingExtra
 from fedldp.learn.settings import Settings
 from fedldp.plan import Plan
-from fedldp_reproduction import claims
 
 
 def run(*arguments):
@@ -54,21 +53,6 @@ def test_ranking_leaves_out_what_does_not_exist_for_an_epsilon():
     assert "three-outputs-flat" in run("mechanisms", "--epsilon", "20")
 
 
-def test_a_table_that_differs_is_marked(monkeypatch):
-    wrong = {"Table I": (claims.Row(0.0, 1.3, "pm < duchi < laplace"),)}
-    monkeypatch.setattr(claims, "TABLES", wrong)
-    assert run("mechanisms", "--table").count("│ NO") == 3
-
-
-def test_tables_and_claims():
-    output = run("mechanisms", "--table")
-    assert output.count("│ yes") == 9
-    assert "FAILS" in output
-    document = json.loads(run("mechanisms", "--table", "--json"))
-    assert [len(rows) for rows in document["tables"].values()] == [3, 6]
-    assert [claim["holds"] for claim in document["claims"]].count(False) == 2  # of HM, of HM-TP
-
-
 @pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
 def test_plot(tmp_path, monkeypatch, suffix, magic):
     monkeypatch.chdir(tmp_path)
@@ -89,8 +73,7 @@ def test_other_plots(tmp_path, monkeypatch, flag):
         (["--plot", "no_such_folder/x.png"], "there is no folder"),
         (["--plot", "x.xyz"], "must end in .png, .svg, .pdf"),
         (["--plot", ""], "must end in .png"),
-        (["--table", "--epsilon", "3"], "leave --epsilon out"),
-        (["--table", "--bits"], "choose one of"),
+        (["--inputs", "--bits"], "choose one of"),
         (["--epsilon", "21"], "epsilon must be a number from 0.001 to 20"),
     ],
 )

@@ -1,18 +1,17 @@
 """`fedldp data` on the command line."""
 
 import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import final
 
 import pytest
 from click.testing import CliRunner
+from origins import TOY, register
 
-from fedldp import datasets
 from fedldp.cli.data import data_group
+from fedldp.datasets import File
 from fedldp.errors import DomainError
-
-
-@pytest.fixture(autouse=True)
-def cache(monkeypatch, tmp_path):
-    monkeypatch.setenv("FEDLDP_CACHE", str(tmp_path))
 
 
 def run(*arguments):
@@ -23,14 +22,46 @@ def run(*arguments):
     return result.stdout
 
 
+@final
+@dataclass(frozen=True)
+class Somewhere:
+    """A download from an address that has no checksum."""
+
+    path: Path
+    description: dict[str, str | None] = field(
+        default_factory=lambda: {"url": "https://example.org/trips", "sha256": None}
+    )
+
+    def present(self):
+        return self.path if self.path.exists() else None
+
+    def fetch(self, progress):
+        progress(5, 10)
+        progress(10, 10)
+        self.path.write_text("7")
+        return self.path
+
+
+@pytest.fixture(autouse=True)
+def sets(monkeypatch, tmp_path):
+    """Register a set that is made, and one that is fetched."""
+
+    def read(path):
+        return TOY.load(None, int(path.read_text()), 0)
+
+    about = replace(TOY.about, name="trips", title="Trips", synthetic=False)
+    trips = File(about, read, Somewhere(tmp_path / "trips"))
+    register(monkeypatch, toy=TOY, trips=trips)
+
+
 def test_the_list_has_every_set_with_its_facts():
     listed = json.loads(run("list", "--json"))
-    assert [each["name"] for each in listed] == list(datasets.names())
+    assert [each["name"] for each in listed] == ["flights", "toy", "trips"]
     facts = {each["name"]: each for each in listed}
     assert facts["flights"]["rows"] == 327_346
-    assert facts["wisdm"]["download"]["sha256"].startswith("e5737912")
-    assert facts["wisdm"]["available"] == "to fetch"
-    assert facts["br"]["synthetic"]
+    assert facts["trips"]["download"]["url"] == "https://example.org/trips"
+    assert [each["available"] for each in listed] == ["embedded", "made", "to fetch"]
+    assert facts["toy"]["synthetic"]
     shown = run("list")
     for each in listed:
         assert each["name"] in shown
@@ -52,42 +83,42 @@ def test_info_shows_columns_of_what_is_here():
 
 
 def test_info_says_synthetic_and_how_many_rows_there_will_be():
-    found = json.loads(run("info", "br", "--json"))
-    assert found["rows"] == 4_000_000
+    found = json.loads(run("info", "toy", "--json"))
+    assert found["rows"] == 2000
     assert "SYNTHETIC" in found["title"]
-    assert "SYNTHETIC" in run("info", "br")
+    assert "SYNTHETIC" in run("info", "toy")
 
 
 def test_info_of_what_is_not_here_says_where_to_get_it():
-    found = json.loads(run("info", "vehicle", "--json"))
+    found = json.loads(run("info", "trips", "--json"))
     assert found["available"] == "to fetch"
     assert "columns" not in found
-    shown = run("info", "vehicle")
-    assert "https://api.openml.org/api/v1/json/data/357" in shown
+    shown = run("info", "trips")
+    assert "https://example.org/trips" in shown
     assert "not published" in shown
 
 
 def test_info_reads_a_file(tmp_path):
-    path = tmp_path / "raw.txt"
-    path.write_text("33,Jogging,4,-0.7,12.5,0.5;\n33,Sleeping,4,-0.7,12.5,0.5;\n")
-    found = json.loads(run("info", "wisdm", "--path", path, "--json"))
-    assert (found["rows"], found["clients"], found["available"]) == (1, 1, str(path))
-    assert "1 malformed" in found["note"]
+    path = tmp_path / "mine"
+    path.write_text("3")
+    found = json.loads(run("info", "trips", "--path", path, "--json"))
+    assert (found["rows"], found["clients"], found["available"]) == (3, None, str(path))
 
 
 def test_fetch_refuses_what_is_not_fetched():
-    with pytest.raises(DomainError, match="br cannot be fetched"):
-        run("fetch", "br")
+    with pytest.raises(DomainError, match="toy cannot be fetched"):
+        run("fetch", "toy")
 
 
-def test_fetch_says_where_the_file_is(monkeypatch, tmp_path):
-    path = tmp_path / "datasets" / "WISDM_ar_v1.1_raw.txt"
+def test_fetch_says_where_the_file_is(tmp_path):
+    assert run("fetch", "trips") == f"trips is in {tmp_path / 'trips'}\n"
+    assert json.loads(run("info", "trips", "--json"))["rows"] == 7
 
-    def fetch(name, progress):
-        assert name == "wisdm"
-        progress(5, 10)
-        progress(10, 10)
-        return path
 
-    monkeypatch.setattr(datasets, "fetch", fetch)
-    assert run("fetch", "wisdm") == f"wisdm is in {path}\n"
+@pytest.mark.parametrize("command", ["info", "fetch"])
+def test_an_unknown_set_is_refused_with_those_there_are(command, monkeypatch):
+    with pytest.raises(DomainError, match="one of flights, toy, trips; got 'br'"):
+        run(command, "br")
+    register(monkeypatch)
+    with pytest.raises(DomainError, match=r"pip install \./reproduction"):
+        run(command, "br")

@@ -15,7 +15,6 @@ from click.testing import CliRunner
 import fedldp as library
 from fedldp import datasets
 from fedldp.cli.app import fedldp
-from fedldp_reproduction.figures import description
 
 
 def commands(group, path=()):
@@ -108,10 +107,9 @@ def completions(*words):
         (["fedldp", "audit", "three"], {"plain,three-outputs", "plain,three-outputs-flat"}),
         (["fedldp", "audit", ""], {f"plain,{name}" for name in library.mechanism_names()}),
         (["fedldp", "train", "--task", ""], {"plain,logistic", "plain,linear", "plain,svm"}),
-        (["fedldp", "train", "--data", "wisdm"], {"plain,wisdm", "plain,wisdm2019", "file,wisdm"}),
+        (["fedldp", "train", "--data", "fl"], {"plain,flights", "file,fl"}),
         (["fedldp", "train", "--hold"], {"plain,--holdout"}),
         (["fedldp", "data", "info", ""], {f"plain,{name}" for name in datasets.names()}),
-        (["fedldp", "reproduce", ""], {f"plain,{key}" for key in description().figures}),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )

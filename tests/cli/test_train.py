@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from origins import TOY, register
 from pyarrow import parquet
 from trips import (
     FILE,
@@ -112,8 +113,9 @@ def test_what_is_told():
     assert found["rounds"] == training.rounds
 
 
-def test_made_up_data_are_called_so():
-    options = "--data", "br", "--rows", 500, "--task", "linear", "--mechanism", "none"
+def test_made_up_data_are_called_so(monkeypatch):
+    register(monkeypatch, toy=TOY)
+    options = "--data", "toy", "--rows", 500, "--task", "linear", "--mechanism", "none"
     assert document("train", *options)["synthetic"] is True
     assert "SYNTHETIC" in shown("train", *options)
 

@@ -1,23 +1,19 @@
-"""Data sets: what all of them promise, the flights, and those that are made."""
+"""Data sets: what all of them promise, how they are registered, and the flights."""
 
 import hashlib
-from dataclasses import replace
-from fractions import Fraction
+from dataclasses import dataclass, field, replace
 from importlib import resources
+from pathlib import Path
+from typing import final
 
 import numpy as np
 import pytest
-from scipy import stats
+from origins import TOY, check_about, check_features, check_generated, register
 
-from fedldp import Schema, datasets, source
-from fedldp.datasets import Dataset
-from fedldp.datasets.dataset import About
+from fedldp import Schema, datasets
+from fedldp.datasets import About, Dataset, File, registry
 from fedldp.errors import DomainError
-from fedldp.schema import Category, Number
-from fedldp_reproduction.datasets import census, gaussian
-
-MADE = [name for name in datasets.names() if datasets.origin(name).available == "made"]
-HERE = ["flights", *MADE]
+from fedldp.schema import Number
 
 
 @pytest.fixture(scope="module")
@@ -25,43 +21,17 @@ def flights() -> Dataset:
     return datasets.load("flights")
 
 
-@pytest.mark.parametrize("name", HERE)
-def test_what_is_said_about_a_set_is_true(name):
-    data = datasets.load(name, rows=200)
-    about = datasets.about(name)
-    assert data.about == about
-    assert (data.name, data.title, data.dimensions) == (name, about.title, about.dimensions)
-    assert len(data) == 200
-    assert about.licence
-    assert about.citation
-    assert about.source
-    assert about.rows
+@pytest.mark.parametrize("name", ["flights", "toy"])
+def test_a_data_set_is_what_it_promises(name, monkeypatch):
+    register(monkeypatch, toy=TOY)
+    check_about(name)
+    check_features(name)
 
 
-@pytest.mark.parametrize("name", HERE)
-def test_features_are_on_the_unit_scale_and_end_with_the_constant(name):
-    data = datasets.load(name, rows=200)
-    for objective in data.targets:
-        examples = data.examples(objective)
-        features, targets = examples.read(slice(20, 120))
-        assert features.shape == (100, examples.dimensions)
-        assert features.dtype == np.float32
-        assert features.flags.c_contiguous
-        assert np.abs(features).max() <= 1
-        assert (features[:, -1] == 1).all()
-        assert targets.shape == (100,)
-        assert targets.dtype == np.float64
-        assert np.abs(targets).max() <= 1
-        rows = np.array([119, 20, 20])
-        again = examples.read(rows)
-        assert np.array_equal(again[0], features[rows - 20])
-        assert np.array_equal(again[1], targets[rows - 20])
-
-
-@pytest.mark.parametrize("name", datasets.names())
-def test_made_up_sets_say_so_in_the_title_and_no_other_does(name):
-    about = datasets.about(name)
-    assert about.synthetic == ("SYNTHETIC" in about.title) == (name in MADE)
+def test_a_generated_set_has_as_many_rows_as_are_asked_for(monkeypatch):
+    register(monkeypatch, toy=TOY)
+    assert len(datasets.load("toy")) == TOY.about.rows
+    check_generated("toy")
 
 
 def test_a_title_that_hides_that_data_are_made_up_is_refused():
@@ -116,31 +86,101 @@ def test_a_data_set_is_refused_if_its_columns_do_not_fit():
         Dataset(about, schema, (ages, cities), vehicle_ids=np.array([1]))
 
 
-def test_an_objective_without_a_target_is_refused_with_those_there_are():
-    with pytest.raises(DomainError, match="gaussian-0 has no target for 'squared'"):
-        datasets.load("gaussian-0", rows=1).examples("squared")
-    data = replace(datasets.load("br", rows=1), targets={"squared": "income"})
+def test_an_objective_without_a_target_is_refused_with_those_there_are(flights):
+    with pytest.raises(DomainError, match="flights has no target for 'squared'"):
+        replace(flights, targets={}).examples("squared")
+    data = replace(flights, targets={"squared": "arr_delay"})
     with pytest.raises(DomainError, match=r"'hinge'.*\['squared'\]"):
         data.examples("hinge")
     with pytest.raises(DomainError, match="objective must be one of"):
         data.examples("huber")
-    with pytest.raises(DomainError, match="'age' must be a category"):
-        replace(data, targets={"hinge": "age"}).examples("hinge")
+    with pytest.raises(DomainError, match="'hour' must be a category"):
+        replace(data, targets={"hinge": "hour"}).examples("hinge")
 
 
-def test_load_refuses_what_cannot_be():
+def test_load_refuses_what_cannot_be(monkeypatch):
+    register(monkeypatch, toy=TOY, file=File(TOY.about, read=None))
     for options, complaint in (
-        ({"name": "flight"}, "must be one of"),
+        ({"name": "flight"}, r"must be one of flights, toy, file; got 'flight'"),
         ({"name": "flights", "path": "x"}, "leave the path out"),
-        ({"name": "br", "path": "x"}, "leave the path out"),
+        ({"name": "toy", "path": "x"}, "leave the path out"),
         ({"name": "flights", "rows": 0}, "at least 1"),
         ({"name": "flights", "rows": 327_347}, "has 327346 rows"),
-        ({"name": "wisdm2019"}, "give its file with --path"),
-        ({"name": "br", "rows": 1.5}, "whole number"),
-        ({"name": "br", "rows": 1, "seed": "x"}, "whole number"),
+        ({"name": "file"}, "toy is not here: give its file with --path"),
+        ({"name": "toy", "rows": 1.5}, "whole number"),
+        ({"name": "toy", "rows": 1, "seed": "x"}, "whole number"),
     ):
         with pytest.raises(DomainError, match=complaint):
             datasets.load(**options)
+
+
+@final
+@dataclass(frozen=True)
+class Fetched:
+    """A download that is there once it was fetched."""
+
+    path: Path
+    description: dict[str, str] = field(default_factory=dict)
+
+    def present(self):
+        return self.path if self.path.exists() else None
+
+    def fetch(self, progress=None):
+        self.path.write_text("3")
+        return self.path
+
+
+def test_a_file_can_be_loaded_by_path_or_once_it_was_fetched(monkeypatch, tmp_path):
+    def read(path):
+        return TOY.load(None, int(path.read_text()), 0)
+
+    origin = File(TOY.about, read, Fetched(tmp_path / "fetched"))
+    by_path = File(TOY.about, read)
+    register(monkeypatch, toy=origin, other=by_path)
+    assert (origin.ready, origin.available) == (False, "to fetch")
+    with pytest.raises(DomainError, match="fetch it with `fedldp data fetch toy`, or give its"):
+        datasets.load("toy")
+    assert datasets.fetch("toy") == tmp_path / "fetched"
+    assert (origin.ready, origin.available) == (True, "fetched")
+    assert len(datasets.load("toy")) == 3
+    assert len(datasets.load("toy", rows=2)) == 2
+    (tmp_path / "mine").write_text("5")
+    assert len(datasets.load("toy", tmp_path / "mine")) == 5
+    assert (by_path.ready, by_path.available) == (False, "by path")
+    with pytest.raises(DomainError, match="other cannot be fetched: get its file yourself"):
+        datasets.fetch("other")
+    with pytest.raises(DomainError, match="flights cannot be fetched: it is here"):
+        datasets.fetch("flights")
+
+
+def test_without_the_papers_sets_it_is_said_how_to_get_them(monkeypatch):
+    register(monkeypatch)
+    assert datasets.names() == ("flights",)
+    with pytest.raises(DomainError, match=r"one of flights \(for those of the paper, .*'br'"):
+        datasets.load("br")
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Install a package that registers one data set, and something that is not one."""
+    folder = tmp_path / "trips-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Name: trips\nVersion: 1.0\n")
+    entries = f"[{registry.GROUP}]\ntrips = origins:TOY\nwrong = origins:SCHEMA\n"
+    (folder / "entry_points.txt").write_text(entries)
+    monkeypatch.syspath_prepend(tmp_path)
+    registry._registered.cache_clear()
+    yield
+    registry._registered.cache_clear()
+
+
+@pytest.mark.usefixtures("package")
+def test_a_package_registers_data_sets_by_entry_points():
+    assert "trips" in datasets.names()
+    assert datasets.origin("trips") is TOY
+    assert len(datasets.load("trips", rows=10)) == 10
+    with pytest.raises(DomainError, match=r"entry point 'wrong' of fedldp\.datasets must be an"):
+        datasets.origin("wrong")
 
 
 def test_the_flights_are_those_that_were_published(flights):
@@ -183,84 +223,3 @@ def test_flights_can_be_learned(flights):
     features, targets = flights.examples("squared").read(slice(None))
     weights = np.linalg.lstsq(features, targets, rcond=None)[0]
     assert np.mean((features @ weights - targets) ** 2) < 0.2 * targets.var()
-
-
-@pytest.mark.parametrize("name", MADE)
-def test_fewer_rows_are_the_first_of_more_and_another_seed_gives_others(name):
-    many = datasets.load(name, rows=(1 << 16) + 5, seed=3)  # more than one chunk
-    for rows in (1, 1000, (1 << 16) + 1):
-        few = datasets.load(name, rows=rows, seed=3)
-        assert np.array_equal(few.matrix(), many.matrix(slice(rows)))
-    other = datasets.load(name, rows=1000, seed=4)
-    assert not np.array_equal(other.matrix(), many.matrix(slice(1000)))
-
-
-@pytest.mark.parametrize("name", MADE)
-def test_made_up_data_do_not_share_the_words_of_a_simulation(name):
-    from fedldp.datasets.dataset import chance
-
-    assert not np.array_equal(chance(name, 7).words(4), source(7).words(4))
-
-
-@pytest.mark.parametrize("each", gaussian.SETS, ids=lambda each: each.name)
-def test_gaussian_sets_are_truncated_and_not_clipped(each):
-    values = each.make(2000, seed=1).matrix()
-    assert values.shape == (2000, 16)
-    assert np.abs(values).max() <= 1
-    mean = float(each.mean)
-    law = stats.truncnorm((-1 - mean) * 4, (1 - mean) * 4, mean, 0.25)
-    # A false alarm in 10^6, had the seed not been fixed.
-    assert stats.kstest(values.reshape(-1), law.cdf).pvalue > 1e-6
-    assert abs(np.corrcoef(values.T) - np.eye(16)).max() < 0.15
-
-
-def test_the_gaussian_sets_have_the_means_of_the_paper():
-    assert [each.mean for each in gaussian.SETS] == [0, Fraction(1, 3), Fraction(2, 3), 1]
-
-
-@pytest.mark.parametrize(
-    ("made", "numbers", "categories", "labels", "dimensions"),
-    [(census.BR, 6, 10, 94, 90), (census.MX, 5, 14, 103, 94)],
-    ids=["br", "mx"],
-)
-def test_a_census_has_the_shape_of_the_paper(made, numbers, categories, labels, dimensions):
-    asked = made.make(10, seed=0).asked
-    sizes = [len(each.categories) for each in asked if isinstance(each, Category)]
-    assert len(asked) - len(sizes) == numbers
-    assert len(sizes) == categories
-    assert sum(sizes) == labels
-    # The income is no feature, but the constant is one: as many as the paper counts.
-    assert numbers + labels - categories == made.make(10, seed=0).dimensions == dimensions
-
-
-@pytest.mark.parametrize("made", [census.BR, census.MX], ids=["br", "mx"])
-def test_a_census_can_be_learned_but_not_by_heart(made):
-    data = made.make(40_000, seed=1)
-    assert all(len(np.unique(column)) > 1 for column in data.columns)
-    features, incomes = data.examples("squared").read(slice(None))
-    known, new = slice(30_000), slice(30_000, None)
-    weights = np.linalg.lstsq(features[known], incomes[known], rcond=None)[0]
-    left = np.mean((features[new] @ weights - incomes[new]) ** 2) / incomes[new].var()
-    assert 0.2 < left < 0.6
-    high = data.examples("logistic").read(slice(None))[1]
-    weights = np.linalg.lstsq(features[known], high[known], rcond=None)[0]
-    errors = np.mean(np.sign(features[new] @ weights) != high[new])
-    assert 0.1 < errors < 0.6 * np.mean(high > 0)
-    assert 0.3 < np.mean(high > 0) < 0.5
-
-
-@pytest.mark.parametrize("made", [census.BR, census.MX], ids=["br", "mx"])
-def test_traits_hang_together(made):
-    data = made.make(20_000, seed=1)
-    matrix = data.matrix(names=["education", "occupation", "religion", "sex"])
-    together = np.corrcoef(matrix.T)
-    assert together[0, 1] > 0.2
-    assert abs(together[2, 3]) < 0.05
-
-
-def test_the_far_ends_of_chance_give_labels_too():
-    trait = census.BR.traits[5]
-    ends = np.array([2.0**-53, 1 - 2.0**-53])
-    for number in range(6):
-        drawn = trait.draw(np.full(2, number), ends)
-        assert drawn.tolist() == [0, 26]

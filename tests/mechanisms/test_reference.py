@@ -6,10 +6,9 @@ import mpmath as mp
 import numpy as np
 import pytest
 from laws import CLOSED, SPECIAL
-from scipy.optimize import linprog, minimize_scalar
+from scipy.optimize import brentq, linprog, minimize_scalar
 
 import fedldp
-from fedldp_reproduction.claims import changes, relation
 
 # Computed independently of this library: worst-case variances to the digits given.
 PAPER = ("laplace", "duchi", "pm", "hm", "three-outputs", "pm-sub", "pm-opt", "hm-tp")
@@ -42,14 +41,18 @@ def test_reference_values(line):
 
 @pytest.mark.parametrize(("pair", "epsilon"), CROSSOVERS.items())
 def test_crossovers(pair, epsilon):
-    first, second = pair
-    found = changes(lambda e: relation(first, second, e))
-    assert [round(e, 4) for e in found] == [epsilon]
+    def difference(e):
+        first, second = (fedldp.mechanism(name, e).worst_case_variance for name in pair)
+        return first - second
+
+    signs = np.sign([difference(e) for e in np.linspace(0.1, 20, 400)])
+    assert np.count_nonzero(np.diff(signs)) == 1
+    assert round(brentq(difference, 0.1, 20.0, xtol=1e-9), 4) == epsilon
 
 
 def switch(of):
-    (found,) = changes(of, 0.3, 1.0)
-    return round(found, 6)
+    """Return the epsilon from 0.3 to 1 above which something is so."""
+    return round(brentq(lambda e: 1.0 if of(e) else -1.0, 0.3, 1.0, xtol=1e-9), 6)
 
 
 def test_switches():

@@ -85,12 +85,20 @@ def test_a_fleet_trains(fresh, tmp_path):
     [
         "audit hm-tp --epsilon 1",
         "mechanisms --epsilon 1",
+        "data list",
         "data info flights",
-        "reproduce table-2 --quick",
     ],
 )
 def test_other_commands_find_what_they_need(fresh, tmp_path, words):
     assert run(fresh, tmp_path, "fedldp", *words.split())
+
+
+def test_the_reproduction_is_not_in_it(fresh, tmp_path):
+    assert json.loads(run(fresh, tmp_path, "fedldp", "data", "list", "--json"))[1:] == []
+    assert not (fresh / "fedldp-reproduce").exists()
+    done = subprocess.run([fresh / "fedldp", "data", "info", "br"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "pip install ./reproduction" in done.stderr
 
 
 def test_the_examples_run(fresh, tmp_path):

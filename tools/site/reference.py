@@ -7,6 +7,7 @@ import inspect
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import click
 
 from fedldp.cli.app import fedldp as command_line
+from fedldp_reproduction.command import reproduce_command
 
 PUBLIC = (
     "fedldp",
@@ -106,8 +108,14 @@ def api_page() -> str:
 
 def commands_page() -> str:
     """Return the help of every command."""
-    lines = ["# Commands", "", "What `fedldp --help` and `fedldp COMMAND --help` print."]
-    for title, text in commands(command_line, "fedldp"):
+    lines = [
+        "# Commands",
+        "",
+        "What `fedldp --help` and `fedldp COMMAND --help` print. The last one, `fedldp-reproduce`,",
+        "comes with the [reproduction of the paper](../reproduction.md).",
+    ]
+    programs = (command_line, "fedldp"), (reproduce_command, "fedldp-reproduce")
+    for title, text in chain.from_iterable(commands(*each) for each in programs):
         lines += ["", f"## {title}", "", "```text", text, "```"]
     return "\n".join(lines) + "\n"
 

@@ -1,28 +1,26 @@
-"""Downloads: checked against what is known of them, and there whole or not at all."""
+"""Downloads: pooch transfers, checks and unpacks; what is good is kept in the user's cache."""
 
 import gzip
 import hashlib
-import http.client
-import json
-import shutil
 import tarfile
-import tempfile
-import urllib.error
-import urllib.request
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any, final
 
 from fedldp._internal import cache, files
 from fedldp.errors import DomainError
 
+# pooch and requests are imported where they are used: listing the data sets needs neither.
+
 Progress = Callable[[int, int | None], None]  # bytes so far, and in all if that is known
 
-_BLOCK = 1 << 16
+_BLOCK = 1 << 16  # bytes transferred at a time
 _TIMEOUT = 60  # seconds without a byte
+_UNENCODED = {"Accept-Encoding": "identity"}  # checksums are those of the published bytes
+_DAMAGED = (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error)
 
 
 @final
@@ -31,10 +29,10 @@ class Download:
     """A file at an address, and what is known of it."""
 
     url: str
-    file: str  # its name here
+    file: str  # its name in the cache
     size: int | None = None  # of what is transferred
     sha256: str | None = None  # of what is transferred
-    member: str | None = None  # the one file to keep, where the rest is an archive (tar)
+    member: str | None = None  # the one file to keep, where a tar archive is transferred
     member_sha256: str | None = None
     described: bool = False  # the address gives a description (JSON, of OpenML) with the address
 
@@ -55,137 +53,116 @@ class Download:
 
     def present(self) -> Path | None:
         """Return where the file is, or None; refuse one that was changed."""
-        return present(self)
+        if not self.path.exists():
+            return None
+        known = self._known if self.member is None else self.member_sha256
+        found = sha256(self.path)
+        if known not in (None, found):
+            raise DomainError(
+                f"{self.path} was changed: its SHA-256 is {found}, not {known}. Delete it, and "
+                "fetch it again."
+            )
+        return self.path
 
     def fetch(self, progress: Progress | None = None) -> Path:
-        """Return where the file is, and get it before if it is not there."""
-        return fetch(self, progress)
+        """Return where the file is; download it first if it is not there."""
+        if path := self.present():
+            return path
+        import requests
 
-
-def present(download: Download) -> Path | None:
-    """Return where the file is, or None; refuse one that was changed."""
-    if not download.path.exists():
-        return None
-    published = download.sha256 if download.member is None else download.member_sha256
-    known = published or _pinned(download)
-    with download.path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if known is not None and found != known:
-        raise DomainError(
-            f"{download.path} was changed: its SHA-256 is {found}, not {known}. Delete it, and "
-            "fetch it again."
-        )
-    return download.path
-
-
-def fetch(download: Download, progress: Progress | None = None) -> Path:
-    """Return where the file is, and get it before if it is not there."""
-    if path := present(download):
-        return path
-    folder = download.path.parent
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as fresh:
-        file = Path(fresh, "transferred")
-        found = _transfer(download, file, progress)
-        _check(download, "SHA-256", found, download.sha256 or _pinned(download))
-        if download.member is not None:
-            file = _extracted(download, file, Path(fresh, "member"))
-        if download.sha256 is None:
-            files.write(download.pin, found)  # first, so that no file is ever without
-        file.replace(download.path)
-    return download.path
-
-
-def _pinned(download: Download) -> str | None:
-    return download.pin.read_text("ascii") if download.pin.exists() else None
-
-
-def _check(download: Download, what: str, found: object, known: object) -> None:
-    if known is not None and found != known:
-        pinned = download.pin.exists()
-        hint = f" Or delete {download.pin}, if it may have changed." if pinned else ""
-        raise DomainError(
-            f"what {download.url} gave is not the file it should be: its {what} is {found}, not "
-            f"{known}. Nothing was kept. Try again, or give the file with --path.{hint}"
-        )
-
-
-def _transfer(download: Download, path: Path, progress: Progress | None) -> str:
-    """Write what the address gives to a file, and return its SHA-256."""
-    digest, done = hashlib.sha256(), 0
-    with _reaching(download), path.open("wb") as file, _opened(download) as response:
-        length = response.headers.get("Content-Length")
-        total = int(length) if length and length.isdecimal() else download.size
-        while block := response.read(_BLOCK):
-            done += len(block)
-            if download.size is not None and done > download.size:
-                break  # it is another file, and might have no end
-            digest.update(block)
-            file.write(block)
-            if progress is not None:
-                progress(done, total)
-    # A connection that broke looks like the end of a file to whoever reads it in blocks.
-    _check(download, "size", done, total if download.size is None else download.size)
-    return digest.hexdigest()
-
-
-@contextmanager
-def _opened(download: Download) -> Iterator[Any]:
-    url = download.url
-    if download.described:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT) as response:  # noqa: S310 (our own)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        # What fails leaves nothing behind: a file is moved to its place when all is well.
+        with TemporaryDirectory(dir=self.path.parent, prefix=".new-") as folder:
             try:
-                url = str(json.load(response)["data_set_description"]["url"])
-            except (ValueError, KeyError, TypeError) as error:
-                raise DomainError(f"{download.url} gave no description of a data set.") from error
-        scheme, _, rest = url.partition("://")
+                transferred = self._transferred(folder, progress)
+                file = transferred if self.member is None else self._member(transferred)
+            except requests.RequestException as error:
+                raise DomainError(
+                    f"{self.url} cannot be downloaded: {error}. Nothing was kept. If this machine "
+                    f"is offline, get {self.file} elsewhere and give it with --path."
+                ) from error
+            except (ValueError, *_DAMAGED) as error:
+                pinned = f" Or delete {self.pin}, if the file may have changed."
+                raise DomainError(
+                    f"{self.url} did not give the expected file: {error}. Nothing was kept. Try "
+                    "again, or get the file elsewhere and give it with --path."
+                    f"{pinned if self.pin.exists() else ''}"
+                ) from error
+            if self.sha256 is None:
+                files.write(self.pin, sha256(transferred))  # before the file is there
+            file.replace(self.path)
+        return self.path
+
+    @property
+    def _known(self) -> str | None:
+        """The checksum that was published, or that of the first download."""
+        if self.sha256 is None and self.pin.exists():
+            return self.pin.read_text("ascii")
+        return self.sha256
+
+    def _transferred(self, folder: str, progress: Progress | None) -> Path:
+        """Download to a folder, and return where the file is there."""
+        import pooch
+
+        transfer = pooch.HTTPDownloader(chunk_size=_BLOCK, timeout=_TIMEOUT, headers=_UNENCODED)
+
+        def counted(url: str, output: str, *rest: Any) -> None:
+            with Path(output).open("wb") as file:
+                transfer(url, _Counted(file, self.size, progress), *rest)
+
+        pooch.get_logger().setLevel("WARNING")  # it would tell about the temporary folder
+        address = self._described() if self.described else self.url
+        return Path(pooch.retrieve(address, self._known, self.file, folder, downloader=counted))
+
+    def _described(self) -> str:
+        """Return the address of the file, which its description names."""
+        import requests
+
+        response = requests.get(self.url, timeout=_TIMEOUT)
+        response.raise_for_status()
+        try:
+            address = str(response.json()["data_set_description"]["url"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError("it is not a description of a data set") from error
+        scheme, _, rest = address.partition("://")
         if scheme not in ("https", "http"):
-            raise DomainError(f"{download.url} named {url!r:.100}, which is no web address.")
-        url = f"{download.url.partition('://')[0]}://{rest}"  # no less safe than the description
-    with urllib.request.urlopen(url, timeout=_TIMEOUT) as response:  # noqa: S310 (checked)
-        yield response
+            raise ValueError(f"{address!r:.100} is not a web address")
+        return f"{self.url.partition('://')[0]}://{rest}"  # no less safe than the description
+
+    def _member(self, archive: Path) -> Path:
+        """Unpack the one member, whatever else the archive holds, and return where it is."""
+        import pooch
+
+        found = pooch.Untar([self.member])(str(archive), "download", None)
+        if len(found) != 1:
+            raise ValueError(f"the archive has no file {self.member}")
+        member = Path(found[0])
+        if self.member_sha256 not in (None, sha256(member)):
+            raise ValueError(f"the SHA-256 of {self.member} is {sha256(member)}")
+        return member
 
 
-@contextmanager
-def _reaching(download: Download) -> Iterator[None]:
-    url, elsewhere = download.url, f"get {download.file} elsewhere and give it with --path."
-    try:
-        yield
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise DomainError(
-            f"{url} cannot be had: the server says {error.code} {error.reason}. Nothing was kept. "
-            f"Try again later, or {elsewhere}"
-        ) from error
-    except (
-        urllib.error.URLError,
-        http.client.HTTPException,
-        TimeoutError,
-        ConnectionError,
-    ) as error:
-        reason = getattr(error, "reason", error)
-        raise DomainError(
-            f"{url} cannot be reached: {reason}. Nothing was kept. If this "
-            f"machine is offline, {elsewhere}"
-        ) from error
-
-
-def _extracted(download: Download, archive: Path, path: Path) -> Path:
-    """Write the one member to a file, whatever else the archive holds."""
-    try:
-        with tarfile.open(archive) as opened:
-            for member in opened:
-                if member.isfile() and Path(member.name).name == download.member:
-                    source: IO[bytes] | None = opened.extractfile(member)
-                    break
-            else:
-                raise DomainError(f"what {download.url} gave holds no {download.member}.")
-            if source is not None:
-                with source, path.open("wb") as file:
-                    shutil.copyfileobj(source, file, _BLOCK)
-    except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DomainError(f"what {download.url} gave is no archive: {error}.") from error
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    _check(download, f"SHA-256 of {download.member}", found, download.member_sha256)
-    return path
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@final
+class _Counted:
+    """A file to write to that reports progress, and refuses more bytes than there should be."""
+
+    def __init__(self, file: IO[bytes], size: int | None, progress: Progress | None) -> None:
+        self._file, self._size, self._progress = file, size, progress
+        self._done = 0
+
+    def write(self, block: bytes) -> None:
+        self._done += len(block)
+        if self._size is not None and self._done > self._size:
+            raise ValueError(f"it has more than {self._size} bytes")
+        self._file.write(block)
+        if self._progress is not None:
+            self._progress(self._done, self._size)
+
+    def flush(self) -> None:
+        self._file.flush()

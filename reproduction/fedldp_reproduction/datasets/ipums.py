@@ -197,7 +197,7 @@ class _Extract:
         try:
             from ipumspy import readers  # type: ignore[import-not-found,unused-ignore]
         except ImportError:
-            raise MissingExtra("ipumspy", "ipums") from None
+            raise MissingExtra("ipumspy", "ipums", "fedldp-reproduction") from None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # how to cite it is in what we say about the set
             try:

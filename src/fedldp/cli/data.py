@@ -12,12 +12,13 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 
 from fedldp import datasets
+from fedldp.cli.completion import offer
 from fedldp.cli.plans import INPUT, console
 from fedldp.datasets import Dataset
 from fedldp.schema import Category
 
-_NAME = click.Choice(datasets.names())
-_MADE_FOR_INFO = 1000  # rows of a made-up set, to show its columns
+_name = click.argument("name", metavar="NAME", shell_complete=offer(datasets.names))
+_GENERATED_FOR_INFO = 1000  # rows that are enough to show the columns
 
 
 @click.group("data")
@@ -28,6 +29,10 @@ def data_group() -> None:
     fedldp data list
     fedldp data info flights
     fedldp data fetch wisdm
+
+    The flights come with fedldp. Other packages register their own, such as
+    fedldp-reproduction those of the paper: `pip install ./reproduction` in a
+    clone of fedldp.
     """  # noqa: D301 (click wants the character \b itself)
 
 
@@ -62,7 +67,7 @@ def list_command(as_json: bool) -> None:
 
 
 @data_group.command("fetch")
-@click.argument("name", type=_NAME, metavar="NAME")
+@_name
 def fetch_command(name: str) -> None:
     """Download a data set to the cache, and check it.
 
@@ -86,7 +91,7 @@ def fetch_command(name: str) -> None:
 
 
 @data_group.command("info")
-@click.argument("name", type=_NAME, metavar="NAME")
+@_name
 @click.option("--path", type=INPUT, help="Its file, if it was not fetched.", metavar="FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def info_command(name: str, path: Path | None, as_json: bool) -> None:
@@ -96,10 +101,10 @@ def info_command(name: str, path: Path | None, as_json: bool) -> None:
     fedldp data info flights
     fedldp data info wisdm --path WISDM_ar_latest.tar.gz   from elsewhere
     """  # noqa: D301 (click wants the character \b itself)
-    document = _about(name)
-    if document["available"] == "made":
-        document |= _columns(datasets.load(name, path, rows=_MADE_FOR_INFO))
-    elif path is not None or document["available"] in ("embedded", "fetched"):
+    document, origin = _about(name), datasets.origin(name)
+    if origin.generated:
+        document |= _columns(datasets.load(name, path, rows=_GENERATED_FOR_INFO))
+    elif path is not None or origin.ready:
         found = datasets.load(name, path)
         document |= {**asdict(found.about), "rows": len(found), **_columns(found)}
         document["available"] = document["available"] if path is None else str(path)

@@ -166,7 +166,7 @@ def _on_files(
 ) -> Work:
     if schema is None or vehicles is None or (target is None) == (objective is not None):
         raise click.UsageError(
-            f"--data must be one of {', '.join(datasets.names())}, or a file: then give a "
+            f"--data must be one of {datasets.listed()}, or a file: then give a "
             "--schema, how many --vehicles are in it and, for a training but not for statistics, "
             "a --target."
         )

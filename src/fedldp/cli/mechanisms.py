@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,15 @@ from rich.table import Table
 from fedldp._internal import validation
 from fedldp.errors import DomainError
 from fedldp.mechanisms import Mechanism, Optimal, best, mechanism, mechanism_names
-from fedldp_reproduction import claims
 
 _MOST_BITS = 6
 _INPUTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 @click.command("mechanisms")
-@click.option("--epsilon", type=float, help="The privacy budget of a number.  [default: 1.0]")
-@click.option("--table", is_flag=True, help="Check the paper's Tables I and II and its claims.")
+@click.option(
+    "--epsilon", type=float, default=1.0, show_default=True, help="The privacy budget of a number."
+)
 @click.option("--bits", is_flag=True, help="Show what each further bit of a report gains.")
 @click.option("--inputs", is_flag=True, help="Show the variance at several values of x.")
 @click.option(
@@ -32,7 +31,7 @@ _INPUTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def mechanisms_command(
-    epsilon: float | None, table: bool, bits: bool, inputs: bool, plot: Path | None, as_json: bool
+    epsilon: float, bits: bool, inputs: bool, plot: Path | None, as_json: bool
 ) -> None:
     """Compare the mechanisms by their worst-case variance.
 
@@ -40,34 +39,27 @@ def mechanisms_command(
     fedldp mechanisms --epsilon 1            all of them, the best first
     fedldp mechanisms --bits --epsilon 2     how many bits are worth it
     fedldp mechanisms --inputs --epsilon 4   which values are served how well
-    fedldp mechanisms --table                what holds of the paper's tables
     fedldp mechanisms --plot compare.png     over a range of epsilon
     """  # noqa: D301 (click wants the character \b itself)
-    if table + bits + inputs > 1:
-        raise click.UsageError("choose one of --table, --bits and --inputs.")
-    if table and epsilon is not None:
-        raise click.UsageError("--table covers every epsilon: leave --epsilon out.")
-    budget = validation.epsilon(1.0 if epsilon is None else epsilon)
+    if bits and inputs:
+        raise click.UsageError("choose one of --bits and --inputs.")
+    budget = validation.epsilon(epsilon)
     if plot is not None:
         _draw(plot, budget, bits, inputs)
-    if table:
-        document = _checked_tables()
-        rendered = _render_checked_tables(document)
-    elif bits:
+    if bits:
         document = _bits(budget)
-        rendered = [_render_bits(document)]
+        rendered = _render_bits(document)
     elif inputs:
         document = _by_input(budget)
-        rendered = [_render_by_input(document)]
+        rendered = _render_by_input(document)
     else:
         document = _ranking(budget)
-        rendered = [_render_ranking(document)]
+        rendered = _render_ranking(document)
     if as_json:
         click.echo(json.dumps(document, indent=2))
         return
     console = Console(highlight=False)
-    for each in rendered:
-        console.print(each)
+    console.print(rendered)
     if plot is not None:
         console.print(f"Wrote {plot}", soft_wrap=True)
 
@@ -184,53 +176,4 @@ def _render_by_input(document: dict[str, Any]) -> Table:
         rendered.add_column(f"x = {x:g}", justify="right")
     for row in document["mechanisms"]:
         rendered.add_row(row["name"], *(f"{variance:.4g}" for variance in row["variance"]))
-    return rendered
-
-
-def _checked_tables() -> dict[str, Any]:
-    document: dict[str, Any] = {"tables": {}, "claims": []}
-    for title, printed in claims.TABLES.items():
-        names = printed[0].order.replace(" = ", " < ").split(" < ")
-        document["tables"][title] = [
-            asdict(row)
-            | {"as_printed": any(claims.same_to_two_decimals(row, other) for other in printed)}
-            for row in claims.table(names)
-        ]
-    for claim in claims.CLAIMS:
-        failures = claims.failures(claim)
-        document["claims"].append(
-            {
-                "claim": claim.text,
-                "holds": not failures,
-                "failures": [asdict(each) for each in failures],
-            }
-        )
-    return document
-
-
-def _render_failure(failure: dict[str, Any]) -> str:
-    gap = failure["gap"]
-    much = f"by {100 * gap:.2g}%" if gap else "equal"
-    return f"{failure['low']:.3f} - {failure['high']:.3f}: {failure['rival']}, {much}"
-
-
-def _render_checked_tables(document: dict[str, Any]) -> list[Table]:
-    rendered = []
-    for title, rows in document["tables"].items():
-        one = Table(title=f"{title} of the paper, computed")
-        one.add_column("epsilon", justify="right")
-        one.add_column("worst-case variances")
-        one.add_column("as printed")
-        for row in rows:
-            bounds = f"{row['low']:.4f} - {row['high']:.4f}"
-            one.add_row(bounds, row["order"], "yes" if row["as_printed"] else "NO")
-        rendered.append(one)
-    checked = Table(title="Claims about worst-case variance")
-    checked.add_column("claim")
-    checked.add_column("verdict")
-    checked.add_column("fails where, against whom", min_width=30)
-    for claim in document["claims"]:
-        failures = "\n".join(map(_render_failure, claim["failures"]))
-        checked.add_row(claim["claim"], "holds" if claim["holds"] else "FAILS", failures)
-    rendered.append(checked)
     return rendered

@@ -259,8 +259,7 @@ def _load(
         note_clipping(found)
         return found
     if not Path(what).is_file():
-        known = ", ".join(datasets.names())
-        raise click.UsageError(f"--data must be a file, or one of {known}; got {what}.")
+        raise click.UsageError(f"--data must be a file, or one of {datasets.listed()}; got {what}.")
     if schema is None or target is None or path is not None:
         raise click.UsageError(f"for the file {what}, give a --schema and a --target, no --path.")
     columns = read_schema(schema)

@@ -41,21 +41,22 @@ class Origin(ABC):
     """Where a data set comes from."""
 
     about: About
-    download: Download | None = None
+    download: Download | None = None  # for a data set that can be fetched
+    generated: bool = False  # it has as many rows as are asked for
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can be loaded without a path."""
+        return True
 
     @property
     @abstractmethod
     def available(self) -> str:
-        """Whether it can be loaded at once, or what it takes."""
+        """Where it is, or what it takes to have it: a word for people."""
 
     @abstractmethod
     def load(self, path: Path | None, rows: int | None, seed: int) -> Dataset:
         """Return the data set, or its first rows."""
-
-    @property
-    def how_to_get(self) -> str:
-        """What to do to have it, if it cannot be downloaded."""
-        return "it is here"
 
     def _without_path(self, path: Path | None) -> None:
         if path is not None:
@@ -92,6 +93,7 @@ class Generated(Origin):
     about: About
     generate: Callable[[int, int], Dataset]
 
+    generated = True
     available = "made"
 
     def load(self, path: Path | None, rows: int | None, seed: int) -> Dataset:
@@ -109,27 +111,32 @@ class File(Origin):
     download: Download | None = None
 
     @property
-    def available(self) -> str:
-        """Whether it can be loaded at once, or what it takes."""
-        if self.download is None:
-            return "by path"
-        return "to fetch" if self.download.present() is None else "fetched"
+    def ready(self) -> bool:
+        return self._present() is not None
 
     @property
-    def how_to_get(self) -> str:
-        """What to do to have it, if it cannot be downloaded."""
-        return "you get its file yourself, and give it with --path"
+    def available(self) -> str:
+        if self.download is None:
+            return "by path"
+        return "fetched" if self.ready else "to fetch"
 
     def load(self, path: Path | None, rows: int | None, seed: int) -> Dataset:
-        return self._first(self.read(self._located() if path is None else path), rows)
+        found = path or self._present()
+        if found is None:
+            name = self.about.name
+            fetching = f"fetch it with `fedldp data fetch {name}`, or " if self.download else ""
+            raise DomainError(f"{name} is not here: {fetching}give its file with --path.")
+        return self._first(self.read(found), rows)
 
-    def _located(self) -> Path:
-        name, download = self.about.name, self.download
-        if download is not None and (found := download.present()) is not None:
-            return found
-        fetching = f"fetch it with `fedldp data fetch {name}`, or " if download else ""
-        raise DomainError(f"{name} is not here: {fetching}give its file with --path.")
+    def _present(self) -> Path | None:
+        return None if self.download is None else self.download.present()
 
+
+# What to do if none but the flights are there.
+_PAPER = (
+    "for those of the paper, install fedldp-reproduction: `pip install ./reproduction` in a clone "
+    "of fedldp"
+)
 
 _FLIGHTS = Embedded(flights.ABOUT, flights.load)
 
@@ -144,12 +151,23 @@ def names() -> tuple[str, ...]:
     return (_FLIGHTS.about.name, *_registered())
 
 
+def listed() -> str:
+    """Return the names of all data sets for a message, and how to get those of the paper.
+
+    >>> listed().startswith("flights")
+    True
+    """
+    if _registered():
+        return ", ".join(names())
+    return f"{', '.join(names())} ({_PAPER})"
+
+
 def origin(name: str) -> Origin:
     """Return where a data set comes from."""
     if name == _FLIGHTS.about.name:
         return _FLIGHTS
     if name not in _registered():
-        raise DomainError(f"the data set must be one of {names()}; got {name!r}.")
+        raise DomainError(f"the data set must be one of {listed()}; got {name!r}.")
     found = _registered()[name].load()
     if not isinstance(found, Origin):
         raise DomainError(f"the entry point {name!r} of {GROUP} must be an Origin; got {found!r}.")
@@ -184,7 +202,6 @@ def fetch(name: str, progress: Progress | None = None) -> Path:
     """Download a data set to the user's cache, unless it is there, and return its path."""
     wanted = origin(name)
     if wanted.download is None:
-        raise DomainError(
-            f"{name} cannot be fetched: {wanted.how_to_get}. See `fedldp data info {name}`."
-        )
+        how = "it is here" if wanted.ready else "get its file yourself, and give it with --path"
+        raise DomainError(f"{name} cannot be fetched: {how}. See `fedldp data info {name}`.")
     return wanted.download.fetch(progress)

@@ -1,0 +1,1 @@
+"""Finished figures for people: `drawing` pictures, `report` one HTML page, `publish` Markdown."""

@@ -1,0 +1,137 @@
+"""Results as a page of the documentation: pictures, every claim with its numbers, the data used.
+
+The page is Markdown with two markers; what stands between them is written anew, the rest is kept.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedldp import __version__
+from fedldp._internal import files
+from fedldp.errors import DomainError
+from fedldp_reproduction.pages import drawing
+from fedldp_reproduction.pages.report import VERDICTS, verdict
+from fedldp_reproduction.results import Result, Verdict
+
+BEGIN = "<!-- written by `make reproduce`: begin -->"
+END = "<!-- written by `make reproduce`: end -->"
+PICTURES = Path("images/reproduction")  # beside the page
+_RESOLUTION = 80  # dots per inch
+# Not every Markdown lets "<" be escaped by a backslash.
+_SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]|#"} | {"<": "&lt;", ">": "&gt;"})
+
+
+def check(page: Path) -> None:
+    """Refuse a page that has no place for the results."""
+    _around(page)
+
+
+def publish(results: Sequence[Result], page: Path, profile: str) -> None:
+    """Write the results into a page, and their pictures beside it."""
+    before, after = _around(page)
+    folder = page.parent / PICTURES
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = set()
+    for result in results:
+        if result.points:
+            path = folder / f"{result.key}.png"
+            drawing.draw(result).savefig(path, dpi=_RESOLUTION, metadata={"Software": None})
+            drawn.add(path)
+    for path in set(folder.glob("*.png")) - drawn:
+        path.unlink()
+    files.write(page, f"{before}{BEGIN}\n\n{render(results, profile)}\n{END}{after}")
+
+
+def _around(page: Path) -> tuple[str, str]:
+    """Return what stands before and after the results."""
+    text = page.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise DomainError(
+            f"{page} must have the lines {BEGIN!r} and {END!r}, between which the results are "
+            "written; it does not."
+        )
+    return before, after
+
+
+def render(results: Sequence[Result], profile: str) -> str:
+    """Return the results as Markdown."""
+    return "\n".join([*_summary(results, profile), *_claims(results), *_figures(results)])
+
+
+def escaped(text: Any) -> str:
+    r"""Return a text in which no character means anything to Markdown.
+
+    >>> print(escaped("P(0|x) is a*"))
+    P(0\|x) is a\*
+    """
+    return str(text).translate(_SPECIAL)
+
+
+def _summary(results: Sequence[Result], profile: str) -> Iterator[str]:
+    found = [verdict(each) for result in results for each in result.verdicts if not each.beyond]
+    yield "## Results\n"
+    yield (
+        f"Computed with fedldp {__version__}, profile `{profile}`, {len(results)} figures and "
+        "tables. Every number and every verdict below is written by the code that computed it.\n"
+    )
+    yield "| verdict | claims of the paper |\n|---|---|"
+    for which in VERDICTS:
+        yield f"| {which} | {found.count(which)} |"
+    yield "\n**The data actually used:**\n"
+    for line in dict.fromkeys(line for result in results for line in result.data):
+        yield f"- {escaped(line)}"
+    absent = dict.fromkeys(
+        line for result in results for line in result.settings if "is not at hand" in line
+    )
+    for line in absent:
+        yield f"- **Missing:** {escaped(line)}"
+    yield ""
+
+
+def _claims(results: Sequence[Result]) -> Iterator[str]:
+    told = [(result, each) for result in results for each in result.verdicts]
+    yield "## Every claim of the paper {#claims}\n"
+    yield from _table("claim", [it for it in told if not (it[1].misprint or it[1].beyond)])
+    yield "## Misprints in the paper {#all-misprints}\n"
+    yield "Slips of the pen: what is meant is clear, and it holds. They are no failed claims.\n"
+    yield from _table("printed, and meant", [it for it in told if it[1].misprint])
+    yield "## Beyond the paper {#beyond}\n"
+    yield "Statements of ours, on any data, about what the paper does not have.\n"
+    yield from _table("statement", [it for it in told if it[1].beyond])
+
+
+def _table(heading: str, rows: Sequence[tuple[Result, Verdict]]) -> Iterator[str]:
+    yield f"| {heading} | verdict | numbers | where |\n|---|---|---|---|"
+    for result, each in rows:
+        word = verdict(each)
+        word = f"**{word}**" if word == "fails" else word
+        cells = (
+            escaped(each.claim),
+            word,
+            escaped(each.evidence),
+            f"[{result.key}](#{result.key})",
+        )
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def _figures(results: Sequence[Result]) -> Iterator[str]:
+    yield "## Figures and tables\n"
+    for result in results:
+        yield f"### {escaped(drawing.heading(result))} {{#{result.key}}}\n"
+        yield f"{escaped(result.paper)}. `fedldp-reproduce {result.key}`\n"
+        if result.points:
+            words = escaped(drawing.describe(result))
+            yield f"![{words}]({(PICTURES / result.key).as_posix()}.png)\n"
+        for number, row in enumerate(result.table):
+            yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+            if not number:
+                yield "|---" * len(row) + "|"
+        if result.table:
+            yield ""
+        for line in result.settings:
+            yield f"- {escaped(line)}"
+        yield ""

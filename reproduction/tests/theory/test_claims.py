@@ -1,0 +1,56 @@
+"""The paper's tables and claims, as computed, against what is known about them."""
+
+import pytest
+
+from fedldp_reproduction.theory import claims
+
+
+@pytest.mark.parametrize("title", claims.TABLES)
+def test_both_tables_of_the_paper_are_right(title):
+    printed = claims.TABLES[title]
+    names = printed[0].order.replace(" = ", " < ").split(" < ")
+    computed = claims.table(names)
+    assert len(computed) == len(printed)
+    for row, other in zip(computed, printed, strict=True):
+        assert claims.same_to_two_decimals(row, other), (row, other)
+
+
+def failing():
+    return {claim: found for claim in claims.CLAIMS if (found := claims.failures(claim))}
+
+
+def test_which_claims_fail_where_and_by_how_much():
+    found = {claim.name: each for claim, each in failing().items()}
+    assert set(found) == {"hm", "hm-tp"}
+    (equal,) = found["hm"]
+    assert (equal.rival, equal.gap) == ("duchi", 0.0)
+    assert str(equal) == "equal to duchi from 0.0010 to 0.6094"
+    ties = [each for each in found["hm-tp"] if not each.gap]
+    assert {each.rival: round(each.high, 4) for each in ties} == {
+        "duchi": 0.6110,
+        "three-outputs": 0.6110,
+        "hm": 0.6094,
+    }
+    switch, middle, top = (each for each in found["hm-tp"] if each.gap)
+    assert (switch.rival, middle.rival, top.rival) == ("hm", "hm", "pm-opt")
+    assert (switch.low, switch.high) == pytest.approx((0.6094, 0.6501), abs=1e-4)
+    assert (middle.low, middle.high) == pytest.approx((0.695, 1.593), abs=5e-4)
+    assert (middle.gap, middle.at) == pytest.approx((0.031, 1.085), abs=5e-3)
+    assert top.low == pytest.approx(5.44, abs=5e-3)
+
+
+def test_what_is_read_from_a_figure_is_judged_up_to_epsilon_eight():
+    (claim,) = [each for each in claims.CLAIMS if each.name == "hm-tp"]
+    assert claim.high == 8.0
+    (later,) = claims.beyond(claim)
+    assert (later.rival, later.low) == ("pm-opt", 8.0)
+    assert not any(each.high > 8 for each in claims.failures(claim))
+    assert claims.beyond(claims.Claim("for any epsilon", "pm", "<", ("pm-sub",))) == []
+
+
+def test_a_wrong_claim_is_found_out():
+    claim = claims.Claim("PM beats PM-SUB", "pm", "<", ("pm-sub",))
+    (failure,) = claims.failures(claim)
+    assert failure.gap > 0.5
+    row = claims.Row(0.0, 1.2898, "pm < duchi < laplace")
+    assert not claims.same_to_two_decimals(row, claims.TABLES["Table I"][0])
