@@ -3,12 +3,14 @@
 import csv
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from trips import FILE, LATE, document, prepare, refused, run, saved, table, write
 
 from fedldp.data import frames
+from fedldp.errors import DataWarning
 
 
 @pytest.fixture(autouse=True)
@@ -26,17 +28,21 @@ def model():
 def test_predictions_as_csv(model):
     rows = table(100)
     rows[3]["city [x]"], rows[4]["late"] = "Paris", ""
+    frame = pd.DataFrame(rows)
     write(rows, "new.csv")
     result = run("predict", "model.json", "new.csv")
     told = list(csv.DictReader(result.stdout.splitlines()))
-    wanted = model.predict(rows).tolist()
+    with pytest.warns(DataWarning, match="1 of 100 .* unknown, replaced by 'Oslo'"):
+        wanted = model.predict(frame).tolist()
+    with pytest.warns(DataWarning, match="unknown, replaced by 'Oslo'"):
+        error_of_model = model.error(frame)
     assert told == [
         {key: str(value) for key, value in row.items()} | {"prediction": each}
         for row, each in zip(rows, wanted, strict=True)
     ]
     assert set(wanted) == {"no", "yes"}
     *replaced, error = result.stderr.splitlines()
-    assert error == f"The error on 99 rows with the target is {model.error(rows):.4g}."
+    assert error == f"The error on 99 rows with the target is {error_of_model:.4g}."
     assert replaced[0] == "new.csv: 100 rows: 1 value is clipped or replaced."
     assert "row 3: 'Paris' is not one of the 3 categories" in replaced[1]
     result = run("predict", "model.json", "new.csv", "-o", "told.csv")
@@ -51,8 +57,9 @@ def test_predictions_of_numbers():
     rows = table(50)
     parquet.write_table(pa.Table.from_pylist(rows), "new.parquet")
     found = document("predict", "model.json", "new.parquet")
-    assert found["predictions"] == saved().predict(rows).tolist()
-    assert found["error"] == saved().error(rows)
+    frame = pd.DataFrame(rows)
+    assert found["predictions"] == saved().predict(frame).tolist()
+    assert found["error"] == saved().error(frame)
     assert (found["rows"], found["rows_with_target"], found["target"]) == (50, 50, "minutes")
     told = csv.DictReader(run("predict", "model.json", "new.parquet").stdout.splitlines())
     assert [row["prediction"] for row in told] == [str(each) for each in found["predictions"]]

@@ -62,15 +62,16 @@ def predict_command(model_file: Path, data: Path, output: Path | None, as_json: 
         table = frames.table(chunk.data)
         if COLUMN in table.names:
             raise DomainError(f"{data} has a column {COLUMN!r} already: rename that first.")
-        told = model.predict(chunk.data).tolist()
-        qualities.append(model.schema.rows(chunk.data, chunk.first_row).quality())
+        scores, quality = model.checked_scores(chunk.data, chunk.first_row)
+        told = model.predictions(scores).tolist()
+        qualities.append(quality)
         if chunk.first_row == 0:
             writer.writerow([*table.names, COLUMN])
         cells = [table.cells(name, 0, len(table)) for name in table.names]
         writer.writerows(zip(*cells, told, strict=True))
         predictions += told
         if model.target.name in table.names:
-            errors.append(model.errors(chunk.data))
+            errors.append(model.checked_errors(chunk.data)[0])
     if not predictions:
         raise DomainError(f"{data} has no rows.")
     if not (quality := total(qualities)).clean:

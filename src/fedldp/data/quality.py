@@ -153,9 +153,10 @@ class DataQuality:
         return f"the public bounds clip {', '.join(shares)}{more}." if found else ""
 
     def using(self, *columns: str | None) -> "DataQuality":
-        """Return the same quality, where these columns are used for something else."""
+        """Return the same quality, where these columns and keys are used for something else."""
         unused = tuple(name for name in self.unused_columns if name not in columns)
-        return replace(self, unused_columns=unused)
+        keys = {key: count for key, count in self.unknown_keys.items() if key not in columns}
+        return replace(self, unused_columns=unused, unknown_keys=keys)
 
     def __str__(self) -> str:
         return self.summary()
@@ -201,11 +202,14 @@ class DataQuality:
     def _without_clipping(self) -> "DataQuality":
         return replace(self, attributes=tuple(replace(each, clipped=0) for each in self.attributes))
 
-    def warn(self, stacklevel: int = 1) -> None:
-        """Warn the owner with a `DataWarning`, unless the data are clean."""
+    def warn(self, stacklevel: int = 1, *, strict: bool = True) -> None:
+        """Warn the owner with a `DataWarning`, unless the data are clean.
+
+        `strict` is whether the caller has an option of that name, which the warning recommends.
+        """
         if not self.clean:
-            said = f"{self}\n  With strict=True such data are refused."
-            warnings.warn(said, DataWarning, stacklevel=stacklevel + 1)
+            hint = "\n  With strict=True such data are refused." if strict else ""
+            warnings.warn(f"{self}{hint}", DataWarning, stacklevel=stacklevel + 1)
 
 
 def total(qualities: Iterable[DataQuality]) -> DataQuality:

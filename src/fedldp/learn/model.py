@@ -7,7 +7,7 @@ schema and the weights can compute its gradient from its raw row.
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from fedldp._internal.validation import Floats
 from fedldp.attributes import is_real
 from fedldp.data.frames import shown
+from fedldp.data.quality import DataQuality, total
 from fedldp.data.rows import Rows
 from fedldp.errors import DomainError, WireError
 from fedldp.learn.features import Features, check_target, encode_target
@@ -36,12 +37,13 @@ LARGEST_WEIGHT = 1e25  # so that scores stay finite, in 32 bits and with any num
 class Model:
     """A linear model of a target. Equal models have equal JSON, and so equal fingerprints.
 
-    `data` are rows of any form that `Schema.rows` reads. What is missing in them or unknown counts
-    as the schema's public default, as on a vehicle.
+    `data` are rows of any form that `Schema.rows` reads; they may hold the target, too. As on a
+    vehicle, a value outside the bounds is clipped, and one that is missing, unreadable or unknown
+    counts as the schema's public default. A `DataWarning` then says how many are.
 
     >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome"])
     >>> model = Model("logistic", schema, Category("sold", ["no", "yes"]), [1.0, 0.5, -0.2])
-    >>> rows = [{"age": 90, "city": "Rome", "sold": "yes"}, {"age": 31, "sold": "yes"}]
+    >>> rows = {"age": [90, 31], "city": ["Rome", "Oslo"], "sold": ["yes", "yes"]}
     >>> model.scores(rows).round(2)
     array([ 1.1 , -1.08])
     >>> model.predict(rows).tolist(), model.error(rows)
@@ -77,47 +79,75 @@ class Model:
 
         The score of a linear regression is the prediction on the scale of [-1, 1].
         """
-        rows = self.schema.rows(data)
-        return self._each(rows, lambda scores, _: scores)
+        scores, quality = self.checked_scores(data)
+        quality.warn(stacklevel=2, strict=False)
+        return scores
 
     def predict(self, data: Any) -> npt.NDArray[Any]:
         """Return a label for each row or, of a linear regression, a number in its own units."""
-        scores = self.scores(data)
-        if isinstance(self.target, Number):
-            return np.asarray(self.target.from_unit(scores))
-        return np.array(self.target.categories)[(scores > 0).astype(np.intp)]
+        scores, quality = self.checked_scores(data)
+        quality.warn(stacklevel=2, strict=False)
+        return self.predictions(scores)
 
     def errors(self, data: Any) -> Floats:
         """Return the error of each row, NaN where the target is missing: it is not made up.
 
         It is 1 for a wrong label, and for a number the squared difference on the scale of [-1, 1].
         """
-        rows = Schema((*self.schema, self.target)).rows(data)
-        measured = objective(self.objective).error
-
-        def errors(scores: Floats, targets: Floats) -> Floats:
-            found = measured(scores, encode_target(self.target, targets))
-            return np.where(np.isnan(targets), np.nan, found)
-
-        return self._each(rows, errors)
+        errors, quality = self.checked_errors(data)
+        quality.warn(stacklevel=2, strict=False)
+        return errors
 
     def error(self, data: Any) -> float:
         """Return the mean error of the rows that have a target."""
-        errors = self.errors(data)
+        errors, quality = self.checked_errors(data)
         known = ~np.isnan(errors)
         if not known.any():
             raise DomainError(f"no row has the target {self.target.name!r}: there is no error.")
+        quality.warn(stacklevel=2, strict=False)
         return float(errors[known].mean())
 
-    def _each(self, rows: Rows, function: Callable[[Floats, Floats], Floats]) -> Floats:
-        """Return a function of the score and the last coordinate of each row."""
+    def checked_scores(self, data: Any, first_row: int = 0) -> tuple[Floats, DataQuality]:
+        """Return the scores and, instead of a warning, what is clipped or replaced in the rows."""
+        rows = self.schema.rows(data, first_row)
+        scores, quality = self._each(rows, lambda scores, _: scores)
+        return scores, quality.using(self.target.name)
+
+    def checked_errors(self, data: Any, first_row: int = 0) -> tuple[Floats, DataQuality]:
+        """Return the errors and, instead of a warning, what is clipped or replaced in the rows.
+
+        A target that is missing is not replaced, and so it is not counted.
+        """
+        rows = Schema((*self.schema, self.target)).rows(data, first_row)
+        measured = objective(self.objective).error
+
+        def error(scores: Floats, targets: Floats) -> Floats:
+            found = measured(scores, encode_target(self.target, targets))
+            return np.where(np.isnan(targets), np.nan, found)
+
+        errors, quality = self._each(rows, error)
+        *features, target = quality.attributes
+        target = replace(target, missing=0, unreadable=0, unknown=0, example="")
+        return errors, replace(quality, attributes=(*features, target))
+
+    def predictions(self, scores: Floats) -> npt.NDArray[Any]:
+        """Return the label, or the number in its own units, that each score stands for."""
+        if isinstance(self.target, Number):
+            return np.asarray(self.target.from_unit(scores))
+        return np.array(self.target.categories)[(scores > 0).astype(np.intp)]
+
+    def _each(
+        self, rows: Rows, function: Callable[[Floats, Floats], Floats]
+    ) -> tuple[Floats, DataQuality]:
+        """Return a function of the score and the last coordinate of each row, and their quality."""
         features, weights = self.features, np.array([self.weights])
-        found = np.empty(len(rows))
-        for start in range(0, len(rows), BLOCK):
-            matrix = rows.matrix(start, start + BLOCK)
+        found, qualities = np.empty(len(rows)), []
+        for start in range(0, max(len(rows), 1), BLOCK):
+            matrix, quality = rows.read(start, start + BLOCK)
             (scores,) = scores_of(features.encode(matrix), weights)
             found[start : start + BLOCK] = function(scores.astype(np.float64), matrix[:, -1])
-        return found
+            qualities.append(quality)
+        return found, total(qualities)
 
     def to_json(self) -> str:
         """Return the model as canonical JSON, from which it is read again exactly."""
