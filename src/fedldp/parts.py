@@ -324,11 +324,15 @@ class Part:
         first: Integers | None = None  # counter of the replica of each vehicle
         if replicas > 1:
             first = np.repeat(np.arange(replicas) * cells.shape[1], len(values) // replicas)
-        for _, rows, units, coder, inputs in self._answers(values, source):
+        for slot, rows, units, coder, inputs in self._answers(values, source):
+            codes = coder.encode(inputs, source)
+            if not slot.unit_bits and first is None:  # all of one unit
+                coder.count(codes, int(self.starts[units[0]]), flat)
+                continue
             places = self.starts.take(units)
             if first is not None:
                 places += first if rows is None else first[rows]
-            coder.count_at(coder.encode(inputs, source), places, flat)
+            coder.count_at(codes, places, flat)
 
     # The server's half.
 
