@@ -42,7 +42,7 @@ def gaussian(mu: float, source: fedldp.Source) -> tuple[np.ndarray, float]:
 def make_plans() -> dict[tuple[float, str], fedldp.Plan]:
     schema = fedldp.Schema.vector(ATTRIBUTES, bound=1.0)
     return {
-        (epsilon, name): fedldp.Plan(schema, epsilon, mechanism, k, strategy)
+        (epsilon, name): fedldp.Plan(schema, epsilon, mechanism=mechanism, k=k, strategy=strategy)
         for epsilon in EPSILONS
         for name, (mechanism, k, strategy, _) in WAYS.items()
     }

@@ -270,7 +270,9 @@ def training(replicas: int, naive: Callable[..., Any] = straightforward.train) -
 
 
 def _vector_plan(mechanism: str, dimensions: int, epsilon: float) -> fedldp.Plan:
-    return fedldp.Plan(fedldp.Schema.vector(dimensions, bound=1.0), epsilon, mechanism, k=1)
+    return fedldp.Plan(
+        fedldp.Schema.vector(dimensions, bound=1.0), epsilon, mechanism=mechanism, k=1
+    )
 
 
 def discretized(name: str) -> int | None:

@@ -31,7 +31,7 @@ def rows() -> list[Row]:
     """One for each plan: bits, times fewer than float32, times the entropy."""
     found = []
     for what, (floats, schema, epsilon, mechanism) in PLANS.items():
-        plan = fedldp.Plan(schema, epsilon, mechanism)
+        plan = fedldp.Plan(schema, epsilon, mechanism=mechanism)
         fewer = Spread.exactly(32 * floats / plan.bits)
         over = Spread.exactly(plan.bits / entropy(plan))
         found.append(Row(f"report: {what}", float(plan.bits), "bits", fewer, over))

@@ -54,7 +54,7 @@ def largest_ratio(document):
 @pytest.mark.parametrize("name", CASES)
 def test_a_whole_report_costs_just_its_epsilon(name, epsilon):
     schema, options = CASES[name]
-    plan = Plan(schema, epsilon, "three-outputs", **options)
+    plan = Plan(schema, epsilon, mechanism="three-outputs", **options)
     document = json.loads(plan.to_json())
     limit = vehicle.exp_below(Fraction(document["epsilon"]))
     ratio = largest_ratio(document)

@@ -38,7 +38,7 @@ CELLS = list(itertools.product((1, 2, 16), (0.5, 1.0, 4.0), DATA))
 
 @cache
 def plan_of(d, epsilon, mechanism="dominant"):
-    return Plan(Schema.vector(d, 1.0), epsilon, mechanism)
+    return Plan(Schema.vector(d, 1.0), epsilon, mechanism=mechanism)
 
 
 # Without bias, over all that can happen

@@ -20,7 +20,7 @@ def gaussian(mu):
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_the_defaults_are_nowhere_worse_than_the_paper(epsilon):
     schema = fedldp.Schema.vector(ATTRIBUTES, bound=1.0)
-    paper = fedldp.Plan(schema, epsilon, "hm-tp", k="paper")
+    paper = fedldp.Plan(schema, epsilon, mechanism="hm-tp", k="paper")
     default = fedldp.Plan(schema, epsilon)
     gains = {
         mu: paper.expected_error(1, gaussian(mu), estimator="horvitz-thompson")

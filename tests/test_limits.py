@@ -54,7 +54,7 @@ def test_more_counters_than_a_server_can_keep():
     with pytest.raises(WireError, match=f"the most is .* and {MOST_CELLS}"):
         fedldp.Plan.from_json(vehicle.canonical(plan))
     with pytest.raises(DomainError, match="ask for less"):
-        fedldp.Plan(fedldp.Schema.vector(1 << 24, 1.0), 1.0, "pm", k=1, outputs=255)
+        fedldp.Plan(fedldp.Schema.vector(1 << 24, 1.0), 1.0, mechanism="pm", k=1, outputs=255)
 
 
 def test_a_table_of_its_own_for_each_attribute():

@@ -25,13 +25,13 @@ MIXED = Schema.of(
     colour=[f"colour {i}" for i in range(40)],
 )
 PLANS = {
-    "sample": Plan(MIXED, 4.0, "hm-tp", k=2),
-    "split": Plan(MIXED, 6.0, "duchi", strategy="split"),
-    "paper": Plan(MIXED, 6.0, "pm", strategy="paper"),
+    "sample": Plan(MIXED, 4.0, mechanism="hm-tp", k=2),
+    "split": Plan(MIXED, 6.0, mechanism="duchi", strategy="split"),
+    "paper": Plan(MIXED, 6.0, mechanism="pm", strategy="paper"),
     "cube": Plan(MIXED, 6.0, strategy="cube"),
-    "study": Plan(MIXED, 4.0, "laplace", study=True),
+    "study": Plan(MIXED, 4.0, mechanism="laplace", study=True),
 }
-HUNDRED = Plan(Schema.vector(100, bound=1.0), 1.0, "hm-tp")
+HUNDRED = Plan(Schema.vector(100, bound=1.0), 1.0, mechanism="hm-tp")
 
 
 def with_liars(plan, n, liars, coordinate=3, seed=1):

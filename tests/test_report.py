@@ -25,8 +25,8 @@ OUE = Schema.of(street=[f"street {i}" for i in range(100)])
 ROW = {"age": 31, "city": "Rome", "way": [0.2, 2.5, -0.7], "colour": "colour 7"}
 
 PLANS = {
-    "9 bits": Plan(VECTOR, 1.0, "three-outputs", k=1),
-    "36 bits": Plan(VECTOR, 8.0, "three-outputs", k=4),
+    "9 bits": Plan(VECTOR, 1.0, mechanism="three-outputs", k=1),
+    "36 bits": Plan(VECTOR, 8.0, mechanism="three-outputs", k=4),
     "wide": Plan(OUE, 1.0),
     **{name: plan_of(MIXED, name=name) for name in STRATEGIES},
     **{name: Plan.from_json(canonical(document)) for name, document in HAND_MADE.items()},
@@ -135,7 +135,7 @@ def test_chunks_change_nothing(name, monkeypatch):
     """In chunks of 8 vehicles the words come in another order; each chunk is parsed the same."""
     plan, data = PLANS[name], some_report(PLANS[name], 203)
     whole = plan.parse(data)
-    monkeypatch.setattr("fedldp.plan._CHUNK", 8)
+    monkeypatch.setattr("fedldp._internal.packing._CHUNK", 8)
     assert plan.parse(data) == whole
     assert as_lists(plan.parse(some_report(plan, 203)))[0] == 203
 
@@ -308,19 +308,19 @@ def test_says_what_is_wrong_with_a_record(name, bits, said):
 def test_another_plan_or_version_or_no_bytes():
     data = some_report(PLANS["9 bits"], 3)
     with pytest.raises(WireError, match="of another plan"):
-        Plan(VECTOR, 1.5, "three-outputs", k=1).parse(data)
+        Plan(VECTOR, 1.5, mechanism="three-outputs", k=1).parse(data)
     with pytest.raises(WireError, match="is of format 2; this reads format 1"):
         PLANS["9 bits"].parse(sealed(b"\2" + data[1:], data[16:]))
     with pytest.raises(WireError, match="the check value differs"):
         PLANS["9 bits"].parse(data[:-1] + b"\xff")
     for other in ("text", None, 7, [1], np.zeros((3, 4))[:, ::2], np.array("2020", "M8[s]")):
-        with pytest.raises(WireError, match="a report must be bytes; got"):
+        with pytest.raises(WireError, match="a report must be a Report or bytes; got"):
             PLANS["9 bits"].parse(other)
 
 
 def test_one_bad_record_among_many_refuses_them_all(monkeypatch):
     """Also in a later chunk, when the first has been counted."""
-    monkeypatch.setattr("fedldp.plan._CHUNK", 8)
+    monkeypatch.setattr("fedldp._internal.packing._CHUNK", 8)
     plan = PLANS["9 bits"]
     before, data = plan.tally(), some_report(plan, 96)
     assert plan.parse(data).reports == 96

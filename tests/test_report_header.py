@@ -12,7 +12,7 @@ from fedldp.errors import WireError
 # tested in test_quality.py.
 pytestmark = pytest.mark.filterwarnings("ignore::fedldp.errors.DataWarning")
 
-PLAN = Plan(Schema.vector(94, bound=1.0), 1.0, "three-outputs", k=1)  # 9 bits
+PLAN = Plan(Schema.vector(94, bound=1.0), 1.0, mechanism="three-outputs", k=1)  # 9 bits
 
 
 def some_report(n):

@@ -2,6 +2,7 @@
 
 FedLDPError
 ├── DomainError   (also ValueError)   a value outside what is allowed
+│   └── UnknownName (also KeyError)   a name that does not exist
 ├── PrivacyError  (also ValueError)   a table that would leak more than it claims
 ├── BudgetError   (also ValueError)   more than a vehicle may still spend, or answer in a job
 ├── WireError     (also ValueError)   bytes or text that are not what they should be
@@ -22,6 +23,7 @@ __all__ = [
     "ImplausibleWarning",
     "MissingExtra",
     "PrivacyError",
+    "UnknownName",
     "WireError",
 ]
 
@@ -32,6 +34,16 @@ class FedLDPError(Exception):
 
 class DomainError(FedLDPError, ValueError):
     """A value outside what is allowed: says what was given and what to do."""
+
+
+class UnknownName(DomainError, KeyError):
+    """A name that does not exist, of an attribute or a mechanism for example.
+
+    It says which names there are. As a `KeyError` it is what `mapping[name]` raises anywhere else.
+    """
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # that of KeyError would put quotes around the sentence
 
 
 class PrivacyError(FedLDPError, ValueError):

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, cast, final
 import numpy as np
 
 from fedldp import plausibility
+from fedldp._internal.text import unknown
 from fedldp._internal.validation import Floats
 from fedldp.attributes import Attribute
 from fedldp.coders.base import ASSUMPTIONS, Cells
@@ -91,6 +92,8 @@ class Estimate(Mapping[str, Mean | Frequencies]):
     plausibility: Plausibility  # whether honest vehicles can have sent the reports
 
     def __getitem__(self, name: str) -> Mean | Frequencies:
+        if name not in self.attributes:
+            raise unknown("attribute", name, self.attributes)
         return self.attributes[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -20,6 +20,7 @@ from fedldp.coders.channel import channel_epsilon
 from fedldp.data.quality import DataQuality, total
 from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.estimate import HORVITZ_THOMPSON, RATIO, check_choices
+from fedldp.mechanisms import AnyMechanism, Mechanism
 from fedldp.parts import Matrix, Part, Values, from_documents, to_documents
 from fedldp.plausibility import Influence, influence
 from fedldp.randomness import Source
@@ -30,8 +31,6 @@ from fedldp.tally import Tally
 MOST_CELLS = 1 << 26  # counters of a tally
 
 _ENTRIES = {"format", "epsilon", "schema", "tables", "parts"}
-_CHUNK = 1 << 16  # vehicles at a time; a multiple of 8, so that chunks end with a full byte
-_CHUNK_BITS = 1 << 24  # and fewer where records are wide
 
 
 @final
@@ -45,6 +44,10 @@ class Plan:
     `"paper"` is floor(epsilon / 2.5). Other strategies: `split` answers everything with epsilon/d;
     `paper` divides the budget between numbers and categories; `cube` answers all numbers at once
     with one sign each. `expected_error` tells which one to take.
+
+    `mechanism` is how numbers are made private: a name, a class, or a mechanism with options of its
+    own, such as `Optimal(2.0, outputs=7)`, whose epsilon must be the plan's. The plan gives it each
+    answer's part of the budget.
 
     >>> import fedldp
     >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome", "Lima"])
@@ -73,11 +76,11 @@ class Plan:
         self,
         schema: Schema,
         epsilon: float,
-        mechanism: str = "dominant",
+        *,
+        mechanism: AnyMechanism = "dominant",
         k: int | str = "best",
         strategy: str = "sample",
         outputs: int | None = None,
-        *,
         threshold: int | str = "best",
         variance: float = strategies.UNIFORM,
         study: bool = False,
@@ -85,6 +88,7 @@ class Plan:
     ) -> None:
         if not isinstance(schema, Schema):
             raise DomainError(f"schema must be a Schema, as from Schema.of; got {schema!r}.")
+        _check_epsilon(mechanism, epsilon)
         parts = strategies.parts_of(
             schema,
             vehicle.exact(channel_epsilon(epsilon)),
@@ -103,8 +107,8 @@ class Plan:
         cls,
         schema: Schema,
         epsilon: float,
-        mechanism: str = strategies.PAPER_MECHANISM,
         *,
+        mechanism: AnyMechanism = strategies.PAPER_MECHANISM,
         outputs: int | None = None,
         study: bool = False,
     ) -> "Plan":
@@ -122,16 +126,17 @@ class Plan:
         >>> [(part.k, float(part.epsilon)) for part in plan.parts], plan.estimator
         ([(2, 6.0), (1, 3.0)], 'horvitz-thompson')
         """
-        choices: dict[str, Any] = {"k": "paper"} | strategies.as_printed(mechanism)
+        name: Any = getattr(mechanism, "name", mechanism)
+        choices: dict[str, Any] = {"k": "paper"} | strategies.as_printed(name)
         if choices["strategy"] != "cube":
             choices["strategy"] = "paper"
-        if mechanism == "laplace" and isinstance(schema, Schema):
+        if name == "laplace" and isinstance(schema, Schema):
             numbers = sum(each.size for each in schema if not each.labels)
             choices["k"] = max(1, numbers)
         return cls(
             schema,
             epsilon,
-            mechanism,
+            mechanism=mechanism,
             outputs=outputs,
             study=study,
             estimator=HORVITZ_THOMPSON,
@@ -251,24 +256,16 @@ class Plan:
         return filled
 
     def chunks(self, vehicles: int) -> Iterator[tuple[int, int]]:
-        """Yield the first and the end of the batches in which so many vehicles take little room."""
+        """Yield (start, stop) ranges of vehicles that bound memory use."""
         wide = self.schema.dimensions * 64 if self.study else self.bits
-        size = min(_CHUNK, max(8, _CHUNK_BITS // wide // 8 * 8))
-        for start in range(0, vehicles, size):
-            yield start, min(start + size, vehicles)
+        return packing.ranges(vehicles, wide)
 
-    def parse(self, data: bytes) -> Tally:
-        """Return the tally of a report; bytes that are none raise `WireError` and count nothing."""
-        width = self.bits
-        vehicles, packed = report.from_bytes(data, self.fingerprint, width)
-        counts = [np.zeros(part.starts[-1], np.int64) for part in self.parts]
-        for start, stop in self.chunks(vehicles):
-            octets = packed[start * width // 8 : packing.length(stop, width)]
-            batch, first = packing.parse(octets, stop - start, width), 0
-            for part, cells in zip(self.parts, counts, strict=True):
-                part.count(batch, first, cells)
-                first += part.width
-        return Tally(self.fingerprint, self.parts, vehicles, tuple(counts), self.estimator)
+    def parse(self, data: Report | bytes) -> Tally:
+        """Return the tally of a report, or of the bytes of one that was received.
+
+        Invalid bytes raise `WireError`, and nothing of them is counted.
+        """
+        return tally.count(data, self.fingerprint, self.parts, self.estimator)
 
     def tally(self) -> Tally:
         """Return a tally of no reports, to add to."""
@@ -302,7 +299,7 @@ class Plan:
         return total
 
     def _parsed(self, batch: Values, source: Source) -> Tally:
-        return self.parse(self.report_batches([batch], source).to_bytes())
+        return self.parse(self.report_batches([batch], source))
 
     def _studied(self, batch: Values, source: Source) -> Tally:
         counts = tuple(np.zeros(part.starts[-1]) for part in self.parts)
@@ -430,6 +427,17 @@ def for_vehicle(text: str, cap: float | str | Fraction) -> vehicle.Plan:
         return vehicle.Plan(text, cap)
     except ValueError as error:
         raise PrivacyError(f"{error}.") from None
+
+
+def _check_epsilon(mechanism: AnyMechanism, epsilon: float) -> None:
+    """Refuse a mechanism that was made with another epsilon than the plan's."""
+    if isinstance(mechanism, Mechanism) and mechanism.epsilon != epsilon:
+        name = type(mechanism).__name__
+        raise DomainError(
+            f"the mechanism's epsilon must be the plan's, {epsilon!r}; got {mechanism!r}. A plan "
+            "divides its own epsilon among a vehicle's answers: give the mechanism that epsilon, "
+            f"or pass mechanism={name}, which has none yet."
+        )
 
 
 def _restored(schema: Schema, epsilon: float, parts: tuple[Part, ...], estimator: str) -> Plan:

@@ -6,10 +6,11 @@ The format is described in docs/wire-format.md.
 import struct
 import zlib
 from dataclasses import dataclass
-from typing import Any, BinaryIO, final
+from typing import Any, BinaryIO, Protocol, final
 
 from fedldp import vehicle
 from fedldp._internal import packing
+from fedldp._internal.text import counted
 from fedldp.errors import WireError
 
 __all__ = ["Report"]
@@ -22,17 +23,49 @@ _CHECK = struct.Struct(">I")
 HEADER = _HEAD.size + _CHECK.size
 
 _PIECE = 1 << 20  # bytes
+_ANOTHER_PLAN = "the report is of another plan: its fingerprint differs."
+
+
+class Planned(Protocol):
+    """What a report needs to know of its plan."""
+
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def bits(self) -> int: ...
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
-    """What some vehicles send: one record each, all of the same number of bits."""
+    """What some vehicles send: one record each, all of the same number of bits.
+
+    >>> import fedldp
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> report = plan.report([{"speed": 30}, {"speed": 48}], fedldp.source(1))
+    >>> report
+    <Report of 2 vehicles, 1 bit each, for plan 6e5cc23400e34c>
+    >>> Report.from_bytes(report.to_bytes(), plan) == report
+    True
+    """
 
     plan: str  # its fingerprint
     width: int
     vehicles: int
     records: bytes
+
+    def __repr__(self) -> str:
+        vehicles, bits = counted(self.vehicles, "vehicle"), counted(self.width, "bit")
+        return f"<Report of {vehicles}, {bits} each, for plan {self.plan[:14]}>"
+
+    @classmethod
+    def from_bytes(cls, data: bytes, plan: Planned) -> "Report":
+        """Read what `to_bytes` returned, and check it, or raise `WireError`.
+
+        The bytes alone do not tell how long a record is: the plan does.
+        """
+        vehicles, records = records_of(data, plan.fingerprint, plan.bits)
+        return cls(plan.fingerprint, plan.bits, vehicles, bytes(records))
 
     def to_bytes(self) -> bytes:
         """Return the batch as it is sent."""
@@ -40,12 +73,21 @@ class Report:
         return head + _CHECK.pack(zlib.crc32(self.records, zlib.crc32(head))) + self.records
 
 
-def from_bytes(data: Any, plan: str, width: int) -> tuple[int, memoryview]:
-    """Return the number of records and their bytes, or raise `WireError`."""
+def records_of(data: Any, plan: str, width: int) -> tuple[int, memoryview]:
+    """Return how many records a report or its bytes hold, and the records; or raise `WireError`."""
+    if isinstance(data, Report):
+        if (data.plan, data.width) != (plan, width):
+            raise WireError(_ANOTHER_PLAN)
+        if len(data.records) != packing.length(data.vehicles, width):
+            raise WireError(
+                f"{counted(data.vehicles, 'record')} of {width} bits have "
+                f"{packing.length(data.vehicles, width)} bytes; got {len(data.records)}."
+            )
+        return _without_spare_bits(data.vehicles, memoryview(data.records), width)
     try:
         view = memoryview(data).cast("B")
     except (TypeError, ValueError):
-        raise WireError(f"a report must be bytes; got {type(data).__name__}.") from None
+        raise WireError(f"a report must be a Report or bytes; got {type(data).__name__}.") from None
     vehicles, size = _sizes(view[:HEADER], plan, width)
     if len(view) != size:
         raise WireError(f"a report of {vehicles} vehicles has {size} bytes; got {len(view)}.")
@@ -53,6 +95,10 @@ def from_bytes(data: Any, plan: str, width: int) -> tuple[int, memoryview]:
     (check,) = _CHECK.unpack(view[_HEAD.size : HEADER])
     if zlib.crc32(packed, zlib.crc32(view[: _HEAD.size])) != check:
         raise WireError("the check value differs: the report was damaged on its way.")
+    return _without_spare_bits(vehicles, packed, width)
+
+
+def _without_spare_bits(vehicles: int, packed: memoryview, width: int) -> tuple[int, memoryview]:
     spare = -vehicles * width % 8
     if spare and packed[-1] & ((1 << spare) - 1):
         raise WireError("there are bits after the last record.")
@@ -83,7 +129,7 @@ def _sizes(header: memoryview, plan: str, width: int) -> tuple[int, int]:
     if version != VERSION:
         raise WireError(f"the report is of format {version}; this reads format {VERSION}.")
     if short != _short(plan):
-        raise WireError("the report is of another plan: its fingerprint differs.")
+        raise WireError(_ANOTHER_PLAN)
     return vehicles, HEADER + packing.length(vehicles, width)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
+from fedldp._internal.text import unknown
 from fedldp.attributes import OTHER, Category, Number, is_real
 from fedldp.data.quality import DataQuality
 from fedldp.data.rows import Rows, kinds
@@ -90,7 +91,7 @@ class Schema:
         found = kinds(data)
         for name in known:
             if name not in found:
-                raise DomainError(f"the data have no column {name!r}; they have {list(found)}.")
+                raise unknown("column", name, list(found))
         if not found.keys() <= known.keys():
             places = {
                 name: repr(known[name]) if name in known else "(low, high)" if size else "[...]"
@@ -117,7 +118,7 @@ class Schema:
         for attribute in self.attributes:
             if attribute.name == name:
                 return attribute
-        raise DomainError(f"the schema has no attribute {name!r}; it has {list(self.names)}.")
+        raise unknown("attribute", name, self.names)
 
     def __contains__(self, name: object) -> bool:
         return name in self.names

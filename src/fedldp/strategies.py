@@ -14,7 +14,7 @@ from fedldp.coders.categories import UnaryEncoding, better
 from fedldp.coders.cube import Cube
 from fedldp.coders.study import Study
 from fedldp.errors import DomainError
-from fedldp.mechanisms import HMTP, PAPER, Duchi, Solved, mechanism
+from fedldp.mechanisms import HMTP, PAPER, AnyMechanism, Duchi, Solved, mechanism
 from fedldp.parts import Part
 from fedldp.schema import Schema
 
@@ -30,7 +30,7 @@ def parts_of(
     schema: Schema,
     epsilon: Fraction,
     *,
-    name: str,
+    name: AnyMechanism,
     k: int | str,
     strategy: str,
     outputs: int | None,
@@ -105,7 +105,7 @@ def as_printed(name: str) -> dict[str, Any]:
     return {"strategy": "cube", "threshold": 0} if name == "duchi" else {"strategy": "sample"}
 
 
-def _table(name: str, epsilon: float, outputs: int | None, study: bool) -> Coder:
+def _table(name: AnyMechanism, epsilon: float, outputs: int | None, study: bool) -> Coder:
     chosen = mechanism(name, epsilon)
     return Study(chosen) if study else chosen.channel(outputs)
 
@@ -114,7 +114,7 @@ def _how_many(
     schema: Schema,
     attributes: Sequence[int],
     budget: Fraction,
-    name: str,
+    name: AnyMechanism,
     k: int | str,
     outputs: int | None,
     variance: float,
@@ -134,7 +134,7 @@ def best_k(
     schema: Schema,
     attributes: Sequence[int],
     budget: Fraction,
-    name: str,
+    name: AnyMechanism,
     outputs: int | None,
     variance: float,
 ) -> int:
@@ -159,7 +159,7 @@ def best_k(
     return min(range(1, most + 1), key=error)
 
 
-def _worst_case(name: str, epsilon: float, outputs: int | None) -> float:
+def _worst_case(name: AnyMechanism, epsilon: float, outputs: int | None) -> float:
     chosen = mechanism(name, epsilon)
     if not isinstance(chosen, Solved):
         return (chosen if outputs is None else chosen.channel(outputs)).worst_case_variance

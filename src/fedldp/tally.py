@@ -10,12 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp import estimate, plausibility, vehicle
-from fedldp._internal import files
+from fedldp._internal import files, packing
+from fedldp._internal.text import counted
 from fedldp.coders import tables
 from fedldp.errors import DomainError, ImplausibleWarning, WireError
 from fedldp.estimate import RATIO, Estimate
 from fedldp.parts import Part
 from fedldp.plausibility import Plausibility
+from fedldp.report import Report, records_of
 
 FORMAT = "fedldp tally 1"
 MOST_REPORTS = 1 << 46  # so that the sum over 2^16 codes stays far from where int64 ends
@@ -24,18 +26,23 @@ Cells = npt.NDArray[Any]  # integers; floats in a plan for study
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Tally:
     """Counters of codes, for each coordinate of each part of a plan; make one with a plan.
 
+    Add a report to it, the bytes of one that was received, or another tally; `sum` adds many.
     Adding is exact: the order of reports, and how they are split among servers, change nothing.
 
     >>> import fedldp
     >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
-    >>> packet = plan.report([{"speed": 30}, {"speed": 48}], fedldp.source(1)).to_bytes()
-    >>> tally = plan.tally() + plan.parse(packet)
-    >>> tally.reports, [part.tolist() for part in tally.counts]
-    (2, [[0, 2]])
+    >>> report = plan.report([{"speed": 30}, {"speed": 48}], fedldp.source(1))
+    >>> tally = plan.tally() + report + report.to_bytes()
+    >>> tally
+    <Tally of 4 reports for plan 6e5cc23400e34c>
+    >>> [part.tolist() for part in tally.counts]
+    [[0, 4]]
+    >>> sum([tally, tally]).reports
+    8
     """
 
     plan: str  # its fingerprint
@@ -50,7 +57,12 @@ class Tally:
         frozen = tuple(tables.read_only(part, part.dtype) for part in self.counts)
         object.__setattr__(self, "counts", frozen)
 
-    def __add__(self, other: "Tally") -> "Tally":
+    def __repr__(self) -> str:
+        return f"<Tally of {counted(self.reports, 'report')} for plan {self.plan[:14]}>"
+
+    def __add__(self, other: "Tally | Report | bytes") -> "Tally":
+        if isinstance(other, Report | bytes | bytearray | memoryview):
+            other = count(other, self.plan, self.parts, self.estimator)
         if not isinstance(other, Tally):
             return NotImplemented
         if other.plan != self.plan:
@@ -60,6 +72,10 @@ class Tally:
             )
         counts = tuple(a + b for a, b in zip(self.counts, other.counts, strict=True))
         return replace(self, reports=self.reports + other.reports, counts=counts)
+
+    def __radd__(self, other: int) -> "Tally":
+        # `sum` begins with 0.
+        return self if type(other) is int and other == 0 else NotImplemented
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -129,6 +145,24 @@ class Tally:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the tally to a file: the file is the old one or the new one, never a part."""
         files.write(path, self.to_json())
+
+
+def count(
+    data: Report | bytes, plan: str, parts: tuple[Part, ...], estimator: str = RATIO
+) -> Tally:
+    """Return the tally of a report of a plan; invalid bytes raise `WireError` and count nothing."""
+    if any(part.study for part in parts):
+        raise DomainError("a plan for study has no reports: simulate it instead.")
+    width = sum(part.width for part in parts)
+    vehicles, packed = records_of(data, plan, width)
+    counts = [np.zeros(part.starts[-1], np.int64) for part in parts]
+    for start, stop in packing.ranges(vehicles, width):
+        octets = packed[start * width // 8 : packing.length(stop, width)]
+        records, first = packing.parse(octets, stop - start, width), 0
+        for part, cells in zip(parts, counts, strict=True):
+            part.count(records, first, cells)
+            first += part.width
+    return Tally(plan, parts, vehicles, tuple(counts), estimator)
 
 
 def from_json(text: str, plan: str, parts: tuple[Part, ...], estimator: str = RATIO) -> Tally:

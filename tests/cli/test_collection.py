@@ -109,7 +109,7 @@ def test_a_draft_must_be_filled_in():
 def test_a_plan_is_shown_and_written():
     assert "Write it to a file with -o" in shown("plan", *PLAN)
     output = shown("plan", *PLAN, "-o", "plan.json")
-    made = Plan(Schema.from_toml(SCHEMA), 2.0, "hm-tp")
+    made = Plan(Schema.from_toml(SCHEMA), 2.0, mechanism="hm-tp")
     assert Path("plan.json").read_text() == made.to_json()
     for text in ("Wrote plan.json", f" {made.bits} ", made.fingerprint[:14]):
         assert text in output

@@ -17,7 +17,7 @@ SCHEMA = fedldp.Schema.of(age=(0, 100), city=["Oslo", "Rome"])
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    plan = fedldp.Plan(SCHEMA, 2.0, "duchi")
+    plan = fedldp.Plan(SCHEMA, 2.0, mechanism="duchi")
     (tmp_path / "plan.json").write_text(plan.to_json())
     return plan
 

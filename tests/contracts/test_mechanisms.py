@@ -14,7 +14,7 @@ from scipy import stats
 from scipy.optimize import minimize_scalar
 
 import fedldp
-from fedldp.errors import DomainError
+from fedldp.errors import DomainError, UnknownName
 from fedldp.mechanisms import Finite, Laplace, Mechanism
 
 GOLDEN_OUTPUTS = {
@@ -346,5 +346,14 @@ def test_registry():
     assert list(NAMES[:8]) == paper
     assert all(fedldp.mechanism(name, 1.0).name == name for name in NAMES)
     for wrong in ("gauss", None, ["pm"]):
-        with pytest.raises(DomainError, match=r"there is no mechanism .*; choose from laplace"):
+        with pytest.raises(UnknownName, match=r"there is no mechanism .*; choose from laplace"):
             fedldp.mechanism(wrong, 1.0)
+
+
+def test_a_mechanism_is_made_from_its_name_its_class_or_another_one():
+    for name in NAMES:
+        made = fedldp.mechanism(name, 1.0)
+        assert fedldp.mechanism(type(made), 1.0) == made
+        assert fedldp.mechanism(fedldp.mechanism(name, 2.0), 1.0) == made
+    capped = fedldp.Optimal(2.0, outputs=7, cap="hm-tp")
+    assert fedldp.mechanism(capped, 1.0) == fedldp.Optimal(1.0, outputs=7, cap="hm-tp")

@@ -45,7 +45,7 @@ BYTES = {
     "another n": lambda question: others(question, n=question.n - 1),
     "another model": lambda question: others(question, model=""),
     "another plan": lambda question: others(
-        question, plan=Plan(Schema.vector(3, 1.0), 1.0, "three-outputs", k=1).to_json()
+        question, plan=Plan(Schema.vector(3, 1.0), 1.0, mechanism="three-outputs", k=1).to_json()
     ),
     "invalid codes": invalid,
     "a question": lambda question: question.to_bytes(),

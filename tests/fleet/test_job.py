@@ -14,7 +14,7 @@ from fedldp.learn.optimizer import Recipe
 
 FEATURES = Schema.of(speed=(0, 50), load=(0, 1))
 MODEL = Model("logistic", FEATURES, Category("late", ["no", "yes"]), [0.0, 0.0, 0.5])
-PLAN = Plan(Schema.vector(3, 1.0), 2.0, "three-outputs", k=1)
+PLAN = Plan(Schema.vector(3, 1.0), 2.0, mechanism="three-outputs", k=1)
 
 TRAINING = {
     "job": '"flights-1"',
@@ -104,7 +104,7 @@ def test_what_a_job_may_change_while_it_runs(tmp_path):
     job = Job.load(write(tmp_path, TRAINING))
     other = dataclasses.replace(MODEL, weights=[0.0, 0.0, 0.0])
     assert dataclasses.replace(job, model=other).settings != settings
-    plan = Plan(Schema.vector(3, 1.0), 1.0, "three-outputs", k=1)
+    plan = Plan(Schema.vector(3, 1.0), 1.0, mechanism="three-outputs", k=1)
     assert dataclasses.replace(job, plan=plan).settings != settings
 
 
@@ -180,7 +180,10 @@ def test_files_that_are_no_jobs(tmp_path):
 
 def test_the_plan_is_for_the_models_gradient(tmp_path):
     files = (tmp_path / "job.db", tmp_path / "model.json")
-    for plan in (Plan(Schema.vector(4, 1.0), 2.0, "duchi"), Plan(FEATURES, 2.0, "duchi")):
+    for plan in (
+        Plan(Schema.vector(4, 1.0), 2.0, mechanism="duchi"),
+        Plan(FEATURES, 2.0, mechanism="duchi"),
+    ):
         with pytest.raises(DomainError, match="a vector of 3 numbers, as of Schema"):
             Job("test", plan, *files, 8, model=MODEL, recipe=Recipe(learning_rate=0.1))
     with pytest.raises(DomainError, match=r"plan must be a Plan; got 'plan\.json'"):
@@ -189,7 +192,7 @@ def test_the_plan_is_for_the_models_gradient(tmp_path):
         Job("test", PLAN, *files, True)
     with pytest.raises(DomainError, match=r"gateways must be a whole number; got 1\.0"):
         Job("test", PLAN, *files, 8, gateways=1.0)
-    study = Plan(Schema.vector(3, 1.0), 2.0, "duchi", study=True)
+    study = Plan(Schema.vector(3, 1.0), 2.0, mechanism="duchi", study=True)
     with pytest.raises(DomainError, match="a plan for study"):
         Job("test", study, *files, 8, model=MODEL, recipe=Recipe(learning_rate=0.1))
 

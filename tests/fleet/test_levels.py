@@ -21,7 +21,7 @@ from fedldp.learn import Model, optimizer
 from fedldp.learn.optimizer import Recipe, State
 from fedldp.ledger import Ledger
 
-BOLD = Plan(Schema.vector(3, 1.0), 5.0, "hm-tp", k=2)
+BOLD = Plan(Schema.vector(3, 1.0), 5.0, mechanism="hm-tp", k=2)
 
 
 def levels(folder, **options):
@@ -136,7 +136,10 @@ def test_a_batch_of_another_level_is_refused(tmp_path):
     [
         ({"rounds": 5}, "rounds must be a multiple of the number of plans, 2: .* got 5"),
         ({"levels": (PLAN,)}, "different epsilons"),
-        ({"levels": (Plan(Schema.vector(3, 2.0), 5.0, "duchi"),)}, "must have one schema"),
+        (
+            {"levels": (Plan(Schema.vector(3, 2.0), 5.0, mechanism="duchi"),)},
+            "must have one schema",
+        ),
         ({"levels": ("plan.json",)}, "levels must be plans"),
     ],
 )
@@ -153,7 +156,7 @@ def test_levels_are_for_trainings(tmp_path):
 def test_other_levels_are_another_job(tmp_path):
     plain = training(tmp_path, rounds=6)
     job = levels(tmp_path)
-    other = levels(tmp_path, levels=(Plan(Schema.vector(3, 1.0), 4.0, "hm-tp", k=2),))
+    other = levels(tmp_path, levels=(Plan(Schema.vector(3, 1.0), 4.0, mechanism="hm-tp", k=2),))
     assert len({plain.settings, job.settings, other.settings}) == 3
 
 
@@ -193,7 +196,7 @@ def vault_of(path, epsilons, cap=9.0, keys=None):
 
 
 def gradient_plan(epsilon, **options):
-    return Plan(Schema.vector(6, 1.0), epsilon, "three-outputs", **{"k": 3} | options)
+    return Plan(Schema.vector(6, 1.0), epsilon, mechanism="three-outputs", **{"k": 3} | options)
 
 
 def test_a_vehicle_answers_with_its_own_epsilon(tmp_path):
@@ -219,7 +222,9 @@ def test_a_vehicle_answers_with_its_own_epsilon(tmp_path):
 
 def test_vaults_with_levels_train_a_model(tmp_path):
     """From vaults to the result: three vaults, two levels, everybody asked once."""
-    plans = [Plan(Schema.vector(6, 1.0), each, "three-outputs", k=1) for each in (1.0, 5.0)]
+    plans = [
+        Plan(Schema.vector(6, 1.0), each, mechanism="three-outputs", k=1) for each in (1.0, 5.0)
+    ]
     chosen = [[1] * 8, [5] * 8, [1, 5] * 4]
     vaults = [vault_of(tmp_path / f"{i}.db", each) for i, each in enumerate(chosen)]
 

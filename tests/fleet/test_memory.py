@@ -35,7 +35,7 @@ def most(act):
 
 def one_of(coordinates):
     """Return a plan for a vector, of which each vehicle sends one number."""
-    plan = json.loads(Plan(Schema.vector(4, 1.0), 1.0, "three-outputs", k=1).to_json())
+    plan = json.loads(Plan(Schema.vector(4, 1.0), 1.0, mechanism="three-outputs", k=1).to_json())
     return canonical(changed(plan, ("schema", 0, "size"), coordinates))
 
 

@@ -172,7 +172,7 @@ def test_a_batch_answers_its_question_alone():
             {"gateway": "8"},
             {"model": ""},
             {"model": MODEL.to_json() + " "},
-            {"plan": Plan(GRADIENT.schema, 1.5, "three-outputs", k=3).to_json()},
+            {"plan": Plan(GRADIENT.schema, 1.5, mechanism="three-outputs", k=3).to_json()},
         )
     ]
     assert {len(Answer.of(other).to_bytes()) for other in others} == {len(data)}

@@ -192,7 +192,7 @@ class Fleet:
         """Return the records in the checkpoint, by round and gateway."""
         plan, found = self.job.plan, {}
         for number, gateway, data in self.checkpoint("SELECT round, gateway, report FROM batches"):
-            count, records = report.from_bytes(data, plan.fingerprint, plan.bits)
+            count, records = report.records_of(data, plan.fingerprint, plan.bits)
             found[number, gateway] = sorted(packing.parse(records, count, plan.bits).split())
         return found
 

@@ -21,7 +21,7 @@ STRATEGIES = {
 
 
 def plan_for(d, name="one", epsilon=2.0, mechanism="three-outputs", bound=1.0):
-    return Plan(Schema.vector(d, bound), epsilon, mechanism, **STRATEGIES[name])
+    return Plan(Schema.vector(d, bound), epsilon, mechanism=mechanism, **STRATEGIES[name])
 
 
 def examples(n, d, seed=1, dtype=np.float64):

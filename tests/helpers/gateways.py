@@ -21,7 +21,7 @@ from fedldp.parts import Matrix
 
 FEATURES = Schema.of(speed=(0, 50), load=(0, 1))
 MODEL = Model("logistic", FEATURES, Category("late", ["no", "yes"]), [0.0, 0.0, 0.0])
-PLAN = Plan(Schema.vector(3, 1.0), 2.0, "three-outputs", k=1)
+PLAN = Plan(Schema.vector(3, 1.0), 2.0, mechanism="three-outputs", k=1)
 RECIPE = Recipe(learning_rate=0.2)
 
 
@@ -33,7 +33,7 @@ def training(folder, **options):
 
 
 def statistic(folder, **options):
-    plan = Plan(FEATURES, 2.0, "three-outputs", k=1)
+    plan = Plan(FEATURES, 2.0, mechanism="three-outputs", k=1)
     return Job("sums", plan, folder / "job.db", folder / "tally.json", 8, gateways=3, **options)
 
 

@@ -30,7 +30,7 @@ from fedldp.schema import Number
 SPEED = Schema.of(speed={"low": 0, "high": 50, "missing": 0})
 FAST, SLOW = 1, 0
 SIGNS = Plan(SPEED, epsilon=16.0, mechanism="duchi")
-VECTOR = Plan(Schema((Number("x", -1, 1, missing=-1.0, size=3),)), 16.0, "duchi", k=1)
+VECTOR = Plan(Schema((Number("x", -1, 1, missing=-1.0, size=3),)), 16.0, mechanism="duchi", k=1)
 DIFFERENT = Plan(Schema.vector(64, 1.0), 0.1, strategy="cube")  # hardly any two reports are equal
 SIZE = 17  # of a report in bytes: 16 of its head, and fewer than 9 bits
 

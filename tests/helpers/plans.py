@@ -32,7 +32,7 @@ STRATEGIES = {
 
 
 def plan_of(schema=MIXED, epsilon=4.0, name="sample", mechanism="three-outputs", outputs=None):
-    return Plan(schema, epsilon, mechanism, **STRATEGIES[name], outputs=outputs)
+    return Plan(schema, epsilon, mechanism=mechanism, **STRATEGIES[name], outputs=outputs)
 
 
 def canonical(document):

@@ -35,8 +35,8 @@ SCHEMA = Schema.of(
 FEATURES = Schema(tuple(SCHEMA)[:3])
 WEIGHTS = (0.5, -0.2, 0.1, 0.3, -0.4, 0.2)
 MODEL = Model("logistic", FEATURES, SCHEMA["late"], WEIGHTS)
-ROWS = Plan(SCHEMA, 1.0, "three-outputs", k=1)
-GRADIENT = Plan(Schema.vector(len(WEIGHTS), 1.0), 1.0, "three-outputs", k=3)
+ROWS = Plan(SCHEMA, 1.0, mechanism="three-outputs", k=1)
+GRADIENT = Plan(Schema.vector(len(WEIGHTS), 1.0), 1.0, mechanism="three-outputs", k=3)
 MATRIX = np.array([[10.0 * i, -1 + i / 5, 3 - i / 5, i % 3, i % 2] for i in range(8)])
 
 

@@ -17,7 +17,7 @@ PLAIN = Recipe(learning_rate=1.0, optimizer="sgd", momentum=0.0, average=False)
 
 
 def plans_for(d, *epsilons, mechanism="hm-tp", **options):
-    return [Plan(Schema.vector(d, 1.0), each, mechanism, **options) for each in epsilons]
+    return [Plan(Schema.vector(d, 1.0), each, mechanism=mechanism, **options) for each in epsilons]
 
 
 def train(task, plans, levels, recipe=PLAIN, seed=1, group=100, **options):

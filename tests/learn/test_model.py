@@ -123,7 +123,7 @@ def test_an_error_needs_targets():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"objective": "ridge"}, "objective must be one of"),
+        ({"objective": "ridge"}, "there is no objective 'ridge'"),
         ({"objective": "squared"}, "must be one number with bounds"),
         ({"target": PRICE}, "category with two labels"),
         ({"target": Category("size", ["S", "M", "L"])}, "category with two labels"),

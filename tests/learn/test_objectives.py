@@ -8,7 +8,7 @@ from fleets import NAMES, slope
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedldp.errors import DomainError
+from fedldp.errors import UnknownName
 from fedldp.learn.objectives import OBJECTIVES, Objective, objective
 
 SCORES = st.floats(-50.0, 50.0)
@@ -103,5 +103,5 @@ def test_names():
     assert [objective(name).classifies for name in NAMES] == [False, True, True]
     assert all(objective(name).distance > 0 for name in NAMES)
     for wrong in ("Squared", "", "svm", None):
-        with pytest.raises(DomainError, match=r"one of \('squared', 'logistic', 'hinge'\); got"):
+        with pytest.raises(UnknownName, match=r"no objective .* from squared, logistic, hinge"):
             objective(wrong)

@@ -328,7 +328,7 @@ def rows(n):
 def test_collection_as_printed(mechanism, study, epsilon, monkeypatch):
     """Of 4 numbers and 2 categories; k is 1 and 1, 2 and 1, 3 and 1."""
     n, data = 700, rows(700)
-    plan = Plan.paper(COLUMNS, epsilon, mechanism, study=study)
+    plan = Plan.paper(COLUMNS, epsilon, mechanism=mechanism, study=study)
     with monkeypatch.context() as patch:
         tape = Tape(patch)
         tally = plan.simulate(data, fedldp.source(6))
@@ -364,7 +364,10 @@ def test_collection_as_printed(mechanism, study, epsilon, monkeypatch):
 
 
 def test_the_plans_estimator_travels_with_its_file(tmp_path):
-    plan, plain = Plan.paper(COLUMNS, 3.0), Plan(COLUMNS, 3.0, "hm-tp", "paper", "paper")
+    plan, plain = (
+        Plan.paper(COLUMNS, 3.0),
+        Plan(COLUMNS, 3.0, mechanism="hm-tp", k="paper", strategy="paper"),
+    )
     assert '"estimator":"horvitz-thompson"' in plan.to_json()
     assert "estimator" not in plain.to_json()
     assert plan != plain
@@ -395,22 +398,22 @@ def test_a_vehicle_answers_the_papers_plan():
 
 
 def test_competitors_ask_as_in_the_papers_experiments():
-    laplace = Plan.paper(COLUMNS, 6.0, "laplace", study=True)
+    laplace = Plan.paper(COLUMNS, 6.0, mechanism="laplace", study=True)
     assert [part.k for part in laplace.parts] == [4, 1]
     assert laplace.parts[0].coders[0].epsilon == 1.0  # epsilon / d
-    duchi = Plan.paper(COLUMNS, 6.0, "duchi").parts[0].coders[0]
+    duchi = Plan.paper(COLUMNS, 6.0, mechanism="duchi").parts[0].coders[0]
     assert (duchi.d, duchi.epsilon, duchi.threshold) == (4, 4.0, 0)
     assert Settings.paper(6.0, "laplace", study=True).plan(6).parts[0].k == 6
     assert Settings.paper(6.0, "duchi").plan(6).parts[0].coders[0].threshold == 0
     assert Settings.paper(6.0, None).plan(6) == NoPrivacy(Schema.vector(6, 1.0))
     for name in set(PAPER) - {"laplace", "duchi"}:
-        assert [part.k for part in Plan.paper(COLUMNS, 9.0, name).parts] == [2, 1]
+        assert [part.k for part in Plan.paper(COLUMNS, 9.0, mechanism=name).parts] == [2, 1]
         assert Settings.paper(9.0, name).plan(6).parts[0].k == 3
 
 
 def test_only_the_papers_mechanisms():
     with pytest.raises(DomainError, match="the paper has no mechanism 'near-zero'; choose from"):
-        Plan.paper(COLUMNS, 3.0, "near-zero")
+        Plan.paper(COLUMNS, 3.0, mechanism="near-zero")
     with pytest.raises(DomainError, match="the paper has no mechanism 'optimal'"):
         Settings.paper(3.0, "optimal")
 
@@ -617,7 +620,7 @@ def test_plans_and_estimates_of_the_command_line(mechanism):
     named = () if mechanism is None else ("--mechanism", mechanism)
     schema = "--schema", "fleet.toml", "--epsilon", 3
     told("plan", *schema, "--paper", *named, "-o", "plan.json")
-    plan = Plan.paper(COLUMNS_IN_A_FILE, 3.0, mechanism or "hm-tp")
+    plan = Plan.paper(COLUMNS_IN_A_FILE, 3.0, mechanism=mechanism or "hm-tp")
     assert Path("plan.json").read_text() == plan.to_json()
     words = "fleet.csv", *schema, "--seed", 4, "--json"
     found = json.loads(told("collect", *words, "--paper", *named))

@@ -60,7 +60,7 @@ def test_every_choice_reaches_the_recipe():
 
 def test_every_choice_reaches_the_plan():
     settings = Settings(4.0, "hm", bound=0.3, k=2, outputs=9)
-    assert settings.plan(5) == Plan(Schema.vector(5, 0.3), 4.0, "hm", k=2, outputs=9)
+    assert settings.plan(5) == Plan(Schema.vector(5, 0.3), 4.0, mechanism="hm", k=2, outputs=9)
     cube = {"strategy": "cube", "threshold": 2}
     assert Settings(4.0, **cube).plan(5) == Plan(Schema.vector(5, 1.0), 4.0, **cube)
     assert Settings(4.0, "pm", study=True).plan(5).study

@@ -215,9 +215,9 @@ def test_replicas_are_single_runs_in_distribution():
 
 
 KINDS_OF_PLANS = {
-    **{name: Plan(MIXED, 6.0, "hm-tp", **options) for name, options in KINDS.items()},
+    **{name: Plan(MIXED, 6.0, mechanism="hm-tp", **options) for name, options in KINDS.items()},
     **{
-        f"{name} for study": Plan(MIXED, 6.0, "laplace", study=True, **options)
+        f"{name} for study": Plan(MIXED, 6.0, mechanism="laplace", study=True, **options)
         for name, options in KINDS.items()
         if name != "cube"
     },
@@ -297,7 +297,7 @@ def test_without_a_plan_it_is_clipped_gradient_descent(replicas):
 def test_noise_has_no_bias(mechanism, study, estimator):
     """One step of 150 replicas is the mean clipped gradient: 6 errors, by chance 5 in 10^8."""
     task = fleet(300, 3, "squared")
-    plan = Plan(Schema.vector(3, 0.5), 4.0, mechanism, study=study)
+    plan = Plan(Schema.vector(3, 0.5), 4.0, mechanism=mechanism, study=study)
     recipe = Recipe(
         learning_rate=1.0, optimizer="sgd", momentum=0.0, average=False, estimator=estimator
     )

@@ -202,7 +202,7 @@ def test_a_training_costs_and_takes(key, participations, reports):
 
 
 def test_for_study_nothing_is_sent_and_nothing_proved():
-    privacy = Privacy.of(Plan(Schema.vector(3, 1.0), 1.0, "laplace", study=True), 5, 2)
+    privacy = Privacy.of(Plan(Schema.vector(3, 1.0), 1.0, mechanism="laplace", study=True), 5, 2)
     assert (privacy.epsilon, privacy.ratio, privacy.bits, privacy.bytes) == (2, None, 0, 0)
 
 

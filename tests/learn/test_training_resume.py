@@ -30,7 +30,7 @@ CASES = {
     },
     "cube": {"plan": plan_for(3, "cube")},
     "no privacy": {"plan": NoPrivacy(Schema.vector(3, 0.5))},
-    "study": {"plan": Plan(Schema.vector(3, 1.0), 2.0, "pm", study=True)},
+    "study": {"plan": Plan(Schema.vector(3, 1.0), 2.0, mechanism="pm", study=True)},
     "started": {"start": np.array([0.1, 0.2, 0.3])},
 }
 

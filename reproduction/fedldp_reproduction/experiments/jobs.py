@@ -212,7 +212,7 @@ def _plan(way: Way, epsilon: float, d: int) -> Plan:
     return Plan(
         Schema.vector(d, BOUND),
         epsilon,
-        way.mechanism,
+        mechanism=way.mechanism,
         k=way.k,
         strategy=way.strategy,
         outputs=way.outputs,

@@ -77,7 +77,7 @@ def system() -> Result:
 
 
 def _plan() -> Plan:
-    return Plan(Schema.vector(_DIMENSIONS, 1.0), _EPSILON, "three-outputs", k="paper")
+    return Plan(Schema.vector(_DIMENSIONS, 1.0), _EPSILON, mechanism="three-outputs", k="paper")
 
 
 def _what_leaves() -> Verdict:
@@ -177,7 +177,7 @@ def _own_epsilon() -> Verdict:
     """Combine fleets of which each chose its own epsilon."""
     found = []
     for seed, (epsilon, vehicles) in enumerate(_LEVELS):
-        plan = Plan(Schema.of(x=(-1, 1)), epsilon, "hm-tp")
+        plan = Plan(Schema.of(x=(-1, 1)), epsilon, mechanism="hm-tp")
         data = 2 * source(10 + seed).uniform((vehicles, 1)) - 1
         found.append(plan.parse(plan.report(data, source(seed)).to_bytes()).estimate())
     both = combine(*found)

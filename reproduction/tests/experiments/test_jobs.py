@@ -69,7 +69,7 @@ def test_means_are_asked_for_as_plan_paper_asks(way, epsilon):
     """The numbers' share of epsilon, the same k and budget of each, divided by all vehicles."""
     material = Shelf({}, 1).material("br", 20)
     plan = fedldp.Plan.paper(
-        material.dataset.asked, epsilon, WAYS[way].mechanism, study=WAYS[way].study
+        material.dataset.asked, epsilon, mechanism=WAYS[way].mechanism, study=WAYS[way].study
     )
     (theirs,) = (part for part in plan.parts if len(part.attributes) == 6)
     (ours,) = jobs._plan(WAYS[way], epsilon * material.share, 6).parts

@@ -5,7 +5,7 @@ as a row of bits; both are filled, and read, field by field.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -17,6 +17,8 @@ Bits = npt.NDArray[np.uint8]
 Unsigned = npt.NDArray[np.unsignedinteger[Any]]
 
 _WIDEST_NUMBER = 64
+_CHUNK = 1 << 16  # records at a time; a multiple of 8, so that chunks end with a full byte
+_CHUNK_BITS = 1 << 24  # and fewer where records are wide
 
 
 class Records(ABC):
@@ -48,6 +50,17 @@ class Records(ABC):
     @abstractmethod
     def split(self) -> list[bytes]:
         """Return each record as bytes of its own, with zeros up to the next full byte."""
+
+
+def ranges(count: int, width: int) -> Iterator[tuple[int, int]]:
+    """Yield (start, stop) ranges of records that bound memory use and begin with a full byte.
+
+    >>> list(ranges(100_000, width=9))
+    [(0, 65536), (65536, 100000)]
+    """
+    size = min(_CHUNK, max(8, _CHUNK_BITS // width // 8 * 8))
+    for start in range(0, count, size):
+        yield start, min(start + size, count)
 
 
 def empty(count: int, width: int) -> Records:

@@ -107,8 +107,8 @@ def make_plan(
     if paper:
         check_paper(*options)
         chosen = mechanism if given("mechanism") else PAPER_MECHANISM
-        return Plan.paper(columns, epsilon, chosen, outputs=outputs)
-    return Plan(columns, epsilon, mechanism, outputs=outputs, **options)
+        return Plan.paper(columns, epsilon, mechanism=chosen, outputs=outputs)
+    return Plan(columns, epsilon, mechanism=mechanism, outputs=outputs, **options)
 
 
 def read_schema(path: Path) -> Schema:

@@ -9,14 +9,13 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import final
 
+from fedldp._internal.text import did_you_mean, unknown
 from fedldp.errors import DataWarning, DomainError
 
 __all__ = ["AttributeQuality", "DataQuality"]
 
-_COMPARED = 100  # the longest word that is compared with known ones
 _SHOWN = 5  # attributes, keys or columns that a summary names
 
 
@@ -126,10 +125,7 @@ class DataQuality:
         for each in self.attributes:
             if each.name == name:
                 return each
-        raise DomainError(
-            f"expected the name of an attribute, one of "
-            f"{[each.name for each in self.attributes]!r:.200}; got {name!r}."
-        )
+        raise unknown("attribute", name, [each.name for each in self.attributes])
 
     def __add__(self, other: "DataQuality") -> "DataQuality":
         if not isinstance(other, DataQuality):
@@ -218,17 +214,6 @@ def total(qualities: Iterable[DataQuality]) -> DataQuality:
     for each in others:
         first += each
     return first
-
-
-def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """Return a hint at the known word that is most like another, or nothing.
-
-    >>> did_you_mean("Pari", ["Oslo", "Paris"])
-    " (did you mean 'Paris'?)"
-    """
-    compared = type(word) is str and len(word) <= _COMPARED
-    near = get_close_matches(str(word), known, n=1) if compared else []
-    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def _listed(names: list[str], count: int) -> str:

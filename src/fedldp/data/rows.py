@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedldp._internal.text import did_you_mean
 from fedldp._internal.validation import Floats
 from fedldp.attributes import Category, Number, checked_text
 from fedldp.data import frames
 from fedldp.data.frames import REAL, Cells, is_missing, numbers, shown
-from fedldp.data.quality import AttributeQuality, DataQuality, did_you_mean, total
-from fedldp.errors import DomainError
+from fedldp.data.quality import AttributeQuality, DataQuality, total
+from fedldp.errors import DomainError, UnknownName
 from fedldp.vehicle import NO_NUMBER
 
 _LOOKED_AT = 1000  # cells of a column, to tell whether it holds numbers
@@ -73,7 +74,7 @@ class Rows:
             return table  # a dict may lack any key: that is data
         for attribute in self._attributes:
             if attribute.name not in table.names:
-                raise DomainError(
+                raise UnknownName(
                     f"the data have no column {attribute.name!r}; they have "
                     f"{list(table.names)!r:.500}. The names must be those of the schema."
                 )

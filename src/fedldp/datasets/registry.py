@@ -13,6 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol, final
 
+from fedldp._internal.text import unknown
 from fedldp._internal.validation import whole
 from fedldp.datasets import flights
 from fedldp.datasets.dataset import About, Dataset
@@ -167,7 +168,7 @@ def origin(name: str) -> Origin:
     if name == _FLIGHTS.about.name:
         return _FLIGHTS
     if name not in _registered():
-        raise DomainError(f"the data set must be one of {listed()}; got {name!r}.")
+        raise unknown("data set", name, names(), hint="" if _registered() else f" ({_PAPER})")
     found = _registered()[name].load()
     if not isinstance(found, Origin):
         raise DomainError(f"the entry point {name!r} of {GROUP} must be an Origin; got {found!r}.")

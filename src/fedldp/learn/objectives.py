@@ -9,8 +9,8 @@ from typing import ClassVar, final
 
 import numpy as np
 
+from fedldp._internal.text import unknown
 from fedldp._internal.validation import Floats
-from fedldp.errors import DomainError
 
 
 class Objective(ABC):
@@ -93,5 +93,5 @@ def objective(name: str) -> Objective:
     array([-1.,  0.])
     """
     if name not in OBJECTIVES:
-        raise DomainError(f"objective must be one of {tuple(OBJECTIVES)}; got {name!r}.")
+        raise unknown("objective", name, OBJECTIVES)
     return OBJECTIVES[name]

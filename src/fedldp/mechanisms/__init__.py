@@ -1,7 +1,9 @@
 """The paper's mechanisms for one number in [-1, 1], and a registry of them by name."""
 
 from collections.abc import Callable
+from dataclasses import is_dataclass, replace
 
+from fedldp._internal.text import unknown
 from fedldp.errors import DomainError
 from fedldp.mechanisms.base import Mechanism
 from fedldp.mechanisms.discretization import discretize
@@ -47,6 +49,8 @@ _REGISTRY: dict[str, Callable[[float], Mechanism]] = {
     kind.name: kind for kind in (*_PAPER, *_BEYOND)
 }
 
+AnyMechanism = str | type[Mechanism] | Mechanism  # a name, a class, or one with options of its own
+
 PAPER = tuple(kind.name for kind in _PAPER)  # names of the paper's mechanisms
 
 
@@ -59,12 +63,34 @@ def mechanism_names() -> tuple[str, ...]:
     return tuple(_REGISTRY)
 
 
-def mechanism(name: str, epsilon: float) -> Mechanism:
-    """Return the mechanism of that name with that privacy budget.
+def mechanism(which: AnyMechanism, epsilon: float) -> Mechanism:
+    """Return a mechanism with a privacy budget.
 
+    Parameters
+    ----------
+    which
+        The name of a mechanism (see `mechanism_names`), its class, or a mechanism of which all
+        options but epsilon are taken.
+    epsilon
+        The privacy budget.
+
+    Examples
+    --------
     >>> mechanism("three-outputs", epsilon=1.0)
     ThreeOutputs(epsilon=1.0)
+    >>> mechanism(Dominant(epsilon=2.0, outputs=7), epsilon=1.0)
+    Dominant(epsilon=1.0, outputs=7)
+
     """
-    if not isinstance(name, str) or name not in _REGISTRY:
-        raise DomainError(f"there is no mechanism {name!r}; choose from {', '.join(_REGISTRY)}.")
-    return _REGISTRY[name](epsilon)
+    if isinstance(which, Mechanism):
+        if not is_dataclass(which):
+            raise DomainError(
+                f"a mechanism must be a dataclass to be made with another epsilon; got {which!r}. "
+                "Pass its class, or decorate the class with @dataclass(frozen=True)."
+            )
+        return replace(which, epsilon=epsilon)
+    if isinstance(which, type) and issubclass(which, Mechanism):
+        return which(epsilon)  # type: ignore[call-arg]  # every mechanism takes its epsilon first
+    if not isinstance(which, str) or which not in _REGISTRY:
+        raise unknown("mechanism", which, _REGISTRY)
+    return _REGISTRY[which](epsilon)

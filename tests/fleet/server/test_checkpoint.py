@@ -25,7 +25,7 @@ from fedldp.fleet.server.checkpoint import (
 )
 from fedldp.learn.optimizer import Recipe, State, gradient, step
 
-PLAN = Plan(Schema.vector(2, 1.0), 2.0, "three-outputs", k=1)
+PLAN = Plan(Schema.vector(2, 1.0), 2.0, mechanism="three-outputs", k=1)
 NONE = Counts()
 START = State.start(np.zeros(2)).to_json()
 
@@ -242,7 +242,7 @@ def test_reports_of_another_plan_are_noticed(path, checkpoint):
     checkpoint.ask([question()])
     checkpoint.store(*answer(question()))
     checkpoint.step(START)
-    other = Plan(Schema.vector(2, 1.0), 1.0, "three-outputs", k=1)
+    other = Plan(Schema.vector(2, 1.0), 1.0, mechanism="three-outputs", k=1)
     with pytest.raises(WireError, match="a report of round 1 does not fit the plan"):
         module.replay(path, other, Recipe(learning_rate=0.1))
 

@@ -17,7 +17,7 @@ from fedldp.learn.model import Model
 from fedldp.learn.optimizer import Recipe
 
 D, REPORTS, ROUNDS = 20, 400, 5
-PLAN = Plan(Schema.vector(D, 1.0), 2.0, "three-outputs", k=1)
+PLAN = Plan(Schema.vector(D, 1.0), 2.0, mechanism="three-outputs", k=1)
 MODEL = Model("squared", Schema.vector(D - 1, 1.0), Number("y", -1, 1), (0.0,) * D)
 GATEWAYS = "7", "8", "9"
 
@@ -111,7 +111,7 @@ def test_a_round_of_a_training(tmp_path, caplog):
 
 def test_a_training_with_two_levels(tmp_path):
     """The reports of each level are checked by its own plan."""
-    other = Plan(PLAN.schema, 4.0, "three-outputs", k=1)
+    other = Plan(PLAN.schema, 4.0, mechanism="three-outputs", k=1)
     job = Job(
         "training",
         other,

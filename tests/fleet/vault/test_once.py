@@ -187,7 +187,7 @@ def test_ties_are_broken_at_random(tmp_path):
 
 
 def test_a_training_in_which_vehicles_take_part_twice_needs_their_owner(tmp_path):
-    plan = Plan(GRADIENT.schema, 0.5, "three-outputs", k=3)  # half of epsilon each time
+    plan = Plan(GRADIENT.schema, 0.5, mechanism="three-outputs", k=3)  # half of epsilon each time
     for allowed, counts in ((1, [4, 4, 0, 0, 0]), (2, [4, 4, 4, 4, 0])):
         held = vault(tmp_path / f"{allowed}", cap=1.0, answers_per_job=allowed)
         rounds = [gradients(n=4, plan=plan, number=number) for number in range(1, 6)]

@@ -1,0 +1,66 @@
+"""Text for people: lists that stay short, hints at misspelt names, numbers with their errors."""
+
+from collections.abc import Collection, Iterable, Sequence
+from math import floor, isfinite, log10
+
+from fedldp.errors import UnknownName
+
+_COMPARED = 100  # the longest word that is compared with known ones
+_CHOICES = 20  # names that an error lists
+
+
+def listed(texts: Sequence[str], most: int) -> str:
+    """Return a list of at most so many texts, and how many there are beyond.
+
+    >>> listed(["age", "city", "speed"], 2)
+    'age, city and 1 more'
+    """
+    shown = ", ".join(texts[:most])
+    return shown if len(texts) <= most else f"{shown} and {len(texts) - most:,} more"
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number with a noun whose plural ends in s.
+
+    >>> counted(1, "report"), counted(40_000, "report")
+    ('1 report', '40,000 reports')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def rounded(number: float, error: float) -> str:
+    """Return a number with as many digits as two digits of its error ask for.
+
+    >>> rounded(41.2345, 0.0678), rounded(41.2345, 0.0)
+    ('41.234', '41.23')
+    """
+    if not isfinite(number):
+        return "-"
+    if not error or not isfinite(error):
+        return f"{number:.4g}"
+    return f"{number:.{max(0, 1 - floor(log10(error)))}f}"
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """Return a hint at the known word that is most like another, or nothing.
+
+    >>> did_you_mean("Pari", ["Oslo", "Paris"])
+    " (did you mean 'Paris'?)"
+    """
+    from difflib import get_close_matches
+
+    compared = type(word) is str and len(word) <= _COMPARED
+    near = get_close_matches(str(word), known, n=1) if compared else []
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def unknown(kind: str, name: object, known: Collection[str], *, hint: str = "") -> UnknownName:
+    """Return the error for a name that is not one of the known ones, with a hint at others.
+
+    >>> print(unknown("mechanism", "hm_tp", ["hm", "hm-tp"]))
+    there is no mechanism 'hm_tp' (did you mean 'hm-tp'?); choose from hm, hm-tp.
+    """
+    choices = listed([*known], _CHOICES)
+    return UnknownName(
+        f"there is no {kind} {name!r:.100}{did_you_mean(name, known)}; choose from {choices}{hint}."
+    )
