@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from test_vehicle_plan import canonical, document, loaded
+from plans import canonical
+from vehicle_plans import document, loaded
 
 import fedldp
 from fedldp import vehicle

@@ -1,6 +1,5 @@
 """Plans on a vehicle: what is refused, what any row becomes, and the law of whole reports."""
 
-import copy
 import hashlib
 import json
 import math
@@ -10,51 +9,14 @@ from collections import Counter
 from fractions import Fraction
 
 import pytest
+from plans import canonical
+from vehicle_plans import document, loaded, numbers
 
 import fedldp
 from fedldp import vehicle
 from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
 from fedldp.coders.cube import Cube
 from fedldp.errors import DomainError, WireError
-
-
-def numbers(epsilon, name="duchi"):
-    document = json.loads(fedldp.mechanism(name, epsilon).channel().to_json())
-    del document["format"]
-    return {"kind": "numbers", **document}
-
-
-def document():
-    """Two of an age, a city and a colour; and a cube of two further numbers."""
-    return copy.deepcopy(
-        {
-            "format": "fedldp plan 1",
-            "epsilon": "3.0",
-            "schema": [
-                {"name": "age", "low": 0.0, "high": 100.0, "missing": 50.0, "size": 1},
-                {"name": "city", "categories": ["Oslo", "Rome", "Lima"], "missing": "Oslo"},
-                {"name": "way", "low": -1.0, "high": 3.0, "missing": 1.0, "size": 2},
-                {"name": "colour", "categories": ["red", "1", "true", "b"], "missing": "red"},
-            ],
-            "tables": [
-                numbers(1.0),
-                RandomizedResponse.of(0.5, 3).to_document(),
-                UnaryEncoding.of(0.75, 4).to_document(),
-            ],
-            "parts": [
-                {"kind": "sample", "k": 2, "attributes": [0, 1, 3], "tables": [0, 1, 2]},
-                {**Cube.of(1.25, 2).to_document(), "attributes": [2]},
-            ],
-        }
-    )
-
-
-def canonical(plan):
-    return json.dumps(plan, sort_keys=True, separators=(",", ":"))
-
-
-def loaded(plan, cap=3):
-    return vehicle.Plan(canonical(plan), cap)
 
 
 def bits_of(report):

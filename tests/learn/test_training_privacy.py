@@ -8,12 +8,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from chances import Chance, Every
 from fleets import NAMES, STRATEGIES, gradient, plan_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import THREE, TWO, canonical, coordinates, cube, document, inputs, law, number, sample
 from scipy import stats
-from test_collection_privacy import Chance, Every
 
 import fedldp
 from fedldp import Plan, Schema, vehicle
