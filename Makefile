@@ -9,13 +9,15 @@ TORCH ?= torch==2.13.0
 # The versions of Flower that are supported: make test-flower
 FLOWER ?= 1.41 1.42
 
-# What to change, and the tests that should notice: make mutation MUTATE='FILES TESTS'
-MUTATE ?= --sample 600 src/fedldp/mechanisms/*.py src/fedldp/mechanisms/optimal/*.py \
-	src/fedldp/coders/*.py src/fedldp/report.py src/fedldp/ledger.py \
-	tests/contracts/*.py tests/mechanisms/*.py tests/coders/*.py tests/test_vectors.py \
-	tests/test_report*.py tests/test_ledger*.py
+# The tests that run with the oldest dependencies and with another Python: what those may break.
+SELECTED ?= tests/test_golden.py tests/test_public.py tests/test_vectors.py tests/test_randomness.py \
+	tests/test_plan_json.py tests/test_report.py tests/test_tally.py tests/test_estimate.py \
+	tests/test_ledger.py tests/coders tests/mechanisms/test_optimal_cache.py tests/data \
+	tests/learn/test_estimators.py tests/learn/test_model.py tests/learn/test_optimizer.py \
+	tests/cli/test_collection.py tests/cli/test_help.py
 
-.PHONY: demo test test-reproduction test-slow test-torch test-simulation test-faults test-hostile test-flower test-browser \
+.PHONY: demo test test-tools test-reproduction test-minimum test-python test-slow test-torch test-simulation \
+	test-faults test-hostile test-flower test-browser \
 	bench bench-growth bench-peers bench-docs bench-reproduce bench-fleet \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures page docs dist mutation clean
 
@@ -27,7 +29,18 @@ test: $(VENV)/test.done  ## everything that must pass: tests, examples, style, t
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n auto --dist loadfile
+	$(BIN)/pytest -n auto --dist worksteal
+
+test-tools: $(VENV)/test.done  ## tools, benchmarks, examples, and the commands in the documentation
+	$(BIN)/pytest -n auto --dist worksteal tests/tools tools/minimum.py
+
+test-minimum: .venv-minimum/test.done  ## with the oldest dependencies that are supported
+	.venv-minimum/bin/python -m pytest -n auto --dist worksteal $(SELECTED)
+
+# make test-python PYTHON=/path/to/python3.13
+OTHER = .venv-python/$(shell $(PYTHON) -c 'import platform; print(platform.python_version())')
+test-python: $(OTHER)/test.done  ## with another Python than that of the first environment
+	$(OTHER)/bin/python -m pytest -n auto --dist worksteal $(SELECTED)
 
 test-reproduction: $(VENV)/test.done  ## the reproduction of the paper, and its data sets
 	$(BIN)/pytest -n auto --dist loadfile reproduction
@@ -57,6 +70,7 @@ test-flower: $(FLOWER:%=.venv-flower/%.done)  ## the fleet on every version of F
 test-browser: $(VENV)/test.done  ## the interactive page, in Chromium
 	$(BIN)/pytest -m browser tests/tools/test_playground_browser.py tests/tools/test_playground_proof.py
 
+# make mutation MUTATE='--area report --sample 0' makes all changes of one area of tools/mutation.toml.
 mutation: $(VENV)/mutation.done  ## small changes to the code that no test notices: takes hours
 	$(BIN)/python tools/mutation.py $(MUTATE)
 
@@ -125,7 +139,7 @@ dist: $(VENV)/test.done  ## sdist and wheel, tried out in an environment of thei
 	$(BIN)/pytest -m dist tests/tools/test_dist.py
 
 clean:
-	rm -rf $(VENV) .venv-peers .venv-flower demo site dist
+	rm -rf $(VENV) .venv-flower .venv-minimum .venv-peers .venv-python demo site dist
 
 $(VENV)/pip.done:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -157,12 +171,26 @@ $(VENV)/test.done: $(VENV)/reproduction.done pyproject.toml
 	  'import importlib.metadata as m, sys; sys.exit(not m.version("flwr").startswith("$*."))'
 	@touch $@
 
+.venv-minimum/test.done: pyproject.toml tools/minimum.py
+	$(PYTHON) -m venv --clear .venv-minimum
+	.venv-minimum/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(PYTHON) tools/minimum.py pyproject.toml > .venv-minimum/constraints.txt
+	.venv-minimum/bin/python -m pip install --quiet --constraint .venv-minimum/constraints.txt \
+	  --editable '.[cli,learn,parquet,plots]' --group test
+	@touch $@
+
+.venv-python/%/test.done: pyproject.toml
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(@D)/bin/python -m pip install --quiet --editable '.[cli,learn,parquet,plots]' --group test
+	@touch $@
+
 $(VENV)/docs.done: $(VENV)/test.done pyproject.toml
 	$(BIN)/python -m pip install --quiet --group docs
 	@touch $@
 
 $(VENV)/mutation.done: $(VENV)/test.done
-	$(BIN)/python -m pip install --quiet mutmut==3.8.0
+	$(BIN)/python -m pip install --quiet cosmic-ray==8.7.0
 	@touch $@
 
 $(VENV)/torch.done: $(VENV)/test.done

@@ -1,260 +1,239 @@
-"""Change the code in small ways, one at a time, and see whether a test notices.
+"""Change the code in small ways, one at a time, and list the changes that no test notices.
 
-`make mutation MUTATE='src/fedldp/report.py tests/test_report.py'` makes every change that mutmut
-knows in report.py, and lists those that the tests named let pass. mutmut's own runner leaves out
-whatever is decorated, and here the formulas are properties; so it gives the changes alone.
+`make mutation` runs the areas of tools/mutation.toml: each names modules and the tests that should
+notice a change to them. `make mutation MUTATE='--area report'` runs one area. Cosmic Ray makes the
+changes; this script chooses a sample of them and runs the tests, and works in copies of the
+checkout, so that the checkout itself never holds a changed file.
 
-Tests first run once, to learn which of them execute which line. Each mutant then meets those that
-execute its line, the quickest first. All this happens in a copy of the checkout.
+The sample is fixed. A change is named by what it changes (the function, the line and the place in
+it), not by where the line stands, and the changes whose names have the smallest hashes are made:
+code that stays the same, or moves to another file, meets the same changes.
 """
 
 import argparse
+import ast
+import hashlib
 import json
+import multiprocessing
 import os
-import random
+import re
 import resource
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import time
-import traceback
+import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ[threads] = "1"
-os.environ["HYPOTHESIS_PROFILE"] = "mutation"
-sys.dont_write_bytecode = True
-os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # what is kept might be of the mutant before
+import hypothesis  # noqa: F401
+import pytest
+import scipy.stats  # noqa: F401  large libraries, loaded once for all processes that run tests
+from cosmic_ray.commands.init import init
+from cosmic_ray.mutating import use_mutation
+from cosmic_ray.plugins import get_operator
+from cosmic_ray.work_db import WorkDB, use_db
+from cosmic_ray.work_item import MutationSpec
 
-import coverage  # noqa: E402
-import libcst as cst  # noqa: E402
-import libcst.matchers as m  # noqa: E402
-import pytest  # noqa: E402
-import scipy.optimize  # noqa: E402  imported here, so that no child needs to
-import scipy.stats  # noqa: E402, F401
-from hypothesis import Phase, settings  # noqa: E402
-from libcst.metadata import MetadataWrapper, ParentNodeProvider, PositionProvider  # noqa: E402
-from mutmut.mutation.mutators import mutation_operators  # noqa: E402
-
-OPTIONS = ["-q", "-x", "--assert=plain", "-p", "no:randomly", "-p", "no:cacheprovider"]
-MEMORY = 8 << 30  # bytes for a mutant
-# Texts of errors, and what has no effect or all too much of it.
-_PASSED_OVER = (cst.Raise, cst.Annotation, cst.Decorator, cst.Import, cst.ImportFrom)
-_PUBLIC = m.Assign([m.AssignTarget(m.Name("__all__"))])
-
-settings.register_profile(
-    "mutation", deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate]
+# These raise a TypeError on floats, or are only found by a type checker: any test notices them.
+_TRIVIAL = re.compile(
+    "RemoveDecorator|ReplaceBinaryOperator_(?:"
+    "(?:Add|Sub|Mul|Div|FloorDiv|Mod|Pow)_(?:LShift|RShift|BitOr|BitAnd|BitXor)"
+    "|(?:LShift|RShift|BitOr|BitAnd|BitXor)_(?:Add|Sub|Mul|Div|FloorDiv|Mod|Pow))"
 )
+_FAMILY = re.compile(r"_[A-Za-z]+$")
+_PYTEST = ["-q", "-x", "--assert=plain", "--tb=line", "-p", "no:randomly", "-p", "no:cacheprovider"]
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A file with one change in it: some node of its syntax is another."""
+    """One change, the tests that should notice it, and its place in the sample."""
 
-    path: str
-    lines: range
-    module: cst.Module
-    node: cst.CSTNode
-    other: cst.CSTNode
-
-    def source(self) -> str:
-        changed = self.module.deep_replace(self.node, self.other)
-        return changed.code
-
-    def __str__(self) -> str:
-        before, after = map(self.module.code_for_node, (self.node, self.other))
-        change = " ".join(f"{before}  ->  {after}".split())
-        return f"{self.path}:{self.lines[0]}: {change}"
+    area: str
+    rank: str  # a hash of the name: the sample takes the smallest
+    name: str
+    mutation: MutationSpec
 
 
-class _Finder(cst.CSTVisitor):
-    METADATA_DEPENDENCIES = (PositionProvider, ParentNodeProvider)
-
-    def __init__(self, path: str, module: cst.Module) -> None:
-        self.path, self.module, self.found = path, module, list[Mutant]()
-
-    def on_visit(self, node: cst.CSTNode) -> bool:
-        if isinstance(node, _PASSED_OVER) or m.matches(node, _PUBLIC):
-            return False
-        for kind, operator in mutation_operators:
-            for other in operator(node) if isinstance(node, kind) else ():
-                place = self.get_metadata(PositionProvider, self._statement(node))
-                lines = range(place.start.line, place.end.line + 1)
-                self.found.append(Mutant(self.path, lines, self.module, node, other))
-        return True
-
-    def _statement(self, node: cst.CSTNode) -> cst.CSTNode:
-        """Return the line that a node stands in, or the node itself in the head of a block."""
-        outer = node
-        while not isinstance(outer, cst.SimpleStatementLine | cst.BaseCompoundStatement):
-            outer = self.get_metadata(ParentNodeProvider, outer)
-        return outer if isinstance(outer, cst.SimpleStatementLine) else node
+def passed_over(module: Path) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Return the places in which no change is made: annotations, decorators and texts of errors."""
+    nodes: list[ast.AST | None] = []
+    for node in ast.walk(ast.parse(module.read_text())):
+        match node:
+            case ast.FunctionDef():
+                nodes += [*node.decorator_list, node.returns]
+            case ast.ClassDef():
+                nodes += node.decorator_list
+            case ast.arg() | ast.AnnAssign():
+                nodes.append(node.annotation)
+            case ast.Raise():
+                nodes.append(node)
+    return [
+        ((node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset))
+        for node in nodes
+        if node is not None
+    ]
 
 
-def mutants(target: str) -> list[Mutant]:
-    """Return all mutants of a file, or of some of its lines: `path:line` or `path:first-last`."""
-    path, _, lines = target.partition(":")
-    first, _, last = lines.partition("-")
-    wrapper = MetadataWrapper(cst.parse_module(Path(path).read_text()))
-    finder = _Finder(path, wrapper.module)
-    wrapper.visit(finder)
-    wanted = range(int(first), int(last or first) + 1) if lines else range(1 << 20)
-    return [each for each in finder.found if each.lines[0] in wanted]
+def mutants(area: str, modules: list[Path]) -> Iterator[Mutant]:
+    """Yield a change of each kind for each place in some modules."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        use_db(f"{folder}/session.sqlite", WorkDB.Mode.create) as session,
+    ):
+        init(modules, session, {})
+        found = [item.mutations[0] for item in session.work_items]
+    places: dict[tuple[str, str], list[Mutant]] = defaultdict(list)
+    seen: Counter[str] = Counter()
+    left_out = {str(module): passed_over(module) for module in modules}
+    lines = {str(module): module.read_text().splitlines() for module in modules}
+    for each in found:
+        path, operator = str(each.module_path), each.operator_name.partition("/")[2]
+        if _TRIVIAL.fullmatch(operator) or any(
+            first <= each.start_pos < last for first, last in left_out[path]
+        ):
+            continue
+        line = lines[path][each.start_pos[0] - 1]
+        column = each.start_pos[1] - (len(line) - len(line.lstrip()))
+        place = f"{each.definition_name}: {line.strip()} @{column}"
+        name = f"{place} {operator}"
+        seen[name] += 1
+        name += f" #{seen[name]}"
+        rank = hashlib.sha256(name.encode()).hexdigest()
+        family = _FAMILY.sub("", operator) if operator.startswith("Replace") else operator
+        places[f"{path}:{each.start_pos}", family].append(Mutant(area, rank, name, each))
+    for alike in places.values():
+        yield min(alike, key=lambda mutant: mutant.rank)
 
 
-class Clock:
-    """A plugin of pytest that tells coverage which test runs, and notes how long it takes."""
-
-    def __init__(self, watch: coverage.Coverage) -> None:
-        self.watch = watch
-        self.seconds: dict[str, float] = {}
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        self.watch.switch_context(item.nodeid)
-        start = time.perf_counter()
-        try:
-            return (yield)
-        finally:
-            self.seconds[item.nodeid] = time.perf_counter() - start
+def copy_checkout(folder: Path) -> None:
+    """Copy what git tracks, and what it would, as it is now."""
+    names = subprocess.check_output(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],  # noqa: S607
+        text=True,
+    )
+    for name in names.splitlines():
+        if Path(name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(name, folder / name)
 
 
-@dataclass(frozen=True)
-class Survey:
-    """Which tests execute which line, and how long each takes."""
-
-    tests: dict[str, dict[str, list[str]]]  # by file and line
-    seconds: dict[str, float]
-
-    @classmethod
-    def of(cls, tests: list[str]) -> "Survey":
-        notes = Path("survey.json").absolute()
-
-        def run() -> int:
-            watch = coverage.Coverage(data_file=None, include=["src/*"])
-            clock = Clock(watch)
-            watch.start()
-            status = pytest.main([*OPTIONS, *tests], plugins=[clock])
-            watch.stop()
-            data, found = watch.get_data(), {}
-            for path in data.measured_files():
-                lines = data.contexts_by_lineno(path)
-                relative = str(Path(path).relative_to(Path.cwd()))
-                found[relative] = {n: [c for c in cs if c] for n, cs in lines.items()}
-            notes.write_text(json.dumps([found, clock.seconds]))
-            return int(status)
-
-        if in_child(run, seconds=3600, quiet=False) != 0:
-            sys.exit("the tests must pass before anything is changed")
-        return cls(*json.loads(notes.read_text()))
-
-    def against(self, mutant: Mutant, most_seconds: float) -> list[str]:
-        """Return the tests that execute a mutant's lines, the quickest first.
-
-        What is executed by an import alone meets the tests of the whole file.
-        """
-        lines = self.tests[mutant.path]
-        found = {test for n in mutant.lines for test in lines.get(str(n), [])}
-        found = found or {test for tests in lines.values() for test in tests}
-        chosen, total = [], 0.0
-        for test in sorted(found, key=lambda test: self.seconds[test]):
-            total += self.seconds[test]
-            if chosen and total > most_seconds:
-                break
-            chosen.append(test)
-        return chosen
+def work_in_a_copy(folder: str) -> None:
+    """Give this worker a copy of the checkout of its own."""
+    copy = Path(tempfile.mkdtemp(dir=folder))
+    copy_checkout(copy)
+    os.chdir(copy)
+    sys.path.insert(0, str(copy / "src"))
+    sys.dont_write_bytecode = True  # what is kept might be of the change before
+    os.environ |= {"PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
-def in_child(run: Callable[[], int], seconds: float, quiet: bool = True) -> int | None:
-    """Return the status of a function run in a process of its own, or None if it took too long.
-
-    The processor's time counts, whatever else the machine does; ten times that may go by.
-    """
-    with tempfile.TemporaryDirectory() as cache:
-        child = os.fork()
-        if child == 0:
-            os.setpgid(0, 0)
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
-            os.environ["FEDLDP_CACHE"] = os.environ["TMPDIR"] = tempfile.tempdir = cache
-            if quiet:
-                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-                os.dup2(1, 2)
-            try:
-                status = run()
-            except BaseException:
-                traceback.print_exc()
-                status = 1
-            sys.stdout.flush()
-            os._exit(status)
-        end = time.monotonic() + 10 * seconds
-        while time.monotonic() < end:
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
-                code = os.waitstatus_to_exitcode(status)
-                return None if code in (-signal.SIGXCPU, -signal.SIGKILL) else code
-            time.sleep(0.02)
-        os.killpg(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        return None
+def run_tests(tests: list[str], seconds: int) -> None:
+    """Run tests in this process, which may use so many seconds of the processor."""
+    os.setpgid(0, 0)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(1, 2)
+    sys.exit(pytest.main([*_PYTEST, *tests]))
 
 
-def verdict(mutant: Mutant, tests: list[str], seconds: float) -> str:
-    """Tell what the tests make of a mutant: killed, survived or timeout."""
-    path = Path(mutant.path)
-    original = path.read_text()
-    path.write_text(mutant.source())
-    try:
-        status = in_child(lambda: int(pytest.main([*OPTIONS, *tests])), seconds)
-    finally:
-        path.write_text(original)
-    if status is None:
+def outcome(tests: list[str], seconds: int) -> str:
+    """Run tests in a process of their own, which finds the large libraries loaded."""
+    child = multiprocessing.get_context("fork").Process(target=run_tests, args=(tests, seconds))
+    child.start()
+    child.join(20 * seconds)  # the machine may do much else
+    if child.exitcode is None:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.join()
+    if child.exitcode in (None, -signal.SIGXCPU, -signal.SIGKILL):
         return "timeout"
-    return "killed" if status else "survived"
+    return "killed" if child.exitcode else "survived"
+
+
+def baseline(tests: list[str]) -> tuple[str, float]:
+    """Tell what the tests make of the code as it is, and how many seconds they take."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    return outcome(tests, 3600), resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+
+def examined(mutant: Mutant, tests: list[str], seconds: int) -> dict[str, str]:
+    """Make one change, run the tests, take the change back and tell what happened."""
+    place = f"{mutant.mutation.module_path}:{mutant.mutation.start_pos[0]}"
+    operator = get_operator(mutant.mutation.operator_name)(**mutant.mutation.operator_args)
+    with use_mutation(mutant.mutation.module_path, operator, mutant.mutation.occurrence):
+        result = outcome(tests, seconds)
+    return {"area": mutant.area, "name": mutant.name, "place": place, "outcome": result}
 
 
 def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--config", type=Path, default=Path("tools/mutation.toml"))
+    parser.add_argument("--area", action="append", help="this area alone; may be repeated")
+    parser.add_argument("--sample", type=int, default=600, help="so many changes; 0 for all")
+    parser.add_argument("--jobs", type=int, default=2, help="so many at the same time")
     parser.add_argument(
-        "paths", nargs="+", help="files to change (FILE, FILE:LINE, FILE:FIRST-LAST) and tests"
+        "--json",
+        type=Path,
+        help="add each outcome to this file as a line, and pass over those that it holds",
     )
-    parser.add_argument("--sample", type=int, help="so many mutants of all, at random")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--most-seconds", type=float, default=60, help="of tests for one mutant")
     options = parser.parse_args()
-    targets = [path for path in options.paths if path.startswith("src/") and "::" not in path]
-    tests = [path for path in options.paths if path not in targets]
-    with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
-        copy = Path(folder)
-        tracked = subprocess.check_output(["git", "ls-files"], text=True)  # noqa: S607
-        for name in tracked.splitlines():
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(name, copy / name)
-        os.chdir(copy)
-        sys.path.insert(0, str(copy / "src"))
-        os.environ["PYTHONPATH"] = str(copy / "src")
-        found = [mutant for target in targets for mutant in mutants(target)]
-        survey = Survey.of([*tests, *{target.partition(":")[0] for target in targets}])
-        print(f"{len(found)} mutants", flush=True)
-        if options.sample and options.sample < len(found):
-            found = random.Random(options.seed).sample(found, options.sample)  # noqa: S311
-        counts: dict[str, Counter[str]] = defaultdict(Counter)
-        for mutant in found:
-            tests = survey.against(mutant, options.most_seconds)
-            limit = 10 + 5 * sum(survey.seconds[test] for test in tests)
-            result = verdict(mutant, tests, limit)
-            counts[mutant.path][result] += 1
-            if result != "killed":
-                print(f"{result}: {mutant}", flush=True)
-        os.chdir("/")
-    for path, each in counts.items():
-        print(f"{path}: {sum(each.values())} mutants, {dict(each)}")
+    areas = tomllib.loads(options.config.read_text())
+    found = [
+        mutant
+        for area, each in areas.items()
+        for mutant in mutants(area, [path for glob in each["modules"] for path in paths(glob)])
+    ]
+    chosen = sorted(found, key=lambda mutant: mutant.rank)[: options.sample or None]
+    chosen = [mutant for mutant in chosen if not options.area or mutant.area in options.area]
+    print(f"{len(chosen)} of {len(found)} changes", flush=True)
+    results = {}
+    if options.json and options.json.exists():
+        results = {each["name"]: each for each in map(json.loads, options.json.open())}
+    results = {mutant.name: results[mutant.name] for mutant in chosen if mutant.name in results}
+    left = [mutant for mutant in chosen if mutant.name not in results]
+    needed = sorted({mutant.area for mutant in left})
+    with (
+        tempfile.TemporaryDirectory(prefix="mutation-") as folder,
+        ProcessPoolExecutor(options.jobs, initializer=work_in_a_copy, initargs=(folder,)) as pool,
+    ):
+        tests = {area: areas[area]["tests"] for area in needed}
+        limits = {}
+        for area, (result, taken) in zip(needed, pool.map(baseline, tests.values()), strict=True):
+            if result != "survived":
+                sys.exit(f"{area}: the tests must pass before anything is changed.")
+            limits[area] = 20 + int(5 * taken)
+            print(f"{area}: the tests take {taken:.0f} s", flush=True)
+        runs = [
+            pool.submit(examined, mutant, tests[mutant.area], limits[mutant.area])
+            for mutant in left
+        ]
+        for run in as_completed(runs):
+            result = run.result()
+            results[result["name"]] = result
+            if options.json:
+                with options.json.open("a") as file:
+                    file.write(json.dumps(result) + "\n")
+            if result["outcome"] != "killed":
+                print(f"{result['outcome']}: {result['place']}: {result['name']}", flush=True)
+    for area in sorted(areas):
+        counts = Counter(each["outcome"] for each in results.values() if each["area"] == area)
+        print(f"{area}: {counts.total()} changes, {dict(counts)}")
+    survived = sum(each["outcome"] == "survived" for each in results.values())
+    print(f"noticed: {1 - survived / max(len(results), 1):.1%} of {len(results)}")
+
+
+def paths(glob: str) -> list[Path]:
+    """Return the files that a pattern names, which must be some."""
+    found = sorted(Path().glob(glob))
+    if not found:
+        sys.exit(f"tools/mutation.toml: no file is named {glob}.")
+    return found
 
 
 if __name__ == "__main__":
