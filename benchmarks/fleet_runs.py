@@ -20,9 +20,10 @@ from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.gateway import process as gateway_process
 from fedldp.fleet.gateway.relay import ask
 from fedldp.fleet.job import Job
-from fedldp.fleet.processes import GRACE, MARK, STATE, Process, Supervisor, free_port
+from fedldp.fleet.processes import GRACE, MARK, Process, Supervisor, free_port
 from fedldp.fleet.server import checkpoint
 from fedldp.fleet.server.process import registered
+from fedldp.fleet.state import STATE
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.settings import Settings
 

@@ -7,6 +7,7 @@ from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from gateways import MODEL, PLAN, Network, batch, honest
 
+from fedldp._internal import locks
 from fedldp.fleet import app
 from fedldp.fleet.flower.messages import packed, unpacked
 from fedldp.fleet.job import Job
@@ -117,12 +118,12 @@ def test_a_server_runs_its_job(job):
 
 
 def test_a_second_server_ends_harmlessly(job, monkeypatch):
-    monkeypatch.setattr(checkpoint, "_PAUSE", 0.0)
+    monkeypatch.setattr(locks, "PAUSE", 0.0)
     first, second = Job.load(job), Network(honest)
     with checkpoint.Checkpoint(first.checkpoint, "test", first.settings):
         run(job, second)
         assert second.calls == 0
-    assert "Another server has" in (job.parent / "state" / "job.log").read_text()
+    assert "is locked by another server" in (job.parent / "state" / "job.log").read_text()
 
 
 def test_what_ends_a_server_is_in_its_log(job):

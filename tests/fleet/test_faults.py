@@ -29,6 +29,7 @@ from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.server import checkpoint
 from fedldp.fleet.server.process import Server, registered
 from fedldp.fleet.server.rounds import ROUNDS
+from fedldp.fleet.state import holder
 from fedldp.learn.model import Model
 from fedldp.learn.settings import Settings
 
@@ -327,7 +328,7 @@ def test_stop_ends_what_a_killed_demo_has_left(tmp_path):
             fleet.process(part, "flower-supernode")
         popen.send_signal(signal.SIGKILL)
         popen.wait()
-        kill([processes.holder(folder / part / "state") for part in ("server", "gateway-1")])
+        kill([holder(folder / part / "state") for part in ("server", "gateway-1")])
         assert len(running(folder)) >= 3 + 2 + 3 + 2  # vaults, gateways, SuperNodes, link and front
         done = subprocess.run([*command, "stop", str(folder)], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr

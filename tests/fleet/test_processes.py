@@ -13,7 +13,8 @@ from accounts import NOBODY, needs_root
 
 from fedldp.errors import DomainError
 from fedldp.fleet import processes
-from fedldp.fleet.processes import FREE_PORT, LOCK, MARK, Process, Supervisor, hold, holder, stop
+from fedldp.fleet.processes import FREE_PORT, MARK, Process, Supervisor, stop
+from fedldp.fleet.state import LOCK, hold, holder, started
 
 SLEEPS = ("sleep", "1000")
 # Leaves one process in its group and one in a session of its own, and says which.
@@ -41,7 +42,7 @@ def until(condition):
 
 
 def alive(pid):
-    return processes.started(pid) is not None
+    return started(pid) is not None
 
 
 def numbers(path, count):
@@ -287,7 +288,7 @@ def test_a_supervisor_ends_what_another_one_left_behind(tmp_path):
 def test_a_number_that_was_given_to_a_stranger(tmp_path):
     state = tmp_path / "state"
     with stranger() as popen:
-        birth = processes.started(popen.pid)
+        birth = started(popen.pid)
         state.mkdir()
         (state / LOCK).write_text(f"{popen.pid} {birth}")  # nobody has the lock
         assert holder(state) is None
@@ -320,7 +321,7 @@ def named(state, popen, owner):
     """A lock that is held, belongs to a user, and names a process."""
     with hold(state):
         os.chown(state / LOCK, owner, owner)
-        (state / LOCK).write_text(f"{popen.pid} {processes.started(popen.pid)}")
+        (state / LOCK).write_text(f"{popen.pid} {started(popen.pid)}")
         yield
 
 
@@ -397,7 +398,7 @@ def test_stop_wants_a_folder(tmp_path):
 def test_who_is_alive():
     popen = subprocess.Popen(["true"])
     until(lambda: Path(f"/proc/{popen.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
-    assert processes.started(popen.pid) is None
+    assert started(popen.pid) is None
     popen.wait()
-    assert processes.started(popen.pid) is None
-    assert processes.started(os.getpid()) > 0
+    assert started(popen.pid) is None
+    assert started(os.getpid()) > 0

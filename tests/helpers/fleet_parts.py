@@ -33,6 +33,7 @@ from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.job import Job
 from fedldp.fleet.server import checkpoint
 from fedldp.fleet.server.checkpoint import Checkpoint
+from fedldp.fleet.state import started
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.settings import Settings
 
@@ -66,7 +67,7 @@ def running(folder):
 
 
 def alive(pid):
-    return processes.started(pid) is not None
+    return started(pid) is not None
 
 
 def kill(pids):

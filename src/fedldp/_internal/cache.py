@@ -7,8 +7,9 @@ directory that cannot be read or written is passed over in silence.
 import contextlib
 import hashlib
 import os
-import tempfile
 from pathlib import Path
+
+from fedldp._internal import files
 
 
 def directory() -> Path:
@@ -31,14 +32,7 @@ def save(key: str, text: str) -> None:
     with contextlib.suppress(OSError, RuntimeError):
         path = _path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            Path(name).replace(path)
-        except OSError:
-            Path(name).unlink(missing_ok=True)
-            raise
+        files.write(path, text)
 
 
 def _path(key: str) -> Path:

@@ -1,15 +1,8 @@
-"""Files that are written whole or not at all, by one process at a time."""
+"""Files that are written whole or not at all."""
 
-import contextlib
 import os
 import secrets
-from collections.abc import Iterator
 from pathlib import Path
-
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None  # type: ignore[assignment]
 
 
 def write(path: str | os.PathLike[str], text: str) -> None:
@@ -41,16 +34,3 @@ def sync(folder: Path) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
-
-
-@contextlib.contextmanager
-def locked(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Let one process at a time read and write a file, where the system has locks.
-
-    The lock is on a file beside it, which stays: the file itself is replaced when it is written.
-    """
-    path = Path(path).resolve()
-    with path.with_name(f".{path.name}.lock").open("w") as lock:
-        if fcntl is not None:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -1,6 +1,7 @@
 """`fedldp fleet`: a server, gateways and vaults as processes of one machine, or of many."""
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from fedldp.cli.options import declared
 from fedldp.cli.plans import INPUT, console, read_schema, strict_option
 from fedldp.cli.runs import TASKS
 from fedldp.fleet import isolation, processes
+from fedldp.fleet.flower import programs
 from fedldp.fleet.folder import LINK, PORT, Place, Work, init
 from fedldp.fleet.gateway import process as gateway_process
 from fedldp.fleet.server import process as server_process
@@ -197,11 +199,11 @@ def vault_command(folder: Path, strict: bool, check: bool) -> None:
     told here, and to nobody else. So are, at the start, the numbers of values
     that are clipped or replaced. A vault needs no Flower.
     """  # noqa: D301 (click wants the character \b itself)
-    depot = VaultConfig.load(folder)
     if not check:
-        depot.run(strict=strict)
-        return
-    quality = depot.check()
+        # In the same process, but without the packages of the command line: they take much memory.
+        words = [*programs.python("fedldp.fleet.vault", folder), *(["--strict"] if strict else [])]
+        os.execv(words[0], words)  # noqa: S606 (words of our own, and no shell)
+    quality = VaultConfig.load(folder).check()
     click.echo(str(quality))
     if not quality.clean:
         sys.exit(1)
@@ -269,7 +271,7 @@ def server_command(folder: Path, stay: bool, require_isolation: bool) -> None:
     \b
     fedldp fleet server fleet/server
 
-    FOLDER holds server_process.toml and job.toml, which names the file of the result.
+    FOLDER holds server.toml and job.toml, which names the file of the result.
     Started again after whatever has happened, it goes on where it stood: nobody
     is asked anything new before what was asked is answered.
 

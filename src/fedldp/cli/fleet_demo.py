@@ -26,11 +26,12 @@ from fedldp.errors import DomainError
 from fedldp.fleet.flower import programs
 from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.job import Job
-from fedldp.fleet.processes import GRACE, STATE, Process, Supervisor, free_port, stop
+from fedldp.fleet.processes import GRACE, Process, Supervisor, free_port, stop
 from fedldp.fleet.server import checkpoint
 from fedldp.fleet.server.checkpoint import Progress
 from fedldp.fleet.server.process import registered
 from fedldp.fleet.server.watch import JobFailed, Watch, ending
+from fedldp.fleet.state import STATE
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.model import Model
 from fedldp.learn.settings import Settings
@@ -230,7 +231,7 @@ def _run(folder: Path, job: Job, gateways: int, status: Status) -> Progress:
 
 def _part(kind: str, folder: Path) -> Process:
     """Return how to run a part of a fleet. If the server fails, the demo has failed."""
-    argv = sys.executable, "-m", "fedldp", "fleet", kind, str(folder)
+    argv = programs.python("fedldp", "fleet", kind, folder)
     return Process(folder.name, argv, restart="no" if kind == "server" else "always")
 
 

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, cast
 import click
 
 from fedldp import report, vehicle
-from fedldp._internal import files
+from fedldp._internal import locks
 from fedldp.cli.plans import INPUT, OUTPUT, console, naming, read_plan, strict_option
 from fedldp.errors import DomainError, WireError
 from fedldp.ledger import Ledger
@@ -156,7 +156,7 @@ def tally_command(plan_file: Path, reports: tuple[Path, ...], output: Path, as_j
     """  # noqa: D301 (click wants the character \b itself)
     plan = read_plan(plan_file)
     refused = []
-    with files.locked(output):
+    with locks.waiting(output):
         with naming(output):
             before = plan.load_tally(output) if output.exists() else plan.tally()
         tally = before

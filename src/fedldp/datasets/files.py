@@ -16,6 +16,7 @@ import numpy.typing as npt
 from fedldp._internal.validation import Floats
 from fedldp.data import frames
 from fedldp.data.quality import DataQuality, total
+from fedldp.data.vehicle_ids import VehicleIds
 from fedldp.datasets.dataset import About, Dataset
 from fedldp.errors import DomainError
 from fedldp.learn.features import category_codes, check_target
@@ -134,43 +135,6 @@ class Gathered:
         if not self._parts[0]:
             raise DomainError("there are no rows.")
         return tuple(np.concatenate(parts) for parts in self._parts)
-
-
-@final
-class VehicleIds:
-    """The vehicle of each row, as numbers in the order in which they first occur."""
-
-    def __init__(self, column: str | None) -> None:
-        self._column = column
-        self._known: dict[str, int] = {}
-        self._numbers: list[int] = []
-
-    def add(self, data: Any, first_row: int) -> None:
-        """Add rows; refuse one without a vehicle."""
-        if self._column is None:
-            return
-        table = frames.table(data)
-        if self._column not in table.names:
-            raise DomainError(
-                f"there is no column {self._column!r} that tells whose a row is; "
-                f"there are {list(table.names)!r:.500}."
-            )
-        for row, cell in enumerate(table.cells(self._column, 0, len(table)), first_row):
-            if frames.is_missing(cell):
-                raise DomainError(
-                    f"row {row} (the first is 0), column {self._column!r}: the value is missing, "
-                    "so nobody knows whose row it is. Correct or drop the row."
-                )
-            self._numbers.append(self._known.setdefault(str(cell).strip(), len(self._known)))
-
-    def names(self) -> list[str]:
-        """Return the id of each row's vehicle."""
-        known = list(self._known)
-        return [known[number] for number in self._numbers]
-
-    def numbers(self) -> npt.NDArray[np.int64] | None:
-        """Return the number of each row's vehicle, or None if each row is its own."""
-        return None if self._column is None else np.array(self._numbers, np.int64)
 
 
 def compact(attribute: Number | Category, values: Floats) -> npt.NDArray[Any]:

@@ -1,9 +1,8 @@
 """Processes that are kept alive, and ended whatever happens. For Linux.
 
-A supervisor holds a lock on its folder. The lock's file names its process, with the time when that
-was started: a number that is given to another process later is not mistaken for it. Every process
-that a supervisor starts, and whatever these start in turn, carries the name of the folder in its
-environment. So `stop` finds all of them after a supervisor was killed, and never a stranger.
+A supervisor holds a lock on its folder (see `state`). Every process that it starts, and whatever
+these start in turn, carries the name of the folder in its environment. So `stop` finds all of them
+after a supervisor was killed, and never a stranger.
 
 Whoever can write to a folder can write any number into the lock's file. So `stop` only signals
 processes of the user who owns this file: what that user may end anyway. It signals through process
@@ -11,7 +10,6 @@ descriptors, which it checks after it has opened them.
 """
 
 import contextlib
-import fcntl
 import os
 import select
 import signal
@@ -28,10 +26,9 @@ from typing import IO, Literal, final
 
 from fedldp.errors import DomainError
 from fedldp.fleet.isolation import SOCKETS, Network
+from fedldp.fleet.state import LOCK, hold, holder_of, open_lock, users
 
 MARK = "FEDLDP_FLEET"  # in the environment of whatever a supervisor starts
-STATE = "state"  # the folder for what is written at run time, in that of each part
-LOCK = "supervisor.lock"
 GRACE = 8.0  # seconds that a process has to end when it is asked to
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 5.0  # seconds before what has died is started again
 LONG_LIFE = 60.0  # seconds; what lived so long begins again with the shortest pause
@@ -254,88 +251,6 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@contextlib.contextmanager
-def hold(state: Path) -> Iterator[None]:
-    """Be the one process that works in a state folder, which is made if it is not there."""
-    state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-    with open(os.open(state / LOCK, flags, 0o644), "r+") as lock:  # noqa: PTH123 (it is open)
-        if not _locked(lock):
-            raise DomainError(
-                f"{state.parent} is at work already, as process {holder(state)}. "
-                f"End it first: fedldp fleet stop {state.parent}"
-            )
-        if os.fstat(lock.fileno()).st_uid != os.geteuid():  # left behind by another user
-            os.fchown(lock.fileno(), os.geteuid(), -1)
-        lock.truncate(0)
-        lock.write(f"{os.getpid()} {started(os.getpid())}")
-        lock.flush()
-        yield
-
-
-def _locked(lock: IO[str]) -> bool:
-    """Take a lock, if nobody has it for longer than it takes to look who has it."""
-    for _ in range(10):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            sleep(_POLL)
-        else:
-            return True
-    return False
-
-
-def holder(state: Path) -> int | None:
-    """Return the process that works in a state folder, if there is one."""
-    try:
-        with _opened(state / LOCK) as lock:
-            return _holder(lock)
-    except FileNotFoundError:
-        return None
-
-
-def _opened(path: str | Path, folder: int | None = None) -> IO[str]:
-    """Open a lock's file; never one that a link leads to, which may be another user's."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-    return open(descriptor, encoding="utf-8", errors="replace")  # noqa: PTH123 (it is open)
-
-
-def _holder(lock: IO[str]) -> int | None:
-    """Return the process that has locked a file, if it is the one that the file names.
-
-    That is a process of the user who owns the file: any other could have been named in it by
-    somebody who must not end it.
-    """
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.seek(0)
-        pid, _, birth = lock.read(64).partition(" ")
-        if pid.isdecimal() and str(started(int(pid))) == birth:
-            return int(pid) if _users(int(pid)) == {os.fstat(lock.fileno()).st_uid} else None
-    else:
-        fcntl.flock(lock, fcntl.LOCK_UN)
-    return None
-
-
-def _users(pid: int) -> set[int]:
-    """Return the real, effective, saved and file system user of a process: one, as a rule."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except (FileNotFoundError, ProcessLookupError):
-        return set()
-    return {int(uid) for line in lines if line.startswith("Uid:") for uid in line.split()[1:]}
-
-
-def started(pid: int) -> int | None:
-    """Return when a process was started, in ticks since the system was; None if it is not alive."""
-    try:
-        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if after_name[0] in "ZX" else int(after_name[19])
-
-
 def stop(folder: Path) -> int:
     """End all that works in a folder and in those below; return how many processes that were.
 
@@ -349,7 +264,7 @@ def stop(folder: Path) -> int:
         owners = {state: os.fstat(lock.fileno()).st_uid for state, lock in locks.items()}
 
         def supervisors() -> set[int]:
-            return {pid for lock in locks.values() if (pid := _holder(lock)) is not None}
+            return {pid for lock in locks.values() if (pid := holder_of(lock)) is not None}
 
         found = supervisors() | _marked(folder, owners)
         _end(supervisors, 2 * GRACE)
@@ -365,7 +280,7 @@ def _locks(folder: Path) -> Iterator[tuple[Path, IO[str]]]:
     for path, _, names, descriptor in os.fwalk(folder):
         if LOCK in names:
             with contextlib.suppress(OSError):
-                lock = _opened(LOCK, descriptor)
+                lock = open_lock(LOCK, descriptor)
                 found = os.fstat(lock.fileno())
                 if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
                     yield Path(path), lock
@@ -390,7 +305,7 @@ def _marked(folder: Path, owners: Mapping[Path, int]) -> set[int]:
             Path(os.fsdecode(each[len(start) :])) for each in variables if each.startswith(start)
         ]
         if any(
-            mark.is_relative_to(folder) and _users(int(number)) == {owners.get(mark, os.geteuid())}
+            mark.is_relative_to(folder) and users(int(number)) == {owners.get(mark, os.geteuid())}
             for mark in marks
         ):
             found.add(int(number))

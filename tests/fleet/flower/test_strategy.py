@@ -19,6 +19,7 @@ from gateways import (
 )
 
 from fedldp import Plan
+from fedldp._internal import locks
 from fedldp.errors import DomainError, FedLDPError
 from fedldp.fleet.flower.messages import packed
 from fedldp.fleet.flower.strategy import LDPFedSGD
@@ -285,7 +286,7 @@ def test_a_model_beyond_all_bounds_ends_the_job(tmp_path, recipe, said):
 
 
 def test_two_servers_do_not_share_a_job(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "_PAUSE", 0.0)
+    monkeypatch.setattr(locks, "PAUSE", 0.0)
     job, network = training(tmp_path), Network(honest, honest, honest)
 
     def rival(question, _):

@@ -10,7 +10,7 @@ import pytest
 
 import fedldp
 from fedldp import Plan, Schema
-from fedldp._internal import packing
+from fedldp._internal import locks, packing
 from fedldp.errors import DomainError, WireError
 from fedldp.fleet.protocol import Answer, Question
 from fedldp.fleet.server import checkpoint as module
@@ -53,13 +53,13 @@ def answer(asked, answered=10, silent=0, seed=1):
 
 
 def test_one_has_the_file(path, monkeypatch):
-    monkeypatch.setattr(module, "_PAUSE", 0.0)
+    monkeypatch.setattr(locks, "PAUSE", 0.0)
     assert not locked(path)
     with Checkpoint(path, "test", "settings"):
         assert locked(path)
         assert locked(path.parent / ".." / "state" / "job.db")
         for _ in range(2):
-            with pytest.raises(BlockingIOError, match=r"Another server has .*job\.db: let it work"):
+            with pytest.raises(BlockingIOError, match=r"job\.db is locked by another server"):
                 Checkpoint(path, "test", "settings")
         assert locked(path)
     assert not locked(path)
@@ -86,7 +86,7 @@ def test_the_lock_goes_with_its_process(path):
 def test_who_only_looks_does_not_keep_others_out(path, monkeypatch):
     """A look takes a moment, and whoever wants the file tries again."""
     Checkpoint(path, "test", "settings").close()
-    looks = module._beside(path).open("rb")
+    looks = locks.beside(path).open("rb")
     module.fcntl.flock(looks, module.fcntl.LOCK_SH)
     monkeypatch.setattr(module.time, "sleep", lambda _: looks.close())
     Checkpoint(path, "test", "settings").close()

@@ -20,8 +20,9 @@ from fedldp.fleet import isolation, keys
 from fedldp.fleet.flower import bundle, programs
 from fedldp.fleet.gateway.relay import DEADLINE
 from fedldp.fleet.isolation import Network
-from fedldp.fleet.processes import FREE_PORT, STATE, Process, Supervisor
+from fedldp.fleet.processes import FREE_PORT, Process, Supervisor
 from fedldp.fleet.sockets import Address
+from fedldp.fleet.state import STATE
 
 FILE = "gateway.toml"
 SILENCE = 120.0  # seconds, beyond the deadline, after which a SuperNode that asks for nothing ends

@@ -6,9 +6,7 @@ else; and as all reports stay in the file, the whole job can be computed again f
 """
 
 import contextlib
-import fcntl
 import os
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -18,6 +16,7 @@ from typing import IO, NamedTuple, Self, final
 
 import numpy as np
 
+from fedldp._internal import locks
 from fedldp._internal.database import Database, Kind
 from fedldp.errors import DomainError, WireError
 from fedldp.fleet.protocol import Answer, Question
@@ -60,7 +59,6 @@ _KIND = Kind(
     advice="Restore the file: a new one would ask vehicles again that have answered.",
 )
 _ROOM = 1 << 24  # counters of all tallies that are kept in memory
-_TRIES, _PAUSE = 10, 0.1  # whoever looks whether the lock is free holds it for a moment
 
 
 class Standing(NamedTuple):
@@ -281,15 +279,11 @@ class Checkpoint:
 
 def locked(path: str | os.PathLike[str]) -> bool:
     """Return whether a server has the checkpoint."""
-    beside = _beside(Path(path).resolve())
+    beside = locks.beside(Path(path).resolve())
     if not beside.exists():
         return False
     with beside.open("rb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
+        return locks.is_taken(lock)
 
 
 def finished(path: str | os.PathLike[str]) -> bool:
@@ -496,19 +490,9 @@ def _warnings(
     ]
 
 
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.lock")  # it stays: a lock on a name that goes is none
-
-
 def _take(path: Path) -> IO[bytes]:
-    lock = _beside(path).open("ab")
-    for left in reversed(range(_TRIES)):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            if not left:
-                lock.close()
-                raise BlockingIOError(f"Another server has {path}: let it work.") from None
-            time.sleep(_PAUSE)
+    lock = locks.beside(path).open("ab")
+    if not locks.take(lock):
+        lock.close()
+        raise BlockingIOError(f"{path} is locked by another server.")
     return lock

@@ -28,10 +28,11 @@ from fedldp.fleet import isolation, keys, namespaces
 from fedldp.fleet.flower import programs
 from fedldp.fleet.isolation import Network
 from fedldp.fleet.job import Job
-from fedldp.fleet.processes import STATE, Process, Restart, Supervisor
+from fedldp.fleet.processes import Process, Restart, Supervisor
 from fedldp.fleet.server import checkpoint
 from fedldp.fleet.server.checkpoint import Progress
 from fedldp.fleet.server.watch import JobFailed, Watch, ending
+from fedldp.fleet.state import STATE
 
 FILE = "server.toml"
 

@@ -6,19 +6,19 @@ import re
 import signal
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
-from fedldp import datasets
 from fedldp._internal import toml
 from fedldp._internal.validation import Floats
 from fedldp.data import frames
 from fedldp.data.quality import DataQuality, total
-from fedldp.datasets.files import VehicleIds
+from fedldp.data.vehicle_ids import VehicleIds
 from fedldp.errors import DomainError
-from fedldp.fleet import processes
+from fedldp.fleet import state
 from fedldp.fleet.sockets import Address
 from fedldp.fleet.vault.listener import DEADLINE, TICK, Listener
 from fedldp.fleet.vault.vault import Vault
@@ -101,7 +101,7 @@ class VaultConfig:
         What is clipped or replaced in the data stands in the vault's own log, once; `strict`
         refuses to start with such data.
         """
-        with processes.hold(self.folder / "state"):
+        with state.hold(self.folder / state.STATE):
             data, quality = self._data()
             if strict:
                 quality.refuse()
@@ -110,7 +110,7 @@ class VaultConfig:
 
     def _log_quality(self, quality: DataQuality) -> None:
         """Log the counts, but no values: logs are kept, and passed on."""
-        if self.entries["data"] in datasets.names():
+        if self._is_data_set:
             lines = [quality.clipping] if quality.clipping else []
         else:
             lines = [] if quality.clean else quality.summary(examples=False).splitlines()
@@ -118,10 +118,10 @@ class VaultConfig:
             _log.warning("%s: %s", self.entries["data"], line.strip())
 
     def _serve(self, data: _Data) -> None:
-        schema, matrix, keys = data
+        schema, matrix, names = data
         with self.ledger() as ledger:
             listener = Listener(
-                Vault(schema, matrix, keys, ledger, epsilons=self.epsilons(len(keys))),
+                Vault(schema, matrix, names, ledger, epsilons=self.epsilons(len(names))),
                 self.address,
                 float(self.entries.get("tick", TICK)),
                 float(self.entries.get("deadline", DEADLINE)),
@@ -132,9 +132,21 @@ class VaultConfig:
 
     def _data(self) -> tuple[_Data, DataQuality]:
         data = self.entries["data"]
-        if data in datasets.names():
-            return self._data_set(data)
-        return self._file(self.folder / data)
+        return self._data_set(data) if self._is_data_set else self._file(self.folder / data)
+
+    @cached_property
+    def _is_data_set(self) -> bool:
+        """Whether the data are a registered data set. Those of a vehicle are a file."""
+        if "schema" in self.entries:
+            return False
+        from fedldp import datasets  # which a vehicle does not need
+
+        if self.entries["data"] in datasets.names():
+            return True
+        raise DomainError(
+            f"{self.folder / FILE}: data must be a file beside a schema, or one of "
+            f"{', '.join(datasets.names())}; got {self.entries['data']!r}."
+        )
 
     def epsilons(self, rows: int) -> list[Fraction] | None:
         """Return the epsilon that the vehicle of each row has chosen; None if they have not."""
@@ -147,7 +159,7 @@ class VaultConfig:
         if column is None:
             return None if everyones is None else [self._chosen(everyones)] * rows
         data = self.entries["data"]
-        if data in datasets.names():
+        if self._is_data_set:
             raise DomainError(f"{self.folder / FILE}: epsilons must be a column of a file.")
         texts: list[str] = []
         for chunk in frames.read(self.folder / data):
@@ -176,6 +188,8 @@ class VaultConfig:
 
     def _data_set(self, name: str) -> tuple[_Data, DataQuality]:
         """Return a part of a data set, of which each row is a vehicle, called by its number."""
+        from fedldp import datasets
+
         data = datasets.load(name, rows=self.entries.get("rows"))
         if "holdout" in self.entries:
             data, _ = data.split(self.entries["holdout"])
@@ -198,23 +212,18 @@ class VaultConfig:
 
     def _file(self, path: Path) -> tuple[_Data, DataQuality]:
         """Return the rows of a file. What is missing in them or unknown stays so: NaN."""
-        if "schema" not in self.entries:
-            raise DomainError(
-                f"{self.folder / FILE}: data must be a file beside a schema, or one of "
-                f"{', '.join(datasets.names())}; got {self.entries['data']!r}."
-            )
         schema = Schema.from_toml((self.folder / self.entries["schema"]).read_text("utf-8"))
         column = self.entries.get("vehicle")
         matrices: list[Floats] = []
         qualities: list[DataQuality] = []
-        vehicles = VehicleIds(column)
+        vehicle_ids = VehicleIds(column)
         for chunk in frames.read(path):
             matrix, quality = schema.rows(chunk.data, chunk.first_row).read()
             matrices.append(matrix)
             qualities.append(quality)
-            vehicles.add(chunk.data, chunk.first_row)
+            vehicle_ids.add(chunk.data, chunk.first_row)
         if not sum(map(len, matrices)):
             raise DomainError(f"{path} has no rows.")
         matrix = np.concatenate(matrices)
-        keys = [str(i) for i in range(len(matrix))] if column is None else vehicles.names()
-        return (schema, matrix, keys), total(qualities).using(column, self.entries.get("epsilons"))
+        names = [str(i) for i in range(len(matrix))] if column is None else vehicle_ids.names()
+        return (schema, matrix, names), total(qualities).using(column, self.entries.get("epsilons"))

@@ -1,0 +1,55 @@
+"""Whose a row is: the column of a file that names the vehicle of each row."""
+
+from typing import Any, final
+
+import numpy as np
+
+from fedldp._internal.validation import Integers
+from fedldp.data import frames
+from fedldp.errors import DomainError
+
+
+@final
+class VehicleIds:
+    """The vehicle of each row, given some rows at a time.
+
+    >>> found = VehicleIds("car")
+    >>> found.add({"car": ["b", "a"]}, 0); found.add({"car": ["b"]}, 2)
+    >>> found.names(), found.numbers()
+    (['b', 'a', 'b'], array([0, 1, 0]))
+    """
+
+    def __init__(self, column: str | None) -> None:
+        self._column = column
+        self._known: dict[str, int] = {}
+        self._numbers: list[int] = []
+
+    def add(self, data: Any, first_row: int) -> None:
+        """Add rows; refuse one that is nobody's."""
+        if self._column is None:
+            return
+        table = frames.table(data)
+        if self._column not in table.names:
+            raise DomainError(
+                f"there is no column {self._column!r} that tells whose a row is; "
+                f"there are {list(table.names)!r:.500}."
+            )
+        for row, cell in enumerate(table.cells(self._column, 0, len(table)), first_row):
+            if frames.is_missing(cell):
+                raise DomainError(
+                    f"row {row} (the first is 0), column {self._column!r}: the value is missing, "
+                    "so nobody knows whose row it is. Correct or drop the row."
+                )
+            self._numbers.append(self._known.setdefault(str(cell).strip(), len(self._known)))
+
+    def names(self) -> list[str]:
+        """Return the vehicle_id of each row."""
+        known = list(self._known)
+        return [known[number] for number in self._numbers]
+
+    def numbers(self) -> Integers | None:
+        """Return a number for the vehicle of each row, counted in the order in which they occur.
+
+        It is None if there is no column, so that each row is a vehicle of its own.
+        """
+        return None if self._column is None else np.array(self._numbers, np.int64)

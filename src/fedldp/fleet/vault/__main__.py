@@ -1,0 +1,21 @@
+"""`python -m fedldp.fleet.vault FOLDER [--strict]` is a vault, without click and rich."""
+
+import sys
+
+from fedldp.errors import FedLDPError
+from fedldp.fleet.vault.process import VaultConfig
+
+
+def main(words: list[str]) -> None:
+    """Answer questions until SIGTERM or Ctrl-C. A known error is one line on standard error."""
+    folders = [word for word in words if word != "--strict"]
+    if len(folders) != 1 or len(words) > 2:
+        sys.exit("usage: python -m fedldp.fleet.vault FOLDER [--strict]")
+    try:
+        VaultConfig.load(folders[0]).run(strict="--strict" in words)
+    except (FedLDPError, OSError) as error:
+        sys.exit(f"fedldp: {error}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

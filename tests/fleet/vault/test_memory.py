@@ -1,0 +1,64 @@
+"""A vault on a small vehicle: what its process imports, and how much memory it takes."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from vault_folders import SCHEMA, configured
+
+from fedldp import Plan
+from fedldp.fleet.gateway.relay import ask
+from fedldp.fleet.protocol import Question
+from fedldp.fleet.sockets import Address
+
+MOST = 50e6  # bytes of resident memory, after the first answer
+NOT_NEEDED = ("click", "rich", "scipy", "flwr", "httpx", "uvicorn", "narwhals", "pandas", "polars")
+NOT_NEEDED += ("pyarrow", "sklearn", "fedldp.cli", "fedldp.datasets", "fedldp.fleet.flower")
+# Runs a vault, and writes down what has been imported when it ends.
+WATCHED = """
+import json, pathlib, runpy, sys
+folder = sys.argv[1]
+runpy.run_module("fedldp.fleet.vault", run_name="__main__")
+pathlib.Path(folder, "imported.json").write_text(json.dumps([*sys.modules]))
+"""
+
+
+def first_answer(folder, *command):
+    """Start a vault of one vehicle; return its process, which has answered one question."""
+    (folder / "rows.csv").write_text("speed,city\n31,Rome\n")
+    configured(folder)
+    process = subprocess.Popen([sys.executable, *command, str(folder)])
+    while not (folder / "s").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    question = Question("spring", 1, "7", 1, Plan(SCHEMA, epsilon=1.0).to_json())
+    answer = ask(Address.of(str(folder / "s")), question, time.monotonic() + 60)
+    assert answer.answered == 1
+    return process
+
+
+def test_a_vault_imports_what_it_needs(tmp_path):
+    process = first_answer(tmp_path, "-c", WATCHED)
+    process.terminate()
+    assert process.wait() == 0
+    imported = json.loads((tmp_path / "imported.json").read_text())
+    assert "fedldp.fleet.vault.vault" in imported
+    for name in NOT_NEEDED:
+        assert not [each for each in imported if each == name or each.startswith(f"{name}.")]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+@pytest.mark.parametrize("command", [["fedldp.fleet.vault"], ["fedldp", "fleet", "vault"]])
+def test_a_vault_of_one_vehicle_takes_little_memory(tmp_path, command):
+    process = first_answer(tmp_path, "-m", *command)
+    try:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        kilobytes = int(re.search(r"VmRSS:\s+(\d+) kB", status)[1])
+    finally:
+        process.terminate()
+        assert process.wait() == 0
+    assert kilobytes * 1024 <= MOST
