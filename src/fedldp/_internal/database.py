@@ -10,7 +10,6 @@ import contextlib
 import os
 import shlex
 import sqlite3
-import tempfile
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
@@ -225,7 +224,7 @@ def replace(path: str | os.PathLike[str], kind: Kind, contents: str) -> Path | N
         if os.geteuid() == 0:  # who may use the old one may use the new one
             os.chown(fresh, owner.st_uid, owner.st_gid)
         if old:
-            aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f"{path.name}-aside-"))
+            aside = files.new_folder(path.parent, f"{path.name}-aside-")
             for each in old:
                 os.link(each, aside / each.name)
             files.sync(aside)
@@ -244,8 +243,9 @@ def replace(path: str | os.PathLike[str], kind: Kind, contents: str) -> Path | N
 @contextlib.contextmanager
 def _fresh(path: Path, kind: Kind, contents: str = "") -> Iterator[Path]:
     """Make a new file in a folder of its own, beside the path that it is for."""
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".database-") as folder:
-        fresh = Path(folder) / "fresh"
+    folder = files.new_folder(path.parent, ".database-")
+    try:
+        fresh = folder / "fresh"
         fresh.touch(mode=0o600)
         try:
             with contextlib.closing(sqlite3.connect(fresh)) as connection:
@@ -260,6 +260,10 @@ def _fresh(path: Path, kind: Kind, contents: str = "") -> Iterator[Path]:
         except sqlite3.Error as error:
             raise _failed(path, kind, error) from error
         yield fresh
+    finally:
+        for each in folder.iterdir():
+            each.unlink()
+        folder.rmdir()
 
 
 def _failed(path: Path, kind: Kind, error: sqlite3.Error) -> OSError:

@@ -27,6 +27,16 @@ def write(path: str | os.PathLike[str], text: str) -> None:
     sync(path.parent)
 
 
+def new_folder(parent: Path, prefix: str) -> Path:
+    """Make a folder with a name of its own, for this user alone.
+
+    The module tempfile would do the same, and takes a megabyte, which a small vehicle may miss.
+    """
+    folder = parent / f"{prefix}{secrets.token_hex(4)}"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
 def sync(folder: Path) -> None:
     """Wait until the names in a folder are on the disk."""
     directory = os.open(folder, os.O_RDONLY)

@@ -3,15 +3,9 @@
 The scikit-learn estimators are in `fedldp` itself, neural networks in `fedldp.learn.torch`.
 """
 
-from fedldp.learn.examples import Arrays, VehicleRows
-from fedldp.learn.features import Features
-from fedldp.learn.model import Model
-from fedldp.learn.objectives import Objective, objective
-from fedldp.learn.optimizer import Recipe, State
-from fedldp.learn.privacy import NoPrivacy, Privacy
-from fedldp.learn.settings import Settings
-from fedldp.learn.tasks import Linear
-from fedldp.learn.training import Round, Training
+from typing import TYPE_CHECKING
+
+from fedldp._internal.lazy import attribute_loader
 
 __all__ = [
     "Arrays",
@@ -29,3 +23,34 @@ __all__ = [
     "VehicleRows",
     "objective",
 ]
+
+if TYPE_CHECKING:
+    from fedldp.learn.examples import Arrays, VehicleRows
+    from fedldp.learn.features import Features
+    from fedldp.learn.model import Model
+    from fedldp.learn.objectives import Objective, objective
+    from fedldp.learn.optimizer import Recipe, State
+    from fedldp.learn.privacy import NoPrivacy, Privacy
+    from fedldp.learn.settings import Settings
+    from fedldp.learn.tasks import Linear
+    from fedldp.learn.training import Round, Training
+else:
+    # A vault needs the modules for models and gradients, and none of the others.
+    __getattr__ = attribute_loader(
+        __name__,
+        {
+            "examples": "Arrays VehicleRows",
+            "features": "Features",
+            "model": "Model",
+            "objectives": "Objective objective",
+            "optimizer": "Recipe State",
+            "privacy": "NoPrivacy Privacy",
+            "settings": "Settings",
+            "tasks": "Linear",
+            "training": "Round Training",
+        },
+    )
+
+    def __dir__() -> list[str]:
+        """Return exactly the public names."""
+        return sorted(__all__)

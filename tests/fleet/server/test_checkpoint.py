@@ -87,7 +87,7 @@ def test_who_only_looks_does_not_keep_others_out(path, monkeypatch):
     """A look takes a moment, and whoever wants the file tries again."""
     Checkpoint(path, "test", "settings").close()
     looks = locks.beside(path).open("rb")
-    module.fcntl.flock(looks, module.fcntl.LOCK_SH)
+    locks.fcntl.flock(looks, locks.fcntl.LOCK_SH)
     monkeypatch.setattr(module.time, "sleep", lambda _: looks.close())
     Checkpoint(path, "test", "settings").close()
 
