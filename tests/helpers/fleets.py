@@ -79,3 +79,9 @@ class Spy:
         self.asked.append(asked.tolist())
         self.weights.append(weights.copy())
         return Matrix(np.full((len(weights) * len(asked), self.dimensions), self.value))
+
+
+def stream(seed):
+    """Return the key of the order in which vehicles are asked, and the source of all reports."""
+    chance = fedldp.source(seed).spawn(1)[0]
+    return int(chance.words(1)[0]), chance

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from fleets import Spy, fleet, plan_for
+from fleets import Spy, fleet, plan_for, stream
 from tape import Tape
-from test_training import stream
 
 import fedldp
 from fedldp import LDPLinearRegression, LDPLogisticRegression, Plan, Schema

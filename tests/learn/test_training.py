@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from fleets import STRATEGIES, Spy, examples, fleet, naive, plan_for
+from fleets import STRATEGIES, Spy, examples, fleet, naive, plan_for, stream
 from hypothesis import given
 from hypothesis import strategies as st
 from plans import MIXED
@@ -28,12 +28,6 @@ PLAIN = Recipe(learning_rate=0.3, optimizer="sgd", momentum=0.0, average=False)
 
 def train(task, plan, recipe=PLAIN, seed=1, group=100, **options):
     return Training(task, plan, recipe, fedldp.source(seed), group=group, **options)
-
-
-def stream(seed):
-    """Return the key of the order in which vehicles are asked, and the chance of all reports."""
-    chance = fedldp.source(seed).spawn(1)[0]
-    return int(chance.words(1)[0]), chance
 
 
 # Who is asked

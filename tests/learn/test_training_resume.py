@@ -5,10 +5,10 @@ import json
 
 import numpy as np
 import pytest
+from damage import damaged
 from fleets import Spy, fleet, plan_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_optimizer import changed
 
 import fedldp
 from fedldp import Plan, Schema
@@ -177,7 +177,7 @@ def test_changed_texts(rng):
     training = training_of(task=Spy(40, 3), replicas=2)
     list(itertools.islice(training, 1))
     before = training.to_json()
-    text = json.dumps(changed(json.loads(before), rng))
+    text = json.dumps(damaged(json.loads(before), rng))
     if rng.random() < 0.2:
         text = text[: rng.randrange(len(text))]
     other = training_of(task=Spy(40, 3), replicas=2)

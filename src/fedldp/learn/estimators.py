@@ -309,6 +309,10 @@ class LDPLinearSVC(_LDPClassifier):
     _objective = "hinge"
 
 
+# Every estimator: the contract suite of the tests goes through them.
+ESTIMATORS = (LDPLinearRegression, LDPLogisticRegression, LDPLinearSVC)
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class _Encoded:
