@@ -119,7 +119,7 @@ CHECKS = [
     ({"1 <= light <= heavy <=": "1 <= light <="}, "a cube that avoids its own signs"),
     ({"light <= heavy <= LARGEST_WEIGHT": "light <= heavy"}, "a cube of too large weights"),
     (
-        {"epsilon = min(epsilon, LARGEST_EPSILON)\n    if": "if"},
+        {"epsilon = min(epsilon, ANY_EPSILON)\n    if": "if"},
         "a ratio above e^64",
     ),
     ({"not -d <= threshold < d": "not -d <= threshold"}, "a threshold of d"),

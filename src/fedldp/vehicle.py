@@ -40,7 +40,7 @@ WIRE_VERSION = 1
 WORD = 64  # bits that draw from the table
 LARGEST_TOTAL = 1 << 62  # of a row
 LEAST_EPSILON = Fraction(1, 1000)
-LARGEST_EPSILON = Fraction(64)  # no two positive counts have a ratio of e^64
+ANY_EPSILON = Fraction(64)  # no two positive counts have a ratio of e^64
 LARGEST_WEIGHT = 1 << 96  # of a cube
 LARGEST_JSON_INTEGER = 1 << 53  # beyond it, many readers of JSON lose digits
 LEAST_GAP = 2.0**-20  # between two letters: closer ones would not survive the division by it
@@ -98,7 +98,7 @@ def fault(counts: Sequence[Sequence[int]], epsilon: Fraction) -> str | None:
     for number, row in enumerate(counts):
         if len(row) != outputs or min(row) < 0 or sum(row) != total:
             return f"row {number} is not made of {outputs} counts that add up to {total}"
-    epsilon = min(epsilon, LARGEST_EPSILON)
+    epsilon = min(epsilon, ANY_EPSILON)
     limit = exp_below(epsilon)
     for number, column in enumerate(zip(*counts, strict=True)):
         least, largest = min(column), max(column)
@@ -149,7 +149,7 @@ def cube_fault(d: int, threshold: int, heavy: int, light: int, epsilon: Fraction
 
 
 def _ratio_fault(largest: int, least: int, epsilon: Fraction) -> str | None:
-    epsilon = min(epsilon, LARGEST_EPSILON)
+    epsilon = min(epsilon, ANY_EPSILON)
     if largest <= exp_below(epsilon) * least:
         return None
     return f"its odds {largest} and {least} differ by more than e^{float(epsilon):g}"

@@ -17,14 +17,13 @@ import numpy.typing as npt
 
 from fedldp import vehicle
 from fedldp._internal import validation
-from fedldp._internal.validation import Floats, Integers
+from fedldp._internal.validation import LARGEST_EXACT_EPSILON, Floats, Integers
 from fedldp.coders import tables
 from fedldp.coders.base import ByLaw, Document, ForNumbers
 from fedldp.coders.laws import Law
 from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.randomness import Source
 
-LARGEST_EPSILON = 16.0
 MOST_OUTPUTS = 1 << 16
 BIAS = 2.0**-40  # what the mean at a letter may be off by, relative to the largest value
 
@@ -305,9 +304,9 @@ class Channel(ByLaw, ForNumbers):
 def channel_epsilon(epsilon: float) -> float:
     """Return an epsilon that a channel can have, or refuse it."""
     value = validation.epsilon(epsilon)
-    if value > LARGEST_EPSILON:
+    if value > LARGEST_EXACT_EPSILON:
         raise DomainError(
-            f"a channel's epsilon is at most {LARGEST_EPSILON:g}; got {value:g}. "
+            f"a channel's epsilon is at most {LARGEST_EXACT_EPSILON:g}; got {value:g}. "
             "More is for study, with `perturb`."
         )
     return value

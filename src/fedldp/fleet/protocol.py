@@ -121,7 +121,7 @@ class Question:
 @lru_cache(maxsize=8)  # the same plan comes in every round
 def _width(plan: str) -> int:
     try:
-        return vehicle.Plan(plan, vehicle.LARGEST_EPSILON).bits
+        return vehicle.Plan(plan, vehicle.ANY_EPSILON).bits
     except ValueError as error:
         raise WireError(f"the plan of a question is none: {error}") from None
 

@@ -24,7 +24,7 @@ from typing import final
 import numpy as np
 
 from fedldp._internal import cache as cache_files
-from fedldp._internal.validation import Integers
+from fedldp._internal.validation import LARGEST_CERTIFIED_EPSILON, Integers
 from fedldp.errors import DomainError
 from fedldp.mechanisms.hybrid import HMTP
 from fedldp.mechanisms.optimal.program import Limits, Solution, phi, solve
@@ -32,7 +32,6 @@ from fedldp.mechanisms.piecewise import PMOpt
 from fedldp.vehicle import exact, exp_below
 
 SOLVER = 1  # part of the cache's keys: raise it when results change
-LARGEST_EPSILON = 9.0
 _PITCH_COST = 0.001  # pitch^2/4, relative to the variance
 _INPUTS = 65
 _REPAIRABLE = 1e-5  # how far h may be below 0, relative to the variance, before outputs are added
@@ -69,7 +68,7 @@ class Certificate:
         As far as terms change their sign, h is summed point by point. Beyond, it is one quadratic
         polynomial on each side.
         """
-        if self.pitch <= 0 or not 0 < self.epsilon <= LARGEST_EPSILON:
+        if self.pitch <= 0 or not 0 < self.epsilon <= LARGEST_CERTIFIED_EPSILON:
             return "the pitch or epsilon is out of range"
         if sum(term[0] for term in self.terms) != 1 or min(t[0] for t in self.terms) < 0:
             return "the weights are negative or do not add up to 1"
@@ -149,8 +148,10 @@ def certificate(epsilon: float) -> Certificate:
     >>> proof.fault() is None, round(proof.lower_bound, 2)
     (True, 3.99)
     """
-    if epsilon > LARGEST_EPSILON:
-        raise DomainError(f"certificates end at epsilon {LARGEST_EPSILON:g}; got {epsilon:g}.")
+    if epsilon > LARGEST_CERTIFIED_EPSILON:
+        raise DomainError(
+            f"certificates end at epsilon {LARGEST_CERTIFIED_EPSILON:g}; got {epsilon:g}."
+        )
     key = f"certificate {SOLVER}: {epsilon!r}"
     kept = cache_files.load(key)
     if kept is not None:
