@@ -1,8 +1,9 @@
 """Draw how one value travels from a vehicle to an estimate.
 
-    python tools/journey.py docs/images/journey.png
+    python tools/journey.py docs/images
 
-All numbers in the picture come from one plan and one fleet.
+writes journey.png for wide screens, and journey-narrow.png, with one step below the other, for
+phones. All numbers in the pictures come from one plan and one fleet.
 """
 
 import sys
@@ -22,24 +23,29 @@ SPEED, EPSILON, FLEET, SEED = 91.0, 2.0, 20_000, 3
 LOW, HIGH = 0.0, 130.0
 
 
-def main(path: Path) -> None:
-    """Draw the four steps."""
+def main(folder: Path) -> None:
+    """Draw the four steps, in a square and in a column."""
+    plots.save(_picture((10, 6.4), 2), folder / "journey.png")
+    plots.save(_picture((4.2, 12.5), 1), folder / "journey-narrow.png")
+
+
+def _picture(inches: tuple[float, float], columns: int) -> Figure:
     plan = fedldp.Plan(fedldp.Schema.of(speed=(LOW, HIGH)), EPSILON, mechanism="three-outputs")
     channel = fedldp.ThreeOutputs(EPSILON).channel()
     report = plan.report([{"speed": SPEED}], fedldp.source(SEED))
     code = int.from_bytes(report.records) >> (8 - plan.bits)
-    figure = Figure(figsize=(10, 6.4), layout="constrained")
+    figure = Figure(figsize=inches, layout="constrained")
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.1)
-    first, second, third, fourth = figure.subplots(2, 2).flat
+    first, second, third, fourth = figure.subplots(4 // columns, columns).flat
     _round(first, channel)
     _draw(second, channel, code)
     _send(third, plan, report, code)
     _estimate(fourth, plan, channel)
-    plots.save(figure, path)
+    return figure
 
 
 def _round(axes: Axes, channel: fedldp.Channel) -> None:
-    axes.set_title("1. The vehicle scales its value and rounds it at random")
+    axes.set_title("1. The vehicle scales its value\nand rounds it at random")
     x = vehicle.scaled(SPEED, LOW, HIGH)
     axes.axhline(0, color=GREY, lw=1)
     for letter in channel.letters:
@@ -59,21 +65,22 @@ def _round(axes: Axes, channel: fedldp.Channel) -> None:
 
 
 def _draw(axes: Axes, channel: fedldp.Channel, code: int) -> None:
-    axes.set_title("2. It draws a code from that row of a table of integers")
+    axes.set_title("2. It draws a code from that row\nof a table of integers")
     for (row, column), count in np.ndenumerate(channel.counts):
         share = count / channel.total
         box = Rectangle((column, -row), 1, -1, facecolor=BLUE, alpha=share / 1.6, edgecolor="none")
         axes.add_patch(box)
-        axes.text(column + 0.5, -row - 0.42, f"{share:.0%}", ha="center", va="center")
-        axes.text(column + 0.5, -row - 0.72, count, ha="center", va="center", size=6.5)
+        axes.text(column + 0.5, -row - 0.28, f"{share:.0%}", ha="center", va="center")
+        digits = f"{count:_}".replace("_", " ", 2).replace("_", "\n", 1).replace("_", " ")
+        axes.text(column + 0.5, -row - 0.68, digits, ha="center", va="center", size=7.5)
     for row, letter in enumerate(channel.letters):
         axes.text(-0.08, -row - 0.5, f"{letter:g}", ha="right", va="center", color=GREY)
     for column, value in enumerate(channel.values):
         color = VERMILION if column == code else GREY
-        axes.text(column + 0.5, 0.12, f"code {column}: {value:.2f}", ha="center", color=color)
-    words = f"in a column no count exceeds e^ε = {np.exp(EPSILON):.2f} times another"
-    axes.text(1.5, -3.35, words, ha="center")
-    axes.set(xlim=(-0.4, 3.05), ylim=(-3.5, 0.4))
+        axes.text(column + 0.5, 0.12, f"code {column}:\n{value:.2f}", ha="center", color=color)
+    words = f"In each column, no count exceeds\ne^ε = {np.exp(EPSILON):.2f} times another."
+    axes.text(1.5, -3.65, words, ha="center", color=GREY)
+    axes.set(xlim=(-0.4, 3.05), ylim=(-3.8, 0.7))
     axes.axis("off")
 
 
@@ -91,9 +98,9 @@ def _send(axes: Axes, plan: fedldp.Plan, report: Report, code: int) -> None:
         va="center",
         family="monospace",
     )
-    words = "A header: version, plan, number of vehicles, check value."
+    words = "A header: version, plan,\nnumber of vehicles, check value."
     words += "\nThen the records, without gaps."
-    axes.text(0.5, 0.2, words, ha="center", color=GREY)
+    axes.text(0.5, 0.05, words, ha="center", color=GREY)
     axes.axis("off")
 
 
@@ -102,7 +109,7 @@ def _estimate(axes: Axes, plan: fedldp.Plan, channel: fedldp.Channel) -> None:
     speeds = spread.normal(75, 20, FLEET).clip(LOW, HIGH)[:, None]
     tally = plan.simulate(speeds, fedldp.source(SEED))
     speed = tally.estimate(of="fleet")["speed"]
-    axes.set_title(f"4. The server counts {FLEET:,} codes, and estimates")
+    axes.set_title(f"4. The server counts {FLEET:,} codes\nand estimates the mean")
     axes.bar(range(channel.outputs), tally.counts[0], color=BLUE, alpha=0.6, width=0.6)
     axes.set_xticks(range(channel.outputs), [f"code {i}" for i in range(channel.outputs)])
     axes.set_ylabel("vehicles")

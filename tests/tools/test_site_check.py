@@ -60,6 +60,7 @@ def test_dead_links(faults, target, reason):
     ("name", "added", "found"),
     [
         ("site/page.html", "<img src='//example.org/a.png'>", "//example.org/a.png"),
+        ("site/page.html", "<source srcset='https://example.org/a.png'>", "example.org/a.png"),
         ("site/404.html", "<link rel=icon href=https://example.org>", "https://example.org"),
         ("site/page.html", "<style>@import 'https://example.org/a.css'</style>", "example.org/a"),
         ("site/own.css", "p { background: url(https://example.org/a.png) }", "example.org/a.png"),

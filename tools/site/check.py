@@ -48,10 +48,11 @@ class _Page(HTMLParser):
         """Note one element."""
         given = dict(attrs)
         self.anchors.add(given.get("id"))
-        targets = {given[name] or "" for name in ("href", "src") if name in given}
+        targets = {given[name] or "" for name in ("href", "src", "srcset") if name in given}
         self.links |= targets
-        # A browser fetches these by itself; a link that people click is no such thing.
-        if "src" in given or (tag == "link" and given.get("rel") != "canonical"):
+        # A browser fetches these by itself, unlike a link that people click.
+        fetched = "src" in given or "srcset" in given
+        if fetched or (tag == "link" and given.get("rel") != "canonical"):
             self.fetched |= {target for target in targets if urlsplit(target).netloc}
 
 
