@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.shell_completion import get_completion_class
 from click.testing import CliRunner
+from theory_results import computed
 
 from fedldp.errors import DomainError
 from fedldp_reproduction import runner, theory
@@ -54,7 +55,7 @@ def test_figures_end_in_a_report_and_a_table_of_claims(tmp_path):
     names = {path.name for path in output.iterdir()}
     assert names == {"report.html", "claims.csv", "density.csv", "density.svg", "density.png"}
     assert str(output / "report.html") in found.stdout
-    for verdict in theory.FIGURES["table-1"]().verdicts:
+    for verdict in computed("table-1").verdicts:
         assert verdict.claim in found.stdout
     *lines, last = found.stderr.splitlines()
     assert [line.split(":")[0] for line in lines] == ["1/2 table-1", "2/2 density"]
@@ -69,7 +70,7 @@ def test_a_report_of_all_figures_has_no_warning(tmp_path, monkeypatch):
     known = description().figures
 
     def fake(figures, *_):
-        yield from (replace(theory.FIGURES["table-1"](), key=figure.key) for figure in figures)
+        yield from (replace(computed("table-1"), key=figure.key) for figure in figures)
 
     monkeypatch.setattr(runner, "reproduce", fake)
     assert len(run("-o", tmp_path).stderr.splitlines()) == len(known)
@@ -78,7 +79,7 @@ def test_a_report_of_all_figures_has_no_warning(tmp_path, monkeypatch):
 
 def test_scripts_get_json(tmp_path):
     found = json.loads(run("density", "--quick", "--json", "-o", tmp_path).stdout)
-    expected = theory.FIGURES["density"]()
+    expected = computed("density")
     assert found["profile"] == "quick"
     assert found["report"] == str(tmp_path / "report.html")
     assert [each["claim"] for each in found["claims"]] == [v.claim for v in expected.verdicts]
@@ -111,7 +112,7 @@ def test_options_reach_the_runner(tmp_path, monkeypatch):
 
     def fake(*arguments):
         seen.extend(arguments[:-1])
-        yield theory.FIGURES["density"]()
+        yield computed("density")
 
     monkeypatch.setattr(runner, "reproduce", fake)
     extract = tmp_path / "mexico.toml"
@@ -125,9 +126,9 @@ def test_people_are_told_how_long_it_takes(tmp_path, monkeypatch):
     def fake(*arguments):
         progress = arguments[-1]
         progress(0, 8, None)
-        yield theory.FIGURES["table-1"]()
+        yield computed("table-1")
         progress(2, 8, 600.0)
-        yield theory.FIGURES["density"]()
+        yield computed("density")
 
     monkeypatch.setattr(runner, "reproduce", fake)
     lines = run(*QUICK, "-o", tmp_path).stderr.splitlines()
@@ -138,7 +139,7 @@ def test_people_are_told_how_long_it_takes(tmp_path, monkeypatch):
 
 def test_stopped_it_leaves_what_is_finished(tmp_path, monkeypatch):
     def stopped(*_):
-        yield theory.FIGURES["table-1"]()
+        yield computed("table-1")
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -181,7 +182,7 @@ def test_named_figures_are_shown_with_their_tables_and_numbers(tmp_path):
     shown = " ".join(run("table-1", "table-3", "-o", tmp_path).stdout.split())
     assert "Computed: duchi < pm < laplace" in shown
     assert "equal to duchi from 0.0010 to 0.6094" in shown  # where HM fails
-    heading, *_ = theory.FIGURES["table-3"]().table
+    heading, *_ = computed("table-3").table
     assert all(name in shown for name in heading)
     found = json.loads(run("table-3", "-o", tmp_path, "--json").stdout)
     assert found["figures"][0]["table"][0] == list(heading)

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from made_results import made, table
+from theory_results import computed
 
 from fedldp.errors import DomainError
-from fedldp_reproduction import runner, theory
+from fedldp_reproduction import runner
 from fedldp_reproduction.command import reproduce_command
 from fedldp_reproduction.figures import description
 from fedldp_reproduction.pages import publish
@@ -103,7 +104,7 @@ def test_a_page_without_markers_is_refused(tmp_path):
 
 def test_on_the_command_line(page, tmp_path, monkeypatch):
     def fake(figures, *_):
-        first = theory.FIGURES["table-1"]()
+        first = computed("table-1")
         yield from (replace(first, key=figure.key) for figure in figures)
 
     monkeypatch.setattr(runner, "reproduce", fake)
@@ -142,5 +143,5 @@ def test_the_documentation_has_every_claim_of_the_theory_with_its_verdict():
     from fedldp_reproduction.pages.report import verdict
 
     for key in ("table-1", "table-2", "table-3", "system", "lemmas", "privacy", "misprints"):
-        for each in theory.FIGURES[key]().verdicts:
+        for each in computed(key).verdicts:
             assert published[publish.escaped(each.claim), key] == verdict(each)

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import pytest
 from made_results import COMPETITORS, PANELS, made, table
+from theory_results import computed
 
 from fedldp.errors import DomainError
-from fedldp_reproduction import theory
 from fedldp_reproduction.figures import description
 from fedldp_reproduction.pages import report
 from fedldp_reproduction.pages.drawing import NARROW, WIDE, describe, draw, heading, svg
@@ -57,7 +57,7 @@ def write(results, folder, expected=None):
 def folder(tmp_path_factory):
     """Return where the page of two figures and a table is."""
     folder = tmp_path_factory.mktemp("report")
-    write([made(), table(), theory.FIGURES["density"]()], folder)
+    write([made(), table(), computed("density")], folder)
     return folder
 
 
@@ -194,7 +194,7 @@ def test_the_page_needs_nothing_else(page, folder):
 
 
 def test_pictures_have_words_and_tables_no_picture(page):
-    told = [describe(made()), describe(theory.FIGURES["density"]())]
+    told = [describe(made()), describe(computed("density"))]
     assert [image["alt"] for image in page.all("img")] == told
 
 
@@ -205,7 +205,7 @@ def test_every_claim_and_every_circumstance_is_told(page):
     for each in result.verdicts:
         # Once among all claims and once at its figure, for the figure and for the table.
         assert page.text.count(each.claim) == page.text.count(each.evidence) == 4
-    counts = report.count([result, table(), theory.FIGURES["density"]()])
+    counts = report.count([result, table(), computed("density")])
     words = " ".join(page.text.split())
     for mark, (verdict, number) in zip("✗?✓✎", counts.items(), strict=True):
         assert number >= 2

@@ -1,12 +1,12 @@
 """The verdicts on lemmas, misprints, the system and Table III, against other ways to them."""
 
 from fractions import Fraction
-from functools import cache
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from theory_results import computed
 
 from fedldp.mechanisms import ThreeOutputs
 from fedldp_reproduction.theory import lemmas as theory_lemmas
@@ -20,9 +20,6 @@ from fedldp_reproduction.theory.lemmas import (
     true_derivative,
     valid,
 )
-
-lemmas = cache(theory_lemmas.lemmas)
-misprints = cache(theory_misprints.misprints)
 
 
 def verdict(result, part):
@@ -90,7 +87,10 @@ def test_the_derivative_of_lemma_3(x, a, b):
 
 
 def test_which_lemmas_hold():
-    found = {each.claim.rpartition("(")[2].rstrip(")"): each.holds for each in lemmas().verdicts}
+    found = {
+        each.claim.rpartition("(")[2].rstrip(")"): each.holds
+        for each in computed("lemmas").verdicts
+    }
     assert found == {
         "Lemma 1": True,
         "Lemma 2": False,
@@ -104,7 +104,7 @@ def test_which_lemmas_hold():
 
 
 def test_the_numbers_of_lemma_3():
-    told = verdict(lemmas(), "(Lemma 3)").evidence
+    told = verdict(computed("lemmas"), "(Lemma 3)").evidence
     assert "from 4.142 at P(0|1) = P(0|0)/e^eps = 0.1104 to 14.3 at 0.5212" in told
     assert "to 96.28 at P(0|0) e^eps = 0.8155" in told
 
@@ -123,10 +123,10 @@ def test_a_lemma_that_fails_is_found_out(monkeypatch):
 
 def test_every_misprint_is_one():
     """Each printed form is wrong, and each that is meant is right."""
-    assert all(each.misprint and each.holds is None for each in misprints().verdicts)
-    assert len(misprints().verdicts) == 25
+    assert all(each.misprint and each.holds is None for each in computed("misprints").verdicts)
+    assert len(computed("misprints").verdicts) == 25
     for part, number in (("3 e^eps t^-4", "4.187500"), ("35 subjects", "36 users")):
-        assert number in verdict(misprints(), part).evidence
+        assert number in verdict(computed("misprints"), part).evidence
 
 
 def test_what_is_right_as_printed_is_no_misprint():

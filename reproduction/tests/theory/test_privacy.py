@@ -2,19 +2,17 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
 
 import pytest
+from theory_results import computed
 
 from fedldp import audit
 from fedldp.mechanisms import mechanism
 from fedldp_reproduction.theory import privacy as theory_privacy
 
-privacy = cache(theory_privacy.privacy)
-
 
 def told(start):
-    (found,) = [each for each in privacy().verdicts if each.claim.startswith(start)]
+    (found,) = [each for each in computed("privacy").verdicts if each.claim.startswith(start)]
     return found
 
 

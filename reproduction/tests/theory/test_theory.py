@@ -1,16 +1,15 @@
 """The theory figures: their formulas against other ways to the same numbers, and their verdicts."""
 
 from dataclasses import replace
-from functools import cache
 from math import exp, isfinite, log, sqrt
 
 import mpmath
 import numpy as np
 import pytest
+from theory_results import computed
 
 from fedldp.mechanisms import HMTP, PM, PMOpt, PMSub, ThreeOutputs, mechanism
 from fedldp.mechanisms.three_outputs import LAST_CUBIC
-from fedldp_reproduction.results import Result
 from fedldp_reproduction.theory import FIGURES, claims, cubic, hybrid, one_number, sampling
 from fedldp_reproduction.theory.checks import as_printed, changes_sign, keeps_sign
 
@@ -25,14 +24,9 @@ WITHOUT_PICTURE = (
 )
 
 
-@cache
-def figure(key: str) -> Result:
-    return FIGURES[key]()
-
-
 @pytest.mark.parametrize("key", FIGURES)
 def test_a_figure_is_complete(key):
-    result = figure(key)
+    result = computed(key)
     assert result.key == key
     assert result.title
     assert result.paper
@@ -55,18 +49,18 @@ def test_a_figure_is_complete(key):
 
 
 def test_no_claim_is_told_twice():
-    told = [verdict.claim for key in FIGURES for verdict in figure(key).verdicts]
+    told = [verdict.claim for key in FIGURES for verdict in computed(key).verdicts]
     assert len(told) == len(set(told))
     assert {claim.text for claim in claims.CLAIMS} <= set(told)
 
 
 def test_claims_stand_where_they_are_read_from():
-    counts = {key: len(figure(key).verdicts) for key in FIGURES}
+    counts = {key: len(computed(key).verdicts) for key in FIGURES}
     assert (counts["table-1"], counts["table-2"], counts["worst-case-variance"]) == (7, 11, 6)
 
 
 def test_the_first_figure_shows_all_eight():
-    result = figure("worst-case-variance")
+    result = computed("worst-case-variance")
     assert len({point.series for point in result.points}) == 8
     for point in result.points[::50]:
         expected = mechanism(point.series, point.x).worst_case_variance
@@ -75,7 +69,8 @@ def test_the_first_figure_shows_all_eight():
 
 def test_which_claims_fail():
     failing = {
-        key: [each.claim for each in figure(key).verdicts if each.holds is False] for key in FIGURES
+        key: [each.claim for each in computed(key).verdicts if each.holds is False]
+        for key in FIGURES
     }
     assert {key: len(found) for key, found in failing.items() if found} == {
         "table-1": 1,  # HM equals Duchi up to 0.609
@@ -90,11 +85,11 @@ def test_which_claims_fail():
 
 
 def test_verdicts_bring_their_numbers():
-    (hm_tp,) = [v for v in figure("worst-case-variance").verdicts if v.claim.startswith("HM-TP")]
+    (hm_tp,) = [v for v in computed("worst-case-variance").verdicts if v.claim.startswith("HM-TP")]
     assert "against hm from 0.6949 to 1.5934, by up to 3.12%" in hm_tp.evidence
-    first = figure("table-2").verdicts[3]
+    first = computed("table-2").verdicts[3]
     assert "1.2898 to 2.5611" in first.evidence
-    (pm_sub,) = [v for v in figure("choice-of-k").verdicts if "pm-sub" in v.claim]
+    (pm_sub,) = [v for v in computed("choice-of-k").verdicts if "pm-sub" in v.claim]
     assert "2.4891" in pm_sub.evidence
 
 
@@ -158,7 +153,7 @@ def test_the_printed_radicals_for_t(epsilon):
 
 
 def test_the_density_is_one():
-    result = figure("density")
+    result = computed("density")
     for panel in {point.panel for point in result.points}:
         for series in ("pm", "pm-sub", "pm-opt"):
             outline = [p for p in result.points if (p.panel, p.series) == (panel, series)]
@@ -264,7 +259,7 @@ def test_both_betas(epsilon):
 
 def test_beyond_the_pole_the_intersection_is_no_probability():
     (pole,) = claims.changes(lambda e: hybrid.beta_difference(e) > 0, log(2), LAST_CUBIC)
-    result = figure("beta-intersection")
+    result = computed("beta-intersection")
     assert f"{pole:.4f}" in result.settings[1]
     for point in result.points:
         assert (point.series, point.y > 0) in {("below the pole", False), ("above the pole", True)}
@@ -315,7 +310,9 @@ def test_the_best_k_is_the_best_of_all(name, epsilon):
 
 
 def test_claims_start_where_mechanisms_no_longer_meet():
-    (beats, both) = [v for v in figure("table-2").verdicts if v.claim.startswith("Three-Outputs b")]
+    (beats, both) = [
+        v for v in computed("table-2").verdicts if v.claim.startswith("Three-Outputs b")
+    ]
     assert beats.holds
     assert both.holds
     assert "+0% " not in beats.evidence + both.evidence

@@ -1,0 +1,11 @@
+"""The theory figures, each computed once in a process: some take seconds."""
+
+from functools import cache
+
+from fedldp_reproduction.results import Result
+from fedldp_reproduction.theory import FIGURES
+
+
+@cache
+def computed(key: str) -> Result:
+    return FIGURES[key]()
