@@ -7,6 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, TypeVar, final
 
+from fedldp._internal.text import unknown
 from fedldp.errors import DomainError
 
 KINDS = ("theory", "means", "training")
@@ -165,5 +166,5 @@ def _frozen(value: Any) -> Any:
 
 def _named(entries: Mapping[str, T], name: str, what: str) -> T:
     if name not in entries:
-        raise DomainError(f"there is no {what} {name!r}; there are {', '.join(entries)}.")
+        raise unknown(what, name, entries)
     return entries[name]

@@ -234,5 +234,5 @@ def test_the_installed_command_completes_and_refuses_in_one_line():
     assert "complete -o nosort -F _fedldp_reproduce_completion fedldp-reproduce" in taught.stdout
     done = program("tabel-1")
     assert done.returncode == 1
-    assert done.stderr.startswith("fedldp-reproduce: there is no figure 'tabel-1'; there are ")
+    assert done.stderr.startswith("fedldp-reproduce: there is no figure 'tabel-1' (did you mean")
     assert done.stderr.count("\n") == 1
