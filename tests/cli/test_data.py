@@ -117,7 +117,7 @@ def test_fetch_says_where_the_file_is(tmp_path):
 
 @pytest.mark.parametrize("command", ["info", "fetch"])
 def test_an_unknown_set_is_refused_with_those_there_are(command, monkeypatch):
-    with pytest.raises(DomainError, match="no data set 'br'.*; choose from flights, toy, trips"):
+    with pytest.raises(DomainError, match=r"no data set 'br'.*; choose from flights, toy, trips"):
         run(command, "br")
     register(monkeypatch)
     with pytest.raises(DomainError, match=r"pip install \./reproduction"):
