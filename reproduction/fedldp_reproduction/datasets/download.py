@@ -4,18 +4,16 @@ import gzip
 import hashlib
 import tarfile
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, final
 
 from fedldp._internal import cache, files
+from fedldp.datasets.registry import Progress
 from fedldp.errors import DomainError
 
 # pooch and requests are imported where they are used: listing the data sets needs neither.
-
-Progress = Callable[[int, int | None], None]  # bytes so far, and in all if that is known
 
 _BLOCK = 1 << 16  # bytes transferred at a time
 _TIMEOUT = 60  # seconds without a byte
