@@ -30,7 +30,7 @@ class Download:
     file: str  # its name in the cache
     size: int | None = None  # of what is transferred
     sha256: str | None = None  # of what is transferred
-    member: str | None = None  # the one file to keep, where a tar archive is transferred
+    member: str | None = None  # the one file to keep of a tar archive, in any of its folders
     member_sha256: str | None = None
     described: bool = False  # the address gives a description (JSON, of OpenML) with the address
 
@@ -131,10 +131,12 @@ class Download:
         """Unpack the one member, whatever else the archive holds, and return where it is."""
         import pooch
 
-        found = pooch.Untar([self.member])(str(archive), "download", None)
-        if len(found) != 1:
-            raise ValueError(f"the archive has no file {self.member}")
-        member = Path(found[0])
+        with tarfile.open(archive) as opened:
+            names = [name for name in opened.getnames() if Path(name).name == self.member]
+        if len(names) != 1:
+            raise ValueError(f"the archive must have one file {self.member}; it has {len(names)}")
+        (found,) = pooch.Untar(names)(str(archive), "download", None)
+        member = Path(found)
         if self.member_sha256 not in (None, sha256(member)):
             raise ValueError(f"the SHA-256 of {self.member} is {sha256(member)}")
         return member

@@ -130,7 +130,7 @@ DOWNLOAD = Download(
     file="WISDM_ar_v1.1_raw.txt",
     size=11_404_612,
     sha256="e573791269aab4a629721cf04b6031b7cbf8e14261cd2bc86e65887a2bc592d7",
-    member="WISDM_ar_v1.1/WISDM_ar_v1.1_raw.txt",
+    member="WISDM_ar_v1.1_raw.txt",
     member_sha256="9aba4b1eaece56ab6d9187b16fc010c176e464750a4ec44c9d833514ecc1fa2e",
 )
 

@@ -221,7 +221,7 @@ def archive(members):
 
 
 RAW = b"33,Jogging,49105962326000,-0.7,12.5,0.5;\n"
-MEMBER = wisdm.DOWNLOAD.member
+MEMBER = "WISDM_ar_v1.1/WISDM_ar_v1.1_raw.txt"
 MEMBERS = {"../evil.txt": b"x", "WISDM_ar_v1.1/readme.txt": b"x", MEMBER: RAW}
 
 
@@ -252,12 +252,13 @@ def test_nothing_is_written_to_the_screen(site, capfd):
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (archive({"readme.txt": b"x"}), r"has no file WISDM_ar_v1\.1/WISDM_ar_v1\.1_raw\.txt"),
-        (archive({MEMBER: b"other"}), r"SHA-256 of WISDM_ar_v1\.1/WISDM_ar_v1\.1_raw\.txt"),
+        (archive({"readme.txt": b"x"}), r"one file WISDM_ar_v1\.1_raw\.txt; it has 0"),
+        (archive({MEMBER: RAW, "other/" + MEMBER: RAW}), "it has 2"),
+        (archive({MEMBER: b"other"}), r"SHA-256 of WISDM_ar_v1\.1_raw\.txt"),
         (archive(MEMBERS)[:60], "did not give the expected file"),
         (b"no archive", "did not give the expected file"),
     ],
-    ids=["without it", "another", "cut short", "no archive"],
+    ids=["without it", "twice", "another", "cut short", "no archive"],
 )
 def test_an_archive_with_something_else_leaves_nothing_behind(site, cache, content, complaint):
     with pytest.raises(DomainError, match=complaint):
