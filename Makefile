@@ -13,7 +13,8 @@ FLOWER ?= 1.41 1.42
 SELECTED ?= tests/test_golden.py tests/test_public.py tests/test_vectors.py tests/test_randomness.py \
 	tests/test_plan_json.py tests/test_report.py tests/test_tally.py tests/test_estimate.py \
 	tests/test_ledger.py tests/coders tests/mechanisms/test_optimal_cache.py tests/data \
-	tests/learn/test_estimators.py tests/learn/test_model.py tests/learn/test_optimizer.py \
+	tests/contracts/test_estimators.py tests/learn/test_estimators.py tests/learn/test_model.py \
+	tests/learn/test_optimizer.py \
 	tests/cli/test_collection.py tests/cli/test_help.py
 
 .PHONY: demo test test-tools test-reproduction test-minimum test-python test-slow test-torch test-simulation \

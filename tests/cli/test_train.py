@@ -287,7 +287,7 @@ def test_few_vehicles(rows):
         (["--epsilon", 1, "--rows", 1], "leaves none to train with"),
         (["--epsilon", 1, "--data", "no.csv"], "--data must be a file, or one of flights,"),
         (["--epsilon", 1, "--data", "flights"], "flights brings its own"),
-        (["--epsilon", 1, "--target", "delay"], "fleet.toml: the schema has no attribute 'delay'"),
+        (["--epsilon", 1, "--target", "delay"], "fleet.toml: there is no attribute 'delay'"),
         (["--epsilon", 1, "--target", "minutes"], "For a number use linear regression"),
         (["--epsilon", 1, "--target", "tyres"], "a category with two labels"),
         (["--epsilon", 1, "--task", "linear"], "For two labels use logistic regression"),

@@ -20,7 +20,7 @@ from fedldp.learn.examples import Arrays, Rows
 from fedldp.learn.objectives import objective
 from fedldp.learn.optimizer import auto_group
 from fedldp.learn.privacy import NoPrivacy
-from fedldp.learn.settings import Settings
+from fedldp.learn.settings import PLAN_OPTIONS, Settings
 from fedldp.learn.tasks import Linear
 from fedldp.learn.training import Training
 from fedldp.parts import Matrix
@@ -97,17 +97,17 @@ def settings_of(way: Way, epsilon: float, vehicles: int, d: int, rate: float = 1
         )
     return Settings(
         epsilon,
-        mechanism,
-        k=way.k,
-        strategy=way.strategy,
-        outputs=way.outputs,
-        threshold=way.threshold,
-        study=way.study,
+        **_plan_options(way) | {"mechanism": mechanism},
         group=auto_group(vehicles, 1 / d),  # as if each vehicle answered one coordinate
         alpha=REGULARIZATION,
         estimator=way.estimator,
         reference="last",
     )
+
+
+def _plan_options(way: Way) -> dict[str, Any]:
+    """Return the options of a plan that a competitor has."""
+    return {name: getattr(way, name) for name in PLAN_OPTIONS}
 
 
 def _digest(document: Any) -> bytes:
@@ -209,16 +209,7 @@ def _order(seed: int, data: str, again: int, n: int) -> Integers:
 
 @lru_cache(maxsize=4)  # the runs of one job come one after the other
 def _plan(way: Way, epsilon: float, d: int) -> Plan:
-    return Plan(
-        Schema.vector(d, BOUND),
-        epsilon,
-        mechanism=way.mechanism,
-        k=way.k,
-        strategy=way.strategy,
-        outputs=way.outputs,
-        threshold=way.threshold,
-        study=way.study,
-    )
+    return Plan(Schema.vector(d, BOUND), epsilon, **_plan_options(way))
 
 
 @lru_cache(maxsize=4)

@@ -19,7 +19,7 @@ from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
 from fedldp.randomness import source
 
-_TASK = TASKS["logistic"]
+_GOAL = TASKS["logistic"]
 _EPSILONS = (1.0, 2.0, 4.0, None)  # None is without privacy
 _FLEETS = (10_000, 30_000, 100_000)  # vehicles, and all of them
 _HOLDOUT = 0.1
@@ -67,9 +67,9 @@ def demo_command(output: Path, rows: int | None, replicas: int, as_json: bool) -
     flights = datasets.load("flights", rows=rows)
     note_clipping(flights)
     fleet, public = flights.split(_HOLDOUT)
-    test, base = linear(public, _TASK), base_rate(public, _TASK)
+    test, base = linear(public, _GOAL), base_rate(public, _GOAL)
     sizes = [*(size for size in _FLEETS if size < len(fleet)), len(fleet)]
-    converged = _converged(linear(fleet, _TASK), test)
+    converged = _converged(linear(fleet, _GOAL), test)
     with display() as bars:
         runs = [
             _run(bars, epsilon, fleet.take(slice(size)), test, replicas)
@@ -113,7 +113,7 @@ def _run(
         settings, replicas = Settings(epsilon=1.0, mechanism=None), 1  # there is no noise to repeat
     else:
         settings = Settings(epsilon=epsilon)
-    work = linear(fleet, _TASK)
+    work = linear(fleet, _GOAL)
     # The fleet is in random order already.
     training = settings.training(
         work, work.objective.distance, source(_SEED), replicas=replicas, shuffle=False

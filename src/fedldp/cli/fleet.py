@@ -137,7 +137,7 @@ def init_command(
     public, and so is the number of vehicles: the server asks for a part of them
     in each round.
     """  # noqa: D301 (click wants the character \b itself)
-    objective = TASKS[task].objective if task in TASKS else None
+    objective = TASKS[task].name if task in TASKS else None
     if data in datasets.names():
         if any(value is not None for value in of_files.values()):
             raise click.UsageError(f"{data} brings its own columns: leave out what is for files.")

@@ -40,7 +40,7 @@ from fedldp.randomness import source
 
 HOLDOUT = 0.1  # the share that is public, as in `fedldp train`
 
-_TASK = TASKS["logistic"]
+_GOAL = TASKS["logistic"]
 _SEEDS = 30
 _LOOK = 0.5  # seconds
 _PATIENCE = 300.0  # seconds for a round
@@ -120,9 +120,9 @@ def demo_command(
         flights = datasets.load("flights", rows=rows)
         note_clipping(flights, status.note)
         fleet, public = flights.split(HOLDOUT)
-        test, settings = linear(public, _TASK), Settings(epsilon)
+        test, settings = linear(public, _GOAL), Settings(epsilon)
         entries: dict[str, Any] = {"holdout": HOLDOUT} | ({} if rows is None else {"rows": rows})
-        work = Work.on_data_set(fleet, _TASK.objective, gateways, rounds, entries)
+        work = Work.on_data_set(fleet, _GOAL.name, gateways, rounds, entries)
         began = monotonic()
         status.stage("Writing the fleet's folder: a plan, keys, certificates")
         place = Place("127.0.0.1", free_port(), free_port())
@@ -132,7 +132,7 @@ def demo_command(
         finally:
             stop(folder)  # what was left behind by parts that were killed
         seconds = monotonic() - began
-        simulated = _simulated(linear(fleet, _TASK), test, settings, rounds, status)
+        simulated = _simulated(linear(fleet, _GOAL), test, settings, rounds, status)
         status.stage("Reading the ledgers")
         model = Model.from_json(job.result.read_text("utf-8"))
         vaults = [VaultConfig.load(folder / f"vault-{i}") for i in range(1, gateways + 1)]
@@ -149,7 +149,7 @@ def demo_command(
             "silent": found.silent,
             "bytes": sum(found.bytes.values()),
             "error": float(test.error(np.array([model.weights]))[0]),
-            "base_rate": base_rate(public, _TASK),
+            "base_rate": base_rate(public, _GOAL),
             "simulated": simulated,
             "ledgers": _ledgers(vaults, found.reports),
             "seconds": seconds,

@@ -16,7 +16,7 @@ from fedldp._internal.validation import Floats
 from fedldp.datasets.dataset import Dataset
 from fedldp.learn.examples import VehicleRows
 from fedldp.learn.features import encode_target
-from fedldp.learn.objectives import objective
+from fedldp.learn.objectives import OBJECTIVES, Objective
 from fedldp.learn.privacy import Privacy
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import BLOCK, Linear, scores_of
@@ -29,18 +29,7 @@ _POINTS = 50  # about so often the error is measured on the way
 _UNITS = ("B", "kB", "MB", "GB")
 
 
-class Task(NamedTuple):
-    """An objective, and what people call it."""
-
-    objective: str
-    title: str
-
-
-TASKS = {
-    "logistic": Task("logistic", "Logistic regression"),
-    "linear": Task("squared", "Linear regression"),
-    "svm": Task("hinge", "Support vector machine"),
-}
+TASKS: dict[str, Objective] = {each.task: each for each in OBJECTIVES.values()}
 
 
 class Point(NamedTuple):
@@ -51,17 +40,17 @@ class Point(NamedTuple):
     loss: float
 
 
-def linear(data: Dataset, task: Task) -> Linear:
+def linear(data: Dataset, goal: Objective) -> Linear:
     """Return what the vehicles of a data set are to learn."""
     rows = None if data.vehicle_ids is None else VehicleRows(data.vehicle_ids)
-    return Linear(objective(task.objective), data.examples(task.objective), rows)
+    return Linear(goal, data.examples(goal.name), rows)
 
 
-def base_rate(data: Dataset, task: Task) -> float:
+def base_rate(data: Dataset, goal: Objective) -> float:
     """Return the error of the best model that knows no features."""
-    target = data.schema[data.targets[task.objective]]
+    target = data.schema[data.targets[goal.name]]
     values = encode_target(target, data.matrix(names=(target.name,))[:, 0])
-    if not objective(task.objective).classifies:
+    if not goal.classifies:
         return float(values.var())
     share = float((values > 0).mean())
     return min(share, 1 - share)
@@ -74,12 +63,12 @@ def note_clipping(data: Dataset, say: Callable[[str], None] | None = None) -> No
         click.echo(text, err=True) if say is None else say(text)
 
 
-def gain(public: Dataset, task: Task, weights: Floats) -> tuple[float, float]:
+def gain(public: Dataset, goal: Objective, weights: Floats) -> tuple[float, float]:
     """Return by how much a model's error on the hold-out is below the base rate, and the +-.
 
     The +- is half the width of a 95% interval: it is about other hold-outs of this size.
     """
-    test, found = linear(public, task), []
+    test, found = linear(public, goal), []
     _, targets = test.examples.read(slice(None))
     always = targets.mean() if not test.objective.classifies else (targets > 0).mean() - 0.5
     for start in range(0, len(public), BLOCK):

@@ -177,11 +177,11 @@ def train_command(
         mechanism if private else None,
         **chosen,
     )
-    kind = TASKS[task]
-    data = _load(what, kind.objective, **of_data)
+    goal = TASKS[task]
+    data = _load(what, goal.name, **of_data)
     data = replace(data, reference=settings.reference)
     fleet, public = data.split(holdout)
-    work, test = linear(fleet, kind), linear(public, kind)
+    work, test = linear(fleet, goal), linear(public, goal)
     label = f"{fleet.fingerprint} {seed}"
     training = settings.training(work, work.objective.distance, source(seed), label=label)
     if checkpoint is not None and checkpoint.exists():
@@ -193,11 +193,11 @@ def train_command(
         measure = plot is not None
         points = follow(bars, "Training", training, test, measure=measure, checkpoint=checkpoint)
     seconds = monotonic() - began
-    target = data.schema[data.targets[kind.objective]]
-    model = Model(kind.objective, data.features.schema, target, training.models[0], data.reference)
+    target = data.schema[data.targets[goal.name]]
+    model = Model(goal.name, data.features.schema, target, training.models[0], data.reference)
     if save is not None:
         files.write(save, model.to_json())
-    gained, doubt = gain(public, kind, training.models[0])
+    gained, doubt = gain(public, goal, training.models[0])
     document = {
         "data": data.name,
         "title": data.title,
@@ -205,7 +205,7 @@ def train_command(
         "task": task,
         "target": target.name,
         "error": float(test.error(training.models)[0]),
-        "base_rate": base_rate(public, kind),
+        "base_rate": base_rate(public, goal),
         "better_than_base_rate": gained > doubt,
         "mechanism": "cube" if settings.strategy == "cube" else mechanism,
         "strategy": settings.strategy,
@@ -215,7 +215,7 @@ def train_command(
         "seconds": seconds,
         "model": model.fingerprint,
     }
-    title = f"{kind.title} of {target.name}: {data.title}"
+    title = f"{goal.title} of {target.name}: {data.title}"
     if plot is not None:
         plots.save(plots.training_rounds(points, document["base_rate"], title), plot)
     if as_json:

@@ -17,6 +17,8 @@ class Objective(ABC):
     """A loss of score and target, convex in the score."""
 
     name: ClassVar[str]
+    task: ClassVar[str]  # what the command line calls it
+    title: ClassVar[str]  # what people call it
     classifies: ClassVar[bool] = True
     distance: ClassVar[float]  # how far from 0 the best weights may be: sets the step
 
@@ -38,6 +40,8 @@ class Squared(Objective):
     """Linear regression: half the squared difference."""
 
     name = "squared"
+    task = "linear"
+    title = "Linear regression"
     distance = 1.0
     classifies = False
 
@@ -57,6 +61,8 @@ class Logistic(Objective):
     """Logistic regression: ln(1 + e^(-y z))."""
 
     name = "logistic"
+    task = "logistic"
+    title = "Logistic regression"
     distance = 8.0
 
     def loss(self, scores: Floats, targets: Floats) -> Floats:
@@ -74,6 +80,8 @@ class Hinge(Objective):
     """Support vector machine: max(0, 1 - y z)."""
 
     name = "hinge"
+    task = "svm"
+    title = "Support vector machine"
     distance = 4.0
 
     def loss(self, scores: Floats, targets: Floats) -> Floats:
