@@ -1,7 +1,11 @@
 """What a user guesses works: arguments, additions, lookups and what is printed."""
 
 import pickle
-from dataclasses import dataclass
+import sys
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -9,7 +13,7 @@ import pytest
 import fedldp
 from fedldp import HMTP, Plan, Report, Schema, datasets
 from fedldp.errors import DomainError, FedLDPError, UnknownName, WireError
-from fedldp.learn import objective
+from fedldp.learn import Arrays, Linear, Model, Settings, Training, objective
 
 SCHEMA = Schema.of(age=(0, 100), city=["Oslo", "Rome", "Lima"])
 PLAN = Plan(SCHEMA, 2.0, mechanism="three-outputs")
@@ -166,6 +170,180 @@ def test_an_unknown_name_is_one_error_everywhere(look_up, kind, name, known):
 
 
 def test_a_long_list_of_names_is_cut():
-    wide = Schema.of(**{f"a{i}": (0, 1) for i in range(50)})
-    with pytest.raises(UnknownName, match=r"choose from a0, a1, .*, a19 and 30 more\.$"):
+    wide = Schema.of(**{f"a{i}": (0, 1) for i in range(480)})
+    with pytest.raises(UnknownName, match=r"choose from a0, a1, .* and 418 more\.$"):
         wide["b"]
+
+
+def test_membership_and_iteration_agree():
+    estimate = PLAN.tally().estimate()
+    for mapping in (SCHEMA, estimate):
+        assert isinstance(mapping, Mapping)
+        assert list(mapping) == ["age", "city"]
+        assert all(name in mapping for name in mapping)
+        assert [*mapping.items()] == [(name, mapping[name]) for name in mapping]
+        assert mapping.get("town") is None
+        assert "town" not in mapping
+        assert SCHEMA["age"] not in mapping
+        assert len(mapping) == 2
+
+
+# Equality
+
+
+def test_estimates_are_equal_if_all_their_numbers_are(report):
+    tally = PLAN.parse(report)
+    estimate = tally.estimate()
+    assert estimate == tally.estimate()
+    assert estimate["age"] == tally.estimate()["age"]
+    assert PLAN.tally().estimate() == PLAN.tally().estimate()  # where nothing is known
+    for other in (
+        (tally + report).estimate(),
+        tally.estimate(confidence=0.9),
+        tally.estimate(of="fleet"),
+        tally.estimate("horvitz-thompson"),
+        PLAN.tally().estimate(),
+        dict(estimate),
+        None,
+    ):
+        assert estimate != other
+    assert estimate["age"] != estimate["city"]
+    assert estimate["city"] != replace(estimate["city"], categories=("a", "b", "c"))
+    for each in (estimate, estimate["age"], estimate["city"]):
+        with pytest.raises(TypeError, match="unhashable"):
+            hash(each)
+
+
+def test_equal_estimates_may_name_the_attributes_in_any_order(report):
+    estimate = PLAN.parse(report).estimate()
+    turned = replace(estimate, attributes=dict(reversed(estimate.attributes.items())))
+    assert turned == estimate
+
+
+# What is printed
+
+WIDE = Schema.of(
+    **{f"a number with a long name {i}": (0, 1) for i in range(300)},
+    **{f"<b>{i}</b>": [f"<script>{j}" for j in range(60)] for i in range(3)},
+)
+NUMBERS = Schema.vector(300, bound=1.0)
+PLAIN = {"table", "caption", "thead", "tbody", "tr", "th", "td"}
+
+
+def training():
+    x = np.c_[fedldp.source(1).uniform(2000) * 2 - 1, np.ones(2000)]
+    task = Linear(objective("logistic"), Arrays(x, np.where(x[:, 0] > 0.2, 1.0, -1.0)))
+    plan = Plan(Schema.vector(2, bound=1.0), epsilon=2.0, mechanism="duchi")
+    return Training(task, plan, Settings(2.0, learning_rate=0.2), fedldp.source(2), group=500)
+
+
+def shown():
+    """Yield everything public that has numbers in it, small and large."""
+    found = training()
+    yield from (found, found.advance(), found)
+    yield Model("squared", WIDE, fedldp.Number("<i>", 0, 1), [0.5] * (300 + 3 * 59 + 1))
+    for mechanism in (fedldp.Duchi(1.0), fedldp.PM(8.0)):
+        yield mechanism.channel()
+    for schema in (SCHEMA, WIDE, NUMBERS):
+        yield schema
+        for options in ({}, {"strategy": "cube"}, {"strategy": "split", "study": True}):
+            if schema is WIDE and options.get("strategy") == "split":
+                continue
+            plan = Plan(schema, 2.0, mechanism="pm", **options)
+            yield plan
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", fedldp.errors.DataWarning)
+                tally = plan.simulate([{}] * 40, fedldp.source(1))
+                if not plan.study:
+                    yield plan.report([{}] * 40, fedldp.source(1))
+            yield tally
+            yield tally.estimate()
+            yield from [*tally.estimate().values()][:: len(schema) - 1 or 1]
+
+
+SHOWN = list(shown())
+
+
+@pytest.mark.parametrize("each", SHOWN, ids=lambda each: type(each).__name__)
+def test_a_repr_fits_on_two_lines(each):
+    text = repr(each)
+    assert type(each).__name__ in text
+    assert "\n" not in text
+    assert len(text) <= 200
+
+
+@pytest.mark.parametrize(
+    "each", [each for each in SHOWN if hasattr(each, "_repr_html_")], ids=lambda e: type(e).__name__
+)
+def test_a_table_is_well_formed_and_escaped(each):
+    text = each._repr_html_()
+    table = ElementTree.fromstring(text)  # every tag is closed, every text escaped
+    assert {node.tag for node in table.iter()} <= PLAIN
+    width = len(table.findall("thead/tr/th"))
+    rows = table.findall("tbody/tr")
+    assert 1 <= len(rows) <= 51
+    for row in rows:
+        assert sum(int(cell.get("colspan", 1)) for cell in row) == width
+    assert {key for node in table.iter() for key in node.attrib} <= {"style", "colspan"}
+    assert len(text) < 20_000
+
+
+def test_what_has_a_table():
+    wanted = {"Channel", "Estimate", "Model", "Plan", "Round", "Tally", "Training"}
+    assert {type(each).__name__ for each in SHOWN if hasattr(each, "_repr_html_")} == wanted
+
+
+def cells(each):
+    table = ElementTree.fromstring(each._repr_html_())
+    return [[cell.text for cell in row] for row in table.findall("tbody/tr")]
+
+
+def test_tables_show_what_matters(report):
+    plan = Plan(SCHEMA, 2.0, mechanism="duchi", k=2)
+    assert cells(plan) == [
+        ["age", "0 to 100", "Channel", "1", "100%"],
+        ["city", "Oslo, Rome, Lima", "RandomizedResponse", "1", "100%"],
+    ]
+    cube = Plan(SCHEMA, 2.0, strategy="cube")
+    assert [row[2] for row in cells(cube)] == ["Cube", "UnaryEncoding"]
+    tally = PLAN.parse(report)
+    (_, _, ages), (_, _, cities) = cells(tally)
+    assert int(ages) + int(cities) == 3
+    first = cells(tally.estimate())[0]
+    assert first[0] == "age"
+    assert float(first[2]) == pytest.approx(tally.estimate()["age"].mean, rel=1e-3)
+    channel = fedldp.Duchi(1.0).channel()
+    assert cells(channel)[0] == ["0", "-2.164", "0.7311", "0.2689", "0.2689"]
+
+
+def test_an_estimate_becomes_a_data_frame():
+    schema = Schema.of(age=(0, 100), way={"low": 0, "high": 1, "size": 2}, city=["Oslo", "Rome"])
+    plan = Plan(schema, 8.0, strategy="split", mechanism="duchi")
+    estimate = plan.simulate([{"age": 5, "way": [0, 1], "city": "Oslo"}] * 9, fedldp.source(1))
+    estimate = estimate.estimate()
+    frame = estimate.to_frame()
+    columns = ["attribute", "label", "estimate", "stderr", "low", "high", "answers"]
+    assert [*frame.columns] == columns
+    assert [*zip(frame.attribute, frame.label, strict=True)] == [
+        ("age", ""),
+        ("way", "0"),
+        ("way", "1"),
+        ("city", "Oslo"),
+        ("city", "Rome"),
+    ]
+    age, *way, oslo, rome = frame.estimate
+    assert age == estimate["age"].mean
+    assert way == estimate["way"].mean.tolist()
+    assert [oslo, rome] == estimate["city"].frequencies.tolist()
+    assert frame.stderr[0] == estimate["age"].stderr
+    assert frame[["low", "high"]].to_numpy().tolist()[3:] == estimate["city"].interval.tolist()
+    assert frame.answers.tolist() == [9] * 5
+    assert frame.dtypes["answers"] == np.int64
+
+
+def test_a_data_frame_needs_pandas(monkeypatch, report):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(
+        fedldp.errors.MissingExtra, match="Install the extra 'pandas' with: pip install"
+    ):
+        PLAN.parse(report).estimate().to_frame()

@@ -210,13 +210,16 @@ def test_a_schema_is_looked_at():
     schema = Schema([Number("at", 0, 1, size=2), Category("city", ["a", "b"])])
     assert schema.names == ("at", "city")
     assert schema.dimensions == 3
-    assert list(schema) == list(schema.attributes)
+    assert list(schema) == ["at", "city"]
+    assert list(schema.values()) == list(schema.attributes)
+    assert dict(schema) == {"at": schema["at"], "city": schema["city"]}
+    assert schema.get("xy") is None
     assert schema["city"] is schema.attributes[1]
     assert "at" in schema
     assert "xy" not in schema
     assert "no attribute 'xy'; choose from at, city" in refusal(schema.__getitem__, "xy")
     assert pickle.loads(pickle.dumps(schema)) == schema
-    assert hash(schema) == hash(Schema(list(schema)))
+    assert hash(schema) == hash(Schema(list(schema.attributes)))
     with pytest.raises(AttributeError):
         schema.attributes = ()
 

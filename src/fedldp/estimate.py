@@ -5,19 +5,21 @@ in [-1, 1] or tells (1 or 0) whether a vehicle is in a category. Of n vehicles, 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, ClassVar, cast, final
+from typing import Any, ClassVar, NamedTuple, cast, final
 
 import numpy as np
 
 from fedldp import plausibility
-from fedldp._internal.text import unknown
+from fedldp._internal import notebook
+from fedldp._internal.text import counted, listed, rounded, unknown
 from fedldp._internal.validation import Floats
 from fedldp.attributes import Attribute
 from fedldp.coders.base import ASSUMPTIONS, Cells
 from fedldp.coders.categories import project
 from fedldp.coders.moments import Moments
+from fedldp.data.frames import to_frame
 from fedldp.errors import DomainError
 from fedldp.parts import Part
 from fedldp.plausibility import Plausibility
@@ -30,11 +32,13 @@ TARGETS = ("population", "fleet")
 
 Average = Callable[[float], tuple[Floats, Floats]]
 
+_NUMBERS = ("values", "stderr", "interval", "simultaneous", "answers")
+
 _USUAL_RISK = 0.05  # a standard error is meant for intervals of 95%
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Mean:
     """The mean of a number, in its own units; arrays if the attribute has several numbers."""
 
@@ -46,6 +50,17 @@ class Mean:
 
     labels: ClassVar[tuple[str, ...]] = ()
 
+    def __repr__(self) -> str:
+        if np.ndim(self.mean):
+            return f"<Mean of {counted(np.size(self.mean), 'number')}: {_shown(self)}>"
+        answers = counted(self.answers, "answer")
+        return f"<Mean {_shown(self)}, {answers}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mean) and _equal(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
     @property
     def values(self) -> Any:
         """What is estimated: the mean."""
@@ -53,7 +68,7 @@ class Mean:
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Frequencies:
     """How frequent each category is: unbiased, so that some may be below 0 or above 1."""
 
@@ -63,6 +78,14 @@ class Frequencies:
     interval: Floats
     simultaneous: Floats
     answers: int
+
+    def __repr__(self) -> str:
+        return f"<Frequencies: {_shown(self)}; {counted(self.answers, 'answer')}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Frequencies) and _equal(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -81,9 +104,26 @@ class Frequencies:
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Estimate(Mapping[str, Mean | Frequencies]):
-    """What the reports say about each attribute: `estimate["age"].mean`."""
+    """What the reports say about each attribute: `estimate["age"].mean`.
+
+    It is a mapping from the names of the attributes, as their schema is. Estimates are equal if all
+    their numbers are.
+
+    >>> import fedldp
+    >>> schema = fedldp.Schema.of(speed=(0, 50), fuel=["petrol", "none"])
+    >>> plan = fedldp.Plan(schema, epsilon=4.0, mechanism="hm-tp")
+    >>> rows = [{"speed": 30, "fuel": "none"}] * 10_000
+    >>> estimate = plan.simulate(rows, fedldp.source(1)).estimate()
+    >>> estimate
+    <Estimate from 10,000 reports: speed 29.77 ± 0.23, fuel=petrol 0.0001 ± 0.0038,
+    fuel=none 0.9999 ± 0.0038>
+    >>> estimate["speed"]
+    <Mean 29.77 ± 0.23, 4,908 answers>
+    >>> list(estimate.to_frame().columns)
+    ['attribute', 'label', 'estimate', 'stderr', 'low', 'high', 'answers']
+    """
 
     attributes: dict[str, Mean | Frequencies]
     reports: int
@@ -102,10 +142,94 @@ class Estimate(Mapping[str, Mean | Frequencies]):
     def __len__(self) -> int:
         return len(self.attributes)
 
+    def __repr__(self) -> str:
+        shown = [f"{_name(*line[:2], self)} {line.shown}" for line in self._lines()]
+        return f"<Estimate from {counted(self.reports, 'report')}: {listed(shown)}>"
+
+    def _repr_html_(self) -> str:
+        caption = (
+            f"Estimate of the {self.of} from {counted(self.reports, 'report')}; the intervals "
+            f"have a confidence of {100 * self.confidence:g}%"
+        )
+        return notebook.table(caption, _Line._fields, self._lines())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Estimate):
+            return NotImplemented
+        return all(getattr(self, each.name) == getattr(other, each.name) for each in fields(self))
+
+    def to_frame(self) -> Any:
+        """Return a pandas data frame with a row for every number that was estimated.
+
+        Its columns are `attribute`; `label`, the category or, of a vector, the place, and empty for
+        a single number; `estimate` and its standard error `stderr`; `low` and `high`, the ends of
+        the interval with the estimate's `confidence`; and `answers`, the number of vehicles that
+        reported it.
+        """
+        lines = [*self._lines()]
+        columns = zip(_Line._fields, zip(*lines, strict=True), strict=True)
+        return to_frame({name: list(column) for name, column in columns})
+
+    def _lines(self) -> Iterator["_Line"]:
+        for name, each in self.items():
+            yield from _lines(name, each)
+
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is implausible about the reports, in plain sentences; empty if nothing is."""
         return self.plausibility.warnings
+
+
+class _Line(NamedTuple):
+    """One number that was estimated."""
+
+    attribute: str
+    label: str
+    estimate: float
+    stderr: float
+    low: float
+    high: float
+    answers: int
+
+    @property
+    def shown(self) -> str:
+        """The number with half the length of its interval."""
+        half = (self.high - self.low) / 2
+        return f"{rounded(self.estimate, half)} ± {rounded(half, half)}"
+
+
+def _lines(name: str, found: Mean | Frequencies) -> Iterator[_Line]:
+    values = np.atleast_1d(found.values)
+    places = [str(place) for place in range(values.size)] if values.size > 1 else [""]
+    columns = zip(
+        found.labels or places,
+        values.tolist(),
+        np.atleast_1d(found.stderr).tolist(),
+        *np.reshape(found.interval, (values.size, 2)).T.tolist(),
+        np.broadcast_to(found.answers, values.size).tolist(),
+        strict=True,
+    )
+    for column in columns:
+        yield _Line(name, *column)
+
+
+def _name(attribute: str, label: str, among: Estimate) -> str:
+    if among[attribute].labels:
+        return f"{attribute}={label}"
+    return f"{attribute}[{label}]" if label else attribute
+
+
+def _shown(found: Mean | Frequencies) -> str:
+    lines = (f"{line.label} {line.shown}".strip() for line in _lines("", found))
+    return listed([*lines])
+
+
+def _equal(one: Mean | Frequencies, other: Mean | Frequencies) -> bool:
+    """Return whether all numbers are the same, where what nobody answered is equal too."""
+    if one.labels != other.labels:
+        return False
+    pairs = ((getattr(one, name), getattr(other, name)) for name in _NUMBERS)
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
 
 
 def estimate(
@@ -129,7 +253,7 @@ def estimate(
                 average = partial(_horvitz_thompson, moments, n, of, part.share)
             found[attribute.name] = attribute, moments.m, average
     number = sum(m.size for _, m, _ in found.values())
-    names = [attribute.name for attribute in parts[0].schema]
+    names = parts[0].schema.names
     return Estimate(
         {name: _described(*found[name], confidence, number) for name in names},
         n,

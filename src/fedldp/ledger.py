@@ -147,6 +147,10 @@ class Ledger:
         self._file = Database(path, _KIND)
         self.path = self._file.path
 
+    def __repr__(self) -> str:
+        answers = f"{self.answers_per_job} answer{'s' * (self.answers_per_job > 1)}"
+        return f"<Ledger {self.path}: cap {float(self.cap):g}, {answers} per job>"
+
     def release(
         self,
         vehicle_id: str,

@@ -227,7 +227,7 @@ class Part:
     @cached_property
     def columns(self) -> Integers:
         """The column of each coordinate of this part."""
-        starts = np.cumsum([0, *(attribute.size for attribute in self.schema)])
+        starts = np.cumsum([0, *(attribute.size for attribute in self.schema.attributes)])
         return np.concatenate([np.arange(starts[a], starts[a + 1]) for a in self.attributes])
 
     @cached_property

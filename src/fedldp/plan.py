@@ -14,8 +14,10 @@ from typing import Any, final
 import numpy as np
 
 from fedldp import estimate, report, strategies, tally, vehicle
-from fedldp._internal import packing
+from fedldp._internal import notebook, packing
+from fedldp._internal.text import counted, listed
 from fedldp._internal.validation import whole
+from fedldp.attributes import Attribute
 from fedldp.coders.channel import channel_epsilon
 from fedldp.data.quality import DataQuality, total
 from fedldp.errors import DomainError, PrivacyError, WireError
@@ -34,7 +36,7 @@ _ENTRIES = {"format", "epsilon", "schema", "tables", "parts"}
 
 
 @final
-@dataclass(frozen=True, init=False, eq=False)
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class Plan:
     """What every vehicle of a fleet is asked, and how its answer is made private.
 
@@ -53,6 +55,8 @@ class Plan:
     >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome", "Lima"])
     >>> plan = Plan(schema, epsilon=2.0)
     >>> rows = [{"age": 31, "city": "Rome"}] * 28_000 + [{"age": 71, "city": "Oslo"}] * 12_000
+    >>> plan
+    <Plan: epsilon 2, 2 attributes, each vehicle answers 1 of 2 coordinates, 6 bits>
     >>> packet = plan.report(rows, fedldp.source(1)).to_bytes()
     >>> plan.bits, len(packet)
     (6, 30016)
@@ -131,7 +135,7 @@ class Plan:
         if choices["strategy"] != "cube":
             choices["strategy"] = "paper"
         if name == "laplace" and isinstance(schema, Schema):
-            numbers = sum(each.size for each in schema if not each.labels)
+            numbers = sum(each.size for each in schema.attributes if not each.labels)
             choices["k"] = max(1, numbers)
         return cls(
             schema,
@@ -184,6 +188,30 @@ class Plan:
                 f"a record would have {bits} bits and a tally {cells} counters, and the most is "
                 f"{vehicle.MOST_BITS} and {MOST_CELLS}: ask for less, or with fewer outputs."
             )
+
+    def __repr__(self) -> str:
+        attributes = counted(len(self.schema), "attribute")
+        answers = sum(part.d if part.joint else part.k for part in self.parts)
+        kind, size = (" for study", "") if self.study else ("", f", {self.bits:,} bits")
+        return (
+            f"<Plan{kind}: epsilon {self.epsilon:g}, {attributes}, each vehicle answers "
+            f"{answers:,} of {counted(self.schema.dimensions, 'coordinate')}{size}>"
+        )
+
+    def _repr_html_(self) -> str:
+        asked = {
+            attribute.name: [
+                attribute.name,
+                _range(attribute),
+                type(coder).__name__,
+                coder.epsilon,
+                f"{100 * part.share:.3g}%",
+            ]
+            for part in self.parts
+            for coder, attribute in part.asked
+        }
+        columns = ["attribute", "values", "coder", "epsilon of an answer", "vehicles that answer"]
+        return notebook.table(repr(self)[1:-1], columns, [asked[name] for name in self.schema])
 
     @property
     def total_epsilon(self) -> Fraction:
@@ -402,9 +430,14 @@ class Plan:
     @cached_property
     def fingerprint(self) -> str:
         """The SHA-256 of the canonical JSON, in hexadecimal; every report carries its beginning."""
-        own = () if self.estimator == RATIO else (self.estimator,)
-        text = repr((self.epsilon, self.parts, *own)) if self.study else self.to_json()
+        text = self._described if self.study else self.to_json()
         return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def _described(self) -> str:
+        """What tells a plan for study from others: it has no JSON."""
+        parts = [(part.attributes, part.coders, part.k) for part in self.parts]
+        return repr((self.epsilon, self.schema.to_document(), parts, self.estimator))
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.study:
@@ -438,6 +471,15 @@ def _check_epsilon(mechanism: AnyMechanism, epsilon: float) -> None:
             "divides its own epsilon among a vehicle's answers: give the mechanism that epsilon, "
             f"or pass mechanism={name}, which has none yet."
         )
+
+
+def _range(attribute: Attribute) -> str:
+    """Return the values that an attribute can have, for people."""
+    if attribute.labels:
+        return listed(attribute.labels, room=60)
+    low, high = (attribute.from_unit(end) for end in attribute.inputs)
+    size = f", {attribute.size:,} numbers" if attribute.size > 1 else ""
+    return f"{low:g} to {high:g}{size}"
 
 
 def _restored(schema: Schema, epsilon: float, parts: tuple[Part, ...], estimator: str) -> Plan:

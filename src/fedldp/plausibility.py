@@ -184,4 +184,4 @@ def influence(parts: Sequence[Part], share: float) -> dict[str, Influence]:
             most = coder.reach * attribute.half_width
             honest = (1 - share) * part.share
             found[attribute.name] = Influence(most * share / (honest + share), most * share)
-    return {attribute.name: found[attribute.name] for attribute in parts[0].schema}
+    return {name: found[name] for name in parts[0].schema}

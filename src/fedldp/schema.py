@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-from fedldp._internal.text import unknown
+from fedldp._internal.text import counted, listed, unknown
 from fedldp.attributes import OTHER, Category, Number, is_real
 from fedldp.data.quality import DataQuality
 from fedldp.data.rows import Rows, kinds
@@ -26,13 +26,17 @@ _CATEGORY = {"categories", "missing"}
 
 
 @final
-@dataclass(frozen=True)
-class Schema:
+@dataclass(frozen=True, repr=False)
+class Schema(Mapping[str, Number | Category]):
     """Attributes with different names, in the order of their coordinates.
 
+    It is a mapping from names to attributes: iterating gives the names.
+
     >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome"])
-    >>> schema.names, schema.dimensions, schema["city"].missing
-    (('age', 'city'), 2, 'Oslo')
+    >>> schema
+    <Schema of 2 attributes: age, city>
+    >>> list(schema), schema.dimensions, schema["city"].missing
+    (['age', 'city'], 2, 'Oslo')
     >>> schema.rows({"age": [31, 54], "city": ["Rome", "Bonn"]}).matrix()
     array([[31.,  1.],
            [54., nan]])
@@ -114,6 +118,9 @@ class Schema:
         """How many coordinates there are: one for each number and each category."""
         return sum(attribute.size for attribute in self.attributes)
 
+    def __repr__(self) -> str:
+        return f"<Schema of {counted(len(self), 'attribute')}: {listed(self.names)}>"
+
     def __getitem__(self, name: str) -> Number | Category:
         for attribute in self.attributes:
             if attribute.name == name:
@@ -123,8 +130,8 @@ class Schema:
     def __contains__(self, name: object) -> bool:
         return name in self.names
 
-    def __iter__(self) -> Iterator[Number | Category]:
-        return iter(self.attributes)
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
 
     def __len__(self) -> int:
         return len(self.attributes)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp import estimate, plausibility, vehicle
-from fedldp._internal import files, packing
+from fedldp._internal import files, notebook, packing
 from fedldp._internal.text import counted
 from fedldp.coders import tables
 from fedldp.errors import DomainError, ImplausibleWarning, WireError
@@ -59,6 +59,15 @@ class Tally:
 
     def __repr__(self) -> str:
         return f"<Tally of {counted(self.reports, 'report')} for plan {self.plan[:14]}>"
+
+    def _repr_html_(self) -> str:
+        answers: dict[str, int] = {}
+        for part, cells in zip(self.parts, self.counts, strict=True):
+            for coder, attributes, counters in part.by_block(cells):
+                mine = int(coder.answers(counters).sum())
+                answers |= {attribute.name: mine for attribute in attributes}
+        rows = [[name, each.size, answers[name]] for name, each in self.parts[0].schema.items()]
+        return notebook.table(repr(self)[1:-1], ["attribute", "coordinates", "answers"], rows)
 
     def __add__(self, other: "Tally | Report | bytes") -> "Tally":
         if isinstance(other, Report | bytes | bytearray | memoryview):

@@ -221,7 +221,8 @@ def test_vehicles_send_what_the_plan_says(coder):
     plan = plan_of(coder)
     small = vehicle.Plan(plan.to_json(), plan.epsilon)
     row = {
-        each.name: each.categories[0] if each.labels else [0.5] * each.size for each in plan.schema
+        each.name: each.categories[0] if each.labels else [0.5] * each.size
+        for each in plan.schema.attributes
     }
     if coder.inputs == (-1.0, 1.0) and plan.schema.dimensions == 1:
         row = dict.fromkeys(row, 0.5)

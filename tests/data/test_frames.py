@@ -130,7 +130,7 @@ def on_a_vehicle(read, value, missing):
 @given(st.lists(st.fixed_dictionaries({}, optional={"x": cells, "c": cells}), max_size=5))
 def test_a_vehicle_reads_every_value_in_the_same_way(data):
     schema = Schema.of(x={"low": -3, "high": 12, "missing": 4}, c=["a", "true", "1", "nan", "None"])
-    matrix, (x, c) = schema.rows(data).matrix(), schema
+    matrix, (x, c) = schema.rows(data).matrix(), schema.attributes
     missing = vehicle.scaled(4, -3, 12)
     assert x.to_unit(matrix[:, 0]).tolist() == [
         on_a_vehicle(lambda value: vehicle.scaled(value, -3, 12), row.get("x"), missing)

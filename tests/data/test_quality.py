@@ -307,7 +307,7 @@ ANYTHING = (
     | st.lists(st.none() | st.floats() | st.text(max_size=2), max_size=3)
     | st.dictionaries(st.text(max_size=2), st.none(), max_size=1)
 )
-SMALL = Schema((*MIXED, Number("v", -1, 1, size=2)))
+SMALL = Schema((*MIXED.attributes, Number("v", -1, 1, size=2)))
 READY = for_vehicle(Plan(SMALL, 2.0).to_json(), 2.0)
 
 

@@ -213,7 +213,7 @@ def test_the_flights_are_those_that_were_published(flights):
 
 
 def test_few_flights_lie_outside_the_public_bounds(flights):
-    for attribute in flights.schema:
+    for attribute in flights.schema.attributes:
         if isinstance(attribute, Number):
             values = flights.matrix(names=[attribute.name])
             assert ((values < attribute.low) | (values > attribute.high)).mean() < 0.03

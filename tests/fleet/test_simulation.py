@@ -58,7 +58,7 @@ def run(call, folder, **environment):
 @contextlib.contextmanager
 def vaults(folder):
     """Let as many vaults listen as there are nodes; yield their ledgers."""
-    schema = Schema((*FEATURES, MODEL.target))
+    schema = Schema((*FEATURES.attributes, MODEL.target))
     with contextlib.ExitStack() as stack:
         ledgers = []
         for number in range(NODES):

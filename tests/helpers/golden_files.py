@@ -75,7 +75,7 @@ def rows(schema: fedldp.Schema, seed: int) -> list[Document]:
     draws = fedldp.source(seed).uniform((VEHICLES, schema.dimensions)).tolist()
     for number, row in enumerate(draws):
         values, places = {}, iter(row)
-        for attribute in schema:
+        for attribute in schema.attributes:
             if isinstance(attribute, fedldp.Category):
                 labels = [*attribute.categories, "unknown"]
                 values[attribute.name] = labels[int(next(places) * len(labels))]

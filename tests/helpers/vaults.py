@@ -32,7 +32,7 @@ SCHEMA = Schema.of(
     city={"categories": ["Oslo", "Rome", "Lima"], "missing": "Rome"},
     late=["no", "yes"],
 )
-FEATURES = Schema(tuple(SCHEMA)[:3])
+FEATURES = Schema(SCHEMA.attributes[:3])
 WEIGHTS = (0.5, -0.2, 0.1, 0.3, -0.4, 0.2)
 MODEL = Model("logistic", FEATURES, SCHEMA["late"], WEIGHTS)
 ROWS = Plan(SCHEMA, 1.0, mechanism="three-outputs", k=1)

@@ -102,7 +102,7 @@ def test_the_error_is_that_of_the_training(name):
         each.name: np.array(each.categories)[values.astype(int)]
         if isinstance(each, Category)
         else values
-        for each, values in zip(data.schema, matrix.T, strict=True)
+        for each, values in zip(data.schema.attributes, matrix.T, strict=True)
     }
     assert model.error(pd.DataFrame(columns)) == test.error(weights[None])[0]
     assert model.error(columns) == model.error(pd.DataFrame(columns))

@@ -425,7 +425,12 @@ def test_categories_as_printed():
     schema = Schema.of(a=["x", "y"], b=[str(i) for i in range(5)], c=["u", "v", "w"])
     data = [{"a": a, "b": str(b), "c": c} for a in "xy" for b in range(5) for c in "uvw"]
     wanted = [
-        [each for item in schema for each in page.one_hot(row[item.name], item.categories)] + [1.0]
+        [
+            each
+            for item in schema.attributes
+            for each in page.one_hot(row[item.name], item.categories)
+        ]
+        + [1.0]
         for row in data
     ]
     features = Features(schema, reference="last")

@@ -173,7 +173,7 @@ class _Extract:
             high = Category(f"high_{self.target}", ("no", "yes"))
             values = columns[schema.names.index(self.target)]
             columns = (*columns, (values > self.above).astype(np.uint8))
-            schema = Schema((*schema, high))
+            schema = Schema((*schema.attributes, high))
             targets |= {"logistic": high.name, "hinge": high.name}
             derived = (high.name,)
         about = About(
@@ -245,7 +245,7 @@ def country(data: Dataset) -> str | None:
 
 
 def _shape(data: Dataset) -> tuple[int, int, int]:
-    numbers = sum(isinstance(attribute, Number) for attribute in data.asked)
+    numbers = sum(isinstance(attribute, Number) for attribute in data.asked.attributes)
     return numbers, len(data.asked) - numbers, data.dimensions
 
 

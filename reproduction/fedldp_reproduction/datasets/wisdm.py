@@ -54,7 +54,7 @@ class Wisdm:
         derived = Schema.of(faces_up=["no", "yes"])
         return Dataset(
             replace(self.about, note=self.about.note + note),
-            Schema((*self.measured, *derived)),
+            Schema((*self.measured.attributes, *derived)),
             (*columns, (z > _UP).astype(np.uint8)),
             targets={"logistic": "faces_up", "hinge": "faces_up", "squared": "z"},
             derived=derived.names,
@@ -105,7 +105,9 @@ class Wisdm:
                 f"{malformed} that cannot be read. Is it WISDM_ar_v1.1_raw.txt?"
             )
         table = np.array(good)
-        columns = tuple(compact(each, table[:, [i]]) for i, each in enumerate(self.measured))
+        columns = tuple(
+            compact(each, table[:, [i]]) for i, each in enumerate(self.measured.attributes)
+        )
         return self.dataset(columns, f" {malformed} malformed records were left out.")
 
 

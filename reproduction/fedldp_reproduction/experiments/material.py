@@ -58,11 +58,14 @@ class Material:
         if self._last:
             return 1.0  # those signals are all that is asked
         asked = self.dataset.asked
-        return sum(each.size for each in asked if isinstance(each, Number)) / asked.dimensions
+        return (
+            sum(each.size for each in asked.attributes if isinstance(each, Number))
+            / asked.dimensions
+        )
 
     def numbers(self) -> Singles:
         """Return the numbers whose means are estimated, on the scale of [-1, 1]."""
-        chosen = [each for each in self.dataset.asked if isinstance(each, Number)]
+        chosen = [each for each in self.dataset.asked.attributes if isinstance(each, Number)]
         columns = self._last or sum(number.size for number in chosen)
         scaled = np.empty((len(self.dataset), columns), np.float32)
         for start in range(0, len(scaled), _BLOCK):

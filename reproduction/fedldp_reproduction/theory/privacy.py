@@ -238,8 +238,8 @@ def _bits() -> Verdict:
 
 def _dimensions() -> Iterator[Verdict]:
     schema = wisdm.V1.measured
-    labels = [len(each.categories) - 1 for each in schema if isinstance(each, Category)]
-    numbers = sum(not isinstance(each, Category) for each in schema)
+    labels = [len(each.categories) - 1 for each in schema.attributes if isinstance(each, Category)]
+    numbers = sum(not isinstance(each, Category) for each in schema.attributes)
     users, total = len(wisdm.V1.users), numbers + sum(labels)
     yield Verdict(
         "WISDM has 43 dimensions (sec. Experiments B)",

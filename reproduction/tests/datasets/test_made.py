@@ -64,7 +64,7 @@ def test_the_gaussian_sets_have_the_means_of_the_paper():
 )
 def test_a_census_has_the_shape_of_the_paper(made, numbers, categories, labels, dimensions):
     asked = made.make(10, seed=0).asked
-    sizes = [len(each.categories) for each in asked if isinstance(each, Category)]
+    sizes = [len(each.categories) for each in asked.attributes if isinstance(each, Category)]
     assert len(asked) - len(sizes) == numbers
     assert len(sizes) == categories
     assert sum(sizes) == labels

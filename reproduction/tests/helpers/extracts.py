@@ -12,7 +12,7 @@ def census(
     """Write an extract and its description: the first person has a value, the others have 0."""
     schema = datasets.load(country, rows=1).asked
     tables = []
-    for each in schema:
+    for each in schema.attributes:
         if isinstance(each, Category):
             codes = ", ".join(f'{code} = "{name}"' for code, name in enumerate(each.categories))
             tables.append(f"[attributes.{each.name}]\ncodes = {{{codes}}}\n")

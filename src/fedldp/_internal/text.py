@@ -1,21 +1,26 @@
 """Text for people: lists that stay short, hints at misspelt names, numbers with their errors."""
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import accumulate
 from math import floor, isfinite, log10
 
 from fedldp.errors import UnknownName
 
 _COMPARED = 100  # the longest word that is compared with known ones
-_CHOICES = 20  # names that an error lists
+_CHOICES = 300  # characters of the names that an error lists
+_LONGEST = 40  # characters of one text in a list
 
 
-def listed(texts: Sequence[str], most: int) -> str:
-    """Return a list of at most so many texts, and how many there are beyond.
+def listed(texts: Sequence[str], room: int = 100) -> str:
+    """Return a list of the first texts, of about so many characters, and how many more there are.
 
-    >>> listed(["age", "city", "speed"], 2)
-    'age, city and 1 more'
+    >>> listed(["age", "city", "speed"]), listed(["age", "city", "speed"], room=10)
+    ('age, city, speed', 'age, city and 1 more')
     """
-    shown = ", ".join(texts[:most])
+    short = [text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..." for text in texts[:room]]
+    lengths = accumulate(len(text) + 2 for text in short)
+    most = max(1, sum(length - 2 <= room for length in lengths))
+    shown = ", ".join(short[:most])
     return shown if len(texts) <= most else f"{shown} and {len(texts) - most:,} more"
 
 

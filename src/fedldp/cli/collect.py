@@ -110,7 +110,7 @@ def _simulated(
 ) -> tuple[Tally, list[dict[str, Any]], DataQuality]:
     """Return the tally of a fleet, the truth about it and its quality, in one pass of the file."""
     tally, chance = plan.tally(), source(seed)
-    truths = [_Truth(attribute) for attribute in plan.schema]
+    truths = [_Truth(attribute) for attribute in plan.schema.attributes]
     qualities: list[DataQuality] = []
     screen = Console(stderr=True)
     with Progress(transient=True, console=screen, disable=not screen.is_terminal) as progress:

@@ -138,7 +138,7 @@ def _about(name: str) -> dict[str, Any]:
 def _columns(data: Dataset) -> dict[str, Any]:
     """Return what is known of a data set once it is loaded."""
     columns = []
-    for attribute, entry in zip(data.schema, data.schema.to_document(), strict=True):
+    for attribute, entry in zip(data.schema.attributes, data.schema.to_document(), strict=True):
         values = data.matrix(names=(attribute.name,))
         if isinstance(attribute, Category):
             counts = np.bincount(values[:, 0].astype(int), minlength=len(attribute.categories))

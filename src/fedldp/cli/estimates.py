@@ -3,7 +3,7 @@
 import json
 import warnings
 from collections.abc import Callable, Iterator
-from math import floor, isfinite, log10
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -11,6 +11,7 @@ import click
 import numpy as np
 from rich.table import Table
 
+from fedldp._internal.text import rounded
 from fedldp.cli.plans import INPUT, OUTPUT, add, console, naming, read_plan
 from fedldp.errors import ImplausibleWarning
 from fedldp.estimate import ESTIMATORS, TARGETS, Estimate, Frequencies
@@ -82,7 +83,7 @@ def _check_plot(_: click.Context, __: click.Parameter, path: Path | None) -> Pat
 
 def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
     """Yield every single number that was estimated, with its name and its error."""
-    attributes = {attribute.name: attribute for attribute in schema}
+    attributes = dict(schema)
     for name, each in estimate.items():
         if isinstance(each, Frequencies):
             labels = [f"{name} = {category}" for category in each.categories]
@@ -143,11 +144,7 @@ def render(title: str, rows: list[dict[str, Any]], confidence: float) -> Table:
 
 def _shown(number: float | None, error: float | None) -> str:
     """Write a number with as many digits as two digits of its error ask for."""
-    if number is None:
-        return "-"
-    if not error:
-        return f"{number:.4g}"
-    return f"{number:.{max(0, 1 - floor(log10(error)))}f}"
+    return "-" if number is None else rounded(number, error or 0.0)
 
 
 def draw(path: Path, rows: list[dict[str, Any]], title: str) -> None:

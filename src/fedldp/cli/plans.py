@@ -197,7 +197,9 @@ def plan_command(
     frequency: the root of the mean square over all of them.
     """  # noqa: D301 (click wants the character \b itself)
     plan = make_plan(schema, **options)
-    number = sum(len(getattr(each, "categories", [])) or each.size for each in plan.schema)
+    number = sum(
+        len(getattr(each, "categories", [])) or each.size for each in plan.schema.attributes
+    )
     document = summary(plan) | {
         "vehicles": vehicles,
         "error_if_uniform": (plan.expected_error(vehicles) / number) ** 0.5,

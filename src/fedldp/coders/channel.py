@@ -6,7 +6,7 @@ Privacy lives in one table of integers, which the constructor checks in integers
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp import vehicle
-from fedldp._internal import validation
+from fedldp._internal import notebook, validation
+from fedldp._internal.text import counted
 from fedldp._internal.validation import LARGEST_EXACT_EPSILON, Floats, Integers
 from fedldp.coders import tables
 from fedldp.coders.base import ByLaw, Document, ForNumbers
@@ -31,7 +32,7 @@ _CHUNK = 1 << 15  # values encoded at a time: a few arrays of this size stay in 
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Channel(ByLaw, ForNumbers):
     """An exactly epsilon-private table: input letters (rows) to outputs (columns).
 
@@ -41,6 +42,8 @@ class Channel(ByLaw, ForNumbers):
 
     >>> import fedldp
     >>> channel = fedldp.Duchi(epsilon=1.0).channel()
+    >>> channel
+    <Channel: epsilon 1, 2 letters to 2 outputs, 1 bit>
     >>> channel.counts.tolist()
     [[842853156429848119, 310068348176998857], [310068348176998857, 842853156429848119]]
     >>> codes = channel.encode([0.5, -0.9, 1.0], fedldp.source(1))
@@ -51,9 +54,9 @@ class Channel(ByLaw, ForNumbers):
     kind = "numbers"
 
     epsilon: float
-    counts: Integers = field(repr=False)
-    letters: Floats = field(repr=False)
-    values: Floats = field(repr=False)
+    counts: Integers
+    letters: Floats
+    values: Floats
 
     def __post_init__(self) -> None:
         epsilon = channel_epsilon(self.epsilon)
@@ -79,6 +82,19 @@ class Channel(ByLaw, ForNumbers):
             bias = np.abs(self.counts @ self.values / self.total - self.letters).max()
         if not bias <= BIAS * np.abs(self.values).max():
             raise DomainError(f"a channel must be unbiased at every letter; it is off by {bias:g}.")
+
+    def __repr__(self) -> str:
+        return (
+            f"<Channel: epsilon {self.epsilon:g}, {self.letters.size:,} letters to "
+            f"{self.outputs:,} outputs, {counted(self.bits, 'bit')}>"
+        )
+
+    def _repr_html_(self) -> str:
+        shown = [0, self.letters.size // 2, self.letters.size - 1]
+        columns = ["code", "value", *(f"probability at {self.letters[i]:.4g}" for i in shown)]
+        table = np.column_stack([self.values, *self.table[shown]]).tolist()
+        rows = ([code, *row] for code, row in enumerate(table))
+        return notebook.table(repr(self)[1:-1], columns, rows)
 
     def _check_shape(self) -> None:
         letters, values = self.letters, self.values

@@ -1,7 +1,7 @@
 """Tables: columns with names, in memory or in a file, and what their cells stand for.
 
-This is the only module that knows of data frames and of Parquet files, and it imports narwhals and
-pyarrow when it meets one.
+This is the only module that knows of data frames and of Parquet files, and it imports narwhals,
+pandas and pyarrow when they are needed.
 """
 
 import csv
@@ -26,6 +26,15 @@ Cells = Sequence[Any] | npt.NDArray[Any]
 
 REAL = "biuf"  # kinds of arrays that become floats at once
 CHUNK = 1 << 15  # rows read from a file at a time
+
+
+def to_frame(columns: Mapping[str, Sequence[Any]]) -> Any:
+    """Return a pandas data frame of some columns."""
+    try:
+        import pandas
+    except ImportError:
+        raise MissingExtra("pandas", "pandas") from None
+    return pandas.DataFrame(columns)
 
 
 class Dicts:

@@ -69,7 +69,9 @@ class Dataset:
     @cached_property
     def fingerprint(self) -> str:
         """A SHA-256 of the schema, the rows and whose they are, in hexadecimal."""
-        found = hashlib.sha256(repr((self.schema, dict(self.targets))).encode())
+        # As version 0.1 wrote it: a training resumes only with data of the same fingerprint.
+        text = f"(Schema(attributes={self.schema.attributes!r}), {dict(self.targets)!r})"
+        found = hashlib.sha256(text.encode())
         if self.reference != Features.reference:
             found.update(self.reference.encode())
         for column in (*self.columns, *(() if self.vehicle_ids is None else (self.vehicle_ids,))):
@@ -88,7 +90,7 @@ class Dataset:
             raise DomainError(
                 f"columns and vehicle_ids must have one length; got {sorted(lengths)}."
             )
-        for attribute, column in zip(self.schema, self.columns, strict=True):
+        for attribute, column in zip(self.schema.attributes, self.columns, strict=True):
             _check_column(attribute, column)
         for name in (*self.targets.values(), *self.derived):
             self.schema[name]  # refuses what is not there
@@ -127,7 +129,7 @@ class Dataset:
     @cached_property
     def quality(self) -> DataQuality:
         """What a vehicle clips in these rows; nothing is missing in a data set."""
-        numbers = tuple(each for each in self.schema if isinstance(each, Number))
+        numbers = tuple(each for each in self.schema.attributes if isinstance(each, Number))
         if not numbers:
             return DataQuality(len(self), ())
         return Schema(numbers).check({each.name: self._column(each.name) for each in numbers})
@@ -222,7 +224,9 @@ def chance(name: str, seed: int) -> Source:
 
 
 def _without(schema: Schema, names: tuple[str, ...]) -> Schema:
-    return Schema(tuple(attribute for attribute in schema if attribute.name not in names))
+    return Schema(
+        tuple(attribute for attribute in schema.attributes if attribute.name not in names)
+    )
 
 
 def _check_column(attribute: Number | Category, column: npt.NDArray[Any]) -> None:

@@ -121,7 +121,7 @@ class Gathered:
         matrix, quality = self._schema.rows(data, first_row).read()
         self._qualities.append(quality)
         place = 0
-        for attribute, parts in zip(self._schema, self._parts, strict=True):
+        for attribute, parts in zip(self._schema.attributes, self._parts, strict=True):
             parts.append(compact(attribute, matrix[:, place : place + attribute.size]))
             place += attribute.size
         return quality

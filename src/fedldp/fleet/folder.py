@@ -111,7 +111,7 @@ class Work:
         asked: Model | Schema = schema
         if objective is not None and target is not None:
             predicted = schema[target]
-            features = Schema(tuple(each for each in schema if each.name != target))
+            features = Schema(tuple(each for each in schema.attributes if each.name != target))
             zeros = (0.0,) * Features(features).dimensions
             asked = Model(objective, features, predicted, zeros)
         data = {"data": path, **entries}

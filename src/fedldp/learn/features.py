@@ -53,7 +53,7 @@ class Features:
     def names(self) -> tuple[str, ...]:
         """What each feature is."""
         found: list[str] = []
-        for each in self.schema:
+        for each in self.schema.attributes:
             if isinstance(each, Category):
                 labels = each.categories[self._first :][: len(each.categories) - 1]
                 found += [f"{each.name}={label}" for label in labels]
@@ -68,7 +68,7 @@ class Features:
         """How many features there are; not by their names, of which a file may ask for many."""
         return 1 + sum(
             len(each.categories) - 1 if isinstance(each, Category) else each.size
-            for each in self.schema
+            for each in self.schema.attributes
         )
 
     def encode(self, matrix: npt.NDArray[Any]) -> Singles:
@@ -79,7 +79,7 @@ class Features:
         encoded = np.empty((len(matrix), self.dimensions), np.float32)
         encoded[:, -1] = 1.0
         column = place = 0
-        for each in self.schema:
+        for each in self.schema.attributes:
             values = matrix[:, column : column + each.size]
             column += each.size
             if isinstance(each, Category):

@@ -14,6 +14,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from fedldp._internal import notebook
+from fedldp._internal.text import counted
 from fedldp._internal.validation import Floats
 from fedldp.attributes import is_real
 from fedldp.data.frames import shown
@@ -33,7 +35,7 @@ LARGEST_WEIGHT = 1e25  # so that scores stay finite, in 32 bits and with any num
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Model:
     """A linear model of a target. Equal models have equal JSON, and so equal fingerprints.
 
@@ -43,6 +45,8 @@ class Model:
 
     >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome"])
     >>> model = Model("logistic", schema, Category("sold", ["no", "yes"]), [1.0, 0.5, -0.2])
+    >>> model
+    <Model: logistic, predicts sold from 2 attributes with 3 weights>
     >>> rows = {"age": [90, 31], "city": ["Rome", "Oslo"], "sold": ["yes", "yes"]}
     >>> model.scores(rows).round(2)
     array([ 1.1 , -1.08])
@@ -68,6 +72,16 @@ class Model:
         if self.target.name in self.schema:
             raise DomainError(f"the target {self.target.name!r} must be none of the features.")
         object.__setattr__(self, "weights", _checked(self.weights, self.features.dimensions))
+
+    def __repr__(self) -> str:
+        return (
+            f"<Model: {self.objective}, predicts {self.target.name} from "
+            f"{counted(len(self.schema), 'attribute')} with {counted(len(self.weights), 'weight')}>"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = zip(self.features.names, self.weights, strict=True)
+        return notebook.table(repr(self)[1:-1], ["feature", "weight"], rows)
 
     @property
     def features(self) -> Features:
@@ -118,7 +132,7 @@ class Model:
 
         A target that is missing is not replaced, and so it is not counted.
         """
-        rows = Schema((*self.schema, self.target)).rows(data, first_row)
+        rows = Schema((*self.schema.attributes, self.target)).rows(data, first_row)
         measured = objective(self.objective).error
 
         def error(scores: Floats, targets: Floats) -> Floats:
@@ -172,7 +186,7 @@ class Model:
             if set(document) - {"reference"} != _ENTRIES:
                 raise ValueError("it has other entries than a model has")
             schema = Schema.from_document(document["schema"])
-            (target,) = Schema.from_document([document["target"]])
+            (target,) = Schema.from_document([document["target"]]).attributes
             reference = document.get("reference", Model.reference)
             model = cls(document["objective"], schema, target, document["weights"], reference)
             if model.to_json() != canonical(document):

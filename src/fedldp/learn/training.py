@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, cast, final
@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp import randomness, vehicle
-from fedldp._internal import files, packing
+from fedldp._internal import files, notebook, packing
+from fedldp._internal.text import counted
 from fedldp._internal.validation import Floats, Integers, reals, whole
 from fedldp.errors import DomainError, WireError
 from fedldp.estimate import means, means_of_levels
@@ -53,6 +54,11 @@ class Round:
     epsilon: Fraction | None  # what a vehicle has spent so far at the most
     change: float  # the length of the last step: the largest, of several replicas
     loss: float | None  # what `watch` says
+
+    def _repr_html_(self) -> str:
+        row = [getattr(self, each.name) for each in fields(self)]
+        shown = [float(each) if isinstance(each, Fraction) else each for each in row]
+        return notebook.table("Round", [each.name for each in fields(self)], [shown])
 
 
 @final
@@ -142,6 +148,18 @@ class Training:
         self._widths = [bits_of(each) for each in self._plans]
         costs = [each.total_epsilon for each in self._plans if each.total_epsilon is not None]
         self._spent = [max(costs) * number if costs else None for number in range(self._passes + 1)]
+
+    def __repr__(self) -> str:
+        return (
+            f"<Training: round {self.state.round:,} of {self.rounds:,}, "
+            f"{counted(self.reports, 'report')}{', finished' * self.finished}>"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = zip(range(self._task.dimensions), *self.models.tolist(), strict=True)
+        replicas = [f"replica {number}" for number in range(len(self.models))]
+        columns = ["weight", *(replicas if len(replicas) > 1 else ["value"])]
+        return notebook.table(repr(self)[1:-1], columns, rows)
 
     @property
     def models(self) -> Floats:

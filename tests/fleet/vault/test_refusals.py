@@ -101,9 +101,9 @@ def test_whatever_entry_is_changed_no_more_is_spent_than_the_tables_allow(tmp_pa
 
 
 ROWS_ = json.loads(ROWS.to_json())
-OTHER_BOUNDS = Schema((Number("speed", 0.0, 99.0), *tuple(SCHEMA)[1:]))
-OTHER_MISSING = Schema((Number("speed", 0.0, 100.0, missing=0.0), *tuple(SCHEMA)[1:]))
-OTHER_LABELS = Schema((*FEATURES, Category("late", ["yes", "no"])))
+OTHER_BOUNDS = Schema((Number("speed", 0.0, 99.0), *SCHEMA.attributes[1:]))
+OTHER_MISSING = Schema((Number("speed", 0.0, 100.0, missing=0.0), *SCHEMA.attributes[1:]))
+OTHER_LABELS = Schema((*FEATURES.attributes, Category("late", ["yes", "no"])))
 TWO_VECTORS = Schema.of(x=(-1, 1), y={"low": -1, "high": 1, "size": 5})
 UNASKED = {
     "a raised epsilon": asked(plan=Plan(SCHEMA, 2.5)),
@@ -126,7 +126,7 @@ UNASKED = {
     "a category": gradients(plan=Plan(Schema.of(x=[str(i) for i in range(6)]), 1.0)),
     "a raised epsilon of gradients": gradients(plan=plan_for(6, epsilon=2.5)),
     "a model of other bounds": gradients(
-        model=Model("logistic", Schema(tuple(OTHER_BOUNDS)[:3]), SCHEMA["late"], WEIGHTS)
+        model=Model("logistic", Schema(OTHER_BOUNDS.attributes[:3]), SCHEMA["late"], WEIGHTS)
     ),
     "a model of another target": gradients(
         model=Model("logistic", FEATURES, Category("late", ["yes", "no"]), WEIGHTS)
@@ -200,7 +200,7 @@ def test_data_never_cause_a_refusal(tmp_path, strange, kind):
     held = vault(tmp_path / "ledger", matrix, None, 100.0, answers_per_job=5)
     plans = [Plan(SCHEMA, 2.0, k=2), Plan(SCHEMA, 2.0, strategy="split")]
     questions = [asked(7, plan, number=i) for i, plan in enumerate(plans, 1)]
-    goal = Model("squared", Schema(tuple(SCHEMA)[1:4]), SCHEMA["speed"], WEIGHTS)
+    goal = Model("squared", Schema(SCHEMA.attributes[1:4]), SCHEMA["speed"], WEIGHTS)
     for i, (name, model) in enumerate((("one", MODEL), ("split", MODEL), ("cube", goal)), 3):
         plan = plan_for(len(model.weights), name)
         questions.append(gradients(n=7, plan=plan, model=model, number=i))

@@ -76,7 +76,7 @@ def test_gradients_have_the_law_of_the_simulator(tmp_path, name, strategy):
     matrix = np.column_stack([numbers, chance.below(3, len(keys)), later])
     matrix[::7, 0] = np.nan
     target = SCHEMA["late"] if objective(name).classifies else Number("goal", 0.0, 10.0)
-    schema = Schema((*FEATURES, target))
+    schema = Schema((*FEATURES.attributes, target))
     if name == "squared":
         matrix[:, -1] = 10 * chance.uniform(len(keys)) ** 2
     model = Model(name, FEATURES, target, WEIGHTS)

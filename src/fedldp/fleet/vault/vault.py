@@ -78,7 +78,7 @@ class Vault:
         source: Source | None = None,
         epsilons: Sequence[Fraction] | None = None,
     ) -> None:
-        width = sum(attribute.size for attribute in schema)
+        width = sum(attribute.size for attribute in schema.attributes)
         if matrix.shape != (len(vehicle_ids), width) or not len(vehicle_ids):
             raise DomainError(
                 f"need a row of {width} values for each of {len(vehicle_ids)} vehicle_ids; got an "
@@ -206,14 +206,14 @@ class Vault:
         """Return what gives the values that some vehicles are asked for."""
         schema = _schema(question.plan)
         if not question.model:
-            columns = self._columns(tuple(schema))
+            columns = self._columns(schema.attributes)
             return lambda vehicles: Matrix(self._one_row(vehicles)[:, columns])
         model = Model.from_json(question.model)
         vector, d = schema.attributes[0], len(model.weights)
         if not isinstance(vector, Number) or (len(schema), vector.size) != (1, d):
             raise DomainError("the plan is not for the gradient of the model.")
         features, weights = model.features, np.array([model.weights])
-        columns, target = self._columns(tuple(model.schema)), self._columns((model.target,))[0]
+        columns, target = self._columns(model.schema.attributes), self._columns((model.target,))[0]
         slopes = objective(model.objective)
 
         def gradients(vehicles: Integers) -> Values:
@@ -235,7 +235,7 @@ class Vault:
     def _columns(self, attributes: Sequence[Number | Category]) -> Integers:
         """Return where the values of some attributes lie; they must be those that are held here."""
         found, place = {}, 0
-        for held in self._schema:
+        for held in self._schema.attributes:
             found[held] = np.arange(place, place + held.size)
             place += held.size
         if not all(attribute in found for attribute in attributes):
@@ -268,7 +268,7 @@ def _cleaned(schema: Schema, matrix: Floats) -> Floats:
     It would be drawn for as it is, and could be told from all others.
     """
     found, place = np.array(matrix, np.float64), 0
-    for attribute in schema:
+    for attribute in schema.attributes:
         if isinstance(attribute, Category):
             column = found[:, place]
             column[~np.isin(column, np.arange(len(attribute.categories)))] = np.nan
