@@ -397,10 +397,17 @@ class Part:
 
         There may be further axes before the last, such as one for replicas.
         """
-        for coder, attributes, units in self._blocks:
-            start, stop = self.starts[[units.start, units.stop]]
-            rows = cells[..., start:stop]
+        for coder, attributes, place in self._counters:
+            rows = cells[..., place]
             yield coder, attributes, rows.reshape(*rows.shape[:-1], -1, coder.cells)
+
+    @cached_property
+    def _counters(self) -> list[tuple[Coder, tuple[Attribute, ...], slice]]:
+        """Each block's coder and attributes, and where its counters lie."""
+        return [
+            (coder, attributes, slice(int(self.starts[units.start]), int(self.starts[units.stop])))
+            for coder, attributes, units in self._blocks
+        ]
 
     def moments(self, cells: Cells) -> Iterator[tuple[Attribute, Moments]]:
         """Yield each attribute with the moments of the answers about it."""
