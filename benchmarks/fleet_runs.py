@@ -111,7 +111,7 @@ def fedavg(vehicles: int) -> Run:
 
 
 def _ends_of_job(job: Job, known: list[float]) -> list[float]:
-    found = checkpoint.progress(job.checkpoint)
+    found = checkpoint.status(job.checkpoint)
     missing = (0 if found is None else found.rounds) - len(known)
     return known + [time.monotonic()] * missing
 

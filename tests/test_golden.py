@@ -54,7 +54,7 @@ def test_models():
 
 def test_a_checkpoint_of_version_0_1_is_resumed_where_it_stood(tmp_path):
     shutil.copy(FOLDER / "job.db", tmp_path)
-    progress = checkpoint.progress(tmp_path / "job.db")
+    progress = checkpoint.status(tmp_path / "job.db")
     assert (progress.job, progress.rounds, progress.asked, progress.received) == ("spring", 2, 2, 1)
     rounds = Rounds(golden.job(tmp_path))
     [(gateway, question)] = rounds.questions().items()

@@ -263,7 +263,7 @@ def test_toml_may_leave_out_options():
     ("text", "said"),
     [
         ("", "needs attributes"),
-        ("age = ", "no TOML"),
+        ("age = ", "not valid TOML"),
         ("age = 3", "'age' must be a table"),
         ("[age]", "got nothing"),
         ("[age]\nlow = 0", "got 'low'"),
@@ -273,7 +273,7 @@ def test_toml_may_leave_out_options():
         ("[age]\nlow = 0\nhigh = 1\nsize = 1.0", "size of 'age'"),
         ('[c]\ncategories = "ab"', "must be a list"),
         ('[c]\ncategories = [["a"], "b"]', "got ['a']"),
-        ("x = " + "[" * 5000, "no TOML"),
+        ("x = " + "[" * 5000, "not valid TOML"),
     ],
 )
 def test_toml_that_is_no_schema_is_refused(text, said):

@@ -1,7 +1,6 @@
 """Plans: one file that both sides hold, from which everything else follows."""
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,13 +13,13 @@ from typing import Any, final
 import numpy as np
 
 from fedldp import estimate, report, strategies, tally, vehicle
-from fedldp._internal import notebook, packing
+from fedldp._internal import documents, notebook, packing
 from fedldp._internal.text import counted, listed
 from fedldp._internal.validation import whole
 from fedldp.attributes import Attribute
 from fedldp.coders.channel import channel_epsilon
 from fedldp.data.quality import DataQuality, total
-from fedldp.errors import DomainError, PrivacyError, WireError
+from fedldp.errors import DomainError, PrivacyError
 from fedldp.estimate import HORVITZ_THOMPSON, RATIO, check_choices
 from fedldp.mechanisms import AnyMechanism, Mechanism
 from fedldp.parts import Matrix, Part, Values, from_documents, to_documents
@@ -32,7 +31,7 @@ from fedldp.tally import Tally
 
 MOST_CELLS = 1 << 26  # counters of a tally
 
-_ENTRIES = {"format", "epsilon", "schema", "tables", "parts"}
+_ENTRIES = {"epsilon", "schema", "tables", "parts"}
 
 
 @final
@@ -407,24 +406,16 @@ class Plan:
 
         Text that is no plan raises `WireError`; a plan that leaks, `PrivacyError`.
         """
-        try:
-            document = json.loads(text)
-            if document["format"] not in (vehicle.PLAN_FORMAT, vehicle.PLAN_FORMAT_2):
-                raise ValueError("the format differs")
+        with documents.reading("plan"):
+            formats = vehicle.PLAN_FORMAT, vehicle.PLAN_FORMAT_2
+            document = documents.parse(text, formats, _ENTRIES, "estimator")
             estimator = document.get("estimator", RATIO)
-            if set(document) - {"estimator"} != _ENTRIES:
-                raise ValueError("it has other entries than a plan has")
             if not isinstance(document["epsilon"], str):
                 raise ValueError("epsilon must be a number written as a text")
             schema = Schema.from_document(document["schema"])
             parts = from_documents(schema, document["tables"], document["parts"])
             plan = cls.from_parts(schema, float(document["epsilon"]), parts, estimator=estimator)
-            if plan.to_json() != text:
-                raise ValueError("it is not canonical: use the text as fedldp wrote it")
-        except PrivacyError:
-            raise
-        except (*vehicle.UNREADABLE, ArithmeticError, LookupError) as error:
-            raise WireError(f"not a plan: {error}") from error
+            documents.check_written(plan.to_json(), text)
         return plan
 
     @cached_property

@@ -4,13 +4,12 @@ Bounds, categories and what stands for a missing value are part of the question,
 data: whoever took them from the data would give some of the data away.
 """
 
-import json
 import keyword
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
+from fedldp._internal import toml
 from fedldp._internal.text import counted, listed, unknown
 from fedldp.attributes import OTHER, Category, Number, is_real
 from fedldp.data.quality import DataQuality
@@ -186,7 +185,7 @@ class Schema(Mapping[str, Number | Category]):
         missing = "Oslo"
         <BLANKLINE>
         """
-        return "\n".join(_toml_table(a.name, _options(a)) for a in self.attributes)
+        return "\n".join(toml.table(a.name, entries=_options(a)) for a in self.attributes)
 
     @classmethod
     def from_toml(cls, text: str) -> "Schema":
@@ -195,12 +194,7 @@ class Schema(Mapping[str, Number | Category]):
         >>> Schema.from_toml("age = {low = 0, high = 100}")["age"].missing
         50.0
         """
-        import tomllib
-
-        try:
-            tables = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise DomainError(f"the schema is no TOML: {error}") from error
+        tables = toml.parse(text, "the schema")
         unfilled = [
             f"{key} of {name!r}"
             for name, table in tables.items()
@@ -243,7 +237,7 @@ def template(data: Any) -> str:
         options: dict[str, Any] = {"categories": [_UNFILLED, OTHER]}
         if size is not None:
             options = {"low": _UNFILLED, "high": _UNFILLED, **({"size": size} if size > 1 else {})}
-        texts.append(_toml_table(name, options))
+        texts.append(toml.table(name, entries=options))
     return "\n".join(texts)
 
 
@@ -303,16 +297,6 @@ def _options(attribute: Number | Category) -> dict[str, Any]:
     if isinstance(attribute, Category):
         return {"categories": list(attribute.categories), "missing": attribute.missing}
     return {key: getattr(attribute, key) for key in ("low", "high", "missing", "size")}
-
-
-def _toml_table(name: str, options: Mapping[str, Any]) -> str:
-    key = name if re.fullmatch("[A-Za-z0-9_-]+", name) else _toml(name)
-    return "".join([f"[{key}]\n", *(f"{key} = {_toml(x)}\n" for key, x in options.items())])
-
-
-def _toml(value: Any) -> str:
-    """Write texts, floats, integers and lists of them, which TOML does like JSON but for DEL."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _call(places: Mapping[str, str]) -> str:

@@ -1,6 +1,5 @@
 """What a server keeps of the reports: how often each code came, and nothing else."""
 
-import json
 import os
 import warnings
 from dataclasses import dataclass, replace
@@ -10,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp import estimate, plausibility, vehicle
-from fedldp._internal import files, notebook, packing
+from fedldp._internal import documents, files, notebook, packing
 from fedldp._internal.text import counted
 from fedldp.coders import tables
-from fedldp.errors import DomainError, ImplausibleWarning, WireError
+from fedldp.errors import DomainError, ImplausibleWarning
 from fedldp.estimate import RATIO, Estimate
 from fedldp.parts import Part
 from fedldp.plausibility import Plausibility
@@ -176,15 +175,13 @@ def count(
 
 def from_json(text: str, plan: str, parts: tuple[Part, ...], estimator: str = RATIO) -> Tally:
     """Read a tally of a plan and check that it can be one, or raise `WireError`."""
-    try:
-        document = json.loads(text)
-        if document["format"] != FORMAT or document["plan"] != plan:
+    with documents.reading(f"{FORMAT!r} of this plan"):
+        document = documents.parse(text, [FORMAT], ("plan", "reports", "counts"))
+        if document["plan"] != plan:
             raise ValueError("it belongs to another plan")
-        if set(document) != {"format", "plan", "reports", "counts"}:
-            raise ValueError("it has other entries than a tally has")
         reports, rows = document["reports"], document["counts"]
         if type(reports) is not int or not 0 <= reports <= MOST_REPORTS:
-            raise ValueError("the number of reports is none")
+            raise ValueError("invalid number of reports")
         if len(rows) != len(parts) or not all(type(n) is int for row in rows for n in row):
             raise ValueError("the counts are not whole numbers, a list for each part")
         counts = tuple(np.array(row, np.int64) for row in rows)
@@ -192,6 +189,4 @@ def from_json(text: str, plan: str, parts: tuple[Part, ...], estimator: str = RA
             reason = part.invalid(reports, cells)
             if reason is not None:
                 raise ValueError(reason)
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        raise WireError(f"not a {FORMAT!r} of this plan: {error}") from None
     return Tally(plan, parts, reports, counts, estimator)

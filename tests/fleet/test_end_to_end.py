@@ -31,7 +31,7 @@ from fedldp.fleet.protocol import HEADER
 from fedldp.fleet.server import checkpoint
 from fedldp.fleet.server.checkpoint import Counts, replay
 from fedldp.fleet.server.endpoint import CALLS
-from fedldp.fleet.server.process import Server
+from fedldp.fleet.server.process import ServerConfig
 from fedldp.fleet.server.rounds import NOTHING, ROUNDS
 from fedldp.fleet.server.summary import Summary, shortfalls
 from fedldp.learn.model import Model
@@ -62,7 +62,7 @@ def demo(tmp_path_factory):
     )
     try:
         until((folder / "README.md").exists, "the folder")
-        server = Server.load(folder / "server")
+        server = ServerConfig.load(folder / "server")
         with Proxy(port, server.port, server) as proxy:
             out, err = popen.communicate(timeout=PATIENCE)
         assert popen.returncode == 0, err
@@ -153,7 +153,7 @@ def test_a_second_job_without_budget_fails(demo, tmp_path):
         edit(folder / vault / "vault.toml", cap=f'"{demo.shown["epsilon"]}"')
     try:
         for gateway in fleet.gateways:
-            reroute(folder, gateway, Server.load(folder / "server").port)
+            reroute(folder, gateway, ServerConfig.load(folder / "server").port)
         for part in (*fleet.vaults, *fleet.gateways):
             fleet.start(part)
         assert fleet.start("server").wait(PATIENCE) == FAILED

@@ -27,7 +27,7 @@ from fedldp import Plan, Schema, datasets
 from fedldp.fleet import keys, processes
 from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.server import checkpoint
-from fedldp.fleet.server.process import Server, registered
+from fedldp.fleet.server.process import ServerConfig, registered
 from fedldp.fleet.server.rounds import ROUNDS
 from fedldp.fleet.state import holder
 from fedldp.learn.model import Model
@@ -64,7 +64,7 @@ def fleet(folder):
     """A fleet at work; the second gateway's way to the server can be cut."""
     way = processes.free_port()
     reroute(folder, "gateway-2", way)
-    with Proxy(way, Server.load(folder / "server").port) as network:
+    with Proxy(way, ServerConfig.load(folder / "server").port) as network:
         fleet = Fleet(folder, network=network)
         try:
             for part in (*fleet.vaults, "server"):
@@ -244,7 +244,7 @@ def test_the_network_is_cut_for_half_a_minute(fleet):
 
 def heartbeat(fleet, port, gateway, node):
     """Call the server as a node, signed with the key of a gateway's folder; return the status."""
-    server, now = Server.load(fleet.folder / "server"), datetime.datetime.now(datetime.UTC)
+    server, now = ServerConfig.load(fleet.folder / "server"), datetime.datetime.now(datetime.UTC)
     private = load_ssh_private_key((gateway / "key").read_bytes(), None)
     signed = {
         "flwr-public-key": public_key_to_bytes(private.public_key()),
@@ -275,7 +275,7 @@ def test_a_key_that_is_not_registered_is_refused(fleet, tmp_path):
     for name in ("gateway.toml", "ca.crt"):
         (part / name).write_bytes((like / name).read_bytes())
     keys.write_node(part / "key")
-    server, stranger = Server.load(fleet.folder / "server"), Fleet(tmp_path)
+    server, stranger = ServerConfig.load(fleet.folder / "server"), Fleet(tmp_path)
     try:
         stranger.start(part.name)
         for _ in range(2):
@@ -294,7 +294,7 @@ def test_a_key_that_is_not_registered_is_refused(fleet, tmp_path):
 
 def test_operators_calls_are_not_for_gateways(fleet):
     """Flower serves them at its port, in a private network; the front knows nothing of them."""
-    server = Server.load(fleet.folder / "server")
+    server = ServerConfig.load(fleet.folder / "server")
     trusted = ssl.create_default_context(cafile=server.authority)
     hidden = ("control/list-runs", "control/start-run", "runtime/get-nodes", "fleet/register-node")
 
@@ -310,7 +310,7 @@ def test_operators_calls_are_not_for_gateways(fleet):
 
 
 def test_a_gateway_cannot_speak_for_another(fleet):
-    port = Server.load(fleet.folder / "server").port
+    port = ServerConfig.load(fleet.folder / "server").port
     folders = [fleet.folder / gateway for gateway in fleet.gateways]
     found = [heartbeat(fleet, port, key, node) for key in folders for node in nodes(fleet)]
     assert found == [200, 401, 401, 200]

@@ -24,11 +24,11 @@ from fedldp.fleet import keys
 from fedldp.fleet.flower import bundle
 from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.gateway import process as gateway_process
-from fedldp.fleet.gateway.process import Gateway
+from fedldp.fleet.gateway.process import GatewayConfig
 from fedldp.fleet.job import Job
 from fedldp.fleet.processes import FREE_PORT
 from fedldp.fleet.server import process as server_process
-from fedldp.fleet.server.process import Server
+from fedldp.fleet.server.process import ServerConfig
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.settings import Settings
 from fedldp.schema import Schema
@@ -157,11 +157,11 @@ def test_a_statistic_asks_all_vehicles_in_one_round(tmp_path):
 
 
 def test_server_and_gateways_find_each_other(fleet):
-    found = Server.load(fleet / "server")
+    found = ServerConfig.load(fleet / "server")
     assert (found.host, found.port, found.address) == ("0.0.0.0", 9001, "127.0.0.1:9002")
     for path in (found.authority, found.certificate, found.key, found.job, found.app):
         assert path.exists()
-    gateway = Gateway.load(fleet / "gateway-2")
+    gateway = GatewayConfig.load(fleet / "gateway-2")
     assert gateway.server == "fleet.example.org:9001"
     assert gateway.authority == fleet / "gateway-2" / "ca.crt"
     assert gateway.bundle == bundle.SHA256
@@ -180,7 +180,7 @@ def test_server_and_gateways_find_each_other(fleet):
 
 
 def test_the_link_is_bound_to_the_machine_checks_keys_and_installs_nothing(fleet):
-    argv = Server.load(fleet / "server").link_process().argv
+    argv = ServerConfig.load(fleet / "server").link_process().argv
     assert argv[argv.index("--host") + 1] == "127.0.0.1"
     assert argv[argv.index("--isolation") + 1] == "process"
     assert {"--enable-supernode-auth", "--disable-runtime-dependency-installation"} <= set(argv)
@@ -299,7 +299,7 @@ def test_a_folder_too_deep_for_a_socket(tmp_path):
 def test_what_a_gateway_refuses(tmp_path, entries, message):
     (tmp_path / gateway_process.FILE).write_text(entries)
     with pytest.raises(DomainError, match=message):
-        Gateway.load(tmp_path)
+        GatewayConfig.load(tmp_path)
 
 
 def test_a_vault_on_tcp(tmp_path):
@@ -308,7 +308,7 @@ def test_a_vault_on_tcp(tmp_path):
         'server = "h:1"\nauthority = "c"\nkey = "k"\nvaults = ["tcp://10.0.0.7:99", "v.sock"]\n'
         'token = "token"\ndeadline = 5\n'
     )
-    gateway = Gateway.load(tmp_path)
+    gateway = GatewayConfig.load(tmp_path)
     assert [(vault.host, vault.port) for vault in gateway.distant] == [("10.0.0.7", 99)]
     assert gateway.bundle == bundle.SHA256
     node = gateway.node_process([1, 2])
@@ -324,4 +324,4 @@ def test_what_a_server_refuses(tmp_path, front):
     lines = [f'front = "{front}"', "link = 1", *(f'{name} = "x"' for name in names)]
     (tmp_path / server_process.FILE).write_text("\n".join(lines))
     with pytest.raises(DomainError, match="front must be such as"):
-        Server.load(tmp_path)
+        ServerConfig.load(tmp_path)

@@ -104,7 +104,7 @@ def test_who_sends_rubbish_first_is_heard_later(name, tmp_path):
     job, network = training(tmp_path, rounds=1), Network(honest, confused, honest)
     network.start(job)
     assert network.now == 10
-    assert checkpoint.progress(job.checkpoint).reports == 24
+    assert checkpoint.status(job.checkpoint).reports == 24
 
 
 def test_the_first_batch_wins(tmp_path):
@@ -142,7 +142,7 @@ def test_replies_to_two_sendings_count_once(tmp_path, caplog):
     job, network = training(tmp_path, rounds=1), Network(honest, slow, honest)
     network.start(job)
     assert len(stored) == 2
-    progress = checkpoint.progress(job.checkpoint)
+    progress = checkpoint.status(job.checkpoint)
     assert (progress.reports, progress.received, progress.rounds) == (20, 0, 1)
     assert caplog.text.count("gateway 11: an answer that came too late, or twice") == 1
 
@@ -156,7 +156,7 @@ def test_batches_of_a_round_that_is_over_are_ignored(tmp_path):
 
     job, network = training(tmp_path), Network(honest, late, honest)
     network.start(job)
-    progress = checkpoint.progress(job.checkpoint)
+    progress = checkpoint.status(job.checkpoint)
     assert (progress.rounds, progress.reports) == (3, 72)
     assert network.now == 30  # in each round, the second sending brought the right one
 
@@ -170,7 +170,7 @@ def test_a_gateway_cannot_answer_for_another(tmp_path):
     job, network = training(tmp_path, rounds=1), Network(honest, thief, mute)
 
     network.start(job)
-    assert set(checkpoint.progress(job.checkpoint).bytes) == {"10"}
+    assert set(checkpoint.status(job.checkpoint).bytes) == {"10"}
 
 
 def test_replies_to_nothing_are_ignored(tmp_path, caplog):
@@ -181,7 +181,7 @@ def test_replies_to_nothing_are_ignored(tmp_path, caplog):
 
     job, network = training(tmp_path, rounds=1), Network(honest, lost, lost)
     network.start(job)
-    assert checkpoint.progress(job.checkpoint).reports == 8
+    assert checkpoint.status(job.checkpoint).reports == 8
     assert caplog.text.count("a reply to nothing") == 1
 
 

@@ -18,7 +18,7 @@ from flwr.proto.fab_pb2 import Fab
 from flwr.proto.runtime_pb2 import AcquireTaskRequest, AcquireTaskResponse
 
 from fedldp.fleet.isolation import Network
-from fedldp.fleet.server.process import Server, registered
+from fedldp.fleet.server.process import ServerConfig, registered
 
 pytestmark = [
     pytest.mark.hostile,
@@ -91,7 +91,7 @@ class Attacked:
 
     @property
     def server(self):
-        return Server.load(self.fleet.folder / "server")
+        return ServerConfig.load(self.fleet.folder / "server")
 
     @property
     def secrets(self):

@@ -39,7 +39,7 @@ from fedldp.fleet import processes
 from fedldp.fleet.flower.messages import NAME
 from fedldp.fleet.protocol import HEADER, Answer, Question
 from fedldp.fleet.server import checkpoint
-from fedldp.fleet.server.process import Server, registered
+from fedldp.fleet.server.process import ServerConfig, registered
 from fedldp.fleet.server.rounds import ROUNDS
 from fedldp.fleet.sockets import REFUSED, Address
 from fedldp.fleet.vault.process import VaultConfig
@@ -236,7 +236,7 @@ def done(tmp_path_factory):
     pin(folder)
     edit(folder / "gateway-2" / "gateway.toml", vaults=f'["{HOSTILE}"]')
     reroute(folder, "gateway-1", way)
-    server = Server.load(folder / "server")
+    server = ServerConfig.load(folder / "server")
     try:
         with Proxy(way, server.port, server) as proxy:
             for part in ("vault-1", "server"):

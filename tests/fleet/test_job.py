@@ -167,7 +167,7 @@ def test_files_that_are_no_jobs(tmp_path):
         Job.load(path)
     for data in (b"job = ", b"\xff\xfe", b"job = 1\njob = 2"):
         path.write_bytes(data)
-        with pytest.raises(DomainError, match=r"job\.toml is no TOML file"):
+        with pytest.raises(DomainError, match=r"job\.toml is not valid TOML"):
             Job.load(path)
     path.write_bytes(b"")
     with pytest.raises(DomainError, match="'job' is missing"):

@@ -63,7 +63,7 @@ def test_rounds_alternate_and_the_model_steps_after_all_levels(tmp_path):
     np.testing.assert_allclose(result(job).weights, state.average[0], rtol=1e-9)
     again = checkpoint.replay(job.checkpoint, PLAN, RECIPE, BOLD)
     np.testing.assert_allclose(again.weights, state.weights, rtol=1e-9)
-    progress = checkpoint.progress(job.checkpoint)
+    progress = checkpoint.status(job.checkpoint)
     assert (progress.rounds, progress.ended, progress.reports) == (6, rounds.ROUNDS, 96)
     assert job.expected == 3 * 8 * 6
 
@@ -71,7 +71,7 @@ def test_rounds_alternate_and_the_model_steps_after_all_levels(tmp_path):
 def test_a_level_that_nobody_has_does_not_end_the_job(tmp_path):
     job = levels(tmp_path)
     Network(only(5.0), only(5.0), only(5.0)).start(job)
-    progress = checkpoint.progress(job.checkpoint)
+    progress = checkpoint.status(job.checkpoint)
     assert (progress.rounds, progress.ended, progress.reports) == (6, rounds.ROUNDS, 72)
     assert np.abs(result(job).weights).max() > 0
 
@@ -82,7 +82,7 @@ def test_it_ends_when_no_vehicle_of_any_level_is_left(tmp_path):
 
     job = levels(tmp_path, rounds=20)
     Network(spent, spent, spent).start(job)
-    progress = checkpoint.progress(job.checkpoint)
+    progress = checkpoint.status(job.checkpoint)
     # The third round asked for the first level; in the fifth and sixth nobody answered.
     assert (progress.rounds, progress.ended, progress.reports) == (5, rounds.NOBODY, 72)
 
@@ -113,7 +113,7 @@ def test_it_settles_only_by_steps(tmp_path):
     recipe = Recipe(learning_rate=1e-9, optimizer="sgd", momentum=0.0, tol=0.1)
     job = levels(tmp_path, recipe=recipe)
     Network(honest, honest, honest).start(job)
-    progress = checkpoint.progress(job.checkpoint)
+    progress = checkpoint.status(job.checkpoint)
     assert (progress.rounds, progress.ended) == (2, rounds.SETTLED)
 
 
@@ -239,7 +239,7 @@ def test_vaults_with_levels_train_a_model(tmp_path):
         VAULT_MODEL, Recipe(learning_rate=0.5), gateways=3, rounds=2, levels=(plans[1],),
     )  # fmt: skip
     Network(*map(gateway, vaults)).start(job)
-    progress = checkpoint.progress(job.checkpoint)
+    progress = checkpoint.status(job.checkpoint)
     assert (progress.rounds, progress.reports) == (2, 24)
     with checkpoint.Checkpoint(job.checkpoint, "spring", job.settings) as file:
         assert [file.counts(number).reports for number in (1, 2)] == [12, 12]

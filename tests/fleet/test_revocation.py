@@ -17,7 +17,7 @@ from fedldp.fleet import processes
 from fedldp.fleet.flower import programs
 from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.server import process as server_process
-from fedldp.fleet.server.process import Server, registered
+from fedldp.fleet.server.process import ServerConfig, registered
 from fedldp.learn.settings import Settings
 
 A, B = (public(fresh_key()).decode() for _ in range(2))
@@ -65,7 +65,7 @@ def fleet(tmp_path, monkeypatch):
     (tmp_path / "gateways").mkdir()
     (tmp_path / "state").mkdir()
     paths = dict.fromkeys(("authority", "certificate", "key", "app", "job"), tmp_path)
-    made = Server(tmp_path, "h", 1, 2, gateways=tmp_path / "gateways", **paths)
+    made = ServerConfig(tmp_path, "h", 1, 2, gateways=tmp_path / "gateways", **paths)
 
     class Fleet:
         folder, state = tmp_path / "gateways", tmp_path / "state"
@@ -185,7 +185,7 @@ def test_the_front_and_flower_refuse_the_key_that_was_replaced(tmp_path):
     work = Work.on_data_set(datasets.load("flights", rows=600), "logistic", 2, 3, {"rows": 600})
     place = Place("127.0.0.1", processes.free_port(), processes.free_port())
     init(folder, work, Settings(4.0), 2, place)
-    made = Server.load(folder / "server")
+    made = ServerConfig.load(folder / "server")
     old, fresh = (
         load_ssh_private_key((folder / "gateway-1" / "key").read_bytes(), None),
         fresh_key(),

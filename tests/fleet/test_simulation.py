@@ -84,7 +84,7 @@ def test_a_hundred_gateways_run_the_app_of_the_fleet(tmp_path):
         run(simulations.fleet, tmp_path, FEDLDP_VAULTS=str(tmp_path / "{partition-id}.sock"))
         histories = [ledger.history() for ledger in ledgers]
     job = Job.load(tmp_path / "job.toml")
-    progress = checkpoint.progress(job.checkpoint)
+    progress = checkpoint.status(job.checkpoint)
     assert (progress.rounds, progress.ended) == (ROUNDS, rounds.ROUNDS)
     assert (progress.reports, progress.refusals, progress.silent) == (
         NODES * REPORTS * ROUNDS,

@@ -60,7 +60,7 @@ def headers(key=KEY):
 
 @contextmanager
 def backend(folder, port, heard):
-    """A server behind the front that hears what is passed on, and answers with the same bytes."""
+    """A server behind the endpoint that hears what is passed on, and answers with the same bytes."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -182,7 +182,7 @@ class Fleet:
         return self.rows(path, query, *values) if path.exists() else []
 
     def progress(self):
-        return checkpoint.progress(self.job.checkpoint)
+        return checkpoint.status(self.job.checkpoint)
 
     def rounds(self):
         """Return how many rounds are done."""

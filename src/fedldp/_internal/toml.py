@@ -1,7 +1,8 @@
-"""Configuration files: TOML with entries that are all known."""
+"""Configuration files in TOML: reading entries that are all known, and writing them."""
 
+import json
 import os
-import tomllib
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,12 @@ def read(
     """
     path = Path(path)
     try:
-        entries = tomllib.loads(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
     except OSError as error:
         raise DomainError(f"{path} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        raise DomainError(f"{path} is no TOML file: {error}.") from None
+    except UnicodeDecodeError as error:
+        raise DomainError(f"{path} is not valid TOML: {error}.") from None
+    entries = parse(text, str(path))
     for name, value in entries.items():
         if name not in known:
             raise DomainError(f"{path}: {name!r} is no entry here. There are: {', '.join(known)}.")
@@ -38,3 +40,46 @@ def read(
         if name not in entries:
             raise DomainError(f"{path}: the entry {name!r} is missing.")
     return entries
+
+
+def parse(text: str, what: str) -> dict[str, Any]:
+    """Return what a text in TOML holds, or refuse it."""
+    import tomllib  # which few who import this module need
+
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DomainError(f"{what} is not valid TOML: {error}.") from None
+
+
+def write(entries: Mapping[str, Any], notes: Mapping[str, str] | None = None) -> str:
+    """Return entries as lines of TOML, some with a note beside them.
+
+    >>> print(write({"cap": "4", "vaults": ["a", "b"]}, {"cap": "for life"}), end="")
+    cap = "4"  # for life
+    vaults = ["a", "b"]
+    """
+    notes = notes or {}
+    return "".join(
+        f"{_key(name)} = {_value(value)}{f'  # {notes[name]}' if name in notes else ''}\n"
+        for name, value in entries.items()
+    )
+
+
+def table(*names: str, entries: Mapping[str, Any]) -> str:
+    """Return a table of TOML, with the name that leads to it.
+
+    >>> print(table("superlink", "my fleet", entries={"port": 9443}), end="")
+    [superlink."my fleet"]
+    port = 9443
+    """
+    return f"[{'.'.join(map(_key, names))}]\n{write(entries)}"
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else _value(name)
+
+
+def _value(value: Any) -> str:
+    """Return texts, numbers and lists of them as TOML has them: like JSON but for one character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

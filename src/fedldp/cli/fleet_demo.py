@@ -28,7 +28,7 @@ from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.job import Job
 from fedldp.fleet.processes import GRACE, Process, Supervisor, free_port, stop
 from fedldp.fleet.server import checkpoint
-from fedldp.fleet.server.checkpoint import Progress
+from fedldp.fleet.server.checkpoint import JobStatus
 from fedldp.fleet.server.process import registered
 from fedldp.fleet.server.watch import JobFailed, Watch, ending
 from fedldp.fleet.state import STATE
@@ -176,7 +176,7 @@ def _folder(output: Path | None, status: Status) -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def _run(folder: Path, job: Job, gateways: int, status: Status) -> Progress:
+def _run(folder: Path, job: Job, gateways: int, status: Status) -> JobStatus:
     """Run a fleet until its job is done, and show what it does."""
     logs = folder / "server" / STATE
     status.stage(f"Starting {gateways} vaults and the server")
@@ -200,7 +200,7 @@ def _run(folder: Path, job: Job, gateways: int, status: Status) -> Progress:
                     supervisor.start(part)
                 started, later, changed = started + later, [], monotonic()
             ended = supervisor.status(server.name)  # asked first: what it did is written then
-            found = checkpoint.progress(job.checkpoint)
+            found = checkpoint.status(job.checkpoint)
             if later:
                 status.update(f"The server starts: {known} of {gateways} gateways are registered")
             else:
@@ -241,7 +241,7 @@ def _tail(log: Path) -> str:
     return "\n".join([f"The end of {log}:", *lines[-_TAIL:]])
 
 
-def _table(found: Progress, job: Job) -> Table:
+def _table(found: JobStatus, job: Job) -> Table:
     shown = Table(title=f"The job {job.name}", show_header=False)
     shown.add_row("rounds", f"{found.rounds} of {job.rounds}")
     shown.add_row("this round", f"{found.received} of {found.asked} gateways have answered")

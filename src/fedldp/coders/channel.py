@@ -5,7 +5,6 @@ Privacy lives in one table of integers, which the constructor checks in integers
 """
 
 import hashlib
-import json
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -16,15 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp import vehicle
-from fedldp._internal import notebook, validation
+from fedldp._internal import documents, notebook, validation
 from fedldp._internal.text import counted
 from fedldp._internal.validation import LARGEST_EXACT_EPSILON, Floats, Integers
 from fedldp.coders import tables
 from fedldp.coders.base import ByLaw, Document, ForNumbers
 from fedldp.coders.laws import Law
-from fedldp.errors import DomainError, PrivacyError, WireError
+from fedldp.errors import DomainError, PrivacyError
 from fedldp.randomness import Source
 
+_ENTRIES = {"epsilon", "letters", "values", "counts"}
 MOST_OUTPUTS = 1 << 16
 BIAS = 2.0**-40  # what the mean at a letter may be off by, relative to the largest value
 
@@ -272,30 +272,16 @@ class Channel(ByLaw, ForNumbers):
 
         Text that is no channel raises `WireError`; a table that leaks, `PrivacyError`.
         """
-        try:
-            document = json.loads(text)
-            if document.pop("format") != vehicle.FORMAT:
-                raise ValueError("the format differs")
-            if "kind" in document:
-                raise ValueError("it has other entries than a channel has")
+        with documents.reading(repr(vehicle.FORMAT)):
+            document = documents.parse(text, [vehicle.FORMAT], _ENTRIES)
+            del document["format"]
             return cls.from_document({"kind": cls.kind, **document})
-        except PrivacyError:
-            raise
-        except (
-            ValueError,
-            TypeError,
-            KeyError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-        ) as error:
-            raise WireError(f"not a {vehicle.FORMAT!r}: {error}") from error
 
     @classmethod
     def from_document(cls, document: Document, coordinates: int = 1) -> "Channel":
         """Read what `to_document` gives; raises whatever `from_json` turns into `WireError`."""
         counts, letters = vehicle.table_of(document)
-        if set(document) != {"kind", "epsilon", "letters", "values", "counts"}:
+        if set(document) != {"kind", *_ENTRIES}:
             raise ValueError("it has other entries than a channel has")
         epsilon, values = document["epsilon"], document["values"]
         if not isinstance(epsilon, str):

@@ -4,7 +4,6 @@ Each part of a fleet has a folder of its own, to be copied to its machine: the s
 gateway one of its own and one of its vault.
 """
 
-import json
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from string import Template
 from typing import Any, cast, final
 
 from fedldp import __version__
+from fedldp._internal import toml
 from fedldp.datasets.dataset import Dataset
 from fedldp.errors import DomainError
 from fedldp.fleet import keys
@@ -129,7 +129,7 @@ class Place:
 
     @property
     def listens(self) -> str:
-        """The address on which the front listens."""
+        """The address on which the endpoint listens."""
         if self.local:
             return "127.0.0.1"
         return "[::]" if ":" in self.host else "0.0.0.0"  # noqa: S104 (it is for gateways anywhere)
@@ -244,10 +244,11 @@ def _write_job(folder: Path, work: Work, settings: Settings, gateways: int) -> N
         d, distance = len(work.asked.weights), objective(work.asked.objective).distance
         plan = cast(Plan, settings.plan(d))
         (folder / "model.json").write_text(work.asked.to_json(), "utf-8")
-        recipe = f"\n[recipe]\n{_toml(settings.recipe(d, rounds, distance).to_document())}"
+        steps = settings.recipe(d, rounds, distance).to_document()
+        recipe = "\n" + toml.table("recipe", entries=steps)
     (folder / "plan.json").write_text(plan.to_json(), "utf-8")
     notes = _NOTES | {"gateways": "so many must be there before the first round"}
-    (folder / "job.toml").write_text(f"{_toml(entries, notes)}{recipe}", "utf-8")
+    (folder / "job.toml").write_text(f"{toml.write(entries, notes)}{recipe}", "utf-8")
 
 
 def _write_gateway(folder: Path, vault: str, place: Place) -> None:
@@ -277,14 +278,7 @@ def _write_vault(
 
 
 def _write_toml(path: Path, entries: Mapping[str, Any]) -> None:
-    path.write_text(_toml(entries, _NOTES), "utf-8")
-
-
-def _toml(entries: Mapping[str, Any], notes: Mapping[str, str] | None = None) -> str:
-    """Return entries as lines of TOML; JSON writes plain values in the same way."""
-    lines = (f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in entries.items())
-    noted = (f"  # {note}" if (note := (notes or {}).get(name)) else "" for name in entries)
-    return "".join(f"{line}{note}\n" for line, note in zip(lines, noted, strict=True))
+    path.write_text(toml.write(entries, _NOTES), "utf-8")
 
 
 def _write_texts(folder: Path, gateways: int, place: Place) -> None:

@@ -6,7 +6,7 @@ network namespace of their own, whose loopback interface no other account reache
 directly; other users create it inside a user namespace, in which their user id stays what it is.
 
 A socket belongs to the namespace in which it was created, whichever process uses it later. So the
-supervisor stays outside. It hands the listening socket of the front to a process inside, and a
+supervisor stays outside. It hands the listening socket of the endpoint to a process inside, and a
 listening socket that it created inside to the uplink of a gateway, which stays outside.
 """
 

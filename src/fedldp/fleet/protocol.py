@@ -6,7 +6,6 @@ their places say nothing of who sent them; zeros fill the rest.
 """
 
 import hashlib
-import json
 import re
 import struct
 import zlib
@@ -17,7 +16,7 @@ from itertools import chain
 from typing import Any, final
 
 from fedldp import vehicle
-from fedldp._internal import packing
+from fedldp._internal import documents, packing
 from fedldp.errors import DomainError, WireError
 from fedldp.report import Report
 
@@ -104,17 +103,12 @@ class Question:
     @classmethod
     def from_bytes(cls, data: bytes) -> "Question":
         """Read a question, or raise `WireError`."""
-        try:
+        with documents.reading(repr(FORMAT)):
             if len(data) > MOST_BYTES:
                 raise ValueError("it is too long")
-            document = json.loads(data)
-            if document.pop("format") != FORMAT or document.keys() != set(_ENTRIES):
-                raise ValueError("it has other entries than a question has")
-            question = cls(**document)
-            if question.to_bytes() != data:
-                raise ValueError("it is not written as a question is")
-        except vehicle.UNREADABLE as error:
-            raise WireError(f"not a {FORMAT!r}: {error}") from None
+            document = documents.parse(data, [FORMAT], _ENTRIES)
+            question = cls(**{name: document[name] for name in _ENTRIES})
+            documents.check_written(question.to_bytes().decode(), data.decode())
         return question
 
 

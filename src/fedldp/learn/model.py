@@ -5,7 +5,6 @@ schema and the weights can compute its gradient from its raw row.
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,23 +13,23 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from fedldp._internal import notebook
+from fedldp._internal import documents, notebook
 from fedldp._internal.text import counted
 from fedldp._internal.validation import Floats
 from fedldp.attributes import is_real
 from fedldp.data.frames import shown
 from fedldp.data.quality import DataQuality, total
 from fedldp.data.rows import Rows
-from fedldp.errors import DomainError, WireError
+from fedldp.errors import DomainError
 from fedldp.learn.features import Features, check_target, encode_target
 from fedldp.learn.objectives import objective
 from fedldp.learn.tasks import BLOCK, scores_of
 from fedldp.schema import Category, Number, Schema
-from fedldp.vehicle import UNREADABLE, canonical
+from fedldp.vehicle import canonical
 
 FORMAT = "fedldp model 1"
 FORMAT_2 = "fedldp model 2"  # of models with a `reference` of their own, which version 0.1 refuses
-_ENTRIES = {"format", "objective", "schema", "target", "weights"}
+_ENTRIES = {"objective", "schema", "target", "weights"}
 LARGEST_WEIGHT = 1e25  # so that scores stay finite, in 32 bits and with any number of features
 
 
@@ -179,22 +178,14 @@ class Model:
     @classmethod
     def from_json(cls, text: str) -> "Model":
         """Read a model and check all of it, or raise `WireError`."""
-        try:
-            document = json.loads(text)
-            if document["format"] not in (FORMAT, FORMAT_2):
-                raise ValueError("the format differs")
-            if set(document) - {"reference"} != _ENTRIES:
-                raise ValueError("it has other entries than a model has")
+        advice = ". Give a file that `fedldp train --save` wrote."
+        with documents.reading(repr(FORMAT), advice):
+            document = documents.parse(text, (FORMAT, FORMAT_2), _ENTRIES, "reference")
             schema = Schema.from_document(document["schema"])
             (target,) = Schema.from_document([document["target"]]).attributes
             reference = document.get("reference", Model.reference)
             model = cls(document["objective"], schema, target, document["weights"], reference)
-            if model.to_json() != canonical(document):
-                raise ValueError("its numbers are not written as a model writes them")
-        except UNREADABLE as error:
-            raise WireError(
-                f"not a {FORMAT!r}: {error}. Give a file that `fedldp train --save` wrote."
-            ) from error
+            documents.check_written(model.to_json(), canonical(document))
         return model
 
     @cached_property

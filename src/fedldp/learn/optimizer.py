@@ -4,7 +4,6 @@ Whatever the server does with reports is free: it costs no privacy. So it may av
 keep a momentum, and scale its steps by the noise that it sees, as Adam does.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,13 +11,14 @@ from typing import Any, cast, final
 
 import numpy as np
 
+from fedldp._internal import documents
 from fedldp._internal.options import OneOf, Real, Rule, checked, option, options, validate
 from fedldp._internal.validation import Floats
 from fedldp.coders.tables import read_only
-from fedldp.errors import DomainError, WireError
+from fedldp.errors import DomainError
 from fedldp.estimate import ESTIMATORS, RATIO, means, means_of_levels
 from fedldp.tally import Tally
-from fedldp.vehicle import UNREADABLE, canonical
+from fedldp.vehicle import canonical
 
 OPTIMIZERS = ("adam", "sgd")
 SCHEDULES = {"constant": 0.0, "sqrt": 0.5, "inverse": 1.0}  # the rate falls with this power
@@ -144,10 +144,10 @@ class State:
     @classmethod
     def from_json(cls, text: str) -> "State":
         """Read a state, or raise `WireError`."""
-        try:
-            document = json.loads(text)
+        with documents.reading(repr(FORMAT)):
+            document = documents.parse(text, [FORMAT], ("round", *_ARRAYS))
             if type(document["round"]) is not int or document["round"] < 0:
-                raise ValueError("the round is none")
+                raise ValueError("invalid number of rounds")
             arrays = {name: read_only(document[name]) for name in _ARRAYS}
             state, (*matrices, change) = cls(document["round"], **arrays), arrays.values()
             shape = state.weights.shape
@@ -155,10 +155,7 @@ class State:
                 raise ValueError("the arrays do not fit together")
             if change.shape != shape[:1] or not np.isfinite(matrices).all():
                 raise ValueError("the numbers cannot be those of a training")
-            if state.to_json() != canonical(document):
-                raise ValueError("it is not written as a state is")
-        except UNREADABLE as error:
-            raise WireError(f"not a {FORMAT!r}: {error}") from None
+            documents.check_written(state.to_json(), canonical(document))
         return state
 
 

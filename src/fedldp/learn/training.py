@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp import randomness, vehicle
-from fedldp._internal import files, notebook, packing
+from fedldp._internal import documents, files, notebook, packing
 from fedldp._internal.text import counted
 from fedldp._internal.validation import Floats, Integers, reals, whole
-from fedldp.errors import DomainError, WireError
+from fedldp.errors import DomainError
 from fedldp.estimate import means, means_of_levels
 from fedldp.learn import optimizer
 from fedldp.learn.optimizer import Recipe, State
@@ -289,11 +289,11 @@ class Training:
         another key, vehicles that were asked after it was saved are asked anew, and spend anew:
         a deployment saves before it asks, and its vehicles keep a ledger.
         """
-        try:
-            document = json.loads(text)
+        with documents.reading(f"{FORMAT!r} of this training"):
+            document = documents.parse(text, [FORMAT], ("settings", "order", "drawn", "state"))
             order, drawn = document["order"], document["drawn"]
-            if document["format"] != FORMAT or (type(order), type(drawn)) != (int, int):
-                raise ValueError("the format differs")
+            if (type(order), type(drawn)) != (int, int):
+                raise ValueError("order and drawn must be whole numbers")
             if document["settings"] != self._settings:
                 raise ValueError("it was made with other settings")
             state = State.from_json(json.dumps(document["state"]))
@@ -303,8 +303,6 @@ class Training:
                 raise ValueError("it has more rounds than this training")
             if drawn < self._source.position or order < 0:
                 raise ValueError("its position in the random stream is invalid")
-        except (ValueError, TypeError, LookupError, RecursionError) as error:
-            raise WireError(f"not a {FORMAT!r} of this training: {error}") from None
         self._key, self._ordered, self.state = order, None, state
         self._source.skip(drawn - self._source.position)
 

@@ -52,7 +52,7 @@ def test_a_training_by_the_book(tmp_path):
     assert {k: dict(v) for k, v in found.train_metrics_clientapp.items()} == dict.fromkeys(
         (1, 2, 3), counts
     )
-    progress = checkpoint.progress(job.checkpoint)
+    progress = checkpoint.status(job.checkpoint)
     assert (progress.rounds, progress.reports, progress.ended) == (3, 72, rounds.ROUNDS)
     size = job.question("10", 1).size
     assert progress.bytes == {"10": 3 * size, "11": 3 * size, "12": 3 * size}
@@ -163,7 +163,7 @@ def test_the_same_is_sent_again_until_the_deadline(tmp_path):
     assert len(set(asked)) == 1
     assert [node for node, _ in network.sent].count(10) == 1
     assert network.now == 60
-    progress = checkpoint.progress(job.checkpoint)
+    progress = checkpoint.status(job.checkpoint)
     assert (progress.rounds, progress.reports) == (1, 16)
     assert set(progress.bytes) == {"10", "12"}
 
@@ -186,7 +186,7 @@ def test_a_slow_gateway_does_not_drown(tmp_path):
     job, network = training(tmp_path, rounds=20, deadline=200.0), Network(honest, honest, honest)
     network.service[11] = 30.0
     network.start(job)
-    assert checkpoint.progress(job.checkpoint).reports == 20 * 24  # it is always in time
+    assert checkpoint.status(job.checkpoint).reports == 20 * 24  # it is always in time
     assert [node for node, _ in network.sent].count(11) <= 20 * 4
 
 
@@ -203,7 +203,7 @@ def test_a_round_without_answers_is_never_stepped(tmp_path):
     network.start(job)
     assert network.now == 130
     assert [node for node, _ in network.sent].count(10) == 5  # 0, 10, 30, 70, 130
-    assert checkpoint.progress(job.checkpoint).reports == 8
+    assert checkpoint.status(job.checkpoint).reports == 8
 
 
 def test_it_ends_when_no_vehicle_is_left(tmp_path):
@@ -217,7 +217,7 @@ def test_it_ends_when_no_vehicle_is_left(tmp_path):
 
     job, network = training(tmp_path, rounds=50), Network(few, few, few)
     network.start(job)
-    progress = checkpoint.progress(job.checkpoint)
+    progress = checkpoint.status(job.checkpoint)
     assert (progress.rounds, progress.ended) == (2, rounds.NOBODY)
     assert (progress.reports, progress.refusals, progress.silent) == (23, 3 * 24 - 23, 0)
     assert final(job).round == 2
@@ -236,7 +236,7 @@ def test_those_who_are_silent_may_still_come(tmp_path):
     job, network = training(tmp_path, rounds=1), Network(later, nobody, nobody)
     network.start(job)
     assert network.now == 20
-    progress = checkpoint.progress(job.checkpoint)
+    progress = checkpoint.status(job.checkpoint)
     assert (progress.reports, progress.refusals, progress.silent) == (8, 16, 0)
 
     def some(question, _):
@@ -244,7 +244,7 @@ def test_those_who_are_silent_may_still_come(tmp_path):
 
     job, network = training(tmp_path / "some", rounds=1), Network(some, some, some)
     network.start(job)
-    progress = checkpoint.progress(job.checkpoint)
+    progress = checkpoint.status(job.checkpoint)
     assert (progress.reports, progress.refusals, progress.silent) == (15, 3, 6)
     assert network.now == 0
 
@@ -253,7 +253,7 @@ def test_it_ends_when_the_model_settles(tmp_path):
     recipe = Recipe(learning_rate=0.5, optimizer="sgd", schedule="inverse", momentum=0.0, tol=0.05)
     job = training(tmp_path, recipe=recipe, rounds=500)
     Network(honest, honest, honest).start(job)
-    assert checkpoint.progress(job.checkpoint).ended == rounds.SETTLED
+    assert checkpoint.status(job.checkpoint).ended == rounds.SETTLED
     state = final(job)
     assert state.change[0] < 0.05
     assert 1 < state.round < 500
@@ -274,7 +274,7 @@ def test_a_model_beyond_all_bounds_ends_the_job(tmp_path, recipe, said):
     for _ in range(2):  # the second time it only says so
         with pytest.raises(FedLDPError, match=said):
             network.start(job)
-    progress = checkpoint.progress(job.checkpoint)
+    progress = checkpoint.status(job.checkpoint)
     assert progress.failed
     assert checkpoint.finished(job.checkpoint)
     assert not job.result.exists()

@@ -19,7 +19,7 @@ from flwr.proto.run_pb2 import GetRunResponse, Run
 from fedldp.errors import DomainError
 from fedldp.fleet import keys
 from fedldp.fleet.flower import bundle
-from fedldp.fleet.gateway.process import Gateway
+from fedldp.fleet.gateway.process import GatewayConfig
 from fedldp.fleet.gateway.uplink import Checked, checked_app, checked_run, proxy
 from fedldp.fleet.isolation import SOCKETS
 from fedldp.fleet.processes import free_port
@@ -146,7 +146,7 @@ def gateway(tmp_path):
         f'vaults = ["tcp://127.0.0.1:{vault}", "v.sock"]\ntoken = "token"\n'
     )
     keys.write_node(folder / "key")
-    return Gateway.load(folder)
+    return GatewayConfig.load(folder)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Whom the front admits: a gateway whose key is in the folder now, and who can sign with it."""
+"""Whom the endpoint admits: a gateway whose key is in the folder now, and who can sign with it."""
 
 import os
 from base64 import b64encode

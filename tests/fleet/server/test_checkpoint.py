@@ -17,11 +17,11 @@ from fedldp.fleet.server import checkpoint as module
 from fedldp.fleet.server.checkpoint import (
     Checkpoint,
     Counts,
-    Progress,
+    JobStatus,
     Standing,
     finished,
     locked,
-    progress,
+    status,
 )
 from fedldp.learn.optimizer import Recipe, State, gradient, step
 
@@ -77,7 +77,7 @@ def test_the_lock_goes_with_its_process(path):
     with subprocess.Popen([sys.executable, "-c", script], **pipes) as process:
         assert process.stdout.readline() == b"ready\n"
         assert locked(path)
-        assert progress(path) == Progress("test", 0, 0, 0, NONE, NONE, NONE, {}, "", False)
+        assert status(path) == JobStatus("test", 0, 0, 0, NONE, NONE, NONE, {}, "", False)
         process.kill()
     assert not locked(path)
     Checkpoint(path, "test", "settings").close()
@@ -88,7 +88,7 @@ def test_who_only_looks_does_not_keep_others_out(path, monkeypatch):
     Checkpoint(path, "test", "settings").close()
     looks = locks.beside(path).open("rb")
     locks.fcntl.flock(looks, locks.fcntl.LOCK_SH)
-    monkeypatch.setattr(module.time, "sleep", lambda _: looks.close())
+    monkeypatch.setattr(locks, "sleep", lambda _: looks.close())
     Checkpoint(path, "test", "settings").close()
 
 
@@ -113,21 +113,21 @@ def test_a_file_that_is_none(path):
             Checkpoint(path, "test", "settings")
         assert not locked(path)
         with pytest.raises(WireError):
-            progress(path)
+            status(path)
 
 
 def test_before_a_job_begins(path):
     assert not finished(path)
-    assert progress(path) is None
+    assert status(path) is None
     module.check(path, "test", "settings")
     with pytest.raises(DomainError, match="no checkpoint of a job that has begun"):
         module.replay(path, PLAN, Recipe(learning_rate=0.1))
     assert not path.exists()
     path.parent.mkdir()
     module.Database(path, module._KIND).close()  # killed between making the file and the job
-    assert progress(path) is None
+    assert status(path) is None
     Checkpoint(path, "test", "settings").close()
-    assert progress(path).job == "test"
+    assert status(path).job == "test"
 
 
 def test_asks_and_batches(path, checkpoint):
@@ -139,7 +139,7 @@ def test_asks_and_batches(path, checkpoint):
     assert checkpoint.counts(1) == Counts(30, 6, 3, 1)
     assert checkpoint.counts(1).waiting == 20
     assert checkpoint.counts(2) == NONE
-    seen = progress(path)
+    seen = status(path)
     assert (seen.asked, seen.received, seen.rounds) == (3, 1, 0)
     assert (seen.reports, seen.refusals, seen.silent) == (6, 3, 1)
     assert (seen.total, seen.last, seen.open) == (Counts(30, 6, 3, 1), NONE, Counts(30, 6, 3, 1))
@@ -147,15 +147,15 @@ def test_asks_and_batches(path, checkpoint):
     checkpoint.step("next")
     assert checkpoint.standing == Standing(1, "next", "", 0)
     assert (checkpoint.asked, checkpoint.pending) == ({}, [])
-    assert (progress(path).asked, progress(path).received, progress(path).reports) == (0, 0, 6)
+    assert (status(path).asked, status(path).received, status(path).reports) == (0, 0, 6)
     done = Counts(30, 6, 3, 21)  # nobody waits for two gateways any more: they were silent
     assert checkpoint.history() == [done]
-    seen = progress(path)
+    seen = status(path)
     assert (seen.total, seen.last, seen.open) == (done, done, NONE)
     checkpoint.end("done")
     assert finished(path)
-    assert progress(path).ended == "done"
-    assert not progress(path).failed
+    assert status(path).ended == "done"
+    assert not status(path).failed
 
 
 def test_a_gateway_is_asked_once(checkpoint):
@@ -257,7 +257,7 @@ def test_who_looks_does_not_make_the_server_wait(path, checkpoint, monkeypatch):
         assert other.execute("SELECT round FROM job").fetchall() == [(0,)]
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")  # and the server does not make others wait
-        assert progress(path).rounds == 1
+        assert status(path).rounds == 1
 
 
 @pytest.mark.usefixtures("checkpoint")

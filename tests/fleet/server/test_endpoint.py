@@ -1,4 +1,4 @@
-"""The front passes on what gateways ask, as they ask it; nobody gets further, whatever they try."""
+"""The endpoint passes on what gateways ask, as they ask it; nobody gets further, whatever they try."""
 
 import socket
 import subprocess
@@ -28,7 +28,7 @@ NOT_PASSED = {
 
 @pytest.fixture(scope="module")
 def door(tmp_path_factory):
-    """The front in a process of its own, as the server runs it; behind it there is nobody yet."""
+    """The endpoint in a process of its own, as the server runs it; behind it there is nobody yet."""
     folder = tmp_path_factory.mktemp("front")
     keys.write_server(folder, folder / "ca.key", [])
     found = Door(folder, free_port(), free_port(), [])

@@ -1,4 +1,4 @@
-"""What the front does with calls that are slow or too much, without a server."""
+"""What the endpoint does with calls that are slow or too much, without a server."""
 
 import asyncio
 
@@ -6,10 +6,10 @@ import httpx
 import pytest
 from endpoints import CALL
 
-from fedldp.fleet.server.endpoint import Front
+from fedldp.fleet.server.endpoint import Endpoint
 
 
-def asked(front, *messages):
+def asked(endpoint, *messages):
     """Return the status that an application answers with, given what it receives."""
     sent = []
 
@@ -29,7 +29,7 @@ def asked(front, *messages):
         "query_string": b"",
         "headers": [],
     }
-    asyncio.run(front(scope, receive, send))
+    asyncio.run(endpoint(scope, receive, send))
     return sent[0]["status"], sent[1]["body"]
 
 
@@ -53,35 +53,37 @@ WHOLE = {"type": "http.request", "body": b"x"}
 @pytest.mark.parametrize("error", [httpx.ReadError, httpx.ReadTimeout, httpx.RemoteProtocolError])
 def test_what_may_have_been_heard_is_not_asked_again(error):
     client, calls = failing(error)
-    assert asked(Front(client, anyone), WHOLE) == (503, b"")
+    assert asked(Endpoint(client, anyone), WHOLE) == (503, b"")
     assert len(calls) == 1
 
 
 def test_a_server_that_does_not_come_back():
     client, calls = failing(httpx.ConnectError)
-    assert asked(Front(client, anyone, patience=0.3), WHOLE) == (503, b"")
+    assert asked(Endpoint(client, anyone, patience=0.3), WHOLE) == (503, b"")
     assert len(calls) > 1
 
 
 def test_what_does_not_come_whole_is_not_passed_on():
     client, calls = failing(httpx.ReadError)
     part = {"type": "http.request", "body": b"x", "more_body": True}
-    front = Front(client, anyone, largest=3, patience=0.1)
+    endpoint = Endpoint(client, anyone, largest=3, patience=0.1)
     for messages, status in (
         ([part], 503),  # slow
         ([part] * 4, 413),  # too long
         ([part, {"type": "http.disconnect"}], 503),
     ):
-        assert asked(front, *messages) == (status, b"")
+        assert asked(endpoint, *messages) == (status, b"")
     assert not calls
-    assert asked(front, part, part, WHOLE)[0] == 503
+    assert asked(endpoint, part, part, WHOLE)[0] == 503
 
 
 def test_all_calls_together_hold_no_more_than_is_allowed():
     client, calls = failing(httpx.ReadError)
-    front = Front(client, anyone, most=5, held=3)  # as if others were waiting with three bytes
+    endpoint = Endpoint(
+        client, anyone, most=5, held=3
+    )  # as if others were waiting with three bytes
     part = {"type": "http.request", "body": b"x", "more_body": True}
-    assert asked(front, part, part, WHOLE) == (503, b"")
+    assert asked(endpoint, part, part, WHOLE) == (503, b"")
     assert not calls
-    assert asked(front, part, WHOLE)[0] == 503  # passed on
-    assert front.held == 3  # and forgotten, each time
+    assert asked(endpoint, part, WHOLE)[0] == 503  # passed on
+    assert endpoint.held == 3  # and forgotten, each time

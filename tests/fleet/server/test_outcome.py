@@ -42,7 +42,7 @@ def test_a_job_that_collected_nothing_has_failed(kind, tmp_path):
     with pytest.raises(DomainError, match="24 vehicles asked, 0 answered, 0 silent, 24 refused"):
         network.start(job)
     assert not job.result.exists()
-    progress = checkpoint.progress(job.checkpoint)
+    progress = checkpoint.status(job.checkpoint)
     assert (progress.failed, progress.ended) == (True, rounds.NOTHING)
     found = summary(job)
     assert (found.failed, found.complete, found.result) == (True, False, "")
@@ -62,7 +62,7 @@ def test_the_result_of_an_earlier_job_stays(tmp_path):
     with pytest.raises(DomainError, match="has failed"):
         Network(broke, broke, broke).start(second)
     assert (first.result.read_bytes(), first.summary.read_bytes()) == before
-    said = ending(checkpoint.progress(second.checkpoint), second, tmp_path)
+    said = ending(checkpoint.status(second.checkpoint), second, tmp_path)
     assert f"{second.result} is not of this job" in said
     assert list(shortfalls(second.result)) == []  # the failed job's summary is not that file's
 
@@ -106,7 +106,7 @@ def test_when_nobody_is_left_the_reports_so_far_count(tmp_path):
     assert (found.rounds, found.done) == ((Counts(24, 24), Counts(24, 0, 24)), 1)
     assert found.planned == 72
     assert result(job).weights != job.model.weights
-    said = ending(checkpoint.progress(job.checkpoint), job, tmp_path / "logs")
+    said = ending(checkpoint.status(job.checkpoint), job, tmp_path / "logs")
     assert "24 of 72 planned reports: 48 vehicles asked, 24 answered" in said
     assert "fewer reports than planned" in said
     for path in (job.log, tmp_path / "logs", job.summary):
@@ -119,7 +119,7 @@ def test_a_model_that_settles_early_misses_nobody(tmp_path):
     Network(honest, honest, honest).start(job)
     found = summary(job)
     assert (found.complete, found.reason) == (False, rounds.SETTLED)
-    said = ending(checkpoint.progress(job.checkpoint), job, tmp_path / "logs")
+    said = ending(checkpoint.status(job.checkpoint), job, tmp_path / "logs")
     assert "the model has settled" in said
     assert "fewer reports than planned" in said
     assert "refuse when" not in said
@@ -131,7 +131,7 @@ def test_who_misses_the_deadline_was_silent(tmp_path):
     Network(some, mute, honest).start(job)
     found = summary(job)
     assert (found.total, found.complete) == (Counts(24, 13, 1, 10), False)
-    assert checkpoint.progress(job.checkpoint).total == found.total
+    assert checkpoint.status(job.checkpoint).total == found.total
 
 
 def test_a_training_that_leaves_all_bounds_says_so(tmp_path):
@@ -254,7 +254,7 @@ def watched(job, network):
     def look():
         before()
         clock.now = network.now
-        watch.look(checkpoint.progress(job.checkpoint))
+        watch.look(checkpoint.status(job.checkpoint))
 
     watch.look(None)
     network.after_sleep = look

@@ -11,7 +11,7 @@ from fedldp._internal import packing
 from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import Answer
 from fedldp.fleet.server import checkpoint
-from fedldp.fleet.server.process import Server, _say_end
+from fedldp.fleet.server.process import ServerConfig, _say_end
 from fedldp.fleet.server.rounds import Rounds
 from fedldp.learn.model import Model
 from fedldp.learn.optimizer import Recipe
@@ -145,8 +145,8 @@ def test_the_terminal_shows_it(tmp_path, monkeypatch):
     run(job, 40)
     monkeypatch.setattr("fedldp.fleet.server.process.ending", lambda *_: "The job is over.")
     said = []
-    server = Server(*[tmp_path] * 2, 1, 2, *[tmp_path] * 6)
-    _say_end(checkpoint.progress(job.checkpoint), server, job, said.append)
+    server = ServerConfig(*[tmp_path] * 2, 1, 2, *[tmp_path] * 6)
+    _say_end(checkpoint.status(job.checkpoint), server, job, said.append)
     assert said[0] == "The job is over."
     assert said[1:] == [f"Warning: {text}" for text in checkpoint.warnings(job.checkpoint, PLAN)]
     assert len(said) > 1

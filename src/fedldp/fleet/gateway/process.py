@@ -27,7 +27,7 @@ from fedldp.fleet.state import STATE
 FILE = "gateway.toml"
 SILENCE = 120.0  # seconds, beyond the deadline, after which a SuperNode that asks for nothing ends
 _ENTRIES: dict[str, toml.Types] = {
-    "server": str,  # host:port of its front
+    "server": str,  # host:port of its endpoint
     "authority": str,  # the certificate that its certificate must come from
     "key": str,  # who this gateway is
     "vaults": list,  # addresses: paths of Unix sockets, or tcp://host:port
@@ -39,7 +39,7 @@ _ENTRIES: dict[str, toml.Types] = {
 
 @final
 @dataclass(frozen=True)
-class Gateway:
+class GatewayConfig:
     """The configuration of a gateway, read from its folder. Paths are relative to the folder."""
 
     folder: Path
@@ -52,7 +52,7 @@ class Gateway:
     bundle: str
 
     @classmethod
-    def load(cls, folder: Path) -> "Gateway":
+    def load(cls, folder: Path) -> "GatewayConfig":
         """Read the file gateway.toml in a folder."""
         folder = folder.resolve()
         path = folder / FILE
@@ -169,7 +169,7 @@ def run(
     required. With `uplink`, systemd has made it, and runs the uplink, which listens on this port
     and, for vaults on TCP, on the following ones.
     """
-    gateway = Gateway.load(folder)
+    gateway = GatewayConfig.load(folder)
     network = network or isolation.choose(uplink is not None, require_isolation)
     with Supervisor(gateway.state, network=network) as supervisor:
         gateway.certify()

@@ -34,11 +34,11 @@ from google.protobuf.message import DecodeError
 
 from fedldp.errors import DomainError
 from fedldp.fleet import isolation
-from fedldp.fleet.gateway.process import Gateway
-from fedldp.fleet.server.endpoint import LARGEST, PASSED, Front, serve
+from fedldp.fleet.gateway.process import GatewayConfig
+from fedldp.fleet.server.endpoint import LARGEST, PASSED, Endpoint, serve
 from fedldp.fleet.sockets import Address
 
-TIMEOUT = 28.0  # seconds that the server has to answer: more than its front takes, less than 30
+TIMEOUT = 28.0  # seconds that the server has to answer: more than its endpoint takes, less than 30
 
 _ASKS = frozenset(("/v1/fleet/activate-node", "/v1/fleet/pull-messages"))  # a SuperNode at work
 _APP_ID, _VERSION = re.compile("[A-Za-z0-9_-]+/[A-Za-z0-9_-]+"), re.compile("[A-Za-z0-9_.+-]+")
@@ -139,7 +139,7 @@ def proxy(server: str) -> str | None:
 
 async def run(folder: Path, sockets: list[socket.socket]) -> None:
     """Serve sockets until a signal ends it: the first leads to the server, others to TCP vaults."""
-    gateway = Gateway.load(folder)
+    gateway = GatewayConfig.load(folder)
     gateway.certify()
     vaults = gateway.distant
     if len(sockets) != 1 + len(vaults):
@@ -161,8 +161,8 @@ async def run(folder: Path, sockets: list[socket.socket]) -> None:
         trust_env=False,  # with a proxy of the environment, httpx would go past the checks
     ) as client:
         # Whoever is in the private network may call: the server checks who signed.
-        front = Front(client, lambda _: True)
-        await serve(front, gateway.certificate, gateway.certificate_key, sockets[0])
+        endpoint = Endpoint(client, lambda _: True)
+        await serve(endpoint, gateway.certificate, gateway.certificate_key, sockets[0])
     for way in ways:
         way.close()
 

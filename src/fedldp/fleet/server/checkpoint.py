@@ -109,7 +109,7 @@ def total(rounds: Iterable[Counts]) -> Counts:
 
 @final
 @dataclass(frozen=True)
-class Progress:
+class JobStatus:
     """What there is to see of a job while it runs."""
 
     job: str
@@ -153,7 +153,7 @@ class Checkpoint:
     ...     checkpoint.ask([question])
     ...     locked(path), checkpoint.pending
     (True, ['7'])
-    >>> locked(path), finished(path), progress(path).asked
+    >>> locked(path), finished(path), status(path).asked
     (False, False, 1)
     >>> folder.cleanup()
     """
@@ -288,7 +288,7 @@ def locked(path: str | os.PathLike[str]) -> bool:
 
 def finished(path: str | os.PathLike[str]) -> bool:
     """Return whether the job is over, with a result or without."""
-    found = progress(path)
+    found = status(path)
     return found is not None and bool(found.ended)
 
 
@@ -299,7 +299,7 @@ def check(path: str | os.PathLike[str], job: str, settings: str) -> None:
             _belongs(file, job, settings)
 
 
-def progress(path: str | os.PathLike[str]) -> Progress | None:
+def status(path: str | os.PathLike[str]) -> JobStatus | None:
     """Return how far a job is; None if it has not begun."""
     with _opened(path) as file:
         if file is None:
@@ -310,7 +310,7 @@ def progress(path: str | os.PathLike[str]) -> Progress | None:
         counts = "SELECT (SELECT COUNT(*) FROM asks WHERE round = ?1), COUNT(*) FROM batches"
         [(asked, received)] = file.execute(f"{counts} WHERE round = ?1", (standing.round + 1,))
         sizes = file.execute("SELECT gateway, SUM(size) FROM batches GROUP BY 1 ORDER BY 1")
-        return Progress(
+        return JobStatus(
             job=job,
             rounds=standing.round,
             asked=asked,

@@ -1,11 +1,11 @@
-"""The front door of the server: it ends TLS, and lets in what a gateway has to ask, no more.
+"""The endpoint of the server: it ends TLS, and lets in what a gateway has to ask, no more.
 
 Flower serves gateways, operators and its own processes at one port, and asks an operator for no
 password. So that port is bound to the machine itself, and the network reaches this proxy, which
-passes on ten calls. A gateway proves who it is with headers that it signs; the front verifies them
+passes on ten calls. A gateway proves who it is with headers that it signs; the endpoint verifies them
 before it reads a body, and Flower verifies them again.
 
-The front stays up while the server behind it is started again, and lets gateways wait: one whose
+The endpoint stays up while the server behind it is started again, and lets gateways wait: one whose
 TLS handshake is cut short would never call again.
 """
 
@@ -25,7 +25,7 @@ import uvicorn
 
 from fedldp.fleet import isolation
 from fedldp.fleet.server.admission import Gateways, Headers
-from fedldp.fleet.server.process import Server
+from fedldp.fleet.server.process import ServerConfig
 
 CALLS = frozenset(
     f"/v1/fleet/{name}".encode()
@@ -70,7 +70,7 @@ _Send = Callable[[_Message], Awaitable[None]]
 
 @final
 @dataclass
-class Front:
+class Endpoint:
     """An ASGI application that passes calls on by a client, which knows the server's address."""
 
     client: httpx.AsyncClient
@@ -157,7 +157,7 @@ async def _answer(
     await send({"type": "http.response.body", "body": body})
 
 
-async def serve(app: Front, certificate: Path, key: Path, listening: socket.socket) -> None:
+async def serve(app: Endpoint, certificate: Path, key: Path, listening: socket.socket) -> None:
     """Serve an application on a socket, with TLS, until a signal ends it."""
     config = uvicorn.Config(
         app,
@@ -176,8 +176,8 @@ async def serve(app: Front, certificate: Path, key: Path, listening: socket.sock
     await uvicorn.Server(config).serve([listening])
 
 
-async def run(server: Server, listening: socket.socket) -> None:
-    """Serve the front of a server."""
+async def run(server: ServerConfig, listening: socket.socket) -> None:
+    """Serve the endpoint of a server."""
     trusted = ssl.create_default_context(cafile=server.authority)
     async with httpx.AsyncClient(
         base_url=f"https://{server.address}",
@@ -187,11 +187,11 @@ async def run(server: Server, listening: socket.socket) -> None:
         limits=httpx.Limits(max_connections=None),
         trust_env=False,
     ) as client:
-        front = Front(client, Gateways(server.gateways))
-        await serve(front, server.certificate, server.key, listening)
+        endpoint = Endpoint(client, Gateways(server.gateways))
+        await serve(endpoint, server.certificate, server.key, listening)
 
 
 if __name__ == "__main__":
-    _server = Server.load(Path(sys.argv[1]))
+    _server = ServerConfig.load(Path(sys.argv[1]))
     _sockets = isolation.inherited() or [_server.listen()]
     asyncio.run(run(_server, _sockets[0]))

@@ -1,7 +1,7 @@
 """The machine of the server: Flower's SuperLink and what belongs to it, kept alive; and the job.
 
 The SuperLink keeps its state in a file. It asks for no password, so it lives in a private network
-with the processes that need it; the front, which gateways reach, is handed a socket from outside.
+with the processes that need it; the endpoint, which gateways reach, is handed a socket from outside.
 Flower never starts a ServerApp again that has died. So whenever the job is not finished and nobody
 has its checkpoint, it is handed to Flower anew, as a new run, which goes on where the last one
 stood. Should there be two runs at a time, one finds the checkpoint taken, and ends.
@@ -30,7 +30,7 @@ from fedldp.fleet.isolation import Network
 from fedldp.fleet.job import Job
 from fedldp.fleet.processes import Process, Restart, Supervisor
 from fedldp.fleet.server import checkpoint
-from fedldp.fleet.server.checkpoint import Progress
+from fedldp.fleet.server.checkpoint import JobStatus
 from fedldp.fleet.server.watch import JobFailed, Watch, ending
 from fedldp.fleet.state import STATE
 
@@ -66,11 +66,11 @@ _SHORTEST, _LONGEST = 2.0, 60.0  # before the next run; more if the last ones ca
 
 @final
 @dataclass(frozen=True)
-class Server:
+class ServerConfig:
     """The configuration of a server, read from its folder. Paths are relative to the folder."""
 
     folder: Path
-    host: str  # of the front
+    host: str  # of the endpoint
     port: int
     link: int
     authority: Path
@@ -83,7 +83,7 @@ class Server:
     missed: dict[str, float] = field(default_factory=dict)  # since when keys have been missing
 
     @classmethod
-    def load(cls, folder: Path) -> "Server":
+    def load(cls, folder: Path) -> "ServerConfig":
         """Read the file server.toml in a folder."""
         folder = folder.resolve()
         entries = toml.read(folder / FILE, _ENTRIES, _ENTRIES)
@@ -138,7 +138,7 @@ class Server:
         return Process("ready", argv, restart="no")
 
     def listen(self) -> socket.socket:
-        """Return the socket on which the front listens."""
+        """Return the socket on which the endpoint listens."""
         try:
             family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
             address = self.host, self.port
@@ -149,8 +149,8 @@ class Server:
                 f"{error.strerror}. Choose another address or port for `front`."
             ) from None
 
-    def front_process(self, listening: socket.socket) -> Process:
-        """Return how to run the front, which serves a socket."""
+    def endpoint_process(self, listening: socket.socket) -> Process:
+        """Return how to run the endpoint, which serves a socket."""
         argv = programs.python("fedldp.fleet.server.endpoint", self.folder)
         return Process("front", argv, sockets=(listening,))
 
@@ -191,10 +191,9 @@ class Server:
         """Write what Flower's own command reads."""
         home = programs.home(self.state)
         home.mkdir(exist_ok=True)
-        superlink = {"address": self.address, "root-certificates": self.authority}
-        lines = [f"[superlink.{_NAME}]", *(f"{k} = {_quoted(v)}" for k, v in superlink.items())]
-        files.write(home / "config.toml", "\n".join(lines) + "\n")
-        files.write(self._run_config, f"job = {_quoted(self.job)}\n")
+        superlink = {"address": self.address, "root-certificates": str(self.authority)}
+        files.write(home / "config.toml", toml.table("superlink", _NAME, entries=superlink))
+        files.write(self._run_config, toml.write({"job": str(self.job)}))
         self._secret.unlink(missing_ok=True)
         keys.write_secret(self._secret, secrets.token_bytes(32))
 
@@ -212,7 +211,7 @@ def run(
     Returns whether the job is done. One that has failed raises `JobFailed`. Flower's processes
     live in `network`: a private one, as far as the system allows it or isolation is required.
     """
-    server = Server.load(folder)
+    server = ServerConfig.load(folder)
     job = Job.load(server.job)
     checkpoint.check(job.checkpoint, job.name, job.settings)
     if checkpoint.finished(job.checkpoint) and not stay:
@@ -223,7 +222,7 @@ def run(
     with Supervisor(server.state, network=network) as supervisor:
         server.configure()
         supervisor.start(server.link_process())
-        supervisor.start(server.front_process(sockets[0] if sockets else server.listen()))
+        supervisor.start(server.endpoint_process(sockets[0] if sockets else server.listen()))
         say(f"Flower's SuperLink starts: see {server.state}/superlink.log")
         if supervisor.call(server.ready_process()) is None:
             return _conclude(server, job, say)
@@ -236,9 +235,9 @@ def run(
     return _conclude(server, job, say)
 
 
-def _conclude(server: Server, job: Job, say: Callable[[str], None]) -> bool:
+def _conclude(server: ServerConfig, job: Job, say: Callable[[str], None]) -> bool:
     """Say what came of the job, and return whether it is done; if it failed, raise `JobFailed`."""
-    found = checkpoint.progress(job.checkpoint)
+    found = checkpoint.status(job.checkpoint)
     if found is None or not found.ended:
         say(f"Stopped before the job {job.name} was done. Start the server again to resume it.")
         return False
@@ -248,7 +247,7 @@ def _conclude(server: Server, job: Job, say: Callable[[str], None]) -> bool:
     return True
 
 
-def _say_end(found: Progress, server: Server, job: Job, say: Callable[[str], None]) -> None:
+def _say_end(found: JobStatus, server: ServerConfig, job: Job, say: Callable[[str], None]) -> None:
     """Say how a job ended, and what is implausible about its reports."""
     say(ending(found, job, server.state))
     for text in checkpoint.warnings(job.checkpoint, *job.plans):
@@ -256,12 +255,12 @@ def _say_end(found: Progress, server: Server, job: Job, say: Callable[[str], Non
 
 
 def _finish(
-    supervisor: Supervisor, server: Server, job: Job, say: Callable[[str], None]
-) -> Progress | None:
+    supervisor: Supervisor, server: ServerConfig, job: Job, say: Callable[[str], None]
+) -> JobStatus | None:
     """Have the job run until it is finished; return None when told to stop."""
     due, pause, before, watch = 0.0, _SHORTEST, -1, Watch(job, say)
     while True:
-        found = checkpoint.progress(job.checkpoint)
+        found = checkpoint.status(job.checkpoint)
         watch.look(found)
         if found is not None and found.ended:
             return found
@@ -310,7 +309,7 @@ def _without_comment(key: str) -> str:
     return " ".join(key.split()[:2])
 
 
-def _register(supervisor: Supervisor, server: Server, say: Callable[[str], None]) -> None:
+def _register(supervisor: Supervisor, server: ServerConfig, say: Callable[[str], None]) -> None:
     """Register the keys of gateways that the SuperLink does not know yet, and revoke the others.
 
     A key that Flower does not take is tried again when its file changes or the server restarts.
@@ -345,7 +344,7 @@ def _register(supervisor: Supervisor, server: Server, say: Callable[[str], None]
 
 
 def _forgotten(
-    supervisor: Supervisor, server: Server, nodes: dict[str, str], refused: list[str]
+    supervisor: Supervisor, server: ServerConfig, nodes: dict[str, str], refused: list[str]
 ) -> dict[str, str]:
     """Return the refused keys that the SuperLink knows already, with their numbers.
 
@@ -371,14 +370,14 @@ def _is_key(text: str) -> bool:
 
 def _revoke(
     supervisor: Supervisor,
-    server: Server,
+    server: ServerConfig,
     nodes: dict[str, str],
     keys: Iterable[str],
     say: Callable[[str], None],
 ) -> bool:
     """Unregister the keys that are missing from the folder; return whether there were any.
 
-    The front refuses them at once. Flower follows after some seconds, as it never takes a key again
+    The endpoint refuses them at once. Flower follows after some seconds, as it never takes a key again
     that was unregistered, and a file may be missing only while it is being copied.
     """
     for text in set(nodes) - set(keys):
@@ -423,8 +422,3 @@ def _answer(log: Path) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _quoted(text: object) -> str:
-    """Return a text as TOML has it; JSON has it in the same way."""
-    return json.dumps(str(text), ensure_ascii=False)

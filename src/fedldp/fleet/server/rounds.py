@@ -93,12 +93,12 @@ class Rounds:
         answer = Answer.from_bytes(data, question)
         if answer.silent and not answer.answered:
             raise WireError("an answer in which all are silent.")
-        report = answer.report(plan.fingerprint).to_bytes()
+        report = answer.report(plan.fingerprint)
         try:
             tally = plan.parse(report)
         except WireError:
             raise WireError("an answer with records that are not of this plan.") from None
-        self._file.store(question, answer, report, tally)
+        self._file.store(question, answer, report.to_bytes(), tally)
 
     def complete(self, late: bool) -> bool:
         """Return whether the round is over: all have answered, or it is late and some have.

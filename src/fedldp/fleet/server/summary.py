@@ -6,20 +6,21 @@ together, and a result of another job is never mistaken for this one's.
 """
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from fedldp._internal import files
+from fedldp._internal import documents, files
 from fedldp.errors import WireError
 from fedldp.fleet.job import ENDING
 from fedldp.fleet.server.checkpoint import Counts, total
-from fedldp.vehicle import UNREADABLE, canonical
+from fedldp.vehicle import canonical
 
 FORMAT = "fedldp job summary 1"
 
+_ENTRIES = {"job", "plan", "planned", "complete", "failed", "reason", "rounds", "rounds_done"}
+_ENTRIES |= {"result"}
 _NAMES = {  # of the counts, in the file
     "asked": "asked",
     "answered": "reports",
@@ -87,10 +88,8 @@ class Summary:
     @classmethod
     def from_json(cls, text: str) -> "Summary":
         """Read a summary, or raise `WireError`."""
-        try:
-            document = json.loads(text)
-            if document["format"] != FORMAT:
-                raise ValueError("the format differs")
+        with documents.reading(repr(FORMAT)):
+            document = documents.parse(text, [FORMAT], (*_ENTRIES, *_NAMES))
             found = cls(
                 document["job"],
                 document["plan"],
@@ -101,10 +100,7 @@ class Summary:
                 document["failed"],
                 document["result"] or "",
             )
-            if found.to_json() != canonical(document):
-                raise ValueError("its entries contradict each other, or some are unknown")
-        except UNREADABLE as error:
-            raise WireError(f"not a {FORMAT!r}: {error}") from None
+            documents.check_written(found.to_json(), canonical(document))
         return found
 
     @classmethod

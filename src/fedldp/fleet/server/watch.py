@@ -7,7 +7,7 @@ from typing import final
 
 from fedldp.errors import DomainError
 from fedldp.fleet.job import Job
-from fedldp.fleet.server.checkpoint import Progress
+from fedldp.fleet.server.checkpoint import JobStatus
 from fedldp.fleet.server.rounds import SETTLED
 from fedldp.fleet.server.summary import collected
 
@@ -35,7 +35,7 @@ class Watch:
         self._since = self._said = clock()
         self.text = ""  # what the job is doing now
 
-    def look(self, found: Progress | None) -> None:
+    def look(self, found: JobStatus | None) -> None:
         """Take note of how far the job is; None if it has not begun."""
         now, before = self._clock(), self._seen
         self._seen = (0, False) if found is None else (found.rounds, found.asked > 0)
@@ -52,7 +52,7 @@ class Watch:
         self._say(line)
 
 
-def _waiting(found: Progress | None, job: Job, seconds: float) -> str:
+def _waiting(found: JobStatus | None, job: Job, seconds: float) -> str:
     """Say what a job waits for, and for how long it has."""
     rounds, asked = (0, 0) if found is None else (found.rounds, found.asked)
     line, log = f"Round {rounds + 1} of {job.rounds}", f" See {job.log}"
@@ -69,7 +69,7 @@ def _waiting(found: Progress | None, job: Job, seconds: float) -> str:
     )
 
 
-def ending(found: Progress, job: Job, logs: Path) -> str:
+def ending(found: JobStatus, job: Job, logs: Path) -> str:
     """Say what came of a job that is over. The logs of the server's processes are in a folder."""
     counts = collected(found.total, job.expected)
     if found.failed:
