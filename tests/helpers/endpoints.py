@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
+import trustme
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, SECP384R1, generate_private_key
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -58,9 +59,18 @@ def headers(key=KEY):
     }
 
 
+def write_certificates(folder):
+    """Write the certificate and the key of a server on this machine, and its authority's."""
+    authority = trustme.CA()
+    issued = authority.issue_cert("localhost", "127.0.0.1")
+    authority.cert_pem.write_to_path(folder / "ca.crt")
+    issued.cert_chain_pems[0].write_to_path(folder / "server.crt")
+    issued.private_key_pem.write_to_path(folder / "server.key")
+
+
 @contextmanager
 def backend(folder, port, heard):
-    """A server behind the endpoint that hears what is passed on, and answers with the same bytes."""
+    """A server behind the endpoint that hears what is passed on, and answers the same bytes."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -12,7 +12,7 @@ from time import monotonic, sleep
 
 import httpx
 import pytest
-from endpoints import CALL, Door, backend, fresh_key, headers
+from endpoints import CALL, Door, backend, fresh_key, headers, write_certificates
 from flwr.proto.fab_pb2 import Fab, GetFabResponse
 from flwr.proto.run_pb2 import GetRunResponse, Run
 
@@ -138,7 +138,7 @@ def gateway(tmp_path):
     server, folder = tmp_path / "server", tmp_path / "gateway"
     for path in (server, folder):
         path.mkdir()
-    keys.write_server(server, tmp_path / "ca.key", [])
+    write_certificates(server)
     (folder / "token").write_text("secret")
     port, vault = free_port(), free_port()
     (folder / "gateway.toml").write_text(

@@ -1,4 +1,4 @@
-"""The endpoint passes on what gateways ask, as they ask it; nobody gets further, whatever they try."""
+"""The endpoint passes on what gateways ask, as they ask it; nobody else gets further."""
 
 import socket
 import subprocess
@@ -8,9 +8,18 @@ from time import monotonic, sleep
 
 import httpx
 import pytest
-from endpoints import CALL, GATEWAY, Door, backend, fresh_key, headers, public, shown
+from endpoints import (
+    CALL,
+    GATEWAY,
+    Door,
+    backend,
+    fresh_key,
+    headers,
+    public,
+    shown,
+    write_certificates,
+)
 
-from fedldp.fleet import keys
 from fedldp.fleet.processes import free_port
 from fedldp.fleet.server.endpoint import CALLS, LARGEST
 
@@ -28,9 +37,9 @@ NOT_PASSED = {
 
 @pytest.fixture(scope="module")
 def door(tmp_path_factory):
-    """The endpoint in a process of its own, as the server runs it; behind it there is nobody yet."""
-    folder = tmp_path_factory.mktemp("front")
-    keys.write_server(folder, folder / "ca.key", [])
+    """The endpoint in a process of its own, as the server runs it, with nobody behind it yet."""
+    folder = tmp_path_factory.mktemp("endpoint")
+    write_certificates(folder)
     found = Door(folder, free_port(), free_port(), [])
     (folder / "g").mkdir()
     (folder / "g" / "gateway-1.pub").write_bytes(GATEWAY)

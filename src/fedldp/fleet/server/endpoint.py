@@ -2,8 +2,8 @@
 
 Flower serves gateways, operators and its own processes at one port, and asks an operator for no
 password. So that port is bound to the machine itself, and the network reaches this proxy, which
-passes on ten calls. A gateway proves who it is with headers that it signs; the endpoint verifies them
-before it reads a body, and Flower verifies them again.
+passes on ten calls. A gateway proves who it is with headers that it signs; the endpoint verifies
+them before it reads a body, and Flower verifies them again.
 
 The endpoint stays up while the server behind it is started again, and lets gateways wait: one whose
 TLS handshake is cut short would never call again.

@@ -1,7 +1,7 @@
 """The machine of the server: Flower's SuperLink and what belongs to it, kept alive; and the job.
 
 The SuperLink keeps its state in a file. It asks for no password, so it lives in a private network
-with the processes that need it; the endpoint, which gateways reach, is handed a socket from outside.
+with the processes that need it; the endpoint, which gateways reach, gets a socket from outside.
 Flower never starts a ServerApp again that has died. So whenever the job is not finished and nobody
 has its checkpoint, it is handed to Flower anew, as a new run, which goes on where the last one
 stood. Should there be two runs at a time, one finds the checkpoint taken, and ends.
@@ -377,8 +377,8 @@ def _revoke(
 ) -> bool:
     """Unregister the keys that are missing from the folder; return whether there were any.
 
-    The endpoint refuses them at once. Flower follows after some seconds, as it never takes a key again
-    that was unregistered, and a file may be missing only while it is being copied.
+    The endpoint refuses them at once. Flower follows after some seconds, as it never takes a key
+    again that was unregistered, and a file may be missing only while it is being copied.
     """
     for text in set(nodes) - set(keys):
         server.missed.setdefault(text, monotonic())
