@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from fedldp._internal import validation
 from fedldp._internal.validation import Floats
+from fedldp._internal.vectors import shortened
 from fedldp.data.frames import Cells, codes, is_missing, numbers, shown, to_float
 from fedldp.errors import DomainError
 from fedldp.vehicle import MOST_CATEGORIES, MOST_COORDINATES, label
@@ -32,6 +33,7 @@ class Attribute(ABC):
     centre: float
     scale: float
     half_width: float  # what an error on the scale of the inputs is multiplied by
+    length: float | None  # of a vector, the public bound on its length if it has one
 
     @property
     @abstractmethod
@@ -75,7 +77,9 @@ class Attribute(ABC):
 class Number(Attribute):
     """A number, or `size` of them, between public bounds; a value outside counts as the bound.
 
-    `missing` is what a vehicle without the value uses instead, by default the centre.
+    `missing` is what a vehicle without the value uses instead, by default the centre. `length` is
+    for a vector whose length has a bound, and not each of its numbers alone: one that is longer
+    counts as the vector in its direction with this length. Then `low` is -length and `high` length.
 
     >>> age = Number("age", 0, 100)
     >>> age.to_unit([25.0, 130.0, float("nan")])
@@ -89,6 +93,7 @@ class Number(Attribute):
     high: float
     missing: float = None  # type: ignore[assignment]  # the centre
     size: int = 1
+    length: float | None = None
 
     inputs = (-1.0, 1.0)
     labels = ()
@@ -115,6 +120,21 @@ class Number(Attribute):
             raise DomainError(
                 f"size of {self.name!r} must be from 1 to {MOST_COORDINATES}; got {self.size}."
             )
+        if self.length is not None:
+            object.__setattr__(self, "length", self._finite("length"))
+            if (self.low, self.high) != (-self.length, self.length):
+                raise DomainError(
+                    f"{self.name!r} has a bound on its length, {self.length!r}: low must be "
+                    f"{-self.length!r} and high {self.length!r}; got {self.low!r} and "
+                    f"{self.high!r}. Leave them out, as in Schema.vector(d, length=1.0)."
+                )
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{key}={getattr(self, key)!r}" for key in ("name", "low", "high", "missing", "size")
+        ]
+        shown += [] if self.length is None else [f"length={self.length!r}"]
+        return f"Number({', '.join(shown)})"
 
     def _finite(self, key: str) -> float:
         value = getattr(self, key)
@@ -160,10 +180,15 @@ class Number(Attribute):
         return self.high / 2 - self.low / 2
 
     def to_unit(self, values: npt.ArrayLike) -> Floats:
-        """Scale to [-1, 1] and clip; NaN becomes what `missing` does, by the same work."""
+        """Scale to [-1, 1] and clip; NaN becomes what `missing` does, by the same work.
+
+        Rows of a vector with a bound on its length are clipped to that length.
+        """
         with np.errstate(over="ignore"):
             units = (np.asarray(values, np.float64) - self.centre) * self.scale
         missing = min(max((self.missing - self.centre) * self.scale, -1.0), 1.0)
+        if self.length is not None and units.ndim and units.shape[-1] == self.size:
+            return shortened(units, missing)
         return np.where(np.isnan(units), missing, np.clip(units, -1.0, 1.0))
 
     def from_unit(self, mean: Any) -> Any:
@@ -194,7 +219,7 @@ class Category(Attribute):
     missing: str = None  # type: ignore[assignment]  # "other" or the first
     size: ClassVar[int] = 1  # type: ignore[misc]
 
-    centre, scale, half_width = 0.0, 1.0, 1.0
+    centre, scale, half_width, length = 0.0, 1.0, 1.0, None
 
     def __post_init__(self) -> None:
         checked_text(self.name, "an attribute's name")

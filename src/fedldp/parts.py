@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, NamedTuple, Protocol, cast, final
+from typing import Any, NamedTuple, Protocol, cast, final, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from fedldp import vehicle
 from fedldp._internal.packing import Records
 from fedldp._internal.validation import Floats, Integers
+from fedldp._internal.vectors import SparseRows, shortened, shortened_sparse
 from fedldp.attributes import Attribute
 from fedldp.coders import CODERS
 from fedldp.coders.base import Cells, Coder, Document
@@ -43,6 +44,14 @@ class Values(Protocol):
 
     def all(self, columns: Integers) -> Floats:
         """Return a new array: of every row the values in these columns."""
+
+
+@runtime_checkable
+class SparseValues(Values, Protocol):
+    """Values of which most are zero: a vector of bounded length is read without the zeros."""
+
+    def sparse(self, columns: Integers) -> SparseRows:
+        """Return what is not zero in these columns, which are numbered from 0 in their order."""
 
 
 @final
@@ -85,7 +94,7 @@ class _Answer(NamedTuple):
     rows: Integers | None  # all, if None
     units: Integers
     coder: Coder
-    inputs: npt.NDArray[Any]
+    inputs: npt.NDArray[Any] | SparseRows
 
 
 class _Block(NamedTuple):
@@ -126,6 +135,14 @@ class Part:
             for attribute in block.attributes:
                 if attribute.inputs != block.coder.inputs:
                     raise DomainError(f"the coder of {attribute.name!r} is for other inputs.")
+                if (attribute.length is not None) is not block.coder.ball:
+                    raise DomainError(
+                        f"the coder of {attribute.name!r} is for numbers with other bounds: a "
+                        "vector with a bound on its length is answered by directions alone, and "
+                        "directions answer nothing else."
+                    )
+            if block.coder.ball and len(block.attributes) > 1:
+                raise DomainError("directions answer one vector; got several attributes.")
         if self.joint and self.coders[0].coordinates != self.d:
             raise DomainError(
                 f"the coder is for {self.coders[0].coordinates} coordinates; the part has {self.d}."
@@ -184,6 +201,11 @@ class Part:
         for ratio in ratios[-self.k :]:
             product *= ratio
         return product
+
+    @property
+    def most_answers(self) -> int:
+        """How many answers the counters of a unit can hold."""
+        return min(coder.most_answers for coder in self.coders)
 
     @property
     def _units_by_coder(self) -> list[tuple[Coder, int]]:
@@ -276,9 +298,11 @@ class Part:
 
     def _inputs(
         self, values: Values, rows: Integers | None, units: Integers, coder: Coder
-    ) -> npt.NDArray[Any]:
+    ) -> npt.NDArray[Any] | SparseRows:
         """Return what a coder takes: values scaled and clipped, whether one is missing or not."""
         centre, scale, missing = self._scaling
+        if coder.ball:
+            return self._vectors(values, float(scale[0]), float(missing[0]))
         if coder.joint:
             inputs = values.all(self.columns)
         else:
@@ -291,6 +315,15 @@ class Part:
         np.clip(inputs, *coder.inputs, out=inputs)
         np.copyto(inputs, missing, where=inputs != inputs)
         return inputs.astype(coder.inputs_dtype, copy=False)
+
+    def _vectors(self, values: Values, scale: float, missing: float) -> Floats | SparseRows:
+        """Return vectors whose length is at most 1."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            if isinstance(values, SparseValues):
+                rows = values.sparse(self.columns)
+                rows = SparseRows(rows.counts, rows.columns, rows.numbers * scale)
+                return shortened_sparse(rows, missing)
+            return shortened(values.all(self.columns) * scale, missing)
 
     def _answers(self, values: Values, source: Source) -> Iterator[_Answer]:
         """Choose units; yield, for each slot and coder, which rows answer what."""

@@ -44,7 +44,9 @@ class Plan:
     expected error, given a public guess of the numbers' `variance` on the scale of [-1, 1];
     `"paper"` is floor(epsilon / 2.5). Other strategies: `split` answers everything with epsilon/d;
     `paper` divides the budget between numbers and categories; `cube` answers all numbers at once
-    with one sign each. `expected_error` tells which one to take.
+    with one sign each; `directions` answers a vector with a bound on its length, such as a gradient
+    (`Schema.vector(d, length=1.0)`), with one of some random directions. `expected_error` tells
+    which one to take.
 
     `mechanism` is how numbers are made private: a name, a class, or a mechanism with options of its
     own, such as `Optimal(2.0, outputs=7)`, whose epsilon must be the plan's. The plan gives it each
@@ -66,6 +68,10 @@ class Plan:
     With `study=True` numbers go through the mechanism's own floating-point `perturb`, as in the
     paper. Such a plan can be simulated, and neither written nor used for release.
 
+    For directions, `mean_length` is a public guess of the vectors' mean length as a share of the
+    bound (by default 1), and `fleet` the largest number of vehicles that may answer (by default ten
+    million): see `fedldp.coders.Directions.of`.
+
     `estimator` is what `Tally.estimate` does by default. It is written to the file only if it is
     not `"ratio"`; vehicles do not need it. `Plan.paper` makes all choices as the paper does.
     """
@@ -86,6 +92,8 @@ class Plan:
         outputs: int | None = None,
         threshold: int | str = "best",
         variance: float = strategies.UNIFORM,
+        mean_length: float | None = None,
+        fleet: int | None = None,
         study: bool = False,
         estimator: str = RATIO,
     ) -> None:
@@ -102,6 +110,8 @@ class Plan:
             threshold=threshold,
             variance=variance,
             study=study,
+            mean_length=mean_length,
+            fleet=fleet,
         )
         self._set(schema, float(epsilon), parts, estimator)
 
@@ -284,7 +294,9 @@ class Plan:
 
     def chunks(self, vehicles: int) -> Iterator[tuple[int, int]]:
         """Yield (start, stop) ranges of vehicles that bound memory use."""
-        wide = self.schema.dimensions * 64 if self.study else self.bits
+        # A joint coder reads all numbers of a vehicle, however few bits it makes of them.
+        read = [part.d for part in self.parts if part.joint]
+        wide = self.schema.dimensions * 64 if self.study else max(self.bits, *read, 0)
         return packing.ranges(vehicles, wide)
 
     def parse(self, data: Report | bytes) -> Tally:
@@ -389,8 +401,11 @@ class Plan:
                 f"the plan has {len(tables)} different tables, and a vehicle takes at most "
                 f"{vehicle.MOST_TABLES}: ask for categories of fewer different sizes."
             )
+        formats = {coder.plan_format for part in self.parts for coder in part.coders}
+        if self.estimator != RATIO:
+            formats.add(vehicle.PLAN_FORMAT_2)
         document = {
-            "format": vehicle.PLAN_FORMAT if self.estimator == RATIO else vehicle.PLAN_FORMAT_2,
+            "format": max(formats),
             "epsilon": str(self.epsilon),
             "schema": self.schema.to_document(),
             "tables": tables,

@@ -21,6 +21,7 @@ __all__ = ["Category", "Number", "Schema", "template"]
 
 _UNFILLED = "?"  # what a template has in the places of bounds and categories
 _NUMBER = {"low", "high", "missing", "size"}
+_VECTOR = {*_NUMBER, "length"}
 _CATEGORY = {"categories", "missing"}
 
 
@@ -66,15 +67,26 @@ class Schema(Mapping[str, Number | Category]):
         return cls(tuple(_attribute(name, given) for name, given in attributes.items()))
 
     @classmethod
-    def vector(cls, d: int, bound: float) -> "Schema":
-        """Make the schema of a vector, such as a gradient, with d numbers within +-bound.
+    def vector(cls, d: int, bound: float | None = None, *, length: float | None = None) -> "Schema":
+        """Make the schema of a vector, such as a gradient, with d numbers.
+
+        Either each of them lies within +-bound, or the vector has at most a length: the root of the
+        sum of their squares. A bound on the length is for `strategy="directions"`.
 
         >>> Schema.vector(3, 0.5)["x"]
         Number(name='x', low=-0.5, high=0.5, missing=0.0, size=3)
+        >>> Schema.vector(3, length=0.5)["x"]
+        Number(name='x', low=-0.5, high=0.5, missing=0.0, size=3, length=0.5)
         """
-        if not is_real(bound):
-            raise DomainError(f"bound must be a positive number; got {bound!r}.")
-        return cls((Number("x", -bound, bound, size=d),))
+        if (bound is None) is (length is None):
+            raise DomainError(
+                "a vector needs a bound for each number or one for its length, and not both: pass "
+                f"bound= or length=; got {bound!r} and {length!r}."
+            )
+        name, most = ("length", length) if bound is None else ("bound", bound)
+        if most is None or not is_real(most):
+            raise DomainError(f"{name} must be a positive number; got {most!r}.")
+        return cls((Number("x", -most, most, size=d, length=length),))
 
     @classmethod
     def infer(cls, data: Any, /, **known: Any) -> "Schema":
@@ -270,11 +282,14 @@ def _from_table(name: str, table: Any) -> Number | Category:
         )
     if "categories" in table and table.keys() <= _CATEGORY:
         return Category(name, **table)
+    if "length" in table and table.keys() <= _VECTOR and is_real(table["length"]):
+        return Number(name, **{"low": -table["length"], "high": table["length"], **table})
     if {"low", "high"} <= table.keys() <= _NUMBER:
         return Number(name, **table)
     raise DomainError(
-        f"{name!r} needs low and high (missing and size if you like), or categories (missing if "
-        f"you like); got {', '.join(map(repr, table)) or 'nothing'}."
+        f"{name!r} needs low and high (missing and size if you like), or a length (missing and "
+        f"size if you like), or categories (missing if you like); got "
+        f"{', '.join(map(repr, table)) or 'nothing'}."
     )
 
 
@@ -287,7 +302,8 @@ def _from_entry(entry: Any) -> Number | Category:
     if options.keys() == _CATEGORY and isinstance(labels, list):
         fits = all(isinstance(text, str) for text in [*labels, options["missing"]])
     else:
-        fits = options.keys() == _NUMBER and all(type(x) in (int, float) for x in options.values())
+        fits = options.keys() in (_NUMBER, _VECTOR)
+        fits = fits and all(type(x) in (int, float) for x in options.values())
     if not fits:
         raise DomainError(f"an entry is not that of an attribute: {entry!r:.200}")
     return _from_table(entry["name"], options)
@@ -296,7 +312,8 @@ def _from_entry(entry: Any) -> Number | Category:
 def _options(attribute: Number | Category) -> dict[str, Any]:
     if isinstance(attribute, Category):
         return {"categories": list(attribute.categories), "missing": attribute.missing}
-    return {key: getattr(attribute, key) for key in ("low", "high", "missing", "size")}
+    keys = ["low", "high", "missing", "size", *(["length"] if attribute.length is not None else [])]
+    return {key: getattr(attribute, key) for key in keys}
 
 
 def _call(places: Mapping[str, str]) -> str:

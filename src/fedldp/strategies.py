@@ -12,13 +12,14 @@ from fedldp._internal.validation import SMALLEST_EPSILON, whole
 from fedldp.coders.base import Coder
 from fedldp.coders.categories import UnaryEncoding, better
 from fedldp.coders.cube import Cube
+from fedldp.coders.directions import Directions
 from fedldp.coders.study import Study
 from fedldp.errors import DomainError
 from fedldp.mechanisms import HMTP, PAPER, AnyMechanism, Duchi, Solved, mechanism
 from fedldp.parts import Part
 from fedldp.schema import Schema
 
-STRATEGIES = ("sample", "split", "paper", "cube")
+STRATEGIES = ("sample", "split", "paper", "cube", "directions")
 PAPER_MECHANISM = "hm-tp"  # of those that the paper proposes, the one for every epsilon
 UNIFORM = 1 / 3  # the variance of a number that is uniform on [-1, 1]
 
@@ -37,12 +38,20 @@ def parts_of(
     threshold: int | str,
     variance: float,
     study: bool,
+    mean_length: float | None = None,
+    fleet: int | None = None,
 ) -> tuple[Part, ...]:
     """Return the parts of the plan that a `Plan`'s arguments describe."""
     if strategy not in STRATEGIES:
         raise DomainError(f"strategy must be one of {STRATEGIES}; got {strategy!r}.")
-    if strategy == "cube" and (study or outputs is not None):
-        raise DomainError("the cube is exact, with two outputs: leave study and outputs out.")
+    if strategy in ("cube", "directions") and (study or outputs is not None):
+        raise DomainError(
+            f"strategy {strategy!r} is exact, with outputs of its own: leave study and outputs out."
+        )
+    if strategy != "directions" and not mean_length is fleet is None:
+        raise DomainError(
+            f"mean_length and fleet are for directions alone; got strategy {strategy!r}."
+        )
     if strategy != "cube" and threshold != "best":
         raise DomainError(f"a threshold is for the cube alone; got strategy {strategy!r}.")
     # Whether they are needed here or not:
@@ -56,6 +65,17 @@ def parts_of(
     everything = tuple(range(len(schema.attributes)))
     numbers = tuple(i for i in everything if not schema.attributes[i].labels)
     categories = tuple(i for i in everything if schema.attributes[i].labels)
+    lengths = [i for i in numbers if schema.attributes[i].length is not None]
+    if lengths and strategy != "directions":
+        raise DomainError(
+            f"{schema.attributes[lengths[0]].name!r} has a bound on its length, which is for "
+            f"strategy='directions'; got {strategy!r}. Give bounds to each number instead."
+        )
+    if strategy == "directions" and not (len(lengths) == len(numbers) == 1):
+        raise DomainError(
+            "strategy='directions' is for one vector with a bound on its length, as of "
+            f"Schema.vector(d, length=1.0); got the numbers {[schema.names[i] for i in numbers]}."
+        )
     if study and not numbers:
         raise DomainError("categories are exact as they are: leave study=True out.")
 
@@ -78,10 +98,15 @@ def parts_of(
         return (sampled(everything, epsilon, schema.dimensions, oue=False),)
     for_numbers = epsilon * (schema.dimensions - len(categories)) / schema.dimensions
     parts: list[Part] = []
-    if numbers and strategy == "cube":
-        d = schema.dimensions - len(categories)
-        cube = Cube.of(each_part(for_numbers, 1), d, threshold)
-        parts.append(Part(schema, numbers, (cube,), 1))
+    if numbers and strategy in ("cube", "directions"):
+        d, budget = schema.dimensions - len(categories), each_part(for_numbers, 1)
+        joint: Coder
+        if strategy == "cube":
+            joint = Cube.of(budget, d, threshold)
+        else:
+            length = 1.0 if mean_length is None else mean_length
+            joint = Directions.of(budget, d, mean_length=length, fleet=fleet)
+        parts.append(Part(schema, numbers, (joint,), 1))
     elif numbers:
         parts.append(sampled(numbers, for_numbers, k, oue=False))
     if categories:

@@ -51,8 +51,9 @@ class Tally:
     estimator: str = RATIO  # the plan's: what `estimate` does by default
 
     def __post_init__(self) -> None:
-        if not 0 <= self.reports <= MOST_REPORTS:
-            raise DomainError(f"a tally holds at most {MOST_REPORTS} reports; got {self.reports}.")
+        most = min(MOST_REPORTS, *(part.most_answers for part in self.parts))
+        if not 0 <= self.reports <= most:
+            raise DomainError(f"a tally holds at most {most} reports; got {self.reports}.")
         frozen = tuple(tables.read_only(part, part.dtype) for part in self.counts)
         object.__setattr__(self, "counts", frozen)
 

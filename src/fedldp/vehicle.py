@@ -9,7 +9,8 @@ A plan is a JSON file. Its `schema` lists what a row holds: numbers with public 
 scaled to [-1, 1], and categories. Its `tables` are integers: the odds of each code that may be
 sent for a value. Its `parts` say how each attribute is reported. A `sample` part chooses k of its
 coordinates (a coordinate is one number or one category) and draws a code for each from its table;
-a `cube` part sends a sign for each of its coordinates, drawn all at once. Under no two values may
+a `cube` part sends a sign for each of its coordinates, drawn all at once; a `directions` part sends
+one of some public random directions, rather one along its vector. Under no two values may
 the odds of a code differ by more than a factor of e^epsilon, and what one report can cost in all
 may not exceed the cap. Nothing else matters for privacy, and no row is ever refused: what is
 missing in it, or unknown, becomes a public value. `Plan.check` tells the owner, who alone may know.
@@ -28,13 +29,14 @@ from difflib import get_close_matches
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import accumulate, pairwise
-from math import inf, isfinite
+from math import fsum, inf, isfinite, sqrt
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 FORMAT = "fedldp channel 1"
 PLAN_FORMAT = "fedldp plan 1"
-PLAN_FORMAT_2 = "fedldp plan 2"  # of plans with an `estimator`, which changes nothing for a vehicle
+PLAN_FORMAT_2 = "fedldp plan 2"  # with an `estimator` (nothing for a vehicle) or `directions`
 SERVERS_ESTIMATOR = "horvitz-thompson"
 WIRE_VERSION = 1
 WORD = 64  # bits that draw from the table
@@ -47,6 +49,15 @@ LEAST_GAP = 2.0**-20  # between two letters: closer ones would not survive the d
 ROUNDING = 32  # further bits, that round a value to a letter
 MOST_CATEGORIES = 1 << 16
 MOST_SIGNS = 10_000  # of a cube
+MOST_DIRECTIONS = 255
+MOST_NUMBERS = 1 << 17  # of a vector that directions answer
+DIRECTION_BITS = 32  # of a seed and a direction, at most
+LENGTH = 1 << 20  # the whole number that a vector of the public length has as its length
+QUANTILES = 1 << 16
+QUANTILE_UNIT = 1 << 10  # one standard deviation of the numbers that directions are made of
+LARGEST_NUMBER = 1e100  # of a vector, before its length is limited: its square is still finite
+GOLDEN = 0x9E3779B97F4A7C15
+MIX = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 MOST_COORDINATES = 1 << 24
 MOST_TABLES = 1 << 10
 MOST_BITS = 1 << 27  # of a record
@@ -146,6 +157,59 @@ def cube_fault(d: int, threshold: int, heavy: int, light: int, epsilon: Fraction
     if not 1 <= light <= heavy <= LARGEST_WEIGHT:
         return f"light = {light} and heavy = {heavy} are out of order or too large"
     return _ratio_fault(heavy, light, epsilon)
+
+
+class Odds(NamedTuple):
+    """The odds of a `directions` part.
+
+    For a vector, each of the `best` directions has the odds `high`, each other one `low`, and the
+    null code `null`. For the null input each direction has `low` and the null code `null_input`;
+    if that is 0, the null input is not used.
+    """
+
+    directions: int
+    best: int
+    high: int
+    low: int
+    null: int
+    null_input: int
+
+    @property
+    def total(self) -> int:
+        """All odds for a vector."""
+        others = self.directions - self.best
+        return self.best * self.high + others * self.low + self.null
+
+
+def directions_fault(odds: Odds, d: int, seed_bits: int, key: int, epsilon: Fraction) -> str | None:
+    """Return why directions are not epsilon-private, or cannot be drawn; None if all is well.
+
+    Each row of odds has the same total, so ratios of probabilities are ratios of odds, whatever
+    the directions are and whichever of them are the best.
+    """
+    directions, best, high, low, null, null_input = odds
+    if not 1 <= d <= MOST_NUMBERS:
+        return f"{d} numbers are not 1 to {MOST_NUMBERS}"
+    if directions & (directions + 1) or not 3 <= directions <= MOST_DIRECTIONS:
+        return f"{directions} directions are not one less than a power of two from 4 to 256"
+    if not 1 <= best < directions:
+        return f"{best} best of {directions} directions are not 1 to {directions - 1}"
+    if not 1 <= low < high or min(null, null_input) < 0:
+        return f"high = {high} and low = {low} are out of order, or null odds are negative"
+    total = odds.total
+    if total > LARGEST_TOTAL or total & (total - 1):
+        return f"its odds for a vector add up to {total}: no power of two, or one above 2^62"
+    if not 1 <= seed_bits <= DIRECTION_BITS - directions.bit_length():
+        return f"a seed of {seed_bits} bits and a direction do not fit into {DIRECTION_BITS} bits"
+    if not 0 <= key < 1 << WORD:
+        return f"its key {key} is not a number of {WORD} bits"
+    if null_input:
+        if directions * low + null_input != total:
+            return f"its odds for a vector and for the null input differ in their total: {odds}"
+        reason = _ratio_fault(null_input, null, epsilon)
+        if reason is not None:
+            return reason
+    return _ratio_fault(high, low, epsilon)
 
 
 def _ratio_fault(largest: int, least: int, epsilon: Fraction) -> str | None:
@@ -252,6 +316,73 @@ def agreements(odds: Sequence[int], rng: random.Random) -> list[bool]:
     h, keys = bisect_right(odds, below(odds[-1], rng)), distinct(len(odds) - 1, rng)
     last = [-1, *sorted(keys)][h]
     return [key <= last for key in keys]
+
+
+@lru_cache(maxsize=1)
+def quantiles() -> list[int]:
+    """Return the numbers that directions are made of: quantiles of the normal law, rounded.
+
+    None of them lies close to where rounding turns, so every machine computes the same.
+    """
+    normal = NormalDist()
+    places = ((u + 0.5) / QUANTILES for u in range(QUANTILES // 2, QUANTILES))
+    upper = [round(QUANTILE_UNIT * normal.inv_cdf(place)) for place in places]
+    return [-number for number in reversed(upper)] + upper
+
+
+def mixed(counter: int) -> int:
+    """Return a word that looks random: the finalizer of SplitMix64."""
+    x = counter & (1 << WORD) - 1
+    x = (x ^ x >> 30) * MIX[0] & (1 << WORD) - 1
+    x = (x ^ x >> 27) * MIX[1] & (1 << WORD) - 1
+    return x ^ x >> 31
+
+
+def products(vector: Sequence[int], directions: int, key: int, seed: int) -> list[int]:
+    """Return the product of each direction of a seed with a vector of whole numbers.
+
+    A word has the coordinates of four directions. The work is the same for every vector.
+    """
+    table, words = quantiles(), (directions + 1) // 4
+    found = [0] * (4 * words)
+    counter = mixed(key + GOLDEN * (seed + 1))
+    for x in vector:
+        for first in range(0, 4 * words, 4):
+            counter += GOLDEN
+            word = mixed(counter)
+            found[first] += x * table[word & 0xFFFF]
+            found[first + 1] += x * table[word >> 16 & 0xFFFF]
+            found[first + 2] += x * table[word >> 32 & 0xFFFF]
+            found[first + 3] += x * table[word >> 48]
+    return found[:directions]
+
+
+def direction_code(
+    odds: Odds, seed_bits: int, key: int, vector: Sequence[int], rng: random.Random
+) -> int:
+    """Draw a seed and one of its directions, or the null code, with three random words.
+
+    A vector that is shorter than LENGTH stands for itself with a probability such that the mean is
+    right: otherwise the null input is sent or, where that is not used, perhaps the opposite vector.
+    """
+    seed, rounding = (rng.getrandbits(ROUNDING) for _ in range(2))
+    u = rng.getrandbits(WORD) >> (WORD + 1 - odds.total.bit_length())
+    seed >>= ROUNDING - seed_bits
+    share = min(int(sqrt(sum(x * x for x in vector)) * ((1 << ROUNDING) / LENGTH)), 1 << ROUNDING)
+    itself = rounding < (share if odds.null_input else (1 << ROUNDING) + share >> 1)
+    sign = 1 if itself or odds.null_input else -1
+    found = products(vector, odds.directions, key, seed)
+    # The best first; of equal ones that with the lower number.
+    order = sorted(range(odds.directions), key=lambda j: -sign * found[j])
+    # Whatever the data are: low for each direction, the rest of high for each of the best, null.
+    common = odds.directions * odds.low
+    rank = (u - common) // (odds.high - odds.low)
+    code = odds.directions
+    if u < common:
+        code = u // odds.low
+    elif rank < odds.best and (itself or not odds.null_input):
+        code = order[rank]
+    return seed << odds.directions.bit_length() | code
 
 
 def is_ladder(letters: Sequence[float]) -> bool:
@@ -361,6 +492,14 @@ def scaled(value: Any, low: float, high: float) -> float:
     return min(max((number - (low / 2 + high / 2)) * (2 / (high - low)), -1.0), 1.0)
 
 
+def in_lengths(value: Any, length: float) -> float:
+    """Scale a number of a vector so that the bound on its length is 1, or raise if it is none."""
+    number = float_of(value)
+    if number != number:
+        raise ValueError("not a number")
+    return min(max(number * (1 / length), -LARGEST_NUMBER), LARGEST_NUMBER)
+
+
 def float_of(value: Any) -> float:
     """Return a value as a float, or raise if it is not a number."""
     try:
@@ -397,6 +536,7 @@ class Attribute(NamedTuple):
     first: int = 0  # its place in a row that is a sequence
     low: float = -inf  # the bounds of a number
     high: float = inf
+    length: float = 0.0  # the bound on the length of a vector, if it has one
 
     def value(self, row: Any, offset: int) -> Any:
         """Return what stands in a row, or raise if nothing does."""
@@ -416,6 +556,19 @@ class Attribute(NamedTuple):
         except Exception:
             return self.missing
 
+    def inputs(self, row: Any) -> list[float]:
+        """Return what a row holds for each coordinate; a vector that is too long is shortened."""
+        found = [self.find(row, offset) for offset in range(self.size)]
+        if self.length:
+            longer = max(length_of(found), 1.0)
+            found = [x / longer for x in found]
+        return found
+
+    def too_long(self, row: Any) -> str:
+        """Say that a row's vector is longer than its bound; nothing if it is not."""
+        length = length_of([self.find(row, i) for i in range(self.size)]) if self.length else 0.0
+        return f"clipped (its length is {length * self.length:.6g})" if length > 1 + 1e-6 else ""
+
     def fault(self, row: Any, offset: int) -> str:
         """Say why `find` does not use what a row holds as it is; nothing if it does."""
         try:
@@ -427,6 +580,8 @@ class Attribute(NamedTuple):
             if value is None or value != value or value == "" or (blank and not self.categories):
                 return "missing"
             self.read(value)
+            if self.length:
+                return ""  # the vector is clipped as a whole
             slack = 1e-6 * (self.high - self.low)
             if self.categories or self.low - slack <= float_of(value) <= self.high + slack:
                 return ""
@@ -435,9 +590,14 @@ class Attribute(NamedTuple):
             return f"{'unknown' if self.categories else 'unreadable'} ({shown(value)})"
 
 
+def length_of(vector: Sequence[float]) -> float:
+    """Return the length of a vector."""
+    return sqrt(fsum(x * x for x in vector))
+
+
 def inputs(attributes: list[Attribute], row: Any) -> list[float]:
     """Return what a row holds for each coordinate of some attributes."""
-    return [each.find(row, offset) for each in attributes for offset in range(each.size)]
+    return [x for each in attributes for x in each.inputs(row)]
 
 
 class Table(NamedTuple):
@@ -475,17 +635,25 @@ def budget(text: Any) -> Fraction:
 
 # Plans: no entry is taken on trust.
 
+Entries = dict[str, Callable[[Any], Any]]
+
 WEIGHTS = {"heavy": integer, "light": integer}
-ENTRIES: dict[str, dict[str, Callable[[Any], Any]]] = {  # of objects, but for `kind`
+NUMBER: Entries = {"name": str, "size": int, "low": finite, "high": finite, "missing": finite}
+ODDS = {"high": integer, "low": integer, "null": integer, "null_input": integer}
+DIRECTIONS: Entries = {"directions": int, "best": int, **ODDS, "seed_bits": int, "key": integer}
+ENTRIES: dict[str, Entries] = {  # of objects, but for `kind`
     "plan": {"format": str, "epsilon": budget, "schema": list, "tables": list, "parts": list},
-    "number": {"name": str, "size": int, "low": finite, "high": finite, "missing": finite},
+    "number": NUMBER,
+    "vector": {**NUMBER, "length": finite},
     "category": {"name": str, "categories": list, "missing": str},
     "numbers": {"epsilon": budget, "letters": list, "values": list, "counts": list},
     "response": {"epsilon": budget, "categories": int, "same": integer, "other": integer},
     "unary": {"epsilon": budget, "categories": int, "total": integer, "absent": integer},
     "sample": {"k": int, "attributes": list, "tables": list},
     "cube": {"epsilon": budget, "attributes": list, "threshold": int, **WEIGHTS},
+    "directions": {"epsilon": budget, "attributes": list, **DIRECTIONS},
 }
+JOINT = ("cube", "directions")  # kinds of parts that answer all of their numbers at once
 
 
 def entries(document: Any, kind: str) -> list[Any]:
@@ -532,11 +700,18 @@ def read_attribute(document: Any, first: int) -> Attribute:
         if not 2 <= len(codes) == len(categories) <= MOST_CATEGORIES or missing not in codes:
             raise ValueError(f"{name} needs different texts as categories, `missing` among them")
         return Attribute(name, 1, len(codes), codes[missing], lambda x: codes[label(x)], first)
-    name, size, low, high, missing = entries(document, "number")
+    kind = "vector" if "length" in document else "number"
+    name, size, low, high, missing, *bound = entries(document, kind)
     if not (0 < high - low < inf and 2 / (high - low) < inf and low <= missing <= high):
         raise ValueError(f"{name} needs low < high and `missing` between: {low, high, missing}")
     if size < 1:
         raise ValueError(f"{name} needs a size of at least 1; got {size}")
+    if bound:
+        (length,) = bound
+        if (low, high) != (-length, length):
+            raise ValueError(f"{name} needs low = -length and high = length; got {low, high}")
+        read = partial(in_lengths, length=length)
+        return Attribute(name, size, 0, read(missing), read, first, low, high, length)
     default = scaled(missing, low, high)
     return Attribute(name, size, 0, default, lambda x: scaled(x, low, high), first, low, high)
 
@@ -615,6 +790,21 @@ def cube_part(
     return Part(epsilon, d, draw)
 
 
+def directions_part(attributes: list[Attribute], epsilon: Fraction, *weights: int) -> Part:
+    """Return the part that sends a seed and one of its directions for a whole vector."""
+    if len(attributes) != 1 or not attributes[0].length:
+        raise ValueError("directions are for one vector with a bound on its length")
+    odds, (seed_bits, key) = Odds(*weights[:6]), weights[6:]
+    refuse(directions_fault(odds, attributes[0].size, seed_bits, key, epsilon))
+    bits = seed_bits + odds.directions.bit_length()
+
+    def draw(row: Any, rng: random.Random) -> str:
+        vector = [round(x * LENGTH) for x in attributes[0].inputs(row)]
+        return f"{direction_code(odds, seed_bits, key, vector, rng):0{bits}b}"
+
+    return Part(epsilon, bits, draw)
+
+
 class Plan:
     """A plan that has been checked against the most that one report may cost here.
 
@@ -643,6 +833,8 @@ class Plan:
             document = {name: entry for name, entry in document.items() if name != "estimator"}
             wanted = PLAN_FORMAT_2
         name, claim, schema, tables, parts = entries(document, "plan")
+        if any(type(part) is dict and part.get("kind") == "directions" for part in parts):
+            wanted = PLAN_FORMAT_2
         if name != wanted:
             raise ValueError(f"its format is not {wanted!r}")
         self._schema: list[Attribute] = []
@@ -654,8 +846,8 @@ class Plan:
             raise ValueError("two attributes have one name")
         if not 1 <= d <= MOST_COORDINATES:
             raise ValueError(f"{d} coordinates are not 1 to {MOST_COORDINATES}")
-        if sum(type(part) is dict and "threshold" in part for part in parts) > 1:
-            raise ValueError("it has more than one cube, and each takes much memory")
+        if sum(type(part) is dict and part.get("kind") in JOINT for part in parts) > 1:
+            raise ValueError("it has more than one part of all numbers at once: each takes much")
         check_tables(tables, parts)
         self._tables = [read_table(table) for table in tables]
         self._parts = [self._part(part) for part in parts]
@@ -672,11 +864,21 @@ class Plan:
         kind = document.pop("kind", None)
         if kind == "sample":
             k, attributes, tables = entries(document, kind)
-            return sample_part(chosen(self._schema, attributes), chosen(self._tables, tables), k)
+            return sample_part(self._numbers(attributes), chosen(self._tables, tables), k)
         if kind == "cube":
             epsilon, attributes, *weights = entries(document, kind)
-            return cube_part(chosen(self._schema, attributes), epsilon, *weights)
+            return cube_part(self._numbers(attributes), epsilon, *weights)
+        if kind == "directions":
+            epsilon, attributes, *weights = entries(document, kind)
+            return directions_part(chosen(self._schema, attributes), epsilon, *weights)
         raise ValueError(f"a part of an unknown kind: {kind!r:.80}")
+
+    def _numbers(self, attributes: list[Any]) -> list[Attribute]:
+        """Return attributes without a bound on their length, which directions alone keep."""
+        found = chosen(self._schema, attributes)
+        if any(attribute.length for attribute in found):
+            raise ValueError("a vector with a bound on its length is for directions alone")
+        return found
 
     def inputs(self, row: Any) -> list[float]:
         """Return what a row is read as: for each coordinate a number in [-1, 1] or a category's."""
@@ -690,6 +892,8 @@ class Plan:
                 place = f"{each.name}[{offset}]" if each.size > 1 else each.name
                 if fault := each.fault(row, offset):
                     notes.append(f"{place} is {fault}")
+            if fault := each.too_long(row):
+                notes.append(f"{each.name} is {fault}")
         names = [each.name for each in self._schema]
         for key in row if type(row) is dict else ():
             if type(key) is not str or key not in names:

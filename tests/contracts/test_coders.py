@@ -4,18 +4,18 @@ Add a few small coders of the new kind to `SAMPLES`.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 import pytest
-from plans import inputs, law
+from plans import directions_of, inputs, law
 
 import fedldp
 from fedldp import Plan, Schema, Source, vehicle
 from fedldp._internal import packing
-from fedldp.coders import CODERS, Cube, RandomizedResponse, UnaryEncoding
+from fedldp.coders import CODERS, Cube, Directions, RandomizedResponse, UnaryEncoding
 from fedldp.coders.base import ByLaw, ForNumbers, epsilon_of
 from fedldp.coders.laws import Law
 from fedldp.errors import PrivacyError, WireError
@@ -26,6 +26,11 @@ SAMPLES = {
     "response": [RandomizedResponse.of(0.7, 2), RandomizedResponse.of(3.0, 5)],
     "unary": [UnaryEncoding.of(0.7, 3), UnaryEncoding.of(3.0, 6)],
     "cube": [Cube.of(0.7, 3), Cube.of(3.0, 4), Cube.of(1.0, 1)],
+    "directions": [
+        directions_of(0.7, 3, directions=7, best=2, null=False),
+        directions_of(3.0, 2, directions=3, best=1, null=True),
+        Directions.of(2.0, 1, mean_length=0.3),
+    ],
 }
 ALL = [
     pytest.param(each, id=f"{kind}-{i}") for kind in SAMPLES for i, each in enumerate(SAMPLES[kind])
@@ -37,6 +42,8 @@ def schema_of(coder):
     if coder.inputs != (-1.0, 1.0):
         labels = [str(i) for i in range(coder.estimates)]
         return Schema.of(a=labels, b=labels)
+    if coder.ball:
+        return Schema.vector(coder.coordinates, length=1.0)
     return Schema.vector(coder.coordinates, bound=1.0) if coder.joint else Schema.vector(2, 1.0)
 
 
@@ -55,6 +62,8 @@ def values_of(coder, n, seed):
     if coder.inputs_dtype is np.int64:
         uniform = np.floor(uniform * (high + 1)) / high
     found = (low + (high - low) * uniform).astype(coder.inputs_dtype)
+    if coder.ball:
+        found /= np.sqrt(coder.coordinates)
     return found if coder.joint else found[:, 0]
 
 
@@ -75,6 +84,8 @@ def test_every_kind_has_samples():
 @pytest.mark.parametrize("coder", ALL)
 def test_whole_reports_are_private_in_integers(coder):
     """By enumeration of all records and inputs, from the text of the plan alone."""
+    if isinstance(coder, Directions):  # seeds do not depend on the data: a few show all there is
+        coder = replace(coder, seed_bits=2)
     for k in {1, 1 if coder.joint else 2}:
         plan = plan_of(coder, k)
         document = json.loads(plan.to_json())
@@ -209,6 +220,7 @@ def test_the_number_of_random_words_says_nothing(coder):
     seen = []
     for value in (low, high, (low + high) // 2):
         shape = (40, coder.coordinates) if coder.joint else 40
+        value = value / np.sqrt(coder.coordinates) if coder.ball else value
         source = Counted()
         coder.encode(np.full(shape, value, coder.inputs_dtype), source)
         seen.append(source.asked)

@@ -7,8 +7,13 @@ import json
 import math
 import zlib
 from fractions import Fraction
+from functools import cache
 
-from fedldp import Plan, Schema
+import numpy as np
+from scipy.special import ndtri
+
+from fedldp import Plan, Schema, vehicle
+from fedldp.coders import Directions
 
 SMALL = Schema.of(
     age=(0, 100), city=["Oslo", "Rome", "Lima"], way={"low": -1, "high": 3, "size": 2}
@@ -51,6 +56,17 @@ RESPONSE = {"kind": "response", "epsilon": "1.8", "categories": 3, "same": 6, "o
 QUARTERS = {"kind": "response", "epsilon": "0.7", "categories": 3, "same": 2, "other": 1}
 FIVE = {"kind": "response", "epsilon": "0.29", "categories": 5, "same": 4, "other": 3}
 UNARY = {"kind": "unary", "epsilon": "1.1", "categories": 3, "total": 4, "absent": 1}
+
+
+def directions_of(epsilon, d, directions, best, null, seed_bits=20, key=7):
+    """Return directions of any number, which the library does not choose by itself."""
+    ratio = vehicle.exp_below(vehicle.exact(epsilon))
+    low = int(2**62 / (best * ratio + directions - (0 if null else best)))
+    high = int(low * ratio)
+    rest = 2**62 - best * high - (directions - best) * low
+    null_input = 2**62 - directions * low if null else 0
+    odds = (directions, best, high, low, rest, null_input)
+    return Directions(epsilon, d, *odds, seed_bits, key)
 
 
 def number(name, size=1):
@@ -131,13 +147,17 @@ def outputs(table):
     """Return how many codes a table has; that of a cube, None, has two."""
     if table is None:
         return 2
+    if table["kind"] == "directions":
+        return (table["directions"] + 1) << table["seed_bits"]
     if table["kind"] == "unary":
         return 1 << table["categories"]
     return len(table["values"]) if table["kind"] == "numbers" else table["categories"]
 
 
 def coordinates(plan, part):
-    """Return the table of each coordinate, None in a cube."""
+    """Return the table of each coordinate, None in a cube; of directions themselves, once."""
+    if part["kind"] == "directions":
+        return [{**part, "d": plan["schema"][part["attributes"][0]]["size"]}]
     numbers = part.get("tables", [None] * len(part["attributes"]))
     return [
         None if table is None else plan["tables"][table]
@@ -200,8 +220,13 @@ def crc(octets):
 
 
 def empty_counts(plan, part):
-    """Return a counter for each code of each coordinate; unary: for each bit, and the answers."""
+    """Return a counter for each code of each coordinate; unary: for each bit, and the answers.
+
+    Directions: the answers, the null codes, the sums of coordinates and those of squares.
+    """
     tables = coordinates(plan, part)
+    if part["kind"] == "directions":
+        return [[0] * (2 + 2 * tables[0]["d"])]
     unary = [table is not None and table["kind"] == "unary" for table in tables]
     return [
         [0] * (table["categories"] + 1 if is_unary else outputs(table))
@@ -210,11 +235,60 @@ def empty_counts(plan, part):
 
 
 def count(table, code, cells):
+    if table is not None and table["kind"] == "directions":
+        seed, direction = divmod(code, table["directions"] + 1)
+        null = direction == table["directions"]
+        vector = [0] * table["d"] if null else directions(table, seed)[direction]
+        added = [1, int(null), *vector, *(x * x for x in vector)]
+        cells[:] = [cell + x for cell, x in zip(cells, added, strict=True)]
+        return
     if table is not None and table["kind"] == "unary":
         for place, bit in enumerate(f"{code:0{table['categories']}b}1"):
             cells[place] += int(bit)
     else:
         cells[code] += 1
+
+
+# Directions
+
+
+@cache
+def quantiles():
+    places = (np.arange(65536) + 0.5) / 65536
+    return np.rint(1024 * ndtri(places)).astype(int).tolist()
+
+
+def splitmix(state):
+    z = state % 2**64
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+    return z ^ z >> 31
+
+
+@cache
+def _directions(number, d, key, seed):
+    golden = 0x9E3779B97F4A7C15
+    start, words = splitmix(int(key) + golden * (seed + 1)), (number + 1) // 4
+    return [
+        [
+            quantiles()[
+                splitmix(start + golden * (c * words + j // 4 + 1)) >> 16 * (j % 4) & 0xFFFF
+            ]
+            for c in range(d)
+        ]
+        for j in range(number)
+    ]
+
+
+def directions(table, seed):
+    """Return the coordinates of each direction of a seed."""
+    return _directions(table["directions"], table["d"], table["key"], seed)
+
+
+def ranked(table, seed, vector):
+    """Return the numbers of the directions of a seed, the best for a vector first."""
+    found = [sum(a * b for a, b in zip(g, vector, strict=True)) for g in directions(table, seed)]
+    return sorted(range(len(found)), key=lambda j: (-found[j], j))
 
 
 # The law of a record, given for each coordinate the number of a letter, a category or a sign
@@ -229,6 +303,8 @@ def _part_inputs(plan, part):
     def own(table):
         if table is None:
             return 2
+        if table["kind"] == "directions":  # vectors of -1, 0 and 1, and perhaps the null input
+            return 3 ** table["d"] + bool(table["null_input"])
         return len(table["letters"]) if table["kind"] == "numbers" else table["categories"]
 
     return itertools.product(*(range(own(table)) for table in coordinates(plan, part)))
@@ -255,6 +331,8 @@ def part_law(plan, part, given):
             heavy = 2 * agreements - d > part["threshold"]
             found["".join(map(str, signs))] = int(part["heavy"] if heavy else part["light"])
         return {bits: Fraction(odds, sum(found.values())) for bits, odds in found.items()}
+    if part["kind"] == "directions":
+        return directions_law(tables[0], given[0])
     found, k = {}, part["k"]
     widest = max(index_width(outputs(table)) for table in tables)
     for chosen in itertools.combinations(range(d), k):
@@ -267,6 +345,22 @@ def part_law(plan, part, given):
                 for i, (code, _) in zip(chosen, drawn, strict=True)
             )
             found[bits] = math.prod((odds for _, odds in drawn), start=Fraction(1, math.comb(d, k)))
+    return found
+
+
+def directions_law(table, given):
+    vectors = list(itertools.product((-1, 0, 1), repeat=table["d"]))
+    high, low, null, null_input = (int(table[k]) for k in ("high", "low", "null", "null_input"))
+    found = {}
+    for seed in range(1 << table["seed_bits"]):
+        odds = [low] * table["directions"]
+        if given < len(vectors):
+            for j in ranked(table, seed, vectors[given])[: table["best"]]:
+                odds[j] = high
+        odds.append(null if given < len(vectors) else null_input)
+        for code, each in enumerate(odds):
+            bits = f"{seed * len(odds) + code:0{index_width(outputs(table))}b}"
+            found[bits] = Fraction(each, sum(odds) << table["seed_bits"])
     return found
 
 

@@ -23,6 +23,7 @@ from fedldp.coders.laws import Law
 from fedldp.coders.moments import Moments
 from fedldp.errors import WireError
 from fedldp.randomness import Source
+from fedldp.vehicle import PLAN_FORMAT
 
 Document = dict[str, Any]
 Codes = npt.NDArray[Any]
@@ -46,6 +47,9 @@ class Coder(ABC):
     joint: ClassVar[bool] = False
     exact: ClassVar[bool] = True  # False: for study only, with floating-point noise
     one_counter_per_code: ClassVar[bool] = True
+    ball: ClassVar[bool] = False  # True: for one vector with a bound on its length, which is 1 here
+    plan_format: ClassVar[str] = PLAN_FORMAT  # the first format of plans that can name it
+    most_answers: ClassVar[int] = 1 << 46  # that counters can hold; far from where int64 ends
 
     inputs_dtype: ClassVar[type[np.generic]]
     ends: ClassVar[tuple[float, float]]  # between which a true mean lies

@@ -25,7 +25,8 @@ class AttributeQuality:
     """How many values of one attribute are clipped or replaced, and why.
 
     `values` counts single numbers or categories: a vector of three numbers counts three. A value
-    is `clipped` if it is beyond a bound by more than a millionth of the range, `missing` if there
+    is `clipped` if it is beyond a bound by more than a millionth of the range (each number of a
+    vector that is longer than the bound on its length counts), `missing` if there
     is none (None, NaN, null, an empty text, an absent key), `unreadable` if it is not a number
     where one is expected, and `unknown` if it is not one of the categories.
     """

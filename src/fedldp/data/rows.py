@@ -237,9 +237,14 @@ def _quality(
         slack = _SLACK * (attribute.high - attribute.low)
         low, high = attribute.low - slack, attribute.high + slack
     quality = AttributeQuality(attribute.name, values.size, bounds=bounds, replacement=replacement)
-    if ends[0] >= low and ends[1] <= high:  # not if one of them is NaN
+    if attribute.length is not None:
+        quality = replace(quality, clipped=_too_long(values, attribute.length))
+        quality = replace(quality, bounds=f"a length of {attribute.length:.10g}")
+    elif ends[0] >= low and ends[1] <= high:  # not if one of them is NaN
         return quality
-    quality = replace(quality, clipped=int(np.count_nonzero((values < low) | (values > high))))
+    else:
+        outside = (values < low) | (values > high)
+        quality = replace(quality, clipped=int(np.count_nonzero(outside)))
     bad = np.isnan(values)
     if not bad.any():
         return quality
@@ -258,6 +263,13 @@ def _quality(
         unknown=others if isinstance(attribute, Category) else 0,
         example=f"{place}: {_fault(attribute, value, is_entry)}",
     )
+
+
+def _too_long(vectors: Floats, length: float) -> int:
+    """Return how many numbers the vectors have that are longer than their bound."""
+    with np.errstate(over="ignore"):
+        lengths = np.sqrt(np.nansum((vectors / length) ** 2, axis=1))
+    return int(np.count_nonzero(lengths > 1 + _SLACK) * vectors.shape[1])
 
 
 def _missing(attribute: Number | Category, cells: Cells, bad: npt.NDArray[np.bool_]) -> int:

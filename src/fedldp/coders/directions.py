@@ -1,0 +1,640 @@
+"""Directions: a whole vector, of bounded length, answered with one of J public random directions.
+
+A vehicle draws a seed, which stands for J directions that everybody can compute, and ranks them by
+their product with its vector. It sends the seed and one direction: each of the t best with the odds
+`high`, each of the others with the odds `low`, or the null code. Every input has the same total of
+odds, so the ratio of two probabilities of a code is a ratio of odds, whatever was ranked.
+
+The direction that is sent, divided by a constant, estimates the vector without bias. With many
+directions the error is that of PrivUnit (Bhowmick et al. 2018, Asi et al. 2022), the least that any
+mechanism for long vectors can have: it does not grow with d for a coordinate.
+
+A shorter vector is sent as itself with a probability equal to its length in terms of the bound.
+Otherwise the vehicle answers for the null input, which mostly gives the null code, or, in a coder
+without null input, sends itself or its opposite, each as likely.
+"""
+
+import hashlib
+from dataclasses import astuple, dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from math import ceil, exp, log2
+from numbers import Real
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+
+from fedldp import vehicle
+from fedldp._internal import validation
+from fedldp._internal.validation import Floats, Integers
+from fedldp._internal.vectors import SparseRows
+from fedldp.coders.base import Assumed, Cells, Codes, Document, ForNumbers, epsilon_of
+from fedldp.coders.laws import Law
+from fedldp.coders.moments import Moments
+from fedldp.errors import DomainError, PrivacyError
+from fedldp.randomness import Source
+
+__all__ = ["Directions"]
+
+Words = npt.NDArray[np.uint64]
+
+FLEET = 10_000_000  # vehicles that a coder is for unless told otherwise
+OFFERED = (63, 255)  # directions, which with the null code fill whole bits
+
+_TOTAL = vehicle.LARGEST_TOTAL
+_WORTH = 1.10  # more directions take more time: only for so many times less error
+_CODEBOOKS = 0.1  # what a finite number of seeds may add to the variance, in terms of it
+_SLACK = 1e-9  # by which rounding may lengthen a vector that was scaled to its bound
+_BLOCK = 1 << 15  # numbers of all directions that are computed at a time: they stay in the cache
+_GOLDEN = np.uint64(vehicle.GOLDEN)
+_MIX = tuple(np.uint64(factor) for factor in vehicle.MIX)
+_MIXING = tuple(zip((30, 27), _MIX, strict=True))
+
+
+@final
+@dataclass(frozen=True)
+class Directions(ForNumbers):
+    """All d numbers of a vector at once, epsilon-private together, in at most 32 bits.
+
+    The vector's length is at most 1: `Directions.of` chooses the other fields.
+
+    >>> import fedldp
+    >>> coder = Directions.of(epsilon=2.0, d=1000)
+    >>> coder.bits, coder.directions, coder.best, round(coder.noise, 2)
+    (28, 63, 9, 1.67)
+    >>> Directions.of(epsilon=2.0, d=1000, mean_length=0.3).null_input > 0
+    True
+    """
+
+    kind = "directions"
+    joint = True
+    ball = True
+    one_counter_per_code = False
+    plan_format = vehicle.PLAN_FORMAT_2
+    most_answers = 1 << 38  # so that a sum of squares stays below 2^63
+
+    epsilon: float
+    d: int
+    directions: int
+    best: int
+    high: int
+    low: int
+    null: int
+    null_input: int
+    seed_bits: int
+    key: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", validation.epsilon(self.epsilon))
+        for name in ("d", *_ENTRIES):
+            object.__setattr__(self, name, validation.whole(getattr(self, name), name))
+        if not 1 <= self.d <= vehicle.MOST_NUMBERS:
+            raise DomainError(f"d must be from 1 to {vehicle.MOST_NUMBERS}; got {self.d}.")
+        reason = vehicle.directions_fault(
+            self._odds, self.d, self.seed_bits, self.key, vehicle.exact(self.epsilon)
+        )
+        if reason is not None:
+            raise PrivacyError(f"not epsilon = {self.epsilon:g} directions: {reason}.")
+
+    @classmethod
+    def of(
+        cls,
+        epsilon: float,
+        d: int,
+        *,
+        mean_length: float = 1.0,
+        fleet: int | None = None,
+        directions: int | str = "best",
+        null: bool | str = "best",
+        key: int | None = None,
+    ) -> "Directions":
+        """Return the directions with the least error.
+
+        Parameters
+        ----------
+        epsilon, d
+            The budget, and how many numbers the vector has.
+        mean_length
+            A public guess of the mean length of the fleet's vectors, as a share of the bound. It
+            decides about the null input, which pays where vectors are short. A wrong guess costs
+            accuracy, never privacy.
+        fleet
+            How many vehicles answer, at most. The seed gets long enough that the finite number of
+            codebooks adds at most a tenth to the variance of the mean of so many vehicles.
+        directions
+            63 or 255. By default 63, and 255 where that has less error by more than a tenth.
+        null
+            Whether to use the null input. By default it is used where that has less error.
+        key
+            A number of 64 bits that all directions depend on; by default it follows from the rest.
+        """
+        epsilon, d = validation.epsilon(epsilon), validation.whole(d, "d")
+        if not isinstance(mean_length, Real) or not 0 <= mean_length <= 1:
+            raise DomainError(
+                f"mean_length must be a number from 0 to 1, a share of the bound on the length; "
+                f"got {mean_length!r}."
+            )
+        vehicles = validation.whole(FLEET if fleet is None else fleet, "fleet")
+        if vehicles < 1:
+            raise DomainError(f"fleet must be at least 1; got {fleet!r}.")
+        if directions != "best" and directions not in OFFERED:
+            raise DomainError(f'directions must be "best" or one of {OFFERED}; got {directions!r}.')
+        offered = OFFERED if directions == "best" else (int(directions),)
+        found = []
+        for number in offered:
+            best = _best(epsilon, d, float(mean_length), number, null)
+            bits = vehicle.DIRECTION_BITS - number.bit_length()
+            needed = max(1, ceil(log2(vehicles * _doubling(best.odds) / _CODEBOOKS)))
+            if needed <= bits or (fleet is None and number == offered[0]):
+                found.append((best, min(needed, bits)))
+        if not found:
+            raise DomainError(
+                f"directions of {vehicle.DIRECTION_BITS} bits do not suffice for a fleet of "
+                f"{vehicles} at epsilon = {epsilon:g}: make a plan for each part of the fleet, "
+                "each with a key of its own, and combine the estimates."
+            )
+        (chosen, seed_bits), *others = found
+        for other, bits in others:
+            if other.error * _WORTH < chosen.error:
+                chosen, seed_bits = other, bits
+        if key is None:
+            text = f"fedldp directions 1 {epsilon} {d} {seed_bits} {tuple(chosen.odds)}"
+            key = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+        return cls(epsilon, d, *chosen.odds, seed_bits, validation.whole(key, "key"))
+
+    @property
+    def _odds(self) -> vehicle.Odds:
+        return vehicle.Odds(*astuple(self)[2:8])
+
+    # What it is.
+
+    @property
+    def coordinates(self) -> int:
+        """How many numbers one code answers: all."""
+        return self.d
+
+    @property
+    def _code_bits(self) -> int:
+        """How many of the bits are for the direction; the null code has ones in all of them."""
+        return self.directions.bit_length()
+
+    @property
+    def bits(self) -> int:
+        """How many bits a code takes: those of the seed, then those of the direction."""
+        return self.seed_bits + self._code_bits
+
+    @property
+    def cells(self) -> int:
+        """How many counters a tally keeps.
+
+        The number of answers, that of null codes, then of the directions that were sent the sum of
+        each coordinate, and the sum of its squares.
+        """
+        return 2 + 2 * self.d
+
+    @property
+    def ratio(self) -> Fraction:
+        """The largest ratio of two probabilities of a code: at most e^epsilon."""
+        ratio = Fraction(self.high, self.low)
+        return max(ratio, Fraction(self.null_input, self.null)) if self.null_input else ratio
+
+    @property
+    def fleet(self) -> int:
+        """To how many vehicles the finite number of seeds adds at most a tenth of the variance."""
+        return int(_CODEBOOKS * (1 << self.seed_bits) / _doubling(self._odds))
+
+    def to_document(self) -> Document:
+        """Return the directions as they stand in a plan's JSON, but for the attributes."""
+        entries = {name: vehicle.json_integer(getattr(self, name)) for name in _ENTRIES}
+        return {"kind": self.kind, "epsilon": str(self.epsilon), **entries}
+
+    @classmethod
+    def from_document(cls, document: Document, coordinates: int = 1) -> "Directions":
+        """Read what `to_document` gives, and check it again."""
+        if set(document) != {"kind", "epsilon", *_ENTRIES}:
+            raise ValueError("it has other entries than directions have")
+        numbers = [vehicle.integer(document[name]) for name in _ENTRIES]
+        return cls(epsilon_of(document), coordinates, *numbers)
+
+    # The vehicle's half.
+
+    def encode(self, x: npt.ArrayLike | SparseRows, source: Source) -> npt.NDArray[np.uint32]:
+        """Return a seed and a direction for each row of x, whose length is at most 1.
+
+        The rows are those of an array, or sparse: only numbers that are not zero take time. What is
+        drawn does not depend on them.
+        """
+        if not isinstance(source, Source):
+            raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
+        rows = x if isinstance(x, SparseRows) else validation.reals(x, "x")
+        self._check(rows)
+        codes = np.empty(len(rows), np.uint32)
+        step = max(8, _BLOCK // (self.directions + 1))
+        for start in range(0, len(rows), step):
+            block: Any = rows[start : start + step]
+            sparse = block if isinstance(block, SparseRows) else SparseRows.of(block)
+            codes[start : start + step] = self._encode(sparse, source)
+        return codes
+
+    def _check(self, rows: Floats | SparseRows) -> None:
+        """Refuse rows of another size, and those that are too long: nothing is clipped here."""
+        if isinstance(rows, SparseRows):
+            lengths, columns = rows.lengths, rows.columns
+            fits = not columns.size or 0 <= columns.min() <= columns.max() < self.d
+        else:
+            fits = rows.ndim == 2 and rows.shape[1] == self.d
+            lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows)) if fits else np.zeros(0)
+        if not fits:
+            raise DomainError(f"x must have rows of {self.d} numbers; got {rows!r:.80}.")
+        if lengths.size and not lengths.max() <= 1 + _SLACK:  # not if one of them is NaN
+            place = int(np.argmin(lengths <= 1 + _SLACK))
+            raise DomainError(
+                f"x must have rows of a length of at most 1; row {place} has {lengths[place]!r}. "
+                "Divide by the public bound on the length first, and scale down longer rows."
+            )
+
+    def _encode(self, rows: SparseRows, source: Source) -> Any:
+        n, odds = len(rows), self._odds
+        seeds, rounding = (source.words(n, np.uint32) for _ in range(2))
+        words = source.words(n)
+        seeds >>= np.uint32(vehicle.ROUNDING - self.seed_bits)
+        words >>= np.uint64(vehicle.WORD + 1 - odds.total.bit_length())
+        vectors = SparseRows(rows.counts, rows.columns, np.rint(rows.numbers * vehicle.LENGTH))
+        # Everything up to the order of the directions is exact: see `vehicle.direction_code`.
+        share = np.minimum(vectors.lengths * (2.0**vehicle.ROUNDING / vehicle.LENGTH), 2.0**32)
+        share = np.floor(share).astype(np.int64)
+        itself = rounding < (share if self.null_input else (1 << vehicle.ROUNDING) + share >> 1)
+        sign = np.where(itself | (self.null_input > 0), 1.0, -1.0)
+        found = self._products(vectors, seeds)
+        # One number for product and direction; those of equal products descend with the number.
+        found *= (sign * (self.directions + 1))[:, None]
+        found += np.arange(self.directions, -1, -1)
+        ranked = np.sort(found[:, :-1], axis=1)
+        common = np.uint64(self.directions * self.low)
+        rank = (words - np.minimum(words, common)) // np.uint64(self.high - self.low)
+        low = np.minimum(words, common - np.uint64(1)) // np.uint64(self.low)
+        place = self.directions - 1 - np.minimum(rank, np.uint64(self.best - 1)).astype(np.int64)
+        chosen = ranked[np.arange(n), place]
+        chosen = self.directions - np.mod(chosen, self.directions + 1)
+        is_best = (rank < self.best) & (itself | (self.null_input == 0))
+        code = np.where(words < common, low, np.where(is_best, chosen, self.directions))
+        return seeds << np.uint32(self._code_bits) | code.astype(np.uint32)
+
+    def _products(self, vectors: SparseRows, seeds: Any) -> Floats:
+        """Return the product of each direction of the seeds with the vectors: whole numbers.
+
+        The last column is of a direction that is not used. No sum comes near 2^53, so the order in
+        which it is taken does not matter.
+        """
+        words, n = (self.directions + 1) // 4, len(vectors)
+        found = np.zeros((n, 4 * words))
+        # Rows with more numbers first: number i of the rows that have so many is in the first ones.
+        order = np.argsort(-vectors.counts, kind="stable")
+        starts, counts = vectors.starts[order], vectors.counts[order]
+        states = self._states(seeds[order])
+        steps = _times_golden(np.arange(1, words + 1))
+        every, scratch = np.empty((n, words), np.uint64), np.empty((n, words), np.uint64)
+        numbers = np.empty_like(found)
+        for i in range(int(counts[0]) if n else 0):
+            some = int(np.searchsorted(-counts, -i))
+            at = starts[:some] + i
+            first = states[:some] + _times_golden(vectors.columns[at] * words)
+            lanes = _lanes(np.add(first[:, None], steps, out=every[:some]), scratch[:some])
+            np.take(_table(), lanes, out=numbers[:some], mode="clip")
+            numbers[:some] *= vectors.numbers[at][:, None]
+            found[:some] += numbers[:some]
+        ranked = np.empty_like(found)
+        ranked[order] = found
+        return ranked
+
+    def _states(self, seeds: Any) -> Words:
+        states = _times_golden(seeds.astype(np.int64) + 1) + np.uint64(self.key)
+        return _mixed(states, np.empty_like(states))
+
+    # The server's half.
+
+    def get(self, records: Any, first: int, rows: Integers | None = None) -> Codes:
+        """Read codes from the field of some records that begins at a bit: all of them are valid."""
+        codes: Codes = records.get(first, self.bits)
+        return codes if rows is None else codes[rows]
+
+    def count(self, codes: Codes, place: int, cells: Cells) -> None:
+        """Add the directions that were sent to the counters."""
+        own = cells[place : place + self.cells]
+        direction = codes & codes.dtype.type(self.directions)
+        sent = np.flatnonzero(direction < self.directions)
+        own[0] += len(codes)
+        own[1] += len(codes) - len(sent)
+        seeds, direction = codes[sent] >> codes.dtype.type(self._code_bits), direction[sent]
+        sums, squares = own[2 : 2 + self.d], own[2 + self.d :]
+        step = max(1, 4 * _BLOCK // self.d)
+        for start in range(0, len(sent), step):
+            part = slice(start, start + step)
+            numbers = self._sent(seeds[part], direction[part])
+            sums += numbers.sum(axis=1).astype(np.int64)  # floats of whole numbers below 2^53
+            squares += np.einsum("ij,ij->i", numbers, numbers).astype(np.int64)
+
+    def _sent(self, seeds: Any, direction: Any) -> Floats:
+        """Return the coordinates of directions, a row for each coordinate."""
+        words = (self.directions + 1) // 4
+        states = self._states(seeds) + _times_golden((direction >> 2).astype(np.int64) + 1)
+        every = np.add(_times_golden(np.arange(self.d) * words)[:, None], states)
+        _mixed(every, np.empty_like(every))
+        every >>= 16 * (direction & 3).astype(np.uint64)
+        every &= np.uint64(0xFFFF)
+        numbers: Floats = _table().take(every.astype(np.int64), mode="clip")
+        return numbers
+
+    def answers(self, cells: Cells) -> Cells:
+        """Return how many answers the counters along the last axis hold."""
+        found: Cells = cells[..., 0]
+        return found
+
+    def invalid(self, cells: Cells, answers: Cells) -> str | None:
+        """Return why counters cannot be those of so many answers, or None if they can."""
+        nulls, (sums, squares) = cells[:, 1], self._by_coordinate(cells)
+        if np.any((nulls < 0) | (nulls > answers)):
+            return "there are more null codes than answers, or fewer than none"
+        if np.any(answers > self.most_answers):
+            return f"there are more than {self.most_answers} answers"
+        largest = int(_table()[-1])
+        sent = (answers - nulls)[:, None]
+        wrong = (np.abs(sums) > sent * largest) | (squares < 0) | (squares > sent * largest**2)
+        # Cauchy and Schwarz, in floats with a margin; and whole numbers have larger squares.
+        short = sums.astype(np.float64) ** 2 > squares.astype(np.float64) * sent * (1 + 1e-9)
+        if np.any(wrong | short | (np.abs(sums) > squares)):
+            return "a sum, or a sum of squares, is not one of so many directions"
+        return None
+
+    # What the counters say.
+
+    def _by_coordinate(self, cells: Cells) -> tuple[Cells, Cells]:
+        """Return the sums of the coordinates, and those of their squares."""
+        return cells[..., 2 : 2 + self.d], cells[..., 2 + self.d :]
+
+    @cached_property
+    def _shape(self) -> "_Shape":
+        return _shape(self._odds)
+
+    @property
+    def scale(self) -> float:
+        """What a coordinate of a direction is divided by: how far it follows the vector."""
+        return self._shape.scale
+
+    def sums(self, cells: Cells) -> tuple[Floats, Floats]:
+        """Return, for each number, how many answers there are and the sum of their values."""
+        sums = self._by_coordinate(cells[..., 0, :])[0] / self.scale
+        return np.broadcast_to(cells[..., 0, :1].astype(np.float64), sums.shape), sums
+
+    def moments(self, cells: Cells) -> Moments:
+        """Return the moments of the answers about each number.
+
+        Of the data no more than the mean is known; the variance is that of the answers, and never
+        below that of the noise: a few answers that happen to agree prove nothing.
+        """
+        (m, total), squares = self.sums(cells), self._by_coordinate(cells[0])[1]
+        mean = total / m
+        least = self._least_noise
+        variance = np.maximum(squares / self.scale**2 / m - mean**2, least)
+        largest = float(_table()[-1]) / self.scale
+        possible = np.clip(mean, -1.0, 1.0)
+        far = (1 + np.abs(possible)) ** 2
+        return Moments(
+            m,
+            mean,
+            variance,
+            np.minimum(mean**2, 1.0),
+            0.0,
+            farthest=(largest + np.abs(possible)) ** 2,
+            hidden=far / (far + self.noise),
+            bulk=least,
+        )
+
+    @cached_property
+    def law(self) -> Law:
+        """The law of one coordinate's value if it is the only one of its vector.
+
+        Of all vectors this has the largest moments: see docs/explanation/directions.md.
+        """
+        odds, values, places = self._odds, *np.unique(_table(), return_inverse=True)
+        uniform = np.bincount(places) / vehicle.QUANTILES
+        top = np.bincount(places, _top(self.directions, self.best))
+        extra = self.best * (self.high - self.low) / odds.total
+        common = self.directions * self.low / odds.total
+        rows = [common * uniform + extra * each for each in (top[::-1], top)]
+        middle = np.flatnonzero(values == 0)[0]
+        for row in rows:
+            row[middle] += odds.null / odds.total
+        letters = [-1.0, 1.0]
+        if self.null_input:
+            rows.insert(1, common * uniform)
+            rows[1][middle] += self.null_input / odds.total
+            letters = [-1.0, 0.0, 1.0]
+        return Law(np.array(letters), values / self.scale, np.array(rows))
+
+    def beyond(self, m: Floats, mean: Floats) -> tuple[Floats, Floats] | None:
+        """Bound the probability that honest answers have a mean as high, or as low."""
+        return self.law.beyond(m, mean)
+
+    @property
+    def reach(self) -> float:
+        """How far one answer can lie from an honest mean, at most."""
+        return float(_table()[-1]) / self.scale + 1
+
+    @cached_property
+    def _least_noise(self) -> float:
+        shape = self._shape
+        return min(shape.sent_null * shape.square, shape.sent * shape.along - 1)
+
+    def variance(self, x: npt.ArrayLike) -> Any:
+        """Return the variance of the estimate of one number of a vector of length 1, for each x."""
+        square, shape = validation.unit(x) ** 2, self._shape
+        return shape.sent * (shape.square + square * (shape.along - shape.square)) - square
+
+    def noise_at(self, length: float) -> float:
+        """Return the variance of the estimate of a number near 0 of a vector of some length.
+
+        >>> coder = Directions.of(epsilon=2.0, d=1000, mean_length=0.3)
+        >>> [round(coder.noise_at(length), 2) for length in (0.0, 0.3, 1.0)]
+        [0.64, 0.99, 1.82]
+        """
+        shape = self._shape
+        return shape.square * (shape.sent_null + length * (shape.sent - shape.sent_null))
+
+    def assumed(self, inputs: Floats | str, weight: float) -> Assumed:
+        """Return what to expect of a report: its noise, and the mean of x and of x^2.
+
+        `"uniform"` are vectors in all directions, of all lengths alike; in the `"worst"` case they
+        are as long as they can be.
+        """
+        shape = self._shape
+        extra = shape.sent * (shape.along - shape.square)
+        if isinstance(inputs, str):
+            length, square = (1.0, 1.0) if inputs == "worst" else (1 / 2, 1 / 3)
+            shown = length if self.null_input else 1.0
+            noise = self.noise_at(length) + (shown * extra - square) / self.d
+            return noise, 0.0, square / self.d
+        squares = inputs**2
+        lengths = np.sqrt(squares.sum(axis=1))
+        # How often a direction is chosen for the vector, and the share of a number in its square.
+        shown = lengths if self.null_input else 1.0
+        shares = squares / np.where(lengths > 0, lengths, 1.0)[:, None] ** 2
+        along = extra * shares * np.broadcast_to(shown, lengths.shape)[:, None]
+        noise = self.noise_at(float(lengths.mean())) + (along - squares).mean(axis=0)
+        return noise, inputs.mean(axis=0), squares.mean(axis=0)
+
+
+_ENTRIES = ("directions", "best", "high", "low", "null", "null_input", "seed_bits", "key")
+
+
+# Pseudo-random directions: as `vehicle.products` has them, for many seeds at once.
+
+
+@lru_cache(maxsize=1)
+def _table() -> Floats:
+    """Return the numbers that directions are made of, as floats: products of them are exact."""
+    table = np.array(vehicle.quantiles(), np.float64)
+    table.flags.writeable = False
+    return table
+
+
+def _times_golden(numbers: Any) -> Words:
+    words: Words = numbers.astype(np.uint64)
+    words *= _GOLDEN  # modulo 2^64
+    return words
+
+
+def _mixed(words: Words, scratch: Words) -> Words:
+    """Mix words, in place."""
+    for shift, factor in _MIXING:
+        words ^= np.right_shift(words, shift, out=scratch)
+        words *= factor
+    words ^= np.right_shift(words, 31, out=scratch)
+    return words
+
+
+def _lanes(words: Words, scratch: Words) -> Any:
+    """Mix words and return the four numbers of 16 bits of each, the lowest first."""
+    return _mixed(words, scratch).astype("<u8", copy=False).view("<u2")
+
+
+# How good some odds are.
+
+
+@lru_cache(maxsize=8)
+def _ranks(directions: int) -> tuple[Floats, Floats]:
+    """Return the mean, and the mean square, of the j-th largest of so many numbers of the table.
+
+    The table stands for a law with equal odds for all entries, so that an entry has j of the others
+    above it with a binomial probability. The entries below zero mirror those above.
+    """
+    upper = _table()[vehicle.QUANTILES // 2 :]
+    powers = np.stack([upper, upper**2])
+    mean, square = np.array([powers @ chance for chance in _binomial(directions)]).T
+    factor = directions / vehicle.QUANTILES
+    return factor * (mean - mean[::-1]), factor * (square + square[::-1])
+
+
+def _binomial(directions: int) -> Any:
+    """Yield the probability that j others are above an entry, for the entries above zero."""
+    above = (np.arange(vehicle.QUANTILES // 2, 0, -1) - 0.5) / vehicle.QUANTILES
+    odds, chance = above / (1 - above), (1 - above) ** (directions - 1)
+    for j in range(directions):
+        yield chance
+        chance *= odds
+        chance *= (directions - 1 - j) / (j + 1)
+
+
+@lru_cache(maxsize=32)
+def _top(directions: int, best: int) -> Floats:
+    """Return the probability of each entry of the table to be a number of one of the best."""
+    upper, lower = (np.zeros(vehicle.QUANTILES // 2) for _ in range(2))
+    for j, chance in enumerate(_binomial(directions)):
+        if j < best:
+            upper += chance
+        if j >= directions - best:
+            lower += chance
+    found: Floats = np.concatenate([lower[::-1], upper])
+    found /= found.sum()
+    return found
+
+
+class _Shape(NamedTuple):
+    """What answers are like, in terms of the vector."""
+
+    scale: float
+    square: float  # the mean square of a coordinate of a direction, if the data do not matter
+    along: float  # the same of its product with the vector, if it was chosen for the vector
+    sent: float  # the probability that a vector gets a direction, and not the null code
+    sent_null: float  # the same for the null input, or for a vector if that is not used
+
+
+@lru_cache(maxsize=256)
+def _shape(odds: vehicle.Odds) -> _Shape:
+    means, squares = _ranks(odds.directions)
+    total, t, low = odds.total, odds.best, odds.directions * odds.low
+    extra = t * (odds.high - odds.low)
+    scale = extra / total * float(means[:t].mean())
+    top, every = float(squares[:t].mean()), float(squares.mean())
+    along = (low * every + extra * top) / (low + extra)
+    sent, sent_null = (low + extra) / total, low / total
+    return _Shape(
+        scale,
+        every / scale**2,
+        along / scale**2,
+        sent,
+        sent_null if odds.null_input else sent,
+    )
+
+
+class _Choice(NamedTuple):
+    odds: vehicle.Odds
+    error: float
+
+
+@lru_cache(maxsize=256)
+def _best(epsilon: float, d: int, mean_length: float, directions: int, null: bool | str) -> _Choice:
+    """Return the odds with the least squared error of a report, summed over d coordinates.
+
+    The mean square of the vectors counts alike for all, and is left out.
+    """
+    if not isinstance(null, bool) and null != "best":
+        raise DomainError(f'null must be True, False or "best"; got {null!r}.')
+    means, squares = _ranks(directions)
+    t = np.arange(1, directions)
+    top = np.cumsum(squares)[:-1] / t
+    every = squares.mean()
+    ratio = exp(epsilon)
+    found = []
+    for use in (False, True) if null == "best" else (bool(null),):
+        total = t * ratio + directions - (0 if use else t)
+        scale = (ratio - 1) * np.cumsum(means)[:-1] / total
+        low, extra = directions / total, t * (ratio - 1) / total
+        # With null input: a vector of length r gives a direction with probability low + r extra.
+        share = mean_length if use else 1.0
+        error = (d * (low + share * extra) * every + share * extra * (top - every)) / scale**2
+        place = int(np.argmin(error))
+        found.append(_Choice(_integers(epsilon, directions, place + 1, use), float(error[place])))
+    return min(found, key=lambda choice: choice.error)
+
+
+def _integers(epsilon: float, directions: int, best: int, null: bool) -> vehicle.Odds:
+    """Return odds that add up to 2^62, the largest below the ratio e^epsilon."""
+    ratio = vehicle.exp_below(vehicle.exact(epsilon))
+    others = directions if null else directions - best
+    low = int(_TOTAL / (best * ratio + others))
+    high = int(low * ratio)
+    rest = _TOTAL - best * high - (directions - best) * low
+    null_input = _TOTAL - directions * low if null else 0
+    return vehicle.Odds(directions, best, high, low, rest, null_input)
+
+
+def _doubling(odds: vehicle.Odds) -> float:
+    """Return how likely two vehicles with one vector and one seed are to send one direction.
+
+    It is in terms of the probability to send a direction: for n vehicles and S seeds, n / S times
+    this is what the finite number of seeds adds to the variance, in terms of it.
+    """
+    best, others = odds.best * odds.high, (odds.directions - odds.best) * odds.low
+    return (best * odds.high + others * odds.low) / odds.total / (best + others)
