@@ -62,7 +62,7 @@ class Directions(ForNumbers):
     >>> import fedldp
     >>> coder = Directions.of(epsilon=2.0, d=1000)
     >>> coder.bits, coder.directions, coder.best, round(coder.noise, 2)
-    (28, 63, 9, 1.67)
+    (28, 63, 14, 1.67)
     >>> Directions.of(epsilon=2.0, d=1000, mean_length=0.3).null_input > 0
     True
     """
@@ -457,7 +457,7 @@ class Directions(ForNumbers):
 
         >>> coder = Directions.of(epsilon=2.0, d=1000, mean_length=0.3)
         >>> [round(coder.noise_at(length), 2) for length in (0.0, 0.3, 1.0)]
-        [0.64, 0.99, 1.82]
+        [0.69, 1.05, 1.88]
         """
         shape = self._shape
         return shape.square * (shape.sent_null + length * (shape.sent - shape.sent_null))
