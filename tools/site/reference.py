@@ -91,8 +91,10 @@ def api_page() -> str:
     lines = [
         "# All public names",
         "",
-        "What is listed here is public, and nothing else is: all names in the `__all__` of these",
-        "modules. `import fedldp` imports each of them when it is first used.",
+        "For everyone who writes Python with fedldp. The names on this page are public; everything",
+        "else may change. `import fedldp` imports each of them when it is first used. The",
+        "[glossary](../glossary.md) explains the words, and [architecture](../architecture.md) how",
+        "the parts fit together.",
     ]
     for module in PUBLIC:
         of_module = [each for each in names if each.module == module]
@@ -111,8 +113,10 @@ def commands_page() -> str:
     lines = [
         "# Commands",
         "",
-        "What `fedldp --help` and `fedldp COMMAND --help` print. The last one, `fedldp-reproduce`,",
-        "comes with the [reproduction of the paper](../reproduction.md).",
+        "For everyone who uses the command line. This page shows what `fedldp --help` and",
+        "`fedldp COMMAND --help` print. The last command, `fedldp-reproduce`, comes with the",
+        "[reproduction of the paper](../reproduction.md). The [tutorials](../tutorials/fleet.md)",
+        "show the commands at work.",
     ]
     programs = (command_line, "fedldp"), (reproduce_command, "fedldp-reproduce")
     for title, text in chain.from_iterable(commands(*each) for each in programs):
