@@ -54,7 +54,7 @@ class Wisdm:
         derived = Schema.of(faces_up=["no", "yes"])
         return Dataset(
             replace(self.about, note=self.about.note + note),
-            Schema((*self.measured.attributes, *derived)),
+            Schema((*self.measured.attributes, *derived.attributes)),
             (*columns, (z > _UP).astype(np.uint8)),
             targets={"logistic": "faces_up", "hinge": "faces_up", "squared": "z"},
             derived=derived.names,
