@@ -34,7 +34,8 @@ def members(what):
     """Return what people call on a public name: itself or, of a class, its public methods."""
     if not inspect.isclass(what):
         return {what.__name__: what}
-    found = {} if "__init__" not in vars(what) else {"__init__": what.__init__}
+    built = "__init__" in vars(what) and not getattr(what, "_is_protocol", False)
+    found = {"__init__": what.__init__} if built else {}
     for name, member in inspect.getmembers(what):
         if name.startswith("_"):
             continue

@@ -46,6 +46,7 @@ __all__ = [
     "ThreeOutputsFlat",
     "audit",
     "best",
+    "coders",
     "combine",
     "datasets",
     "discretize",
@@ -55,12 +56,13 @@ __all__ = [
     "mechanism",
     "mechanism_names",
     "mechanisms",
+    "parts",
     "source",
     "vehicle",
 ]
 
 if TYPE_CHECKING:
-    from fedldp import audit, datasets, errors, fleet, learn, mechanisms, vehicle
+    from fedldp import audit, coders, datasets, errors, fleet, learn, mechanisms, parts, vehicle
     from fedldp.coders.channel import Channel
     from fedldp.data.quality import DataQuality
     from fedldp.estimate import Estimate, Frequencies, Mean, combine
@@ -98,7 +100,7 @@ else:
     _load = attribute_loader(
         __name__,
         {
-            "": "audit datasets errors fleet learn mechanisms vehicle",
+            "": "audit coders datasets errors fleet learn mechanisms parts vehicle",
             "coders.channel": "Channel",
             "data.quality": "DataQuality",
             "estimate": "Estimate Frequencies Mean combine",

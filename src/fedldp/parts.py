@@ -27,6 +27,8 @@ from fedldp.errors import DomainError, WireError
 from fedldp.randomness import Source
 from fedldp.schema import Schema
 
+__all__ = ["Matrix", "Part", "Values"]
+
 _SMALL = 16  # bits of a slot that are counted by one histogram
 
 

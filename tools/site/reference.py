@@ -20,8 +20,9 @@ from fedldp_reproduction.command import reproduce_command
 PUBLIC = (
     "fedldp",
     "fedldp.mechanisms",
-    "fedldp.coders.categories",
-    "fedldp.coders.cube",
+    "fedldp.coders",
+    "fedldp.coders.base",
+    "fedldp.parts",
     "fedldp.data.quality",
     "fedldp.plausibility",
     "fedldp.audit",

@@ -13,7 +13,6 @@ from fedldp.coders.cube import Cube
 from fedldp.coders.directions import Directions
 
 __all__ = [
-    "CODERS",
     "Channel",
     "Coder",
     "Cube",

@@ -25,6 +25,8 @@ from fedldp.errors import WireError
 from fedldp.randomness import Source
 from fedldp.vehicle import PLAN_FORMAT
 
+__all__ = ["AsBits", "ByLaw", "Coder", "ForCategories", "ForNumbers"]
+
 Document = dict[str, Any]
 Codes = npt.NDArray[Any]
 Cells = npt.NDArray[Any]  # counters: integers, or floats in a plan for study
