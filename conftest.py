@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 HERE = Path(__file__).parent
-SOLVER = ("mechanisms", "coders", "vehicle.py", "_internal")
+SOLVER = ("mechanisms", "coders", "vehicle.py", "_internal/validation.py")
 
 # torch is optional: without it this file cannot be imported, and `make test` needs none of it.
 collect_ignore = [] if find_spec("torch") else ["tests/learn/test_torch.py"]

@@ -62,8 +62,7 @@ def coverage_of_fleet(coder, m, frequency, ends):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("epsilon", [4.0, 8.0])
-@pytest.mark.parametrize("m", [100, 300, 1000])
+@pytest.mark.parametrize(("epsilon", "m"), [(4.0, 300), (8.0, 100), (8.0, 300), (8.0, 1000)])
 def test_rare_categories_of_a_population(kind, epsilon, m):
     coder = kind.of(epsilon, 4)
     low, high = ends = intervals(coder, m, m, np.arange(m + 1))
@@ -108,7 +107,7 @@ def test_few_answers(kind):
 @pytest.mark.parametrize("of", TARGETS)
 def test_rare_categories_among_several(kind, estimator, of):
     coder, share, replicates = kind.of(8.0, 4), 0.25, 8000
-    for n, frequency in ((400, 0.02), (1200, 0.005), (4000, 0.002)):
+    for n, frequency in ((400, 0.02), (4000, 0.002)):
         rng = np.random.default_rng(n)
         m = rng.binomial(n, share, replicates)
         own, others = rng.binomial(m, frequency), rng.binomial(n - m, frequency)

@@ -49,9 +49,9 @@ def test_distance_from_the_optimum(epsilon):
 @pytest.mark.parametrize(
     ("epsilon", "outputs", "percent"),
     [
-        *((epsilon, 31, 0.5) for epsilon in (0.1, 0.7, 2.5, 3.0)),
-        *((epsilon, 63, 1.0) for epsilon in (0.1, 1.3, 4.5, 5.0)),
-        *((epsilon, 127, 1.0) for epsilon in (5.0, 8.0)),
+        *((epsilon, 31, 0.5) for epsilon in (0.1, 0.7, 3.0)),
+        *((epsilon, 63, 1.0) for epsilon in (1.3, 5.0)),
+        (8.0, 127, 1.0),
     ],
 )
 def test_close_to_the_proven_bound(epsilon, outputs, percent):
@@ -198,8 +198,14 @@ def test_weights_and_cap():
         fedldp.Optimal(2.0, cap=0.5).channel()
 
 
-@pytest.mark.parametrize("cap", ["duchi", "three-outputs", "optimal", "dominant", "laplace"])
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+@pytest.mark.parametrize(
+    ("epsilon", "cap"),
+    [
+        *((0.5, cap) for cap in ("duchi", "dominant")),
+        *((1.0, cap) for cap in ("laplace", "optimal", "three-outputs")),
+        *((4.0, cap) for cap in ("dominant", "optimal")),
+    ],
+)
 def test_any_mechanism_can_be_the_cap(epsilon, cap):
     ours, limit = fedldp.Optimal(epsilon, cap=cap), fedldp.mechanism(cap, epsilon)
     assert np.all(ours.variance(X) <= limit.variance(X) * (1 + 1e-6))
@@ -234,7 +240,7 @@ def test_refuses_weights_and_caps_that_make_no_sense(options, said):
         fedldp.Optimal(1.0, **options).channel()
 
 
-@pytest.mark.parametrize("epsilon", [0.3, 0.6, 1.0, 2.5, 5.0])
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])
 def test_best_for_so_many_bits(epsilon):
     channels = [fedldp.best(epsilon, bits) for bits in range(1, 6)]
     assert [c.bits for c in channels] <= list(range(1, 6))
@@ -248,8 +254,8 @@ def test_best_for_so_many_bits(epsilon):
 def test_four_outputs_are_where_a_scan_finds_them():
     right = np.linspace(0, 1, 17)
     least = np.inf
-    for inner in np.linspace(0.02, 1.5, 25):
-        for outer in np.linspace(1.3, 3.5, 25):
+    for inner in np.linspace(0.02, 1.5, 15):
+        for outer in np.linspace(1.3, 3.5, 15):
             y = np.array([-outer, -inner, inner, outer])
             found = solve(y, 2.0, right, Limits(np.ones(17)))
             least = least if found is None else min(least, found.factor)
@@ -284,7 +290,7 @@ def test_enumerated_at_forty_epsilons(epsilon, outputs):
 
 
 @pytest.mark.parametrize("outputs", [3, 15, 31])
-@pytest.mark.parametrize("epsilon", [0.01, 0.1, 0.61, 0.7, 1.3, 2.2, 3.1, 4.4, 6.0, 9.0, 12.0])
+@pytest.mark.parametrize("epsilon", [0.01, 0.61, 0.7, 1.3, 3.1, 6.0, 12.0])
 def test_exactly_private_and_close_to_nominal(epsilon, outputs):
     for kind in (fedldp.Optimal, fedldp.Dominant, fedldp.NearZero):
         counts = kind(epsilon, outputs=outputs).channel().counts.astype(object)

@@ -28,14 +28,23 @@ def test_what_was_found_is_kept_and_checked(folder, monkeypatch, kind):
     assert Channel.from_json(json.loads(path.read_text())["channel"]) == first
 
 
+@pytest.fixture(scope="module")
+def solved(tmp_path_factory):
+    """Return a mechanism that was found, and the file that it was kept in."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDLDP_CACHE", str(tmp_path_factory.mktemp("solved")))
+        channel = fedldp.Dominant(1.0, outputs=7).channel()
+        (path,) = cache.directory().iterdir()
+        return channel, path
+
+
 @pytest.mark.parametrize(
     "damage",
     ["", "{}", "[1]", "\0", "[" * 200_000, "tampered", "other epsilon", "large", "factor"],
 )
-def test_a_damaged_file_is_found_out(folder, damage):
-    first = fedldp.Dominant(1.0, outputs=7).channel()
-    (path,) = folder.iterdir()
-    document = json.loads(path.read_text())
+def test_a_damaged_file_is_found_out(folder, solved, damage):
+    first, kept = solved
+    document = json.loads(kept.read_text())
     if damage == "tampered":
         channel = json.loads(document["channel"])
         channel["counts"][0][0] = str(int(channel["counts"][0][0]) + 10**15)
@@ -50,9 +59,10 @@ def test_a_damaged_file_is_found_out(folder, damage):
         damage = json.dumps(document)
     elif damage == "factor":
         damage = json.dumps({**document, "factor": 0.1})
-    path.write_text(damage)
+    folder.mkdir()
+    (folder / kept.name).write_text(damage)
     assert fedldp.Dominant(1.0, outputs=7).channel() == first
-    assert fedldp.Dominant(1.0, outputs=7).factor > 0.9
+    assert fedldp.Dominant(1.0, outputs=7).factor > 0.9  # as it was kept again
 
 
 def test_certificates_are_kept_and_checked(folder):
