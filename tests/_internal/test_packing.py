@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedldp._internal import packing
 
-# Both sides of each size at which numbers, or bytes, are kept in another way; hypothesis tries more.
+# Both sides of each size at which numbers or bytes are kept in another way; hypothesis tries more.
 WIDTHS = (1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 70, 128, 129, 1001)
 WIDEST_NUMBER = 32  # of a single field
 
