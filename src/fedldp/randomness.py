@@ -78,7 +78,7 @@ class _Stream:
         self.secret = secret
         self.drawn = 0  # bytes
         self.keystream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
-        self.lock = threading.RLock()  # re-entrant, so that a signal handler may draw too
+        self.lock = threading.RLock()  # re-entrant: a signal handler may draw too (cryptography 50)
         self.spawned = 0
         self.process = _process()
 
