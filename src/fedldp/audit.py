@@ -1,8 +1,8 @@
-"""Does it leak more than it claims? A proof for tables, an attack on anything callable.
+"""Does a mechanism leak more than it claims? A proof for tables, an attack on any callable.
 
 `exact` proves the privacy of a channel from its integers. `attack` draws from a mechanism and
-gives a lower confidence bound on its epsilon: it can convict, never acquit. `reachable_fraction`
-finds what floating point gives away, which no number of samples would show.
+gives a lower confidence bound on its epsilon: it can prove a leak, never its absence.
+`reachable_fraction` finds what floating point reveals, which no number of samples would show.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +44,36 @@ _PRIOR = 5  # added to both counts of a ratio: small counts say little
 @final
 @dataclass(frozen=True)
 class ExactAudit:
-    """What is proved of a channel. `low` and `high` enclose its true epsilon."""
+    """What the integers of a channel prove; made by `exact`.
+
+    Attributes
+    ----------
+    nominal
+        The epsilon that the channel claims.
+    low, high
+        Two numbers that enclose the true epsilon.
+    column
+        The number of the output that attains the true epsilon.
+    pair
+        The letters at which that output is most and least likely.
+    bias
+        The largest absolute difference between a letter and the mean of its outputs.
+    worst_case_variance
+        The largest variance over all inputs in [-1, 1].
+    letters
+        The number of rows of the table.
+    outputs
+        The number of columns of the table.
+    bits
+        The number of bits of a code.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> audit = exact(fedldp.Duchi(epsilon=1.0).channel())
+    >>> audit.holds, audit.pair, audit.bits
+    (True, (-1.0, 1.0), 1)
+    """
 
     nominal: Fraction
     low: Fraction | float
@@ -69,8 +98,20 @@ class ExactAudit:
 
 
 def exact(channel: Channel) -> ExactAudit:
-    """Return what the integers of a channel prove, whatever its constructor found.
+    """Return what the integers of a channel prove, independently of its constructor.
 
+    Parameters
+    ----------
+    channel
+        The channel to audit.
+
+    Returns
+    -------
+    ExactAudit
+        The true epsilon, the bias and the size of the channel.
+
+    Examples
+    --------
     >>> import fedldp
     >>> audit = exact(fedldp.PM(epsilon=9.0).channel(outputs=33))
     >>> audit.holds, float(audit.low), float(audit.bias) < 1e-15
@@ -95,11 +136,28 @@ def exact(channel: Channel) -> ExactAudit:
 
 
 def true_epsilon(counts: Sequence[Sequence[int]]) -> Bracket:
-    """Return two numbers that enclose the epsilon of a table of counts, be it a channel or not.
+    """Return two numbers that enclose the epsilon of a table of counts.
 
-    Rows are inputs, with odds in proportion to their counts. Both numbers are infinite if an
-    output is possible for one input and impossible for another.
+    The table need not be a channel. Rows are inputs, with odds in proportion to their counts.
 
+    Parameters
+    ----------
+    counts
+        A list of rows of integers, all of the same length.
+
+    Returns
+    -------
+    tuple
+        A lower and an upper bound of epsilon. Both are infinite if an output is possible for one
+        input and impossible for another.
+
+    Raises
+    ------
+    DomainError
+        If the counts are not a table of integers, or a count is negative, or a row is all zeros.
+
+    Examples
+    --------
     >>> low, high = true_epsilon([[3, 1], [1, 3]])          # ln 3
     >>> float(low), high - low < 1e-12
     (1.0986122886681098, True)
@@ -117,7 +175,23 @@ def true_epsilon(counts: Sequence[Sequence[int]]) -> Bracket:
 
 
 def largest_ratio(rows: list[list[int]]) -> tuple[int, Fraction | None]:
-    """Return the column with the largest ratio of two counts, and the ratio: None if infinite."""
+    """Return the column with the largest ratio of two counts, and that ratio.
+
+    Parameters
+    ----------
+    rows
+        A table of counts whose rows have the same total.
+
+    Returns
+    -------
+    tuple
+        The number of the column, and the ratio as a Fraction: None if it is infinite.
+
+    Examples
+    --------
+    >>> largest_ratio([[3, 1, 4], [2, 5, 1]])
+    (1, Fraction(5, 1))
+    """
     largest, where = Fraction(0), 0
     for number, column in enumerate(zip(*rows, strict=True)):
         least, most = min(column), max(column)
@@ -154,11 +228,34 @@ def _largest_bias(rows: list[list[int]], letters: list[float], values: list[floa
 @final
 @dataclass(frozen=True)
 class Attack:
-    """The strongest evidence found that one input can be told from another.
+    """The strongest evidence found that one input can be distinguished from another.
 
-    Among `trials` fresh outputs of each, `event` happened `hits[0]` times for `pair[0]` and
-    `hits[1]` times for `pair[1]`. With probability `confidence` or more, the true epsilon is at
-    least `bound`. In the words of an event, x and z are a pair in the order in which it was given.
+    Made by `attack`. With probability `confidence` or more, the true epsilon is at least `bound`.
+
+    Attributes
+    ----------
+    bound
+        The lower confidence bound on epsilon.
+    confidence
+        The probability that the bound is right.
+    pair
+        The two inputs that are distinguished.
+    event
+        The event that distinguishes them, in words. There, x and z are a pair in the order in
+        which it was given.
+    hits
+        How many times the event happened for each input of the pair.
+    trials
+        The number of outputs of each input on which the event was measured.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> found = attack(
+    ...     fedldp.Duchi(epsilon=1.0).perturb, [(-1.0, 1.0)], fedldp.source(7), samples=1000
+    ... )
+    >>> found.hits, found.trials, round(found.bound, 2)
+    ((368, 129), 500, 0.76)
     """
 
     bound: float
@@ -179,12 +276,37 @@ def attack(
 ) -> Attack:
     """Return a lower confidence bound on the epsilon of anything that maps inputs to outputs.
 
-    The mechanism gets an array of one input repeated, rows if inputs are vectors, and returns as
-    many outputs, each drawn independently: numbers, rows of numbers, text, or an array of
-    objects. For each pair and both ways round, half of the samples choose the event that tells
-    the two apart best, and the other half measures it (Clopper-Pearson). The confidence is that
-    of all pairs together (Bonferroni).
+    For each pair and in both directions, half of the samples choose the event that distinguishes
+    the two inputs best, and the other half measures it (Clopper-Pearson).
 
+    Parameters
+    ----------
+    mechanism
+        A function of an array, in which one input is repeated (rows if inputs are vectors), and of
+        a source. It returns as many outputs, each drawn independently: numbers, rows of numbers,
+        text, or an array of objects.
+    pairs
+        The pairs of inputs to distinguish.
+    source
+        The random source, from `fedldp.source`, that the mechanism is given.
+    samples
+        The number of outputs to draw for each input of each pair.
+    confidence
+        The confidence of all pairs together (Bonferroni).
+
+    Returns
+    -------
+    Attack
+        The pair and the event with the largest bound.
+
+    Raises
+    ------
+    DomainError
+        If there are no pairs, fewer than two samples, the confidence is not between 0 and 1, or the
+        mechanism does not return one output for each input.
+
+    Examples
+    --------
     >>> import fedldp
     >>> found = attack(fedldp.Duchi(epsilon=1.0).perturb, [(-1.0, 1.0)], fedldp.source(7))
     >>> round(found.bound, 2), found.confidence, found.pair, found.event
@@ -222,7 +344,7 @@ def _draw(mechanism: Callable[[Array, Source], Any], x: Any, size: int, source: 
 
 
 def _views(outputs: Array, x: Any, z: Any) -> Iterator[tuple[str, Array]]:
-    """Yield what to look at: an output as a whole, its entries, how far it lies along x - z."""
+    """Yield what to examine: an output as a whole, its entries, and how far it lies along x - z."""
     yield "output", outputs
     if outputs.ndim == 2:
         for number, column in enumerate(outputs.T):
@@ -316,11 +438,32 @@ def reachable_fraction(
     """Return which fraction of some floating-point outputs could have come from x at all.
 
     A textbook mechanism computes `forward(u, x)` from a random u, a multiple of `step` in [0, 1).
-    `inverse(y, x)` returns u about as closely as floats can, with a last axis for the different
-    ways to y, which `forward` takes too. The multiples up to `reach` steps away are tried one by
-    one. The outputs' own x must give 1; if another gives less, the rest of the outputs rule it
-    out with certainty, and the true epsilon is infinite.
+    For the x that the outputs came from the result must be 1. If it is less for another x, the
+    remaining outputs rule that x out with certainty, and the true epsilon is infinite.
 
+    Parameters
+    ----------
+    forward
+        Computes outputs from random numbers u and an input x.
+    inverse
+        Returns the u of outputs y and an input x, about as closely as floats can, with a last axis
+        for the different ways to y, which `forward` takes too.
+    outputs
+        The outputs of a mechanism.
+    x
+        The input that the outputs may have come from.
+    step
+        The distance between two neighbouring values of u.
+    reach
+        How many steps around `inverse(y, x)` are tried.
+
+    Returns
+    -------
+    float
+        The fraction of the outputs that `forward` can compute from x.
+
+    Examples
+    --------
     >>> def forward(u, x):
     ...     return x + 4 * (u - 0.5)
     >>> def inverse(y, x):

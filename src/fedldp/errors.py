@@ -29,17 +29,42 @@ __all__ = [
 
 
 class FedLDPError(Exception):
-    """The common ancestor: catch it to catch everything fedldp refuses."""
+    """The base class of all errors that fedldp raises deliberately.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> try:
+    ...     fedldp.mechanism("duchi", epsilon=0)
+    ... except fedldp.errors.FedLDPError as error:
+    ...     print(type(error).__name__)
+    DomainError
+    """
 
 
 class DomainError(FedLDPError, ValueError):
-    """A value outside what is allowed: says what was given and what to do."""
+    """A value is outside what is allowed. The message says what was given and what to do.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> fedldp.mechanism("duchi", epsilon=0)
+    Traceback (most recent call last):
+    fedldp.errors.DomainError: epsilon must be a number from 0.001 to 20; got 0...
+    """
 
 
 class UnknownName(DomainError, KeyError):
-    """A name that does not exist, of an attribute or a mechanism for example.
+    """A name is unknown, for example that of an attribute or a mechanism.
 
-    It says which names there are. As a `KeyError` it is what `mapping[name]` raises anywhere else.
+    The message lists the known names. It is also a `KeyError`, which `mapping[name]` raises.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> fedldp.mechanism("hm_tp", epsilon=1.0)
+    Traceback (most recent call last):
+    fedldp.errors.UnknownName: there is no mechanism 'hm_tp' (did you mean 'hm-tp'?); ...
     """
 
     def __str__(self) -> str:
@@ -47,22 +72,64 @@ class UnknownName(DomainError, KeyError):
 
 
 class PrivacyError(FedLDPError, ValueError):
-    """A table that would leak more than it claims: says which column, and by what ratio."""
+    """A table would leak more than it claims. The message names the column and the ratio.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> fedldp.Channel(0.5, [[3, 1], [1, 3]], letters=[-1, 1], values=[-2, 2])
+    Traceback (most recent call last):
+    fedldp.errors.PrivacyError: not an epsilon = 0.5 channel: column 0 has a count 3 times the...
+    """
 
 
 class BudgetError(FedLDPError, ValueError):
-    """More than a vehicle may still spend, or answer in one job: says how much it has, and may."""
+    """A vehicle cannot afford a report, or has given all answers it may give in a job.
+
+    The message says how much the vehicle has spent and what is allowed.
+
+    Examples
+    --------
+    >>> import tempfile, fedldp
+    >>> with fedldp.Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+    ...     ledger.release("car 7", 2.0, "question", lambda: b"report")
+    Traceback (most recent call last):
+    fedldp.errors.BudgetError: 'car 7' has spent 0 of its cap of 1: 2 more is too much...
+    """
 
 
 class WireError(FedLDPError, ValueError):
-    """Bytes or text from outside that are not what they should be: nothing of it is used."""
+    """Bytes or text from outside are invalid. Nothing of them is used.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> plan.parse(b"damaged")
+    Traceback (most recent call last):
+    fedldp.errors.WireError: a report has a header of 16 bytes; got 7.
+    """
 
 
 class MissingExtra(FedLDPError, ImportError):
-    """An optional package is missing: says which command installs it.
+    """An optional package is not installed. The message contains the command that installs it.
 
-    The command names the packages of the extra. It works wherever fedldp was installed from: a
+    The command names the packages of the extra. It works however fedldp was installed: from a
     clone, a wheel or a package index.
+
+    Parameters
+    ----------
+    package
+        The package that could not be imported.
+    extra
+        The extra that contains it.
+    distribution
+        The distribution that defines the extra.
+
+    Examples
+    --------
+    >>> print(MissingExtra("matplotlib", "plots"))
+    matplotlib is not installed. Install the extra 'plots' with: pip install 'matplotlib>=3.9'
     """
 
     def __init__(self, package: str, extra: str, distribution: str = "fedldp") -> None:
@@ -73,15 +140,37 @@ class MissingExtra(FedLDPError, ImportError):
 
 
 class DataWarning(UserWarning):
-    """Values of the data were clipped or replaced: says which, how many, and by what."""
+    """Values of the data were clipped or replaced. The message says which, how many, and by what.
+
+    Examples
+    --------
+    >>> import warnings, fedldp
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
+    ...     _ = plan.report([{"speed": 80}], fedldp.source(1))
+    >>> caught[0].category.__name__
+    'DataWarning'
+    """
 
 
 class ImplausibleWarning(UserWarning):
-    """Reports that honest vehicles hardly ever send: says what was found and how unlikely it is."""
+    r"""Honest vehicles hardly ever send such reports. The message says what was found.
+
+    Examples
+    --------
+    >>> import warnings, fedldp
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> report = plan.report([{"speed": 50}] * 1000, fedldp.source(1))
+    >>> always_high = fedldp.Report(report.plan, 1, 1000, b"\xff" * 125)
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
+    ...     _ = plan.parse(always_high).estimate()
+    >>> caught[0].category.__name__
+    'ImplausibleWarning'
+    """
 
 
 def _requirements(extra: str, distribution: str) -> list[str]:
-    """Return the packages that an extra needs, those of the extras it includes among them."""
+    """Return the packages that an extra needs, including those of the extras it includes."""
     from importlib import metadata  # slow to import, and rarely needed
 
     found: list[str] = []

@@ -1,7 +1,7 @@
-"""Randomness: the only way in which chance enters fedldp.
+"""Randomness: every random decision of fedldp is drawn from a `Source`.
 
 A `Source` is an AES-256-CTR keystream. Keyed by the operating system it is fit for release;
-keyed by a seed it is the same keystream, reproducible on every machine, and fit for study only.
+keyed by a seed it is the same keystream, reproducible on every machine, and for study only.
 """
 
 import hashlib
@@ -33,6 +33,24 @@ _HALF_STEP = 2.0**-53
 def source(seed: SupportsIndex | None = None) -> "Source":
     """Return a source keyed by the operating system or, for study, by a seed.
 
+    Parameters
+    ----------
+    seed
+        A whole number, for a stream that is reproducible and therefore not private. By default
+        the key comes from the operating system.
+
+    Returns
+    -------
+    Source
+        A new source.
+
+    Raises
+    ------
+    DomainError
+        If the seed is not a whole number.
+
+    Examples
+    --------
     >>> source(7).words(2)
     array([15087055307872568030,  9545086663768817934], dtype=uint64)
     >>> source(7)
@@ -63,7 +81,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _process() -> tuple[int, int]:
-    """Return what differs between a process and its children; from C, a fork runs no hook."""
+    """Return what differs between a process and its children; a fork from C runs no hook."""
     return os.getpid(), _forks
 
 
@@ -86,10 +104,25 @@ class _Stream:
 class Source:
     """A stream of random words. Make one with `fedldp.source()`.
 
-    The stream is one sequence of bytes: asking for it in larger or smaller pieces gives the
-    same bytes. Threads may share a source. In a forked child it goes on with a new key from the
+    The stream is one sequence of bytes: the sizes of the pieces in which they are drawn do not
+    matter. Threads may share a source. In a forked child a source gets a new key from the
     operating system, so that it never repeats its parent; a seeded source is then no longer
-    reproducible (make one in the child, or use `spawn` before).
+    reproducible (make one in the child, or use `spawn` before the fork).
+
+    Parameters
+    ----------
+    key
+        The key of the AES-256 cipher, 32 bytes.
+    label
+        What `repr` says about the key.
+    secret
+        Whether the key comes from the operating system, and not from a seed.
+
+    Examples
+    --------
+    >>> numbers = source(7)
+    >>> numbers.words(1), numbers.below(6, 3)
+    (array([15087055307872568030], dtype=uint64), array([4, 5, 4]))
     """
 
     __slots__ = ("_stream",)
@@ -106,7 +139,25 @@ class Source:
         return stream
 
     def fill(self, out: npt.NDArray[Any]) -> None:
-        """Overwrite a C-contiguous array of unsigned integers with random words."""
+        """Overwrite an array with random words.
+
+        Parameters
+        ----------
+        out
+            A C-contiguous array of native unsigned integers.
+
+        Raises
+        ------
+        DomainError
+            If the array has another layout or type.
+
+        Examples
+        --------
+        >>> words = np.zeros(2, np.uint16)
+        >>> source(7).fill(words)
+        >>> words
+        array([33502, 11370], dtype=uint16)
+        """
         if out.dtype.kind != "u" or not out.dtype.isnative or not out.flags.c_contiguous:
             raise DomainError(
                 "out must be a C-contiguous array of native unsigned integers; "
@@ -135,12 +186,24 @@ class Source:
 
     @property
     def position(self) -> int:
-        """How many bytes were drawn so far."""
+        """How many bytes have been drawn so far."""
         return self._current().drawn
 
     def skip(self, count: int) -> None:
-        """Go on as if so many bytes more had been drawn.
+        """Skip bytes of the stream, as if they had been drawn.
 
+        Parameters
+        ----------
+        count
+            The number of bytes to skip.
+
+        Raises
+        ------
+        DomainError
+            If the count is negative or not a whole number.
+
+        Examples
+        --------
         >>> ahead = source(7)
         >>> ahead.skip(8)
         >>> ahead.words(1), ahead.position
@@ -157,13 +220,47 @@ class Source:
             stream.keystream.update(bytes(rest))
 
     def words(self, size: Shape, dtype: npt.DTypeLike = np.uint64) -> npt.NDArray[Any]:
-        """Return an array of random words: unsigned integers, 64 bits unless told otherwise."""
+        """Return an array of random words.
+
+        Parameters
+        ----------
+        size
+            The shape of the array.
+        dtype
+            A type of unsigned integers.
+
+        Returns
+        -------
+        array
+            Unsigned integers, each of all their values equally likely.
+
+        Examples
+        --------
+        >>> source(7).words(3, np.uint8)
+        array([222, 130, 106], dtype=uint8)
+        """
         out = np.empty(size, dtype)
         self.fill(out)
         return out
 
     def uniform(self, size: Shape) -> Floats:
-        """Return odd multiples of 2^-53: uniform on (0, 1), never 0 and never 1."""
+        """Return random numbers that are uniform on (0, 1), never 0 and never 1.
+
+        Parameters
+        ----------
+        size
+            The shape of the array.
+
+        Returns
+        -------
+        array of float
+            Odd multiples of 2^-53.
+
+        Examples
+        --------
+        >>> source(7).uniform(2).round(3)
+        array([0.818, 0.517])
+        """
         floats = from_one_to_two(self.words(size))
         np.subtract(floats, 1.0 - _HALF_STEP, out=floats)  # exact
         return floats
@@ -171,6 +268,25 @@ class Source:
     def below(self, n: int, size: Shape) -> npt.NDArray[np.int64]:
         """Return integers from 0 to n - 1, all equally likely (by rejection).
 
+        Parameters
+        ----------
+        n
+            A whole number from 1 to 2^63.
+        size
+            The shape of the array.
+
+        Returns
+        -------
+        array of int
+            The random integers.
+
+        Raises
+        ------
+        DomainError
+            If n is out of range.
+
+        Examples
+        --------
         >>> source(7).below(6, 10)
         array([4, 4, 4, 5, 4, 1, 0, 1, 0, 4])
         """
@@ -190,8 +306,27 @@ class Source:
         return words.astype(np.int64)
 
     def bernoulli(self, p: Fraction | float, size: Shape) -> npt.NDArray[np.bool_]:
-        """Return True with probability exactly p, a rational number (a float is one too).
+        """Return booleans that are True with probability exactly p.
 
+        Parameters
+        ----------
+        p
+            The probability: a rational number, or a float, whose exact value is used.
+        size
+            The shape of the array.
+
+        Returns
+        -------
+        array of bool
+            The random decisions.
+
+        Raises
+        ------
+        DomainError
+            If p is not a number from 0 to 1.
+
+        Examples
+        --------
         >>> source(7).bernoulli(Fraction(1, 3), 5)
         array([False, False, False,  True, False])
         """
@@ -213,8 +348,29 @@ class Source:
         return hits
 
     def choose(self, k: int, d: int, size: int) -> npt.NDArray[np.int64]:
-        """Return `size` rows of k different integers below d: each set equally likely, sorted.
+        """Return rows of k different integers below d, each set of k equally likely.
 
+        Parameters
+        ----------
+        k
+            How many integers to choose for a row.
+        d
+            How many integers there are to choose from.
+        size
+            The number of rows.
+
+        Returns
+        -------
+        array of int
+            The chosen integers, sorted within each row.
+
+        Raises
+        ------
+        DomainError
+            If k is below 1 or above d, or d is too large.
+
+        Examples
+        --------
         >>> source(7).choose(2, 5, size=3)
         array([[1, 2],
                [2, 4],
@@ -234,8 +390,25 @@ class Source:
         return chosen
 
     def spawn(self, n: int) -> list["Source"]:
-        """Return n sources with streams of their own, whatever was drawn here before.
+        """Return sources with streams of their own, which do not depend on what was drawn before.
 
+        Parameters
+        ----------
+        n
+            The number of sources.
+
+        Returns
+        -------
+        list of Source
+            New sources; another call returns different ones.
+
+        Raises
+        ------
+        DomainError
+            If n is negative or not a whole number.
+
+        Examples
+        --------
         >>> source(7).spawn(2)[1]
         <Source from seed 7: reproducible, for study only, stream 1>
         """

@@ -57,6 +57,13 @@ PAPER = tuple(kind.name for kind in _PAPER)  # names of the paper's mechanisms
 def mechanism_names() -> tuple[str, ...]:
     """Return the names of all mechanisms: the paper's eight, then those beyond it.
 
+    Returns
+    -------
+    tuple of str
+        Names for `mechanism`, `Plan` and the command line.
+
+    Examples
+    --------
     >>> mechanism_names()[:4]
     ('laplace', 'duchi', 'pm', 'hm')
     """
@@ -69,10 +76,22 @@ def mechanism(which: AnyMechanism, epsilon: float) -> Mechanism:
     Parameters
     ----------
     which
-        The name of a mechanism (see `mechanism_names`), its class, or a mechanism of which all
-        options but epsilon are taken.
+        The name of a mechanism (see `mechanism_names`), its class, or a mechanism whose options
+        are kept and whose epsilon is replaced.
     epsilon
-        The privacy budget.
+        The privacy budget, from 0.001 to 20.
+
+    Returns
+    -------
+    Mechanism
+        The mechanism with this epsilon.
+
+    Raises
+    ------
+    UnknownName
+        If there is no mechanism with this name.
+    DomainError
+        If epsilon is out of range, or a given mechanism is not a dataclass.
 
     Examples
     --------
@@ -80,7 +99,6 @@ def mechanism(which: AnyMechanism, epsilon: float) -> Mechanism:
     ThreeOutputs(epsilon=1.0)
     >>> mechanism(Dominant(epsilon=2.0, outputs=7), epsilon=1.0)
     Dominant(epsilon=1.0, outputs=7)
-
     """
     if isinstance(which, Mechanism):
         if not is_dataclass(which):

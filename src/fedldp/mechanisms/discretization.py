@@ -35,13 +35,37 @@ class Bounded(Protocol):
 
 
 def discretize(y: npt.ArrayLike, bound: float, source: Source, *, m: int = PAPER_PIECES) -> Any:
-    """Return the paper's Algorithm 5: each y in [-bound, bound] rounded at random to 2m + 1 values.
+    """Round each y in [-bound, bound] at random to one of 2m + 1 values: the paper's Algorithm 5.
 
     With C the bound and k = floor(m y / C), y becomes C k / m with probability k + 1 - m y / C, and
     C (k + 1) / m otherwise, so that its mean stays y. Like `Mechanism.perturb` this is floating
     point, for study: what a vehicle sends comes from `Mechanism.channel(outputs=2 * m + 1)`, which
     has the probabilities of both steps in one exact table.
 
+    Parameters
+    ----------
+    y
+        An output of a mechanism, or an array of outputs, from -bound to bound.
+    bound
+        The largest absolute value of an output: `Mechanism.bound`.
+    source
+        The random source, from `fedldp.source`.
+    m
+        The number of steps from 0 to the bound.
+
+    Returns
+    -------
+    float or array
+        The rounded outputs: a float if y is a number, otherwise an array of the shape of y.
+
+    Raises
+    ------
+    DomainError
+        If m is below 1, the bound is not positive, y lies outside the bound, or source is not a
+        `Source`.
+
+    Examples
+    --------
     >>> import fedldp
     >>> mechanism, source = fedldp.PMSub(epsilon=1.0), fedldp.source(7)
     >>> y = mechanism.perturb([0.3, -0.7, 0.1], source)
@@ -79,7 +103,7 @@ def discretized(
 
 
 def checked_outputs(outputs: int | None) -> int | None:
-    """Return a number of outputs that the paper's discretization can have, or refuse it."""
+    """Validate the number of outputs of the paper's discretization."""
     if outputs is None:
         return None
     number = whole(outputs, "outputs")

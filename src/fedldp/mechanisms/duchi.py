@@ -17,6 +17,13 @@ from fedldp.mechanisms.finite import Finite
 class Duchi(Finite):
     """Output C or -C, with a probability linear in x (Duchi et al. 2013). One bit.
 
+    Parameters
+    ----------
+    epsilon
+        The privacy budget, from 0.001 to 20.
+
+    Examples
+    --------
     >>> Duchi(epsilon=1.0).worst_case_variance
     4.682694...
     """

@@ -16,7 +16,18 @@ class Finite(Mechanism):
     """Finitely many outputs, with probabilities that are linear in x between `letters`.
 
     Equivalently: round x without bias to a neighbouring letter, then draw the output from that
-    letter's row of `table`.
+    letter's row of `table`. This is the base class of such mechanisms.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> mechanism = fedldp.ThreeOutputs(epsilon=1.0)
+    >>> mechanism.letters
+    array([-1.,  0.,  1.])
+    >>> mechanism.table.round(3)
+    array([[0.654, 0.105, 0.241],
+           [0.357, 0.286, 0.357],
+           [0.241, 0.105, 0.654]])
     """
 
     @cached_property

@@ -19,7 +19,16 @@ from fedldp.mechanisms.three_outputs import ThreeOutputs
 
 
 class Hybrid(Mechanism):
-    """With probability beta the `continuous` mechanism, otherwise the `discrete` one."""
+    """With probability beta the `continuous` mechanism, otherwise the `discrete` one.
+
+    This is the base class of `HM` and `HMTP`.
+
+    Examples
+    --------
+    >>> mechanism = HMTP(epsilon=2.0)
+    >>> mechanism.continuous, mechanism.discrete, round(mechanism.beta, 3)
+    (PMSub(epsilon=2.0), ThreeOutputs(epsilon=2.0), 0.24)
+    """
 
     @cached_property
     @abstractmethod
@@ -34,12 +43,12 @@ class Hybrid(Mechanism):
     @cached_property
     @abstractmethod
     def continuous(self) -> Piecewise:
-        """What answers with probability beta."""
+        """The mechanism that answers with probability beta."""
 
     @cached_property
     @abstractmethod
     def discrete(self) -> Finite:
-        """What answers otherwise."""
+        """The mechanism that answers with probability 1 - beta."""
 
     @property
     def bound(self) -> float:
@@ -58,7 +67,28 @@ class Hybrid(Mechanism):
         return discretized(self, outputs, self.on_grid)
 
     def on_grid(self, letters: Floats, grid: Floats) -> Floats:
-        """Return P(Z | x) when both parts' outputs are rounded at random to the grid."""
+        """Return P(Z | x) when the outputs of both mechanisms are rounded at random to the grid.
+
+        Parameters
+        ----------
+        letters
+            Inputs in [-1, 1].
+        grid
+            Evenly spaced points from -`bound` to `bound`.
+
+        Returns
+        -------
+        array
+            The probability of each point of the grid (columns) at each letter (rows).
+
+        Examples
+        --------
+        >>> mechanism = HMTP(epsilon=2.0)
+        >>> grid = mechanism.bound * np.linspace(-1, 1, 5)
+        >>> mechanism.on_grid(np.array([-1.0, 1.0]), grid).round(3)
+        array([[0.267, 0.516, 0.108, 0.073, 0.036],
+               [0.036, 0.073, 0.108, 0.516, 0.267]])
+        """
         distance = np.abs(self.discrete.values[:, None] - grid) / (grid[1] - grid[0])
         points: Floats = self.discrete.probabilities(letters) @ np.maximum(1 - distance, 0)
         return self.beta * self.continuous.on_grid(letters, grid) + self.rest * points
@@ -105,6 +135,13 @@ class Hybrid(Mechanism):
 class HM(Hybrid):
     """The Hybrid Mechanism of Wang et al. (2019): PM and Duchi.
 
+    Parameters
+    ----------
+    epsilon
+        The privacy budget, from 0.001 to 20.
+
+    Examples
+    --------
     >>> HM(epsilon=1.0).beta
     0.393469...
     """
@@ -139,6 +176,13 @@ class HM(Hybrid):
 class HMTP(Hybrid):
     """HM-TP of the paper: PM-SUB and Three-Outputs.
 
+    Parameters
+    ----------
+    epsilon
+        The privacy budget, from 0.001 to 20.
+
+    Examples
+    --------
     >>> HMTP(epsilon=2.0).worst_case_variance
     0.984...
     """

@@ -16,6 +16,13 @@ from fedldp.mechanisms.base import Mechanism
 class Laplace(Mechanism):
     """x plus Laplace noise of scale 2 / eps (Dwork et al. 2006). Its output has no bound.
 
+    Parameters
+    ----------
+    epsilon
+        The privacy budget, from 0.001 to 20.
+
+    Examples
+    --------
     >>> Laplace(epsilon=1.0).worst_case_variance
     8.0
     """
@@ -37,6 +44,24 @@ class Laplace(Mechanism):
         return np.empty(0)
 
     def channel(self, outputs: int | None = None) -> NoReturn:
+        """Raise `DomainError`: a finite table cannot hold an output without a bound.
+
+        Parameters
+        ----------
+        outputs
+            Ignored.
+
+        Raises
+        ------
+        DomainError
+            Always.
+
+        Examples
+        --------
+        >>> Laplace(epsilon=1.0).channel()
+        Traceback (most recent call last):
+        fedldp.errors.DomainError: laplace has no channel: its output has no bound...
+        """
         raise DomainError(
             "laplace has no channel: its output has no bound, so no finite table can hold it. "
             "For release take another mechanism; 'hm-tp' is more accurate for every epsilon."

@@ -21,7 +21,14 @@ class Piecewise(Mechanism):
     """A continuous output on [-A, A], e^eps times as likely in a window around x as outside.
 
     The window is [L, R], of one length for all x. Wrapped around a circle of circumference 2A
-    the law is the same for all x, merely turned; that is how outputs are drawn.
+    the law is the same for all x, only rotated; that is how outputs are drawn. This is the base
+    class of `PM`, `PMSub` and `PMOpt`, which differ in `t`.
+
+    Examples
+    --------
+    >>> mechanism = PMSub(epsilon=1.0)
+    >>> round(mechanism.A, 3), round(mechanism.t, 3)
+    (4.11, 1.396)
     """
 
     @cached_property
@@ -48,7 +55,29 @@ class Piecewise(Mechanism):
         return np.empty(0)
 
     def window(self, x: npt.ArrayLike) -> tuple[Any, Any]:
-        """Return L(eps, x, t) and R(eps, x, t), between which the density is high."""
+        """Return L(eps, x, t) and R(eps, x, t), between which the density is high.
+
+        Parameters
+        ----------
+        x
+            A number in [-1, 1], or an array of such numbers.
+
+        Returns
+        -------
+        tuple of float or array
+            The left and the right end of the window for each x.
+
+        Raises
+        ------
+        DomainError
+            If x is not in [-1, 1].
+
+        Examples
+        --------
+        >>> left, right = PM(epsilon=1.0).window([0.0, 1.0])
+        >>> left.round(3), right.round(3)
+        (array([-1.541,  1.   ]), array([1.541, 4.083]))
+        """
         array = validation.unit(x)
         return self.slope * (array - 1 / self.t), self.slope * (array + 1 / self.t)
 
@@ -65,7 +94,27 @@ class Piecewise(Mechanism):
     def on_grid(self, letters: Floats, grid: Floats) -> Floats:
         """Return P(Z | x) when the output is rounded at random, without bias, to the grid.
 
-        The integral of the density against a hat function around each point, in closed form.
+        It is the integral of the density against a hat function around each point, in closed form.
+
+        Parameters
+        ----------
+        letters
+            Inputs in [-1, 1].
+        grid
+            Evenly spaced points from -A to A.
+
+        Returns
+        -------
+        array
+            The probability of each point of the grid (columns) at each letter (rows).
+
+        Examples
+        --------
+        >>> mechanism = PM(epsilon=1.0)
+        >>> grid = mechanism.A * np.linspace(-1, 1, 5)
+        >>> mechanism.on_grid(np.array([-1.0, 1.0]), grid).round(3)
+        array([[0.206, 0.381, 0.186, 0.152, 0.076],
+               [0.076, 0.152, 0.186, 0.381, 0.206]])
         """
         pitch = float(grid[1] - grid[0])
         high, low = self.heights
@@ -115,6 +164,13 @@ class Piecewise(Mechanism):
 class PM(Piecewise):
     """The Piecewise Mechanism of Wang et al. (2019): t = e^(eps/2).
 
+    Parameters
+    ----------
+    epsilon
+        The privacy budget, from 0.001 to 20.
+
+    Examples
+    --------
     >>> PM(epsilon=1.0).worst_case_variance
     5.223...
     """
@@ -132,6 +188,13 @@ class PM(Piecewise):
 class PMSub(Piecewise):
     """PM-SUB, Algorithm 4 of the paper: t = e^(eps/3), close to the best.
 
+    Parameters
+    ----------
+    epsilon
+        The privacy budget, from 0.001 to 20.
+
+    Examples
+    --------
     >>> PMSub(epsilon=4.0).worst_case_variance
     0.166...
     """
@@ -149,6 +212,13 @@ class PMSub(Piecewise):
 class PMOpt(Piecewise):
     """PM-OPT, Algorithm 3 of the paper: the t with the least worst-case variance.
 
+    Parameters
+    ----------
+    epsilon
+        The privacy budget, from 0.001 to 20.
+
+    Examples
+    --------
     >>> PMOpt(epsilon=4.0).worst_case_variance
     0.161...
     """

@@ -64,6 +64,13 @@ class ThreePoint(Finite):
 class ThreeOutputs(ThreePoint):
     """Three-Outputs, Algorithm 2 of the paper: P(0 | x) falls linearly in |x|.
 
+    Parameters
+    ----------
+    epsilon
+        The privacy budget, from 0.001 to 20.
+
+    Examples
+    --------
     >>> ThreeOutputs(epsilon=1.0).a
     0.286076...
     """
@@ -107,9 +114,16 @@ class ThreeOutputs(ThreePoint):
 class ThreeOutputsFlat(ThreePoint):
     """The best mechanism with three outputs: P(0 | x) is flat, then falls.
 
-    Not in the paper. Its worst-case variance is 5.6% below Three-Outputs at epsilon 1 and 8.5%
-    below at 1.5, for the same two bits. For small epsilon it is Duchi's mechanism.
+    It is not in the paper. Its worst-case variance is 5.6% below Three-Outputs at epsilon 1 and
+    8.5% below at 1.5, for the same two bits. For small epsilon it is Duchi's mechanism.
 
+    Parameters
+    ----------
+    epsilon
+        The privacy budget, from 0.001 to 20.
+
+    Examples
+    --------
     >>> ThreeOutputsFlat(epsilon=1.0).worst_case_variance
     4.20...
     """

@@ -43,7 +43,26 @@ Term = tuple[Fraction, Fraction, Fraction, Fraction]
 @final
 @dataclass(frozen=True)
 class Certificate:
-    """Terms (alpha, lambda, mu, x) on the grid of all integer multiples of a pitch."""
+    """A proof that no mechanism can have a smaller worst-case variance than `lower_bound`.
+
+    It consists of terms on the grid of all integer multiples of a pitch. The proof is valid if
+    `fault()` returns None.
+
+    Parameters
+    ----------
+    epsilon
+        The privacy budget that the proof is about.
+    pitch
+        The distance between two neighbouring points of the grid.
+    terms
+        Tuples (alpha, lambda, mu, x) of fractions.
+
+    Examples
+    --------
+    >>> proof = certificate(1.0)
+    >>> proof.epsilon, round(proof.lower_bound, 2)
+    (1.0, 3.99)
+    """
 
     epsilon: float
     pitch: Fraction
@@ -67,6 +86,19 @@ class Certificate:
 
         As far as terms change their sign, h is summed point by point. Beyond, it is one quadratic
         polynomial on each side.
+
+        Returns
+        -------
+        str or None
+            The first fault that was found, or None if the proof is valid.
+
+        Examples
+        --------
+        >>> proof = certificate(1.0)
+        >>> proof.fault() is None
+        True
+        >>> Certificate(1.0, proof.pitch, proof.terms[1:]).fault()
+        'the weights are negative or do not add up to 1'
         """
         if self.pitch <= 0 or not 0 < self.epsilon <= LARGEST_CERTIFIED_EPSILON:
             return "the pitch or epsilon is out of range"
@@ -99,13 +131,43 @@ class Certificate:
         return exp_below(exact(self.epsilon)) + Fraction(1, 1 << 128)
 
     def lowest(self) -> tuple[Fraction, Fraction]:
-        """Return the least value of h on the grid within reach of any term, and where it is."""
+        """Return the least value of h on the grid, and the point where h has it.
+
+        Only points up to the last change of sign of a term are compared; h is a polynomial beyond.
+
+        Returns
+        -------
+        tuple of Fraction
+            The least value, which is not negative if the proof is valid, and the point of the grid.
+
+        Examples
+        --------
+        >>> least, where = certificate(1.0).lowest()
+        >>> least >= 0
+        True
+        """
         growth = self.growth
         points = (k * self.pitch for k in range(-self._far, self._far + 1))
         return min((self._h(y, growth), y) for y in points)
 
     def steps_below(self, level: float) -> Integers:
-        """Return the points of the grid, in steps, where h is lower than that (in floats)."""
+        """Return the points of the grid where h is below a level, computed in floating point.
+
+        Parameters
+        ----------
+        level
+            The value to compare h with.
+
+        Returns
+        -------
+        array of int
+            The points, as multiples of the pitch.
+
+        Examples
+        --------
+        >>> certificate(1.0).steps_below(-1e-6).size
+        0
+        """
         k = np.arange(-self._far, self._far + 1)
         y = k * float(self.pitch)
         h = np.zeros(len(k))
@@ -142,7 +204,7 @@ def certificate(epsilon: float) -> Certificate:
     """Return a valid certificate whose bound is within 0.2% of the best possible.
 
     Finding it takes longer the larger epsilon is: a second at 2, a quarter of a minute at 8. It
-    is kept in the cache, and checked again when it is read.
+    is kept in the cache, and validated again when it is read.
 
     >>> proof = certificate(1.0)
     >>> proof.fault() is None, round(proof.lower_bound, 2)

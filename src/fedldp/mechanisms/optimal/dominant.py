@@ -20,8 +20,8 @@ NEAR_ZERO_WIDTH = 0.15
 class BelowPaper(Solved):
     """A channel whose variance is limited at every input by HM-TP's.
 
-    Where HM-TP is Duchi's mechanism, so is this. Where so few outputs cannot keep up with HM-TP,
-    `factor` is above 1, and this is the channel that comes closest: take more outputs.
+    Where HM-TP is Duchi's mechanism, so is this. Where the number of outputs is too small to match
+    HM-TP, `factor` is above 1, and this is the channel that comes closest: use more outputs.
     """
 
     @property
@@ -60,6 +60,15 @@ class Dominant(BelowPaper):
     Let f, the `factor`, be the least such that some channel has at most f times HM-TP's variance
     at every x. Of the channels with at most (1 + f) / 2 times, this has the least mean variance.
 
+    Parameters
+    ----------
+    epsilon
+        The privacy budget, from 0.001 to 16.
+    outputs
+        The number of outputs, from 3 to 255.
+
+    Examples
+    --------
     >>> round(Dominant(epsilon=1.0).factor, 2)
     0.93
     """
@@ -82,8 +91,17 @@ class Dominant(BelowPaper):
 class NearZero(BelowPaper):
     """For values near zero, such as gradients: the least variance there, never above HM-TP's.
 
-    Minimises the mean variance for inputs that follow a Gaussian of width 0.15.
+    It minimises the mean variance for inputs that follow a Gaussian of width 0.15.
 
+    Parameters
+    ----------
+    epsilon
+        The privacy budget, from 0.001 to 16.
+    outputs
+        The number of outputs, from 3 to 255.
+
+    Examples
+    --------
     >>> bool(NearZero(epsilon=4.0).variance(0.0) < 0.8 * HMTP(epsilon=4.0).variance(0.0))
     True
     """

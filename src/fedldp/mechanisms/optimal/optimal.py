@@ -34,10 +34,20 @@ Weights = Callable[[Floats], Floats]
 class Optimal(Solved):
     """The channel with evenly spaced outputs and the least worst-case variance.
 
-    `weights`, a function of x, asks for the least weighted mean of the variance instead (x and -x
-    are treated alike). `cap`, the name of a mechanism or a number, demands a variance no larger
-    than that at every x.
+    Parameters
+    ----------
+    epsilon
+        The privacy budget, from 0.001 to 16.
+    outputs
+        The number of outputs, from 3 to 255.
+    weights
+        A function from an array of inputs to an array of weights. If it is given, the weighted
+        mean of the variance is minimised instead; x and -x are treated alike.
+    cap
+        The name of a mechanism, or a number: the variance must not exceed it at any x.
 
+    Examples
+    --------
     >>> best = Optimal(epsilon=1.0, outputs=31)
     >>> round(best.worst_case_variance, 2), round(best.lower_bound, 2)
     (3.99, 3.99)
@@ -131,8 +141,27 @@ class Optimal(Solved):
 
 
 def best(epsilon: float, bits: int) -> Channel:
-    """Return the channel with the least worst-case variance whose codes fit so many bits.
+    """Return the channel with the least worst-case variance whose codes fit a number of bits.
 
+    Parameters
+    ----------
+    epsilon
+        The privacy budget, from 0.001 to 16.
+    bits
+        The number of bits of a code, from 1 to 8.
+
+    Returns
+    -------
+    Channel
+        The best channel that was found.
+
+    Raises
+    ------
+    DomainError
+        If epsilon or bits is out of range.
+
+    Examples
+    --------
     >>> [round(best(1.0, bits).worst_case_variance, 2) for bits in (1, 2, 3)]
     [4.68, 4.15, 4.01]
     """

@@ -30,7 +30,22 @@ _EVERYWHERE = np.linspace(-1.0, 1.0, 2**13 + 1)
 
 
 class Solved(Finite):
-    """A mechanism that is a channel, found by a linear program."""
+    """A mechanism that is a channel, found by a linear program.
+
+    This is the base class of `Optimal`, `Dominant` and `NearZero`. The channel is computed when it
+    is first used, and kept in the cache. Outputs that would never be drawn are left out of it.
+
+    Attributes
+    ----------
+    outputs
+        The largest number of outputs, from 3 to 255.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> fedldp.Dominant(epsilon=2.0, outputs=15).channel()
+    <Channel: epsilon 2, 65 letters to 11 outputs, 4 bits>
+    """
 
     outputs: int
 
@@ -46,10 +61,10 @@ class Solved(Finite):
 
     @abstractmethod
     def _is_kept(self, channel: Channel, factor: float) -> bool:
-        """Tell whether a channel keeps what this mechanism promises."""
+        """Return whether a channel satisfies what this mechanism guarantees."""
 
     def _key(self) -> str:
-        """Return a text that tells this mechanism from all others."""
+        """Return a text that identifies this mechanism in the cache."""
         return repr(self)
 
     @cached_property
@@ -94,7 +109,7 @@ class Solved(Finite):
 
     @property
     def lower_bound(self) -> float:
-        """What no unbiased mechanism with this epsilon can go below in the worst case."""
+        """The worst-case variance that no unbiased mechanism with this epsilon can go below."""
         return self.certificate.lower_bound
 
     def _draw(self, x: Floats, u: Floats, out: Floats, scratch: Floats) -> None:
@@ -128,5 +143,5 @@ class Solved(Finite):
 
 
 def is_below(channel: Channel, cap: Callable[[Floats], Floats]) -> bool:
-    """Tell whether a channel's variance stays below a cap at every input."""
+    """Return whether a channel's variance stays below a cap at every input."""
     return bool(np.all(channel.variance(_EVERYWHERE) <= cap(_EVERYWHERE) * _ALLOWED))
