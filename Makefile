@@ -129,7 +129,7 @@ pictures: $(VENV)/demo.done  ## the pictures in the documentation
 # Both generators read mkdocs.yml. If one breaks, build with the other: make docs GENERATOR=mkdocs
 docs: GENERATOR ?= zensical
 docs: $(VENV)/docs.done  ## the documentation, in site/; a warning is an error
-	$(BIN)/python tools/site/reference.py docs/reference
+	$(BIN)/python tools/site/reference.py build/docs
 	PYTHONPATH=tools/site $(BIN)/$(GENERATOR) build --clean --strict
 	$(BIN)/python tools/site/check.py mkdocs.yml
 

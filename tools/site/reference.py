@@ -1,6 +1,8 @@
-"""Write the pages of the reference that are made from the code: the public names, the commands.
+"""Write the parts of the reference that are made from the code: the public names, the commands.
 
-python tools/site/reference.py docs/reference
+python tools/site/reference.py build/docs
+
+The pages docs/reference/api.md and commands.md include them.
 """
 
 import inspect
@@ -89,14 +91,7 @@ def commands(
 def api_page() -> str:
     """Return the list of all public names, and what is documented of each."""
     names = list(public_names())
-    lines = [
-        "# All public names",
-        "",
-        "For everyone who writes Python with fedldp. The names on this page are public; everything",
-        "else may change. `import fedldp` imports each of them when it is first used. The",
-        "[glossary](../glossary.md) explains the words, and [architecture](../architecture.md) how",
-        "the parts fit together.",
-    ]
+    lines: list[str] = []
     for module in PUBLIC:
         of_module = [each for each in names if each.module == module]
         lines += ["", f"## {module} {{ #{module} }}", "", "| name | what it is |", "|---|---|"]
@@ -111,14 +106,7 @@ def api_page() -> str:
 
 def commands_page() -> str:
     """Return the help of every command."""
-    lines = [
-        "# Commands",
-        "",
-        "For everyone who uses the command line. This page shows what `fedldp --help` and",
-        "`fedldp COMMAND --help` print. The last command, `fedldp-reproduce`, comes with the",
-        "[reproduction of the paper](../reproduction.md). The [tutorials](../tutorials/fleet.md)",
-        "show the commands at work.",
-    ]
+    lines: list[str] = []
     programs = (command_line, "fedldp"), (reproduce_command, "fedldp-reproduce")
     for title, text in chain.from_iterable(commands(*each) for each in programs):
         lines += ["", f"## {title}", "", "```text", text, "```"]
@@ -127,6 +115,7 @@ def commands_page() -> str:
 
 def main(folder: Path) -> None:
     """Write the pages."""
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "api.md").write_text(api_page(), "utf-8")
     (folder / "commands.md").write_text(commands_page(), "utf-8")
 
