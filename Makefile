@@ -20,7 +20,7 @@ SELECTED ?= tests/test_golden.py tests/test_vectors.py tests/test_randomness.py 
 .PHONY: demo test test-tools test-reproduction test-minimum test-python test-slow test-torch test-simulation \
 	test-faults test-hostile test-flower test-browser \
 	bench bench-growth bench-peers bench-docs bench-reproduce bench-fleet \
-	accuracy flights networks reproduce reproduce-quick paper-map pictures page docs dist mutation clean
+	accuracy flights networks reproduce reproduce-quick paper-map pictures page docs notebooks dist mutation clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
 	@$(BIN)/fedldp demo --output demo
@@ -128,10 +128,17 @@ pictures: $(VENV)/demo.done  ## the pictures in the documentation
 
 # Both generators read mkdocs.yml. If one breaks, build with the other: make docs GENERATOR=mkdocs
 docs: GENERATOR ?= zensical
-docs: $(VENV)/docs.done  ## the documentation, in site/; a warning is an error
+docs: $(VENV)/docs.done build/docs/notebooks.done  ## the documentation, in site/; a warning is an error
 	$(BIN)/python tools/site/reference.py build/docs
 	PYTHONPATH=tools/site $(BIN)/$(GENERATOR) build --clean --strict
 	$(BIN)/python tools/site/check.py mkdocs.yml
+
+notebooks: $(VENV)/docs.done  ## the notebooks of the documentation, executed
+	$(BIN)/python tools/site/notebooks.py docs/notebooks build/docs
+	@touch build/docs/notebooks.done
+
+build/docs/notebooks.done: $(VENV)/docs.done $(wildcard docs/notebooks/*.ipynb) $(shell find src -name '*.py')
+	@$(MAKE) --no-print-directory notebooks
 
 page: $(VENV)/demo.done  ## the numbers of the interactive page, docs/playground/index.html
 	$(BIN)/python tools/playground.py

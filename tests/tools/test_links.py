@@ -1,4 +1,4 @@
-"""Links in the pages of the repository lead somewhere in a fresh clone, before anything is built."""
+"""Links in the pages of the repository lead somewhere in a fresh clone, before a build."""
 
 import re
 import subprocess
