@@ -1,6 +1,7 @@
 """Vectors with a bound on their length: schema, data quality, plan, report, tally and estimate."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -262,3 +263,22 @@ def test_a_tally_is_read_again_and_checked(tmp_path):
     (tmp_path / "tally.json").write_text(json.dumps(document))
     with pytest.raises(WireError, match="not one of so many directions"):
         plan.load_tally(tmp_path / "tally.json")
+
+
+def test_an_estimate_warns_of_searched_seeds():
+    plan = plan_of(Schema.vector(8, length=1.0), 1.0)
+    (coder,) = plan.parts[0].coders
+    seeds = np.arange(1 << 14, dtype=np.uint32)
+    sent = coder._sent(seeds, np.zeros_like(seeds))
+    liar = int(np.argmax(sent.sum(axis=0))) << 6
+    tally = plan.simulate(np.zeros((10_000, 8)), fedldp.source(1))
+    assert tally.plausibility()
+    cells = tally.counts[0].copy()
+    coder.count(np.full(1000, liar, np.uint32), 0, cells)
+    found = replace(tally, reports=11_000, counts=(cells,)).plausibility()
+    assert not found
+    assert [(each.name, each.kind) for each in found.findings] == [
+        ("x", "mean square length of directions")
+    ]
+    assert "the mean square length of directions about x is" in found.warnings[0]
+    assert "at most" in found.warnings[0]

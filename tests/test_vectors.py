@@ -4,6 +4,7 @@ import hashlib
 import importlib
 import itertools
 import json
+import math
 import re
 from pathlib import Path
 
@@ -29,7 +30,8 @@ def test_every_kind_is_there():
     documents = [json.loads(case["plan"]) for case in CASES]
     kinds = {table["kind"] for plan in documents for table in plan["tables"]}
     assert kinds == {"numbers", "response", "unary"}
-    assert {part["kind"] for plan in documents for part in plan["parts"]} == {"sample", "cube"}
+    parts = {part["kind"] for plan in documents for part in plan["parts"]}
+    assert parts == {"sample", "cube", "directions"}
     some = {part["k"] < 3 for plan in documents for part in plan["parts"] if "k" in part}
     assert some == {True, False}
     sent = "".join(answer["record"] for case in CASES for answer in case["answers"])
@@ -66,7 +68,16 @@ def read(attribute, value, offset):
         number = attribute["missing"] if value is None else float(value)
     except ValueError:
         number = attribute["missing"]
-    return float(np.clip((number - (low + high) / 2) * 2 / (high - low), -1, 1))
+    most = 1e100 if "length" in attribute else 1
+    return float(np.clip((number - (low + high) / 2) * 2 / (high - low), -most, most))
+
+
+def shortened(attribute, values):
+    """Return a vector that is not longer than its bound."""
+    if "length" not in attribute:
+        return values
+    length = np.sqrt(np.sum(np.square(values)))
+    return [value / max(length, 1.0) for value in values]
 
 
 def letter(letters, x, rounding):
@@ -121,6 +132,9 @@ def record(plan, inputs, throws):
                 sign = letter([-1.0, 1.0], x, next(throws))
                 bits += str(sign if place in agree else 1 - sign)
             continue
+        if part["kind"] == "directions":
+            bits += direction(tables[0], mine, *(next(throws) for _ in range(3)))
+            continue
         chosen = next(throws) if part["k"] < d else range(d)
         widths = plans.fields(plan, part)
         for number, i in enumerate(chosen):
@@ -130,6 +144,31 @@ def record(plan, inputs, throws):
             else:
                 bits += f"{sent:0{widths[number]}b}"
     return bits
+
+
+def direction(table, x, seed, rounding, word):
+    """Return a seed and a direction, or the null code, as bits."""
+    number, best = table["directions"], table["best"]
+    high, low, null, null_input = (int(table[k]) for k in ("high", "low", "null", "null_input"))
+    vector = [round(value * 2**20) for value in x]
+    share = min(math.floor(math.sqrt(sum(q * q for q in vector)) * 2**12), 2**32)
+    seed //= 2 ** (32 - table["seed_bits"])
+    u = word * (best * high + (number - best) * low + null) // 2**64
+    if null_input:
+        known = rounding < share
+    else:
+        known, is_itself = True, rounding < (2**32 + share) // 2
+        vector = vector if is_itself else [-q for q in vector]
+    order = plans.ranked(table, seed, vector)
+    odds = [low] * number + ([high - low] * best if known else [])
+    codes = [*range(number), *order[:best]]
+    code = number
+    for each, candidate in zip(odds, codes, strict=False):
+        if 0 <= u < each:
+            code = candidate
+        u -= each
+    bits = number.bit_length()
+    return f"{seed:0{table['seed_bits']}b}{code:0{bits}b}"
 
 
 def coordinates(schema):
@@ -150,11 +189,11 @@ def test_another_implementation_agrees(case):
     fingerprint = hashlib.sha256(case["plan"].encode()).digest()
     assert fingerprint.hex() == case["fingerprint"]
     for answer in case["answers"]:
-        inputs = [
-            read(attribute, answer["row"].get(attribute["name"]), offset)
-            for attribute in plan["schema"]
-            for offset in range(attribute.get("size", 1))
-        ]
+        inputs = []
+        for attribute in plan["schema"]:
+            value, size = answer["row"].get(attribute["name"]), attribute.get("size", 1)
+            values = [read(attribute, value, offset) for offset in range(size)]
+            inputs += shortened(attribute, values)
         assert inputs == pytest.approx(answer["inputs"], abs=1e-15)
         throws = (
             each["chosen"] if "chosen" in each else int(each.get("word") or each["rounding"], 16)

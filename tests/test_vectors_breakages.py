@@ -126,7 +126,54 @@ CHECKS = [
     ({"not -d <= threshold < d": "not threshold < d"}, "a threshold below -d"),
     ({"1 <= d <= MOST_SIGNS": "1 <= d"}, "a cube of 10,001 signs"),
     ({"if any(attribute.categories for": "if not all(True for"}, "a cube with a category"),
-    ({"in parts) > 1:": "in parts) > 2:"}, "two cubes"),
+    ({"in parts) > 1:": "in parts) > 2:"}, "two cubes", "directions beside a cube"),
+    # directions
+    ({"1 <= best < directions:": "0 <= best < directions:"}, "directions without a best one"),
+    ({"1 <= best < directions:": "1 <= best:"}, "directions that are all the best"),
+    (
+        {"if directions * low + null_input != total:": "if False:"},
+        "directions of unequal totals",
+    ),
+    (
+        {"total > LARGEST_TOTAL or total & (total - 1)": "total > LARGEST_TOTAL"},
+        "directions whose total is no power of two",
+    ),
+    (
+        {"total > LARGEST_TOTAL or total & (total - 1)": "total & (total - 1)"},
+        "directions whose total is above 2^62",
+    ),
+    ({"return _ratio_fault(high, low, epsilon)": "return None"}, "directions that leak"),
+    (
+        {"reason = _ratio_fault(null_input, null, epsilon)": "reason = None"},
+        "a null code that leaks",
+    ),
+    ({"not 1 <= low < high or": "not 1 <= low or"}, "directions that avoid the vector"),
+    ({" or min(null, null_input) < 0": ""}, "a null code of negative odds"),
+    (
+        {"directions & (directions + 1) or not 3": "not 3"},
+        "directions that do not fill their bits",
+    ),
+    ({"3 <= directions <= MOST_DIRECTIONS": "3 <= directions"}, "511 directions"),
+    ({"not 1 <= seed_bits <=": "not 0 <= seed_bits <="}, "a seed of no bits"),
+    (
+        {"<= seed_bits <= DIRECTION_BITS - directions.bit_length()": "<= seed_bits"},
+        "a seed and a direction of 33 bits",
+    ),
+    ({"0 <= key < 1 << WORD": "0 <= key"}, "a key of 65 bits"),
+    ({"1 <= d <= MOST_NUMBERS": "1 <= d"}, "directions of 131,073 numbers"),
+    (
+        {"len(attributes) != 1 or not attributes[0].length": "len(attributes) != 1"},
+        "directions for numbers without a length",
+    ),
+    (
+        {"len(attributes) != 1 or not attributes[0].length": "not attributes[0].length"},
+        "directions for two vectors",
+    ),
+    (
+        {"if any(attribute.length for attribute in found):": "if False:"},
+        "a table for a vector with a length",
+    ),
+    ({"if (low, high) != (-length, length):": "if False:"}, "bounds that are not the length"),
     # what it costs
     ({"if self.epsilon > claim:": "if self.epsilon > claim + 0.01:"}, "a claim below the cost"),
     (
@@ -246,10 +293,15 @@ CHECKS = [
         "a label that is escaped without need",
     ),
     # entries
-    ({"if name != wanted:": "if not name:"}, "another format"),
+    (
+        {"if name != wanted:": "if not name:"},
+        "another format",
+        "directions in a plan of format 1",
+    ),
     (
         {"type(document[name]) is not of:": "False:"},
         "a threshold that is not whole",
+        "best directions that are not whole",
         "k that is not whole",
         "a size that is not whole",
         "a name that is no text",
@@ -352,6 +404,25 @@ DRAWING = [
     {"total // 2 if category == own": "total // 2 if category != own"},
     {"x * 0.5 + 0.5": "x * 0.5 + 0.25"},
     {"agrees == sign": "agrees != sign"},
+    # how it draws directions
+    {"longer = max(length_of(found), 1.0)": "longer = 1.0"},
+    {"-LARGEST_NUMBER), LARGEST_NUMBER)": "-1.0), 1.0)"},
+    {"read(missing), read, first": "1.0, read, first"},
+    {"vector = [round(x * LENGTH)": "vector = [int(x)"},
+    {"GOLDEN * (seed + 1)": "GOLDEN * seed"},
+    {"counter += GOLDEN": "counter += GOLDEN + 2"},
+    {"(x ^ x >> 27) * MIX[1]": "(x ^ x >> 28) * MIX[1]"},
+    {"for number in reversed(upper)]": "for number in upper]"},
+    {"found[first + 1] += x * table[word >> 16": "found[first + 1] += x * table[word >> 32"},
+    {"seed >>= ROUNDING - seed_bits": "seed &= (1 << seed_bits) - 1"},
+    {"rounding < (share if": "rounding <= (share if"},
+    {"(1 << ROUNDING) + share >> 1": "share"},
+    {"sign = 1 if itself or odds.null_input else -1": "sign = 1"},
+    {"key=lambda j: -sign * found[j]": "key=lambda j: (-sign * found[j], -j)"},
+    {"if u < common:": "if u <= common:"},
+    {"elif rank < odds.best and": "elif rank <= odds.best and"},
+    {" and (itself or not odds.null_input)": ""},
+    {"return seed << odds.directions.bit_length() | code": "return code << seed_bits | seed"},
     # how it packs
     {"sorted(rng.sample(range(d), k))": "sorted(rng.sample(range(d), k), reverse=True)"},
     {SLOT: "{code:0{widest}b}{i:0{index}b}"},

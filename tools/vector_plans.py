@@ -60,6 +60,20 @@ _WAY = _number("way", -1.0, 3.0, 2.0, size=3)
 _MODEL = {"name": "model", "categories": ["Alpha", "Beta", "Gamma"], "missing": "Beta"}
 _DOOR = {"name": "door", "categories": ["true", "false", "1", "Tür"], "missing": "false"}
 _CUBE = {"kind": "cube", "epsilon": "1.6", "threshold": 0, "heavy": 4, "light": 1}
+_TURN = {**_number("way", -3.0, 3.0, 0.0, size=3), "length": 3.0}
+_DIRECTIONS = {
+    "kind": "directions",
+    "epsilon": "0.92",
+    "attributes": [0],
+    "directions": 7,
+    "best": 2,
+    "high": 5,
+    "low": 2,
+    "null": 12,
+    "null_input": 18,
+    "seed_bits": 3,
+    "key": 5,
+}
 
 ONE_BIT = _plan("1.0", [_SPEED], [_numbers("duchi", 1.0)], _sample(1, [0], [0]))
 UNEVEN = _plan("1.7", [_SPEED], [_UNEVEN], _sample(1, [0], [0]))
@@ -78,6 +92,18 @@ CUBE = _plan(
     {**_CUBE, "attributes": [0, 1]},
     _sample(1, [2], [0]),
 )
+
+DIRECTIONS = {**_plan("0.92", [_TURN], [], _DIRECTIONS), "format": vehicle.PLAN_FORMAT_2}
+NO_NULL = {
+    **_plan(
+        "5.8",
+        [_MODEL, _TURN],
+        [_RESPONSE],
+        {**fedldp.coders.Directions.of(4.0, 3).to_document(), "attributes": [1]},
+        _sample(1, [0], [0]),
+    ),
+    "format": vehicle.PLAN_FORMAT_2,
+}
 
 PLANS = {
     "one number, one bit": ONE_BIT,
@@ -101,6 +127,8 @@ PLANS = {
     "costs that doubles add up to more than the claim": _plan(
         "0.3", [_SPEED, _MODEL], [_FAINT, _FAINT_RESPONSE], _sample(2, [0, 1], [0, 1])
     ),
+    "seven directions": DIRECTIONS,
+    "63 directions without null input, and a category": NO_NULL,
 }
 
 ROWS: list[Any] = [
@@ -137,6 +165,18 @@ EDGES: dict[str, list[tuple[Any, list[int]]]] = {
         ({"speed": 65.0}, [half, *_edge(1, 4, vehicle.ROUNDING)])
         for half in _edge(1, 2, vehicle.ROUNDING)
     ],
+    "seven directions": [
+        # The last of all directions, the first and the last of the best ones, and the null code.
+        *(({"way": [3, 0, -1]}, [1 << 30, 0, word]) for word in (*_edge(14, 32), *_edge(20, 32))),
+        # Half of the length: as itself or as nothing.
+        *(({"way": [0, 1.5, 0]}, [0, half, 5 << 61]) for half in _edge(1, 2, vehicle.ROUNDING)),
+    ],
+    "63 directions without null input, and a category": [
+        # Half of the length: itself in three of four cases, else the opposite.
+        *(({"way": [0, 1.5, 0]}, [9 << 28, part, 15 << 60]) for part in _edge(3, 4, 32)),
+        # Of equal products the first direction is the best.
+        *(({"way": [0, 0, 0]}, [7 << 29, 0, word << 56]) for word in (0x80, 0xB0, 0xFF)),
+    ],
 }
 
 
@@ -149,6 +189,7 @@ def _response(epsilon: str, same: int | str, other: int | str) -> Document:
 
 
 _EVEN = [[1, 1]] * 2
+_ODDS = ("high", "low", "null", "null_input")
 _STEEP = {"epsilon": "70.0", "heavy": str(2**96), "attributes": [0, 1]}
 _WIDE = [str(label) for label in range(200)]
 _LARGE = str(vehicle.LARGEST_TOTAL)
@@ -245,6 +286,76 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
         CUBE,
         {"parts.0.attributes": [0], "parts.2": {**_CUBE, "attributes": [1]}, "epsilon": "5.0"},
     ),
+    # directions
+    (
+        "directions without a best one",
+        DIRECTIONS,
+        {"parts.0.best": 0, "parts.0.null": 18},
+    ),
+    (
+        "directions that are all the best",
+        DIRECTIONS,
+        {"parts.0.best": 7, "parts.0.high": 4, "parts.0.null": 4, "parts.0.null_input": 0},
+    ),
+    ("directions of unequal totals", DIRECTIONS, {"parts.0.null_input": 17}),
+    (
+        "directions whose total is no power of two",
+        DIRECTIONS,
+        {"parts.0.null": 13, "parts.0.null_input": 19},
+    ),
+    (
+        "directions whose total is above 2^62",
+        DIRECTIONS,
+        {f"parts.0.{name}": str(_DIRECTIONS[name] << 58) for name in _ODDS},
+    ),
+    ("directions that leak", DIRECTIONS, {"parts.0.high": 6, "parts.0.null": 10}),
+    (
+        "a null code that leaks",
+        DIRECTIONS,
+        {f"parts.0.{name}": odds for name, odds in zip(_ODDS, (7, 3, 3, 11), strict=True)},
+    ),
+    (
+        "directions that avoid the vector",
+        DIRECTIONS,
+        {f"parts.0.{name}": odds for name, odds in zip(_ODDS, (1, 4, 10, 0), strict=True)},
+    ),
+    (
+        "a null code of negative odds",
+        DIRECTIONS,
+        {f"parts.0.{name}": odds for name, odds in zip(_ODDS, (8, 4, -4, 0), strict=True)},
+    ),
+    (
+        "directions that do not fill their bits",
+        DIRECTIONS,
+        {"parts.0.directions": 6, "parts.0.null": 14, "parts.0.null_input": 20},
+    ),
+    (
+        "511 directions",
+        DIRECTIONS,
+        {
+            "parts.0.directions": 511,
+            **{f"parts.0.{n}": odds for n, odds in zip(_ODDS, (2, 1, 511, 513), strict=True)},
+        },
+    ),
+    ("best directions that are not whole", DIRECTIONS, {"parts.0.best": 2.5}),
+    ("a seed of no bits", DIRECTIONS, {"parts.0.seed_bits": 0}),
+    ("a seed and a direction of 33 bits", DIRECTIONS, {"parts.0.seed_bits": 30}),
+    ("a key of 65 bits", DIRECTIONS, {"parts.0.key": str(2**64)}),
+    ("directions of 131,073 numbers", DIRECTIONS, {"schema.0.size": 2**17 + 1}),
+    ("directions for numbers without a length", DIRECTIONS, {"schema.0.length": ...}),
+    (
+        "directions for two vectors",
+        DIRECTIONS,
+        {"schema.1": {**_TURN, "name": "back"}, "parts.0.attributes": [0, 1]},
+    ),
+    ("a table for a vector with a length", UNEVEN, {"schema.0": _TURN}),
+    ("bounds that are not the length", DIRECTIONS, {"schema.0.high": 4.0}),
+    (
+        "directions beside a cube",
+        DIRECTIONS,
+        {"epsilon": "5.0", "schema.1": _SPEED, "parts.1": {**_CUBE, "attributes": [1]}},
+    ),
+    ("directions in a plan of format 1", DIRECTIONS, {"format": vehicle.PLAN_FORMAT}),
     # what it costs
     ("a claim below the cost", MIXED, {"epsilon": "3.49"}),
     (
@@ -354,6 +465,8 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
     ("an unknown entry of an encoding", UNARY, {"tables.0.comment": ""}),
     ("an unknown entry of a part", ONE_BIT, {"parts.0.comment": ""}),
     ("an unknown entry of a cube", CUBE, {"parts.0.comment": ""}),
+    ("an unknown entry of directions", DIRECTIONS, {"parts.0.comment": ""}),
+    ("an unknown entry of a vector", DIRECTIONS, {"schema.0.comment": ""}),
 ]
 
 

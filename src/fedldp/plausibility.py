@@ -3,6 +3,8 @@
 Two things about honest reports are known whatever the data are. Each vehicle chooses k of d
 coordinates at random, so the number of answers about a coordinate is binomial with probability k/d.
 And the mean of many answers lies in the attribute's range, up to noise of which the law is known.
+Some coders know more: of directions, how many null codes there can be, and how long those are that
+come from seeds drawn at random.
 A tally for which one of these is too unlikely was not sent by honest vehicles alone. The reverse
 does not hold: liars who choose their coordinates at random, and stay in the range, are not noticed.
 """
@@ -31,9 +33,9 @@ class Finding:
     """One number that honest vehicles hardly ever cause."""
 
     name: str  # "speed", "way[3]" or "city = Oslo"
-    kind: str  # "answers": how many there are; "range": their mean
+    kind: str  # "answers": how many there are; "range": their mean; others: see the coder
     found: float
-    expected: float  # how many answers, or the end of the range that the mean is beyond
+    expected: float  # how many answers, the end of the range, or the end of what is expected
     p_value: float  # of honest vehicles, at most; corrected for everything that was checked
 
     def __str__(self) -> str:
@@ -42,11 +44,17 @@ class Finding:
             what = (
                 f"{self.name} has {self.found:,.0f} answers, and {self.expected:,.0f} are expected"
             )
-        else:
+        elif self.kind == "range":
             side = "above" if self.found > self.expected else "below"
             what = (
                 f"the answers about {self.name} have the mean {self.found:.4g}, {side} the end of "
                 f"the range at {self.expected:.4g}"
+            )
+        else:
+            most = "at most" if self.found > self.expected else "at least"
+            what = (
+                f"the {self.kind} about {self.name} is {self.found:,.6g}, and {most} "
+                f"{self.expected:,.6g} is expected"
             )
         return f"{what}. Honest vehicles cause this with a probability of {likely}"
 
@@ -90,7 +98,7 @@ def check(parts: Sequence[Part], n: int, counts: Sequence[npt.NDArray[Any]]) -> 
     suspects = [
         suspects
         for part, cells in zip(parts, counts, strict=True)
-        for suspects in (*_answers(part, n, cells), *_means(part, cells))
+        for suspects in (*_answers(part, n, cells), *_means(part, cells), *_others(part, cells))
     ]
     checks = sum(each.p_values.size for each in suspects)
     smallest = min((float(each.p_values.min()) for each in suspects), default=1.0)
@@ -127,8 +135,8 @@ class _Suspects:
 
     def finding(self, place: int, checks: int) -> Finding:
         name = self.attribute.name_of(place)
-        if self.kind == "answers" and self.attribute.labels:
-            name = self.attribute.name  # one answer is about all labels
+        if self.kind != "range" and (self.attribute.labels or self.kind != "answers"):
+            name = self.attribute.name  # it is about all labels, or all numbers, together
         p_value = float(self.p_values[place]) * checks
         return Finding(name, self.kind, float(self.found[place]), self.expected, p_value)
 
@@ -166,6 +174,14 @@ def _means(part: Part, cells: npt.NDArray[Any]) -> Iterator[_Suspects]:
             for end, p_values in zip(reversed(coder.ends), beyond, strict=True):
                 known = float(attribute.from_unit(end))
                 yield _Suspects(attribute, "range", found, known, p_values[place])
+
+
+def _others(part: Part, cells: npt.NDArray[Any]) -> Iterator[_Suspects]:
+    """Compare what a coder knows of honest answers beyond their number and their mean."""
+    for coder, attributes, rows in part.by_block(cells):
+        for check in coder.checks(rows):
+            found, p_value = np.array([check.found]), np.array([check.p_value])
+            yield _Suspects(attributes[0], check.kind, found, check.expected, p_value)
 
 
 class Influence(NamedTuple):

@@ -496,3 +496,77 @@ def test_bad_options_are_refused():
     ]:
         with pytest.raises(DomainError, match=message):
             Directions.of(1.0, 5, **options)
+
+
+# Honest answers are plausible, searched seeds are not
+
+
+def cells_of(coder, codes):
+    cells = np.zeros((1, coder.cells), np.int64)
+    coder.count(codes, 0, cells[0])
+    return cells
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 6.0])
+@pytest.mark.parametrize("mean_length", [0.3, 1.0])
+def test_honest_answers_pass_all_checks(epsilon, mean_length):
+    """Of vectors of any kind: each of 36 p-values is below 1/1000 in 1 of 28 runs; seeds are fixed.
+
+    They are bounds, so most of them are far from that.
+    """
+    coder, n = Directions.of(epsilon, 12, mean_length=mean_length), 20_000
+    longest = np.full((n, 12), 1 / np.sqrt(12))
+    for x in (longest, np.eye(12)[np.arange(n) % 12], np.zeros((n, 12)), vectors(n, 12, 3)):
+        checks = coder.checks(cells_of(coder, coder.encode(x, fedldp.source(11))))
+        assert len(checks) == 3
+        assert min(check.p_value for check in checks) > 1e-3
+    assert coder.checks(cells_of(coder, np.zeros(0, np.uint32))) == []
+
+
+def test_the_mean_square_length_hardly_depends_on_the_vector():
+    """By convolution: what `checks` allows for is enough, for every number of best directions."""
+    for weights, directions in itertools.product(((1, 1), (3, 1), (1,) * 12), OFFERED):
+        unit = float(np.mean(TABLE.astype(float) ** 2))
+        for best in (1, 2, 5, 15, directions // 3):
+            # The product with the vector has the mean square of its own law where it is large.
+            every = lattice(weights[0])
+            for weight in weights[1:]:
+                every = fftconvolve(every, lattice(weight))
+            below = np.clip(np.cumsum(every) - every / 2, 0.0, 1.0)
+            among = betainc(directions - best, best, below) * directions / best
+            places = np.arange(every.size) - every.size // 2
+            many = (every * among) @ (places.astype(float) ** 2) / np.sum(np.square(weights))
+            below = (np.arange(65536) + 0.5) / 65536
+            one = betainc(directions - best, best, below) * directions / best
+            single = np.mean(one * TABLE.astype(float) ** 2)
+            assert abs(many - single) / unit < 0.01
+
+
+def test_searched_seeds_are_found():
+    """Three of a hundred vehicles send the best of 2^16 seeds for the vector of all ones."""
+    coder, n, d = Directions.of(1.0, 12), 50_000, 12
+    seeds = np.arange(1 << 16, dtype=np.uint32)
+    along = coder._sent(seeds, np.zeros_like(seeds)).sum(axis=0) / np.sqrt(d) / 1024
+    liar = int(np.argmax(along)) << 6
+    assert 4 < along.max() < 5.2
+    codes = coder.encode(vectors(n, d, 3), fedldp.source(12))
+    codes[: n * 3 // 100] = liar
+    few, many, long = coder.checks(cells_of(coder, codes))
+    assert min(few.p_value, many.p_value) > 0.01
+    assert long.p_value < 1e-9
+    assert long.found > long.expected
+
+
+def test_null_codes_are_counted():
+    coder, n = Directions.of(2.0, 5, mean_length=0.3), 10_000
+    codes = coder.encode(vectors(n, 5, 3), fedldp.source(13))
+    few, many, _ = coder.checks(cells_of(coder, codes))
+    assert few.expected < few.found == many.found < many.expected
+    few, many, _ = coder.checks(cells_of(coder, np.full(n, 63, np.uint32)))
+    assert many.p_value < 1e-9 < few.p_value
+    none = codes[codes & 63 < 63]
+    few, many, _ = coder.checks(cells_of(coder, none))
+    assert few.p_value < 1e-9 < many.p_value
+    without = Directions.of(2.0, 5)
+    _, many, _ = without.checks(cells_of(without, np.full(1, 63, np.uint32)))
+    assert many.p_value < 1e-9  # 2^62 / 100, or so

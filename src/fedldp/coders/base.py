@@ -12,7 +12,7 @@ list it in `fedldp.coders.CODERS`. Plans, reports, tallies and estimates then wo
 from abc import ABC, abstractmethod
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,15 @@ ASSUMPTIONS = ("uniform", "worst")
 
 _FEW = 1 << 16  # counters that are cheap to go through
 _X = np.linspace(-1.0, 1.0, 4001)
+
+
+class Check(NamedTuple):
+    """A number that honest vehicles hardly ever make as large, or as small."""
+
+    kind: str
+    found: float
+    expected: float  # the most, or the least, that is expected of honest vehicles
+    p_value: float  # the probability of a number as far beyond, whatever the data are, at most
 
 
 class Coder(ABC):
@@ -166,6 +175,10 @@ class Coder(ABC):
 
         It holds whatever the data are.
         """
+
+    def checks(self, cells: Cells) -> list[Check]:
+        """Return what else is known about honest answers, for counters of a single unit."""
+        return []
 
     @property
     @abstractmethod

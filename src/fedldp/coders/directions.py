@@ -29,7 +29,7 @@ from fedldp import vehicle
 from fedldp._internal import validation
 from fedldp._internal.validation import Floats, Integers
 from fedldp._internal.vectors import SparseRows
-from fedldp.coders.base import Assumed, Cells, Codes, Document, ForNumbers, epsilon_of
+from fedldp.coders.base import Assumed, Cells, Check, Codes, Document, ForNumbers, epsilon_of
 from fedldp.coders.laws import Law
 from fedldp.coders.moments import Moments
 from fedldp.errors import DomainError, PrivacyError
@@ -45,6 +45,7 @@ OFFERED = (63, 255)  # directions, which with the null code fill whole bits
 _TOTAL = vehicle.LARGEST_TOTAL
 _WORTH = 1.10  # more directions take more time: only for so many times less error
 _CODEBOOKS = 0.1  # what a finite number of seeds may add to the variance, in terms of it
+_ALLOWED = 0.01  # by which the mean square length may differ between vectors, in terms of 1 each
 _SLACK = 1e-9  # by which rounding may lengthen a vector that was scaled to its bound
 _BLOCK = 1 << 15  # numbers of all directions that are computed at a time: they stay in the cache
 _GOLDEN = np.uint64(vehicle.GOLDEN)
@@ -436,6 +437,55 @@ class Directions(ForNumbers):
     def beyond(self, m: Floats, mean: Floats) -> tuple[Floats, Floats] | None:
         """Bound the probability that honest answers have a mean as high, or as low."""
         return self.law.beyond(m, mean)
+
+    def checks(self, cells: Cells) -> list[Check]:
+        """Return how likely so many null codes are, and directions that are so long.
+
+        Seeds are drawn at random, so that the square of the length of a direction has a known law,
+        whatever the vectors are. Someone who searches seeds for a direction that points far to one
+        side sends directions that are too long.
+        """
+        from scipy.special import bdtr, bdtrc
+
+        m, nulls = int(cells[0, 0]), int(cells[0, 1])
+        if not m:
+            return []
+        total = self._odds.total
+        least = self.null / total
+        most = max(self.null_input / total, least)
+        few = Check("number of null codes", nulls, m * least, float(bdtr(nulls, m, least)))
+        many = Check("number of null codes", nulls, m * most, float(bdtrc(nulls - 1, m, most)))
+        square = float(self._by_coordinate(cells[0])[1].sum(dtype=np.float64))
+        shape, exponents, logarithms = self._shape, *self._lengths
+        unit = shape.square * shape.scale**2  # the mean square of one coordinate
+        longest = self.d - 1 + max(shape.along / shape.square, 1.0)
+        sent = m - nulls
+        rates = sent * logarithms - exponents * (square / unit - sent * _ALLOWED)
+        long = Check(
+            "mean square length of directions",
+            square / unit / max(sent, 1),
+            longest,
+            float(np.exp(min(rates.min(), 0.0))),
+        )
+        return [few, many, long]
+
+    @cached_property
+    def _lengths(self) -> tuple[Floats, Floats]:
+        """Exponents s, and ln E[e^(s l)] at the most, where l is the square of a length.
+
+        Its unit is the mean square of a coordinate. This is for Chernoff's bound, as in
+        `Law.beyond`, and for vectors with a single number, whose law is that of the table; that of
+        all other vectors is so close that `_ALLOWED` covers the difference.
+        """
+        exponents = np.geomspace(1e-6, 0.4, 200)
+        squares, places = np.unique(_table() ** 2, return_inverse=True)
+        uniform = np.bincount(places) / vehicle.QUANTILES
+        top = np.bincount(places, _top(self.directions, self.best))
+        raised = np.exp(np.outer(exponents, squares / (uniform @ squares)))
+        low, extra = self.directions * self.low, self.best * (self.high - self.low)
+        every = raised @ uniform
+        along = (low * every + extra * (raised @ top)) / (low + extra)
+        return exponents, (self.d - 1) * np.log(every) + np.log(np.maximum(every, along))
 
     @property
     def reach(self) -> float:
