@@ -142,7 +142,7 @@ def test_reports_follow_the_law_exactly(name, parity):
 
 @pytest.mark.parametrize("name", HAND_MADE)
 def test_vehicles_follow_the_law_exactly(name, monkeypatch):
-    """Numbers and orders that are equally likely are drawn as such: see test_plan_random_words.py."""
+    """Equally likely numbers and orders are drawn as such: see test_plan_random_words.py."""
     monkeypatch.setattr(vehicle, "below", lambda n, rng: rng.below(n))
     monkeypatch.setattr(vehicle, "distinct", lambda count, rng: rng.distinct(count))
     document = HAND_MADE[name]
