@@ -142,7 +142,7 @@ class Database:
         try:
             # Transactions begin and end where this module says so; the gate keeps threads apart.
             self._connection = sqlite3.connect(
-                uri, _PATIENCE, isolation_level=None, check_same_thread=False, uri=True
+                uri, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=True
             )
             [(mark,)] = self.execute("PRAGMA application_id")
             if mark != int.from_bytes(self._kind.mark):
