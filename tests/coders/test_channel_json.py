@@ -176,4 +176,4 @@ def test_numbers_of_any_type_make_the_same_channel():
     assert other == TINY
     assert isinstance(other.epsilon, float)
     assert (other.counts.dtype, other.values.dtype) == (np.int64, np.float64)
-    assert repr(other) == "Channel(epsilon=1.0)"
+    assert repr(other) == "<Channel: epsilon 1, 3 letters to 3 outputs, 2 bits>"
