@@ -20,10 +20,18 @@ from fedldp import vehicle
 
 # The public names of these packages and modules are checked.
 CHECKED = (
+    "fedldp.attributes",
     "fedldp.audit",
     "fedldp.errors",
+    "fedldp.estimate",
+    "fedldp.ledger",
     "fedldp.mechanisms",
+    "fedldp.plan",
+    "fedldp.plausibility",
     "fedldp.randomness",
+    "fedldp.report",
+    "fedldp.schema",
+    "fedldp.tally",
 )
 EXAMPLE = ">>> "
 

@@ -22,10 +22,10 @@ OTHER = "other"  # the label for values that are none of the others
 
 
 class Attribute(ABC):
-    """A column of a schema, or several: what a coder takes of it, and what is estimated.
+    """A named column of a schema, or several: what a coder reads, and what is estimated.
 
-    A value v becomes the input (v - centre) * scale, clipped to `inputs`, where a missing one
-    becomes `missing_input`. An estimate on the scale of the inputs is turned back by `from_unit`.
+    A value v becomes the input (v - centre) * scale, clipped to `inputs`; a missing value becomes
+    `missing_input`. An estimate on the scale of the inputs is turned back by `from_unit`.
     """
 
     name: str
@@ -57,30 +57,115 @@ class Attribute(ABC):
 
     @abstractmethod
     def to_inputs(self, values: Floats) -> Floats:
-        """Return what a coder takes for some values."""
+        """Return the inputs that a coder reads for some values.
+
+        Parameters
+        ----------
+        values
+            Values as `read` returns them, NaN for a missing one.
+
+        Returns
+        -------
+        array of float
+            The inputs, scaled and clipped.
+
+        Examples
+        --------
+        >>> Category("city", ["Oslo", "Rome", "other"]).to_inputs(np.array([1.0, np.nan]))
+        array([1., 2.])
+        """
 
     @abstractmethod
     def from_unit(self, mean: Any) -> Any:
-        """Return what a mean on the scale of the inputs is in the attribute's own units."""
+        """Convert a mean from the scale of the inputs to the attribute's own units.
+
+        Parameters
+        ----------
+        mean
+            A number or an array on the scale of the inputs. A frequency stays as it is.
+
+        Returns
+        -------
+        float or array
+            The mean in the attribute's own units.
+
+        Examples
+        --------
+        >>> Number("age", 0, 100).from_unit(0.1), Category("city", ["Oslo", "Rome"]).from_unit(0.1)
+        (55.0, 0.1)
+        """
 
     @abstractmethod
     def name_of(self, place: int) -> str:
-        """Return what to call one of the estimates."""
+        """Return the name of one of the estimates, for messages.
+
+        Parameters
+        ----------
+        place
+            The number of the estimate: of an entry of a vector, or of a category.
+
+        Returns
+        -------
+        str
+            The name.
+
+        Examples
+        --------
+        >>> Number("way", 0, 1, size=3).name_of(2), Category("city", ["Oslo", "Rome"]).name_of(1)
+        ('way[2]', 'city = Rome')
+        """
 
     @abstractmethod
     def read(self, cells: Cells) -> Floats:
-        """Return a number for each cell, NaN for what cannot be one."""
+        """Return a number for each cell of a table.
+
+        Parameters
+        ----------
+        cells
+            A column of a table: texts, numbers or None.
+
+        Returns
+        -------
+        array of float
+            The numbers, or the codes of the categories, and NaN for every cell that is missing,
+            unreadable or unknown.
+
+        Examples
+        --------
+        >>> Number("age", 0, 100).read([31, "54", None])
+        array([31., 54., nan])
+        >>> Category("city", ["Oslo", "Rome"]).read(["Rome", "Bonn"])
+        array([ 1., nan])
+        """
 
 
 @final
 @dataclass(frozen=True)
 class Number(Attribute):
-    """A number, or `size` of them, between public bounds; a value outside counts as the bound.
+    """A number between public bounds, or a vector of them; a value outside counts as the bound.
 
-    `missing` is what a vehicle without the value uses instead, by default the centre. `length` is
-    for a vector whose length has a bound, and not each of its numbers alone: one that is longer
-    counts as the vector in its direction with this length. Then `low` is -length and `high` length.
+    Parameters
+    ----------
+    name
+        The name of the attribute.
+    low, high
+        The public bounds.
+    missing
+        The public value that a vehicle uses if its own is missing or unreadable. By default it is
+        the centre of the bounds.
+    size
+        How many numbers the attribute has: more than 1 for a vector.
+    length
+        A public bound on the length of a vector: the root of the sum of its squares. A longer
+        vector is shortened to this length. `low` must then be -length and `high` length.
 
+    Raises
+    ------
+    DomainError
+        If a bound is not finite, low is not below high, or `missing` lies outside the bounds.
+
+    Examples
+    --------
     >>> age = Number("age", 0, 100)
     >>> age.to_unit([25.0, 130.0, float("nan")])
     array([-0.5,  1. ,  0. ])
@@ -147,7 +232,7 @@ class Number(Attribute):
 
     @property
     def estimates(self) -> int:
-        """How many numbers are estimated about it: its own."""
+        """How many numbers are estimated about the attribute: `size`."""
         return self.size
 
     @property
@@ -156,11 +241,9 @@ class Number(Attribute):
         return float(self.to_unit(math.nan))
 
     def to_inputs(self, values: Floats) -> Floats:
-        """Return what a coder takes for some values: numbers from -1 to 1."""
         return self.to_unit(values)
 
     def name_of(self, place: int) -> str:
-        """Return what to call one of the numbers."""
         return self.name if self.size == 1 else f"{self.name}[{place}]"
 
     @property
@@ -180,9 +263,25 @@ class Number(Attribute):
         return self.high / 2 - self.low / 2
 
     def to_unit(self, values: npt.ArrayLike) -> Floats:
-        """Scale to [-1, 1] and clip; NaN becomes what `missing` does, by the same work.
+        """Scale values to [-1, 1] and clip them.
 
-        Rows of a vector with a bound on its length are clipped to that length.
+        The work is the same for every value, also for a missing one.
+
+        Parameters
+        ----------
+        values
+            Numbers in the attribute's own units. NaN becomes what `missing` becomes. Rows of a
+            vector with a bound on its length are clipped to that length.
+
+        Returns
+        -------
+        array of float
+            Numbers in [-1, 1].
+
+        Examples
+        --------
+        >>> Number("age", 0, 100).to_unit([25.0, 130.0, float("nan")])
+        array([-0.5,  1. ,  0. ])
         """
         with np.errstate(over="ignore"):
             units = (np.asarray(values, np.float64) - self.centre) * self.scale
@@ -192,22 +291,38 @@ class Number(Attribute):
         return np.where(np.isnan(units), missing, np.clip(units, -1.0, 1.0))
 
     def from_unit(self, mean: Any) -> Any:
-        """Return what a mean on the scale of [-1, 1] is in the number's own units."""
         return self.centre + mean * self.half_width
 
     def read(self, cells: Cells) -> Floats:
-        """Return a number for each cell, NaN for what is none."""
         return numbers(cells)
 
 
 @final
 @dataclass(frozen=True)
 class Category(Attribute):
-    """One of some public labels; `missing` is the one that counts for every other value.
+    """One of some public labels.
 
-    It is the label "other" if there is one, and otherwise the first, unless you name another.
-    Without a label of its own, a missing or unknown value adds to the frequency of a real one.
+    Without a label such as "other", a missing or unknown value adds to the frequency of a real
+    category.
 
+    Parameters
+    ----------
+    name
+        The name of the attribute.
+    categories
+        The public labels: at least two different texts or numbers. Numbers become texts.
+    missing
+        The label that counts for every value that is missing or unknown. By default it is "other"
+        if there is such a label, and otherwise the first one.
+
+    Raises
+    ------
+    DomainError
+        If there are fewer than two labels or too many, if two are equal, or if `missing` is not
+        one of them.
+
+    Examples
+    --------
     >>> Category("city", ["Oslo", "Rome", "other"])
     Category(name='city', categories=('Oslo', 'Rome', 'other'), missing='other')
     >>> Category("doors", [2, 4, 5], missing=5)
@@ -253,7 +368,7 @@ class Category(Attribute):
 
     @cached_property
     def codes(self) -> dict[str, int]:
-        """The number of each category."""
+        """The code of each label: its number, from 0."""
         return {text: code for code, text in enumerate(self.categories)}
 
     @property
@@ -268,7 +383,7 @@ class Category(Attribute):
 
     @property
     def estimates(self) -> int:
-        """How many numbers are estimated about it: the frequency of each label."""
+        """How many numbers are estimated about the attribute: the frequency of each label."""
         return len(self.categories)
 
     @property
@@ -277,29 +392,25 @@ class Category(Attribute):
         return float(self.codes[self.missing])
 
     def to_inputs(self, values: Floats) -> Floats:
-        """Return what a coder takes for some values: the numbers of their categories."""
         return np.nan_to_num(values, nan=self.missing_input)
 
     def from_unit(self, mean: Any) -> Any:
-        """Return a frequency as it is."""
         return mean
 
     def name_of(self, place: int) -> str:
-        """Return what to call the frequency of one label."""
         return f"{self.name} = {self.categories[place]}"
 
     def read(self, cells: Cells) -> Floats:
-        """Return a code for each cell, NaN for what is no category."""
         return codes(cells, self.codes)
 
 
 def is_real(value: object) -> bool:
-    """Tell whether a value is a real number, which a truth value is not."""
+    """Return whether a value is a real number; a boolean is not."""
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
 
 
 def checked_text(text: object, what: str) -> str:
-    """Return a text that can be written to any file, or refuse it."""
+    """Validate a text that must be non-empty and encodable as UTF-8."""
     try:
         if isinstance(text, str) and text:
             text.encode()

@@ -40,7 +40,34 @@ _USUAL_RISK = 0.05  # a standard error is meant for intervals of 95%
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Mean:
-    """The mean of a number, in its own units; arrays if the attribute has several numbers."""
+    """The mean of a number, in its own units.
+
+    If the attribute is a vector, each attribute here is an array with an entry for each number.
+
+    Attributes
+    ----------
+    mean
+        The estimated mean.
+    stderr
+        Its standard error.
+    interval
+        The lower and the upper end, along the last axis, of an interval that contains this mean
+        with the estimate's confidence.
+    simultaneous
+        Wider intervals, which contain all means and frequencies of the estimate at once with that
+        confidence.
+    answers
+        How many vehicles answered.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=4.0, mechanism="hm-tp")
+    >>> estimate = plan.simulate([{"speed": 30}] * 10_000, fedldp.source(1)).estimate()
+    >>> speed = estimate["speed"]
+    >>> round(speed.mean, 1), speed.interval.round(1), speed.answers
+    (29.8, array([29.7, 30. ]), 10000)
+    """
 
     mean: Any
     stderr: Any
@@ -63,14 +90,41 @@ class Mean:
 
     @property
     def values(self) -> Any:
-        """What is estimated: the mean."""
+        """What is estimated: `mean`."""
         return self.mean
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Frequencies:
-    """How frequent each category is: unbiased, so that some may be below 0 or above 1."""
+    """How frequent each category is: unbiased, so that some may be below 0 or above 1.
+
+    Attributes
+    ----------
+    categories
+        The labels of the categories.
+    frequencies
+        The estimated frequency of each category.
+    stderr
+        The standard error of each frequency.
+    interval
+        For each category the lower and the upper end of an interval that contains its frequency
+        with the estimate's confidence.
+    simultaneous
+        Wider intervals, which contain all means and frequencies of the estimate at once with that
+        confidence.
+    answers
+        How many vehicles answered.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> plan = fedldp.Plan(fedldp.Schema.of(fuel=["petrol", "none"]), epsilon=4.0)
+    >>> estimate = plan.simulate([{"fuel": "none"}] * 10_000, fedldp.source(1)).estimate()
+    >>> fuel = estimate["fuel"]
+    >>> fuel.categories, fuel.frequencies.round(3), fuel.projected.round(3)
+    (('petrol', 'none'), array([-1.000e-03,  1.001e+00]), array([0., 1.]))
+    """
 
     categories: tuple[str, ...]
     frequencies: Floats
@@ -89,17 +143,17 @@ class Frequencies:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each frequency is of."""
+        """The label of each frequency: `categories`."""
         return self.categories
 
     @property
     def values(self) -> Floats:
-        """What is estimated: the frequencies."""
+        """What is estimated: `frequencies`."""
         return self.frequencies
 
     @property
     def projected(self) -> Floats:
-        """The closest frequencies that are none below 0 and add up to 1: biased, less in error."""
+        """The closest frequencies that are not negative and add up to 1: biased, less error."""
         return project(self.frequencies)
 
 
@@ -108,9 +162,24 @@ class Frequencies:
 class Estimate(Mapping[str, Mean | Frequencies]):
     """What the reports say about each attribute: `estimate["age"].mean`.
 
-    It is a mapping from the names of the attributes, as their schema is. Estimates are equal if all
-    their numbers are.
+    It is a mapping from the names of the attributes, in the order of the schema. Two estimates are
+    equal if all their numbers are equal.
 
+    Attributes
+    ----------
+    attributes
+        A `Mean` or `Frequencies` for each name.
+    reports
+        The number of reports.
+    confidence
+        The confidence of the intervals.
+    of
+        What the errors are about: `"population"` or `"fleet"`.
+    plausibility
+        Whether honest vehicles can have sent the reports.
+
+    Examples
+    --------
     >>> import fedldp
     >>> schema = fedldp.Schema.of(speed=(0, 50), fuel=["petrol", "none"])
     >>> plan = fedldp.Plan(schema, epsilon=4.0, mechanism="hm-tp")
@@ -161,10 +230,26 @@ class Estimate(Mapping[str, Mean | Frequencies]):
     def to_frame(self) -> Any:
         """Return a pandas data frame with a row for every number that was estimated.
 
-        Its columns are `attribute`; `label`, the category or, of a vector, the place, and empty for
-        a single number; `estimate` and its standard error `stderr`; `low` and `high`, the ends of
-        the interval with the estimate's `confidence`; and `answers`, the number of vehicles that
-        reported it.
+        Returns
+        -------
+        pandas.DataFrame
+            Its columns are `attribute`; `label`, the category or, for a vector, the position, and
+            empty for a single number; `estimate` and its standard error `stderr`; `low` and `high`,
+            the ends of the interval with the estimate's `confidence`; and `answers`, the number of
+            vehicles that answered.
+
+        Raises
+        ------
+        MissingExtra
+            If pandas is not installed.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=4.0, mechanism="hm-tp")
+        >>> estimate = plan.simulate([{"speed": 30}] * 10_000, fedldp.source(1)).estimate()
+        >>> estimate.to_frame().shape
+        (1, 7)
         """
         lines = [*self._lines()]
         columns = zip(_Line._fields, zip(*lines, strict=True), strict=True)
@@ -225,7 +310,7 @@ def _shown(found: Mean | Frequencies) -> str:
 
 
 def _equal(one: Mean | Frequencies, other: Mean | Frequencies) -> bool:
-    """Return whether all numbers are the same, where what nobody answered is equal too."""
+    """Return whether all numbers are the same; an estimate that nobody answered equals itself."""
     if one.labels != other.labels:
         return False
     pairs = ((getattr(one, name), getattr(other, name)) for name in _NUMBERS)
@@ -241,7 +326,7 @@ def estimate(
     of: str,
     confidence: float,
 ) -> Estimate:
-    """Return what `Tally.estimate` promises."""
+    """Return the estimate of a tally: see `Tally.estimate`."""
     check_choices(estimator, of)
     if not 0 < confidence < 1:
         raise DomainError(f"confidence must lie between 0 and 1; got {confidence!r}.")
@@ -293,7 +378,7 @@ def means_of_levels(levels: Sequence[tuple[Part, int, Cells]], estimator: str) -
 
 
 def check_choices(estimator: str, of: str) -> None:
-    """Refuse what is no estimator or nothing to estimate."""
+    """Validate the name of an estimator and what is estimated."""
     if estimator not in ESTIMATORS or of not in TARGETS:
         raise DomainError(
             f"estimator must be one of {ESTIMATORS} and of one of {TARGETS}; "
@@ -305,7 +390,7 @@ def check_choices(estimator: str, of: str) -> None:
 
 
 def _ratio(moments: Moments, n: int, of: str, risk: float) -> tuple[Floats, Floats]:
-    """Divide by those who answered: they are a random sample of all vehicles."""
+    """Divide by the number of vehicles that answered: they are a random sample of all vehicles."""
     m, pseudo = moments.m, _pseudo_answers(risk)
     with np.errstate(divide="ignore", invalid="ignore"):
         unseen = moments.unseen(pseudo)
@@ -321,7 +406,7 @@ def _ratio(moments: Moments, n: int, of: str, risk: float) -> tuple[Floats, Floa
 def _horvitz_thompson(
     moments: Moments, n: int, of: str, share: float, risk: float
 ) -> tuple[Floats, Floats]:
-    """Count d/k times the answer for those who answered, and zero for the others."""
+    """Count d/k times the answer for vehicles that answered, and zero for the others."""
     m, pseudo = moments.m, _pseudo_answers(risk)
     with np.errstate(divide="ignore", invalid="ignore"):
         answered = m / (n * share)
@@ -408,10 +493,28 @@ def _result(
 def combine(*estimates: Estimate) -> Estimate:
     """Return one estimate from several of the same attributes, weighted by inverse variance.
 
-    For fleets in which vehicles choose their own epsilon: one plan, and one tally, for each level.
-    Each level must be a sample of the same population: if those with more to hide choose a smaller
-    epsilon, they count for less, and the result is biased.
+    It is for fleets in which vehicles choose their own epsilon: one plan, and one tally, for each
+    level. Each level must be a sample of the same population: if vehicles with more to hide choose
+    a smaller epsilon, they count for less, and the result is biased.
 
+    Parameters
+    ----------
+    *estimates
+        Estimates of the population, with the same attributes and the same confidence.
+
+    Returns
+    -------
+    Estimate
+        The combined estimate.
+
+    Raises
+    ------
+    DomainError
+        If the estimates differ in attributes, categories, sizes or confidence, or are about the
+        fleet.
+
+    Examples
+    --------
     >>> import fedldp
     >>> schema, x = fedldp.Schema.of(x=(-1, 1)), fedldp.source(1).uniform((10_000, 1))
     >>> cautious, bold = (fedldp.Plan(schema, e, mechanism="hm-tp") for e in (1.0, 4.0))
@@ -491,7 +594,7 @@ def _combined(
 def expected_error(
     parts: Sequence[Part], n: int, data: Floats | str, estimator: str, of: str
 ) -> float:
-    """Return what `Plan.expected_error` promises; the data are a matrix, as a schema reads it."""
+    """Return the error that `Plan.expected_error` describes; data are a matrix read by a schema."""
     check_choices(estimator, of)
     if isinstance(data, str) and data not in ASSUMPTIONS:
         raise DomainError(f"data must be rows, or one of {ASSUMPTIONS}; got {data!r}.")

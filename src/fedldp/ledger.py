@@ -1,11 +1,11 @@
-"""What every vehicle has spent, kept so that nothing is ever released that has not been paid for.
+"""What every vehicle has spent, so that nothing is ever released that has not been paid for.
 
 A ledger is one SQLite file. The spending and the bytes it pays for are written in one transaction,
-and are on the disk before the bytes are handed out: a vehicle that is killed or loses its power may
-have paid for bytes that nobody got, never the reverse. Asking for them again costs nothing.
+and are on disk before the bytes are returned: a vehicle that is killed or loses power may have paid
+for bytes that nobody received, never the reverse. Asking for them again costs nothing.
 
 The same transaction enforces two rules. The cap limits what a vehicle spends in its life. In each
-job, a vehicle answers `answers_per_job` times at most, whatever its cap allows.
+job, a vehicle answers at most `answers_per_job` times, whatever its cap allows.
 """
 
 import contextlib
@@ -85,7 +85,7 @@ _INSERT = "INSERT INTO releases (key, request, run, job, epsilon, answer) VALUES
 
 
 class Spending(NamedTuple):
-    """One line of a ledger: who has spent what, on which run, to answer which request."""
+    """One line of a ledger: which vehicle has spent what, on which run, to answer which request."""
 
     vehicle_id: str
     run: str
@@ -95,7 +95,7 @@ class Spending(NamedTuple):
 
 
 class _Standing(NamedTuple):
-    """How a vehicle stands."""
+    """What a vehicle has spent and answered so far."""
 
     spent: Fraction = Fraction()  # in its life
     answers: int = 0  # in a job
@@ -105,17 +105,39 @@ class _Standing(NamedTuple):
 class Ledger:
     """The spending of one vehicle or of many, each under a cap for its whole life.
 
-    The cap is the most that any one vehicle may ever spend, over all jobs and runs. Of each job, a
-    vehicle answers `answers_per_job` requests at most. Both are part of the owner's configuration
-    and not of the file: they are given whenever the file is opened, and count at once against all
-    that has been spent before. Raising them is the owner's decision alone.
+    The cap and `answers_per_job` belong to the owner's configuration and not to the file: they are
+    given whenever the file is opened, and count at once against everything that has been spent
+    before. Raising them is the owner's decision alone.
 
+    A missing file is created. A file that is damaged, or is not a ledger, is refused (`WireError`).
+    A ledger of format 2 (fedldp 0.1) is migrated when it is opened; its runs become its jobs.
+    Threads and forked children may use a ledger too, except a child that was forked while bytes
+    were produced.
+
+    Parameters
+    ----------
+    path
+        The file.
+    cap
+        The most epsilon that any one vehicle may ever spend, over all jobs and runs.
+    answers_per_job
+        How many requests of one job a vehicle answers at most.
+
+    Raises
+    ------
+    WireError
+        If the file is not a valid ledger.
+    DomainError
+        If the cap is not positive, or answers_per_job is below 1.
+
+    Examples
+    --------
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> ledger = Ledger(Path(folder.name) / "ledger.db", cap=0.3)
     >>> ledger.release("car 7", 0.1, "question 1", lambda: b"report", run="spring")
     b'report'
-    >>> ledger.release("car 7", 0.1, "question 1", lambda: b"never asked for")
+    >>> ledger.release("car 7", 0.1, "question 1", lambda: b"is not called")
     b'report'
     >>> ledger.spent("car 7")
     Fraction(1, 10)
@@ -125,18 +147,16 @@ class Ledger:
     >>> ledger.history("car 7")
     [Spending(vehicle_id='car 7', run='spring', request='question 1', epsilon=..., job='')]
 
-    A vehicle with budget left answers a job once all the same:
+    A vehicle with budget left still answers a job only once:
 
     >>> ledger.release("bus 1", 0.1, "round 1", lambda: b"report", job="summer")
     b'report'
     >>> ledger.release("bus 1", 0.1, "round 2", lambda: b"report", job="summer")
     Traceback (most recent call last):
     fedldp.errors.BudgetError: 'bus 1' has answered the job 'summer' once...
+    >>> ledger.answers("summer"), ledger.totals()
+    ({'bus 1': 1}, {'bus 1': Fraction(1, 10), 'car 7': Fraction(1, 10)})
     >>> ledger.close(); folder.cleanup()
-
-    A file that is damaged, or is no ledger, is refused (`WireError`); only a missing one is made. A
-    ledger of format 2 (fedldp 0.1) is migrated when it is opened; its runs become its jobs.
-    Threads and forked children may use it too, but no child that was forked while producing bytes.
     """
 
     def __init__(
@@ -163,15 +183,45 @@ class Ledger:
     ) -> bytes:
         """Return the bytes that answer a request: stored ones, or new ones that are paid for.
 
-        `request` names the question, best by a hash of all of it: whoever asks it again gets the
-        same bytes at no cost, and `produce` is not called. `job` names the job that the request
-        belongs to: a vehicle that has answered `answers_per_job` other requests of this job is
-        refused.
-        Without a job only the cap applies. `run` is a label for the history, and changes nothing.
+        Nothing is returned if the vehicle is refused, if `produce` raises, or if the disk fails
+        (`OSError`); then nothing is spent either, unless the disk failed after it had written.
 
-        Nothing is returned if the epsilon is too much or the job has its answers (`BudgetError`),
-        if `produce` raises, or if the disk fails (`OSError`); then nothing is spent either, unless
-        the disk failed after it had written.
+        Parameters
+        ----------
+        vehicle_id
+            The vehicle that answers.
+        epsilon
+            What the answer costs.
+        request
+            A name of the question, preferably a hash of all of it. If it is asked again, the same
+            bytes are returned at no cost, and `produce` is not called.
+        produce
+            A function that returns the bytes of a new answer.
+        run
+            A label for the history, which changes nothing.
+        job
+            The job that the request belongs to. A vehicle that has answered `answers_per_job` other
+            requests of this job is refused. Without a job only the cap applies.
+
+        Returns
+        -------
+        bytes
+            The answer, which is on disk.
+
+        Raises
+        ------
+        BudgetError
+            If the vehicle cannot afford epsilon, has given its answers to the job, or the ledger is
+            sealed.
+        DomainError
+            If a parameter is invalid, or the request was answered for another epsilon.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        ...     ledger.release("car 7", 0.1, "question 1", lambda: b"report")
+        b'report'
         """
         _text(vehicle_id, "vehicle_id")
         price, request, job = _number(epsilon, "epsilon"), _request(request), check_job(job)
@@ -200,13 +250,49 @@ class Ledger:
         run: str = "",
         job: str | None = None,
     ) -> dict[str, bytes]:
-        """Put a question to many at once, in one transaction: return the bytes of each.
+        """Ask many vehicles at once, in one transaction, and return the bytes of each.
 
-        `produce` is given the vehicles that can afford the epsilon and may still answer the job, if
-        one is given (see `release`), and returns bytes for as many of them as it likes: these pay.
-        There is one question for each request, told by a hash of all that is asked. Whoever puts it
-        again, to whichever vehicles, gets the bytes of those who have answered, and no other is
-        asked; another question is refused (`DomainError`).
+        If the same question is put again, to any vehicles, the bytes of those that have answered
+        are returned, and no other vehicle is asked.
+
+        Parameters
+        ----------
+        vehicle_ids
+            The vehicles to ask.
+        epsilon
+            What an answer costs.
+        request
+            A name of the question.
+        question
+            A hash of all that is asked. There is one question for each request.
+        produce
+            A function that takes the vehicles that can afford epsilon and may still answer the job,
+            and returns bytes for any of them: these pay.
+        run
+            A label for the history, which changes nothing.
+        job
+            The job that the request belongs to: see `release`.
+
+        Returns
+        -------
+        dict of bytes
+            The answer of each vehicle that has answered, which is on disk.
+
+        Raises
+        ------
+        BudgetError
+            If the ledger is sealed.
+        DomainError
+            If a parameter is invalid, or another question was put under this request.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        ...     ledger.release_many(
+        ...         ["car 7", "bus 1"], 0.1, "round 1", b"hash", lambda able: {able[0]: b"report"}
+        ...     )
+        {'car 7': b'report'}
         """
         vehicle_ids = [_text(each, "vehicle_id") for each in vehicle_ids]
         price, request, job = _number(epsilon, "epsilon"), _request(request), check_job(job)
@@ -226,18 +312,69 @@ class Ledger:
         return answers  # and not a line earlier: now the transaction is on the disk
 
     def spent(self, vehicle_id: str) -> Fraction:
-        """Return what a vehicle has spent in its life."""
+        """Return what a vehicle has spent in its life.
+
+        Parameters
+        ----------
+        vehicle_id
+            The vehicle.
+
+        Returns
+        -------
+        Fraction
+            The sum of its epsilons, exactly.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        ...     ledger.spent("car 7")
+        Fraction(0, 1)
+        """
         with self._file.gate():
             return self._standing(_text(vehicle_id, "vehicle_id")).spent
 
     def answers(self, job: str) -> dict[str, int]:
-        """Return how many requests of a job each vehicle has answered that has answered any."""
+        """Return how many requests of a job each vehicle has answered.
+
+        Parameters
+        ----------
+        job
+            The name of the job.
+
+        Returns
+        -------
+        dict of int
+            A number for each vehicle that has answered at least once.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        ...     _ = ledger.release("bus 1", 0.1, "round 1", lambda: b"report", job="summer")
+        ...     ledger.answers("summer")
+        {'bus 1': 1}
+        """
         query = "SELECT key, COUNT(*) FROM releases WHERE job = ? GROUP BY key"
         with self._file.gate():
             return dict(self._file.execute(query, (check_job(job),)))
 
     def totals(self) -> dict[str, Fraction]:
-        """Return what each vehicle has spent that has spent anything."""
+        """Return what each vehicle has spent.
+
+        Returns
+        -------
+        dict of Fraction
+            A sum for each vehicle that has spent anything.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        ...     _ = ledger.release("bus 1", 0.1, "round 1", lambda: b"report")
+        ...     ledger.totals()
+        {'bus 1': Fraction(1, 10)}
+        """
         query = "SELECT key, epsilon, COUNT(*) FROM releases GROUP BY key, epsilon"
         found: dict[str, Fraction] = defaultdict(Fraction)
         with self._file.gate():
@@ -246,7 +383,26 @@ class Ledger:
         return dict(found)
 
     def history(self, vehicle_id: str | None = None) -> list[Spending]:
-        """Return the spendings of a vehicle, or those of all vehicles, the oldest first."""
+        """Return the spendings of a vehicle, or of all vehicles, the oldest first.
+
+        Parameters
+        ----------
+        vehicle_id
+            The vehicle; by default all of them.
+
+        Returns
+        -------
+        list of Spending
+            A line for each answer.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        ...     _ = ledger.release("bus 1", 0.1, "round 1", lambda: b"report", job="summer")
+        ...     [(line.vehicle_id, line.job) for line in ledger.history()]
+        [('bus 1', 'summer')]
+        """
         query = "SELECT key, run, request, epsilon, job FROM releases WHERE key = ?1 OR ?1 IS NULL"
         with self._file.gate():
             wanted = vehicle_id and _text(vehicle_id, "vehicle_id")
@@ -258,7 +414,7 @@ class Ledger:
 
     @property
     def sealed(self) -> bool:
-        """Whether the ledger refuses everybody: see `seal`."""
+        """Whether the ledger refuses everybody: see `fedldp.ledger.seal`."""
         with self._file.gate():
             return bool(self._file.execute("SELECT 1 FROM seals"))
 
@@ -334,7 +490,7 @@ class Ledger:
         ]
 
     def _refusal(self, vehicle_id: str, standing: _Standing, price: Fraction, job: str) -> str:
-        """Return why a vehicle may not answer something new, or nothing if it may."""
+        """Return why a vehicle may not answer something new, or an empty text if it may."""
         if job and standing.answers >= self.answers_per_job:
             times = "once" if standing.answers == 1 else f"{standing.answers} times"
             return (
@@ -353,7 +509,7 @@ class Ledger:
         return self._standings([vehicle_id], job).get(vehicle_id, _Standing())
 
     def _standings(self, vehicle_ids: list[str], job: str) -> dict[str, _Standing]:
-        """Return how those vehicles stand that have spent anything."""
+        """Return what the vehicles that have spent anything have spent and answered."""
         found: dict[str, _Standing] = {}
         for first in range(0, len(vehicle_ids), _AT_ONCE):
             some = vehicle_ids[first : first + _AT_ONCE]
@@ -376,9 +532,9 @@ class Ledger:
 def seal(path: str | os.PathLike[str]) -> Path | None:
     """Move a ledger aside, and write one in its place that refuses everybody, for good.
 
-    This is for a ledger that is damaged or lost: nobody knows any more what was spent, so that
-    nobody may spend. The file is moved as it is, with its -wal and -shm, into a new folder beside
-    it. Return the folder, or None if there was no file.
+    This is for a ledger that is damaged or lost: nobody knows any more what was spent, so nobody
+    may spend. The file is moved as it is, with its -wal and -shm, into a new folder next to it.
+    Return the folder, or None if there was no file.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -396,14 +552,14 @@ def seal(path: str | os.PathLike[str]) -> Path | None:
 
 
 def check_job(value: str | None) -> str:
-    """Return the name of a job as a ledger stores it, which is empty if there is none."""
+    """Validate the name of a job and return it as a ledger stores it: empty for no job."""
     if value == "":
         raise DomainError("job must not be empty: give the job a name, or leave it out.")
     return "" if value is None else _text(value, "job")
 
 
 def check_answers_per_job(value: int) -> int:
-    """Return how many times a vehicle may answer one job, or refuse it."""
+    """Validate how many times a vehicle may answer one job."""
     number = whole(value, "answers_per_job")
     if isinstance(value, bool) or number < 1:
         raise DomainError(f"answers_per_job must be at least 1; got {value!r}.")

@@ -39,19 +39,56 @@ _ENTRIES = {"epsilon", "schema", "tables", "parts"}
 class Plan:
     """What every vehicle of a fleet is asked, and how its answer is made private.
 
-    Each vehicle chooses, with its own randomness, `k` of the schema's coordinates and answers
-    them with epsilon/k each (`strategy="sample"`). `k="best"` is the number with the least
-    expected error, given a public guess of the numbers' `variance` on the scale of [-1, 1];
-    `"paper"` is floor(epsilon / 2.5). Other strategies: `split` answers everything with epsilon/d;
-    `paper` divides the budget between numbers and categories; `cube` answers all numbers at once
-    with one sign each; `directions` answers a vector with a bound on its length, such as a gradient
-    (`Schema.vector(d, length=1.0)`), with one of some random directions. `expected_error` tells
-    which one to take.
+    Both sides hold the plan: vehicles make reports with it, and a server reads them with it. The
+    methods that make reports take a random source; `fedldp.source()` is the one to use on a
+    vehicle.
 
-    `mechanism` is how numbers are made private: a name, a class, or a mechanism with options of its
-    own, such as `Optimal(2.0, outputs=7)`, whose epsilon must be the plan's. The plan gives it each
-    answer's part of the budget.
+    Parameters
+    ----------
+    schema
+        The attributes that a vehicle is asked for.
+    epsilon
+        The privacy budget of one report, from 0.001 to 16.
+    mechanism
+        How numbers are made private: a name (see `mechanism_names`), a class, or a mechanism with
+        options of its own, such as `Optimal(2.0, outputs=7)`, whose epsilon must be the plan's.
+        The plan gives it each answer's part of the budget.
+    k
+        How many coordinates a vehicle answers, with epsilon/k each: a number, `"best"` for the
+        number with the least expected error, or `"paper"` for floor(epsilon / 2.5).
+    strategy
+        `"sample"`: each vehicle chooses k coordinates with its own randomness. `"split"`: it
+        answers all d coordinates with epsilon/d each. `"paper"`: the budget is divided between
+        numbers and categories. `"cube"`: all numbers are answered at once, with one sign each.
+        `"directions"`: a vector with a bound on its length, such as a gradient
+        (`Schema.vector(d, length=1.0)`), is answered with one of some random directions.
+        `expected_error` tells which one to choose.
+    outputs
+        The number of outputs of the mechanism's channel: see `Mechanism.channel`.
+    threshold
+        The threshold of a cube: see `Cube.of`.
+    variance
+        A public guess of the variance of the numbers on the scale of [-1, 1], for `k="best"`.
+    mean_length
+        For directions: a public guess of the mean length of the vectors, as a share of the bound.
+        By default it is 1.
+    fleet
+        For directions: the largest number of vehicles that may answer, by default ten million. See
+        `fedldp.coders.Directions.of`.
+    study
+        Use the mechanism's own floating-point `perturb`, as in the paper. Such a plan can be
+        simulated; it can neither be written nor be used for release.
+    estimator
+        What `Tally.estimate` does by default. It is written to the file only if it is not
+        `"ratio"`; vehicles do not need it.
 
+    Raises
+    ------
+    DomainError
+        If a parameter is invalid, or a record or a tally would be too large.
+
+    Examples
+    --------
     >>> import fedldp
     >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome", "Lima"])
     >>> plan = Plan(schema, epsilon=2.0)
@@ -64,16 +101,6 @@ class Plan:
     >>> estimate = plan.parse(packet).estimate()
     >>> round(estimate["age"].mean, -1), estimate["city"].frequencies.round(1) + 0.0
     (40.0, array([0.3, 0.7, 0. ]))
-
-    With `study=True` numbers go through the mechanism's own floating-point `perturb`, as in the
-    paper. Such a plan can be simulated, and neither written nor used for release.
-
-    For directions, `mean_length` is a public guess of the vectors' mean length as a share of the
-    bound (by default 1), and `fleet` the largest number of vehicles that may answer (by default ten
-    million): see `fedldp.coders.Directions.of`.
-
-    `estimator` is what `Tally.estimate` does by default. It is written to the file only if it is
-    not `"ratio"`; vehicles do not need it. `Plan.paper` makes all choices as the paper does.
     """
 
     schema: Schema
@@ -125,15 +152,40 @@ class Plan:
         outputs: int | None = None,
         study: bool = False,
     ) -> "Plan":
-        """Return the paper's collection of numbers and categories (its experiments) as a whole.
+        """Return the plan of the paper's experiments, with all its choices.
 
         Of d attributes, the d_n numbers have d_n/d of epsilon and the d_c categories the rest. Of
-        its share b, each answers k = max(1, min(d_n, floor(b / 2.5))) numbers with b/k each
+        its share b, each vehicle answers k = max(1, min(d_n, floor(b / 2.5))) numbers with b/k each
         (Algorithm 6), and categories likewise, through OUE. The estimate multiplies the answers by
         d_n/k and divides their sum by the number of all vehicles (Horvitz-Thompson). As in the
         paper's comparison, Laplace answers every number (`study` only), and Duchi et al. all
         numbers at once.
 
+        Parameters
+        ----------
+        schema
+            The attributes that a vehicle is asked for.
+        epsilon
+            The privacy budget of one report.
+        mechanism
+            How numbers are made private: see `Plan`.
+        outputs
+            The number of outputs of the mechanism's channel: see `Mechanism.channel`.
+        study
+            Use the mechanism's own floating-point `perturb`: see `Plan`.
+
+        Returns
+        -------
+        Plan
+            The plan.
+
+        Raises
+        ------
+        DomainError
+            If a parameter is invalid.
+
+        Examples
+        --------
         >>> schema = Schema.of(speed=(0, 130), battery=(0, 1), model=["Alpha", "Beta", "Gamma"])
         >>> plan = Plan.paper(schema, epsilon=9.0, mechanism="three-outputs")
         >>> [(part.k, float(part.epsilon)) for part in plan.parts], plan.estimator
@@ -162,6 +214,31 @@ class Plan:
     ) -> "Plan":
         """Return a plan made of parts and coders of your own choice.
 
+        Parameters
+        ----------
+        schema
+            The attributes that a vehicle is asked for.
+        epsilon
+            The privacy budget of one report, which the parts together must not exceed.
+        parts
+            The parts; every attribute must be in exactly one of them.
+        estimator
+            What `Tally.estimate` does by default.
+
+        Returns
+        -------
+        Plan
+            The plan.
+
+        Raises
+        ------
+        PrivacyError
+            If a whole report would cost more than epsilon.
+        DomainError
+            If an attribute is in no part or in two, or a record or a tally would be too large.
+
+        Examples
+        --------
         >>> from fedldp.coders import Cube
         >>> from fedldp.parts import Part
         >>> schema = Schema.vector(3, bound=1.0)
@@ -248,11 +325,35 @@ class Plan:
     def report(self, data: Any, source: Source, *, strict: bool = False) -> Report:
         """Return what some vehicles send, one for each row of the data.
 
-        Rows are dicts, or lines of an array or a data frame. Whatever values they hold, a report
-        goes out: a value outside the bounds is clipped, and one that is missing, unreadable or
-        unknown becomes the attribute's public `missing` value. A `DataWarning` then says so, once
-        and only here: nothing of it is sent. With `strict` such data raise `DomainError` instead,
-        before anything is drawn.
+        Every row gives a report, whatever its values are: a value outside the bounds is clipped,
+        and one that is missing, unreadable or unknown becomes the attribute's public `missing`
+        value. A `DataWarning` then says so to the caller alone: nothing of it is sent.
+
+        Parameters
+        ----------
+        data
+            Rows: a list of dicts, a dict of columns, a NumPy array or a data frame.
+        source
+            The random source, from `fedldp.source`.
+        strict
+            Raise `DomainError` if a value would be clipped or replaced, before anything is drawn.
+
+        Returns
+        -------
+        Report
+            The records of all vehicles.
+
+        Raises
+        ------
+        DomainError
+            If the data cannot be read, or `strict` is set and a value would be changed.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> plan.report([{"speed": 30}, {"speed": 48}], fedldp.source(1))
+        <Report of 2 vehicles, 1 bit each, for plan 6e5cc23400e34c>
         """
         seen: list[DataQuality] = []
         report = self.report_batches(self._batches(data, strict, seen), source)
@@ -261,7 +362,7 @@ class Plan:
         return report
 
     def _batches(self, data: Any, strict: bool, seen: list[DataQuality]) -> Iterator[Matrix]:
-        """Yield the rows in batches, and note of each batch what is clipped or replaced."""
+        """Yield the rows in batches, and collect what is clipped or replaced in each batch."""
         rows = self.schema.rows(data)
         if strict:
             rows.quality().refuse()
@@ -271,7 +372,35 @@ class Plan:
             yield Matrix(matrix)
 
     def report_batches(self, batches: Iterable[Values], source: Source) -> Report:
-        """Return what some vehicles send, given in batches of a multiple of 8 but for the last."""
+        """Return what some vehicles send, given in batches.
+
+        Parameters
+        ----------
+        batches
+            Values of some vehicles at a time, such as a `fedldp.parts.Matrix`. The size of every
+            batch but the last must be a multiple of 8.
+        source
+            The random source, from `fedldp.source`.
+
+        Returns
+        -------
+        Report
+            The records of all vehicles.
+
+        Raises
+        ------
+        DomainError
+            If a batch other than the last has another size, or source is not a `Source`.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> from fedldp.parts import Matrix
+        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> batches = (Matrix(np.full((8, 1), 30.0)) for _ in range(3))
+        >>> plan.report_batches(batches, fedldp.source(1)).vehicles
+        24
+        """
         if not isinstance(source, Source):
             raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
         width, vehicles, packed = self.bits, 0, []
@@ -285,7 +414,28 @@ class Plan:
         return Report(self.fingerprint, width, vehicles, b"".join(packed))
 
     def records(self, values: Values, source: Source) -> packing.Records:
-        """Return the records of some vehicles, which are not packed yet."""
+        """Return the records of some vehicles before they are packed.
+
+        Parameters
+        ----------
+        values
+            The values of the vehicles, such as a `fedldp.parts.Matrix`.
+        source
+            The random source, from `fedldp.source`.
+
+        Returns
+        -------
+        Records
+            A record for each vehicle.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> from fedldp.parts import Matrix
+        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> len(plan.records(Matrix(np.array([[30.0], [48.0]])), fedldp.source(1)))
+        2
+        """
         filled, first = packing.empty(len(values), self.bits), 0
         for part in self.parts:
             part.encode(values, source, filled, first)
@@ -293,7 +443,24 @@ class Plan:
         return filled
 
     def chunks(self, vehicles: int) -> Iterator[tuple[int, int]]:
-        """Yield (start, stop) ranges of vehicles that bound memory use."""
+        """Yield (start, stop) ranges of vehicles that bound memory use.
+
+        Parameters
+        ----------
+        vehicles
+            The number of vehicles.
+
+        Yields
+        ------
+        tuple of int
+            The first vehicle of a range, and the one after the last.
+
+        Examples
+        --------
+        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> list(plan.chunks(100_000))
+        [(0, 65536), (65536, 100000)]
+        """
         # A joint coder reads all numbers of a vehicle, however few bits it makes of them.
         read = [part.d for part in self.parts if part.joint]
         wide = self.schema.dimensions * 64 if self.study else max(self.bits, *read, 0)
@@ -302,27 +469,109 @@ class Plan:
     def parse(self, data: Report | bytes) -> Tally:
         """Return the tally of a report, or of the bytes of one that was received.
 
-        Invalid bytes raise `WireError`, and nothing of them is counted.
+        Parameters
+        ----------
+        data
+            A report or its bytes.
+
+        Returns
+        -------
+        Tally
+            The counted codes.
+
+        Raises
+        ------
+        WireError
+            If the bytes are invalid. Nothing of them is counted.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> plan.parse(plan.report([{"speed": 30}, {"speed": 48}], fedldp.source(1)))
+        <Tally of 2 reports for plan 6e5cc23400e34c>
         """
         return tally.count(data, self.fingerprint, self.parts, self.estimator)
 
     def tally(self) -> Tally:
-        """Return a tally of no reports, to add to."""
+        """Return a tally of no reports, to add to.
+
+        Returns
+        -------
+        Tally
+            A tally whose counters are 0.
+
+        Examples
+        --------
+        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> plan.tally()
+        <Tally of 0 reports for plan 6e5cc23400e34c>
+        """
         kind = np.float64 if self.study else np.int64
         counts = tuple(np.zeros(part.starts[-1], kind) for part in self.parts)
         return Tally(self.fingerprint, self.parts, 0, counts, self.estimator)
 
     def load_tally(self, path: str | os.PathLike[str]) -> Tally:
-        """Read a tally of this plan that was saved."""
+        """Read a tally of this plan from a file.
+
+        Parameters
+        ----------
+        path
+            A file that `Tally.save` wrote.
+
+        Returns
+        -------
+        Tally
+            The tally.
+
+        Raises
+        ------
+        WireError
+            If the file is not a valid tally of this plan.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> path = Path(tempfile.mkdtemp(), "tally.json")
+        >>> plan.tally().save(path)
+        >>> plan.load_tally(path).reports
+        0
+        """
         self._for_release("has no saved tallies")
         text = Path(path).read_text("utf-8", errors="replace")
         return tally.from_json(text, self.fingerprint, self.parts, self.estimator)
 
     def simulate(self, data: Any, source: Source, *, strict: bool = False) -> Tally:
-        """Return the tally of a simulated fleet, a vehicle for each row: report, then parse.
+        """Return the tally of a simulated fleet, with a vehicle for each row: report, then parse.
 
-        Values that are clipped or replaced are warned of, or with `strict` refused, as by `report`.
-        A plan for study goes through `perturb` instead, as in the paper.
+        A plan for study uses `perturb` instead, as in the paper.
+
+        Parameters
+        ----------
+        data
+            Rows, as for `report`. Values that are clipped or replaced cause a `DataWarning`.
+        source
+            The random source, from `fedldp.source`.
+        strict
+            Raise `DomainError` if a value would be clipped or replaced.
+
+        Returns
+        -------
+        Tally
+            The tally of all vehicles.
+
+        Raises
+        ------
+        DomainError
+            If the data cannot be read, or `strict` is set and a value would be changed.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=4.0, mechanism="hm-tp")
+        >>> plan.simulate([{"speed": 30}] * 10_000, fedldp.source(1)).estimate()
+        <Estimate from 10,000 reports: speed 29.81 ± 0.16>
         """
         seen: list[DataQuality] = []
         tally = self.simulate_batches(self._batches(data, strict, seen), source)
@@ -331,7 +580,29 @@ class Plan:
         return tally
 
     def simulate_batches(self, batches: Iterable[Values], source: Source) -> Tally:
-        """Return the tally of a simulated fleet, of which only one batch is held at a time."""
+        """Return the tally of a simulated fleet, given in batches, of which one is held at a time.
+
+        Parameters
+        ----------
+        batches
+            Values of some vehicles at a time, such as a `fedldp.parts.Matrix`.
+        source
+            The random source, from `fedldp.source`.
+
+        Returns
+        -------
+        Tally
+            The tally of all vehicles.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> from fedldp.parts import Matrix
+        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> batches = (Matrix(np.full((8, 1), 30.0)) for _ in range(3))
+        >>> plan.simulate_batches(batches, fedldp.source(1)).reports
+        24
+        """
         total = self.tally()
         for batch in batches:
             total += self._studied(batch, source) if self.study else self._parsed(batch, source)
@@ -356,9 +627,36 @@ class Plan:
     ) -> float:
         """Return the squared error to expect from n vehicles, summed over all estimates.
 
-        Numbers count on the scale of [-1, 1], categories by the frequency of each. The data are
-        `"uniform"`, `"worst"` (half of all vehicles at one end, half at the other) or public rows
-        that are like the fleet's. The estimator is the plan's own by default.
+        Numbers count on the scale of [-1, 1], and every category by its frequency.
+
+        Parameters
+        ----------
+        n
+            The number of vehicles.
+        data
+            What to assume about the data: `"uniform"`, `"worst"` (half of all vehicles at one end,
+            half at the other), or public rows that resemble the fleet's.
+        estimator
+            As for `Tally.estimate`; by default the plan's estimator.
+        of
+            As for `Tally.estimate`.
+
+        Returns
+        -------
+        float
+            The expected squared error.
+
+        Raises
+        ------
+        DomainError
+            If n is below 1, or the data are empty or of another kind.
+
+        Examples
+        --------
+        >>> schema = Schema.vector(20, bound=1.0)
+        >>> few, all_signs = Plan(schema, epsilon=1.0), Plan(schema, epsilon=1.0, strategy="cube")
+        >>> round(few.expected_error(10_000), 3), round(all_signs.expected_error(10_000), 3)
+        (0.169, 0.255)
         """
         if whole(n, "n") < 1:
             raise DomainError(f"n must be at least 1; got {n!r}.")
@@ -373,10 +671,27 @@ class Plan:
     def influence(self, share: float) -> dict[str, Influence]:
         """Return how far a share of liars can move each estimate (`ratio`), in its own units.
 
-        `together` is how far it can be moved if all liars answer about this attribute, and about
-        one number of a vector. `spread` is how far if they choose as honest vehicles do, so that
-        their number of answers shows nothing. Both hold for the worst honest data there are.
+        The results hold for the worst honest data that are possible.
 
+        Parameters
+        ----------
+        share
+            The share of vehicles that lie, from 0 to 1.
+
+        Returns
+        -------
+        dict of Influence
+            For each attribute: `together`, if all liars answer about this attribute, and about one
+            number of a vector; and `spread`, if they choose as honest vehicles do, so that their
+            number of answers reveals nothing.
+
+        Raises
+        ------
+        DomainError
+            If the share is out of range, or the plan is for study.
+
+        Examples
+        --------
         >>> import fedldp
         >>> plan = Plan(Schema.vector(100, bound=1.0), epsilon=1.0, mechanism="hm-tp")
         >>> found = plan.influence(0.01)["x"]
@@ -389,7 +704,24 @@ class Plan:
         return influence(self.parts, float(share))
 
     def to_json(self) -> str:
-        """Return the plan as canonical JSON: equal plans give equal text."""
+        """Return the plan as canonical JSON: equal plans give equal text.
+
+        Returns
+        -------
+        str
+            The text of the file that vehicles and server hold.
+
+        Raises
+        ------
+        DomainError
+            If the plan is for study, or needs more tables than a vehicle accepts.
+
+        Examples
+        --------
+        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> Plan.from_json(plan.to_json()) == plan
+        True
+        """
         self._for_release("cannot be written")
         return self._json
 
@@ -417,9 +749,30 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: str) -> "Plan":
-        """Read a plan and check it all again.
+        """Read a plan and validate all of it again.
 
-        Text that is no plan raises `WireError`; a plan that leaks, `PrivacyError`.
+        Parameters
+        ----------
+        text
+            The text that `to_json` returned.
+
+        Returns
+        -------
+        Plan
+            The plan.
+
+        Raises
+        ------
+        WireError
+            If the text is not a valid plan.
+        PrivacyError
+            If the plan leaks more than it claims.
+
+        Examples
+        --------
+        >>> Plan.from_json("{}")
+        Traceback (most recent call last):
+        fedldp.errors.WireError: not a plan: the format differs; got None
         """
         with documents.reading("plan"):
             formats = vehicle.PLAN_FORMAT, vehicle.PLAN_FORMAT_2
@@ -441,7 +794,7 @@ class Plan:
 
     @property
     def _described(self) -> str:
-        """What tells a plan for study from others: it has no JSON."""
+        """The text that identifies a plan for study, which has no JSON."""
         parts = [(part.attributes, part.coders, part.k) for part in self.parts]
         return repr((self.epsilon, self.schema.to_document(), parts, self.estimator))
 
@@ -460,7 +813,7 @@ class Plan:
 def for_vehicle(text: str, cap: float | str | Fraction) -> vehicle.Plan:
     """Check a plan against a cap as a small vehicle does, in integers.
 
-    One that leaks or costs more raises `PrivacyError`.
+    Raise `PrivacyError` if it leaks or costs more than the cap.
     """
     try:
         return vehicle.Plan(text, cap)
@@ -480,7 +833,7 @@ def _check_epsilon(mechanism: AnyMechanism, epsilon: float) -> None:
 
 
 def _range(attribute: Attribute) -> str:
-    """Return the values that an attribute can have, for people."""
+    """Return the values that an attribute can have, for display."""
     if attribute.labels:
         return listed(attribute.labels, room=60)
     low, high = (attribute.from_unit(end) for end in attribute.inputs)

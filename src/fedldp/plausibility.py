@@ -2,11 +2,11 @@
 
 Two things about honest reports are known whatever the data are. Each vehicle chooses k of d
 coordinates at random, so the number of answers about a coordinate is binomial with probability k/d.
-And the mean of many answers lies in the attribute's range, up to noise of which the law is known.
-Some coders know more: of directions, how many null codes there can be, and how long those are that
-come from seeds drawn at random.
-A tally for which one of these is too unlikely was not sent by honest vehicles alone. The reverse
-does not hold: liars who choose their coordinates at random, and stay in the range, are not noticed.
+And the mean of many answers lies in the attribute's range, up to noise whose law is known. Some
+coders know more: for directions, how many null codes there can be, and how long directions from
+random seeds are. A tally for which one of these is too unlikely was not sent by honest vehicles
+alone. The reverse does not hold: liars who choose their coordinates at random, and stay in the
+range, are not noticed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,27 @@ _SHOWN = 3  # findings that are described; the others are counted
 @final
 @dataclass(frozen=True)
 class Finding:
-    """One number that honest vehicles hardly ever cause."""
+    """One number that honest vehicles hardly ever cause.
+
+    Attributes
+    ----------
+    name
+        What the number is about: "speed", "way[3]" or "city = Oslo".
+    kind
+        "answers" for a number of answers, "range" for a mean. For other kinds see the coder.
+    found
+        The number.
+    expected
+        The expected number of answers, the end of the range that the mean lies beyond, or the end
+        of what is expected.
+    p_value
+        The largest probability of it among honest vehicles, corrected for all checks.
+
+    Examples
+    --------
+    >>> print(Finding("speed", "answers", found=900, expected=500, p_value=1e-90))
+    speed has 900 answers, and 500 are expected. Honest vehicles cause this with a probability...
+    """
 
     name: str  # "speed", "way[3]" or "city = Oslo"
     kind: str  # "answers": how many there are; "range": their mean; others: see the coder
@@ -64,8 +84,25 @@ class Finding:
 class Plausibility:
     """What the checks of a tally, or of several, found. It is true if they found nothing.
 
-    Honest vehicles cause a finding with a probability of at most `FALSE_ALARM`, over all `checks`
+    Honest vehicles cause a finding with a probability of at most one in a million, over all checks
     together: each p-value is multiplied by their number.
+
+    Attributes
+    ----------
+    checks
+        The number of checks.
+    p_value
+        The smallest p-value, corrected.
+    findings
+        The findings, the most unlikely first.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> found = plan.simulate([{"speed": 30}] * 1000, fedldp.source(1)).plausibility()
+    >>> bool(found), found.checks, found.findings
+    (True, 2, ())
     """
 
     checks: int
@@ -77,14 +114,30 @@ class Plausibility:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was found, as sentences; at most a few."""
+        """The findings as sentences; at most a few."""
         shown = [f"Implausible reports: {each}." for each in self.findings[:_SHOWN]]
         if more := len(self.findings) - _SHOWN:
             shown += [f"Implausible reports: {more} more findings."] if more > 0 else []
         return tuple(shown)
 
     def among(self, number: int) -> "Plausibility":
-        """Return what is left if this is one of a number of tallies that are all checked."""
+        """Return the findings that remain if this is one of several tallies that are all checked.
+
+        Parameters
+        ----------
+        number
+            The number of tallies.
+
+        Returns
+        -------
+        Plausibility
+            The same checks, with p-values multiplied by the number.
+
+        Examples
+        --------
+        >>> Plausibility(2, 0.01, ()).among(10).p_value
+        0.1
+        """
         corrected = (replace(each, p_value=number * each.p_value) for each in self.findings)
         return Plausibility(
             number * self.checks,
@@ -94,7 +147,7 @@ class Plausibility:
 
 
 def check(parts: Sequence[Part], n: int, counts: Sequence[npt.NDArray[Any]]) -> Plausibility:
-    """Return what `Tally.plausibility` promises."""
+    """Return the findings about a tally: see `Tally.plausibility`."""
     suspects = [
         suspects
         for part, cells in zip(parts, counts, strict=True)
@@ -185,14 +238,30 @@ def _others(part: Part, cells: npt.NDArray[Any]) -> Iterator[_Suspects]:
 
 
 class Influence(NamedTuple):
-    """How far liars can move the estimate of an attribute, in its own units, at most."""
+    """How far liars can move the estimate of an attribute at most, in its own units.
+
+    Attributes
+    ----------
+    together
+        If all liars answer about this attribute, which the number of answers reveals.
+    spread
+        If they choose what they answer as honest vehicles do, which is not noticed.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50), range=(0, 400)), epsilon=1.0)
+    >>> moved = plan.influence(0.01)["speed"]
+    >>> round(moved.together, 2), round(moved.spread, 2)
+    (1.95, 0.98)
+    """
 
     together: float  # if all of them answer about it, which the number of answers shows
     spread: float  # if they choose what they answer about as honest vehicles do: not noticed
 
 
 def influence(parts: Sequence[Part], share: float) -> dict[str, Influence]:
-    """Return what `Plan.influence` promises."""
+    """Return how far liars can move each estimate: see `Plan.influence`."""
     found = {}
     for part in parts:
         for coder, attribute in part.asked:

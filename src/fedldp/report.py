@@ -1,4 +1,4 @@
-"""Reports on the wire: one small header for a batch, then a record of a few bits per vehicle.
+"""Reports on the wire: one small header, then a record of a few bits per vehicle.
 
 The format is described in docs/wire-format.md.
 """
@@ -40,6 +40,21 @@ class Planned(Protocol):
 class Report:
     """What some vehicles send: one record each, all of the same number of bits.
 
+    `Plan.report` makes one from data, `Report.from_bytes` from what a server has received.
+
+    Parameters
+    ----------
+    plan
+        The fingerprint of the plan that the vehicles answer.
+    width
+        The number of bits of a record.
+    vehicles
+        The number of vehicles.
+    records
+        The records, packed one after the other.
+
+    Examples
+    --------
     >>> import fedldp
     >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
     >>> report = plan.report([{"speed": 30}, {"speed": 48}], fedldp.source(1))
@@ -60,15 +75,51 @@ class Report:
 
     @classmethod
     def from_bytes(cls, data: bytes, plan: Planned) -> "Report":
-        """Read what `to_bytes` returned, and check it, or raise `WireError`.
+        """Read and validate what `to_bytes` returned.
 
-        The bytes alone do not tell how long a record is: the plan does.
+        Parameters
+        ----------
+        data
+            The bytes of a report.
+        plan
+            The plan that the report answers: the bytes alone do not say how long a record is.
+
+        Returns
+        -------
+        Report
+            The report.
+
+        Raises
+        ------
+        WireError
+            If the bytes are damaged, or answer another plan.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> data = plan.report([{"speed": 30}], fedldp.source(1)).to_bytes()
+        >>> Report.from_bytes(data, plan).vehicles
+        1
         """
         vehicles, records = records_of(data, plan.fingerprint, plan.bits)
         return cls(plan.fingerprint, plan.bits, vehicles, bytes(records))
 
     def to_bytes(self) -> bytes:
-        """Return the batch as it is sent."""
+        """Return the report as it is sent.
+
+        Returns
+        -------
+        bytes
+            A header of 16 bytes and the records.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> len(plan.report([{"speed": 30}] * 8, fedldp.source(1)).to_bytes())
+        17
+        """
         head = _HEAD.pack(VERSION, _short(self.plan), self.vehicles)
         return head + _CHECK.pack(zlib.crc32(self.records, zlib.crc32(head))) + self.records
 
@@ -106,9 +157,9 @@ def _without_spare_bits(vehicles: int, packed: memoryview, width: int) -> tuple[
 
 
 def read(stream: BinaryIO, plan: str, width: int) -> bytes | None:
-    """Return the next of several reports in a stream, of which only the header is checked yet.
+    """Return the next of several reports in a stream, or None at its end.
 
-    At the end of the stream, return None.
+    Only the header is validated here.
     """
     header = stream.read(HEADER)
     if not header:

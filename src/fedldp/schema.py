@@ -1,7 +1,7 @@
 """Schemas: what a vehicle is asked for, with public bounds and public categories.
 
-Bounds, categories and what stands for a missing value are part of the question, never of the
-data: whoever took them from the data would give some of the data away.
+Bounds, categories and the replacement of a missing value are part of the question, never of the
+data: taking them from the data would reveal something about the data.
 """
 
 import keyword
@@ -30,8 +30,20 @@ _CATEGORY = {"categories", "missing"}
 class Schema(Mapping[str, Number | Category]):
     """Attributes with different names, in the order of their coordinates.
 
-    It is a mapping from names to attributes: iterating gives the names.
+    A schema is a mapping from names to attributes; iterating over it gives the names.
 
+    Parameters
+    ----------
+    attributes
+        Numbers and categories. `Schema.of` is a shorter way to write them.
+
+    Raises
+    ------
+    DomainError
+        If there are no attributes, or two have the same name.
+
+    Examples
+    --------
     >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome"])
     >>> schema
     <Schema of 2 attributes: age, city>
@@ -59,8 +71,24 @@ class Schema(Mapping[str, Number | Category]):
     def of(cls, /, **attributes: Any) -> "Schema":
         """Make a schema: round brackets for bounds, square brackets for categories.
 
-        Options stand in a dict, as in TOML.
+        Parameters
+        ----------
+        **attributes
+            For each name the bounds as a tuple, the categories as a list, a dict of options as in
+            TOML, or a `Number` or `Category`.
 
+        Returns
+        -------
+        Schema
+            The schema, in the order of the arguments.
+
+        Raises
+        ------
+        DomainError
+            If an argument is none of these, or its bounds or categories are invalid.
+
+        Examples
+        --------
         >>> Schema.of(age={"low": 0, "high": 100, "missing": 40}, city=["Oslo", "Rome"]).names
         ('age', 'city')
         """
@@ -68,11 +96,32 @@ class Schema(Mapping[str, Number | Category]):
 
     @classmethod
     def vector(cls, d: int, bound: float | None = None, *, length: float | None = None) -> "Schema":
-        """Make the schema of a vector, such as a gradient, with d numbers.
+        """Make the schema of a vector, such as a gradient.
 
-        Either each of them lies within +-bound, or the vector has at most a length: the root of the
-        sum of their squares. A bound on the length is for `strategy="directions"`.
+        Pass either `bound` or `length`.
 
+        Parameters
+        ----------
+        d
+            How many numbers the vector has.
+        bound
+            Each number lies between -bound and bound.
+        length
+            The vector has at most this length: the root of the sum of its squares. Such a vector is
+            for `strategy="directions"`.
+
+        Returns
+        -------
+        Schema
+            A schema with one attribute, "x".
+
+        Raises
+        ------
+        DomainError
+            If both or neither of bound and length are given, or one of them is not positive.
+
+        Examples
+        --------
         >>> Schema.vector(3, 0.5)["x"]
         Number(name='x', low=-0.5, high=0.5, missing=0.0, size=3)
         >>> Schema.vector(3, length=0.5)["x"]
@@ -92,8 +141,28 @@ class Schema(Mapping[str, Number | Category]):
     def infer(cls, data: Any, /, **known: Any) -> "Schema":
         """Take names, kinds and sizes from data; bounds and categories come from you.
 
-        What is missing is asked for in an error; None leaves a column out.
+        Parameters
+        ----------
+        data
+            Rows as for `rows`, whose columns have names.
+        **known
+            The bounds or categories of each column, as for `of`; None leaves a column out.
 
+        Returns
+        -------
+        Schema
+            The schema of the columns that are not left out.
+
+        Raises
+        ------
+        DomainError
+            If the bounds or categories of a column are not given. The message contains the call
+            with places to fill in.
+        UnknownName
+            If the data have no column of a given name.
+
+        Examples
+        --------
         >>> data = [{"id": 1, "age": 31, "city": "Rome"}]
         >>> Schema.infer(data, id=None, age=(0, 100), city=["Oslo", "Rome"]).names
         ('age', 'city')
@@ -148,15 +217,50 @@ class Schema(Mapping[str, Number | Category]):
         return len(self.attributes)
 
     def rows(self, data: Any, first_row: int = 0) -> Rows:
-        """Return the rows of an array, a list of dicts, a dict of columns, or a data frame.
+        """Return the rows of some data, ready to be read.
 
-        `first_row` is the number that the first of them has in messages.
+        Parameters
+        ----------
+        data
+            A NumPy array, a list of dicts, a dict of columns, or a data frame of pandas, polars or
+            pyarrow.
+        first_row
+            The number of the first row in messages.
+
+        Returns
+        -------
+        Rows
+            The rows, which are read in ranges.
+
+        Raises
+        ------
+        DomainError
+            If the data are of another kind, or lack a column of the schema.
+
+        Examples
+        --------
+        >>> Schema.of(age=(0, 100)).rows([{"age": 31}, {"age": "old"}]).matrix()
+        array([[31.],
+               [nan]])
         """
         return Rows(self.attributes, data, first_row)
 
     def check(self, data: Any) -> DataQuality:
-        """Return what a vehicle would clip or replace in some data: nothing is drawn or spent.
+        """Return what a vehicle would clip or replace in some data. Nothing is drawn or spent.
 
+        Parameters
+        ----------
+        data
+            Rows as for `rows`.
+
+        Returns
+        -------
+        DataQuality
+            The number of values of each attribute that are clipped or replaced. It is for the owner
+            of the data.
+
+        Examples
+        --------
         >>> quality = Schema.of(price=(0, 20_000)).check({"price": ["3933", "100 USD", None]})
         >>> quality.clean, quality["price"].unreadable, quality["price"].missing
         (False, 1, 1)
@@ -164,8 +268,15 @@ class Schema(Mapping[str, Number | Category]):
         return self.rows(data).quality()
 
     def to_document(self) -> list[dict[str, Any]]:
-        """Return the schema as it stands in a plan.
+        """Return the schema as it is written in a plan's JSON.
 
+        Returns
+        -------
+        list of dict
+            An entry for each attribute.
+
+        Examples
+        --------
         >>> Schema.of(city=["Oslo", "Rome"]).to_document()
         [{'name': 'city', 'categories': ['Oslo', 'Rome'], 'missing': 'Oslo'}]
         """
@@ -173,7 +284,29 @@ class Schema(Mapping[str, Number | Category]):
 
     @classmethod
     def from_document(cls, document: Any) -> "Schema":
-        """Read what `to_document` returned; `WireError` for anything else."""
+        """Read what `to_document` returned.
+
+        Parameters
+        ----------
+        document
+            A list of entries, as read from JSON.
+
+        Returns
+        -------
+        Schema
+            The schema.
+
+        Raises
+        ------
+        WireError
+            If the document is not valid.
+
+        Examples
+        --------
+        >>> schema = Schema.of(city=["Oslo", "Rome"])
+        >>> Schema.from_document(schema.to_document()) == schema
+        True
+        """
         try:
             if not isinstance(document, list):
                 raise DomainError(f"it must be a list; got {document!r:.60}")
@@ -185,6 +318,13 @@ class Schema(Mapping[str, Number | Category]):
     def to_toml(self) -> str:
         """Return the schema as TOML, with a table for each attribute.
 
+        Returns
+        -------
+        str
+            Text that `from_toml` reads.
+
+        Examples
+        --------
         >>> print(Schema.of(age=(0, 100), city=["Oslo", "Rome"]).to_toml())
         [age]
         low = 0.0
@@ -201,8 +341,25 @@ class Schema(Mapping[str, Number | Category]):
 
     @classmethod
     def from_toml(cls, text: str) -> "Schema":
-        """Read a schema from TOML; `missing` and `size` may be left out.
+        """Read a schema from TOML.
 
+        Parameters
+        ----------
+        text
+            A table for each attribute. `missing` and `size` are optional.
+
+        Returns
+        -------
+        Schema
+            The schema.
+
+        Raises
+        ------
+        DomainError
+            If the text is not valid, or places of a template are not filled in.
+
+        Examples
+        --------
         >>> Schema.from_toml("age = {low = 0, high = 100}")["age"].missing
         50.0
         """
@@ -254,7 +411,7 @@ def template(data: Any) -> str:
 
 
 def _attribute(name: str, given: Any, size: int | None = None) -> Number | Category:
-    """Return the attribute that `Schema.of` was given, or refuse what could mean two things."""
+    """Return the attribute that an argument of `Schema.of` describes; refuse an ambiguous one."""
     if isinstance(given, Number | Category):
         if given.name != name:
             raise DomainError(f"the attribute given as {name!r} has another name: {given.name!r}.")

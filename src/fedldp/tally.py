@@ -1,4 +1,4 @@
-"""What a server keeps of the reports: how often each code came, and nothing else."""
+"""What a server keeps of the reports: how often each code occurred, and nothing else."""
 
 import os
 import warnings
@@ -27,11 +27,27 @@ Cells = npt.NDArray[Any]  # integers; floats in a plan for study
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Tally:
-    """Counters of codes, for each coordinate of each part of a plan; make one with a plan.
+    """Counters of codes, for each coordinate of each part of a plan.
 
-    Add a report to it, the bytes of one that was received, or another tally; `sum` adds many.
-    Adding is exact: the order of reports, and how they are split among servers, change nothing.
+    `Plan.tally`, `Plan.parse` and `Plan.simulate` make tallies. Add a report to a tally, the bytes
+    of a report that was received, or another tally; `sum` adds many. Adding is exact: the order of
+    reports, and how they are split among servers, change nothing.
 
+    Parameters
+    ----------
+    plan
+        The fingerprint of the plan.
+    parts
+        The parts of the plan.
+    reports
+        The number of reports that are counted.
+    counts
+        An array of counters for each part.
+    estimator
+        The plan's estimator, which `estimate` uses by default.
+
+    Examples
+    --------
     >>> import fedldp
     >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
     >>> report = plan.report([{"speed": 30}, {"speed": 48}], fedldp.source(1))
@@ -103,14 +119,40 @@ class Tally:
         of: str = "population",
         confidence: float = 0.95,
     ) -> Estimate:
-        """Return means and frequencies, with their errors. The estimator is the plan's by default.
-
-        `ratio` divides what was reported of an attribute by the number of those who reported it;
-        `horvitz-thompson` is the paper's: by all, times d/k. The errors are about the mean of the
-        `population` from which the vehicles come, or `of="fleet"`, of just these vehicles.
+        """Return means and frequencies, with their errors.
 
         Reports that honest vehicles hardly ever send cause an `ImplausibleWarning`, and are
         described in the estimate's `plausibility`.
+
+        Parameters
+        ----------
+        estimator
+            `"ratio"` divides the sum of the answers about an attribute by the number of vehicles
+            that answered. `"horvitz-thompson"`, as in the paper, multiplies the sum by d/k and
+            divides it by the number of all vehicles. By default it is the plan's estimator.
+        of
+            What the errors are about: the mean of the `"population"` from which the vehicles come,
+            or of the `"fleet"`, exactly these vehicles.
+        confidence
+            The confidence of the intervals, between 0 and 1.
+
+        Returns
+        -------
+        Estimate
+            A mean or frequencies for each attribute.
+
+        Raises
+        ------
+        DomainError
+            If a parameter is not one of the allowed values.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=4.0, mechanism="hm-tp")
+        >>> tally = plan.simulate([{"speed": 30}] * 10_000, fedldp.source(1))
+        >>> tally.estimate(of="fleet")["speed"]
+        <Mean 29.81 ± 0.16, 10,000 answers>
         """
         found = estimate.estimate(
             self.parts,
@@ -127,10 +169,18 @@ class Tally:
     def plausibility(self) -> Plausibility:
         """Return whether honest vehicles can have sent these reports.
 
-        It is false, with the numbers, if some coordinate has far more or fewer answers than chance
-        gives it, or if the mean of its answers lies outside the possible range by more than noise
-        explains. Honest vehicles cause that with a probability of at most one in a million.
+        The result is false, with the numbers, if a coordinate has far more or fewer answers than a
+        random choice gives it, or if the mean of its answers lies outside the possible range by
+        more than noise explains. Honest vehicles cause that with a probability of at most one in a
+        million.
 
+        Returns
+        -------
+        Plausibility
+            The findings; it is true if there are none.
+
+        Examples
+        --------
         >>> import fedldp
         >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50), range=(0, 400)), epsilon=1.0)
         >>> rows = [{"speed": 30, "range": 250}] * 1000
@@ -140,7 +190,25 @@ class Tally:
         return plausibility.check(self.parts, self.reports, self.counts)
 
     def to_json(self) -> str:
-        """Return the tally as canonical JSON: equal tallies give equal text."""
+        """Return the tally as canonical JSON: equal tallies give equal text.
+
+        Returns
+        -------
+        str
+            The JSON text.
+
+        Raises
+        ------
+        DomainError
+            If the tally belongs to a plan for study.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> print(plan.tally().to_json()[:60])
+        {"counts":[[0,0]],"format":"fedldp tally 1","plan":"6e5cc234
+        """
         if any(part.study for part in self.parts):
             raise DomainError("a tally for study cannot be saved: simulate it again.")
         document = {
@@ -152,7 +220,27 @@ class Tally:
         return vehicle.canonical(document)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the tally to a file: the file is the old one or the new one, never a part."""
+        """Write the tally to a file, atomically: the file holds the old text or the new one.
+
+        Parameters
+        ----------
+        path
+            The file. `Plan.load_tally` reads it.
+
+        Raises
+        ------
+        DomainError
+            If the tally belongs to a plan for study.
+
+        Examples
+        --------
+        >>> import fedldp, tempfile
+        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> path = f"{tempfile.mkdtemp()}/tally.json"
+        >>> plan.tally().save(path)
+        >>> plan.load_tally(path) == plan.tally()
+        True
+        """
         files.write(path, self.to_json())
 
 
@@ -175,7 +263,7 @@ def count(
 
 
 def from_json(text: str, plan: str, parts: tuple[Part, ...], estimator: str = RATIO) -> Tally:
-    """Read a tally of a plan and check that it can be one, or raise `WireError`."""
+    """Read and validate a tally of a plan, or raise `WireError`."""
     with documents.reading(f"{FORMAT!r} of this plan"):
         document = documents.parse(text, [FORMAT], ("plan", "reports", "counts"))
         if document["plan"] != plan:

@@ -1,6 +1,6 @@
 """The Coder protocol: the only place where kinds of answers differ.
 
-A coder is the half of a vehicle and the half of a server at once. The vehicle calls `encode` and
+A coder is the vehicle's half and the server's half of one thing. The vehicle calls `encode` and
 `put`: a value becomes a code, drawn with integer odds, and the code becomes bits of a record. The
 server calls `get` and `count`: bits become a code again, and the code is added to counters. What
 the counters say about the data is in `moments`.
@@ -51,7 +51,36 @@ class Coder(ABC):
     """Turns values into codes, exactly private, and counters of codes into estimates.
 
     A coder answers one coordinate, such as a number or a category. A `joint` coder answers all
-    coordinates of its part with one code.
+    coordinates of its part with one code. A unit is what one code answers.
+
+    Attributes
+    ----------
+    kind
+        The name of the coder in a plan's JSON.
+    joint
+        Whether one code answers all coordinates of a part.
+    exact
+        Whether its odds are integers. If not, it is for study only, with floating-point noise.
+    one_counter_per_code
+        Whether the counters of a unit are a histogram of its codes.
+    ball
+        Whether it answers one vector whose length is at most 1.
+    plan_format
+        The first format of plans that can name the coder.
+    most_answers
+        How many answers its counters can hold.
+    inputs_dtype
+        The type of its inputs.
+    ends
+        The least and the largest value that a true mean can have.
+    epsilon
+        The privacy budget of one code.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> isinstance(fedldp.Duchi(epsilon=1.0).channel(), Coder)
+    True
     """
 
     kind: ClassVar[str]  # its name in a plan's JSON
@@ -72,7 +101,7 @@ class Coder(ABC):
     @property
     @abstractmethod
     def inputs(self) -> tuple[float, float]:
-        """The least and the largest input: an attribute with the same `inputs` fits."""
+        """The least and the largest input: an attribute with the same `inputs` fits the coder."""
 
     @property
     def coordinates(self) -> int:
@@ -101,12 +130,49 @@ class Coder(ABC):
 
     @abstractmethod
     def to_document(self) -> Document:
-        """Return the coder as it stands in a plan's JSON."""
+        """Return the coder as it is written in a plan's JSON.
+
+        Returns
+        -------
+        dict
+            Entries for JSON, `kind` among them.
+
+        Examples
+        --------
+        >>> from fedldp.coders import Cube
+        >>> sorted(Cube.of(epsilon=1.0, d=3).to_document())
+        ['epsilon', 'heavy', 'kind', 'light', 'threshold']
+        """
 
     @classmethod
     @abstractmethod
     def from_document(cls, document: Document, coordinates: int = 1) -> Self:
-        """Read what `to_document` gives, and check it again; a joint coder is told its size."""
+        """Read what `to_document` returned, and validate it again.
+
+        Parameters
+        ----------
+        document
+            Entries, as read from JSON.
+        coordinates
+            How many coordinates a joint coder answers, which the document does not say.
+
+        Returns
+        -------
+        Coder
+            The coder.
+
+        Raises
+        ------
+        ValueError, TypeError, KeyError
+            If the document is not valid. Reading a plan turns them into `WireError`.
+
+        Examples
+        --------
+        >>> from fedldp.coders import Cube
+        >>> cube = Cube.of(epsilon=1.0, d=3)
+        >>> Cube.from_document(cube.to_document(), coordinates=3) == cube
+        True
+        """
 
     # The vehicle's half.
 
@@ -115,16 +181,83 @@ class Coder(ABC):
         """Return a code for each value, or for each row of values if the coder is joint.
 
         The number of random words does not depend on the values.
+
+        Parameters
+        ----------
+        values
+            Inputs of the coder, such as numbers in [-1, 1] or the numbers of categories.
+        source
+            The random source, from `fedldp.source`.
+
+        Returns
+        -------
+        array
+            The codes.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> fedldp.Duchi(epsilon=1.0).channel().encode([0.5, -0.9, 1.0], fedldp.source(1))
+        array([1, 0, 1], dtype=uint8)
         """
 
     def put(self, codes: Codes, records: Records, first: int, rows: Integers | None = None) -> None:
-        """Write codes into the field of some records that begins at a bit."""
+        """Write codes into a field of some records.
+
+        Parameters
+        ----------
+        codes
+            The codes, as `encode` returns them.
+        records
+            The records to write to.
+        first
+            The first bit of the field.
+        rows
+            The records that the codes are for; by default all.
+
+        Examples
+        --------
+        >>> from fedldp._internal import packing
+        >>> from fedldp.coders import RandomizedResponse
+        >>> coder, records = RandomizedResponse.of(epsilon=1.0, categories=4), packing.empty(2, 2)
+        >>> coder.put(np.array([3, 1]), records, first=0)
+        >>> coder.get(records, first=0)
+        array([3, 1], dtype=uint16)
+        """
         records.put(first, self.bits, codes, rows)
 
     # The server's half.
 
     def get(self, records: Records, first: int, rows: Integers | None = None) -> Codes:
-        """Read codes from the field of some records that begins at a bit, or raise `WireError`."""
+        r"""Read codes from a field of some records.
+
+        Parameters
+        ----------
+        records
+            The records to read from.
+        first
+            The first bit of the field.
+        rows
+            The records to read; by default all.
+
+        Returns
+        -------
+        array
+            The codes.
+
+        Raises
+        ------
+        WireError
+            If a record holds an unknown code.
+
+        Examples
+        --------
+        >>> from fedldp._internal import packing
+        >>> from fedldp.coders import RandomizedResponse
+        >>> coder = RandomizedResponse.of(epsilon=1.0, categories=4)
+        >>> coder.get(packing.parse(b"\xd0", count=2, width=2), first=0)
+        array([3, 1], dtype=uint16)
+        """
         codes = records.get(first, self.bits)
         codes = codes if rows is None else codes[rows]
         if codes.size and codes.max() >= self.cells:
@@ -132,12 +265,48 @@ class Coder(ABC):
         return codes
 
     def count(self, codes: Codes, place: int, cells: Cells) -> None:
-        """Add the codes of one unit to its counters, which begin at a place."""
+        """Add the codes of one unit to its counters.
+
+        Parameters
+        ----------
+        codes
+            The codes, as `get` returns them.
+        place
+            Where the counters of the unit begin.
+        cells
+            The counters of a part, which are changed.
+
+        Examples
+        --------
+        >>> from fedldp.coders import RandomizedResponse
+        >>> coder, cells = RandomizedResponse.of(epsilon=1.0, categories=4), np.zeros(8, np.int64)
+        >>> coder.count(np.array([3, 1, 3]), 4, cells)
+        >>> cells
+        array([0, 0, 0, 0, 0, 1, 0, 2])
+        """
         found = np.bincount(codes.astype(np.intp, copy=False), minlength=self.cells)
         cells[place : place + self.cells] += found
 
     def count_at(self, codes: Codes, places: Integers, cells: Cells) -> None:
-        """Add codes of several units to their counters; `places` may be overwritten."""
+        """Add codes of several units to their counters.
+
+        Parameters
+        ----------
+        codes
+            The codes, as `get` returns them.
+        places
+            For each code, where the counters of its unit begin. It may be overwritten.
+        cells
+            The counters of a part, which are changed.
+
+        Examples
+        --------
+        >>> from fedldp.coders import RandomizedResponse
+        >>> coder, cells = RandomizedResponse.of(epsilon=1.0, categories=4), np.zeros(8, np.int64)
+        >>> coder.count_at(np.array([3, 1, 3]), np.array([0, 4, 4]), cells)
+        >>> cells
+        array([0, 0, 0, 1, 0, 1, 0, 1])
+        """
         if not self.one_counter_per_code:
             for place in np.unique(places):
                 self.count(codes[places == place], int(place), cells)
@@ -150,11 +319,48 @@ class Coder(ABC):
         cells[start:stop] += np.bincount(places, minlength=stop - start)
 
     def answers(self, cells: Cells) -> Cells:
-        """Return how many answers the counters along the last axis hold."""
+        """Return how many answers counters hold.
+
+        Parameters
+        ----------
+        cells
+            Counters of units, along the last axis.
+
+        Returns
+        -------
+        array
+            The number of answers of each unit.
+
+        Examples
+        --------
+        >>> from fedldp.coders import RandomizedResponse
+        >>> RandomizedResponse.of(epsilon=1.0, categories=4).answers(np.array([[5, 2, 2, 1]]))
+        array([10])
+        """
         return cast(Cells, cells.sum(axis=-1))
 
     def invalid(self, cells: Cells, answers: Cells) -> str | None:
-        """Return why counters cannot be those of so many answers, or None if they can."""
+        """Return why counters cannot be those of a number of answers, or None if they can.
+
+        Parameters
+        ----------
+        cells
+            Counters, a row for each unit.
+        answers
+            The number of answers of each unit.
+
+        Returns
+        -------
+        str or None
+            The reason, or None if the counters are possible.
+
+        Examples
+        --------
+        >>> from fedldp.coders import RandomizedResponse
+        >>> coder = RandomizedResponse.of(epsilon=1.0, categories=4)
+        >>> coder.invalid(np.array([[5, 2, 2, -1]]), np.array([8]))
+        'a counter is negative, or larger than the number of answers'
+        """
         if np.any(cells < 0) or np.any(cells > answers[:, None]):
             return "a counter is negative, or larger than the number of answers"
         return None
@@ -163,21 +369,94 @@ class Coder(ABC):
 
     @abstractmethod
     def sums(self, cells: Cells) -> tuple[Floats, Floats]:
-        """Return, for each estimate, how many answers there are and the sum of their values."""
+        """Return, for each estimate, how many answers there are and the sum of their values.
+
+        Parameters
+        ----------
+        cells
+            Counters, a row for each unit.
+
+        Returns
+        -------
+        tuple of array
+            The numbers of answers and the sums.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> answers, sums = fedldp.Duchi(epsilon=1.0).channel().sums(np.array([[3, 7]]))
+        >>> answers, sums.round(3)
+        (array([10.]), array([8.656]))
+        """
 
     @abstractmethod
     def moments(self, cells: Cells) -> Moments:
-        """Return the moments of the answers about each estimate."""
+        """Return the moments of the answers about each estimate.
+
+        Parameters
+        ----------
+        cells
+            Counters, a row for each unit.
+
+        Returns
+        -------
+        Moments
+            The numbers from which estimates and their errors follow.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> fedldp.Duchi(epsilon=1.0).channel().moments(np.array([[3, 7]])).mean.round(3)
+        array([0.866])
+        """
 
     @abstractmethod
     def beyond(self, m: Floats, mean: Floats) -> tuple[Floats, Floats] | None:
-        """Bound the probability that honest answers have a mean as high, or as low; None: unknown.
+        """Bound the probability that honest answers have a mean as high, or as low, as given.
 
-        It holds whatever the data are.
+        The bound holds whatever the data are.
+
+        Parameters
+        ----------
+        m
+            The numbers of answers.
+        mean
+            The means of the answers.
+
+        Returns
+        -------
+        tuple of array, or None
+            A bound for each mean from above and from below, or None if the law is unknown.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> channel = fedldp.Duchi(epsilon=1.0).channel()
+        >>> high, low = channel.beyond(np.array([1000.0]), np.array([1.5]))
+        >>> high < 1e-10, low
+        (array([ True]), array([1.]))
         """
 
     def checks(self, cells: Cells) -> list[Check]:
-        """Return what else is known about honest answers, for counters of a single unit."""
+        """Return what else is known about honest answers.
+
+        Parameters
+        ----------
+        cells
+            The counters of a single unit, in one row.
+
+        Returns
+        -------
+        list of Check
+            Numbers with the largest probability that honest vehicles cause them; most coders have
+            none.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> fedldp.Duchi(epsilon=1.0).channel().checks(np.array([[3, 7]]))
+        []
+        """
         return []
 
     @property
@@ -188,28 +467,69 @@ class Coder(ABC):
     @property
     @abstractmethod
     def reach(self) -> float:
-        """How far one answer can lie from an honest mean, at most."""
+        """The largest distance of one answer from an honest mean."""
 
     @abstractmethod
     def assumed(self, inputs: Floats | str, weight: float) -> Assumed:
         """Return what to expect of a report: its noise, and the mean of x and of x^2.
 
-        The inputs are public ones, a row for each vehicle, or one of `ASSUMPTIONS`. The worst case
-        maximises the noise plus `weight` times x^2.
+        Parameters
+        ----------
+        inputs
+            Public inputs, a row for each vehicle, or one of `ASSUMPTIONS`.
+        weight
+            The worst case maximises the noise plus `weight` times x^2.
+
+        Returns
+        -------
+        tuple
+            The mean noise, the mean of x and the mean of x^2.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> noise, mean, square = fedldp.Duchi(epsilon=1.0).channel().assumed("uniform", 1.0)
+        >>> round(float(noise), 3), mean, round(square, 3)
+        (4.349, 0.0, 0.333)
         """
 
 
 class ByLaw(Coder):
-    """A coder whose answers have few values, each with a known probability: see `Law`."""
+    """A coder whose answers have few values, each with a known probability: see `Law`.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> fedldp.Duchi(epsilon=1.0).channel().law.values.round(3)
+    array([-2.164,  2.164])
+    """
 
     @cached_property
     @abstractmethod
     def law(self) -> Law:
-        """With which probability a question gets which value as its answer."""
+        """The probability of each value as the answer to a question."""
 
     @abstractmethod
     def histograms(self, cells: Cells) -> Cells:
-        """Return how often each value of the law came, a row for each estimate."""
+        """Return how often each value of the law occurred.
+
+        Parameters
+        ----------
+        cells
+            Counters, a row for each unit.
+
+        Returns
+        -------
+        array
+            A row for each estimate, with a count for each value of the law.
+
+        Examples
+        --------
+        >>> from fedldp.coders import RandomizedResponse
+        >>> RandomizedResponse.of(epsilon=1.0, categories=2).histograms(np.array([[3, 7]]))
+        array([[7, 3],
+               [3, 7]])
+        """
 
     @cached_property
     def _counted(self) -> Floats:
@@ -234,7 +554,14 @@ class ByLaw(Coder):
 
 
 class ForNumbers(Coder):
-    """A coder of numbers in [-1, 1]."""
+    """A coder of numbers in [-1, 1].
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> fedldp.Duchi(epsilon=1.0).channel().inputs
+    (-1.0, 1.0)
+    """
 
     inputs_dtype = np.float64
     inputs = (-1.0, 1.0)
@@ -246,7 +573,29 @@ class ForNumbers(Coder):
 
     @abstractmethod
     def variance(self, x: npt.ArrayLike) -> Any:
-        """Return the variance of what is decoded for one number, for each x."""
+        """Return the variance of the decoded value of one number.
+
+        Parameters
+        ----------
+        x
+            A number in [-1, 1], or an array of such numbers.
+
+        Returns
+        -------
+        float or array
+            The variance for each x, the rounding of x included.
+
+        Raises
+        ------
+        DomainError
+            If x is not in [-1, 1].
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> fedldp.Duchi(epsilon=1.0).channel().variance([0.0, 1.0]).round(3)
+        array([4.683, 3.683])
+        """
 
     @property
     def noise(self) -> float:
@@ -264,7 +613,19 @@ class ForNumbers(Coder):
 
 
 class ForCategories(Coder):
-    """A coder of categories, each given by its number."""
+    """A coder of categories, each given by its number.
+
+    Attributes
+    ----------
+    categories
+        The number of categories.
+
+    Examples
+    --------
+    >>> from fedldp.coders import RandomizedResponse
+    >>> RandomizedResponse.of(epsilon=1.0, categories=4).inputs
+    (0.0, 3.0)
+    """
 
     inputs_dtype = np.int64
     ends = (0.0, 1.0)
@@ -282,7 +643,7 @@ class ForCategories(Coder):
     @property
     @abstractmethod
     def variance(self) -> float:
-        """The variances of all frequencies that one report estimates, added up."""
+        """The sum of the variances of all frequencies that one report estimates."""
 
     @property
     def noise(self) -> float:
@@ -297,7 +658,15 @@ class ForCategories(Coder):
 
 
 class AsBits(Coder):
-    """A coder whose code is a row of bits, of which each is counted."""
+    """A coder whose code is a row of bits, each of which is counted.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> from fedldp.coders import UnaryEncoding
+    >>> UnaryEncoding.of(epsilon=1.0, categories=4).encode([3], fedldp.source(7)).shape
+    (1, 4)
+    """
 
     one_counter_per_code = False
 
@@ -310,7 +679,7 @@ class AsBits(Coder):
 
 
 def epsilon_of(document: Document) -> float:
-    """Return the budget in a coder's document; raises what becomes `WireError`."""
+    """Return the epsilon in a coder's document; errors become `WireError` when a plan is read."""
     text = document["epsilon"]
     if not isinstance(text, str):
         raise TypeError("epsilon must be a number written as a text")

@@ -1,7 +1,7 @@
-"""Categories: k-ary randomised response and unary encoding, with integers as their odds.
+"""Categories: k-ary randomized response and unary encoding, with integers as their odds.
 
-Both give each category an indicator, which is 1 with probability p for the own category and with
-probability q for any other. From n reports of which c have it, (c/n - q) / (p - q) estimates the
+Both give each category an indicator, which is 1 with probability p for the true category and with
+probability q for any other. If c of n reports have it, (c/n - q) / (p - q) estimates the
 category's frequency without bias.
 """
 
@@ -30,8 +30,30 @@ _CHUNK = 1 << 15  # words drawn at a time: a few arrays of this size stay in the
 @final
 @dataclass(frozen=True)
 class RandomizedResponse(ByLaw, ForCategories):
-    """Send the own category with the odds `same`, each of the others with the odds `other`.
+    """Send the true category with the odds `same`, each of the others with the odds `other`.
 
+    `RandomizedResponse.of` computes the odds.
+
+    Parameters
+    ----------
+    epsilon
+        The privacy budget, from 0.001 to 20.
+    categories
+        The number of categories.
+    same
+        The odds of the true category.
+    other
+        The odds of each other category. All odds together are a power of two.
+
+    Raises
+    ------
+    PrivacyError
+        If the odds are not epsilon-private.
+    DomainError
+        If a parameter is out of range.
+
+    Examples
+    --------
     >>> import fedldp
     >>> coder = RandomizedResponse.of(epsilon=1.0, categories=4)
     >>> round(coder.p, 3), round(coder.q, 3), coder.bits
@@ -58,7 +80,25 @@ class RandomizedResponse(ByLaw, ForCategories):
 
     @classmethod
     def of(cls, epsilon: float, categories: int) -> "RandomizedResponse":
-        """Return the one with the least error, rounded towards privacy."""
+        """Return the coder with the least error, rounded towards privacy.
+
+        Parameters
+        ----------
+        epsilon
+            The privacy budget, from 0.001 to 20.
+        categories
+            The number of categories.
+
+        Returns
+        -------
+        RandomizedResponse
+            The coder.
+
+        Examples
+        --------
+        >>> RandomizedResponse.of(epsilon=1.0, categories=4).bits
+        2
+        """
         epsilon, categories = validation.epsilon(epsilon), _categories(categories)
         most = vehicle.exp_below(vehicle.exact(epsilon))
         other = -(-(1 << TOTAL_BITS) // (most + categories - 1))
@@ -66,7 +106,7 @@ class RandomizedResponse(ByLaw, ForCategories):
 
     @property
     def total(self) -> int:
-        """What all odds add up to: a power of two."""
+        """The sum of all odds: a power of two."""
         return self.same + (self.categories - 1) * self.other
 
     @property
@@ -76,12 +116,12 @@ class RandomizedResponse(ByLaw, ForCategories):
 
     @property
     def p(self) -> float:
-        """The probability of the own category."""
+        """The probability of the true category."""
         return self.same / self.total
 
     @property
     def q(self) -> float:
-        """The probability of each of the others."""
+        """The probability of each other category."""
         return self.other / self.total
 
     @property
@@ -96,21 +136,44 @@ class RandomizedResponse(ByLaw, ForCategories):
 
     @property
     def variance(self) -> float:
-        """The variances of all frequencies that one report estimates, added up."""
+        """The sum of the variances of all frequencies that one report estimates."""
         return _variance(self.same, self.other, self.total, self.categories)
 
     @cached_property
     def law(self) -> Law:
-        """With which probability a category's indicator gets which value as its answer."""
+        """The probability of each value as the answer of a category's indicator."""
         return Law.of_indicator(self.p, self.q, (self.same - self.other) / self.total)
 
     def histograms(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return how often each value of the law came, a row for each category."""
         others = cells.sum(axis=-1, keepdims=True) - cells
         return _by_category(np.stack([others, cells], axis=-1))
 
     def encode(self, categories: npt.ArrayLike, source: Source) -> Any:
-        """Return the category to send for each one in an array; one random word for each."""
+        """Return the category to send for each true one, with one random word for each.
+
+        Parameters
+        ----------
+        categories
+            The number of a category, or an array of such numbers.
+        source
+            The random source, from `fedldp.source`.
+
+        Returns
+        -------
+        int or array
+            The categories to send, in the same shape.
+
+        Raises
+        ------
+        DomainError
+            If a category is unknown, or source is not a `Source`.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> RandomizedResponse.of(1.0, 4).encode([0, 1, 2, 3, 3, 3], fedldp.source(7))
+        array([2, 1, 2, 3, 2, 3], dtype=uint8)
+        """
         own = _own(categories, self.categories, source)
         dtype = np.uint8 if self.bits <= 8 else np.uint16
         codes = np.empty(own.shape, dtype)
@@ -129,13 +192,34 @@ class RandomizedResponse(ByLaw, ForCategories):
         return codes[()]
 
     def frequencies(self, counts: npt.ArrayLike) -> tuple[int, Floats]:
-        """Return how many reports were counted, and each category's frequency, unbiased."""
+        """Return how many reports were counted, and the unbiased frequency of each category.
+
+        Parameters
+        ----------
+        counts
+            How often each category was sent.
+
+        Returns
+        -------
+        tuple
+            The number of reports, and an array of frequencies.
+
+        Raises
+        ------
+        DomainError
+            If the counts are not integers, one for each category.
+
+        Examples
+        --------
+        >>> reports, frequencies = RandomizedResponse.of(1.0, 4).frequencies([500, 200, 200, 100])
+        >>> reports, frequencies.round(3)
+        (1000, array([ 1.082,  0.084,  0.084, -0.249]))
+        """
         array = _counts(counts, self.cells)
         reports = int(array.sum())
         return reports, _unbiased(array, reports, self.other, self.same, self.total)
 
     def to_document(self) -> Document:
-        """Return the table as it stands in a plan's JSON."""
         return {
             "kind": self.kind,
             "epsilon": str(self.epsilon),
@@ -146,17 +230,37 @@ class RandomizedResponse(ByLaw, ForCategories):
 
     @classmethod
     def from_document(cls, document: Document, coordinates: int = 1) -> "RandomizedResponse":
-        """Read what `to_document` gives, and check it again."""
         return cls(**_entries(document))
 
 
 @final
 @dataclass(frozen=True)
 class UnaryEncoding(AsBits, ByLaw, ForCategories):
-    """Send a bit for each category: a fair coin for the own one, absent / total for any other.
+    """Send a bit for each category: a fair coin for the true one, absent / total for any other.
 
-    Known as OUE. For many categories it has less error than randomised response, and more bits.
+    It is known as OUE. For many categories it has less error than randomized response, and more
+    bits. `UnaryEncoding.of` computes the odds.
 
+    Parameters
+    ----------
+    epsilon
+        The privacy budget, from 0.001 to 20.
+    categories
+        The number of categories.
+    total
+        The denominator of all probabilities, a power of two.
+    absent
+        The odds, out of total, of a 1 for a category that is not the true one.
+
+    Raises
+    ------
+    PrivacyError
+        If the odds are not epsilon-private.
+    DomainError
+        If a parameter is out of range.
+
+    Examples
+    --------
     >>> import fedldp
     >>> coder = UnaryEncoding.of(epsilon=1.0, categories=4)
     >>> coder.p, round(coder.q, 3), coder.bits
@@ -181,7 +285,25 @@ class UnaryEncoding(AsBits, ByLaw, ForCategories):
 
     @classmethod
     def of(cls, epsilon: float, categories: int) -> "UnaryEncoding":
-        """Return the one with the least error, rounded towards privacy."""
+        """Return the coder with the least error, rounded towards privacy.
+
+        Parameters
+        ----------
+        epsilon
+            The privacy budget, from 0.001 to 20.
+        categories
+            The number of categories.
+
+        Returns
+        -------
+        UnaryEncoding
+            The coder.
+
+        Examples
+        --------
+        >>> UnaryEncoding.of(epsilon=1.0, categories=4).bits
+        4
+        """
         epsilon, categories = validation.epsilon(epsilon), _categories(categories)
         most = vehicle.exp_below(vehicle.exact(epsilon))
         return cls(epsilon, categories, 1 << TOTAL_BITS, -(-(1 << TOTAL_BITS) // (most + 1)))
@@ -194,12 +316,12 @@ class UnaryEncoding(AsBits, ByLaw, ForCategories):
 
     @property
     def p(self) -> float:
-        """The probability of a 1 for the own category."""
+        """The probability of a 1 for the true category."""
         return 0.5
 
     @property
     def q(self) -> float:
-        """The probability of a 1 for each of the others."""
+        """The probability of a 1 for each other category."""
         return self.absent / self.total
 
     @property
@@ -214,32 +336,52 @@ class UnaryEncoding(AsBits, ByLaw, ForCategories):
 
     @property
     def variance(self) -> float:
-        """The variances of all frequencies that one report estimates, added up."""
+        """The sum of the variances of all frequencies that one report estimates."""
         return _variance(self.total // 2, self.absent, self.total, self.categories)
 
     @cached_property
     def law(self) -> Law:
-        """With which probability a category's indicator gets which value as its answer."""
+        """The probability of each value as the answer of a category's indicator."""
         return Law.of_indicator(self.p, self.q, (self.total // 2 - self.absent) / self.total)
 
     def histograms(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return how often each value of the law came, a row for each category."""
         ones, reports = cells[..., :-1], cells[..., -1:]
         return _by_category(np.stack([reports - ones, ones], axis=-1))
 
     def count(self, codes: Codes, place: int, cells: Cells) -> None:
-        """Add bits to the counters of one unit, the last of which counts the answers."""
         cells[place : place + self.categories] += codes.sum(axis=0, dtype=np.int64)
         cells[place + self.categories] += len(codes)
 
     def answers(self, cells: Cells) -> Cells:
-        """Return how many answers the counters along the last axis hold."""
         return cells[..., -1]
 
     def encode(self, categories: npt.ArrayLike, source: Source) -> npt.NDArray[np.uint8]:
-        """Return the bits to send for each category, along a new last axis.
+        """Return the bits to send for each true category.
 
         Each bit takes one random word; the work is the same for every category.
+
+        Parameters
+        ----------
+        categories
+            The number of a category, or an array of such numbers.
+        source
+            The random source, from `fedldp.source`.
+
+        Returns
+        -------
+        array
+            The bits, along a new last axis.
+
+        Raises
+        ------
+        DomainError
+            If a category is unknown, or source is not a `Source`.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> UnaryEncoding.of(1.0, 4).encode(3, fedldp.source(7))
+        array([0, 0, 0, 1], dtype=uint8)
         """
         own = _own(categories, self.categories, source)
         bits = np.empty((own.size, self.categories), np.bool_)
@@ -255,13 +397,34 @@ class UnaryEncoding(AsBits, ByLaw, ForCategories):
         return bits.view(np.uint8).reshape(*own.shape, self.categories)
 
     def frequencies(self, counts: npt.ArrayLike) -> tuple[int, Floats]:
-        """Return how many reports were counted, and each category's frequency, unbiased."""
+        """Return how many reports were counted, and the unbiased frequency of each category.
+
+        Parameters
+        ----------
+        counts
+            How often each category had a 1, and the number of reports.
+
+        Returns
+        -------
+        tuple
+            The number of reports, and an array of frequencies.
+
+        Raises
+        ------
+        DomainError
+            If the counts are not integers, one for each category and one for the reports.
+
+        Examples
+        --------
+        >>> reports, frequencies = UnaryEncoding.of(1.0, 3).frequencies([400, 300, 250, 1000])
+        >>> reports, frequencies.round(3)
+        (1000, array([ 0.567,  0.134, -0.082]))
+        """
         array = _counts(counts, self.cells)
         reports = int(array[-1])
         return reports, _unbiased(array[:-1], reports, self.absent, self.total // 2, self.total)
 
     def to_document(self) -> Document:
-        """Return the table as it stands in a plan's JSON."""
         return {
             "kind": self.kind,
             "epsilon": str(self.epsilon),
@@ -272,13 +435,26 @@ class UnaryEncoding(AsBits, ByLaw, ForCategories):
 
     @classmethod
     def from_document(cls, document: Document, coordinates: int = 1) -> "UnaryEncoding":
-        """Read what `to_document` gives, and check it again."""
         return cls(**_entries(document))
 
 
 def better(epsilon: float, categories: int) -> RandomizedResponse | UnaryEncoding:
-    """Return the one of the two that has less error.
+    """Return the coder of categories that has less error.
 
+    Parameters
+    ----------
+    epsilon
+        The privacy budget, from 0.001 to 20.
+    categories
+        The number of categories.
+
+    Returns
+    -------
+    RandomizedResponse or UnaryEncoding
+        The better of the two.
+
+    Examples
+    --------
     >>> type(better(1.0, 4)).__name__, type(better(1.0, 40)).__name__
     ('RandomizedResponse', 'UnaryEncoding')
     """
@@ -288,8 +464,25 @@ def better(epsilon: float, categories: int) -> RandomizedResponse | UnaryEncodin
 
 
 def project(frequencies: npt.ArrayLike) -> Floats:
-    """Return the closest frequencies that are not negative and add up to 1; of NaN, NaN.
+    """Return the closest frequencies that are not negative and add up to 1.
 
+    Parameters
+    ----------
+    frequencies
+        Estimated frequencies, some of which may be negative.
+
+    Returns
+    -------
+    array of float
+        The projected frequencies; NaN if one of them is NaN.
+
+    Raises
+    ------
+    DomainError
+        If the frequencies are not a list of numbers.
+
+    Examples
+    --------
     >>> project([0.7, 0.5, -0.1])
     array([0.6, 0.4, 0. ])
     """
@@ -306,7 +499,7 @@ def project(frequencies: npt.ArrayLike) -> Floats:
 
 
 def _check(coder: RandomizedResponse | UnaryEncoding, *names: str) -> None:
-    """Give a coder plain numbers, or refuse what are none."""
+    """Validate the numbers of a coder, and store them as plain ones."""
     object.__setattr__(coder, "epsilon", validation.epsilon(coder.epsilon))
     for name in names:
         object.__setattr__(coder, name, validation.whole(getattr(coder, name), name))
@@ -350,7 +543,7 @@ def _by_category(rows: Cells) -> Cells:
 
 
 def _entries(document: Document) -> dict[str, Any]:
-    """Return a coder's arguments; raises what reading a plan turns into `WireError`."""
+    """Return a coder's arguments; errors become `WireError` when a plan is read."""
     numbers = {name: number for name, number in document.items() if name not in ("kind", "epsilon")}
     found = {name: vehicle.integer(number) for name, number in numbers.items()}
     return {"epsilon": epsilon_of(document), **found}

@@ -1,7 +1,7 @@
 """Channels: the finite, exact form of a mechanism, from which everything released is drawn.
 
-Privacy lives in one table of integers, which the constructor checks in integers; see
-`fedldp.vehicle`, whose few functions on the standard library do the checking here too.
+The privacy of a channel is a property of one table of integers, which the constructor checks in
+integers. The functions of `fedldp.vehicle`, on the standard library alone, do the checking.
 """
 
 import hashlib
@@ -37,9 +37,29 @@ class Channel(ByLaw, ForNumbers):
     """An exactly epsilon-private table: input letters (rows) to outputs (columns).
 
     `counts[i, j] / total` is the probability of output j at letter i. A value between two letters
-    is first rounded to one of them at random, without bias. What cannot be proved private in
-    integers cannot be built.
+    is first rounded to one of them at random, without bias. A table that cannot be proved private
+    in integers is refused. `Mechanism.channel` makes channels.
 
+    Parameters
+    ----------
+    epsilon
+        The privacy budget, from 0.001 to 16.
+    counts
+        The table of integers. Every row adds up to the same power of two.
+    letters
+        The inputs of the rows, ascending from -1 to 1.
+    values
+        The values of the columns, ascending.
+
+    Raises
+    ------
+    PrivacyError
+        If the table is not epsilon-private.
+    DomainError
+        If the parameters do not fit together, or the table is biased.
+
+    Examples
+    --------
     >>> import fedldp
     >>> channel = fedldp.Duchi(epsilon=1.0).channel()
     >>> channel
@@ -115,7 +135,7 @@ class Channel(ByLaw, ForNumbers):
 
     @property
     def total(self) -> int:
-        """What every row adds up to: a power of two."""
+        """The sum of every row: a power of two."""
         return int(self.counts[0].sum())
 
     @property
@@ -146,15 +166,13 @@ class Channel(ByLaw, ForNumbers):
 
     @cached_property
     def law(self) -> Law:
-        """With which probability a number gets which value as its answer."""
+        """The probability of each value as the answer to a number."""
         return Law(self.letters, self.values, self.table)
 
     def histograms(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return how often each value of the law came: each has a counter of its own."""
         return cells
 
     def variance(self, x: npt.ArrayLike) -> Any:
-        """Return the variance of what is decoded, for each x, the rounding of x included."""
         array = validation.unit(x)
         return tables.variance(self.letters, self.values, self.table, array)[()]
 
@@ -165,7 +183,7 @@ class Channel(ByLaw, ForNumbers):
 
     @cached_property
     def alias(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.unsignedinteger[Any]]]:
-        """For each letter and column: a threshold, and what to flip in the column's number."""
+        """For each letter and column: a threshold, and the bits to flip in the column's number."""
         rows = [vehicle.alias_row(row) for row in self.counts.tolist()]
         thresholds = np.array([row[0] for row in rows], np.uint64)
         flips = np.array([row[1] for row in rows]) ^ np.arange(thresholds.shape[1])
@@ -180,10 +198,33 @@ class Channel(ByLaw, ForNumbers):
         return np.uint8 if self.bits <= 8 else np.uint16
 
     def encode(self, x: npt.ArrayLike, source: Source) -> Any:
-        """Return one code for each number in x: an integer, or an array like x.
+        """Return one code for each number in x.
 
         Each value takes 64 random bits to draw from the table and 32 others to round x; all
         decisions are integer comparisons and the work is the same for every value.
+
+        Parameters
+        ----------
+        x
+            A number in [-1, 1], or an array of such numbers.
+        source
+            The random source, from `fedldp.source`.
+
+        Returns
+        -------
+        int or array
+            The codes, in the shape of x.
+
+        Raises
+        ------
+        DomainError
+            If x is not in [-1, 1], or source is not a `Source`.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> fedldp.Duchi(epsilon=1.0).channel().encode([0.5, -0.9, 1.0], fedldp.source(1))
+        array([1, 0, 1], dtype=uint8)
         """
         array = validation.reals(x, "x")
         if not isinstance(source, Source):
@@ -201,7 +242,25 @@ class Channel(ByLaw, ForNumbers):
         return codes[()]
 
     def places(self, x: Floats) -> Floats:
-        """Return where each x lies among the letters: at letter 3, or 0.2 of the way to 4."""
+        """Return where each x lies among the letters.
+
+        Parameters
+        ----------
+        x
+            Numbers in [-1, 1].
+
+        Returns
+        -------
+        array of float
+            3 for an x that is letter 3, and 3.2 for one a fifth of the way from letter 3 to letter
+            4.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> fedldp.ThreeOutputs(epsilon=1.0).channel().places(np.array([-1.0, 0.5]))
+        array([0. , 1.5])
+        """
         last = self.letters.size - 1
         if self._even:
             place = x * (last / 2)
@@ -237,7 +296,29 @@ class Channel(ByLaw, ForNumbers):
         np.bitwise_xor(columns.astype(codes.dtype), flip, out=codes)
 
     def decode(self, codes: npt.ArrayLike) -> Any:
-        """Return the value that each code stands for."""
+        """Return the value of each code.
+
+        Parameters
+        ----------
+        codes
+            A code, or an array of codes.
+
+        Returns
+        -------
+        float or array
+            The values, in the shape of the codes.
+
+        Raises
+        ------
+        DomainError
+            If a code is unknown.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> fedldp.Duchi(epsilon=1.0).channel().decode([1, 0, 1]).round(3)
+        array([ 2.164, -2.164,  2.164])
+        """
         try:
             array = np.asarray(codes)
         except ValueError:  # rows of different lengths
@@ -249,13 +330,25 @@ class Channel(ByLaw, ForNumbers):
         return self.values[array]
 
     def to_json(self) -> str:
-        """Return the channel as canonical JSON: equal channels give equal text."""
+        """Return the channel as canonical JSON: equal channels give equal text.
+
+        Returns
+        -------
+        str
+            Text that `from_json` and `fedldp.vehicle.Channel` read.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> channel = fedldp.Duchi(epsilon=1.0).channel()
+        >>> Channel.from_json(channel.to_json()) == channel
+        True
+        """
         document = {"format": vehicle.FORMAT, **self.to_document()}
         del document["kind"]
         return vehicle.canonical(document)
 
     def to_document(self) -> Document:
-        """Return the channel as it stands in a plan's JSON."""
         return {
             "kind": self.kind,
             "epsilon": str(self.epsilon),
@@ -268,9 +361,30 @@ class Channel(ByLaw, ForNumbers):
 
     @classmethod
     def from_json(cls, text: str) -> "Channel":
-        """Read a channel and check it all again.
+        """Read a channel and validate all of it again.
 
-        Text that is no channel raises `WireError`; a table that leaks, `PrivacyError`.
+        Parameters
+        ----------
+        text
+            The text that `to_json` returned.
+
+        Returns
+        -------
+        Channel
+            The channel.
+
+        Raises
+        ------
+        WireError
+            If the text is not a valid channel.
+        PrivacyError
+            If the table leaks more than it claims.
+
+        Examples
+        --------
+        >>> Channel.from_json("[]")
+        Traceback (most recent call last):
+        fedldp.errors.WireError: not a 'fedldp channel 1': it must be a JSON object
         """
         with documents.reading(repr(vehicle.FORMAT)):
             document = documents.parse(text, [vehicle.FORMAT], _ENTRIES)
@@ -279,7 +393,6 @@ class Channel(ByLaw, ForNumbers):
 
     @classmethod
     def from_document(cls, document: Document, coordinates: int = 1) -> "Channel":
-        """Read what `to_document` gives; raises whatever `from_json` turns into `WireError`."""
         counts, letters = vehicle.table_of(document)
         if set(document) != {"kind", *_ENTRIES}:
             raise ValueError("it has other entries than a channel has")
@@ -304,7 +417,7 @@ class Channel(ByLaw, ForNumbers):
 
 
 def channel_epsilon(epsilon: float) -> float:
-    """Return an epsilon that a channel can have, or refuse it."""
+    """Validate the epsilon of a channel."""
     value = validation.epsilon(epsilon)
     if value > LARGEST_EXACT_EPSILON:
         raise DomainError(

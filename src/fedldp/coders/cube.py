@@ -39,6 +39,30 @@ _CHUNK = 1 << 16  # signs drawn at a time: a few arrays of this size stay in the
 class Cube(AsBits, ByLaw, ForNumbers):
     """All d numbers at once, epsilon-private together: a bit for each.
 
+    `Cube.of` computes the odds.
+
+    Parameters
+    ----------
+    epsilon
+        The privacy budget of all numbers together, from 0.001 to 20.
+    d
+        How many numbers there are.
+    threshold
+        Signs t have the odds `heavy` if t.v is above it, where v are the true signs.
+    heavy
+        The odds of signs above the threshold.
+    light
+        The odds of all other signs.
+
+    Raises
+    ------
+    PrivacyError
+        If the odds are not epsilon-private.
+    DomainError
+        If a parameter is out of range, or the noise would be too large for floats.
+
+    Examples
+    --------
     >>> import fedldp
     >>> cube = Cube.of(epsilon=4.0, d=90)
     >>> cube.threshold, round(cube.worst_case_variance, 1)
@@ -78,7 +102,27 @@ class Cube(AsBits, ByLaw, ForNumbers):
 
     @classmethod
     def of(cls, epsilon: float, d: int, threshold: int | str = "best") -> "Cube":
-        """Return the cube with a threshold, or with that of the least error."""
+        """Return the cube with a given threshold, or with the best one.
+
+        Parameters
+        ----------
+        epsilon
+            The privacy budget of all numbers together, from 0.001 to 20.
+        d
+            How many numbers there are.
+        threshold
+            A whole number from -d to d - 1, or `"best"` for the one with the least error.
+
+        Returns
+        -------
+        Cube
+            The coder.
+
+        Examples
+        --------
+        >>> Cube.of(epsilon=4.0, d=90).threshold
+        14
+        """
         epsilon, d = validation.epsilon(epsilon), validation.whole(d, "d")
         heavy = int(vehicle.exp_below(vehicle.exact(epsilon)) * _LIGHT)
         _check_place(d, 0)
@@ -95,31 +139,27 @@ class Cube(AsBits, ByLaw, ForNumbers):
 
     @property
     def scale(self) -> float:
-        """B: what a sign stands for."""
+        """B: the value of a sign."""
         return float(self._exact_scale)
 
     @cached_property
     def law(self) -> Law:
-        """With which probability a number gets which sign, times B, as its answer."""
+        """The probability of each sign, times B, as the answer to a number."""
         signs = np.array([-1.0, 1.0])
         return Law(signs, self.scale * signs, (1 + np.outer(signs, signs) / self.scale) / 2)
 
     def histograms(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return how often each sign came, a row for each number that is estimated."""
         return cells.reshape(*cells.shape[:-2], -1, 2)
 
     def count(self, codes: Codes, place: int, cells: Cells) -> None:
-        """Add signs to the counters: for each number, how many are -1 and how many are +1."""
         plus = codes.sum(axis=0, dtype=np.int64)
         cells[place : place + self.cells : 2] += len(codes) - plus
         cells[place + 1 : place + self.cells : 2] += plus
 
     def answers(self, cells: Cells) -> Cells:
-        """Return how many answers the counters along the last axis hold."""
         return cells[..., 0] + cells[..., 1]
 
     def invalid(self, cells: Cells, answers: Cells) -> str | None:
-        """Return why counters cannot be those of so many answers, or None if they can."""
         if np.any(cells[:, 0::2] + cells[:, 1::2] != answers[:, None]):
             return "the counters of two numbers differ in the number of answers"
         return super().invalid(cells, answers)
@@ -130,7 +170,6 @@ class Cube(AsBits, ByLaw, ForNumbers):
         return self.scale**2
 
     def variance(self, x: npt.ArrayLike) -> Any:
-        """Return the variance of one number's estimate, for each x."""
         return self.scale**2 - validation.unit(x) ** 2
 
     @property
@@ -155,7 +194,6 @@ class Cube(AsBits, ByLaw, ForNumbers):
 
     @classmethod
     def from_document(cls, document: Document, coordinates: int = 1) -> "Cube":
-        """Read what `to_document` gives, and check it again."""
         threshold = document["threshold"]
         if type(threshold) is not int:
             raise TypeError("a threshold must be a whole number")
@@ -165,7 +203,6 @@ class Cube(AsBits, ByLaw, ForNumbers):
         return cls(epsilon_of(document), coordinates, threshold, heavy, light)
 
     def to_document(self) -> Document:
-        """Return the cube as it stands in a plan's JSON, but for the attributes."""
         return {
             "kind": self.kind,
             "epsilon": str(self.epsilon),
@@ -175,9 +212,33 @@ class Cube(AsBits, ByLaw, ForNumbers):
         }
 
     def encode(self, x: npt.ArrayLike, source: Source) -> Bits:
-        """Return the signs to send for each row of x: 1 for +1, 0 for -1.
+        """Return the signs to send for each row of x.
 
-        The places that agree are drawn without looking at x, and the work is the same for all.
+        The positions that agree are drawn without looking at x, and the work is the same for every
+        x.
+
+        Parameters
+        ----------
+        x
+            Rows of d numbers in [-1, 1].
+        source
+            The random source, from `fedldp.source`.
+
+        Returns
+        -------
+        array
+            Rows of d bits: 1 for +1, 0 for -1.
+
+        Raises
+        ------
+        DomainError
+            If x has another shape or is not in [-1, 1], or source is not a `Source`.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> Cube.of(epsilon=1.0, d=3).encode([[0.5, -0.9, 1.0]], fedldp.source(7))
+        array([[1, 0, 1]], dtype=uint8)
         """
         array = validation.reals(x, "x")
         if not isinstance(source, Source):
@@ -202,7 +263,7 @@ class Cube(AsBits, ByLaw, ForNumbers):
         return bits.view(np.uint8)
 
     def _agreements(self, n: int, source: Source) -> npt.NDArray[np.bool_]:
-        """Draw, for each report, the places that agree: how many, and then which."""
+        """Draw the positions that agree, for each report: first how many, then which."""
         words = source.words(n)
         number = np.searchsorted(self._leading, words, side="right")
         ties = np.flatnonzero((number > 0) & (self._leading[number - 1] == words))
@@ -233,11 +294,11 @@ class Cube(AsBits, ByLaw, ForNumbers):
 
 
 def _subsets(number: Integers, d: int, source: Source) -> npt.NDArray[np.bool_]:
-    """Choose so many of d places in each row, each set equally likely.
+    """Choose a given number of d positions in each row, each set equally likely.
 
-    The places get random keys, and those with the smallest are chosen. Where two keys of a row are
-    equal, all of the row are drawn again: this favours no set. It must not depend on how many are
-    chosen: that number, together with the report, would tell the true signs.
+    The positions get random keys, and those with the smallest are chosen. Where two keys of a row
+    are equal, the whole row is drawn again: this favours no set. It must not depend on how many are
+    chosen: that number, together with the report, would reveal the true signs.
     """
     keys = source.words((number.size, d), np.uint32)
     ordered = np.sort(keys, axis=1)

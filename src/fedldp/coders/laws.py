@@ -1,6 +1,6 @@
-"""The law of one answer: with which probability a question x gets which value y as its answer.
+"""The law of one answer: the probability that a question x gets the value y as its answer.
 
-Every coder has one (`coder.law`). x is a number in [-1, 1], or tells (1 or 0) whether a vehicle is
+Every coder has one (`coder.law`). x is a number in [-1, 1], or says (1 or 0) whether a vehicle is
 in a category. Estimates, their intervals and their checks follow from the law alone.
 """
 
@@ -72,7 +72,7 @@ class Law:
 
     @cached_property
     def jump(self) -> float:
-        """The largest distance between neighbouring values, squared: in such steps noise comes."""
+        """The largest distance between neighbouring values, squared: noise comes in such steps."""
         return float(np.max(np.diff(self.values)) ** 2)
 
     @cached_property

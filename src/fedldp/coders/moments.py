@@ -1,7 +1,7 @@
 """The moments of some answers, from which estimates and their errors follow.
 
 All of it is about one answer y to one question x: y is unbiased, E[y | x] = x, where x is a number
-in [-1, 1] or tells (1 or 0) whether a vehicle is in a category.
+in [-1, 1] or says (1 or 0) whether a vehicle is in a category.
 """
 
 from dataclasses import dataclass, fields
@@ -19,10 +19,11 @@ _NORMAL_QUARTILES = 1.349  # how far those of a normal law are apart, in standar
 @final
 @dataclass(frozen=True)
 class Moments:
-    """Of the answers to some questions: how many, their mean and variance, and what x^2 must be.
+    """The moments of the answers to some questions: their number, mean and variance.
 
-    `square` is the mean of x^2 at the least, `noise` the mean variance of y given x at the least.
-    What follows them is about rare values, and about noise that comes in a few large steps.
+    `square` is a lower bound of the mean of x^2, `noise` a lower bound of the mean variance of y
+    given x. The fields after them are about rare values, and about noise that comes in a few large
+    steps.
     """
 
     m: Floats
@@ -63,13 +64,13 @@ class Moments:
         )
 
     def __getitem__(self, part: slice) -> "Moments":
-        """Return the moments about some of the estimates."""
+        """Return the moments of some of the estimates."""
         each = (getattr(self, field.name) for field in fields(self))
         return Moments(*(value if np.ndim(value) == 0 else value[part] for value in each))
 
     @property
     def spread(self) -> Floats:
-        """The variance of x at the least: what is known of x^2, and what noise does not explain."""
+        """A lower bound of the variance of x: what is known of x^2 and not explained by noise."""
         variance = self.variance * self.m / (self.m - 1)
         least = np.minimum(self.square - self.mean**2, variance - self.noise)
         return cast(Floats, np.maximum(least, 0.0))
@@ -79,16 +80,16 @@ class Moments:
 
         A value that a few vehicles have moves both the mean and its estimated error: where few of
         them happened to answer, the mean is too low, and the error too small. As Agresti and Coull
-        do, add so many pseudo-answers at the far end. Where the bulk of the answers varies more
-        than these would, rare values hardly matter, and nothing is added.
+        do, add `pseudo` answers at the far end. Where most of the answers vary more than these
+        would, rare values hardly matter, and nothing is added.
         """
         return cast(Floats, np.maximum(pseudo * self.farthest / self.m - self.bulk, 0.0))
 
     def rare_noise(self, pseudo: float) -> Floats:
         """Return what to add to the variance where the noise comes in a few large steps.
 
-        How many to expect is known, and need not be estimated: where they are few, a quarter of the
-        pseudo-answers is enough, less a quarter of those expected.
+        The expected number of such steps is known, and need not be estimated: where they are few, a
+        quarter of the pseudo-answers is enough, less a quarter of those expected.
         """
         noise = self.variance - self.spread
         return np.maximum(pseudo * self.jump / self.m - noise, 0.0) / 4

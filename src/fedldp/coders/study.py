@@ -1,4 +1,4 @@
-"""A mechanism in the place of a table, for study: floating-point noise, as in the paper."""
+"""A mechanism in place of a table, for study: floating-point noise, as in the paper."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -50,7 +50,7 @@ class Study(ForNumbers):
 
     @property
     def bits(self) -> int:
-        """None: nothing is sent."""
+        """0: nothing is sent."""
         return 0
 
     @property
@@ -60,7 +60,7 @@ class Study(ForNumbers):
 
     @property
     def ratio(self) -> Fraction:
-        """Unknown: floating point has no exact odds."""
+        """Unknown: floating-point noise has no exact odds."""
         self._refuse()
 
     def to_document(self) -> Document:

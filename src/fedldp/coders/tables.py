@@ -17,7 +17,7 @@ TOTAL_BITS = 60  # rows of integers add up to 2^60
 
 
 def read_only(numbers: npt.ArrayLike, dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
-    """Return an array that nobody can change: it lies on bytes, which are immutable."""
+    """Return an array that cannot be changed: its memory is immutable bytes."""
     array = np.asarray(numbers, dtype)
     return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
 
