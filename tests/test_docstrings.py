@@ -22,6 +22,10 @@ from fedldp import vehicle
 CHECKED = (
     "fedldp.attributes",
     "fedldp.audit",
+    "fedldp.coders.base",
+    "fedldp.coders.categories",
+    "fedldp.coders.channel",
+    "fedldp.coders.cube",
     "fedldp.errors",
     "fedldp.estimate",
     "fedldp.ledger",
