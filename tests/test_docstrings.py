@@ -26,16 +26,20 @@ CHECKED = (
     "fedldp.coders.categories",
     "fedldp.coders.channel",
     "fedldp.coders.cube",
+    "fedldp.data",
+    "fedldp.datasets",
     "fedldp.errors",
     "fedldp.estimate",
     "fedldp.ledger",
     "fedldp.mechanisms",
+    "fedldp.parts",
     "fedldp.plan",
     "fedldp.plausibility",
     "fedldp.randomness",
     "fedldp.report",
     "fedldp.schema",
     "fedldp.tally",
+    "fedldp.vehicle",
 )
 EXAMPLE = ">>> "
 
@@ -118,7 +122,10 @@ def function_gaps(what: Any) -> list[str]:
 def class_gaps(kind: type) -> list[str]:
     text = inspect.getdoc(kind) or ""
     gaps = []
-    if "__init__" in vars(kind) or dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
+    is_protocol = getattr(kind, "_is_protocol", False)
+    if not is_protocol and (
+        "__init__" in vars(kind) or dataclasses.is_dataclass(kind) or hasattr(kind, "_fields")
+    ):
         gaps += parameter_gaps(kind, text, "Parameters", "Attributes")
     if EXAMPLE not in text:
         gaps.append("there is no example")

@@ -1,8 +1,8 @@
 """The parts of a plan: which attributes share a coder, and how many of them a vehicle answers.
 
-A part divides its coordinates into units, of which each is answered by one code: a unit is one
+A part divides its coordinates into units, each of which is answered by one code: a unit is one
 coordinate or, with a joint coder, all of them. A vehicle answers k of the units, chosen at random.
-A part knows where things lie, in a record and in a tally; what a code is, its coder knows.
+A part knows where things lie, in a record and in a tally; its coder knows what a code means.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,15 +37,56 @@ class Values(Protocol):
 
     A vehicle is asked only for the values it has chosen to answer: what is costly to compute, such
     as a gradient, need not be computed for the others.
+
+    Examples
+    --------
+    >>> values: Values = Matrix(np.array([[31.0, 1.0], [54.0, 0.0]]))
+    >>> len(values)
+    2
     """
 
     def __len__(self) -> int: ...
 
     def take(self, rows: Integers | None, columns: Integers) -> Floats:
-        """Return a new array with one value of each row (all rows, if None), in a given column."""
+        """Return a new array with one value of each row.
+
+        Parameters
+        ----------
+        rows
+            The numbers of the rows; None for all.
+        columns
+            For each of the rows, the column of the value.
+
+        Returns
+        -------
+        array of float
+            The values.
+
+        Examples
+        --------
+        >>> Matrix(np.array([[31.0, 1.0], [54.0, 0.0]])).take(None, np.array([1, 0]))
+        array([ 1., 54.])
+        """
 
     def all(self, columns: Integers) -> Floats:
-        """Return a new array: of every row the values in these columns."""
+        """Return a new array with the values of every row in some columns.
+
+        Parameters
+        ----------
+        columns
+            The numbers of the columns.
+
+        Returns
+        -------
+        array of float
+            A row for each vehicle.
+
+        Examples
+        --------
+        >>> Matrix(np.array([[31.0, 1.0], [54.0, 0.0]])).all(np.array([0]))
+        array([[31.],
+               [54.]])
+        """
 
 
 @runtime_checkable
@@ -53,13 +94,24 @@ class SparseValues(Values, Protocol):
     """Values of which most are zero: a vector of bounded length is read without the zeros."""
 
     def sparse(self, columns: Integers) -> SparseRows:
-        """Return what is not zero in these columns, which are numbered from 0 in their order."""
+        """Return the nonzero values in some columns, which are numbered from 0 in their order."""
 
 
 @final
 @dataclass(frozen=True)
 class Matrix:
-    """Values that are there already: a row for each vehicle, NaN where a value is missing."""
+    """Values in memory: a row for each vehicle, NaN where a value is missing.
+
+    Parameters
+    ----------
+    matrix
+        A matrix with a column for each coordinate of the schema.
+
+    Examples
+    --------
+    >>> len(Matrix(np.array([[31.0, 1.0], [54.0, 0.0]])))
+    2
+    """
 
     matrix: Floats
 
@@ -67,13 +119,48 @@ class Matrix:
         return len(self.matrix)
 
     def take(self, rows: Integers | None, columns: Integers) -> Floats:
-        """Return a new array with one value of each row (all rows, if None), in a given column."""
+        """Return a new array with one value of each row.
+
+        Parameters
+        ----------
+        rows
+            The numbers of the rows; None for all.
+        columns
+            For each of the rows, the column of the value.
+
+        Returns
+        -------
+        array of float
+            The values.
+
+        Examples
+        --------
+        >>> Matrix(np.array([[31.0, 1.0], [54.0, 0.0]])).take(None, np.array([1, 0]))
+        array([ 1., 54.])
+        """
         rows = np.arange(len(self.matrix)) if rows is None else rows
         values: Floats = self.matrix.reshape(-1).take(rows * self.matrix.shape[1] + columns)
         return values
 
     def all(self, columns: Integers) -> Floats:
-        """Return a new array: of every row the values in these columns."""
+        """Return a new array with the values of every row in some columns.
+
+        Parameters
+        ----------
+        columns
+            The numbers of the columns.
+
+        Returns
+        -------
+        array of float
+            A row for each vehicle.
+
+        Examples
+        --------
+        >>> Matrix(np.array([[31.0, 1.0], [54.0, 0.0]])).all(np.array([0]))
+        array([[31.],
+               [54.]])
+        """
         return self.matrix[:, columns]
 
 
@@ -90,7 +177,7 @@ class _Slot(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """What some vehicles put into one slot: rows, the units they chose, and the inputs there."""
+    """What some vehicles put into one slot: rows, the units they chose, and their inputs."""
 
     slot: _Slot
     rows: Integers | None  # all, if None
@@ -100,7 +187,7 @@ class _Answer(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Neighbouring units with the same coder, and the attributes that they are about."""
+    """Neighbouring units with the same coder, and their attributes."""
 
     coder: Coder
     attributes: tuple[Attribute, ...]
@@ -110,9 +197,31 @@ class _Block(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Part:
-    """Some attributes of a schema, of whose units a vehicle answers k, chosen at random.
+    """Some attributes of a schema; a vehicle answers k of their units, chosen at random.
 
-    There is a coder for each attribute, or one joint coder for all of them.
+    Parameters
+    ----------
+    schema
+        The schema.
+    attributes
+        The numbers of the attributes.
+    coders
+        A coder for each attribute, or one joint coder for all of them.
+    k
+        How many units a vehicle answers.
+
+    Raises
+    ------
+    DomainError
+        If the coders do not fit the attributes, or k is out of range.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> schema = fedldp.Schema.vector(3, bound=1.0)
+    >>> part = Part(schema, attributes=(0,), coders=(fedldp.Duchi(1.0).channel(),), k=1)
+    >>> part.units, part.k, part.epsilon, part.width
+    (3, 1, Fraction(1, 1), 3)
     """
 
     schema: Schema
@@ -177,7 +286,7 @@ class Part:
 
     @property
     def units(self) -> int:
-        """How many units there are to choose from."""
+        """How many units there are."""
         return 1 if self.joint else self.d
 
     @property
@@ -187,7 +296,7 @@ class Part:
 
     @property
     def epsilon(self) -> Fraction:
-        """What a report costs: the k dearest units."""
+        """What a report costs: the k most expensive units."""
         costs = ((vehicle.exact(coder.epsilon), units) for coder, units in self._units_by_coder)
         return vehicle.dearest(costs, self.k)
 
@@ -342,7 +451,30 @@ class Part:
                     yield _Answer(slot, rows, mine, coder, inputs)
 
     def encode(self, values: Values, source: Source, records: Records, first: int) -> None:
-        """Write the answers of some vehicles, one for each row, into their records."""
+        """Write the answers of some vehicles, one for each row, into their records.
+
+        Parameters
+        ----------
+        values
+            The values of the vehicles.
+        source
+            The random source, from `fedldp.source`.
+        records
+            The records to write to.
+        first
+            The first bit of the part in a record.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> from fedldp._internal import packing
+        >>> schema = fedldp.Schema.vector(3, bound=1.0)
+        >>> part = Part(schema, attributes=(0,), coders=(fedldp.Duchi(1.0).channel(),), k=1)
+        >>> records = packing.empty(2, part.width)
+        >>> part.encode(Matrix(np.zeros((2, 3))), fedldp.source(1), records, 0)
+        >>> records.to_bytes().hex()
+        'a8'
+        """
         for slot, rows, units, coder, inputs in self._answers(values, source):
             codes = coder.encode(inputs, source)
             if slot.unit_bits:
@@ -350,10 +482,28 @@ class Part:
             coder.put(codes, records, first + slot.end - coder.bits, rows)
 
     def simulate(self, values: Values, source: Source, cells: Cells) -> None:
-        """Add what some vehicles would answer to counters, of which each replica has a row.
+        """Add what some vehicles would answer to counters.
 
-        The values are those of the vehicles of the first replica, then of the second. Random words
-        are used as in `encode`, so that one replica gives what its reports would.
+        Random words are used as in `encode`, so that one replica gives what its reports would.
+
+        Parameters
+        ----------
+        values
+            The values of the vehicles of the first replica, then of the second, and so on.
+        source
+            The random source, from `fedldp.source`.
+        cells
+            Counters, a row for each replica, which are changed.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> schema = fedldp.Schema.vector(3, bound=1.0)
+        >>> part = Part(schema, attributes=(0,), coders=(fedldp.Duchi(1.0).channel(),), k=1)
+        >>> cells = np.zeros((1, 6), np.int64)
+        >>> part.simulate(Matrix(np.zeros((100, 3))), fedldp.source(1), cells)
+        >>> cells
+        array([[15, 20, 16, 20,  9, 20]])
         """
         flat, replicas = cells.reshape(-1), len(cells)
         first: Integers | None = None  # counter of the replica of each vehicle
@@ -372,7 +522,33 @@ class Part:
     # The server's half.
 
     def count(self, records: Records, first: int, cells: Integers) -> None:
-        """Add what some records say to a tally's counters, or raise `WireError`."""
+        """Add what some records say to a tally's counters.
+
+        Parameters
+        ----------
+        records
+            The records to read.
+        first
+            The first bit of the part in a record.
+        cells
+            The counters of the part, which are changed.
+
+        Raises
+        ------
+        WireError
+            If a record holds an unknown coordinate or code.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> from fedldp._internal import packing
+        >>> schema = fedldp.Schema.vector(3, bound=1.0)
+        >>> part = Part(schema, attributes=(0,), coders=(fedldp.Duchi(1.0).channel(),), k=1)
+        >>> cells = np.zeros(6, np.int64)
+        >>> part.count(packing.empty(2, part.width), 0, cells)
+        >>> cells
+        array([2, 0, 0, 0, 0, 0])
+        """
         before = None
         for number, slot in enumerate(self._slots):
             if not slot.unit_bits:
@@ -428,9 +604,26 @@ class Part:
     # What the counters say.
 
     def by_block(self, cells: Cells) -> Iterator[tuple[Coder, tuple[Attribute, ...], Cells]]:
-        """Yield each coder with the attributes it is for and their counters, a row for each unit.
+        """Yield each coder with its attributes and their counters.
 
-        There may be further axes before the last, such as one for replicas.
+        Parameters
+        ----------
+        cells
+            The counters of the part, along the last axis. There may be further axes, such as one
+            for replicas.
+
+        Yields
+        ------
+        tuple
+            A coder, its attributes and their counters, a row for each unit.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> schema = fedldp.Schema.vector(3, bound=1.0)
+        >>> part = Part(schema, attributes=(0,), coders=(fedldp.Duchi(1.0).channel(),), k=1)
+        >>> [rows.tolist() for _, _, rows in part.by_block(np.arange(6))]
+        [[[0, 1], [2, 3], [4, 5]]]
         """
         for coder, attributes, place in self._counters:
             rows = cells[..., place]
@@ -445,7 +638,26 @@ class Part:
         ]
 
     def moments(self, cells: Cells) -> Iterator[tuple[Attribute, Moments]]:
-        """Yield each attribute with the moments of the answers about it."""
+        """Yield each attribute with the moments of the answers about it.
+
+        Parameters
+        ----------
+        cells
+            The counters of the part.
+
+        Yields
+        ------
+        tuple
+            An attribute and its moments.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> schema = fedldp.Schema.vector(3, bound=1.0)
+        >>> part = Part(schema, attributes=(0,), coders=(fedldp.Duchi(1.0).channel(),), k=1)
+        >>> [found.m for _, found in part.moments(np.array([3, 7, 5, 5, 6, 4]))]
+        [array([10, 10, 10])]
+        """
         for coder, attributes, rows in self.by_block(cells):
             with np.errstate(divide="ignore", invalid="ignore"):
                 found = coder.moments(rows)
@@ -453,11 +665,51 @@ class Part:
                 yield attribute, found[place]
 
     def answered(self, cells: Cells) -> Cells:
-        """Return how many answers there are for each unit."""
+        """Return how many answers there are for each unit.
+
+        Parameters
+        ----------
+        cells
+            The counters of the part.
+
+        Returns
+        -------
+        array
+            The number of answers of each unit.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> schema = fedldp.Schema.vector(3, bound=1.0)
+        >>> part = Part(schema, attributes=(0,), coders=(fedldp.Duchi(1.0).channel(),), k=1)
+        >>> part.answered(np.array([3, 7, 5, 5, 6, 4]))
+        array([10, 10, 10])
+        """
         return np.concatenate([coder.answers(rows) for coder, _, rows in self.by_block(cells)])
 
     def invalid(self, reports: int, cells: Integers) -> str | None:
-        """Return why counters cannot be those of so many reports, or None if they can."""
+        """Return why counters cannot be those of a number of reports, or None if they can.
+
+        Parameters
+        ----------
+        reports
+            The number of reports.
+        cells
+            The counters of the part.
+
+        Returns
+        -------
+        str or None
+            The reason, or None if the counters are possible.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> schema = fedldp.Schema.vector(3, bound=1.0)
+        >>> part = Part(schema, attributes=(0,), coders=(fedldp.Duchi(1.0).channel(),), k=1)
+        >>> part.invalid(2, np.array([2, 0, 0, 0, 0, 1]))
+        'there are more answers, or fewer, than the reports can have'
+        """
         if cells.shape != (self.starts[-1],):
             return "a part has the wrong number of counters"
         for coder, _, rows in self.by_block(cells):
@@ -472,7 +724,7 @@ class Part:
 
 
 def places(attributes: Sequence[Attribute]) -> Iterator[tuple[Attribute, slice]]:
-    """Yield each of some attributes with the place of its estimates among those of all."""
+    """Yield each of some attributes with the slice of its estimates among those of all."""
     start = 0
     for attribute in attributes:
         yield attribute, slice(start, start + attribute.estimates)
@@ -507,7 +759,7 @@ def to_documents(parts: Sequence[Part]) -> tuple[list[Document], list[Document]]
 def from_documents(
     schema: Schema, tables: list[Document], documents: list[Document]
 ) -> tuple[Part, ...]:
-    """Read parts and check them again; raises what `Plan.from_json` turns into `WireError`."""
+    """Read parts and validate them again; errors become `WireError` in `Plan.from_json`."""
     vehicle.check_tables(tables, documents)
     coders = [_coder(table, joint=False) for table in tables]
     return tuple(_part(schema, coders, dict(document)) for document in documents)

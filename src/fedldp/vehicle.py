@@ -808,8 +808,36 @@ def directions_part(attributes: list[Attribute], epsilon: Fraction, *weights: in
 class Plan:
     """A plan that has been checked against the most that one report may cost here.
 
-    `epsilon` is what a report costs, exactly; `bits` is the length of its record; `fingerprint`
-    is the SHA-256 of the plan as canonical JSON.
+    Parameters
+    ----------
+    text
+        The plan as canonical JSON: the text of its file.
+    cap
+        The most epsilon that one report may cost.
+
+    Attributes
+    ----------
+    epsilon
+        What a report costs, exactly.
+    bits
+        The number of bits of a record.
+    fingerprint
+        The SHA-256 of the plan's text, in hexadecimal.
+
+    Raises
+    ------
+    ValueError
+        If the text is not a valid plan, leaks more than it claims, or costs more than the cap.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> speed = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> plan = Plan(speed.to_json(), cap=1.0)
+    >>> plan.epsilon, plan.bits, len(plan.report({"speed": 30}))
+    (Fraction(1, 1), 1, 17)
+    >>> plan.check({"speed": 80})
+    ['speed is clipped (80)']
     """
 
     def __init__(self, text: str, cap: float | str | Fraction) -> None:
@@ -881,11 +909,47 @@ class Plan:
         return found
 
     def inputs(self, row: Any) -> list[float]:
-        """Return what a row is read as: for each coordinate a number in [-1, 1] or a category's."""
+        """Return the inputs that a row is read as.
+
+        Parameters
+        ----------
+        row
+            A mapping of names, or all values in a sequence.
+
+        Returns
+        -------
+        list of float
+            For each coordinate a number in [-1, 1], or the number of a category.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> speed = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> Plan(speed.to_json(), cap=1.0).inputs({"speed": 30})
+        [0.2]
+        """
         return inputs(self._schema, row)
 
     def check(self, row: Any) -> list[str]:
-        """Say what a report clips or replaces in a row: show it to the owner, and never send it."""
+        """Return what a report clips or replaces in a row: for the owner, never to be sent.
+
+        Parameters
+        ----------
+        row
+            A mapping of names, or all values in a sequence.
+
+        Returns
+        -------
+        list of str
+            A sentence for each value and each unknown key; empty if the row is used as it is.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> speed = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> Plan(speed.to_json(), cap=1.0).check({"sped": 30})
+        ['speed is missing', "the key 'sped' is unknown (did you mean 'speed'?)"]
+        """
         notes = []
         for each in self._schema:
             for offset in range(each.size):
@@ -903,9 +967,28 @@ class Plan:
         return notes
 
     def report(self, row: Any, rng: random.Random = SYSTEM) -> bytes:
-        """Return what to send for a row: a mapping of names, or all values in a sequence.
+        """Return what to send for a row.
 
-        Whatever the row is, there is a report, and it takes as many random words.
+        Every row gives a report, and takes the same number of random words.
+
+        Parameters
+        ----------
+        row
+            A mapping of names, or all values in a sequence.
+        rng
+            The random generator; by default that of the operating system.
+
+        Returns
+        -------
+        bytes
+            A report of one vehicle.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> speed = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> Plan(speed.to_json(), cap=1.0).report({"speed": 30}, random.Random(1)).hex()
+        '016e5cc23400e34c00000001d0c3e44c80'
         """
         sent = "".join(part.draw(row, rng) for part in self._parts)
         size = -(-self.bits // 8)
@@ -922,10 +1005,30 @@ def chosen(things: list[Any], numbers: list[Any]) -> list[Any]:
 
 
 def read_row(data: bytes) -> Any:
-    """Return a row from JSON: an object or a list. Anything else raises ValueError.
+    """Return a row from JSON: an object or a list.
 
-    Such an input is a mistake of the program that calls, and not data: nothing may be drawn or
+    Any other text is a mistake of the program that calls, and not data: nothing may be drawn or
     spent for it. The values in the object are data, and never refused.
+
+    Parameters
+    ----------
+    data
+        The bytes of a JSON text.
+
+    Returns
+    -------
+    dict or list
+        The row.
+
+    Raises
+    ------
+    ValueError
+        If the text is not JSON, or neither an object nor a list.
+
+    Examples
+    --------
+    >>> read_row(b'{"speed": 30}')
+    {'speed': 30}
     """
     try:
         # Bytes that are no text, and numbers of any length, are values like others.

@@ -1,8 +1,8 @@
-"""Data quality: what happened to the values of some data when they were read.
+"""Data quality: what happens to the values of some data when they are read.
 
 A vehicle always sends a report, whatever its data are: a value outside the bounds is clipped, and a
-missing, unreadable or unknown value is replaced by a public one. Its owner must see that it
-happened. This module holds the counts and says them; nothing of it is ever sent.
+missing, unreadable or unknown value is replaced by a public one. The owner of the data must learn
+about it. This module holds and displays the counts; nothing of it is ever sent.
 """
 
 import warnings
@@ -24,11 +24,35 @@ _SHOWN = 5  # attributes, keys or columns that a summary names
 class AttributeQuality:
     """How many values of one attribute are clipped or replaced, and why.
 
-    `values` counts single numbers or categories: a vector of three numbers counts three. A value
-    is `clipped` if it is beyond a bound by more than a millionth of the range (each number of a
-    vector that is longer than the bound on its length counts), `missing` if there
-    is none (None, NaN, null, an empty text, an absent key), `unreadable` if it is not a number
-    where one is expected, and `unknown` if it is not one of the categories.
+    Single numbers and categories are counted: a vector of three numbers counts three.
+
+    Attributes
+    ----------
+    name
+        The name of the attribute.
+    values
+        The number of values.
+    clipped
+        How many values lie beyond a bound by more than a millionth of the range. Each number of a
+        vector that is longer than the bound on its length counts.
+    missing
+        How many values are absent: None, NaN, null, an empty text, or an absent key.
+    unreadable
+        How many values are not numbers where a number is expected.
+    unknown
+        How many values are not one of the categories.
+    bounds
+        What values are clipped to, in words.
+    replacement
+        The public value that replaces missing, unreadable and unknown values, in words.
+    example
+        The first value that is replaced, with its row.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> print(fedldp.Schema.of(age=(0, 100)).check({"age": [31, 131, None, None]})["age"])
+    age: 1 of 4 (25%) clipped to [0, 100]; 2 of 4 (50%) missing, replaced by 50; row 2: ...
     """
 
     name: str
@@ -68,7 +92,23 @@ class AttributeQuality:
         return self.described()
 
     def described(self, *, example: bool = True) -> str:
-        """Return the counts in one line, with or without the first value that is replaced."""
+        """Return the counts in one line.
+
+        Parameters
+        ----------
+        example
+            Whether to show the first value that is replaced.
+
+        Returns
+        -------
+        str
+            A line of text.
+
+        Examples
+        --------
+        >>> AttributeQuality("age", values=10, clipped=1, bounds="[0, 100]").described()
+        'age: 1 of 10 (10%) clipped to [0, 100]'
+        """
         counts = [f"{self._share(self.clipped)} clipped to {self.bounds}"] if self.clipped else []
         for word in ("missing", "unreadable", "unknown"):
             if count := getattr(self, word):
@@ -84,11 +124,24 @@ class AttributeQuality:
 @final
 @dataclass(frozen=True)
 class DataQuality:
-    """What happened to the values of some rows, counted for each attribute; qualities add.
+    """What happens to the values of some rows, counted for each attribute; qualities add.
 
-    Made by `Schema.check`, which reads the data and spends nothing. It is for the owner of the
-    data and never leaves a vehicle.
+    `Schema.check` makes one: it reads the data and spends nothing. It is for the owner of the data
+    and never leaves a vehicle.
 
+    Attributes
+    ----------
+    rows
+        The number of rows.
+    attributes
+        The counts of each attribute.
+    unknown_keys
+        Keys of dicts that the schema does not name, with the number of rows that have them.
+    unused_columns
+        Columns of a table that the schema does not name.
+
+    Examples
+    --------
     >>> import fedldp
     >>> schema = fedldp.Schema.of(age=(0, 100), city=["Oslo", "Paris"])
     >>> quality = schema.check([{"age": 131, "city": "Pari"}, {"agee": 54, "city": "Oslo"}])
@@ -142,7 +195,7 @@ class DataQuality:
 
     @property
     def clipping(self) -> str:
-        """One line on what is clipped, for data whose bounds are meant to do so; or nothing."""
+        """One line about clipped values, for data whose bounds are meant to clip; or nothing."""
         found = [each for each in self.attributes if each.clipped]
         found.sort(key=lambda each: -each.clipped)
         shares = [f"{_percent(each.clipped / each.values)} of {each.name}" for each in found[:3]]
@@ -150,7 +203,25 @@ class DataQuality:
         return f"the public bounds clip {', '.join(shares)}{more}." if found else ""
 
     def using(self, *columns: str | None) -> "DataQuality":
-        """Return the same quality, where these columns and keys are used for something else."""
+        """Return the same quality without some columns and keys, which are used for something else.
+
+        Parameters
+        ----------
+        *columns
+            The names of the columns and keys; None is ignored.
+
+        Returns
+        -------
+        DataQuality
+            A quality in which these names are neither unused nor unknown.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> quality = fedldp.Schema.of(age=(0, 100)).check({"age": [31], "id": [7]})
+        >>> quality.unused_columns, quality.using("id").unused_columns
+        (('id',), ())
+        """
         unused = tuple(name for name in self.unused_columns if name not in columns)
         keys = {key: count for key, count in self.unknown_keys.items() if key not in columns}
         return replace(self, unused_columns=unused, unknown_keys=keys)
@@ -159,7 +230,24 @@ class DataQuality:
         return self.summary()
 
     def summary(self, *, examples: bool = True) -> str:
-        """Return the counts in a few lines, with or without examples of the values."""
+        """Return the counts in a few lines.
+
+        Parameters
+        ----------
+        examples
+            Whether to show examples of the values.
+
+        Returns
+        -------
+        str
+            Lines of text.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> print(fedldp.Schema.of(age=(0, 100)).check({"age": [31, 54]}).summary())
+        2 rows: all values are used as they are.
+        """
         rows = f"{self.rows:,} row{'' if self.rows == 1 else 's'}"
         one = self.changed == 1
         head = (
@@ -188,7 +276,23 @@ class DataQuality:
         return lines
 
     def refuse(self, *, clipped: bool = True) -> None:
-        """Raise `DomainError` unless the data are clean; `clipped=False` allows clipping."""
+        """Raise `DomainError` unless the data are clean.
+
+        Parameters
+        ----------
+        clipped
+            Whether to refuse clipped values too.
+
+        Raises
+        ------
+        DomainError
+            If a value would be replaced or, unless `clipped` is false, clipped.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> fedldp.Schema.of(age=(0, 100)).check({"age": [31, 131]}).refuse(clipped=False)
+        """
         allowed = self if clipped else self._without_clipping()
         if not allowed.clean:
             said = "; ".join(line.removesuffix(".") for line in allowed._lines(examples=True))
@@ -200,9 +304,19 @@ class DataQuality:
         return replace(self, attributes=tuple(replace(each, clipped=0) for each in self.attributes))
 
     def warn(self, stacklevel: int = 1, *, strict: bool = True) -> None:
-        """Warn the owner with a `DataWarning`, unless the data are clean.
+        """Issue a `DataWarning` unless the data are clean.
 
-        `strict` is whether the caller has an option of that name, which the warning recommends.
+        Parameters
+        ----------
+        stacklevel
+            As for `warnings.warn`.
+        strict
+            Whether the caller has an option of this name, which the warning then recommends.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> fedldp.Schema.of(age=(0, 100)).check({"age": [31, 54]}).warn()
         """
         if not self.clean:
             hint = "\n  With strict=True such data are refused." if strict else ""

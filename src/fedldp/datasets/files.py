@@ -1,4 +1,4 @@
-"""Data sets from files of one's own: CSV or Parquet, with a schema and a target."""
+"""Data sets from your own files: CSV or Parquet, with a schema and a target."""
 
 import gzip
 import shutil
@@ -35,13 +35,37 @@ def from_file(
 ) -> Dataset:
     r"""Return the data set that a CSV (also .csv.gz) or Parquet file holds.
 
-    The target is a column of the schema: a number for linear regression, a category with two
-    labels for the others. `vehicle_id` is the column with the id of each row's vehicle, if a
-    vehicle has several rows: ids are compared as they are written. Values outside the bounds are
-    clipped, and missing, unreadable or unknown ones are replaced by the public default, as on a
-    vehicle; a `DataWarning` says so. With `strict` such data raise `DomainError`, and so does a
-    missing target in any case: nobody may make one up.
+    Values outside the bounds are clipped, and missing, unreadable or unknown ones are replaced by
+    the public default, as on a vehicle; a `DataWarning` says so.
 
+    Parameters
+    ----------
+    path
+        The file.
+    schema
+        The attributes of the columns to read.
+    target
+        The column of the schema that a model predicts: a number for linear regression, a category
+        with two labels for the other objectives.
+    vehicle_id
+        The column with the id of each row's vehicle, if a vehicle has several rows. Ids are
+        compared as they are written.
+    strict
+        Raise `DomainError` if a value would be clipped or replaced.
+
+    Returns
+    -------
+    Dataset
+        The rows of the file.
+
+    Raises
+    ------
+    DomainError
+        If the file cannot be read, a target is missing (nobody may make one up), or `strict` is set
+        and a value would be changed.
+
+    Examples
+    --------
     >>> path = Path(tempfile.mkdtemp(), "fleet.csv")
     >>> _ = path.write_text("age,city,sold\n31,Oslo,no\n54,Rome,yes\n")
     >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome"], sold=["no", "yes"])
@@ -84,14 +108,14 @@ def read_file(
 
 
 def read(path: Path) -> Iterator[frames.Chunk]:
-    """Read a file as `frames.read` does, also one that gzip made."""
+    """Read a file as `frames.read` does, also a gzip-compressed one."""
     with unpacked(path) as plain:
         yield from frames.read(plain)
 
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """Have a .gz file unpacked for a while, under its own name without the ending."""
+    """Unpack a .gz file temporarily, under its own name without the suffix."""
     if path.suffix.lower() != ".gz":
         yield path
         return
@@ -109,7 +133,7 @@ def unpacked(path: Path) -> Iterator[Path]:
 
 @final
 class Gathered:
-    """Columns, compact, that grow by some rows at a time."""
+    """Compact columns that grow by some rows at a time."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -117,7 +141,7 @@ class Gathered:
         self._qualities: list[DataQuality] = []
 
     def add(self, data: Any, first_row: int) -> DataQuality:
-        """Add rows, and return what of them is clipped or replaced."""
+        """Add rows, and return what is clipped or replaced in them."""
         matrix, quality = self._schema.rows(data, first_row).read()
         self._qualities.append(quality)
         place = 0
@@ -131,7 +155,7 @@ class Gathered:
         return total(self._qualities)
 
     def columns(self) -> tuple[npt.NDArray[Any], ...]:
-        """Return the column of each attribute; refuse none at all."""
+        """Return the column of each attribute, or raise `DomainError` if there are no rows."""
         if not self._parts[0]:
             raise DomainError("there are no rows.")
         return tuple(np.concatenate(parts) for parts in self._parts)

@@ -39,7 +39,23 @@ class Download(Protocol):
 
 
 class Origin(ABC):
-    """Where a data set comes from."""
+    """Where a data set comes from: the base class of `Embedded`, `Generated` and `File`.
+
+    Attributes
+    ----------
+    about
+        What to know about the data set.
+    download
+        How to download it, if it can be downloaded.
+    generated
+        Whether it is generated, with any number of rows.
+
+    Examples
+    --------
+    >>> where = origin("flights")
+    >>> where.about.name, where.ready, where.available
+    ('flights', True, 'embedded')
+    """
 
     about: About
     download: Download | None = None  # for a data set that can be fetched
@@ -47,17 +63,42 @@ class Origin(ABC):
 
     @property
     def ready(self) -> bool:
-        """Whether it can be loaded without a path."""
+        """Whether the data set can be loaded without a path."""
         return True
 
     @property
     @abstractmethod
     def available(self) -> str:
-        """Where it is, or what it takes to have it: a word for people."""
+        """Where the data set is, or how to get it: a word for display."""
 
     @abstractmethod
     def load(self, path: Path | None, rows: int | None, seed: int) -> Dataset:
-        """Return the data set, or its first rows."""
+        """Return the data set, or its first rows.
+
+        Parameters
+        ----------
+        path
+            The file, for a data set that is read from one; None for its usual place.
+        rows
+            The number of rows; None for all.
+        seed
+            The seed of a data set that is generated.
+
+        Returns
+        -------
+        Dataset
+            The data set.
+
+        Raises
+        ------
+        DomainError
+            If the data set is not available, has too few rows, or is not read from a file.
+
+        Examples
+        --------
+        >>> len(origin("flights").load(None, 50, 0))
+        50
+        """
 
     def _without_path(self, path: Path | None) -> None:
         if path is not None:
@@ -74,7 +115,20 @@ class Origin(ABC):
 @final
 @dataclass(frozen=True)
 class Embedded(Origin):
-    """A data set that comes with a package."""
+    """A data set that comes with a package.
+
+    Parameters
+    ----------
+    about
+        What to know about the data set.
+    open
+        Returns the whole data set.
+
+    Examples
+    --------
+    >>> Embedded(flights.ABOUT, flights.load).available
+    'embedded'
+    """
 
     about: About
     open: Callable[[], Dataset]
@@ -89,7 +143,21 @@ class Embedded(Origin):
 @final
 @dataclass(frozen=True)
 class Generated(Origin):
-    """A data set that is generated from a number of rows and a seed."""
+    """A data set that is generated from a number of rows and a seed.
+
+    Parameters
+    ----------
+    about
+        What to know about the data set.
+    generate
+        Returns the data set for a number of rows and a seed.
+
+    Examples
+    --------
+    >>> few = Generated(flights.ABOUT, lambda rows, seed: flights.load().take(slice(rows)))
+    >>> len(few.load(None, 50, seed=0))
+    50
+    """
 
     about: About
     generate: Callable[[int, int], Dataset]
@@ -105,7 +173,23 @@ class Generated(Origin):
 @final
 @dataclass(frozen=True)
 class File(Origin):
-    """A data set that is read from a file, which may be one to download."""
+    """A data set that is read from a file, which may have to be downloaded.
+
+    Parameters
+    ----------
+    about
+        What to know about the data set.
+    read
+        Returns the data set that a file holds.
+    download
+        How to download the file; None if that is not possible.
+
+    Examples
+    --------
+    >>> by_path = File(flights.ABOUT, read=lambda path: flights.load())
+    >>> by_path.ready, by_path.available
+    (False, 'by path')
+    """
 
     about: About
     read: Callable[[Path], Dataset]
@@ -148,13 +232,31 @@ def _registered() -> dict[str, EntryPoint]:
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all data sets."""
+    """Return the names of all data sets.
+
+    Returns
+    -------
+    tuple of str
+        Names that `load` takes.
+
+    Examples
+    --------
+    >>> "flights" in names()
+    True
+    """
     return (_FLIGHTS.about.name, *_registered())
 
 
 def listed() -> str:
     """Return the names of all data sets for a message, and how to get those of the paper.
 
+    Returns
+    -------
+    str
+        The names, separated by commas.
+
+    Examples
+    --------
     >>> listed().startswith("flights")
     True
     """
@@ -164,7 +266,30 @@ def listed() -> str:
 
 
 def origin(name: str) -> Origin:
-    """Return where a data set comes from."""
+    """Return where a data set comes from.
+
+    Parameters
+    ----------
+    name
+        The name of the data set.
+
+    Returns
+    -------
+    Origin
+        The origin, which can load the data set.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such data set.
+    DomainError
+        If a package has registered something else.
+
+    Examples
+    --------
+    >>> origin("flights").available
+    'embedded'
+    """
     if name == _FLIGHTS.about.name:
         return _FLIGHTS
     if name not in _registered():
@@ -176,7 +301,28 @@ def origin(name: str) -> Origin:
 
 
 def about(name: str) -> About:
-    """Return what to know about a data set, without loading it."""
+    """Return what to know about a data set, without loading it.
+
+    Parameters
+    ----------
+    name
+        The name of the data set.
+
+    Returns
+    -------
+    About
+        Its title, source, licence and size.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such data set.
+
+    Examples
+    --------
+    >>> about("flights").rows
+    327346
+    """
     return origin(name).about
 
 
@@ -188,9 +334,31 @@ def load(
 ) -> Dataset:
     """Return a data set, or its first rows. Nothing is downloaded: that is what `fetch` does.
 
-    `path` is where the file is, for a data set that is read from one and was not fetched; `seed`
-    is for those that are generated.
+    Parameters
+    ----------
+    name
+        The name of the data set.
+    path
+        The file, for a data set that is read from one and was not fetched.
+    rows
+        The number of rows; by default all.
+    seed
+        The seed of a data set that is generated.
 
+    Returns
+    -------
+    Dataset
+        The data set.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such data set.
+    DomainError
+        If the data set is not available, or has too few rows.
+
+    Examples
+    --------
     >>> len(load("flights", rows=50))
     50
     """
@@ -200,7 +368,33 @@ def load(
 
 
 def fetch(name: str, progress: Progress | None = None) -> Path:
-    """Download a data set to the user's cache, unless it is there, and return its path."""
+    """Download a data set to the user's cache, unless it is there already.
+
+    Parameters
+    ----------
+    name
+        The name of the data set.
+    progress
+        A function that is called with the number of bytes so far, and in all if that is known.
+
+    Returns
+    -------
+    Path
+        The file in the cache.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such data set.
+    DomainError
+        If the data set cannot be downloaded.
+
+    Examples
+    --------
+    >>> fetch("flights")
+    Traceback (most recent call last):
+    fedldp.errors.DomainError: flights cannot be fetched: it is here...
+    """
     wanted = origin(name)
     if wanted.download is None:
         how = "it is here" if wanted.ready else "get its file yourself, and give it with --path"
