@@ -261,12 +261,12 @@ class Part:
 
     # What there is: coordinates, units and attributes.
 
-    @property
+    @cached_property
     def joint(self) -> bool:
         """Whether one code answers all coordinates."""
         return any(coder.joint for coder in self.coders)
 
-    @property
+    @cached_property
     def study(self) -> bool:
         """Whether this part is for study only."""
         return not all(coder.exact for coder in self.coders)
@@ -279,17 +279,17 @@ class Part:
     def _sizes(self) -> list[int]:
         return [attribute.size for attribute in self._attributes]
 
-    @property
+    @cached_property
     def d(self) -> int:
         """How many coordinates there are."""
         return sum(self._sizes)
 
-    @property
+    @cached_property
     def units(self) -> int:
         """How many units there are."""
         return 1 if self.joint else self.d
 
-    @property
+    @cached_property
     def share(self) -> float:
         """The probability that a vehicle answers a given coordinate."""
         return self.k / self.units
