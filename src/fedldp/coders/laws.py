@@ -13,6 +13,7 @@ import numpy as np
 from fedldp._internal.validation import Floats
 from fedldp.coders import tables
 
+_CHUNK = 1 << 10  # means that are bounded at a time
 _MANY_OUTPUTS = 64
 # Any exponent gives a valid bound, and the best of these is within 1% of the best there is.
 _EXPONENTS = np.geomspace(1e-7, 1e2, 200)
@@ -113,17 +114,24 @@ class Law:
         found = np.ones(mean.shape)
         places = np.flatnonzero(mean > np.max(sign * self.letters))
         if places.size:
-            exponents, logarithms = self._bounds(sign)
-            # With few exponents at a time: there can be very many means.
-            rates = np.zeros(places.size)
-            for exponent, logarithm in zip(exponents, logarithms, strict=True):
-                np.minimum(rates, logarithm - exponent * mean[places], out=rates)
-            found[places] = np.exp(m[places] * rates)
+            exponents, logarithms = self._upper if sign > 0 else self._lower
+            # Some means at a time: there can be very many of them.
+            for start in range(0, places.size, _CHUNK):
+                some = places[start : start + _CHUNK]
+                rates = logarithms[:, None] - exponents[:, None] * mean[some]
+                found[some] = np.exp(m[some] * np.minimum(rates.min(axis=0), 0.0))
         return found
 
-    def _bounds(self, sign: float) -> tuple[Floats, Floats]:
+    @cached_property
+    def _upper(self) -> tuple[Floats, Floats]:
+        return self._bounds(self.values)
+
+    @cached_property
+    def _lower(self) -> tuple[Floats, Floats]:
+        return self._bounds(-self.values)
+
+    def _bounds(self, values: Floats) -> tuple[Floats, Floats]:
         """Return exponents s, and for each the largest ln E[e^(s y)] over all x."""
-        values = sign * self.values
         exponents = _EXPONENTS / np.abs(values).max()
         raised = np.expm1(exponents[:, None] * values)
         return exponents, np.log1p(np.max(raised @ self.table.T, axis=1))
