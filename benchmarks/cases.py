@@ -36,7 +36,7 @@ REPLICAS = 16
 
 
 def bare_words(count: int) -> Callable[[], None]:
-    """Return what makes so many bytes of keystream and drops them."""
+    """Return a function that makes this many bytes of keystream and drops them."""
     cipher = Cipher(algorithms.AES(bytes(32)), modes.CTR(bytes(16))).encryptor()
     zeros, target = memoryview(bytes(BLOCK)), memoryview(bytearray(BLOCK))
 
@@ -244,8 +244,8 @@ def examples(vehicles: int, dimensions: int) -> Arrays:
 def one_pass(task: Linear, replicas: int = 1) -> None:
     """Train: each vehicle answers one coordinate, once."""
     settings = Settings(epsilon=1.0, group=GROUP, k=1)
-    chance, distance = fedldp.source(2), task.objective.distance
-    for _ in settings.training(task, distance, chance, shuffle=False, replicas=replicas):
+    source, distance = fedldp.source(2), task.objective.distance
+    for _ in settings.training(task, distance, source, shuffle=False, replicas=replicas):
         pass
 
 

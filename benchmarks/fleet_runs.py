@@ -243,7 +243,7 @@ def answers(turns: int) -> dict[str, list[float]]:
     A vault is a process of its own. In each turn it gets a new question, one that it has answered,
     and one that it refuses, in random order.
     """
-    chance = random.Random(1)
+    rng = random.Random(1)
     times: dict[str, list[float]] = {"fresh": [], "repeated": [], "refused": []}
     with _folder() as folder:
         job = _init(folder, DEPOT, 1, free_port(), free_port(), None)
@@ -260,7 +260,7 @@ def answers(turns: int) -> dict[str, list[float]]:
             for turn in range(2, turns + 2):
                 fresh = replace(known, round=turn)
                 kinds = {"fresh": fresh, "repeated": known, "refused": replace(known, gateway="2")}
-                for kind in chance.sample(list(kinds), 3):
+                for kind in rng.sample(list(kinds), 3):
                     start = time.perf_counter()
                     batch = ask(address, kinds[kind], time.monotonic() + PATIENCE)
                     times[kind].append(1e3 * (time.perf_counter() - start))

@@ -58,8 +58,8 @@ def measure(kind: str, seeds: int) -> dict[tuple[float | None, str], np.ndarray]
 
 
 def _trained(chosen: Settings, task: Linear, test: Linear, seed: int) -> float:
-    chance = fedldp.source(seed).spawn(1)[0]
-    training = chosen.training(task, task.objective.distance, chance, shuffle=False)
+    source = fedldp.source(seed).spawn(1)[0]
+    training = chosen.training(task, task.objective.distance, source, shuffle=False)
     for _ in training:
         pass
     return float(test.error(training.models)[0])

@@ -127,8 +127,8 @@ def train(vehicles: int) -> Trained:
 
     def once() -> float:
         clock = Clock()
-        task, chance = Task(vehicles, clock, logistic), fedldp.source(2)
-        for _ in settings.training(task, logistic.distance, chance, shuffle=False):
+        task, source = Task(vehicles, clock, logistic), fedldp.source(2)
+        for _ in settings.training(task, logistic.distance, source, shuffle=False):
             pass
         return clock.seconds()
 

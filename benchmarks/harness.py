@@ -25,7 +25,7 @@ Work = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Case:
-    """So many items of work, done in our way and, if there are such, in others."""
+    """A number of items of work, done in our way and, if there are any, in other ways."""
 
     ours: Work
     items: int

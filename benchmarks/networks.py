@@ -65,23 +65,23 @@ class Fleet(NamedTuple):
     test: Windows
 
 
-def gait(n: int, chance: fedldp.Source) -> Windows:
+def gait(n: int, source: fedldp.Source) -> Windows:
     """Accelerations, in g, of bearers whose gait, pace and orientation differ, with noise."""
-    targets = chance.below(len(GAITS), n)
+    targets = source.below(len(GAITS), n)
     pace, first, second = np.array(list(GAITS.values())).T[:, targets, None]
-    pace = pace * (1 + 0.1 * ndtri(chance.uniform((n, 1))))
-    angle = 2 * np.pi * (pace * np.arange(LENGTH) / RATE_HZ + chance.uniform((n, 1)))
-    steps = first * np.sin(angle) + second * np.sin(2 * angle + 2 * np.pi * chance.uniform((n, 1)))
-    up, along = UPRIGHT + 0.3 * ndtri(chance.uniform((2, n, 3)))
+    pace = pace * (1 + 0.1 * ndtri(source.uniform((n, 1))))
+    angle = 2 * np.pi * (pace * np.arange(LENGTH) / RATE_HZ + source.uniform((n, 1)))
+    steps = first * np.sin(angle) + second * np.sin(2 * angle + 2 * np.pi * source.uniform((n, 1)))
+    up, along = UPRIGHT + 0.3 * ndtri(source.uniform((2, n, 3)))
     up, along = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (up, along))
-    noise = 0.05 * ndtri(chance.uniform((n, 3, LENGTH)))
+    noise = 0.05 * ndtri(source.uniform((n, 3, LENGTH)))
     return (up[:, :, None] + along[:, :, None] * steps[:, None] + noise).astype(np.float32), targets
 
 
 def synthetic(vehicles: int) -> Fleet:
     train, test = (
-        gait(n, chance)
-        for n, chance in zip((vehicles, TESTED), fedldp.source(1).spawn(2), strict=True)
+        gait(n, source)
+        for n, source in zip((vehicles, TESTED), fedldp.source(1).spawn(2), strict=True)
     )
     return Fleet("SYNTHETIC gaits", len(GAITS), train, test)
 
@@ -95,8 +95,8 @@ def wisdm(path: Path, vehicles: int) -> Fleet:
     whole = (user[: len(windows)] == user[last]) & (activity[: len(windows)] == activity[last])
     tested = user[: len(windows)] % 3 == 0
 
-    def cut(rows: np.ndarray, n: int, chance: fedldp.Source) -> Windows:
-        starts = rows[chance.below(len(rows), n)]
+    def cut(rows: np.ndarray, n: int, source: fedldp.Source) -> Windows:
+        starts = rows[source.below(len(rows), n)]
         return np.ascontiguousarray(windows[starts]), activity[starts]
 
     chances = fedldp.source(1).spawn(2)

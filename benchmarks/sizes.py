@@ -65,6 +65,6 @@ def _entropy_of_bits(coder: UnaryEncoding) -> float:
     for ones in range(a + 1):
         own = ones * p * q ** (ones - 1) * (1 - q) ** (a - ones) if ones else 0.0
         other = (a - ones) * (1 - p) * q**ones * (1 - q) ** (a - ones - 1) if ones < a else 0.0
-        chance = (own + other) / a
-        total -= comb(a, ones) * chance * log2(chance)
+        share = (own + other) / a
+        total -= comb(a, ones) * share * log2(share)
     return total

@@ -171,7 +171,7 @@ def discretized(
 
 
 def packed(fields: list[tuple[npt.NDArray[Any], int]]) -> bytes:
-    """Some fields of every record, each of so many bits: all bits side by side, then packed."""
+    """Some fields of every record, given their widths: all bits side by side, then packed."""
     bits = [
         (numbers[:, None] >> np.arange(width - 1, -1, -1) & 1).astype(np.uint8)
         for numbers, width in fields

@@ -1,4 +1,4 @@
-"""A private model in a scikit-learn pipeline: it tells which flights arrive late.
+"""A private model in a scikit-learn pipeline: it predicts which flights arrive late.
 
 Needs: pip install '.[learn,parquet]'
 
@@ -21,16 +21,16 @@ NAMES = ("dep_delay", "distance", "hour", "origin")
 
 
 def pipeline(schema: fedldp.Schema, epsilon: float, seed: int | None = None) -> Pipeline:
-    """Return what makes features of columns, then the model: nothing in it looks at the fleet."""
+    """Return an encoder and a model; neither is fitted to private data without noise."""
     *numbers, origin = (schema[name] for name in NAMES)
-    # The encoder is told its categories. If it learned them, or a MinMaxScaler its range, then what
-    # a vehicle sends would depend on the data of all the others, without any noise.
+    # The encoder is given its categories. If it learned them, or a MinMaxScaler its range, then
+    # what a vehicle sends would depend on the data of all the others, without any noise.
     codes = list(range(len(origin.categories)))
     columns = make_column_transformer(
         (OneHotEncoder(categories=[codes], sparse_output=False), [len(numbers)]),
         remainder="passthrough",
     )
-    # The model scales its features by bounds that are public, and clips what lies outside.
+    # The model scales its features by public bounds, and clips values outside them.
     low = [0.0 for _ in codes] + [each.low for each in numbers]
     high = [1.0 for _ in codes] + [each.high for each in numbers]
     model = fedldp.LDPLogisticRegression(epsilon=epsilon, bounds=(low, high), random_state=seed)
@@ -47,7 +47,7 @@ def main(rows: int | None = None, seed: int | None = None) -> float:
         return part.matrix(names=NAMES), late[answers]
 
     # fit() asks every vehicle once. A grid search on the fleet would ask them again for each
-    # candidate, and pay each time: search on public data instead.
+    # candidate, at a cost each time: search on public data instead.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fedldp.errors.DataWarning)  # a few delays are clipped
         model = pipeline(fleet.schema, epsilon=4.0, seed=seed).fit(*examples(fleet))

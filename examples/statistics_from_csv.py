@@ -14,7 +14,7 @@ import fedldp
 from fedldp import datasets
 
 # What is asked, and within which bounds. All of it is public and comes from you: bounds that are
-# taken from the data give some of the data away. A vehicle clips what lies outside.
+# taken from the data give some of the data away. A vehicle clips values outside them.
 SCHEMA = fedldp.Schema.of(dep_delay=(-30, 120), distance=(0, 5000), origin=["EWR", "JFK", "LGA"])
 EPSILON = 2.0
 
@@ -23,12 +23,12 @@ def main(path: Path, chance: fedldp.Source) -> fedldp.Estimate:
     """Let every vehicle report, and print what the server learns."""
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    # A vehicle clips what is outside the bounds, and replaces what is missing or cannot be read.
-    # Only whoever has the data can see it, so look: here a few delays are very long.
+    # A vehicle clips values outside the bounds, and replaces values that are missing or unreadable.
+    # Only the owner of the data can see how many, so look: here a few delays are very long.
     print(SCHEMA.check(rows))
 
-    # One file that the vehicles and the server hold. It carries the integers that reports are
-    # drawn from, so that a vehicle can check what it is asked to spend.
+    # The plan is one file that the vehicles and the server hold. It contains the integers that
+    # reports are drawn from, so that a vehicle can check what it is asked to spend.
     plan = fedldp.Plan(SCHEMA, EPSILON)
 
     # On the vehicles. Here all of them are in one process; in a fleet each reports its own row.
@@ -50,7 +50,7 @@ def main(path: Path, chance: fedldp.Source) -> fedldp.Estimate:
 
 
 def write_flights(path: Path, rows: int = 50_000) -> None:
-    """Write some of the flights that come with fedldp, to have a file."""
+    """Write some of the flights that come with fedldp to a file."""
     flights = datasets.load("flights", rows=rows)
     delays, distances, origins = flights.matrix(names=SCHEMA.names).T.astype(int)
     labels = SCHEMA["origin"].categories
@@ -61,8 +61,8 @@ def write_flights(path: Path, rows: int = 50_000) -> None:
 
 
 if __name__ == "__main__":
-    # source() takes its key from the operating system; source(7) would be the same at every run,
-    # and is for tests alone.
+    # source() takes its key from the operating system. source(7) would be the same in every run,
+    # and is for tests only.
     if len(sys.argv) > 1:
         main(Path(sys.argv[1]), fedldp.source())
     else:

@@ -112,8 +112,8 @@ class Ours:
         recipe = settings.recipe(d, -(-vehicles // group), task.objective.distance)
 
         def run() -> list[float]:
-            chance = fedldp.source()
-            training = Training(task, plan, recipe, chance, group=group, shuffle=False)
+            source = fedldp.source()
+            training = Training(task, plan, recipe, source, group=group, shuffle=False)
             for _ in training:
                 pass
             return training.models[0].tolist()
