@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import fedldp
-from fedldp import Plan, Schema, vehicle
+from fedldp import Plan, Schema, audit, vehicle
+from fedldp._internal import packing
 from fedldp._internal.vectors import SparseRows
 from fedldp.coders import Directions
 from fedldp.errors import DataWarning, DomainError, WireError
@@ -282,3 +283,30 @@ def test_an_estimate_warns_of_searched_seeds():
     ]
     assert "the mean square length of directions about x is" in found.warnings[0]
     assert "at most" in found.warnings[0]
+
+
+@pytest.mark.parametrize("mean_length", [0.3, 1.0])
+def test_the_best_attack_on_reports_finds_the_budget_and_no_more(mean_length):
+    """With vectors that are opposite, of which one is known: whose best direction was sent?
+
+    The bound holds with a confidence of 99.9%, and the seed is fixed.
+    """
+    plan = plan_of(Schema.vector(5, length=1.0), 1.5, mean_length=mean_length)
+    (coder,) = plan.parts[0].coders
+    vector = np.array([0.8, 0.0, -0.6, 0.0, 0.0])
+
+    def events(rows, source):
+        """Return for each report whether its direction is among the best of x, of -x, or null."""
+        report = plan.report_batches([Matrix(rows)], source)
+        codes = packing.parse(report.records, len(rows), plan.bits).get(0, plan.bits)
+        every = codes[:, None] & ~np.uint32(63) | np.arange(64, dtype=np.uint32)
+        products = np.stack([coder.vectors(column) @ vector for column in every.T[:63]], axis=1)
+        sent = (codes & 63).astype(np.int64)
+        own = np.take_along_axis(products, np.minimum(sent, 62)[:, None], axis=1)
+        rank = (products > own).sum(axis=1)
+        found = 1 * (rank < coder.best) - 1 * (rank >= 63 - coder.best)
+        return np.where(sent == 63, 2, found)
+
+    pairs = [(vector, -vector), (vector, 0 * vector)]
+    found = audit.attack(events, pairs, fedldp.source(1), samples=10_000, confidence=0.999)
+    assert 1.2 < found.bound <= 1.5
