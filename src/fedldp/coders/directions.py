@@ -58,8 +58,40 @@ _MIXING = tuple(zip((30, 27), _MIX, strict=True))
 class Directions(ForNumbers):
     """All d numbers of a vector at once, epsilon-private together, in at most 32 bits.
 
-    The vector's length is at most 1: `Directions.of` chooses the other fields.
+    The vector's length is at most 1. `Directions.of` chooses everything but epsilon and d.
 
+    Parameters
+    ----------
+    epsilon
+        The privacy budget of the whole vector, from 0.001 to 20.
+    d
+        How many numbers the vector has.
+    directions
+        How many directions a seed has: 3, 7, 15, ... or 255.
+    best
+        How many directions count as the best for a vector.
+    high
+        The odds of each of the best directions.
+    low
+        The odds of each other direction, and of every direction for the null input.
+    null
+        The odds of the null code for a vector.
+    null_input
+        The odds of the null code for the null input; 0 if the null input is not used.
+    seed_bits
+        How many bits a seed has.
+    key
+        A number of 64 bits on which all directions depend.
+
+    Raises
+    ------
+    PrivacyError
+        If the odds are not epsilon-private, or the other numbers are out of range.
+    DomainError
+        If epsilon or d is out of range.
+
+    Examples
+    --------
     >>> import fedldp
     >>> coder = Directions.of(epsilon=2.0, d=1000)
     >>> coder.bits, coder.directions, coder.best, round(coder.noise, 2)
@@ -114,21 +146,40 @@ class Directions(ForNumbers):
 
         Parameters
         ----------
-        epsilon, d
-            The budget, and how many numbers the vector has.
+        epsilon
+            The privacy budget of the whole vector, from 0.001 to 20.
+        d
+            How many numbers the vector has.
         mean_length
             A public guess of the mean length of the fleet's vectors, as a share of the bound. It
             decides about the null input, which pays where vectors are short. A wrong guess costs
             accuracy, never privacy.
         fleet
             How many vehicles answer, at most. The seed gets long enough that the finite number of
-            codebooks adds at most a tenth to the variance of the mean of so many vehicles.
+            codebooks adds at most a tenth to the variance of the mean of so many vehicles. By
+            default it is long enough for ten million or, above epsilon = 5, as long as 32 bits
+            allow: for seven million or more.
         directions
             63 or 255. By default 63, and 255 where that has less error by more than a tenth.
         null
             Whether to use the null input. By default it is used where that has less error.
         key
-            A number of 64 bits that all directions depend on; by default it follows from the rest.
+            A number of 64 bits on which all directions depend. By default it follows from the rest.
+
+        Returns
+        -------
+        Directions
+            The coder, with the longest odds that epsilon allows.
+
+        Raises
+        ------
+        DomainError
+            If a parameter is invalid, or the fleet is too large for 32 bits.
+
+        Examples
+        --------
+        >>> Directions.of(epsilon=1.0, d=30).fleet, Directions.of(1.0, 30, fleet=9000).bits
+        (10468371, 17)
         """
         epsilon, d = validation.epsilon(epsilon), validation.whole(d, "d")
         if not isinstance(mean_length, Real) or not 0 <= mean_length <= 1:
@@ -223,8 +274,24 @@ class Directions(ForNumbers):
     def encode(self, x: npt.ArrayLike | SparseRows, source: Source) -> npt.NDArray[np.uint32]:
         """Return a seed and a direction for each row of x, whose length is at most 1.
 
-        The rows are those of an array, or sparse: only numbers that are not zero take time. What is
-        drawn does not depend on them.
+        Only numbers that are not zero take time. What is drawn does not depend on them.
+
+        Parameters
+        ----------
+        x
+            Rows of d numbers: an array, or `SparseRows`.
+        source
+            The random source, from `fedldp.source`.
+
+        Returns
+        -------
+        array
+            For each row the number of the seed, then the number of the direction in the last bits.
+
+        Raises
+        ------
+        DomainError
+            If x has another shape, a row is longer than 1, or source is not a `Source`.
         """
         if not isinstance(source, Source):
             raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
@@ -305,9 +372,8 @@ class Directions(ForNumbers):
             np.take(_table(), lanes, out=numbers[:some], mode="clip")
             numbers[:some] *= vectors.numbers[at][:, None]
             found[:some] += numbers[:some]
-        ranked = np.empty_like(found)
-        ranked[order] = found
-        return ranked
+        numbers[order] = found
+        return numbers
 
     def _states(self, seeds: Any) -> Words:
         states = _times_golden(seeds.astype(np.int64) + 1) + np.uint64(self.key)
@@ -341,6 +407,18 @@ class Directions(ForNumbers):
 
         The mean of these rows, divided by `scale`, estimates the mean of the vectors.
 
+        Parameters
+        ----------
+        codes
+            Codes, as `encode` returns them.
+
+        Returns
+        -------
+        array
+            Rows of d whole numbers, of which 1024 stand for a standard deviation of 1.
+
+        Examples
+        --------
         >>> import fedldp
         >>> coder = Directions.of(epsilon=4.0, d=3)
         >>> codes = coder.encode([[0.6, 0.0, -0.8]] * 10_000, fedldp.source(1))
@@ -521,6 +599,18 @@ class Directions(ForNumbers):
     def noise_at(self, length: float) -> float:
         """Return the variance of the estimate of a number near 0 of a vector of some length.
 
+        Parameters
+        ----------
+        length
+            The length of the vector, as a share of the bound; or the mean length of many.
+
+        Returns
+        -------
+        float
+            The variance, in terms of the squared bound.
+
+        Examples
+        --------
         >>> coder = Directions.of(epsilon=2.0, d=1000, mean_length=0.3)
         >>> [round(coder.noise_at(length), 2) for length in (0.0, 0.3, 1.0)]
         [0.69, 1.05, 1.88]
