@@ -459,6 +459,21 @@ def test_few_codebooks_add_what_is_computed(epsilon):
     assert np.mean(np.square(found)) == pytest.approx(expected, rel=0.25)
 
 
+def test_intervals_know_of_few_codebooks():
+    """Where codebooks are too few for the fleet, errors are as large as stated: over 40 keys.
+
+    The mean square of 40 times 8 standardised errors is within 5 standard errors of 1.
+    """
+    x = np.tile([0.6, 0, 0, -0.8, 0, 0, 0, 0], (20_000, 1))
+    found = []
+    for key in range(40):
+        coder = replace(Directions.of(4.0, 8), seed_bits=9, key=key)
+        moments = coder.moments(cells_of(coder, coder.encode(x, fedldp.source(key))))
+        assert np.all(moments.variance > 3 * coder.variance(x[0]))
+        found.append((moments.mean - x[0]) / np.sqrt(moments.variance / len(x)))
+    assert np.mean(np.square(found)) == pytest.approx(1, abs=5 * np.sqrt(2 / 320))
+
+
 # Tallies
 
 

@@ -254,7 +254,7 @@ class Directions(ForNumbers):
     @property
     def fleet(self) -> int:
         """To how many vehicles the finite number of seeds adds at most a tenth of the variance."""
-        return int(_CODEBOOKS * (1 << self.seed_bits) / _doubling(self._odds))
+        return max(1, int(_CODEBOOKS * (1 << self.seed_bits) / _doubling(self._odds)))
 
     def to_document(self) -> Document:
         """Return the directions as they stand in a plan's JSON, but for the attributes."""
@@ -485,13 +485,15 @@ class Directions(ForNumbers):
     def moments(self, cells: Cells) -> Moments:
         """Return the moments of the answers about each number.
 
-        Of the data no more than the mean is known; the variance is that of the answers, and never
-        below that of the noise: a few answers that happen to agree prove nothing.
+        Of the data no more than the mean is known. The variance is that of the answers, and never
+        below that of the noise: a few answers that happen to agree prove nothing. What the finite
+        number of codebooks adds for the mean of all answers is included, as far as it can go.
         """
         (m, total), squares = self.sums(cells), self._by_coordinate(cells[0])[1]
         mean = total / m
         least = self._least_noise
         variance = np.maximum(squares / self.scale**2 / m - mean**2, least)
+        variance *= 1 + _CODEBOOKS * m / self.fleet
         largest = float(_table()[-1]) / self.scale
         possible = np.clip(mean, -1.0, 1.0)
         far = (1 + np.abs(possible)) ** 2
