@@ -136,8 +136,8 @@ def test_what_ends_a_server_is_in_its_log(job):
     with pytest.raises(KeyboardInterrupt):
         run(job, network)
     job.write_text(job.read_text().replace("reports = 8", "reports = 9"))
-    with pytest.raises(ValueError, match="is of the job 'test', or was begun with another"):
+    with pytest.raises(ValueError, match="belongs to the job 'test', or was begun with another"):
         run(job, network)
     log = (job.parent / "state" / "job.log").read_text()
-    assert "the grid fails with ConnectionError" in log
+    assert "a call to Flower's grid failed with ConnectionError" in log
     assert "DomainError: " in log

@@ -167,7 +167,7 @@ def test_a_second_job_without_budget_fails(demo, tmp_path):
     assert str(fleet.job.log) in log
     assert str(folder / "server" / "state") in log
     assert fleet.job.result.read_bytes() == first  # the first job's, and said to be
-    assert f"{fleet.job.result} is not of this job" in log
+    assert f"{fleet.job.result} belongs to another job" in log
     assert Summary.load(fleet.job.summary).failed
     for vault in fleet.vaults:  # the reason stays with them
         said = f"second/1: of {REPORTS} vehicles that were asked for, 0 answered"

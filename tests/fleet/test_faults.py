@@ -332,7 +332,7 @@ def test_stop_ends_what_a_killed_demo_has_left(tmp_path):
         assert len(running(folder)) >= 3 + 2 + 3 + 2  # vaults, gateways, SuperNodes, link and front
         done = subprocess.run([*command, "stop", str(folder)], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        assert done.stdout.startswith("Ended ")
+        assert done.stdout.startswith("Stopped ")
         until(lambda: not running(folder), "the last one's end", patience=30)
     finally:
         popen.kill()

@@ -245,8 +245,8 @@ def test_files_of_ones_own(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--data", "rows.csv"], "give a --schema"),
-        (["--target", "sold"], "brings its own"),
+        (["--data", "rows.csv"], "give --schema"),
+        (["--target", "sold"], "has its own columns"),
         (["--epsilon", "0"], "epsilon must be"),
     ],
 )
@@ -262,7 +262,7 @@ def test_a_folder_that_is_in_use(fleet):
     work = Work.on_data_set(datasets.load("flights", rows=200), "logistic", 1, 1, {})
     before = (fleet / "ca.key").read_bytes()
     for folder in (fleet, fleet / "README.md"):
-        with pytest.raises(DomainError, match="name a new folder"):
+        with pytest.raises(DomainError, match="expected a new or empty folder"):
             init(folder, work, SETTINGS, 1, PLACE)
     assert (fleet / "ca.key").read_bytes() == before
 
@@ -270,7 +270,7 @@ def test_a_folder_that_is_in_use(fleet):
 def test_a_folder_too_deep_for_a_socket(tmp_path):
     deep = tmp_path / ("x" * 100)
     work = Work.on_data_set(datasets.load("flights", rows=200), "logistic", 1, 1, {})
-    with pytest.raises(DomainError, match="Choose a shorter folder"):
+    with pytest.raises(DomainError, match="Choose a folder with a shorter path"):
         init(deep, work, SETTINGS, 1, PLACE)
     assert not deep.exists()
 
@@ -287,7 +287,10 @@ def test_a_folder_too_deep_for_a_socket(tmp_path):
             'server = "h:1"\nauthority = "c"\nkey = "k"\nvaults = ["a,b"]',
             "backslashes or commas",
         ),
-        ('server = "h:1"\nauthority = "c"\nkey = "k"\nvaults = []', "needs a vault at least"),
+        (
+            'server = "h:1"\nauthority = "c"\nkey = "k"\nvaults = []',
+            "vaults must contain at least one vault",
+        ),
         ('server = "h:1"\nauthority = "c"\nkey = "k"\nvaults = ["tcp://h:1"]', "needs a token"),
         (
             'server = "h:1"\nauthority = "c"\nkey = "k"\nvaults = ["a"]\nbundle = "AB"',
@@ -323,5 +326,5 @@ def test_what_a_server_refuses(tmp_path, front):
     names = ("authority", "certificate", "key", "gateways", "app", "job")
     lines = [f'front = "{front}"', "link = 1", *(f'{name} = "x"' for name in names)]
     (tmp_path / server_process.FILE).write_text("\n".join(lines))
-    with pytest.raises(DomainError, match="front must be such as"):
+    with pytest.raises(DomainError, match="front must be an address and a port"):
         ServerConfig.load(tmp_path)

@@ -213,10 +213,10 @@ def test_a_large_cap_buys_one_answer_to_each_job(tmp_path):
 # A gateway that sends rubbish
 
 REASONS = (  # all that is said of them, each once
-    "an answer of another length",
-    "an answer of another question",
-    "a message with other content",
-    "an error of Flower's",
+    "the answer does not have the length",
+    "the answer is to another question",
+    "a message must contain one record of bytes and nothing else",
+    "got an error from Flower",
 )
 
 

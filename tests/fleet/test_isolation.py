@@ -149,7 +149,7 @@ def test_without_namespaces_there_is_a_warning_or_a_refusal(monkeypatch, caplog)
 
     monkeypatch.setattr(isolation, "_received", denied)
     assert isolation.choose(given=False, required=False) == Network()
-    assert "every account of this machine reaches Flower's ports" in caplog.text
+    assert "every account of this machine can reach Flower's ports" in caplog.text
     assert "(Operation not permitted)" in caplog.text
     with pytest.raises(DomainError, match=r"^--require-isolation: a private network cannot"):
         isolation.choose(given=False, required=True)

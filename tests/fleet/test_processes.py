@@ -236,7 +236,7 @@ def test_one_supervisor_for_each_folder(tmp_path):
     state = tmp_path / "state"
     with Supervisor(state):
         assert holder(state) == os.getpid()
-        with pytest.raises(DomainError, match=f"process {os.getpid()}. End it first: .*stop"):
+        with pytest.raises(DomainError, match=f"process {os.getpid()}. Stop it first: .*stop"):
             Supervisor(state).__enter__()
         assert holder(state) == os.getpid()
     assert holder(state) is None
@@ -391,7 +391,7 @@ def test_what_ends_while_it_is_looked_at_is_no_error(tmp_path, monkeypatch):
 
 
 def test_stop_wants_a_folder(tmp_path):
-    with pytest.raises(DomainError, match="there is no folder"):
+    with pytest.raises(DomainError, match=r"expected the folder of a fleet.* does not exist"):
         stop(tmp_path / "nowhere")
 
 

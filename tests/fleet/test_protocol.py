@@ -107,10 +107,10 @@ def test_every_flipped_bit_and_every_other_length_is_refused(name, answered):
         with pytest.raises(WireError):
             Answer.from_bytes(bytes(flipped), question)
     for other in (*(data[:end] for end in range(len(data))), data + b"\0", data * 2):
-        with pytest.raises(WireError, match="another length"):
+        with pytest.raises(WireError, match="does not have the length"):
             Answer.from_bytes(other, question)
     for other in (None, data.hex(), bytearray(data), memoryview(data), [data], 7):
-        with pytest.raises(WireError, match="another length"):
+        with pytest.raises(WireError, match="does not have the length"):
             Answer.from_bytes(other, question)
 
 
@@ -279,17 +279,17 @@ def test_only_a_plan_has_a_width(name):
             try:
                 read += question.width > 0
             except WireError as error:
-                refused += "the plan of a question is none" in str(error)
+                refused += "the plan of a question is invalid" in str(error)
     assert 0 < read < refused
     for text in ("", "{}", "null", "[" * 200_000, "[1]", '"x"', GOOD):
-        with pytest.raises(WireError, match="the plan of a question is none"):
+        with pytest.raises(WireError, match="the plan of a question is invalid"):
             asked(plan=text).check()
 
 
 def test_a_batch_may_not_take_too_much_room():
     largest = protocol.MOST_BITS // WIDTHS["vast"]
     asked(largest, PLANS["vast"]).check()
-    with pytest.raises(DomainError, match="ask fewer vehicles"):
+    with pytest.raises(DomainError, match="Ask fewer vehicles"):
         asked(largest + 1, PLANS["vast"]).check()
     asked(protocol.MOST, PLANS["narrow"]).check()
     with pytest.raises(FedLDPError, match="n must be from 1 to"):
@@ -302,5 +302,5 @@ def test_a_question_travels_packed_and_no_bomb_does():
     assert len(deflated(data)) < len(data) / 2
     bomb = zlib.compress(bytes(MOST_BYTES + 1), 9)
     for broken in (b"", b"garbage", deflated(data)[:-1], deflated(data) + b"x", bomb):
-        with pytest.raises(WireError, match="a question that"):
+        with pytest.raises(WireError, match=r"the question (was damaged|is incomplete)"):
             inflated(broken)

@@ -115,8 +115,8 @@ def test_a_key_that_is_removed_is_unregistered_and_one_that_comes_back_is_not(fl
     assert fleet.keys() == {number(B)}
     path.write_text(A)  # too late: Flower takes no key twice
     [said] = fleet.look()
-    assert said.startswith("Flower did not take the key of gateway-1")
-    assert said.endswith("It was revoked, so make a new key.")
+    assert said.startswith("Flower refused the key of gateway-1")
+    assert said.endswith("It was revoked before: make a new key.")
     assert fleet.look(100) == []
     assert fleet.keys() == {number(B)}
 
@@ -147,7 +147,7 @@ def test_a_key_that_flower_knows_already_counts_as_registered(fleet):
     fleet.flower.nodes = {number(A): "7"}
     good, bad = fleet.look()
     assert good == "Registered gateway-1."
-    assert bad.startswith("Flower did not take the key of gateway-2")
+    assert bad.startswith("Flower refused the key of gateway-2")
     assert server_process._nodes(fleet.state) == {A.strip(): "7"}
     assert fleet.look() == []
 
@@ -174,7 +174,7 @@ def test_what_flower_does_not_take_is_said_once(fleet, monkeypatch, said):
         return [1] * len(processes)
 
     monkeypatch.setattr(fleet.flower, "call", call)
-    assert [line[:44] for line in fleet.look()] == ["Flower did not take the key of gateway-1: se"]
+    assert [line[:40] for line in fleet.look()] == ["Flower refused the key of gateway-1: see"]
     assert fleet.look() == []
     assert fleet.keys() == set()
 

@@ -1,19 +1,25 @@
 """A production fleet: the vehicles' vaults, gateways and a server, on Flower.
 
-A *vault* is the vehicle's own process: it holds the data, the cap, the ledger and the randomness,
-and answers a question with noisy records alone. A *gateway* passes questions and answers on. The
-*server* asks, counts and steps. Each has a subpackage of its own, and so has what is Flower's:
+A fleet has three kinds of processes:
+
+- A *vault* runs where the data are, for one vehicle or for many. It holds the data, the cap (the
+  most that a vehicle may spend in its life), the ledger (the file that records what each vehicle
+  has spent) and the random source. It answers questions with noisy records only.
+- A *gateway* passes questions on to its vaults, and their answers back to the server.
+- The *server* asks the questions, counts the answers and, in a training, improves the model.
+
+Each of them has a subpackage; a fourth one holds everything that depends on Flower:
 
     vault/    gateway/    server/    flower/
-    protocol.py     what they say: a question, and the answer to it
+    protocol.py     the messages between them: a question and the answer to it
     sockets.py      the connection between a gateway and a vault
-    job.py          what a server is to find out
+    job.py          a job: what the server asks, and for how long
     folder.py       `fedldp fleet init`: all files that a fleet needs; keys.py makes its keys
-    processes.py    processes that are kept alive; isolation.py gives them a private network
+    processes.py    keeps processes alive; isolation.py gives them a private network
     app.py          the two apps that Flower runs, one on the server, one on each gateway
 
-`LDPFedSGD` is a strategy for a ServerApp, `LDPMod` a mod for a ClientApp of one's own. See
-docs/fleet.md.
+If you have a Flower app already, use `LDPFedSGD` as the strategy of your ServerApp, or `LDPMod` as
+a mod of your ClientApp. See docs/fleet.md.
 """
 
 from typing import TYPE_CHECKING

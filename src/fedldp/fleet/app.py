@@ -1,10 +1,14 @@
-"""The two apps that Flower runs, named by a bundle that holds no code: both are installed.
+"""The two apps that Flower runs: one on the server, one on each gateway.
+
+The bundle that Flower ships contains no code. It names these two apps, which are installed with
+fedldp on both sides.
 
 The run's configuration names the job's file (`job`). A node's configuration names the vaults behind
 it: `vaults` (addresses, separated by commas), `deadline` (seconds) and, for TCP, `token` (a file).
 
-Nodes of Flower's simulation have no configuration but their number. Their vaults are found by the
-environment's `FEDLDP_VAULTS`, in which {partition-id} stands for it: /run/vaults/{partition-id}.
+In Flower's simulation, the only configuration of a node is its number. The environment variable
+`FEDLDP_VAULTS` then says where its vaults are; {partition-id} stands for the number, as in
+/run/vaults/{partition-id}.
 """
 
 import contextlib
@@ -34,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 @server.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run the job to its end. If another process has it already, leave it alone."""
+    """Run the job until it ends. Do nothing if another process is running it already."""
     job = Job.load(str(context.run_config["job"]))
     with _logged(job.log):
         try:
@@ -48,7 +52,7 @@ def main(grid: Grid, context: Context) -> None:
 
 @client.train()
 def train(message: Message, context: Context) -> Message:
-    """Pass a question on to the vaults, and one batch back: whatever happens, nothing else."""
+    """Pass a question on to the vaults and return one answer, even if something fails."""
     try:
         node = context.node_config
         token = str(node["token"]) if "token" in node else None
@@ -56,7 +60,7 @@ def train(message: Message, context: Context) -> Message:
         vaults = [Address.of(text.strip(), token) for text in str(listed).split(",")]
         question = inflated(unpacked(message.content))
         data = relay(question, vaults, float(node.get("deadline", DEADLINE)))
-    except Exception as error:  # it stays on this machine: the server learns that it got no batch
+    except Exception as error:  # logged on this machine only: the server just gets no answer
         _log.error("%s: %s", type(error).__name__, error)
         data = REFUSED
     return Message(packed(data), reply_to=message)
@@ -64,7 +68,7 @@ def train(message: Message, context: Context) -> Message:
 
 @contextlib.contextmanager
 def _logged(path: Path) -> Iterator[None]:
-    """Write what the fleet logs to a file, as nobody reads what a ServerApp prints."""
+    """Write the fleet's log to a file: the output of a ServerApp is not kept."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))

@@ -1,7 +1,7 @@
 """`fedldp fleet init`: everything that a fleet needs, as files.
 
-Each part of a fleet has a folder of its own, to be copied to its machine: the server, and for each
-gateway one of its own and one of its vault.
+Each part of a fleet gets a folder, which is copied to its machine: one for the server, one for each
+gateway, and one for the vault of each gateway.
 """
 
 import tempfile
@@ -32,34 +32,37 @@ from fedldp.plan import Plan
 from fedldp.schema import Schema
 
 PORT = 9443  # for gateways
-LINK = 9410  # for processes of the server's machine
+LINK = 9410  # for processes on the server's machine
 
 _SOCKET = "vault.sock"
-_NOTES = {  # what is written beside an entry
-    "data": "each row is a vehicle, told by its number or by a column named in `vehicle`",
-    "front": "where gateways reach this server",
+_NOTES = {  # the comment beside an entry
+    "data": "each row is a vehicle, unless `vehicle` names a column with the id of its vehicle",
+    "front": "the address at which gateways reach this server",
     "link": "a port for processes of this machine: never open it to others",
-    "gateways": "for each its public key, *.pub: they are let in, and nobody else",
-    "server": "where this gateway reaches the server",
-    "authority": "whose word it takes that it is the server",
+    "gateways": "a folder with the public key of each gateway, *.pub: only these are admitted",
+    "server": "the address at which this gateway reaches the server",
+    "authority": "the certificate authority that must have signed the server's certificate",
     "vaults": "paths of Unix sockets, or tcp://host:port",
-    "bundle": "the SHA-256 of the app that may run here: see the server's folder `app`",
-    "cap": "the most that each vehicle may ever spend, over all jobs",
-    "answers_per_job": "how often each vehicle may answer one job, whatever its cap",
+    "bundle": "the SHA-256 of the only app that may run here: see the server's folder `app`",
+    "cap": "the most epsilon that each vehicle may spend in its life, over all jobs",
+    "answers_per_job": "how often each vehicle may answer one job, even if its cap allows more",
     "listen": "the path of a Unix socket, or tcp://host:port",
-    "ledger": "what was spent: never delete it, never restore a backup",
-    "reports": "asked of each gateway in a round",
-    "planned": "reports in all: the job's summary says if there were fewer",
+    "ledger": "records what each vehicle has spent: never delete it, never restore a backup",
+    "reports": "how many vehicles each gateway is asked for in a round",
+    "rounds": "at most",
+    "planned": "reports in all: the job's summary says if fewer came",
+    "resend": "seconds until an unanswered question is sent again",
+    "checkpoint": "the state of the job, with all reports: a restarted server resumes from it",
 }
 
 
 @final
 @dataclass(frozen=True)
 class Work:
-    """What a fleet is to find out, and where its data are.
+    """What a fleet is asked, and where its data are.
 
-    A training asks for the gradients of a model, of which this is the first one; a statistic, in
-    one round, for what a schema names. Where there is a choice, no objective means a statistic.
+    A training asks for gradients: `asked` is its first model. A statistic asks, in one round, for
+    the attributes of a schema. In the methods below, `objective=None` means a statistic.
     """
 
     job: str  # its name
@@ -68,7 +71,7 @@ class Work:
     rounds: int
     data: Mapping[str, Any]  # entries of every vault.toml
     schema: Schema | None = None  # of all columns, if the data are files
-    total: int | None = None  # vehicles in the fleet, if that is not `vehicles` of each gateway
+    total: int | None = None  # vehicles in the fleet, if not `vehicles` behind each gateway
 
     @classmethod
     def on_data_set(
@@ -80,12 +83,15 @@ class Work:
         entries: Mapping[str, Any],
         job: str | None = None,
     ) -> "Work":
-        """Have each gateway's vault hold its part of a data set; `entries` say of which rows.
+        """Divide a data set among the vaults; `entries` of vault.toml say which rows are used.
 
-        `data` are the rows that all of them hold together.
+        `data` are the rows that all vaults hold together.
         """
         if data.vehicle_ids is not None:
-            raise DomainError(f"{data.name} has several rows for a vehicle: give it as a file.")
+            raise DomainError(
+                f"expected a data set with one row for each vehicle; {data.name} has several. "
+                "Give it as a file."
+            )
         asked: Model | Schema = data.asked
         if objective is not None:
             target = data.schema[data.targets[objective]]
@@ -107,7 +113,7 @@ class Work:
         entries: Mapping[str, Any],
         job: str | None = None,
     ) -> "Work":
-        """Have each vault hold a file of its own, with these columns, at this path."""
+        """Have each vault read a file with these columns at this path in its folder."""
         asked: Model | Schema = schema
         if objective is not None and target is not None:
             predicted = schema[target]
@@ -121,7 +127,7 @@ class Work:
 @final
 @dataclass(frozen=True)
 class Place:
-    """Where gateways find the server; the link is for processes of the server's machine."""
+    """Where gateways reach the server; `link` is a port for processes on the server's machine."""
 
     host: str = "127.0.0.1"
     port: int = PORT
@@ -136,7 +142,7 @@ class Place:
 
     @property
     def local(self) -> bool:
-        """Whether all of the fleet is on one machine."""
+        """Whether the whole fleet is on one machine."""
         return self.host in keys.LOCAL
 
 
@@ -150,19 +156,22 @@ def init(
 ) -> Job:
     """Write the folder of a fleet, which must be new or empty; return its job.
 
-    The cap is what each vehicle may spend in its life, by default as much as the job costs it.
+    The cap is the most that each vehicle may spend in its life, by default the cost of the job.
     """
     if not settings.private:
-        raise DomainError("a fleet needs a mechanism: without one it has no privacy.")
+        raise DomainError(
+            "a fleet needs a mechanism, without which there is no privacy; got mechanism=None."
+        )
     cap = settings.epsilon if cap is None else cap
     if not settings.epsilon <= cap < float("inf"):
         raise DomainError(
-            f"cap must be at least epsilon, {settings.epsilon}, or nobody can answer; got {cap}."
+            f"cap must be at least epsilon, {settings.epsilon}, otherwise no vehicle can answer; "
+            f"got {cap}."
         )
     folder = folder.resolve()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DomainError(f"{folder} is there already: name a new folder.")
-    Address.of(str(folder / f"vault-{gateways}" / _SOCKET))  # refuses a path that is too long
+        raise DomainError(f"expected a new or empty folder; {folder} exists. Choose another name.")
+    Address.of(str(folder / f"vault-{gateways}" / _SOCKET))  # raises if the path is too long
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fleet-") as fresh:
         _write(Path(fresh) / "fleet", work, settings, gateways, place, cap)
@@ -185,15 +194,15 @@ def _write(
         public = keys.write_node(gateway / "key")
         for path in (gateway / "key.pub", centre / "gateways" / f"{gateway.name}.pub"):
             path.write_bytes(public)
-        # On this machine all is one user's. On others, the units make a place for the socket that
-        # the gateway's user reaches, unlike the vault's folder.
+        # On one machine, all belongs to one user. On several, the systemd units make a folder for
+        # the socket that the gateway's user can reach, unlike the vault's folder.
         real = f"/run/fedldp-{vault.name}/{_SOCKET}"
         listen, seen = (_SOCKET, f"../{vault.name}/{_SOCKET}") if place.local else (real, real)
         _write_gateway(gateway, seen, place)
         limits = {"cap": str(cap), "answers_per_job": _answers(work, settings)}
         _write_vault(vault, work, limits, f"{number}/{gateways}", listen)
     _write_texts(folder, gateways, place)
-    Job.load(centre / "job.toml")  # refuses what no server would take
+    Job.load(centre / "job.toml")  # raises if the server would not accept it
 
 
 def _write_server(folder: Path, place: Place) -> None:
@@ -247,7 +256,10 @@ def _write_job(folder: Path, work: Work, settings: Settings, gateways: int) -> N
         steps = settings.recipe(d, rounds, distance).to_document()
         recipe = "\n" + toml.table("recipe", entries=steps)
     (folder / "plan.json").write_text(plan.to_json(), "utf-8")
-    notes = _NOTES | {"gateways": "so many must be there before the first round"}
+    notes = _NOTES | {
+        "gateways": "how many must be connected before the first round",
+        "deadline": "seconds until a round ends without the gateways that have not answered",
+    }
     (folder / "job.toml").write_text(f"{toml.write(entries, notes)}{recipe}", "utf-8")
 
 
@@ -282,7 +294,7 @@ def _write_toml(path: Path, entries: Mapping[str, Any]) -> None:
 
 
 def _write_texts(folder: Path, gateways: int, place: Place) -> None:
-    """Write what is for people, and for systemd."""
+    """Write the README and the systemd units."""
     (folder / "systemd").mkdir()
     for file in (resources.files(__package__) / "templates").iterdir():
         filled = Template(file.read_text("utf-8")).substitute(

@@ -1,13 +1,13 @@
 """A private network for the processes of a server or a gateway. For Linux.
 
-Flower's programs talk to each other through ports on the loopback interface, and most of these
-ports ask for no password: any account of the machine could use them. So the programs live in a
-network namespace of their own, whose loopback interface no other account reaches. Root creates it
-directly; other users create it inside a user namespace, in which their user id stays what it is.
+Flower's programs talk to each other through ports on the loopback interface. Most of these ports
+need no password, so any account of the machine could use them. That is why the programs run in
+their own network namespace, whose loopback interface no other account can reach. Root creates it
+directly; other users create it inside a user namespace, in which they keep their user id.
 
-A socket belongs to the namespace in which it was created, whichever process uses it later. So the
-supervisor stays outside. It hands the listening socket of the endpoint to a process inside, and a
-listening socket that it created inside to the uplink of a gateway, which stays outside.
+A socket belongs to the namespace in which it was created, no matter which process uses it later. So
+the supervisor runs outside. It hands the listening socket of the endpoint to a process inside, and
+a listening socket that it created inside to the uplink of a gateway, which runs outside.
 """
 
 import errno
@@ -22,7 +22,7 @@ from typing import final
 from fedldp.errors import DomainError
 from fedldp.fleet import namespaces
 
-SOCKETS = "FEDLDP_SOCKETS"  # in the environment: descriptors of the sockets that are handed on
+SOCKETS = "FEDLDP_SOCKETS"  # environment variable: descriptors of sockets for a new process
 
 _log = logging.getLogger("fedldp.fleet")
 _FIRST = 3  # the first descriptor that systemd hands on
@@ -33,15 +33,15 @@ _FIRST = 3  # the first descriptor that systemd hands on
 class Network:
     """The network in which processes are started.
 
-    `handles` are descriptors of the namespaces to enter, in this order. Without them, it is the
-    network of the current process. `private` says whether other accounts are kept out of it.
+    `handles` are descriptors of the namespaces to enter, in this order. Without handles it is the
+    network of the current process. `private` says whether other accounts cannot reach it.
     """
 
     handles: tuple[int, ...] = ()
     private: bool = False
 
     def program(self, *words: str) -> tuple[str, ...]:
-        """Return the words that run a program in this network.
+        """Return the command line that runs a program in this network.
 
         >>> Network().program("flwr", "run")
         ('flwr', 'run')
@@ -62,8 +62,8 @@ class Network:
 def choose(given: bool, required: bool) -> Network:
     """Return the network for Flower's processes: a private one, if the system allows it.
 
-    `given` says that systemd has made one for this process. Where there is none, a warning is
-    logged, and the network is that of the machine; if one is required, `DomainError` is raised.
+    `given` says that systemd has made one for this process. If a private network is not available,
+    log a warning and return the network of the machine; if it is `required`, raise `DomainError`.
     """
     if given and is_private():
         return Network(private=True)
@@ -74,8 +74,8 @@ def choose(given: bool, required: bool) -> Network:
         except OSError as error:
             reason = f"a private network cannot be created ({error.strerror})"
     danger = (
-        f"{reason}. Without a private network, every account of this machine reaches Flower's "
-        "ports, and can run code as this user. Allow network and user namespaces for this user, "
+        f"{reason}. Without a private network, every account of this machine can reach Flower's "
+        "ports and run code as this user. Allow network and user namespaces for this user, "
         "or use the systemd units that `fedldp fleet init` writes."
     )
     if required:
@@ -85,9 +85,9 @@ def choose(given: bool, required: bool) -> Network:
 
 
 def is_private() -> bool:
-    """Return whether this process has a loopback interface and no other one that is up.
+    """Return whether the loopback interface is the only one of this process that is up.
 
-    This is what PrivateNetwork=yes in a unit of systemd leads to.
+    That is so with PrivateNetwork=yes in a systemd unit.
     """
     return namespaces.interfaces_up() == {"lo"}
 
@@ -99,17 +99,17 @@ def inherited() -> list[socket.socket]:
     else:
         descriptors = [int(word) for word in os.environ.get(SOCKETS, "").split(",") if word]
     for descriptor in descriptors:
-        os.set_inheritable(descriptor, False)  # programs that are started later do not get them
+        os.set_inheritable(descriptor, False)  # programs started later must not inherit them
     return [socket.socket(fileno=descriptor) for descriptor in descriptors]
 
 
 def _launcher(mode: str, *words: str) -> tuple[str, ...]:
-    # -I and -S: neither the environment nor installed packages decide what it imports.
+    # -I and -S: neither the environment nor installed packages influence what it imports.
     return sys.executable, "-I", "-S", namespaces.__file__, mode, *words
 
 
 def _received(handles: tuple[int, ...], *argv: str) -> tuple[int, ...]:
-    """Run the program of namespaces, and return the descriptors that it sends."""
+    """Run the program in `namespaces`, and return the descriptors that it sends."""
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:

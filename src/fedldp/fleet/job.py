@@ -1,4 +1,4 @@
-"""What a server is to find out, from which plan and model, and how patiently."""
+"""A job: what the server asks, with which plan and model, and how long it waits."""
 
 import hashlib
 import os
@@ -21,7 +21,7 @@ from fedldp.schema import Number
 LONGEST = 604_800  # seconds: a week
 ENDING = ".summary.json"  # of the name of a job's summary
 
-_DIGITS = 25  # of a weight in JSON, at the most: as many as a model may yet grow by
+_DIGITS = 25  # of a weight in JSON, at most: the model in a question can become this much longer
 
 T = TypeVar("T")
 
@@ -31,16 +31,53 @@ T = TypeVar("T")
 class Job:
     """A training or, without a model, a statistic: one round whose result is a tally.
 
-    In each round the server asks every gateway for `reports` vehicles. It puts the same question
-    again every `resend` seconds to gateways that are silent, and goes on without them after
-    `deadline` seconds. When it ends, its summary says how many reports came and how many were
-    `expected`. Paths may be relative to the working directory.
+    In each round the server asks every gateway for the reports of some vehicles. When the job ends,
+    its summary says how many reports came, and how many were expected.
 
-    A training may have a plan for each of several `levels` of epsilon, for vehicles that choose
-    their own. Its rounds ask for one level after the other, with one model, and the model steps
-    when all of them were asked: the gradients are weighted by their known variance. A vault
-    whose owner has set an epsilon answers plans with that epsilon alone.
+    Parameters
+    ----------
+    name : str
+        The name of the job, in all ledgers too: a vehicle answers each name a limited number of
+        times. 1 to 64 letters, digits or any of ``. _ -``.
+    plan : Plan
+        What the vehicles report, and at which epsilon. For a training, a plan for the gradient of
+        the model, as `Settings.plan` returns it.
+    checkpoint : str or os.PathLike
+        The file that holds the state of the job and all reports. A server that is started again
+        resumes from it.
+    result : str or os.PathLike
+        The file to write: the model of a training, or the tally of a statistic (JSON).
+    reports : int
+        How many vehicles each gateway is asked for in a round.
+    model : Model, optional
+        The first model of a training. A statistic has none.
+    recipe : Recipe, optional
+        How the server makes a step, as `Settings.recipe` returns it. A training needs one.
+    gateways : int, default=1
+        How many gateways must be connected before the first round.
+    rounds : int, default=1
+        The largest number of rounds.
+    resend : float, default=12.0
+        Seconds after which the same question is sent again to a gateway that has not answered.
+    deadline : float, default=120.0
+        Seconds after which a round ends without the gateways that have not answered, if any vehicle
+        has answered.
+    planned : int, default=0
+        How many reports are planned in all, if the fleet has fewer vehicles than
+        ``gateways * reports * rounds``. 0 means that all of these are planned.
+    levels : sequence of Plan, default=()
+        Further plans for a training in which vehicles choose their own epsilon, one for each other
+        epsilon. The rounds take the plans in turn, with the same model, and the model makes a step
+        when all were asked: the gradients are weighted by their known variance. A vault whose owner
+        has set an epsilon answers only plans with that epsilon.
 
+    Raises
+    ------
+    DomainError
+        If a parameter is invalid, or if the parameters do not fit together.
+
+    Examples
+    --------
     >>> import fedldp
     >>> plan = Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
     >>> job = Job("speeds", plan, "job.db", "tally.json", reports=100)
@@ -52,15 +89,15 @@ class Job:
     plan: Plan
     checkpoint: Path
     result: Path
-    reports: int  # asked of each gateway in a round
-    model: Model | None = None  # the first one
+    reports: int
+    model: Model | None = None
     recipe: Recipe | None = None
-    gateways: int = 1  # so many must be there before the first round
-    rounds: int = 1  # at the most
+    gateways: int = 1
+    rounds: int = 1
     resend: float = 12.0
     deadline: float = 120.0
-    planned: int = 0  # reports in all, if the fleet has fewer vehicles than are asked for
-    levels: tuple[Plan, ...] = ()  # further plans, with other epsilons
+    planned: int = 0
+    levels: tuple[Plan, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.plan, Plan):
@@ -84,44 +121,79 @@ class Job:
             object.__setattr__(self, name, float(value))
         if self.resend > self.deadline:
             raise DomainError(
-                f"resend must be at most the deadline of {self.deadline:g} seconds, or nobody is "
-                f"ever asked again; got {self.resend:g}."
+                f"resend must be at most the deadline of {self.deadline:g} seconds, otherwise no "
+                f"question is ever sent again; got {self.resend:g}."
             )
         for name in ("checkpoint", "result"):
             object.__setattr__(self, name, Path(getattr(self, name)))
         if self.checkpoint.resolve() == self.result.resolve():
-            raise DomainError(f"checkpoint and result must be two files; got {self.result} twice.")
+            raise DomainError(
+                f"checkpoint and result must be different files; got {self.result} twice."
+            )
         if self.model is not None or self.recipe is not None:
             _check_training(self.plan, self.model, self.recipe)
             _check_levels(self.plans, self.rounds)
         elif self.levels:
             raise DomainError(
-                "levels are for a training. For a statistic, run a job for each level, and combine "
-                "the estimates with fedldp.combine."
+                "levels are for a training only. For a statistic, run a job for each level and "
+                "combine the estimates with fedldp.combine."
             )
         elif self.rounds != 1:
             raise DomainError(
-                f"a job without a model is a statistic of one round; got rounds = {self.rounds}. "
-                "Leave rounds out, or name a model."
+                "a job without a model is a statistic and has one round; "
+                f"got rounds = {self.rounds}. Leave rounds out, or give a model."
             )
         questions = [self.question("0", 1 + place) for place in range(len(self.plans))]
         if self.summary.resolve() in (self.checkpoint.resolve(), self.result.resolve()):
             raise DomainError(
-                f"{self.summary} is where the job's summary is written: give the checkpoint and "
-                "the result other names."
+                f"{self.summary} is the file of the job's summary: choose another name for the "
+                "checkpoint or the result."
             )
         weights = 0 if self.model is None else _DIGITS * len(self.model.weights)
         for question in questions:
             question.check()
             if (length := len(question.to_bytes()) + weights) > MOST_BYTES:
                 raise DomainError(
-                    f"a question may have {MOST_BYTES} bytes, and with this plan and model it may "
-                    f"take {length}: choose fewer features, or fewer outputs."
+                    f"a question must have at most {MOST_BYTES} bytes; with this plan and model it "
+                    f"may have {length}. Choose fewer features or fewer outputs."
                 )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Job":
-        """Read a job from a TOML file, in which paths are relative to the file."""
+        """Read a job from a TOML file.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            The file, as `fedldp fleet init` writes it. Paths in it are relative to its folder.
+
+        Returns
+        -------
+        Job
+            The job.
+
+        Raises
+        ------
+        DomainError
+            If an entry is missing, unknown or invalid.
+
+        Examples
+        --------
+        >>> import fedldp, tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> plan = Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0)
+        >>> _ = Path(folder.name, "plan.json").write_text(plan.to_json())
+        >>> _ = Path(folder.name, "job.toml").write_text('''
+        ... job = "speeds"
+        ... plan = "plan.json"
+        ... reports = 100
+        ... checkpoint = "job.db"
+        ... result = "tally.json"
+        ... ''')
+        >>> Job.load(Path(folder.name, "job.toml")).reports
+        100
+        >>> folder.cleanup()
+        """
         path = Path(path).resolve()
         entries = toml.read(path, _ENTRIES, _NEEDED)
         try:
@@ -130,9 +202,21 @@ class Job:
             raise DomainError(f"{path}: {error}") from error
 
     def question(self, gateway: str, number: int, model: Model | None = None) -> Question:
-        """Return what a gateway is asked in a round, the first of which is 1.
+        """Return what a gateway is asked in a round.
 
-        The model is the one of that round, by default the first.
+        Parameters
+        ----------
+        gateway : str
+            The name of the gateway.
+        number : int
+            The number of the round; the first is 1.
+        model : Model, optional
+            The model of that round; by default the first model of the job.
+
+        Returns
+        -------
+        fedldp.fleet.protocol.Question
+            The question, with the plan and the model as JSON.
         """
         model = model or self.model
         text = "" if model is None else model.to_json()
@@ -141,37 +225,48 @@ class Job:
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        """The plans of all levels: one, if vehicles do not choose."""
+        """The plan, followed by those of `levels`."""
         return (self.plan, *self.levels)
 
     def plan_of(self, number: int) -> Plan:
-        """Return the plan that is asked in a round."""
+        """Return the plan of a round.
+
+        Parameters
+        ----------
+        number : int
+            The number of the round; the first is 1.
+
+        Returns
+        -------
+        Plan
+            The plan that the vehicles answer in this round.
+        """
         return self.plans[(number - 1) % len(self.plans)]
 
     @property
     def expected(self) -> int:
-        """How many reports a job collects in which all that was planned comes.
+        """The number of reports that the job collects if every planned report arrives.
 
-        As many as it asks for or, as that is rounded up, as many as are planned.
+        It is the number of reports that are asked for, or `planned` if that is smaller.
         """
         asked = self.gateways * self.reports * self.rounds
         return min(asked, self.planned or asked)
 
     @property
     def summary(self) -> Path:
-        """The file that says what came of the job, beside its result."""
+        """The path of the job's summary, in the folder of the result."""
         return self.result.with_name(f"{self.name}{ENDING}")
 
     @property
     def log(self) -> Path:
-        """The job's own log, on the server."""
+        """The path of the job's log, beside the checkpoint."""
         return self.checkpoint.with_suffix(".log")
 
     @cached_property
     def settings(self) -> str:
-        """A digest of all that a job may not change while it runs.
+        """A digest of everything that must not change when a job is resumed.
 
-        How long it waits for whom, and when it ends, may change.
+        The numbers of gateways and rounds and the waiting times may change.
         """
         parts = (self.name, self.plan.fingerprint, self.model and self.model.fingerprint)
         levels = tuple(plan.fingerprint for plan in self.levels)
@@ -184,15 +279,15 @@ class Job:
 def _check_training(plan: Plan, model: Model | None, recipe: Recipe | None) -> None:
     if not isinstance(model, Model) or not isinstance(recipe, Recipe):
         raise DomainError(
-            "a training needs both a model, the first one, and a recipe, by which the server "
-            "steps; a statistic has neither."
+            "a training needs both a model and a recipe, a statistic neither. Give both, or leave "
+            "both out."
         )
     recipe.rate  # noqa: B018 (refuses one that is not resolved)
     vector, d = plan.schema.attributes[0], len(model.weights)
     if not isinstance(vector, Number) or (len(plan.schema), vector.size) != (1, d):
         raise DomainError(
-            f"the plan must be for the gradient of this model, a vector of {d} numbers, as of "
-            f"Schema.vector({d}, bound=1.0); got {plan.schema!r:.200}."
+            f"the plan must be for the gradient of this model, a vector of {d} numbers; "
+            f"got {plan.schema!r:.200}. Use Schema.vector({d}, bound=1.0)."
         )
 
 
@@ -200,13 +295,13 @@ def _check_levels(plans: tuple[Plan, ...], rounds: int) -> None:
     if not all(isinstance(plan, Plan) for plan in plans):
         raise DomainError(f"levels must be plans; got {plans[1:]!r:.200}.")
     if any(plan.schema != plans[0].schema for plan in plans):
-        raise DomainError("the plans of all levels must have one schema: the same bound.")
+        raise DomainError("the plans of all levels must have the same schema and bound.")
     if len({plan.epsilon for plan in plans}) < len(plans):
         raise DomainError("the plans of levels must have different epsilons.")
     if rounds % len(plans):
         raise DomainError(
-            f"rounds must be a multiple of the number of plans, {len(plans)}: each round asks for "
-            f"one, and the model steps when all were asked; got {rounds}."
+            f"rounds must be a multiple of the number of plans, {len(plans)}, because each round "
+            f"asks one of them; got {rounds}."
         )
 
 
@@ -230,7 +325,7 @@ _READ = {"plan": Plan.from_json, "model": Model.from_json}
 
 
 def _arguments(entries: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return what a job is made of, from the entries of its file."""
+    """Return the arguments of `Job` from the entries of its file."""
     found = {"name" if name == "job" else name: value for name, value in entries.items()}
     written = [(folder / found[name]).resolve() for name in ("checkpoint", "result")]
     found["checkpoint"], found["result"] = written
@@ -238,10 +333,12 @@ def _arguments(entries: dict[str, Any], folder: Path) -> dict[str, Any]:
 
     def read(name: str, place: Any, parse: Callable[[str], T]) -> T:
         if not isinstance(place, str):
-            raise DomainError(f"{name} must be the names of files; got {place!r:.80}.")
+            raise DomainError(f"{name} must be names of files; got {place!r:.80}.")
         path = (folder / place).resolve()
         if path in written:
-            raise DomainError(f"the {name} would be overwritten by the job: name another file.")
+            raise DomainError(
+                f"the job would overwrite the file of its {name}, {path}: choose another file."
+            )
         return _read(path, parse)
 
     for name, parse in _READ.items():
@@ -258,5 +355,5 @@ def _read(path: Path, parse: Callable[[str], T]) -> T:
         return parse(path.read_text("utf-8"))
     except OSError as error:
         raise DomainError(f"{path} cannot be read: {error.strerror}.") from None
-    except ValueError as error:  # of the parser, or bytes that are no text
+    except ValueError as error:  # from the parser, or because the bytes are not UTF-8
         raise DomainError(f"{path}: {error}") from error

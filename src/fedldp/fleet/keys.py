@@ -1,7 +1,7 @@
-"""The keys of a fleet: an authority, the server's certificate, and a key for each gateway.
+"""The keys of a fleet: a certificate authority, the server's certificate, a key for each gateway.
 
-A gateway trusts whom the authority of its own fleet certifies, and nobody else. The server knows
-the gateways by their public keys, which are written as OpenSSH writes them: so Flower reads them.
+A gateway trusts only servers that the authority of its own fleet has certified. The server knows
+the gateways by their public keys, in the format of OpenSSH, which Flower reads.
 """
 
 import datetime
@@ -30,7 +30,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from fedldp.errors import DomainError
 
 VALID = datetime.timedelta(days=3650)
-LOCAL = ("localhost", "127.0.0.1")  # how the server's own processes call it
+LOCAL = ("localhost", "127.0.0.1")  # names that the server's own processes use
 
 _DIGITAL_SIGNATURE = (True, *(False,) * 8)
 _SIGNS_CERTIFICATES = (*(False,) * 5, True, True, False, False)
@@ -38,16 +38,16 @@ _CLOCKS_DIFFER = datetime.timedelta(days=1)
 
 
 def write_secret(path: Path, data: bytes) -> None:
-    """Write a new file that nobody but its owner can read, at any moment."""
+    """Write a new file that only its owner can read, from the first moment on."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "wb") as file:  # noqa: PTH123 (it is open already)
         file.write(data)
 
 
 def write_server(folder: Path, authority: Path, hosts: Iterable[str]) -> None:
-    """Make an authority and certify a server that is called by these names and addresses.
+    """Make an authority and a certificate for a server with these names and addresses.
 
-    The key of the authority is written to its own path; `ca.crt`, `server.crt` and `server.key` to
+    Write the key of the authority to `authority`, and `ca.crt`, `server.crt` and `server.key` to
     the folder.
     """
     root, key = generate_private_key(SECP384R1()), generate_private_key(SECP384R1())
@@ -77,14 +77,14 @@ def write_server(folder: Path, authority: Path, hosts: Iterable[str]) -> None:
 
 
 def write_node(path: Path) -> bytes:
-    """Make the key of a gateway, and write it; return the public key, which the server needs."""
+    """Make and write the private key of a gateway; return its public key for the server."""
     key = generate_private_key(SECP384R1())
     write_secret(path, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
     return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n"
 
 
 def public_pem(key: bytes) -> bytes:
-    """Return a public key that OpenSSH wrote as PEM: so a gateway of Flower's shows it."""
+    """Return a public key in OpenSSH's format as PEM, in which a SuperNode sends it."""
     return load_ssh_public_key(key).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
@@ -97,7 +97,7 @@ def _name(text: str) -> x509.Name:
 
 
 def _called(host: str) -> x509.GeneralName:
-    """Return a name or an address as certificates have it."""
+    """Return a host name or address in the form that certificates use."""
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
@@ -105,13 +105,15 @@ def _called(host: str) -> x509.GeneralName:
     try:
         return x509.DNSName(host)
     except ValueError:
-        raise DomainError(f"need a name or an address of the server; got {host!r:.80}.") from None
+        raise DomainError(
+            f"the server must have a host name or an IP address; got {host!r:.80}."
+        ) from None
 
 
 def _certificate(
     subject: x509.Name, issuer: x509.Name, key: EllipticCurvePublicKey, usage: tuple[bool, ...]
 ) -> x509.CertificateBuilder:
-    """Begin a certificate with what all have."""
+    """Return a builder with the fields that all certificates of a fleet have."""
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()

@@ -1,13 +1,13 @@
-"""A program that works inside network namespaces. It needs the standard library alone.
+"""A program that works inside network namespaces. It needs only the standard library.
 
     python -I -S namespaces.py create CHANNEL
     python -I -S namespaces.py listen HANDLES PORT CHANNEL
     python -I -S namespaces.py start HANDLES PROGRAM WORD ...
 
-The first creates a namespace, the second a listening socket inside one; they send descriptors over
-the socket CHANNEL or, if that fails, the number of the error. The third starts a program inside
-one. HANDLES are the descriptors of the namespaces to enter, in this order. It is a program of its
-own because entering a user namespace requires a process with a single thread.
+The first form creates a namespace, the second a listening socket inside one. Both send descriptors
+over the socket CHANNEL or, if they fail, the number of the error. The third starts a program inside
+a namespace. HANDLES are the descriptors of the namespaces to enter, in this order. This is a
+separate program because only a process with a single thread can enter a user namespace.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ _UP = 0x1  # IFF_UP
 
 def interfaces_up() -> set[str]:
     """Return the names of the network interfaces of this process that are up."""
-    # Not by socket.if_nameindex, which needs a kind of socket that units of systemd forbid.
+    # Not with socket.if_nameindex, which needs a kind of socket that the systemd units forbid.
     lines = Path("/proc/self/net/dev").read_text().splitlines()[2:]
     names = [line.partition(":")[0].strip() for line in lines]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
@@ -36,7 +36,7 @@ def interfaces_up() -> set[str]:
 
 
 def main(mode: str, *words: str) -> None:
-    """Do what the words say."""
+    """Run one of the three forms."""
     if mode == "start":
         handles, *argv = words
         _enter(handles)
@@ -57,7 +57,7 @@ def _create() -> list[int]:
     entered = ["net"]
     try:
         _call("unshare", _NEW_NET)
-    except PermissionError:  # whoever is not root needs a user namespace, and may do so there
+    except PermissionError:  # other users than root need a user namespace first
         _call("unshare", _NEW_NET | _NEW_USER)
         entered = ["user", "net"]
         _write("/proc/self/setgroups", "deny")
@@ -81,7 +81,7 @@ def _enter(handles: str) -> None:
 
 
 def _write(path: str, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY)  # the kernel takes the text in one call
+    descriptor = os.open(path, os.O_WRONLY)  # the kernel expects the text in one call
     os.write(descriptor, text.encode())
     os.close(descriptor)
 
@@ -93,7 +93,7 @@ def _flags(any_socket: socket.socket, interface: str) -> int:
 
 
 def _call(name: str, *arguments: int) -> None:
-    """Call a function of the C library that Python has from version 3.12 on."""
+    """Call a function of the C library that Python itself offers only from version 3.12."""
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

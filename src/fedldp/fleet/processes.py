@@ -1,11 +1,11 @@
-"""Processes that are kept alive, and ended whatever happens. For Linux.
+"""Processes that are kept alive, and stopped reliably. For Linux.
 
-A supervisor holds a lock on its folder (see `state`). Every process that it starts, and whatever
-these start in turn, carries the name of the folder in its environment. So `stop` finds all of them
-after a supervisor was killed, and never a stranger.
+A supervisor holds a lock on its folder (see `state`). Every process that it starts, directly or
+indirectly, has the name of the folder in its environment. So `stop` finds all of them after a
+supervisor was killed, and no other processes.
 
-Whoever can write to a folder can write any number into the lock's file. So `stop` only signals
-processes of the user who owns this file: what that user may end anyway. It signals through process
+Anybody who can write to a folder can write any number into the lock file. So `stop` only signals
+processes of the user who owns this file, who may stop them anyway. It signals through process
 descriptors, which it checks after it has opened them.
 """
 
@@ -28,12 +28,12 @@ from fedldp.errors import DomainError
 from fedldp.fleet.isolation import SOCKETS, Network
 from fedldp.fleet.state import LOCK, hold, holder_of, open_lock, users
 
-MARK = "FEDLDP_FLEET"  # in the environment of whatever a supervisor starts
-GRACE = 8.0  # seconds that a process has to end when it is asked to
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 5.0  # seconds before what has died is started again
-LONG_LIFE = 60.0  # seconds; what lived so long begins again with the shortest pause
-FREE_PORT = "{free port}"  # among the words of a command: the number of a port that is free
-LARGEST_LOG = 1 << 23  # bytes; a longer one is put aside at the next start
+MARK = "FEDLDP_FLEET"  # environment variable of all processes that a supervisor starts
+GRACE = 8.0  # seconds for a process to end after SIGTERM
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 5.0  # seconds before a process that died is started again
+LONG_LIFE = 60.0  # seconds; after such a long life, the pause is the shortest again
+FREE_PORT = "{free port}"  # a placeholder in a command line for the number of a free port
+LARGEST_LOG = 1 << 23  # bytes; a larger log is renamed at the next start
 
 Restart = Literal["always", "on-failure", "no"]
 
@@ -49,20 +49,20 @@ class Process:
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)  # added to the supervisor's own
     restart: Restart = "always"
-    sockets: tuple[socket.socket, ...] = ()  # handed on; see `isolation.inherited`
-    outside: bool = False  # in the supervisor's own network, also if it has a private one
-    pulse: Path | None = None  # a file that is touched while the process is of use
-    silence: float = 0.0  # seconds without that, after which it is ended, and started again
+    sockets: tuple[socket.socket, ...] = ()  # it inherits them; see `isolation.inherited`
+    outside: bool = False  # run in the supervisor's network, even if there is a private one
+    pulse: Path | None = None  # a file that is touched while the process works
+    silence: float = 0.0  # seconds without a touch after which it is restarted
 
 
 class _Child:
-    """A process that is running, or has been."""
+    """A process that is running or has ended."""
 
     born: float
-    due: float | None  # when it is to be started again
-    status: int | None  # how it ended
+    due: float | None  # when to start it again
+    status: int | None  # its exit status
     pulse: int  # when its file was touched, by the clock of the file system
-    beat: float  # when that was last seen to change
+    beat: float  # when that time was last seen to change
 
     def __init__(self, process: Process, log: Path, mark: str, network: Network) -> None:
         self.process, self._log, self._mark, self._network = process, log, mark, network
@@ -93,9 +93,10 @@ class _Child:
         self.pulse, self.beat = self._touched(), self.born
 
     def died(self) -> bool:
-        """Tell whether it runs no more; what it has left behind in its group is ended then.
+        """Return whether it has ended; if so, also end what is left of its process group.
 
-        Until it is reaped its number is not given away: the group is that of no other process.
+        The kernel does not reuse its number until it is reaped, so the group cannot be that of
+        another process.
         """
         if self.status is None:
             options = os.WEXITED | os.WNOHANG | os.WNOWAIT
@@ -106,12 +107,12 @@ class _Child:
         return True
 
     def ask(self) -> None:
-        """Ask it to end; what it has started is its own affair, until it has ended."""
+        """Ask it to end. It is responsible for its own children until it has ended."""
         if not self.died():
             os.kill(self.pid, signal.SIGTERM)
 
     def end(self, deadline: float) -> None:
-        """Wait until the deadline for it to end, then end it and all that it has started."""
+        """Wait until the deadline for it to end, then kill it and everything it has started."""
         while not self.died():
             if monotonic() >= deadline:
                 self._end_group()
@@ -122,9 +123,9 @@ class _Child:
             os.killpg(self.pid, signal.SIGKILL)
 
     def is_silent(self) -> bool:
-        """Return whether its file was not touched for too long.
+        """Return whether its file has not been touched for too long.
 
-        That is measured by this process: the clock of the system may be set at any time.
+        The time is measured with the clock of this process, as the system clock may be changed.
         """
         if self.process.pulse is None:
             return False
@@ -138,11 +139,11 @@ class _Child:
 
 
 class Supervisor:
-    """Starts processes, starts them again when they die, and ends them all when it ends itself.
+    """Starts processes, restarts them when they die, and stops all of them when it ends.
 
-    To be used in the main thread, in a `with`: SIGTERM and SIGINT set `stopped`. It looks after the
-    processes while `wait` or `call` is at work. In the end they have `grace` seconds. Processes
-    are started in `network`, unless they ask for the supervisor's own.
+    Use it in a `with` statement in the main thread: SIGTERM and SIGINT set `stopped`. It watches
+    the processes during `wait` and `call`. At the end they have `grace` seconds to stop. Processes
+    run in `network`, unless they ask for the supervisor's own network.
     """
 
     def __init__(
@@ -158,7 +159,7 @@ class Supervisor:
     def __enter__(self) -> "Supervisor":
         with contextlib.ExitStack() as stack:
             stack.enter_context(hold(self.state))
-            self._end_marked()  # what was left behind by one that was killed
+            self._end_marked()  # left behind by a supervisor that was killed
             for number in (signal.SIGTERM, signal.SIGINT):
                 stack.callback(signal.signal, number, signal.signal(number, self._on_signal))
             stack.callback(self._end)
@@ -173,29 +174,29 @@ class Supervisor:
 
     def _end(self) -> None:
         deadline = monotonic() + self._grace
-        for outside in (False, True):  # those inside may need the others to end well
+        for outside in (False, True):  # those inside may need the others to end cleanly
             children = [each for each in self._children.values() if each.process.outside == outside]
             for child in children:
                 child.ask()
             for child in children:
                 child.end(deadline)
-        self._end_marked()  # what has left the groups
+        self._end_marked()  # processes that have left their groups
 
     def _end_marked(self) -> None:
         _end(lambda: _marked(self.state, {self.state: os.geteuid()}), GRACE)
 
     def start(self, process: Process) -> None:
-        """Start a process; from now on it is kept alive, if that is what it asks for."""
+        """Start a process, and keep it alive if it asks for that."""
         network = Network() if process.outside else self._network
         log = self.log(process)
         self._children[process.name] = _Child(process, log, str(self.state), network)
 
     def log(self, process: Process) -> Path:
-        """Return the file to which a process writes what it has to say."""
+        """Return the file with the output of a process."""
         return self.state / f"{process.name}.log"
 
     def status(self, name: str) -> int | None:
-        """Return how a process ended: None while it runs, or when it is to be started again."""
+        """Return the exit status of a process; None while it runs or if it will be restarted."""
         child = self._children[name]
         return child.status if child.died() and not _again(child) else None
 
@@ -204,7 +205,7 @@ class Supervisor:
         return self._children[name].pid
 
     def wait(self, seconds: float) -> bool:
-        """Look after the processes for so long; return False when told to stop."""
+        """Watch the processes for some seconds; return False if a signal asks to stop."""
         deadline = monotonic() + seconds
         while not self.stopped.wait(max(0.0, min(_POLL, deadline - monotonic()))):
             for child in self._children.values():
@@ -214,7 +215,7 @@ class Supervisor:
         return False
 
     def call(self, *processes: Process) -> list[int] | None:
-        """Run processes to their ends and return how each ended; None when told to stop."""
+        """Run processes until they end; return their exit statuses, or None after a signal."""
         for process in processes:
             self.start(process)
         while None in (found := [self.status(process.name) for process in processes]):
@@ -245,20 +246,22 @@ def _look_after(child: _Child) -> None:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody listens on now."""
+    """Return a port of this machine that is not in use now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def stop(folder: Path) -> int:
-    """End all that works in a folder and in those below; return how many processes that were.
+    """Stop everything that runs in a folder and its subfolders; return the number of processes.
 
-    Supervisors first: they end what they have started, and would start it again. Then the rest.
+    Supervisors come first: they stop what they have started, and would otherwise restart it.
     """
     folder = folder.resolve()
     if not folder.is_dir():
-        raise DomainError(f"there is no folder {folder}: name the one of a fleet, or of its part.")
+        raise DomainError(
+            f"expected the folder of a fleet, or of one of its parts; {folder} does not exist."
+        )
     with contextlib.ExitStack() as stack:
         locks = {state: stack.enter_context(lock) for state, lock in _locks(folder)}
         owners = {state: os.fstat(lock.fileno()).st_uid for state, lock in locks.items()}
@@ -273,9 +276,9 @@ def stop(folder: Path) -> int:
 
 
 def _locks(folder: Path) -> Iterator[tuple[Path, IO[str]]]:
-    """Yield the state folders in a folder and the open files of their locks; follow no links.
+    """Yield the state folders in a folder, with their open lock files; follow no links.
 
-    A file with a second name is skipped: it may be the lock of another user's folder.
+    A file with a second hard link is skipped: it may be the lock of another user's folder.
     """
     for path, _, names, descriptor in os.fwalk(folder):
         if LOCK in names:
@@ -289,16 +292,16 @@ def _locks(folder: Path) -> Iterator[tuple[Path, IO[str]]]:
 
 
 def _marked(folder: Path, owners: Mapping[Path, int]) -> set[int]:
-    """Return the processes that supervisors in a folder have started, and these in turn.
+    """Return the processes that supervisors in a folder have started, directly or indirectly.
 
-    They must be of the user who owns the lock of the state folder that they are marked with or,
-    where that is gone, of the user who asks.
+    They must belong to the user who owns the lock of the state folder in their environment or, if
+    that folder no longer exists, to the current user.
     """
     found = set()
     for number in (path.name for path in Path("/proc").iterdir() if path.name.isdecimal()):
         try:
             variables = Path("/proc", number, "environ").read_bytes().split(b"\0")
-        except OSError:  # it has ended, or is someone else's
+        except OSError:  # it has ended, or belongs to another user
             continue
         start = f"{MARK}=".encode()
         marks = [
@@ -313,9 +316,9 @@ def _marked(folder: Path, owners: Mapping[Path, int]) -> set[int]:
 
 
 def _end(find: Callable[[], set[int]], grace: float) -> None:
-    """Ask all processes that are found to end, end those that do not, and wait until all are gone.
+    """Ask all processes that are found to end, kill those that do not, and wait for all of them.
 
-    A supervisor is found no more once its lock is free, some moments before it is gone.
+    A supervisor is no longer found once its lock is free, shortly before it has ended.
     """
     with contextlib.ExitStack() as stack:
         handles: list[int] = []
@@ -330,18 +333,18 @@ def _end(find: Callable[[], set[int]], grace: float) -> None:
 
 
 def _handles(find: Callable[[], set[int]], stack: contextlib.ExitStack) -> list[int]:
-    """Return handles of the processes that are found, and of no others."""
+    """Return handles of exactly the processes that are found."""
     opened = {}
     for pid in find():
         with contextlib.suppress(ProcessLookupError):
             opened[pid] = os.pidfd_open(pid)
             stack.callback(os.close, opened[pid])
-    still = find()  # looked for after the handles were taken: they are handles of these
+    still = find()  # after the handles were opened, so that they belong to these processes
     return [handle for pid, handle in opened.items() if pid in still]
 
 
 def _gone(handle: int) -> bool:
-    """Tell whether a process has ended, whether or not it was waited for."""
+    """Return whether a process has ended, even if it has not been reaped."""
     poll = select.poll()
     poll.register(handle, select.POLLIN)
     return bool(poll.poll(0))

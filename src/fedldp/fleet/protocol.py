@@ -1,8 +1,8 @@
-"""What a fleet says on its network: a question to many vehicles, and the answer to it.
+"""The messages of a fleet: a question to many vehicles, and the answer to it.
 
-An answer has the same length whatever the vehicles hold and however many of them answered: it has
-room for as many records as were asked for. The records that came are in ascending order, so that
-their places say nothing of who sent them; zeros fill the rest.
+The length of an answer depends neither on the data of the vehicles nor on how many of them
+answered: there is room for as many records as were asked for. The records are in ascending order,
+so that their positions do not reveal who sent them; zeros fill the rest.
 """
 
 import hashlib
@@ -37,9 +37,9 @@ _ZEROS = memoryview(bytes(1 << 16))
 @final
 @dataclass(frozen=True)
 class Question:
-    """What is asked of n vehicles in one round of a job; the vault chooses which ones answer.
+    """What n vehicles are asked in one round of a job; the vault chooses which vehicles answer.
 
-    Without a model, they are asked for their rows; with one, for their gradients.
+    Without a model, they are asked for their rows; with a model, for their gradients.
 
     >>> question = Question(job="spring", round=1, gateway="7", n=2, plan="{}")
     >>> Question.from_bytes(question.to_bytes()) == question
@@ -48,7 +48,7 @@ class Question:
 
     job: str
     round: int  # from 1
-    gateway: str  # that passes it on: of several that do, a vault answers the first
+    gateway: str  # that passes it on: if several do, a vault answers only the first
     n: int
     plan: str  # as JSON
     model: str = ""  # as JSON
@@ -65,38 +65,41 @@ class Question:
             if type(value) is not int or not 1 <= value <= most:
                 raise DomainError(f"{name} must be from 1 to {most}; got {value!r:.80}.")
         if not isinstance(self.plan, str) or not isinstance(self.model, str):
-            raise DomainError("the plan and the model must be JSON, as a text.")
+            raise DomainError(
+                "the plan and the model must be texts of JSON; "
+                f"got {type(self.plan).__name__} and {type(self.model).__name__}."
+            )
 
     @property
     def width(self) -> int:
-        """The bits of a record that answers it; a plan that has none raises `WireError`."""
+        """The number of bits of a record that answers it; an invalid plan raises `WireError`."""
         return _width(self.plan)
 
     @property
     def size(self) -> int:
-        """How many bytes the answer to it has."""
+        """The number of bytes of the answer to it."""
         return HEADER + packing.length(self.n, self.width)
 
     def check(self) -> None:
-        """Refuse an invalid plan, and an answer that would take too much room."""
+        """Raise an error if the plan is invalid or the answer would be too large."""
         if self.n * self.width > MOST_BITS:
             raise DomainError(
-                f"{self.n} records of {self.width} bits are more than {MOST_BITS} bits: "
-                "ask fewer vehicles."
+                f"all records of an answer must have at most {MOST_BITS} bits; got {self.n} "
+                f"records of {self.width} bits. Ask fewer vehicles."
             )
 
     @property
     def request(self) -> str:
-        """What a vault answers one question for, and no other: a round of a job."""
+        """The round of the job: a vault answers only one question for it."""
         return f"{self.job}/{self.round}"
 
     @cached_property
     def digest(self) -> bytes:
-        """A SHA-256 of all of it."""
+        """The SHA-256 of the question."""
         return hashlib.sha256(self.to_bytes()).digest()
 
     def to_bytes(self) -> bytes:
-        """Return the question as it is sent: equal questions give equal bytes."""
+        """Return the question as it is sent. Equal questions give equal bytes."""
         document = {"format": FORMAT} | {name: getattr(self, name) for name in _ENTRIES}
         return vehicle.canonical(document).encode()
 
@@ -117,7 +120,7 @@ def _width(plan: str) -> int:
     try:
         return vehicle.Plan(plan, vehicle.ANY_EPSILON).bits
     except ValueError as error:
-        raise WireError(f"the plan of a question is none: {error}") from None
+        raise WireError(f"the plan of a question is invalid: {error}") from None
 
 
 _ENTRIES = ("job", "round", "gateway", "n", "plan", "model")
@@ -126,10 +129,10 @@ _ENTRIES = ("job", "round", "gateway", "n", "plan", "model")
 @final
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a question: the records of those who answered, and how many were silent.
+    """The answer to a question: the records of the vehicles that answered, and some counts.
 
-    Of n vehicles asked for, some answered, some refused or were absent, and some are behind a
-    vault that said nothing in time: these are the silent ones, which may be asked the same again.
+    Of the n vehicles that were asked for, some answered, some refused or were absent, and some are
+    silent: their vault did not answer in time, and may be asked the same question again.
     """
 
     question: bytes  # its digest
@@ -141,30 +144,30 @@ class Answer:
 
     @classmethod
     def of(cls, question: Question, records: Iterable[bytes] = (), silent: int = 0) -> "Answer":
-        """Return the answer with some records, each given as bytes of its own."""
+        """Return the answer with some records, each given as separate bytes."""
         ordered, width = sorted(records), question.width
         packed = packing.join(ordered, width).to_bytes()
         return cls(question.digest, question.n, width, silent, len(ordered), packed)
 
     @classmethod
     def merged(cls, question: Question, parts: "Sequence[Answer]") -> "Answer":
-        """Return the answer that the answers of several vaults make up together."""
+        """Return the answers of several vaults as one answer."""
         if len(parts) == 1 and parts[0].question == question.digest:
-            return parts[0]  # the records are packed, and in order
+            return parts[0]  # its records are packed and sorted already
         records = [record for part in parts for record in part.split()]
         return cls.of(question, records, sum(part.silent for part in parts))
 
     def split(self) -> list[bytes]:
-        """Return the records, each as bytes of its own."""
+        """Return the records, each as separate bytes."""
         return packing.parse(self.records, self.answered, self.width).split()
 
     def report(self, plan: str) -> Report:
-        """Return the records as a report on a plan, given by its fingerprint."""
+        """Return the records as a report on the plan with this fingerprint."""
         return Report(plan, self.width, self.answered, self.records)
 
     @property
     def size(self) -> int:
-        """How many bytes are sent: as many whatever was answered."""
+        """The number of bytes that are sent, which does not depend on the records."""
         return HEADER + packing.length(self.n, self.width)
 
     def to_bytes(self) -> bytes:
@@ -172,7 +175,7 @@ class Answer:
         return b"".join(self.pieces())
 
     def pieces(self) -> Iterator[bytes | memoryview]:
-        """Return the answer in pieces: the zeros after the records take no memory."""
+        """Return the answer in pieces, so that the zeros after the records take no memory."""
         head = _HEAD.pack(VERSION, self.question[:16], self.n, self.answered, self.silent)
         zeros = self.size - HEADER - len(self.records)
         check = zlib.crc32(self.records, zlib.crc32(head))
@@ -182,22 +185,26 @@ class Answer:
 
     @classmethod
     def from_bytes(cls, data: Any, question: Question) -> "Answer":
-        """Read the answer to a question, or raise `WireError`."""
+        """Read the answer to a question, or raise `WireError`.
+
+        The errors quote nothing from the answer: the server logs each different text once, and a
+        hostile gateway must not fill its disk.
+        """
         width = question.width
         if not isinstance(data, bytes) or len(data) != question.size:
-            raise WireError("an answer of another length than the question asks for.")
+            raise WireError("the answer does not have the length that the question asks for.")
         head, area = data[: _HEAD.size], data[HEADER:]
         version, short, n, answered, silent = _HEAD.unpack(head)
         if (version, short, n) != (VERSION, question.digest[:16], question.n):
-            raise WireError("an answer of another question, or of another format.")
+            raise WireError("the answer is to another question, or has another format.")
         if _CHECK.unpack(data[_HEAD.size : HEADER]) != (zlib.crc32(area, zlib.crc32(head)),):
-            raise WireError("an answer that was damaged on its way.")
+            raise WireError("the answer was damaged in transit: its checksum is wrong.")
         if answered + silent > n:
-            raise WireError("an answer of more vehicles than were asked.")
+            raise WireError("the answer is from more vehicles than were asked.")
         end = packing.length(answered, width)
         spare = -answered * width % 8
         if area[end:].strip(b"\0") or (spare and area[end - 1] & ((1 << spare) - 1)):
-            raise WireError("an answer with bits after its last record.")
+            raise WireError("the answer has bits after its last record.")
         return cls(question.digest, n, width, silent, answered, area[:end])
 
 
@@ -207,7 +214,7 @@ def _zeros(count: int) -> Iterator[memoryview]:
 
 
 def deflated(data: bytes) -> bytes:
-    """Return a question as it travels to a gateway: the tables of a plan repeat themselves.
+    """Return a question compressed, as it is sent to a gateway: plans are repetitive.
 
     >>> inflated(deflated(b"question" * 100)) == b"question" * 100
     True
@@ -216,12 +223,12 @@ def deflated(data: bytes) -> bytes:
 
 
 def inflated(data: bytes) -> bytes:
-    """Return what was deflated, if it is no longer than a question may be, or raise `WireError`."""
+    """Return what `deflated` was given; raise `WireError` if it is damaged or too long."""
     stream = zlib.decompressobj()
     try:
         found = stream.decompress(data, MOST_BYTES)
     except zlib.error as error:
-        raise WireError(f"a question that was damaged on its way: {error}.") from None
+        raise WireError(f"the question was damaged in transit: {error}.") from None
     if not stream.eof or stream.unused_data:
-        raise WireError("a question that is too long, or not whole.")
+        raise WireError(f"the question is incomplete, or longer than {MOST_BYTES} bytes.")
     return found

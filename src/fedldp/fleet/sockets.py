@@ -1,4 +1,4 @@
-"""The socket between a gateway and a vault: addresses, and messages with their length."""
+"""The socket between a gateway and a vault: addresses, and messages preceded by their length."""
 
 import socket
 import struct
@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from fedldp.errors import DomainError
 from fedldp.fleet import protocol
 
-REFUSED = bytes(protocol.HEADER)  # what answers a question that is none
-NOT_READY = b""  # what answers a question that a vault had no time to read
+REFUSED = bytes(protocol.HEADER)  # the answer to an invalid question
+NOT_READY = b""  # the answer to a question that a vault had no time to read
 LENGTH = struct.Struct(">I")
 _BLOCK = 1 << 16  # bytes sent at a time
 
@@ -31,11 +31,15 @@ class Address:
     path: str = ""
     host: str = ""
     port: int = 0
-    token: bytes = b""  # that a vault on TCP wants to see first
+    token: bytes = b""  # a secret that a vault on TCP expects first
 
     def __post_init__(self) -> None:
         if bool(self.path) == bool(self.host) or (self.host and not (self.port and self.token)):
-            raise DomainError("a vault has a path, or a host, a port and a token.")
+            raise DomainError(
+                "the address of a vault must be either a path, or a host, a port and a token; "
+                f"got path {self.path!r}, host {self.host!r}, port {self.port!r} and "
+                f"{'a' if self.token else 'no'} token."
+            )
 
     @classmethod
     def of(cls, text: str, token: str | Path | None = None) -> "Address":
@@ -44,8 +48,8 @@ class Address:
         if not text.startswith("tcp://"):
             if not text or len(text.encode()) > 107:
                 raise DomainError(
-                    f"the path of a Unix socket has 1 to 107 bytes; got {text!r:.200}. "
-                    "Choose a shorter folder."
+                    f"the path of a Unix socket must have 1 to 107 bytes; got {text!r:.200}. "
+                    "Choose a folder with a shorter path."
                 )
             return cls(path=text)
         try:
@@ -54,13 +58,13 @@ class Address:
         except ValueError:
             host = port = None
         if not host or not port or text not in (f"tcp://{host}:{port}", f"tcp://[{host}]:{port}"):
-            raise DomainError(f"need an address such as tcp://host:9400; got {text!r:.200}.")
+            raise DomainError(f"expected an address such as tcp://host:9400; got {text!r:.200}.")
         if not secret:
-            raise DomainError(f"{text} needs a token: name a file that holds one.")
+            raise DomainError(f"{text} needs a token: give the name of a file that contains one.")
         return cls(host=host, port=port, token=secret)
 
     def connect(self, timeout: float) -> socket.socket:
-        """Open a connection, and show the token."""
+        """Open a connection and send the token, if there is one."""
         if self.path:
             link = socket.socket(socket.AF_UNIX)
         else:
@@ -78,22 +82,22 @@ class Address:
 
 
 def receive(link: socket.socket, most: int, end: float) -> bytes:
-    """Return the next message on a connection, of its length and so many bytes."""
+    """Return the next message on a connection: a length, followed by this many bytes."""
     return exactly(link, announced(link, most, end), end)
 
 
 def announced(link: socket.socket, most: int, end: float) -> int:
-    """Return how many bytes the next message has, which comes then."""
+    """Return the length of the next message, which precedes it."""
     (length,) = LENGTH.unpack(exactly(link, LENGTH.size, end))
     if length > most:
-        raise DomainError(f"a message of {length} bytes is too long.")
+        raise DomainError(f"a message must have at most {most} bytes; got {length}.")
     return int(length)
 
 
 def send(link: socket.socket, size: int, pieces: Iterable[bytes | memoryview], end: float) -> None:
     """Send a message of `size` bytes, given in pieces, until the clock shows `end`.
 
-    It leaves in blocks of one length, so that nobody on the way sees where a piece ends.
+    It is sent in blocks of equal length, so that an observer cannot see where a piece ends.
     """
     for block in _blocks(chain((LENGTH.pack(size),), pieces)):
         if time.monotonic() > end:
@@ -118,12 +122,12 @@ def _blocks(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
 
 
 def left(end: float) -> float:
-    """Return how many seconds there are until the clock shows `end`: some at least."""
+    """Return the seconds until the clock shows `end`: at least a millisecond."""
     return max(0.001, end - time.monotonic())
 
 
 def exactly(link: socket.socket, count: int, end: float) -> bytes:
-    """Return the next bytes on a connection."""
+    """Return exactly `count` bytes from a connection."""
     found = bytearray()
     while len(found) < count:
         if time.monotonic() > end:
@@ -131,6 +135,6 @@ def exactly(link: socket.socket, count: int, end: float) -> bytes:
         link.settimeout(left(end))
         piece = link.recv(min(count - len(found), 1 << 16))
         if not piece:
-            raise ConnectionError("the connection was closed in the midst of a message.")
+            raise ConnectionError("the connection was closed in the middle of a message.")
         found += piece
     return bytes(found)

@@ -1,7 +1,7 @@
-"""The state folder of a process: what it writes at run time, and the lock that says who it is.
+"""The state folder of a process: the files it writes at run time, and a lock.
 
-The lock's file names the process that holds it, with the time when that was started: a number that
-is given to another process later is not mistaken for it. For Linux.
+The lock file names the process that holds it, with the time when that process was started. So a
+later process with the same number is not mistaken for it. For Linux.
 """
 
 import contextlib
@@ -13,20 +13,20 @@ from typing import IO
 from fedldp._internal import locks
 from fedldp.errors import DomainError
 
-STATE = "state"  # the name of the folder, in that of each part of a fleet
+STATE = "state"  # the name of the folder, inside the folder of each part of a fleet
 LOCK = "supervisor.lock"
 
 
 @contextlib.contextmanager
 def hold(state: Path) -> Iterator[None]:
-    """Be the one process that works in a state folder, which is made if it is not there."""
+    """Be the only process that works in a state folder, which is created if necessary."""
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
     with open(os.open(state / LOCK, flags, 0o644), "r+") as lock:  # noqa: PTH123 (it is open)
         if not locks.take(lock):
             raise DomainError(
-                f"{state.parent} is at work already, as process {holder(state)}. "
-                f"End it first: fedldp fleet stop {state.parent}"
+                f"{state.parent} is running already, as process {holder(state)}. "
+                f"Stop it first: fedldp fleet stop {state.parent}"
             )
         if os.fstat(lock.fileno()).st_uid != os.geteuid():  # left behind by another user
             os.fchown(lock.fileno(), os.geteuid(), -1)
@@ -37,7 +37,7 @@ def hold(state: Path) -> Iterator[None]:
 
 
 def holder(state: Path) -> int | None:
-    """Return the process that works in a state folder, if there is one."""
+    """Return the number of the process that works in a state folder, if there is one."""
     try:
         with open_lock(state / LOCK) as lock:
             return holder_of(lock)
@@ -46,16 +46,16 @@ def holder(state: Path) -> int | None:
 
 
 def open_lock(path: str | Path, folder: int | None = None) -> IO[str]:
-    """Open a lock's file; never one that a link leads to, which may be another user's."""
+    """Open a lock file, but never through a link, which may lead to another user's file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     return open(descriptor, encoding="utf-8", errors="replace")  # noqa: PTH123 (it is open)
 
 
 def holder_of(lock: IO[str]) -> int | None:
-    """Return the process that has locked a file, if it is the one that the file names.
+    """Return the number of the process that has locked a file, if the file names it.
 
-    That is a process of the user who owns the file: any other could have been named in it by
-    somebody who must not end it.
+    It must be a process of the user who owns the file: otherwise, somebody could name a process
+    that they must not end.
     """
     if locks.is_taken(lock):
         lock.seek(0)
@@ -66,7 +66,7 @@ def holder_of(lock: IO[str]) -> int | None:
 
 
 def users(pid: int) -> set[int]:
-    """Return the real, effective, saved and file system user of a process: one, as a rule."""
+    """Return the real, effective, saved and file system user of a process: usually the same."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
@@ -75,7 +75,7 @@ def users(pid: int) -> set[int]:
 
 
 def started(pid: int) -> int | None:
-    """Return when a process was started, in ticks since the system was; None if it is not alive."""
+    """Return when a process was started, in ticks since boot; None if it is not running."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

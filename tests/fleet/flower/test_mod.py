@@ -221,7 +221,7 @@ def test_it_is_logged_how_many_have_refused(caplog):
     contents = [packed(bytes(SIZE)), packed(report()), packed(b""), packed(bytes(SIZE))]
     assert tally(SIGNS, map(reply_of, contents)).reports == 1
     assert caplog.messages == [
-        "2 replies were not counted: a refusal.",
+        "2 replies were not counted: the vehicle refused.",
         "1 replies were not counted: a report has a header of 16 bytes; got 0.",
     ]
 

@@ -311,7 +311,7 @@ def test_two_servers_do_not_share_a_job(tmp_path, monkeypatch):
 )
 def test_the_job_says_it_all(options, tmp_path):
     network = Network(honest, honest, honest)
-    with pytest.raises(DomainError, match="give start nothing but the grid"):
+    with pytest.raises(DomainError, match="start takes only the grid and evaluate_fn"):
         network.start(training(tmp_path), **options)
     assert network.calls == 0
 

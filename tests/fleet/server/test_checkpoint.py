@@ -95,9 +95,13 @@ def test_who_only_looks_does_not_keep_others_out(path, monkeypatch):
 @pytest.mark.parametrize("given", [("other", "settings"), ("test", "others")])
 def test_another_job_is_refused(path, given):
     Checkpoint(path, "test", "settings", START).close()
-    with pytest.raises(DomainError, match=r"is of the job 'test', or was begun with another plan"):
+    with pytest.raises(
+        DomainError, match=r"belongs to the job 'test', or was begun with another plan"
+    ):
         Checkpoint(path, *given, START)
-    with pytest.raises(DomainError, match=r"is of the job 'test', or was begun with another plan"):
+    with pytest.raises(
+        DomainError, match=r"belongs to the job 'test', or was begun with another plan"
+    ):
         module.check(path, *given)
     assert not locked(path)
     module.check(path, "test", "settings")
@@ -120,7 +124,7 @@ def test_before_a_job_begins(path):
     assert not finished(path)
     assert status(path) is None
     module.check(path, "test", "settings")
-    with pytest.raises(DomainError, match="no checkpoint of a job that has begun"):
+    with pytest.raises(DomainError, match="expected the checkpoint of a job that has begun"):
         module.replay(path, PLAN, Recipe(learning_rate=0.1))
     assert not path.exists()
     path.parent.mkdir()
@@ -163,7 +167,7 @@ def test_a_gateway_is_asked_once(checkpoint):
     with pytest.raises(OSError, match="UNIQUE"):
         checkpoint.ask([question(gateway="8"), question(n=9)])
     assert checkpoint.asked == {"7": question().digest}  # all of it or nothing
-    with pytest.raises(DomainError, match="round 1 is to be asked, not 2"):
+    with pytest.raises(DomainError, match="expected questions of round 1; got one of round 2"):
         checkpoint.ask([question(2, "9")])
 
 

@@ -181,6 +181,6 @@ def test_a_question_that_cannot_be_put_again_is_not_put(tmp_path, monkeypatch):
     write = Model.to_json
     monkeypatch.setattr(Model, "to_json", lambda self: json.dumps(json.loads(write(self))))
     again = Network(honest, honest, honest)
-    with pytest.raises(WireError, match="cannot be asked again"):
+    with pytest.raises(WireError, match="cannot be repeated"):
         again.start(job)
     assert again.sent == []

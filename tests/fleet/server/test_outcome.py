@@ -63,7 +63,7 @@ def test_the_result_of_an_earlier_job_stays(tmp_path):
         Network(broke, broke, broke).start(second)
     assert (first.result.read_bytes(), first.summary.read_bytes()) == before
     said = ending(checkpoint.status(second.checkpoint), second, tmp_path)
-    assert f"{second.result} is not of this job" in said
+    assert f"{second.result} belongs to another job" in said
     assert list(shortfalls(second.result)) == []  # the failed job's summary is not that file's
 
 
@@ -170,7 +170,9 @@ def test_what_is_planned(tmp_path):
 
 def test_a_summary_needs_a_file_of_its_own(tmp_path):
     for name in ("checkpoint", "result"):
-        with pytest.raises(DomainError, match=r"test\.summary\.json is where the job's summary"):
+        with pytest.raises(
+            DomainError, match=r"test\.summary\.json is the file of the job's summary"
+        ):
             training(
                 tmp_path,
                 **{"checkpoint": tmp_path / "a", "result": tmp_path / "b"}
@@ -283,7 +285,7 @@ def test_the_terminal_says_what_a_job_waits_for(tmp_path):
     assert asked[0].endswith("answered (18 s).")
     late = [line for line in asked if "no vehicle has answered" in line]
     assert "(78 s)." in late[0]
-    assert "The deadline was 60 s" in late[0]
+    assert "The deadline of 60 s has passed" in late[0]
     assert "the same question is sent again" in late[0]
     assert len(late) > 3
 
@@ -335,7 +337,7 @@ def test_a_server_ends_with_status_3_if_its_job_has_failed(tmp_path):
     assert "0 of 72 planned reports: 24 vehicles asked, 0 answered" in done.stderr
     assert "24 refused or absent" in done.stderr
     assert str(job.log) in done.stderr
-    assert "in its own log" in done.stderr
+    assert "see its own log" in done.stderr
     assert not (tmp_path / "server" / "state").exists()
 
 
@@ -363,7 +365,7 @@ def test_a_checkpoint_of_another_job_is_refused_before_anything_starts(tmp_path)
     second = training(tmp_path, reports=9)
     done = serve(second, tmp_path / "server")
     assert isinstance(done.exception, DomainError)
-    assert "give a new job another checkpoint" in str(done.exception)
+    assert "Give a new job another checkpoint" in str(done.exception)
 
 
 def test_a_plan_or_model_is_not_overwritten_by_the_summary(tmp_path):
@@ -375,5 +377,5 @@ def test_a_plan_or_model_is_not_overwritten_by_the_summary(tmp_path):
     path.write_text(job.plan.to_json())
     text = (folder / "job.toml").read_text().replace('"plan.json"', json.dumps(str(path)))
     (folder / "job.toml").write_text(text)
-    with pytest.raises(DomainError, match="the plan would be overwritten"):
+    with pytest.raises(DomainError, match="the job would overwrite the file of its plan"):
         Job.load(folder / "job.toml")

@@ -62,10 +62,10 @@ def test_parts_of_a_data_set_hold_every_row_once(tmp_path):
         ({"cap": None}, "the entry 'cap' is missing"),
         ({"cap": 4}, "cap has a value of a wrong type"),
         ({"limit": 4}, "'limit' is no entry here. There are: data, schema"),
-        ({"data": "flight", "schema": None}, "data must be a file beside a schema, or one of"),
-        ({"data": "flights", "schema": None, "part": "5/4"}, 'part must be such as "2/3"'),
+        ({"data": "flight", "schema": None}, "data must be a file, with a schema, or one of"),
+        ({"data": "flights", "schema": None, "part": "5/4"}, 'part must be like "2/3"'),
         ({"listen": "tcp://127.0.0.1:9400"}, "needs a token"),
-        ({"listen": "tcp://127.0.0.1"}, "need an address such as tcp://host:9400"),
+        ({"listen": "tcp://127.0.0.1"}, "expected an address such as tcp://host:9400"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path, entries, message):

@@ -253,7 +253,7 @@ def test_keys_must_be_texts(tmp_path, keys):
 def test_a_vault_needs_a_row_for_each_key(tmp_path):
     with Ledger(tmp_path / "ledger", 1.0) as ledger:
         for matrix, keys in ((MATRIX, ["a"]), (MATRIX[:0], []), (MATRIX[:1, :3], ["a"])):
-            with pytest.raises(DomainError, match="need a row of 5 values for each of"):
+            with pytest.raises(DomainError, match="matrix must have a row of 5 values for each of"):
                 Vault(SCHEMA, matrix, keys, ledger)
         assert len(Vault(SCHEMA, MATRIX[:3], ["a", "b", "a"], ledger, fedldp.source())) == 2
 

@@ -1,6 +1,6 @@
-"""Flower: all that a fleet has to do with it, but for the two apps in `fedldp.fleet.app`.
+"""Everything that depends on Flower, except the two apps in `fedldp.fleet.app`.
 
-`strategy` is the ServerApp's loop, `mod` turns the replies of somebody's ClientApp into reports,
+`strategy` is the loop of the ServerApp, `mod` turns the replies of any ClientApp into reports,
 `messages` puts bytes into Flower's messages, `programs` runs Flower's programs, and `bundle` is the
 app that gateways accept.
 """

@@ -1,8 +1,8 @@
-"""The app that Flower ships to the gateways, and the SHA-256 by which a gateway knows it.
+"""The app that Flower ships to the gateways, and the SHA-256 by which a gateway recognizes it.
 
-The app holds no code: it names components of the installed package. Flower packs it in the same
-way every time, so its hash is known before a server exists. A gateway runs nothing with another
-hash (see `uplink`).
+The app contains no code: it names components of the installed package. Flower packs it in the same
+way every time, so its hash is known in advance. A gateway runs no app with another hash (see
+`uplink`).
 """
 
 import hashlib
@@ -36,10 +36,10 @@ SHA256 = "4648943ad3a4f6dff1a85b81dd866b4ddeca42fe861a1c1558f2a7e457050f19"  # o
 
 
 def sha256(app: Path, *modules: Path) -> str:
-    """Return the SHA-256 of an app's folder as Flower packs it, for an app of one's own.
+    """Return the SHA-256 of an app as Flower packs it: for gateways that run another app.
 
-    Flower looks for the components that the app names: in the app, among what is installed, and in
-    the folders `modules`.
+    Flower must find the components that the app names: in the app's folder, in an installed
+    package, or in one of the folders `modules`.
     """
     with tempfile.TemporaryDirectory() as folder:
         words = programs.program("flwr", "build", "--app", app.resolve())

@@ -1,4 +1,4 @@
-"""Bytes as the content of a message of Flower's, and back."""
+"""Bytes as the content of a Flower message, and back."""
 
 from fedldp.errors import MissingExtra, WireError
 
@@ -9,9 +9,11 @@ except ImportError as error:
 
 NAME = "fedldp"  # of the one record in a message, and of the one value in it
 
+_EXPECTED = "a message must contain one record of bytes and nothing else."
+
 
 def packed(data: bytes) -> RecordDict:
-    """Return bytes as the content of a message: each further record would cost a kilobyte.
+    """Return bytes as the content of a message, in one record: each record costs a kilobyte.
 
     >>> unpacked(packed(b"question"))
     b'question'
@@ -20,12 +22,12 @@ def packed(data: bytes) -> RecordDict:
 
 
 def unpacked(content: RecordDict) -> bytes:
-    """Return the bytes in the content of a message that has nothing else, or raise `WireError`."""
+    """Return the bytes that a message contains; raise `WireError` if it contains anything else."""
     records = dict(content.items())
     record = records.get(NAME)
     if len(records) != 1 or not isinstance(record, ConfigRecord) or list(record) != [NAME]:
-        raise WireError("a message with other content than one record of bytes.")
+        raise WireError(_EXPECTED)
     data = record[NAME]
     if not isinstance(data, bytes):
-        raise WireError("a message with other content than one record of bytes.")
+        raise WireError(_EXPECTED)
     return data

@@ -1,4 +1,4 @@
-"""For those who have a Flower app already: a mod that turns each reply into one private report.
+"""A mod for an existing Flower app: it turns each reply into one private report.
 
     app = ClientApp(mods=[LDPMod("plan.json", ledger="/var/lib/fleet/ledger.db", cap=4.0)])
 
@@ -37,23 +37,61 @@ _log = logging.getLogger(__name__)
 
 @final
 class LDPMod:
-    """Lets a report out of a ClientApp, and nothing else that the app says.
+    """A mod that replaces each reply of a ClientApp by one private report.
 
-    The app's reply is the row of the report: its arrays, flattened, if they are as many numbers as
-    the plan asks for, and otherwise its metrics and settings by their names. What is missing
-    becomes the plan's public default, even if the app fails: the data never cause a refusal.
+    The app's reply is the row that the report is about: its arrays, flattened, if they have as many
+    numbers as the plan asks for, and otherwise its metrics and settings by name. Missing values
+    become the plan's public default, even if the app fails: the data never cause a refusal.
 
-    The report is burnt in the ledger, under a cap for life, before it leaves. The same question
-    gets the same report, and the app is not called for it. A refusal is as long as a report.
+    The ledger records the report and its cost before it is sent. The same question gets the same
+    report again, without a call of the app. A refusal is as long as a report.
 
-    `vehicle_id` names whose budget it is: a text or, where one ledger serves many nodes, a function
-    that finds the text in the context. `answers` is the one type of messages that are answered: a
-    round of Flower's `evaluate` would cost as much again.
+    Parameters
+    ----------
+    plan : Plan, str or os.PathLike
+        What to report and at which epsilon: a plan, or the path of its JSON file.
+    ledger : str or os.PathLike
+        The file that records what each vehicle has spent. It is created if it does not exist.
+        Never delete it, and never restore a backup of it.
+    cap : float, str or Fraction
+        The most that a vehicle may spend in its life, over all jobs.
+    vehicle_id : str or callable, default="vehicle"
+        Names the vehicle whose budget is spent. If one ledger serves many nodes, give a function
+        that takes Flower's context and returns the id.
+    answers : str, default="train"
+        The only type of message that is answered. Answering Flower's `evaluate` messages too
+        would double the cost.
+    job : str, optional
+        The name of the job. If given, a vehicle answers at most `answers_per_job` questions of it,
+        in any number of Flower runs, even if its cap would allow more. Without a name, only the cap
+        limits the number of answers.
+    answers_per_job : int, default=1
+        How many questions of one job a vehicle answers.
 
-    `job` names what the reports are for. With it, a vehicle answers `answers_per_job` questions of
-    that job, whatever its cap allows, in however many of Flower's runs. Without it, only the cap
-    limits how many questions are answered.
+    Attributes
+    ----------
+    plan : Plan
+        The plan.
+    cap : Fraction
+        The cap as an exact number.
+    ledger : Path
+        The absolute path of the ledger.
+    vehicle_id, answers, job, answers_per_job
+        As given.
 
+    Raises
+    ------
+    DomainError
+        If the cap, the job or `answers_per_job` is invalid, or one report would exceed the cap.
+    PrivacyError
+        If the tables of the plan leak more than they claim.
+
+    See Also
+    --------
+    fedldp.fleet.flower.mod.tally : Counts the reports on the server.
+
+    Examples
+    --------
     >>> import tempfile, time
     >>> from fedldp import Schema
     >>> from flwr.app import Metadata
@@ -101,7 +139,25 @@ class LDPMod:
         _checked(self.plan.to_json(), self.cap)
 
     def __call__(self, message: Message, context: Context, call_next: App) -> Message:
-        """Answer a message; it is a refusal until the ledger has paid for something better."""
+        """Answer a message with a report, or with a refusal of the same length.
+
+        Flower calls this method; see `ClientApp(mods=[...])`.
+
+        Parameters
+        ----------
+        message : flwr.app.Message
+            The question of the server.
+        context : flwr.app.Context
+            The context of the node.
+        call_next : callable
+            The ClientApp, or the next mod before it.
+
+        Returns
+        -------
+        flwr.app.Message
+            A reply that contains the report, or zeros if the question is refused. The reason for a
+            refusal is logged on this machine only.
+        """
         reply = Message(packed(bytes(_size(self.plan))), reply_to=message)
         try:
             reply.content = packed(self._answer(message, context, call_next))
@@ -112,7 +168,7 @@ class LDPMod:
     def _answer(self, message: Message, context: Context, call_next: App) -> bytes:
         kind = message.metadata.message_type
         if kind != self.answers:
-            raise DomainError(f"messages of type {self.answers!r} are answered; got {kind!r}.")
+            raise DomainError(f"only messages of type {self.answers!r} are answered; got {kind!r}.")
         who = self.vehicle_id if isinstance(self.vehicle_id, str) else self.vehicle_id(context)
         checked = _checked(self.plan.to_json(), self.cap)
         request = _digest(checked.fingerprint, kind, message.content)
@@ -126,12 +182,12 @@ class LDPMod:
             try:
                 return release(_ask_the_app)
             except _Unanswered:
-                # The app may take minutes, and start processes: not in the midst of a transaction.
+                # The app may take minutes and start processes: not inside a transaction.
                 row = self._row(message, context, call_next)
             return release(lambda: checked.report(row))
 
     def _row(self, message: Message, context: Context, call_next: App) -> Any:
-        """Return what the app says, and nothing if it fails: then all of it is missing."""
+        """Return the values in the app's reply; none if it fails, so that all count as missing."""
         try:
             return _values(call_next(message, context).content, self.plan.schema.dimensions)
         except (Exception, SystemExit) as error:
@@ -140,10 +196,28 @@ class LDPMod:
 
 
 def tally(plan: PlanOrPath, replies: Iterable[Message]) -> Tally:
-    """Return what the reports among some replies say, for a strategy's `aggregate_train`.
+    """Count the reports among some replies, in the `aggregate_train` of a strategy.
 
-    What is no report of just one vehicle counts nothing: refusals, errors, and whatever a node
-    may have made up. So `len(replies) - tally.reports` have refused or failed.
+    Only valid reports of one vehicle count. Refusals, errors and anything that a node may have made
+    up are logged and ignored: there are `len(replies) - tally.reports` of them.
+
+    Parameters
+    ----------
+    plan : Plan, str or os.PathLike
+        The plan that the vehicles answer, or the path of its JSON file.
+    replies : iterable of flwr.app.Message
+        The replies of ClientApps with an `LDPMod`.
+
+    Returns
+    -------
+    Tally
+        The counts, from which `Tally.estimate` computes means and frequencies.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> tally(fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0), []).reports
+    0
     """
     plan = _plan(plan)
     total, reasons = plan.tally(), Counter[str]()
@@ -159,13 +233,13 @@ def tally(plan: PlanOrPath, replies: Iterable[Message]) -> Tally:
 
 def _parsed(plan: Plan, reply: Message) -> Tally:
     if not reply.has_content():
-        raise WireError("an error of Flower's, in the place of a report.")
+        raise WireError("expected a report; got an error from Flower.")
     data = unpacked(reply.content)
     if data == bytes(_size(plan)):
-        raise WireError("a refusal.")
+        raise WireError("the vehicle refused.")
     found = plan.parse(data)
     if found.reports != 1:
-        raise WireError(f"a reply has the report of one vehicle; got {found.reports}.")
+        raise WireError(f"a reply must contain one report; got {found.reports}.")
     return found
 
 
@@ -181,7 +255,7 @@ _checked = lru_cache(maxsize=4)(for_vehicle)  # one process may answer for many 
 
 
 def _digest(plan: str, kind: str, content: RecordDict) -> str:
-    """Return a SHA-256 of a question: of all that is asked, and none of Flower's ids."""
+    """Return a SHA-256 of the content of a question, without Flower's ids."""
     parts = sorted((name, _canonical(record)) for name, record in content.items())
     return hashlib.sha256(repr((plan, kind, parts)).encode()).hexdigest()
 
@@ -197,7 +271,7 @@ def _canonical(record: ArrayRecord | MetricRecord | ConfigRecord) -> str:
 
 
 def _values(content: RecordDict, count: int) -> list[Any] | dict[str, Any]:
-    """Return all numbers in the arrays if they are so many, and else all values by their names."""
+    """Return the numbers in all arrays if there are `count` of them, else all values by name."""
     numbers: list[Any] = []
     named: dict[str, Any] = {}
     for record in content.values():
@@ -210,7 +284,7 @@ def _values(content: RecordDict, count: int) -> list[Any] | dict[str, Any]:
 
 
 class _Unanswered(Exception):
-    """There is no answer in the ledger yet, and there is budget for one."""
+    """The ledger has no answer yet, and the budget covers one."""
 
 
 def _ask_the_app() -> bytes:

@@ -1,4 +1,4 @@
-"""How Flower's programs are run: nothing is reported, looked up or installed behind one's back."""
+"""How Flower's programs are run: without telemetry, update checks or installations."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from fedldp.errors import MissingExtra
 
 
 def program(name: str, *arguments: str | Path) -> tuple[str, ...]:
-    """Return the words that run a program of Flower, the one that is installed beside this Python.
+    """Return the command line of one of Flower's programs, the one installed with this Python.
 
     >>> program("flwr", "run")[1:]
     ('run',)
@@ -21,22 +21,22 @@ def program(name: str, *arguments: str | Path) -> tuple[str, ...]:
 
 
 def python(module: str, *arguments: str | Path) -> tuple[str, ...]:
-    """Return the words that run a module of this package as a program."""
+    """Return the command line that runs a module of this package as a program."""
     return (sys.executable, "-m", module, *map(str, arguments))
 
 
 def home(state: Path) -> Path:
-    """Return where Flower's programs keep their own files, in a state folder."""
+    """Return the folder, inside a state folder, where Flower's programs keep their own files."""
     return state / "flwr"
 
 
 def environment(state: Path) -> dict[str, str]:
-    """Return what Flower's programs are to find in their environment."""
+    """Return the environment variables for Flower's programs."""
     return {
         "FLWR_HOME": str(home(state)),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "NO_PROXY": "*",  # they talk to each other alone, on this machine
+        "NO_PROXY": "*",  # they only talk to each other, on this machine
         "no_proxy": "*",
         "PATH": _path(),  # they start each other by name
     }

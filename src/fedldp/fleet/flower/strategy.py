@@ -1,7 +1,8 @@
-"""LDP-FedSGD as a strategy of Flower's: `LDPFedSGD(job).start(grid)` is all that a ServerApp does.
+"""LDP-FedSGD as a Flower strategy: a ServerApp only calls `LDPFedSGD(job).start(grid)`.
 
-Flower's own loop forgets everything when its process ends, and asks anew. This one asks the same
-again, and never twice what has been answered: see `checkpoint`.
+Flower's own loop forgets everything when its process ends, and would ask new questions. This one
+keeps a checkpoint. After a restart it sends the same questions again, and only those that have not
+been answered: see `checkpoint`.
 """
 
 import contextlib
@@ -36,9 +37,29 @@ _log = logging.getLogger(__name__)
 
 @final
 class LDPFedSGD(Strategy):
-    """Runs a job to its end, or on to its end if it was begun before.
+    """A Flower strategy that runs a job, or resumes it, until it ends.
 
-    ::
+    Every node of the grid must be a gateway whose ClientApp answers as that of `fedldp.fleet.app`.
+
+    Parameters
+    ----------
+    job : Job
+        What to ask, and where to keep the checkpoint and the result.
+    poll : float, default=0.25
+        Seconds between two looks for replies.
+    clock : callable, default=time.monotonic
+        Returns the time in seconds. Tests replace it.
+    sleep : callable, default=time.sleep
+        Waits for a number of seconds. Tests replace it.
+
+    Attributes
+    ----------
+    job : Job
+        The job.
+
+    Notes
+    -----
+    A ServerApp needs nothing else::
 
         app = ServerApp()
 
@@ -46,7 +67,13 @@ class LDPFedSGD(Strategy):
         def main(grid, context):
             LDPFedSGD(Job.load("job.toml")).start(grid)
 
-    Every node of the grid is a gateway, whose ClientApp answers as `fedldp.fleet.app` does.
+    Examples
+    --------
+    >>> import fedldp
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0)
+    >>> strategy = LDPFedSGD(Job("speeds", plan, "job.db", "tally.json", reports=100))
+    >>> strategy.job.expected
+    100
     """
 
     def __init__(
@@ -60,11 +87,11 @@ class LDPFedSGD(Strategy):
         self.job = job
         self._poll, self._clock, self._sleep = poll, clock, sleep
         self._opened: Rounds | None = None
-        self._questions: dict[str, Question] = {}  # by gateway: those to be sent now
-        self._sent: dict[str, Question] = {}  # by the message's id, in this round
-        self._last: dict[str, float] = {}  # when the gateway's question was sent the last time
-        self._began = math.inf  # when this round's questions were sent first
-        self._heard = -math.inf  # when the grid worked the last time
+        self._questions: dict[str, Question] = {}  # by gateway: to be sent now
+        self._sent: dict[str, Question] = {}  # by message id, in this round
+        self._last: dict[str, float] = {}  # when each gateway's question was last sent
+        self._began = math.inf  # when this round's questions were first sent
+        self._heard = -math.inf  # when a call of the grid last succeeded
         self._noted: set[tuple[str, str]] = set()
 
     def start(
@@ -77,19 +104,40 @@ class LDPFedSGD(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Evaluate | None = None,
     ) -> Result:
-        """Run the job; return the averaged weights, and what came in each round.
+        """Run the job until it ends, and write its result.
 
-        The arrays of a statistic are the counters of its tally. `evaluate_fn` is given the weights
-        after each round. All else that Flower's strategies take here is part of the job.
-        Another process that has the job already raises `BlockingIOError`; a job that is over
-        gives its result again. A job in which no vehicle answered has failed: it has no result,
-        and raises `DomainError`.
+        A job that has ended already returns its result again.
+
+        Parameters
+        ----------
+        grid : flwr.serverapp.Grid
+            Flower's connection to the gateways.
+        initial_arrays, num_rounds, timeout, train_config, evaluate_config : None
+            Accepted because Flower's strategies have them. The job decides all of it, so they must
+            be left out.
+        evaluate_fn : callable, optional
+            Called after each round with its number and the weights, as Flower's strategies do; what
+            it returns is stored in the result.
+
+        Returns
+        -------
+        flwr.serverapp.strategy.Result
+            `arrays` holds the averaged weights, or the counters of the tally of a statistic;
+            `train_metrics_clientapp` how many vehicles were asked and answered in each round.
+
+        Raises
+        ------
+        DomainError
+            If an argument is given that the job decides, or if the job has failed: it has no
+            result when no vehicle answered.
+        BlockingIOError
+            If another process is running the job.
         """
         given = (initial_arrays, num_rounds, timeout, train_config, evaluate_config)
         if any(each is not None for each in given):
             raise DomainError(
-                "the job says what is sent, in how many rounds and how long to wait: give start "
-                "nothing but the grid and evaluate_fn."
+                "start takes only the grid and evaluate_fn: the job decides what is sent, in how "
+                "many rounds, and how long to wait. Leave the other arguments out."
             )
         with contextlib.closing(Rounds(self.job)) as rounds:
             self._opened, self._heard = rounds, self._clock()
@@ -117,7 +165,7 @@ class LDPFedSGD(Strategy):
         return result
 
     def _converse(self, grid: Grid, number: int) -> ArrayRecord | None:
-        """Ask and listen until the round is over; return the weights, or None if nobody is left."""
+        """Ask and wait until the round ends; return the weights, or None if no vehicle is left."""
         self._sent, self._last, self._began = {}, {}, math.inf
         while True:
             arrays, _ = self.aggregate_train(number, self._pull(grid))
@@ -131,10 +179,10 @@ class LDPFedSGD(Strategy):
             self._push(grid, messages)
 
     def _due(self) -> list[str]:
-        """Return the gateways to which the question is to be sent now.
+        """Return the gateways to which the question must be sent now.
 
-        A gateway works off one message after the other. So the more it has before it, the longer
-        it is left alone: each time twice as long, or else a slow one would never see the end.
+        A gateway handles one message at a time. So the waiting time doubles with each message that
+        it has not answered yet: otherwise a slow gateway would never catch up.
         """
         waiting = Counter(question.gateway for question in self._sent.values())
         return [
@@ -147,10 +195,25 @@ class LDPFedSGD(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
-        """Return this round's question to the gateways that have to answer it: always the same.
+        """Return the messages to send now: this round's question, the same each time.
 
-        In the first call of a round it waits for gateways, and writes down whom it asks. Others
-        that come are asked in the next round or, if nobody answers, after the deadline.
+        The first call of a round waits for gateways, and writes to the checkpoint which of them are
+        asked. Gateways that connect later are asked in the next round or, if no vehicle answers,
+        after the deadline.
+
+        Parameters
+        ----------
+        server_round : int
+            The number of the round; the first is 1.
+        arrays, config : flwr.app.ArrayRecord, flwr.app.ConfigRecord
+            Not used: the model comes from the checkpoint.
+        grid : flwr.serverapp.Grid
+            Flower's connection to the gateways.
+
+        Returns
+        -------
+        list of flwr.app.Message
+            A message for each gateway that has not answered and whose waiting time is over.
         """
         rounds = self._rounds
         if not rounds.asked:
@@ -163,7 +226,7 @@ class LDPFedSGD(Strategy):
                 packed(deflated(self._questions[gateway].to_bytes())),
                 int(gateway),
                 MessageType.TRAIN,
-                ttl=2 * self.job.deadline,  # no gateway should work off what nobody waits for
+                ttl=2 * self.job.deadline,  # gateways should drop what nobody waits for
                 group_id=str(server_round),
             )
             for gateway in self._due()
@@ -172,9 +235,22 @@ class LDPFedSGD(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Keep the batches among the replies; if the round is over, step.
+        """Store the answers among the replies and, if the round is over, make one step.
 
-        While it is not, and when no vehicle is left, there is nothing to return.
+        Parameters
+        ----------
+        server_round : int
+            The number of the round; the first is 1.
+        replies : iterable of flwr.app.Message
+            Replies of gateways. Invalid ones are logged and ignored.
+
+        Returns
+        -------
+        arrays : flwr.app.ArrayRecord or None
+            The averaged weights, or the counters of a statistic; None while the round is not over,
+            and when no vehicle is left.
+        metrics : flwr.app.MetricRecord or None
+            How many vehicles were asked, answered, refused and were silent; None in the same cases.
         """
         rounds = self._rounds
         for reply in replies:
@@ -189,14 +265,31 @@ class LDPFedSGD(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
-        """Return no message: to evaluate a model on vehicles would be one more question to them."""
+        """Return no message: evaluating a model on vehicles would cost them privacy.
+
+        Parameters
+        ----------
+        server_round, arrays, config, grid : object
+            Not used.
+
+        Returns
+        -------
+        list of flwr.app.Message
+            An empty list.
+        """
         return []
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> None:
-        """Return nothing, as nothing was asked."""
+        """Do nothing, as `configure_evaluate` asks nothing.
+
+        Parameters
+        ----------
+        server_round, replies : object
+            Not used.
+        """
 
     def summary(self) -> None:
-        """Log what is asked, and at what price."""
+        """Log what the job asks, and what it costs each vehicle."""
         job = self.job
         _log.info(
             "%s: %s, epsilon %g, %d bits from each vehicle, %d vehicles behind each gateway in a "
@@ -209,18 +302,18 @@ class LDPFedSGD(Strategy):
             job.rounds,
         )
 
-    # What follows speaks with the grid and survives whatever comes from there.
+    # The following methods talk to the grid and tolerate any failure and any reply.
 
     def _push(self, grid: Grid, messages: Iterable[Message]) -> None:
-        """Send messages one by one: none suffers from another."""
+        """Send messages one by one, so that a failure affects only one of them."""
         for message in messages:
             question = self._questions[str(message.metadata.dst_node_id)]
             self._last[question.gateway] = self._clock()
             ids = self._attempt(grid.push_messages, [message])
-            self._sent |= {each: question for each in ids if each}  # none if it was not taken
+            self._sent |= {each: question for each in ids if each}  # no id if Flower refused it
 
     def _pull(self, grid: Grid) -> list[Message]:
-        """Return what has come from those who are asked, each for itself as above."""
+        """Return the replies of the gateways that were asked, fetched separately for each."""
         replies = []
         for gateway in self._rounds.pending:
             ids = [each for each, question in self._sent.items() if question.gateway == gateway]
@@ -229,22 +322,22 @@ class LDPFedSGD(Strategy):
         return replies
 
     def _take(self, reply: Message) -> None:
-        """Keep a batch, or note why it is none. Who sent it is known from what it replies to."""
+        """Store an answer, or log why it is invalid. Its sender is known from the question."""
         question = self._sent.pop(reply.metadata.reply_to_message_id, None)
         if question is None:
-            self._note("", "a reply to nothing that was asked.")
+            self._note("", "received a reply to a message that was never sent.")
             return
         try:
             if not reply.has_content():
-                raise WireError("an error of Flower's, in the place of a batch.")
+                raise WireError("expected an answer; got an error from Flower.")
             self._rounds.receive(question, unpacked(reply.content))
         except WireError as error:
             self._note(question.gateway, str(error))
 
     def _gather(self, grid: Grid, count: int) -> list[str]:
-        """Wait until so many gateways are there."""
+        """Wait until at least `count` gateways are connected."""
         while len(found := self._gateways(grid)) < count:
-            self._note("", f"waits for {count} gateways; {len(found)} are connected.")
+            self._note("", f"waiting for {count} gateways; {len(found)} are connected.")
             self._sleep(self._poll)
         return found
 
@@ -252,23 +345,23 @@ class LDPFedSGD(Strategy):
         return [str(node) for node in self._attempt(lambda _: grid.get_node_ids(), ())]
 
     def _attempt(self, call: Callable[[A], Iterable[T]], given: A) -> list[T]:
-        """Call the grid; if it fails, return nothing, as the next call may find it well again.
+        """Call the grid; if that fails, return nothing, as a later call may succeed.
 
-        If it has failed for as long as a whole round may take, its run may be over: then the
-        process had better end. The job goes on with the next run.
+        If it has been failing for as long as a whole round may take, Flower may have ended the
+        run. Then raise the error, so that this process ends: the next run resumes the job.
         """
         try:
             found = list(call(given))
         except Exception as error:
             if self._clock() - self._heard > self.job.deadline:
                 raise
-            self._note("", f"the grid fails with {type(error).__name__}.")
+            self._note("", f"a call to Flower's grid failed with {type(error).__name__}.")
             return []
         self._heard = self._clock()
         return found
 
     def _note(self, gateway: str, what: str) -> None:
-        """Log something once: a hostile gateway must not fill the disk."""
+        """Log each message once: a hostile gateway must not fill the disk."""
         if (gateway, what) not in self._noted:
             self._noted.add((gateway, what))
             who = f"gateway {gateway}" if gateway else "the server"
@@ -284,5 +377,5 @@ class LDPFedSGD(Strategy):
     @property
     def _rounds(self) -> Rounds:
         if self._opened is None:
-            raise DomainError("a job goes on only while it is started: call start(grid).")
+            raise DomainError("the job is not running: call start(grid) first.")
         return self._opened

@@ -1,5 +1,5 @@
-"""The gateway: the process between the server and some vaults. It keeps and decides nothing.
+"""The gateway: the process between the server and some vaults. It stores and decides nothing.
 
-`relay` passes a question on to vaults and their answers back, `process` runs a SuperNode of Flower
+`relay` passes a question on to vaults and their answers back. `process` runs a SuperNode of Flower
 in a private network, and `uplink` is the only way from there to the server.
 """

@@ -1,8 +1,9 @@
-"""The machine of a gateway: a SuperNode of Flower in a private network, and its uplink outside.
+"""The processes of a gateway: a SuperNode of Flower in a private network, and its uplink outside.
 
-After a SuperNode was killed, the server refuses its key for up to a minute, and the next one ends;
-it is started again until it is let in. One that has given up on the server stays alive and asks for
-nothing any more: the uplink notices, and the SuperNode is ended and started again.
+After a SuperNode was killed, the server refuses its key for up to a minute, and a new SuperNode
+ends immediately; it is started again until the server admits it. A SuperNode that has given up on
+the server keeps running without asking for work. The uplink notices that, and the SuperNode is
+stopped and started again.
 """
 
 import contextlib
@@ -25,11 +26,11 @@ from fedldp.fleet.sockets import Address
 from fedldp.fleet.state import STATE
 
 FILE = "gateway.toml"
-SILENCE = 120.0  # seconds, beyond the deadline, after which a SuperNode that asks for nothing ends
+SILENCE = 120.0  # seconds beyond the deadline: a SuperNode that asks for no work is restarted
 _ENTRIES: dict[str, toml.Types] = {
     "server": str,  # host:port of its endpoint
-    "authority": str,  # the certificate that its certificate must come from
-    "key": str,  # who this gateway is
+    "authority": str,  # the certificate authority that must have signed the server's certificate
+    "key": str,  # the private key of this gateway
     "vaults": list,  # addresses: paths of Unix sockets, or tcp://host:port
     "token": str,  # a file, for vaults on TCP
     "deadline": (int, float),
@@ -64,14 +65,16 @@ class GatewayConfig:
             vaults.append(Address.of(address, token))
         known = str(entries.get("bundle", bundle.SHA256))
         if not vaults:
-            raise DomainError(f"{path}: a gateway needs a vault at least.")
+            raise DomainError(f"{path}: vaults must contain at least one vault; got none.")
         told = [str(token), *(vault.path for vault in vaults)]
         if any(re.search(r"[\"'\\\n]", text) for text in told) or "," in "".join(told[1:]):
             raise DomainError(
-                f"{path}: paths may have no quotes, backslashes or commas; got {told}."
+                f"{path}: paths must not contain quotes, backslashes or commas; got {told}."
             )
         if not re.fullmatch("[0-9a-f]{64}", known):
-            raise DomainError(f"{path}: bundle must be a SHA-256, 64 digits 0-9a-f; got {known!r}.")
+            raise DomainError(
+                f"{path}: bundle must be a SHA-256, 64 digits 0-9 or a-f; got {known!r}."
+            )
         return cls(
             folder,
             entries["server"],
@@ -85,7 +88,7 @@ class GatewayConfig:
 
     @property
     def state(self) -> Path:
-        """The folder for what is written at run time."""
+        """The folder for files that are written at run time."""
         return self.folder / STATE
 
     @property
@@ -104,7 +107,7 @@ class GatewayConfig:
 
     @property
     def certificate(self) -> Path:
-        """What the uplink shows to the SuperNode, which accepts no connection without TLS."""
+        """The certificate of the uplink: the SuperNode accepts only connections with TLS."""
         return self._uplink / "server.crt"
 
     @property
@@ -113,7 +116,7 @@ class GatewayConfig:
         return self._uplink / "server.key"
 
     def certify(self) -> None:
-        """Make a certificate for the uplink, unless there is one; it leaves this machine never."""
+        """Make a certificate for the uplink, if there is none. It never leaves this machine."""
         self.state.mkdir(mode=0o700, exist_ok=True)
         if self._uplink.exists():
             return
@@ -121,16 +124,16 @@ class GatewayConfig:
             made = Path(fresh) / "uplink"
             made.mkdir(mode=0o700)
             keys.write_server(made, Path(fresh) / "ca.key", [])
-            with contextlib.suppress(OSError):  # the gateway or its uplink was faster
+            with contextlib.suppress(OSError):  # another process has just made one
                 made.rename(self._uplink)
 
     def uplink_process(self, sockets: Sequence[socket]) -> Process:
-        """Return how to run the uplink, which serves a socket for the server and TCP vaults."""
+        """Return how to run the uplink, with sockets for the server and for vaults on TCP."""
         argv = programs.python("fedldp.fleet.gateway.uplink", self.folder)
         return Process("uplink", argv, sockets=tuple(sockets), outside=True)
 
     def node_process(self, ports: Sequence[int]) -> Process:
-        """Return how to run the SuperNode, to which the uplink listens on ports."""
+        """Return how to run the SuperNode, which reaches the uplink on these ports."""
         arguments = {
             "--superlink": f"127.0.0.1:{ports[0]}",
             "--root-certificates": self._uplink / "ca.crt",
@@ -148,7 +151,7 @@ class GatewayConfig:
         )
 
     def _node_config(self, ports: Sequence[int]) -> str:
-        """Return what the gateway's app is told: the vaults, the deadline, the token's file."""
+        """Return the configuration of the gateway's app: vaults, deadline, file of the token."""
         through = iter(ports)
         vaults = [vault.path or f"tcp://127.0.0.1:{next(through)}" for vault in self.vaults]
         texts = {"vaults": ",".join(vaults)} | ({"token": self.token} if self.token else {})
@@ -163,11 +166,12 @@ def run(
     require_isolation: bool = False,
     network: Network | None = None,
 ) -> None:
-    """Keep the gateway of a folder alive until SIGTERM or Ctrl-C.
+    """Run the gateway of a folder until SIGTERM or Ctrl-C.
 
-    The SuperNode lives in `network`: a private one, as far as the system allows it or isolation is
-    required. With `uplink`, systemd has made it, and runs the uplink, which listens on this port
-    and, for vaults on TCP, on the following ones.
+    The SuperNode runs in `network`, by default a private one if the system allows it; with
+    `require_isolation`, the gateway refuses to start without one. With `uplink`, systemd has made
+    the private network and runs the uplink, which listens on this port and, for vaults on TCP, on
+    the ports after it.
     """
     gateway = GatewayConfig.load(folder)
     network = network or isolation.choose(uplink is not None, require_isolation)

@@ -1,7 +1,7 @@
-"""The gateway: passes a question on to its vaults, and their records back, in one answer.
+"""The gateway passes a question on to its vaults, and returns their records in one answer.
 
-It keeps nothing. A vault that cannot be reached is asked the same again until the deadline; as the
-same question gets the same answer, nothing is lost or spent by it.
+It stores nothing. If a vault cannot be reached, the gateway sends the same question again until the
+deadline. The same question gets the same answer, so nothing is lost and nothing is spent twice.
 """
 
 import time
@@ -13,20 +13,20 @@ from fedldp.errors import DomainError, FedLDPError
 from fedldp.fleet.protocol import Answer, Question
 from fedldp.fleet.sockets import NOT_READY, REFUSED, Address, left, receive, send
 
-DEADLINE = 10.0  # seconds that vaults have to answer: fewer than a server waits to ask again
+DEADLINE = 10.0  # seconds for vaults to answer: less than the server waits to ask again
 
 _PAUSE = 0.2  # seconds between two tries
 _LONGEST = 5.0
 
 
 def relay(data: bytes, vaults: Sequence[Address], deadline: float) -> bytes:
-    """Return the answer to a question: its length depends on the question alone.
+    """Return the answer to a question. Its length depends only on the question.
 
-    Records of the vaults come in one order, whoever sent them. Those of vaults that say nothing
-    within so many seconds are silent.
+    All records are sorted together, so that they do not reveal which vault sent them. Vehicles of
+    vaults that do not answer within `deadline` seconds count as silent.
     """
     if not vaults:
-        raise DomainError("a gateway needs a vault at least.")
+        raise DomainError("a gateway needs at least one vault; got none.")
     try:
         question = Question.from_bytes(data)
         question.check()
@@ -35,7 +35,7 @@ def relay(data: bytes, vaults: Sequence[Address], deadline: float) -> bytes:
     end = time.monotonic() + deadline
     parts = shares(question.n, len(vaults), question.round)
     asked = [(vault, n) for vault, n in zip(vaults, parts, strict=True) if n]
-    # A thread for each: those that wait for vaults that are away must not keep others waiting.
+    # A thread for each: a vault that cannot be reached must not delay the others.
     with ThreadPoolExecutor(len(asked)) as pool:
         answers = list(
             pool.map(lambda one: _insist(one[0], replace(question, n=one[1]), end), asked)
@@ -44,7 +44,7 @@ def relay(data: bytes, vaults: Sequence[Address], deadline: float) -> bytes:
 
 
 def shares(n: int, vaults: int, round_: int) -> list[int]:
-    """Divide n among the vaults, in turn: the next round begins where this one ends.
+    """Divide n among the vaults in turn; the next round continues where this one ends.
 
     >>> shares(5, 3, 1), shares(5, 3, 2)
     ([2, 2, 1], [2, 1, 2])
@@ -57,7 +57,7 @@ def shares(n: int, vaults: int, round_: int) -> list[int]:
 
 
 def _insist(vault: Address, question: Question, end: float) -> Answer:
-    """Ask a vault until it answers or the time is over."""
+    """Ask a vault again and again until it answers or the time is over."""
     pause = _PAUSE
     while time.monotonic() < end:
         try:
@@ -72,7 +72,7 @@ def _insist(vault: Address, question: Question, end: float) -> Answer:
 
 
 def ask(vault: Address, question: Question, end: float) -> Answer:
-    """Put a question to a vault once, and wait for its answer until the clock shows `end`."""
+    """Ask a vault once, and wait for its answer until the clock shows `end`."""
     with vault.connect(left(end)) as link:
         asked = question.to_bytes()
         send(link, len(asked), [asked], end)

@@ -1,17 +1,17 @@
 """The uplink of a gateway: the only way from its private network to the outside.
 
-A SuperNode runs whatever app its server ships, and asks no questions. So it lives in a private
-network, and reaches the server through this process, which stays outside. It ends the SuperNode's
-TLS, speaks TLS with the server itself, and passes on the ten calls that a gateway needs. It
-answers a SuperNode also while the server is away, and lets it wait: a SuperNode whose TLS handshake
-is cut would never call again.
+A SuperNode runs any app that its server ships, without checks. So it runs in a private network, and
+reaches the server only through this process, which runs outside. The uplink terminates the TLS
+connection of the SuperNode, makes its own TLS connection to the server, and passes on the ten calls
+that a gateway needs. While the server cannot be reached, it accepts calls and lets the SuperNode
+wait: a SuperNode whose TLS handshake is interrupted would never call again.
 
-It reads two of the answers. A run must name the app whose SHA-256 is in the configuration of the
-gateway, and the app that arrives must have this hash; otherwise the SuperNode gets neither, and
-skips the message. It also notes when the SuperNode last asked for work, in a file that the
-supervisor watches.
+The uplink checks two of the answers. A run must name the app whose SHA-256 is in the configuration
+of the gateway, and the app that arrives must have this hash. Otherwise the SuperNode gets neither,
+and skips the message. The uplink also records when the SuperNode last asked for work, in a file
+that the supervisor watches.
 
-Vaults on TCP are reached the same way, with their bytes passed on as they are.
+Connections to vaults on TCP go through the uplink too, unchanged.
 """
 
 import asyncio
@@ -38,19 +38,19 @@ from fedldp.fleet.gateway.process import GatewayConfig
 from fedldp.fleet.server.endpoint import LARGEST, PASSED, Endpoint, serve
 from fedldp.fleet.sockets import Address
 
-TIMEOUT = 28.0  # seconds that the server has to answer: more than its endpoint takes, less than 30
+TIMEOUT = 28.0  # seconds for the server to answer: longer than its endpoint takes, less than 30
 
-_ASKS = frozenset(("/v1/fleet/activate-node", "/v1/fleet/pull-messages"))  # a SuperNode at work
+_ASKS = frozenset(("/v1/fleet/activate-node", "/v1/fleet/pull-messages"))  # calls that ask for work
 _APP_ID, _VERSION = re.compile("[A-Za-z0-9_-]+/[A-Za-z0-9_-]+"), re.compile("[A-Za-z0-9_.+-]+")
 _SERVER_APP = "flwr-serverapp"  # the kind of a run that has ClientApps
-_REASONS = 100  # that are logged, each once: a server must not fill the disk
+_REASONS = 100  # at most, each logged once: a server must not fill the disk
 
 _log = logging.getLogger("fedldp.fleet")
 
 
 @final
 class Checked(httpx.AsyncBaseTransport):
-    """Passes calls on to the server, and only such answers back as name or hold the known app."""
+    """Passes calls on to the server, and rejects answers about any other than the known app."""
 
     def __init__(
         self, inner: httpx.AsyncBaseTransport, bundle: str, asked: Callable[[], None]
@@ -92,21 +92,21 @@ class Checked(httpx.AsyncBaseTransport):
 
 
 def checked_run(content: bytes, bundle: str) -> bytes:
-    """Return the answer about a run, if it is a run of the app with this SHA-256."""
+    """Return the answer about a run if it runs the app with this SHA-256; else raise an error."""
     answer = _parsed(GetRunResponse, content)
     run = answer.run
     if run.fab_hash != bundle:
         raise DomainError(_other_app(run.fab_hash, bundle))
-    # Flower makes a path of these two: they must lead to the folder of the app and nowhere else.
+    # Flower makes a path from these two: it must not leave the folder of the app.
     if not (_APP_ID.fullmatch(run.fab_id) and _VERSION.fullmatch(run.fab_version)):
-        raise DomainError("refused a run whose app has a malformed name or version.")
+        raise DomainError("refused a run: its app has a malformed name or version.")
     if run.primary_task_type != _SERVER_APP:
-        raise DomainError("refused a run of another kind than a ServerApp with its ClientApps.")
+        raise DomainError("refused a run: it must be of a ServerApp with its ClientApps.")
     return bytes(answer.SerializeToString())
 
 
 def checked_app(content: bytes, bundle: str) -> bytes:
-    """Return the answer with an app, written anew, if the app has this SHA-256."""
+    """Return the answer with an app, written again, if the app has this SHA-256."""
     app = _parsed(GetFabResponse, content).fab.content
     found = hashlib.sha256(app).hexdigest()
     if found != bundle:
@@ -121,13 +121,13 @@ def _parsed(kind: Any, content: bytes) -> Any:
     try:
         return kind.FromString(content)
     except DecodeError:
-        raise DomainError("refused an answer of the server that is malformed.") from None
+        raise DomainError("refused a malformed answer of the server.") from None
 
 
 def _other_app(found: str, bundle: str) -> str:
     return (
-        f"refused an app with the SHA-256 {found!r:.80}. This gateway runs the one with {bundle}: "
-        "see the entry `bundle` of its configuration."
+        f"refused an app with the SHA-256 {found!r:.80}. This gateway runs only the app with "
+        f"{bundle}: see the entry `bundle` in gateway.toml."
     )
 
 
@@ -138,14 +138,14 @@ def proxy(server: str) -> str | None:
 
 
 async def run(folder: Path, sockets: list[socket.socket]) -> None:
-    """Serve sockets until a signal ends it: the first leads to the server, others to TCP vaults."""
+    """Serve sockets until a signal: the first leads to the server, the others to vaults on TCP."""
     gateway = GatewayConfig.load(folder)
     gateway.certify()
     vaults = gateway.distant
     if len(sockets) != 1 + len(vaults):
         raise DomainError(
             f"{folder} needs {1 + len(vaults)} listening sockets, for the server and {len(vaults)} "
-            f"vaults on TCP; got {len(sockets)}. With systemd, give a ListenStream= for each."
+            f"vaults on TCP; got {len(sockets)}. With systemd, add a ListenStream= for each."
         )
     ways = [
         await asyncio.start_server(Way(vault), sock=listening)
@@ -158,9 +158,9 @@ async def run(folder: Path, sockets: list[socket.socket]) -> None:
         base_url=f"https://{gateway.server}",
         transport=Checked(transport, gateway.bundle, gateway.pulse.touch),
         timeout=TIMEOUT,
-        trust_env=False,  # with a proxy of the environment, httpx would go past the checks
+        trust_env=False,  # with a proxy from the environment, httpx would bypass the checks
     ) as client:
-        # Whoever is in the private network may call: the server checks who signed.
+        # Every process in the private network may call: the server checks the signature.
         endpoint = Endpoint(client, lambda _: True)
         await serve(endpoint, gateway.certificate, gateway.certificate_key, sockets[0])
     for way in ways:
@@ -169,13 +169,13 @@ async def run(folder: Path, sockets: list[socket.socket]) -> None:
 
 @final
 class Way:
-    """Passes the bytes of connections on to a vault, and back."""
+    """Passes the bytes of connections on to a vault and back."""
 
     def __init__(self, vault: Address) -> None:
         self._vault = vault
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection; one that cannot be made is closed, and the gateway tries again."""
+        """Serve a connection; close it if the vault cannot be reached: the gateway tries again."""
         try:
             there = await asyncio.open_connection(self._vault.host, self._vault.port)
         except OSError:

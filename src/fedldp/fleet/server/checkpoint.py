@@ -1,8 +1,8 @@
-"""Where a job stands: the server's file, from which it goes on after any crash.
+"""The checkpoint: the server's file on the state of a job, from which it resumes after any crash.
 
-What is asked is written before it is sent, and what is received before anything else is done with
-it. So a server that was killed asks the same again of those who have not answered, and nobody
-else; and as all reports stay in the file, the whole job can be computed again from them.
+Questions are written to it before they are sent, and answers before they are used. So a server that
+was killed sends the same questions again, and only to gateways that have not answered. All reports
+stay in the file, so that the whole job can be computed again from them.
 """
 
 import contextlib
@@ -62,7 +62,7 @@ _ROOM = 1 << 24  # counters of all tallies that are kept in memory
 
 
 class Standing(NamedTuple):
-    """How far a job is, and why it is over if it is."""
+    """How far a job is and, if it has ended, why."""
 
     round: int  # how many are done
     state: str
@@ -71,7 +71,7 @@ class Standing(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How many vehicles a round, or a whole job, asked, and what became of them.
+    """How many vehicles a round or a whole job asked, and how many of them answered.
 
     >>> Counts(asked=10, reports=6, refusals=1, silent=1).waiting
     2
@@ -80,15 +80,15 @@ class Counts(NamedTuple):
     asked: int = 0
     reports: int = 0  # vehicles that answered
     refusals: int = 0  # vehicles that refused or were absent: a vault does not say which
-    silent: int = 0  # vehicles behind a vault or a gateway that said nothing in time
+    silent: int = 0  # vehicles behind a vault or a gateway that did not answer in time
 
     @property
     def waiting(self) -> int:
-        """How many vehicles may still answer, as their round is open."""
+        """How many vehicles may still answer because their round is open."""
         return self.asked - self.reports - self.refusals - self.silent
 
     def closed(self) -> "Counts":
-        """Return the counts when nobody is waited for any more: the rest was silent."""
+        """Return the counts after the round: vehicles that have not answered are silent."""
         return self._replace(silent=self.silent + self.waiting)
 
     def __str__(self) -> str:
@@ -110,17 +110,17 @@ def total(rounds: Iterable[Counts]) -> Counts:
 @final
 @dataclass(frozen=True)
 class JobStatus:
-    """What there is to see of a job while it runs."""
+    """The progress of a job, and why it has ended if it has."""
 
     job: str
     rounds: int  # that are done
-    asked: int  # gateways, in the round that is not done
-    received: int  # of these
+    asked: int  # gateways, in the open round
+    received: int  # how many of these have answered
     total: Counts  # of all rounds
     last: Counts  # of the last round that is done
-    open: Counts  # of the round that is not done
-    bytes: Mapping[str, int]  # that came from each gateway
-    ended: str  # why it is over, or nothing
+    open: Counts  # of the open round
+    bytes: Mapping[str, int]  # received from each gateway
+    ended: str  # why it has ended, or empty
     failed: bool
 
     @property
@@ -135,15 +135,15 @@ class JobStatus:
 
     @property
     def silent(self) -> int:
-        """How many vehicles said nothing in time."""
+        """How many vehicles did not answer in time."""
         return self.total.silent
 
 
 @final
 class Checkpoint:
-    """The file of one job, for one process at a time: others get `BlockingIOError`.
+    """The file of one job. Only one process can open it at a time: others get `BlockingIOError`.
 
-    A file of another job, or of one with other settings, is refused (`DomainError`).
+    A file of another job, or of this job with other settings, raises `DomainError`.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -190,14 +190,14 @@ class Checkpoint:
 
     @property
     def asked(self) -> dict[str, bytes]:
-        """The gateways asked in the round that is not done, each with its question's digest."""
+        """The gateways that were asked in the open round, with the digests of their questions."""
         with self._file.gate():
             query = "SELECT gateway, digest FROM asks WHERE round = ? ORDER BY gateway"
             return dict(self._file.execute(query, (_standing(self._file).round + 1,)))
 
     @property
     def pending(self) -> list[str]:
-        """The gateways among these that have not answered."""
+        """The gateways in `asked` that have not answered."""
         with self._file.gate():
             query = """
                 SELECT gateway FROM asks WHERE round = ?1 AND gateway NOT IN (
@@ -207,22 +207,26 @@ class Checkpoint:
             return [gateway for (gateway,) in rows]
 
     def ask(self, questions: Iterable[Question]) -> None:
-        """Write down that these questions may be sent from now on, all of them or none."""
+        """Record, in one transaction, that these questions may be sent from now on."""
         with self._file.transaction():
             number = _standing(self._file).round + 1
             for question in questions:
                 if question.round != number:
-                    raise DomainError(f"round {number} is to be asked, not {question.round}.")
+                    raise DomainError(
+                        f"expected questions of round {number}; got one of round {question.round}."
+                    )
                 values = (number, question.gateway, question.n, question.digest)
                 self._file.execute("INSERT INTO asks VALUES (?, ?, ?, ?)", values)
 
     def store(self, question: Question, answer: Answer, report: bytes, tally: Tally) -> None:
-        """Keep what a gateway has answered, its report and its tally; the first answer stays."""
+        """Store the first answer of a gateway, with its report and tally; ignore later ones."""
         place = (question.round, question.gateway)
         values = (*place, answer.answered, answer.silent, question.size)
         with self._file.transaction():
             if question.round != _standing(self._file).round + 1:
-                raise DomainError(f"round {question.round} is not open: nothing is counted in it.")
+                raise DomainError(
+                    f"round {question.round} is not open: its answers are no longer counted."
+                )
             insert = "INSERT OR IGNORE INTO batches VALUES (?, ?, ?, ?, ?, ?)"
             self._file.execute(insert, (*values, report))
             [(stored,)] = self._file.execute("SELECT changes()")
@@ -230,30 +234,30 @@ class Checkpoint:
             self._counted.keep(place, tally)
 
     def tally(self, plan: Plan, number: int) -> Tally:
-        """Return what all the reports of a round say."""
+        """Return the tally of all reports of a round."""
         with self._file.gate():
             return _tally(self._file, plan, number, self._counted)
 
     def warnings(self, *plans: Plan, number: int | None = None, among: int = 1) -> list[str]:
-        """Return what is implausible about the reports of all rounds, or of one and its plan.
+        """Return what is implausible about the reports of all rounds, or of one round.
 
-        It is one of a number of such checks: the false-alarm rate holds for all of them together.
+        It is one of `among` such checks: the false-alarm rate holds for all of them together.
         """
         with self._file.gate():
             return _warnings(self._file, plans, number, among, self._counted)
 
     def counts(self, number: int) -> Counts:
-        """Return what has come in a round."""
+        """Return the counts of a round."""
         with self._file.gate():
             return total(_counts(self._file, number))
 
     def history(self) -> list[Counts]:
-        """Return what has come in each round, also in the one that is open if it was asked."""
+        """Return the counts of each round, including the open one if it was asked."""
         with self._file.gate():
             return _counts(self._file)
 
     def step(self, state: str) -> None:
-        """End the round with a new state: the next one is open."""
+        """End the round with a new state, and open the next one."""
         with self._file.transaction():
             self._file.execute("UPDATE job SET round = round + 1, state = ?", (state,))
 
@@ -263,7 +267,7 @@ class Checkpoint:
             self._file.execute("UPDATE job SET ended = ?, failed = ?", (why, failed))
 
     def close(self) -> None:
-        """Close the file, and let others have it."""
+        """Close the file, so that another process can open it."""
         self._file.close()
         self._lock.close()
 
@@ -274,11 +278,11 @@ class Checkpoint:
         self.close()
 
 
-# What others may ask while the server runs: none of it waits for the lock.
+# These functions read a checkpoint while the server runs. None of them waits for the lock.
 
 
 def locked(path: str | os.PathLike[str]) -> bool:
-    """Return whether a server has the checkpoint."""
+    """Return whether a server has locked the checkpoint."""
     beside = locks.beside(Path(path).resolve())
     if not beside.exists():
         return False
@@ -287,20 +291,20 @@ def locked(path: str | os.PathLike[str]) -> bool:
 
 
 def finished(path: str | os.PathLike[str]) -> bool:
-    """Return whether the job is over, with a result or without."""
+    """Return whether the job has ended, with or without a result."""
     found = status(path)
     return found is not None and bool(found.ended)
 
 
 def check(path: str | os.PathLike[str], job: str, settings: str) -> None:
-    """Refuse a checkpoint of another job, or of one with other settings, as `Checkpoint` does."""
+    """Raise `DomainError` if a checkpoint is of another job, or was begun with other settings."""
     with _opened(path) as file:
         if file is not None:
             _belongs(file, job, settings)
 
 
 def status(path: str | os.PathLike[str]) -> JobStatus | None:
-    """Return how far a job is; None if it has not begun."""
+    """Return the progress of a job; None if it has not begun."""
     with _opened(path) as file:
         if file is None:
             return None
@@ -325,9 +329,9 @@ def status(path: str | os.PathLike[str]) -> JobStatus | None:
 
 
 def warnings(path: str | os.PathLike[str], *plans: Plan) -> list[str]:
-    """Return what is implausible about the reports of a job: of each gateway, and of all of them.
+    """Return what is implausible about the reports of a job, of each gateway and of all together.
 
-    The plans are those of all levels. Honest vehicles cause a warning less than once in a million
+    Give the plans of all levels. Honest vehicles cause a warning in less than one in a million
     jobs.
     """
     with _opened(path) as file:
@@ -335,14 +339,14 @@ def warnings(path: str | os.PathLike[str], *plans: Plan) -> list[str]:
 
 
 def replay(path: str | os.PathLike[str], plan: Plan, recipe: Recipe, *levels: Plan) -> State:
-    """Compute a training again from the reports in its checkpoint: it gives the same state.
+    """Compute the state of a training again from the reports in its checkpoint.
 
-    The plans are those of the job: of its first level, and of the others.
+    `plan` and `levels` are those of the job.
     """
     plans = (plan, *levels)
     with _opened(path) as file:
         if file is None:
-            raise DomainError(f"{path} is no checkpoint of a job that has begun.")
+            raise DomainError(f"expected the checkpoint of a job that has begun; got {path}.")
         [(start,)] = file.execute("SELECT start FROM job")
         state = State.from_json(start)
         for number in range(len(plans), _standing(file).round + 1, len(plans)):
@@ -355,9 +359,9 @@ def replay(path: str | os.PathLike[str], plan: Plan, recipe: Recipe, *levels: Pl
 
 
 def advance(recipe: Recipe, state: State, *tallies: Tally) -> State:
-    """Return the state after a round of each level: of one, if there are no levels.
+    """Return the state after one round of each level.
 
-    A model that leaves all bounds is for others to see. The server and a replay both step here.
+    Callers check that the model is within bounds. The server and `replay` share this function.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         return step(recipe, state, gradient_of_levels(tallies, recipe.estimator))
@@ -365,14 +369,14 @@ def advance(recipe: Recipe, state: State, *tallies: Tally) -> State:
 
 @contextlib.contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[Database | None]:
-    """Open a checkpoint to read it at one moment; None if the job has not begun."""
+    """Open a checkpoint to read a consistent snapshot; None if the job has not begun."""
     if not Path(path).exists():
         yield None
         return
     file = Database(path, _KIND, inspect=False)
     try:
         with file.gate():
-            file.execute("BEGIN")  # all that is read belongs together, and nobody has to wait
+            file.execute("BEGIN")  # a snapshot, which blocks no other process
             yield file if file.execute("SELECT 1 FROM job") else None
     finally:
         file.close()
@@ -384,19 +388,19 @@ def _standing(file: Database) -> Standing:
 
 
 def _belongs(file: Database, job: str, settings: str) -> bool:
-    """Return whether a file is of this job; it is of none if the job has not begun."""
+    """Return whether a file is of this job: False if it is new. Raise if it is of another job."""
     known = file.execute("SELECT name, settings FROM job")
     if known and known != [(job, settings)]:
         raise DomainError(
-            f"{file.path} is of the job {known[0][0]!r}, or was begun with another "
-            "plan, model, recipe or number of reports: give a new job another checkpoint, "
-            "or restore its settings."
+            f"{file.path} belongs to the job {known[0][0]!r}, or was begun with another plan, "
+            "model, recipe or number of reports. Give a new job another checkpoint, or restore "
+            "the settings of this one."
         )
     return bool(known)
 
 
 def _counts(file: Database, number: int | None = None) -> list[Counts]:
-    """Return the counts of each round, or of one. Once it is over, who said nothing was silent."""
+    """Return the counts of each round or of one. In a closed round, the rest is silent."""
     query = """
         SELECT round, SUM(n), TOTAL(answered), TOTAL(n - answered - silent), TOTAL(silent)
         FROM asks LEFT JOIN batches USING (round, gateway) WHERE round = ?1 OR ?1 IS NULL
@@ -413,23 +417,23 @@ def _counts(file: Database, number: int | None = None) -> list[Counts]:
 
 @final
 class _Counted:
-    """The tallies of answers that this process has counted: each is counted once, if there is room.
+    """A cache of the tallies of answers, so that this process counts each answer once.
 
-    A checkpoint keeps reports, and not what was counted. The oldest tallies go first.
+    A checkpoint stores reports and no tallies. When the cache is full, the oldest tallies go first.
     """
 
     def __init__(self, room: int = _ROOM) -> None:
         self._room, self._kept = room, dict[tuple[int, str], Tally]()
 
     def keep(self, place: tuple[int, str], tally: Tally) -> None:
-        """Keep the tally of the answer that a gateway gave in a round."""
+        """Store the tally of the answer that a gateway gave in a round."""
         self._kept[place] = tally
         self._room -= _size(tally)
         while self._room < 0:
             self._room += _size(self._kept.pop(next(iter(self._kept))))
 
     def find(self, place: tuple[int, str]) -> Tally | None:
-        """Return a tally that is kept."""
+        """Return a stored tally, if there is one."""
         return self._kept.get(place)
 
 
@@ -445,7 +449,7 @@ def _tally(file: Database, plan: Plan, number: int, counted: _Counted) -> Tally:
 def _tallies(
     file: Database, plan: Plan, counted: _Counted, query: str, *values: int | None
 ) -> Iterator[tuple[str, Tally]]:
-    """Yield each gateway with what its reports say, of the rounds and gateways that are queried."""
+    """Yield each gateway with the tally of its reports, for the rounds that the query returns."""
     report = "SELECT report FROM batches WHERE round = ? AND gateway = ?"  # one at a time in memory
     for gateway, places in groupby(file.execute(query, values), key=itemgetter(1)):
         tally = plan.tally()
@@ -466,7 +470,7 @@ def _tallies(
 def _warnings(
     file: Database, plans: Sequence[Plan], number: int | None, among: int, counted: _Counted
 ) -> list[str]:
-    """Check what each gateway, and all of them, have reported on each of the plans.
+    """Check the reports of each gateway, and of all of them together, on each plan.
 
     The plans take turns: of L plans the first is asked in round 1, L + 1, and so on.
     """

@@ -1,12 +1,12 @@
-"""The endpoint of the server: it ends TLS, and lets in what a gateway has to ask, no more.
+"""The endpoint of the server: it terminates TLS and admits only the calls that a gateway needs.
 
-Flower serves gateways, operators and its own processes at one port, and asks an operator for no
-password. So that port is bound to the machine itself, and the network reaches this proxy, which
-passes on ten calls. A gateway proves who it is with headers that it signs; the endpoint verifies
-them before it reads a body, and Flower verifies them again.
+Flower serves gateways, operators and its own processes on one port, and operators need no password.
+So that port is only reachable on the machine itself. The network reaches this proxy, which passes
+on ten calls. A gateway proves its identity with signed headers; the endpoint verifies them before
+it reads the body of a call, and Flower verifies them again.
 
-The endpoint stays up while the server behind it is started again, and lets gateways wait: one whose
-TLS handshake is cut short would never call again.
+The endpoint keeps running while the server behind it restarts, and lets gateways wait: a gateway
+whose TLS handshake is interrupted would never call again.
 """
 
 import asyncio
@@ -54,12 +54,12 @@ PASSED = frozenset(
         b"flwr-timestamp",
         b"flwr-version-incompatibility-message",
     )
-)  # headers, either way
+)  # headers, in both directions
 MOST_BYTES = 1 << 28  # of all calls at a time
-LARGEST = 1 << 25  # bytes of a call: twice the largest batch
-PATIENCE = 20.0  # seconds that a call waits for the server to be back
-TIMEOUT = 25.0  # seconds that the server has to answer; a gateway waits for 30
-MOST_CALLS = 400  # at a time: each has a file here and one behind
+LARGEST = 1 << 25  # bytes of a call: twice the largest answer
+PATIENCE = 20.0  # seconds that a call waits for the server to come back
+TIMEOUT = 25.0  # seconds for the server to answer; a gateway waits for 30
+MOST_CALLS = 400  # at a time: each needs two open files
 
 _PAUSE = 0.25
 
@@ -71,7 +71,7 @@ _Send = Callable[[_Message], Awaitable[None]]
 @final
 @dataclass
 class Endpoint:
-    """An ASGI application that passes calls on by a client, which knows the server's address."""
+    """An ASGI application that passes calls on through an HTTP client of the server."""
 
     client: httpx.AsyncClient
     admits: Callable[[Headers], bool]  # whether a known gateway signed these headers
@@ -84,12 +84,12 @@ class Endpoint:
         """Answer a call."""
         if scope["type"] != "http":
             return
-        # The path as it was sent: what becomes one of the calls only when it is decoded is none.
+        # The path as it was sent: one that matches a call only after decoding is refused.
         path = scope["raw_path"]
         if scope["method"] != "POST" or path not in CALLS or scope["query_string"]:
             await _answer(send, 404)
             return
-        # Flower verifies them too, but only once it has the body: strangers must not fill memory.
+        # Flower verifies them too, but only after the body: strangers must not fill the memory.
         if not self.admits(scope["headers"]):
             await _answer(send, 401)
             return
@@ -113,13 +113,13 @@ class Endpoint:
         try:
             response = await self._ask(path, _passed(headers), bytes(body))
         except httpx.HTTPError:
-            # Perhaps it was heard: whether to ask again is for the gateway to decide.
+            # The server may have received it: the gateway decides whether to call again.
             await _answer(send, 503)
             return
         await _answer(send, response.status_code, _passed(response.headers.raw), response.content)
 
     async def _read(self, receive: _Receive, body: bytearray) -> bool:
-        """Read the body of a call; return False if it is too much, or its sender is gone."""
+        """Read the body of a call; return False if it is too large or the caller disconnects."""
         while True:
             message = await receive()
             piece = message.get("body", b"")
@@ -133,12 +133,12 @@ class Endpoint:
                 return True
 
     async def _ask(self, path: str, headers: Headers, body: bytes) -> httpx.Response:
-        """Ask the server, as soon as it is there."""
+        """Call the server, and wait for it if it is not running."""
         deadline = monotonic() + self.patience
         while True:
             try:
                 return await self.client.post(path, headers=headers, content=body)
-            except httpx.ConnectError:  # nothing of it was heard
+            except httpx.ConnectError:  # the server has received nothing
                 if monotonic() >= deadline:
                     raise
                 await asyncio.sleep(_PAUSE)
@@ -163,7 +163,7 @@ async def serve(app: Endpoint, certificate: Path, key: Path, listening: socket.s
         app,
         ssl_certfile=certificate,
         ssl_keyfile=key,
-        http="h11",  # which limits headers
+        http="h11",  # it limits the size of headers
         ws="none",
         lifespan="off",
         log_level="warning",

@@ -1,10 +1,10 @@
-"""The machine of the server: Flower's SuperLink and what belongs to it, kept alive; and the job.
+"""The processes of the server: Flower's SuperLink, what belongs to it, and the job.
 
-The SuperLink keeps its state in a file. It asks for no password, so it lives in a private network
-with the processes that need it; the endpoint, which gateways reach, gets a socket from outside.
-Flower never starts a ServerApp again that has died. So whenever the job is not finished and nobody
-has its checkpoint, it is handed to Flower anew, as a new run, which goes on where the last one
-stood. Should there be two runs at a time, one finds the checkpoint taken, and ends.
+The SuperLink keeps its state in a file. It needs no password, so it runs in a private network with
+the processes that use it; the endpoint, which gateways call, gets a socket from outside. Flower
+never restarts a ServerApp that has died. So whenever the job is not finished and no process has
+locked its checkpoint, this module starts a new Flower run, which resumes the job. If there should
+be two runs at a time, one of them finds the checkpoint locked, and ends.
 """
 
 import json
@@ -46,10 +46,10 @@ _ENTRIES: dict[str, toml.Types] = {
     "app": str,  # the bundle for Flower
     "job": str,
 }
-_NAME = "fleet"  # what Flower's configuration calls the SuperLink
+_NAME = "fleet"  # the name of the SuperLink in Flower's configuration
 _REGISTERED = "registered.json"
-_REVOKED = "revoked"  # in the place of a gateway's number in Flower
-_GONE = 10.0  # seconds that a key must be missing: Flower never takes it again
+_REVOKED = "revoked"  # in place of a gateway's number in Flower
+_GONE = 10.0  # seconds that a key must be missing: Flower never accepts it again
 _LISTENS = """\
 import socket, sys, time
 while True:
@@ -60,8 +60,8 @@ while True:
         time.sleep(0.1)
 """  # a program that ends as soon as something listens on a port
 _LOOK = 0.5  # seconds between two looks at the job
-_BEGINS = 30.0  # seconds within which a run that was ordered takes the checkpoint
-_SHORTEST, _LONGEST = 2.0, 60.0  # before the next run; more if the last ones came no further
+_BEGINS = 30.0  # seconds for a new run to lock the checkpoint
+_SHORTEST, _LONGEST = 2.0, 60.0  # before the next run: longer while runs make no progress
 
 
 @final
@@ -79,7 +79,7 @@ class ServerConfig:
     gateways: Path
     app: Path
     job: Path
-    refused: set[str] = field(default_factory=set)  # keys that Flower did not take
+    refused: set[str] = field(default_factory=set)  # keys that Flower did not accept
     missed: dict[str, float] = field(default_factory=dict)  # since when keys have been missing
 
     @classmethod
@@ -90,13 +90,16 @@ class ServerConfig:
         host, _, port = entries.pop("front").rpartition(":")
         link = entries.pop("link")
         if not host or not port.isdecimal():
-            raise DomainError(f'{folder / FILE}: front must be such as "0.0.0.0:9443".')
+            raise DomainError(
+                f'{folder / FILE}: front must be an address and a port, such as "0.0.0.0:9443"; '
+                f'got "{host}:{port}".'
+            )
         paths = {name: folder / entry for name, entry in entries.items()}
         return cls(folder, host.strip("[]"), int(port), link, **paths)
 
     @property
     def state(self) -> Path:
-        """The folder for what is written at run time."""
+        """The folder for files that are written at run time."""
         return self.folder / STATE
 
     @property
@@ -105,7 +108,7 @@ class ServerConfig:
         return f"127.0.0.1:{self.link}"
 
     def link_process(self) -> Process:
-        """Return how to run the SuperLink. Flower wants TLS also here, or it checks no keys."""
+        """Return how to run the SuperLink. Flower checks keys only if TLS is on, even here."""
         arguments = {
             "--host": "127.0.0.1",
             "--port": self.link,
@@ -121,19 +124,19 @@ class ServerConfig:
         return self._flower("superlink", "flower-superlink", *words, *switches)
 
     def exec_process(self) -> Process:
-        """Return how to run what starts a ServerApp."""
+        """Return how to run the process that starts the ServerApp."""
         arguments = {
             "--runtime-api-address": self.address,
             "--root-certificates": self.authority,
             "--superexec-auth-secret-file": self._secret,
-            # It hides its environment, so `stop` would not find it: it ends with its supervisor.
+            # It hides its environment, so `stop` cannot find it: it must end with its supervisor.
             "--parent-pid": os.getpid(),
         }
         words = [str(word) for pair in arguments.items() for word in pair]
         return self._flower("superexec", "flower-superexec", *words)
 
     def ready_process(self) -> Process:
-        """Return how to wait for the SuperLink, in the network in which it listens."""
+        """Return how to wait for the SuperLink, inside the network where it listens."""
         argv = sys.executable, "-I", "-S", "-c", _LISTENS, str(self.link)
         return Process("ready", argv, restart="no")
 
@@ -146,7 +149,7 @@ class ServerConfig:
         except OSError as error:
             raise DomainError(
                 f"{self.folder / FILE}: cannot listen on {self.host}, port {self.port}: "
-                f"{error.strerror}. Choose another address or port for `front`."
+                f"{error.strerror}. Choose another address or port in `front`."
             ) from None
 
     def endpoint_process(self, listening: socket.socket) -> Process:
@@ -155,7 +158,7 @@ class ServerConfig:
         return Process("front", argv, sockets=(listening,))
 
     def register_process(self, key: Path) -> Process:
-        """Return how to make the public key of a gateway known to the SuperLink."""
+        """Return how to register the public key of a gateway with the SuperLink."""
         words = "supernode", "register", str(key), _NAME, "--format", "json"
         return self._flower(f"register-{key.stem}", "flwr", *words, restart="no")
 
@@ -165,12 +168,12 @@ class ServerConfig:
         return self._flower("list", "flwr", *words, restart="no")
 
     def unregister_process(self, node: str) -> Process:
-        """Return how to make the SuperLink forget a gateway, given its number there."""
+        """Return how to unregister a gateway, given its number in the SuperLink."""
         words = "supernode", "unregister", node, _NAME, "--format", "json"
         return self._flower(f"unregister-{node}", "flwr", *words, restart="no")
 
     def run_process(self) -> Process:
-        """Return how to order a run of the job."""
+        """Return how to start a Flower run of the job."""
         words = "run", str(self.app), _NAME, "--run-config", str(self._run_config)
         return self._flower("run", "flwr", *words, restart="no")
 
@@ -184,11 +187,11 @@ class ServerConfig:
 
     @property
     def _secret(self) -> Path:
-        """What proves to the SuperLink who may take its tasks."""
+        """The secret with which a process proves that it may take tasks from the SuperLink."""
         return self.state / "superexec.secret"
 
     def configure(self) -> None:
-        """Write what Flower's own command reads."""
+        """Write the configuration of Flower's own commands."""
         home = programs.home(self.state)
         home.mkdir(exist_ok=True)
         superlink = {"address": self.address, "root-certificates": str(self.authority)}
@@ -208,22 +211,23 @@ def run(
 ) -> bool:
     """Serve until the job is done or, with `stay`, until SIGTERM or Ctrl-C.
 
-    Returns whether the job is done. One that has failed raises `JobFailed`. Flower's processes
-    live in `network`: a private one, as far as the system allows it or isolation is required.
+    Return whether the job is done; raise `JobFailed` if it has failed. Flower's processes run in
+    `network`, by default a private one if the system allows it; with `require_isolation`, the
+    server refuses to start without one.
     """
     server = ServerConfig.load(folder)
     job = Job.load(server.job)
     checkpoint.check(job.checkpoint, job.name, job.settings)
     if checkpoint.finished(job.checkpoint) and not stay:
-        say(f"The job {job.name} was over before this start. {server.job} describes the job.")
+        say(f"The job {job.name} had ended before this start. {server.job} describes the job.")
         return _conclude(server, job, say)
-    sockets = isolation.inherited()  # of systemd, which has also made the network private
+    sockets = isolation.inherited()  # from systemd, which has also made the network private
     network = network or isolation.choose(bool(sockets), require_isolation)
     with Supervisor(server.state, network=network) as supervisor:
         server.configure()
         supervisor.start(server.link_process())
         supervisor.start(server.endpoint_process(sockets[0] if sockets else server.listen()))
-        say(f"Flower's SuperLink starts: see {server.state}/superlink.log")
+        say(f"Starting Flower's SuperLink: see {server.state}/superlink.log")
         if supervisor.call(server.ready_process()) is None:
             return _conclude(server, job, say)
         supervisor.start(server.exec_process())
@@ -236,7 +240,7 @@ def run(
 
 
 def _conclude(server: ServerConfig, job: Job, say: Callable[[str], None]) -> bool:
-    """Say what came of the job, and return whether it is done; if it failed, raise `JobFailed`."""
+    """Print the outcome of the job; return whether it is done, or raise `JobFailed`."""
     found = checkpoint.status(job.checkpoint)
     if found is None or not found.ended:
         say(f"Stopped before the job {job.name} was done. Start the server again to resume it.")
@@ -248,7 +252,7 @@ def _conclude(server: ServerConfig, job: Job, say: Callable[[str], None]) -> boo
 
 
 def _say_end(found: JobStatus, server: ServerConfig, job: Job, say: Callable[[str], None]) -> None:
-    """Say how a job ended, and what is implausible about its reports."""
+    """Print how a job ended, and what is implausible about its reports."""
     say(ending(found, job, server.state))
     for text in checkpoint.warnings(job.checkpoint, *job.plans):
         say(f"Warning: {text}")
@@ -257,7 +261,7 @@ def _say_end(found: JobStatus, server: ServerConfig, job: Job, say: Callable[[st
 def _finish(
     supervisor: Supervisor, server: ServerConfig, job: Job, say: Callable[[str], None]
 ) -> JobStatus | None:
-    """Have the job run until it is finished; return None when told to stop."""
+    """Run the job until it has ended; return None if a signal asks to stop."""
     due, pause, before, watch = 0.0, _SHORTEST, -1, Watch(job, say)
     while True:
         found = checkpoint.status(job.checkpoint)
@@ -283,9 +287,9 @@ def _finish(
 
 def _begins(job: Job, rounds: int) -> str:
     if rounds:
-        return f"The job {job.name} resumes after round {rounds} of {job.rounds}."
+        return f"Resuming the job {job.name} after round {rounds} of {job.rounds}."
     return (
-        f"The job {job.name} begins: {job.rounds} round{'s' * (job.rounds != 1)}, "
+        f"Starting the job {job.name}: {job.rounds} round{'s' * (job.rounds != 1)}, "
         f"{job.expected:,} reports planned."
     )
 
@@ -305,14 +309,14 @@ def _nodes(state: Path) -> dict[str, str]:
 
 
 def _without_comment(key: str) -> str:
-    """Return the type and the number of a public key: the same key, whatever else its file says."""
+    """Return the type and the number of a public key, without the comment in its file."""
     return " ".join(key.split()[:2])
 
 
 def _register(supervisor: Supervisor, server: ServerConfig, say: Callable[[str], None]) -> None:
-    """Register the keys of gateways that the SuperLink does not know yet, and revoke the others.
+    """Register the keys in the folder that the SuperLink does not know, and revoke missing ones.
 
-    A key that Flower does not take is tried again when its file changes or the server restarts.
+    A key that Flower refuses is tried again when its file changes or the server restarts.
     """
     paths = sorted(server.gateways.glob("*.pub"))
     texts = [path.read_text("utf-8", errors="replace") for path in paths]
@@ -336,8 +340,8 @@ def _register(supervisor: Supervisor, server: ServerConfig, say: Callable[[str],
             say(f"Registered {path.stem}.")
         else:
             server.refused.add(text)
-            why = " It was revoked, so make a new key." if nodes.get(text) == _REVOKED else ""
-            say(f"Flower did not take the key of {path.stem}: see {log}.{why}")
+            why = " It was revoked before: make a new key." if nodes.get(text) == _REVOKED else ""
+            say(f"Flower refused the key of {path.stem}: see {log}.{why}")
     revoked = _revoke(supervisor, server, nodes, keys, say)
     if answers or revoked:
         files.write(server.state / _REGISTERED, json.dumps(nodes, sort_keys=True))
@@ -348,9 +352,9 @@ def _forgotten(
 ) -> dict[str, str]:
     """Return the refused keys that the SuperLink knows already, with their numbers.
 
-    That is so after the server was killed before it could write down what it had registered: the
-    SuperLink lists more nodes than are written down. Flower's list shows no keys. So a number is
-    known where there is one more, and otherwise left empty.
+    This happens if the server was killed before it could record a registration: the SuperLink then
+    lists more nodes than are recorded. Flower's list shows no keys. So the number is known if there
+    is exactly one more, and is left empty otherwise.
     """
     [(answer, _)] = _call(supervisor, {"": server.list_process()}).values() or [({}, None)]
     listed = [each for each in answer.get("nodes", []) if each["status"] != "unregistered"]
@@ -361,7 +365,7 @@ def _forgotten(
 
 
 def _is_key(text: str) -> bool:
-    """Return whether a text is a public key of a kind that Flower takes."""
+    """Return whether a text is a public key of a kind that Flower accepts."""
     try:
         return isinstance(load_ssh_public_key(text.encode()), EllipticCurvePublicKey)
     except (ValueError, UnsupportedAlgorithm):
@@ -377,8 +381,8 @@ def _revoke(
 ) -> bool:
     """Unregister the keys that are missing from the folder; return whether there were any.
 
-    The endpoint refuses them at once. Flower follows after some seconds, as it never takes a key
-    again that was unregistered, and a file may be missing only while it is being copied.
+    The endpoint refuses such keys at once. They are unregistered some seconds later, because Flower
+    never accepts a key again after that, and a file may be missing only while it is being copied.
     """
     for text in set(nodes) - set(keys):
         server.missed.setdefault(text, monotonic())
@@ -392,7 +396,7 @@ def _revoke(
     answers = _call(supervisor, {t: server.unregister_process(node) for t, node in gone.items()})
     for text, (answer, log) in answers.items():
         done = _done(answer)
-        nodes[text] = _REVOKED if done else ""  # and is not tried again
+        nodes[text] = _REVOKED if done else ""  # not tried again in either case
         what = "Revoked" if done else f"Flower did not unregister (see {log})"
         say(f"{what} a key that is no longer in {server.gateways.name}.")
     return bool(answers)
@@ -401,10 +405,10 @@ def _revoke(
 def _call(
     supervisor: Supervisor, processes: dict[str, Process]
 ) -> dict[str, tuple[dict[str, Any], Path]]:
-    """Run commands of Flower's; return each one's answer and log, or nothing when told to stop."""
+    """Run Flower commands; return the answer and the log of each, or nothing after a signal."""
     logs = {name: supervisor.log(process) for name, process in processes.items()}
     for log in logs.values():
-        log.unlink(missing_ok=True)  # what it says is of this try alone
+        log.unlink(missing_ok=True)  # it must contain only the output of this attempt
     if not processes or supervisor.call(*processes.values()) is None:
         return {}
     return {name: (_answer(log), log) for name, log in logs.items()}
@@ -415,7 +419,7 @@ def _done(answer: dict[str, Any]) -> bool:
 
 
 def _answer(log: Path) -> dict[str, Any]:
-    """Return the JSON object in the output of one of Flower's commands, or an empty one."""
+    """Return the JSON object in the output of a Flower command, or an empty one."""
     text = log.read_text("utf-8", errors="replace")
     try:
         found = json.JSONDecoder().raw_decode(text, text.index("{"))[0]

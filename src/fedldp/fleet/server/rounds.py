@@ -1,4 +1,4 @@
-"""What the server does in a round: ask, take what comes, step. It knows nothing of the network."""
+"""What the server does in a round: ask, store answers, step. It does not use the network."""
 
 import logging
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 @final
 class Rounds:
-    """A job on its way. All that it knows is in its checkpoint, before anybody else learns it."""
+    """A running job. Everything is written to its checkpoint before it is sent or used."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -36,7 +36,7 @@ class Rounds:
 
     @property
     def number(self) -> int:
-        """The round that is not done; the first is 1."""
+        """The number of the open round; the first is 1."""
         return self._file.standing.round + 1
 
     @property
@@ -56,54 +56,55 @@ class Rounds:
         return set(self._file.asked)
 
     def counts(self, number: int) -> Counts:
-        """Return what has come in a round."""
+        """Return the counts of a round."""
         return self._file.counts(number)
 
     @property
     def collected(self) -> str:
-        """How many reports have come, of how many that are planned."""
+        """A line that says how many of the planned reports have come."""
         return collected(total(self._file.history()), self.job.expected)
 
     def ask(self, gateways: Iterable[str]) -> None:
-        """Write down that these gateways are asked in this round, if they are not yet."""
+        """Record that these gateways are asked in this round, unless they were asked already."""
         number, model, asked = self.number, self.model, self.asked
         fresh = sorted(set(gateways) - asked)
         self._file.ask(self.job.question(gateway, number, model) for gateway in fresh)
 
     def questions(self) -> dict[str, Question]:
-        """Return what to send to the gateways that have not answered: every time the same."""
+        """Return the questions to gateways that have not answered: the same every time."""
         number, model, asked = self.number, self.model, self._file.asked
         found = {each: self.job.question(each, number, model) for each in self.pending}
         for gateway, question in found.items():
             if question.digest != asked[gateway]:
                 raise WireError(
-                    f"{self.job.checkpoint}: what was asked of gateway {gateway} in round {number} "
-                    "cannot be asked again. Go on with the version of fedldp that asked it."
+                    f"{self.job.checkpoint}: the question to gateway {gateway} in round {number} "
+                    "cannot be repeated. Resume the job with the version of fedldp that asked it."
                 )
         return found
 
     def receive(self, question: Question, data: bytes) -> None:
-        """Count and keep the answer to a question, or raise `WireError`.
+        """Count and store the answer to a question, or raise `WireError`.
 
-        One that came before stays. One in which all are silent is not kept, as more may come.
+        A second answer is refused. So is one in which all vehicles are silent, as a better one may
+        follow.
         """
         plan = self.job.plan_of(question.round)
         if question.gateway not in self.pending or question.round != self.number:
-            raise WireError("an answer that came too late, or twice.")
+            raise WireError("the answer came too late, or twice.")
         answer = Answer.from_bytes(data, question)
         if answer.silent and not answer.answered:
-            raise WireError("an answer in which all are silent.")
+            raise WireError("all vehicles of the answer are silent.")
         report = answer.report(plan.fingerprint)
         try:
             tally = plan.parse(report)
         except WireError:
-            raise WireError("an answer with records that are not of this plan.") from None
+            raise WireError("the records of the answer do not fit the plan.") from None
         self._file.store(question, answer, report.to_bytes(), tally)
 
     def complete(self, late: bool) -> bool:
-        """Return whether the round is over: all have answered, or it is late and some have.
+        """Return whether the round is over: all gateways have answered, or it is late.
 
-        A round that nobody has answered goes on, however late it is.
+        A round without any report stays open, however late it is.
         """
         if not self.asked:
             return False
@@ -111,7 +112,7 @@ class Rounds:
 
     @property
     def verdict(self) -> str:
-        """Why the job is over, or nothing: then there is a round to go on with."""
+        """Why the job is over; empty if there is another round to run."""
         standing = self._file.standing
         if standing.failed:
             raise DomainError(f"the job {self.job.name!r} has failed: {standing.ended}.")
@@ -130,25 +131,22 @@ class Rounds:
         return (state := self._state) is not None and settled(recipe, state)
 
     def _nobody_left(self) -> bool:
-        """Return whether all have answered that none of their vehicles answers any more.
-
-        Where there are levels, none of any level.
-        """
+        """Return whether all gateways have answered, without any report, in this model's rounds."""
         cycle = self._cycle(self.number)
         if self.number != cycle[-1] or not self.complete(late=False):
             return False
         return not any(self.counts(number).reports for number in cycle)
 
     def _cycle(self, number: int) -> range:
-        """Return the rounds, one for each level, that ask with the same model as this one."""
+        """Return the rounds, one for each level, that use the same model as this one."""
         levels = len(self.job.plans)
         first = number - (number - 1) % levels
         return range(first, first + levels)
 
     def step(self) -> None:
-        """End this round, and open the next one: learn from what has come of all levels.
+        """End this round and open the next one; after the last level, improve the model.
 
-        If that leads out of all bounds, the job has failed, at no cost for any vehicle.
+        If the weights become too large, the job has failed. That costs vehicles nothing more.
         """
         number, state, recipe = self.number, self._state, self.job.recipe
         if state is None or recipe is None:
@@ -165,22 +163,22 @@ class Rounds:
         state = advance(recipe, state, *tallies)
         try:
             self._model(state.weights)
-            State.from_json(state.to_json())  # nor may anything else be beyond all numbers
+            State.from_json(state.to_json())  # raises if anything else has overflowed
         except FedLDPError as error:
             self._end(f"in round {number}: {error}".rstrip("."), failed=True)
             raise
         self._file.step(state.to_json())
 
     def finish(self) -> None:
-        """Write the result, then end the job: whoever sees its end finds the result.
+        """Write the result, then end the job, so that an ended job always has its result.
 
-        A job in which no vehicle answered has no result. It has failed (`DomainError`).
+        If no vehicle answered, the job has failed: there is no result, and `DomainError` is raised.
         """
         why, state, path = self.verdict, self._state, self.job.result.resolve()
         if self._file.standing.ended:
             return
         if not why:
-            raise DomainError(f"the job {self.job.name!r} is not over yet.")
+            raise DomainError(f"the job {self.job.name!r} has rounds left: it cannot end yet.")
         if not total(self._file.history()).reports:
             self._end(NOTHING, failed=True)
             raise DomainError(f"the job {self.job.name!r} has failed: {NOTHING}. {self.collected}")
@@ -194,7 +192,7 @@ class Rounds:
         self._end(why, result=digest(path.read_bytes()))
 
     def _end(self, why: str, *, failed: bool = False, result: str = "") -> None:
-        """Write the summary, then end the job: whoever sees its end finds the summary."""
+        """Write the summary, then end the job, so that an ended job always has its summary."""
         job, rounds = self.job, tuple(counts.closed() for counts in self._file.history())
         done = self._file.standing.round
         job.summary.parent.mkdir(parents=True, exist_ok=True)
@@ -204,7 +202,7 @@ class Rounds:
         self._file.end(why, failed=failed)
 
     def arrays(self) -> list[Floats]:
-        """Return the result so far as numbers: averaged weights, or the counters of the tally."""
+        """Return the current result as arrays: averaged weights, or the counters of the tally."""
         state = self._state
         if state is not None:
             return [state.average[0]]

@@ -1,8 +1,8 @@
-"""What came of a job: the summary that every job writes beside its result, and that people read.
+"""The outcome of a job: the summary that every job writes beside its result.
 
-A tally and a model hold what was counted and nothing else, so they cannot say how much is missing.
-The summary can. It names the result by its SHA-256: whoever has both finds that they belong
-together, and a result of another job is never mistaken for this one's.
+A tally or a model contains only what was counted, and does not show how much is missing. The
+summary does. It names the result by its SHA-256, so that a reader can verify that they belong
+together, and does not mistake the result of another job for this one's.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ class Summary:
     plan: str  # its fingerprint
     planned: int  # reports
     rounds: tuple[Counts, ...]  # that were asked
-    done: int  # how many of these rounds came to their end
+    done: int  # how many of these rounds were completed
     reason: str  # why the job ended
     failed: bool = False  # whether it has no result
     result: str = ""  # the SHA-256 of the result, in hexadecimal
@@ -114,7 +114,7 @@ class Summary:
 
 
 def collected(counts: Counts, planned: int) -> str:
-    """Say how many reports came, of how many that were planned.
+    """Return a line that says how many of the planned reports came.
 
     >>> collected(Counts(asked=9, reports=8, silent=1), planned=10)
     '8 of 10 planned reports: 9 vehicles asked, 8 answered, 1 silent, 0 refused or absent.'
@@ -123,14 +123,15 @@ def collected(counts: Counts, planned: int) -> str:
 
 
 def digest(data: bytes) -> str:
-    """Return the SHA-256 by which a summary names a result."""
+    """Return the SHA-256 that a summary has of its result."""
     return hashlib.sha256(data).hexdigest()
 
 
 def shortfalls(result: Path) -> Iterator[str]:
-    """Say so if a result is of a job that collected fewer reports than planned.
+    """Yield a line if a result is of a job that collected fewer reports than planned.
 
-    Summaries lie beside results. Those of other files are skipped, and so is what is no summary.
+    It is found in the summaries beside the result. Summaries of other results and invalid files are
+    skipped.
     """
     beside = sorted(result.absolute().parent.glob(f"*{ENDING}"))
     own = digest(result.read_bytes()) if beside else ""

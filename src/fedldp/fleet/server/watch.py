@@ -1,4 +1,4 @@
-"""What people are told of a job while it runs, and when it is over."""
+"""What people are told about a job while it runs and when it has ended."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +16,12 @@ EVERY = 30.0  # seconds between two lines while nothing happens
 
 @final
 class JobFailed(DomainError):
-    """A job has ended without a result: says how many vehicles were asked, and what to look at."""
+    """A job has ended without a result. The message says what happened, and where to look."""
 
 
 @final
 class Watch:
-    """Says what a job does: a line when a round is done, and one every so often while none is."""
+    """Reports on a job: a line after each round, and one every `every` seconds in between."""
 
     def __init__(
         self,
@@ -31,12 +31,12 @@ class Watch:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._job, self._say, self._every, self._clock = job, say, every, clock
-        self._seen: tuple[int, bool] | None = None  # rounds done, whether the next one was asked
+        self._seen: tuple[int, bool] | None = None  # rounds done; whether the next was asked
         self._since = self._said = clock()
         self.text = ""  # what the job is doing now
 
     def look(self, found: JobStatus | None) -> None:
-        """Take note of how far the job is; None if it has not begun."""
+        """Report on the current status of the job; None if it has not begun."""
         now, before = self._clock(), self._seen
         self._seen = (0, False) if found is None else (found.rounds, found.asked > 0)
         if self._seen != before:
@@ -53,7 +53,7 @@ class Watch:
 
 
 def _waiting(found: JobStatus | None, job: Job, seconds: float) -> str:
-    """Say what a job waits for, and for how long it has."""
+    """Return a line that says what a job is waiting for, and since when."""
     rounds, asked = (0, 0) if found is None else (found.rounds, found.asked)
     line, log = f"Round {rounds + 1} of {job.rounds}", f" See {job.log}"
     if found is None or not asked:
@@ -64,16 +64,16 @@ def _waiting(found: JobStatus | None, job: Job, seconds: float) -> str:
     if seconds < job.deadline or found.open.reports:
         return line
     return (
-        f"{line} The deadline was {job.deadline:g} s, and no vehicle has answered. The round stays "
-        f"open, and the same question is sent again.{log}"
+        f"{line} The deadline of {job.deadline:g} s has passed, but no vehicle has answered. The "
+        f"round stays open, and the same question is sent again.{log}"
     )
 
 
 def ending(found: JobStatus, job: Job, logs: Path) -> str:
-    """Say what came of a job that is over. The logs of the server's processes are in a folder."""
+    """Return the outcome of a job that has ended; `logs` is the folder of the server's logs."""
     counts = collected(found.total, job.expected)
     if found.failed:
-        earlier = f" {job.result} is not of this job." if job.result.exists() else ""
+        earlier = f" {job.result} belongs to another job." if job.result.exists() else ""
         return (
             f"the job {job.name} has failed and has no result: {found.ended}.{earlier}\n"
             f"{counts}\n{_reasons(job, logs)}"
@@ -81,18 +81,18 @@ def ending(found: JobStatus, job: Job, logs: Path) -> str:
     lines = [f"The job {job.name} has ended: {found.ended}. The result is {job.result}", counts]
     if found.reports < job.expected:
         lines.append("These are fewer reports than planned.")
-        if found.ended != SETTLED:  # then nobody is missing
+        if found.ended != SETTLED:  # then it stopped early, and no vehicle is missing
             lines.append(_reasons(job, logs))
     return "\n".join(lines)
 
 
 def _reasons(job: Job, logs: Path) -> str:
     return (
-        "Vehicles refuse when their cap is spent, when they have answered before, or when a job of "
-        "the same name has asked something else.\n"
-        "They are absent when a vault has fewer vehicles than were asked for. They are silent when "
-        "a vault or a gateway does not answer in time.\n"
-        "Gateways that are not connected when a round begins are not asked in it.\n"
-        "A vault tells the server no reasons: they are in its own log, on its own machine.\n"
+        "Vehicles refuse if their cap is spent, if they have answered before, or if a job with the "
+        "same name has asked something else.\n"
+        "They are absent if a vault has fewer vehicles than were asked for, and silent if a vault "
+        "or a gateway does not answer in time.\n"
+        "Gateways that are not connected when a round begins are not asked in that round.\n"
+        "A vault does not tell the server why it refused: see its own log, on its machine.\n"
         f"The server's logs are {job.log} and {logs}/*.log; all counts are in {job.summary}"
     )

@@ -1,4 +1,4 @@
-"""`python -m fedldp.fleet.vault FOLDER [--strict]` is a vault, without click and rich."""
+"""`python -m fedldp.fleet.vault FOLDER [--strict]` runs a vault without click and rich."""
 
 import sys
 
@@ -7,7 +7,7 @@ from fedldp.fleet.vault.process import VaultConfig
 
 
 def main(words: list[str]) -> None:
-    """Answer questions until SIGTERM or Ctrl-C. A known error is one line on standard error."""
+    """Answer questions until SIGTERM or Ctrl-C. Print a known error as one line, and exit."""
     folders = [word for word in words if word != "--strict"]
     if len(folders) != 1 or len(words) > 2:
         sys.exit("usage: python -m fedldp.fleet.vault FOLDER [--strict]")

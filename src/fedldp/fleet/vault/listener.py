@@ -1,9 +1,9 @@
-"""A vault that listens: it answers questions on a socket, at times that tell nothing.
+"""A vault that listens: it answers questions on a socket, at times that reveal nothing.
 
-Each connection brings one question and takes one answer. The length of the answer follows from
-the question alone. It leaves at a multiple of a public tick after the question has come; what is
-not ready by the deadline is not sent then, but kept for when the question is put again. Nobody is
-told why something was refused: that stands in the owner's log, once.
+Each connection brings one question and gets one answer. The length of the answer depends only on
+the question. The answer is sent at a multiple of a public tick after the question has arrived. If
+it is not ready by the deadline, it is stored, and sent when the question comes again. The reason
+for a refusal is not sent to anybody: it is in the owner's log, once.
 """
 
 import hmac
@@ -39,26 +39,24 @@ DEADLINE = 30.0
 
 _CONNECTIONS = 64  # at a time; further ones wait
 _QUESTIONS = 8 * protocol.MOST_BYTES  # bytes of all questions at a time
-_ANSWERS = (
-    protocol.MOST_BITS // 2
-)  # bytes of all answers at a time: some of the largest, and small ones
-_PATIENCE = 10.0  # seconds for a question to come whole
-_FIRST = 2.0  # seconds for a token: strangers are not waited for
-_REASONS = 1000  # of strangers that are logged, each once: they must not fill the disk
+_ANSWERS = protocol.MOST_BITS // 2  # bytes of all answers at a time: enough for several large ones
+_PATIENCE = 10.0  # seconds for a whole question to arrive
+_FIRST = 2.0  # seconds for a token: strangers must not keep a connection open
+_REASONS = 1000  # at most, each logged once: strangers must not fill the disk
 
 _log = logging.getLogger("fedldp.fleet")
 
 
 @final
 class Room:
-    """Bytes that all connections together may hold."""
+    """The number of bytes that all connections together may hold in memory."""
 
     def __init__(self, free: int) -> None:
         self.free = free
         self._changed = threading.Condition()
 
     def take(self, count: int, end: float) -> bool:
-        """Wait until there is room for so many bytes; return False if the clock shows `end`."""
+        """Wait until there is room for `count` bytes; return False once the clock shows `end`."""
         with self._changed:
             found = self._changed.wait_for(lambda: self.free >= count, left(end))
             self.free -= count * found
@@ -75,23 +73,27 @@ class Room:
 class Listener:
     """Serves a vault until it is closed.
 
-    A Unix socket is for its owner's user and group (mode 660). A socket on TCP wants a token first.
+    A Unix socket is open to its user and group (mode 660). On TCP, a client must first send a
+    token.
     """
 
     def __init__(
         self, vault: Vault, address: Address, tick: float = TICK, deadline: float = DEADLINE
     ) -> None:
         if not 0 < tick <= deadline < float("inf"):
-            raise DomainError(f"need 0 < tick <= deadline, in seconds; got {tick} and {deadline}.")
+            raise DomainError(
+                "tick and deadline must be seconds with 0 < tick <= deadline; "
+                f"got {tick} and {deadline}."
+            )
         self._vault, self._address = vault, address
         self._tick, self._deadline = tick, deadline
         self._reasons: set[str] = set()
         self._troubles: set[str] = set()
         self._slots = threading.Semaphore(_CONNECTIONS)
         self._questions, self._answers = Room(_QUESTIONS), Room(_ANSWERS)
-        self._reading = threading.Lock()  # a question may take much memory until it is refused
-        # One worker, and nothing waits for it in a queue: the ledger lets in one at a time. Whoever
-        # waits does so in its own thread, until its deadline.
+        self._reading = threading.Lock()  # an invalid question may take much memory to check
+        # One worker without a queue: the ledger admits one at a time. Connections wait in their own
+        # threads, until their deadline.
         self._turn = threading.Lock()
         self._worker = ThreadPoolExecutor(1)
         self._closed = False
@@ -103,22 +105,22 @@ class Listener:
             self._slots.acquire()
             try:
                 link, _ = self._socket.accept()
-            except OSError:  # closed, or there are too many open files
+            except OSError:  # closed, or too many open files
                 self._slots.release()
                 time.sleep(self._tick)
                 continue
             try:
                 threading.Thread(target=self._handle, args=(link,), daemon=True).start()
-            except RuntimeError as error:  # there are too many threads
+            except RuntimeError as error:  # too many threads
                 self._slots.release()
                 link.close()
                 self._note(self._troubles, f"failed: {error}")
 
     def close(self) -> None:
-        """Stop listening. What is being answered is still burnt, and kept for the next time."""
+        """Stop listening. An answer in progress is still recorded, and sent if asked again."""
         self._closed = True
         with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the one that accepts
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._socket.close()
         self._worker.shutdown()
         if self._address.path:
@@ -146,17 +148,17 @@ class Listener:
     def _question(self, link: socket.socket, held: ExitStack) -> bytes:
         now, token = time.monotonic(), self._address.token
         if token and not hmac.compare_digest(receive(link, 1 << 10, now + _FIRST), token):
-            raise DomainError("the token is wrong.")
+            raise DomainError("the client sent a wrong token.")
         length = announced(link, protocol.MOST_BYTES, now + _PATIENCE)
         if not self._questions.take(length, now + _PATIENCE):
-            raise TimeoutError("other questions take all the memory there is for them.")
+            raise TimeoutError("other questions use all the memory for questions.")
         held.callback(self._questions.give, length)
         return exactly(link, length, now + _PATIENCE)
 
     def _read(self, data: bytes, end: float) -> Question | bytes:
-        """Return a question, or what to answer where there is none or no time to read it."""
+        """Return the question or, if it is invalid or there is no time, the answer to send."""
         if not self._reading.acquire(timeout=left(end)):
-            self._note(self._troubles, "not ready in time: other questions take long to check")
+            self._note(self._troubles, "not ready in time: other questions are being checked")
             return NOT_READY
         try:
             question = Question.from_bytes(data)
@@ -169,12 +171,12 @@ class Listener:
         return question
 
     def _answer(self, question: Question, end: float, held: ExitStack) -> Answer:
-        """Return the answer to a question; what is not ready by `end` is silent."""
+        """Return the answer to a question; vehicles that are not ready by `end` are silent."""
         if not self._answers.take(question.size, end):
-            self._note(self._troubles, "not ready in time: other answers take all the memory")
+            self._note(self._troubles, "not ready in time: other answers use all the memory")
             return Answer.of(question, silent=question.n)
         answer = self._result(question, end)
-        # Zeros take no memory. What was not sent yet does, however slowly it is taken.
+        # Zeros take no memory. Records do until they are sent, even if the client is slow.
         self._answers.give(question.size - len(answer.records))
         held.callback(self._answers.give, len(answer.records))
         return answer
@@ -191,26 +193,26 @@ class Listener:
         work.add_done_callback(lambda _: self._turn.release())
         try:
             answer = work.result(left(end))
-        except NotReady:  # it is burnt, and kept
+        except NotReady:  # it will be recorded, and sent if asked again
             self._note(self._troubles, "not ready in time")
             return Answer.of(question, silent=question.n)
         except FedLDPError as error:
             self._note(self._reasons, f"refused: {question.request}: {error}")
             return Answer.of(question)
-        except Exception as error:  # a full disk, for example: it may be better when asked again
+        except Exception as error:  # a full disk, for example: it may succeed when asked again
             self._note(self._troubles, f"failed: {error!r}")
             return Answer.of(question, silent=question.n)
         if answer.answered < question.n:
             self._note(
                 self._reasons,
                 f"{question.request}: of {question.n} vehicles that were asked for, "
-                f"{answer.answered} answered. This vault has no others that may still answer: "
-                "their cap does not cover it, or they have answered before.",
+                f"{answer.answered} answered. This vault has no others that may answer: their cap "
+                "does not cover it, or they have answered this job before.",
             )
         return answer
 
     def _note(self, noted: set[str], reason: str) -> None:
-        # In one line, whatever a stranger has put into it.
+        # In one line, even if a stranger has put line breaks into it.
         reason = "".join(c if c.isprintable() else "?" for c in reason[:500])
         if reason not in noted and len(noted) < _REASONS:
             noted.add(reason)
@@ -223,18 +225,18 @@ def _bound(address: Address) -> socket.socket:
     path = Path(address.path)
     if path.exists():
         if not stat.S_ISSOCK(path.stat().st_mode):
-            raise DomainError(f"{path} is there already, and is no socket: choose another path.")
+            raise DomainError(f"{path} exists and is not a socket: choose another path.")
         with socket.socket(socket.AF_UNIX) as probe, suppress(ConnectionRefusedError):
             probe.connect(str(path))
             raise DomainError(f"another vault listens on {path}: stop it, or choose another path.")
-        path.unlink()  # left behind by one that was killed
+        path.unlink()  # left behind by a vault that was killed
     if not path.parent.is_dir():
         raise DomainError(
-            f"cannot listen on {path}: its folder does not exist. systemd makes it for its units; "
-            "without systemd make it yourself, or write another path into the configuration."
+            f"cannot listen on {path}: its folder does not exist. The systemd units create it; "
+            "without systemd, create it yourself, or write another path into vault.toml."
         )
     listening = socket.socket(socket.AF_UNIX)
-    mask = os.umask(0o117)  # nobody may connect before the mode is right
+    mask = os.umask(0o117)  # so that the mode is right from the first moment on
     try:
         listening.bind(str(path))
     finally:

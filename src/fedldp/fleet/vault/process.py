@@ -1,4 +1,4 @@
-"""A vault from its folder: which data it holds, its limits, and where it listens."""
+"""A vault from its folder: the data it holds, its limits, and where it listens."""
 
 import logging
 import os
@@ -31,14 +31,14 @@ FILE = "vault.toml"
 _ENTRIES: dict[str, toml.Types] = {
     "data": str,  # a CSV or Parquet file, or the name of a data set
     "schema": str,  # of a file
-    "vehicle": str,  # the column of a file that tells whose a row is
-    "rows": int,  # of a data set: so many at the most
-    "holdout": float,  # of a data set: the share that is kept apart
+    "vehicle": str,  # the column of a file with the id of each row's vehicle
+    "rows": int,  # of a data set: use at most this many
+    "holdout": float,  # of a data set: the share that is not used
     "part": str,  # of a data set: "2/3" is the second of three
     "cap": str,
     "answers_per_job": int,
-    "epsilon": str,  # vehicles answer plans with just this one
-    "epsilons": str,  # or the column of a file that tells each vehicle's own
+    "epsilon": str,  # vehicles answer only plans with this epsilon
+    "epsilons": str,  # or the column of a file with the epsilon of each vehicle
     "ledger": str,
     "listen": str,
     "token": str,
@@ -47,7 +47,7 @@ _ENTRIES: dict[str, toml.Types] = {
 }
 _NEEDED = ("data", "cap", "listen")
 
-_Data = tuple[Schema, Floats, list[str]]  # with a row of the matrix and a name for each row
+_Data = tuple[Schema, Floats, list[str]]  # the matrix and the vehicle_ids have one entry per row
 
 _log = logging.getLogger("fedldp.fleet")
 
@@ -92,14 +92,14 @@ class VaultConfig:
         return Ledger(path, self.cap, answers_per_job=self.answers_per_job)
 
     def check(self) -> DataQuality:
-        """Read the data, and return what the vault clips or replaces in them: a dry run."""
+        """Read the data, and return what the vault would clip or replace in them."""
         return self._data()[1]
 
     def run(self, *, strict: bool = False) -> None:
         """Answer questions until SIGTERM or Ctrl-C.
 
-        What is clipped or replaced in the data stands in the vault's own log, once; `strict`
-        refuses to start with such data.
+        The vault's own log says once how many values are clipped or replaced in the data; with
+        `strict`, the vault refuses to start with such data.
         """
         with state.hold(self.folder / state.STATE):
             data, quality = self._data()
@@ -109,7 +109,7 @@ class VaultConfig:
             self._serve(data)
 
     def _log_quality(self, quality: DataQuality) -> None:
-        """Log the counts, but no values: logs are kept, and passed on."""
+        """Log the counts, but no values: logs are kept and passed on to others."""
         if self._is_data_set:
             lines = [quality.clipping] if quality.clipping else []
         else:
@@ -136,45 +136,48 @@ class VaultConfig:
 
     @cached_property
     def _is_data_set(self) -> bool:
-        """Whether the data are a registered data set. Those of a vehicle are a file."""
+        """Whether the data are a registered data set; the data of real vehicles are a file."""
         if "schema" in self.entries:
             return False
-        from fedldp import datasets  # which a vehicle does not need
+        from fedldp import datasets  # not needed on a vehicle
 
         if self.entries["data"] in datasets.names():
             return True
         raise DomainError(
-            f"{self.folder / FILE}: data must be a file beside a schema, or one of "
-            f"{', '.join(datasets.names())}; got {self.entries['data']!r}."
+            f"{self.folder / FILE}: data must be a file, with a schema, or one of "
+            f"{', '.join(datasets.names())}; got {self.entries['data']!r} without a schema."
         )
 
     def epsilons(self, rows: int) -> list[Fraction] | None:
-        """Return the epsilon that the vehicle of each row has chosen; None if they have not."""
+        """Return the epsilon that the vehicle of each row has chosen; None if none has."""
         everyones, column = self.entries.get("epsilon"), self.entries.get("epsilons")
         if everyones is not None and column is not None:
             raise DomainError(
-                f"{self.folder / FILE}: give an epsilon for all vehicles, or in epsilons the "
-                "column with each vehicle's own; not both."
+                f"{self.folder / FILE}: expected either `epsilon`, for all vehicles, or "
+                "`epsilons`, the column with the epsilon of each vehicle; got both."
             )
         if column is None:
             return None if everyones is None else [self._chosen(everyones)] * rows
         data = self.entries["data"]
         if self._is_data_set:
-            raise DomainError(f"{self.folder / FILE}: epsilons must be a column of a file.")
+            raise DomainError(
+                f"{self.folder / FILE}: epsilons must be a column of a file; the data are the data "
+                f"set {data}. Use `epsilon`."
+            )
         texts: list[str] = []
         for chunk in frames.read(self.folder / data):
             table = frames.table(chunk.data)
             if column not in table.names:
                 raise DomainError(
-                    f"{self.folder / FILE}: there is no column {column!r} with the epsilons; "
-                    f"there are {list(table.names)!r:.500}."
+                    f"{self.folder / FILE}: epsilons must be a column of the file, one of "
+                    f"{list(table.names)!r:.500}; got {column!r}."
                 )
             texts += [str(cell).strip() for cell in table.cells(column, 0, len(table))]
         known = {text: self._chosen(text) for text in set(texts)}
         return [known[text] for text in texts]
 
     def _chosen(self, text: str) -> Fraction:
-        """Return an epsilon of a vehicle, which it must be able to spend."""
+        """Return the epsilon of a vehicle, which its cap must cover."""
         try:
             found = exact(text)
         except ValueError:
@@ -187,7 +190,7 @@ class VaultConfig:
         return found
 
     def _data_set(self, name: str) -> tuple[_Data, DataQuality]:
-        """Return a part of a data set, of which each row is a vehicle, called by its number."""
+        """Return a part of a data set: each row is a vehicle, whose id is the row number."""
         from fedldp import datasets
 
         data = datasets.load(name, rows=self.entries.get("rows"))
@@ -205,13 +208,13 @@ class VaultConfig:
         found = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", text)
         if not found or int(found[1]) > int(found[2]):
             raise DomainError(
-                f'{self.folder / FILE}: part must be such as "2/3", the second of three; '
+                f'{self.folder / FILE}: part must be like "2/3", the second of three parts; '
                 f"got {text!r}."
             )
         return int(found[1]), int(found[2])
 
     def _file(self, path: Path) -> tuple[_Data, DataQuality]:
-        """Return the rows of a file. What is missing in them or unknown stays so: NaN."""
+        """Return the rows of a file, with NaN for missing and unknown values."""
         schema = Schema.from_toml((self.folder / self.entries["schema"]).read_text("utf-8"))
         column = self.entries.get("vehicle")
         matrices: list[Floats] = []

@@ -1,12 +1,14 @@
-"""The vault: what a vehicle trusts. It holds the data, the cap, the ledger and the randomness.
+"""The vault: the only process that a vehicle must trust.
 
-A question may come from anyone. Whatever it asks, the answer is drawn through a plan whose integer
-tables were checked here, for no more than the cap allows, and is written to the ledger before it
-leaves. Only the question, the owner's settings and the ledger may cause a refusal, never the data.
-No code comes with a question: it names an objective that is installed here.
+It holds the data, the cap, the ledger and the random source. A question may come from anybody. Each
+answer is drawn through a plan whose integer tables were checked here, costs no more than the cap
+allows, and is written to the ledger before it is sent. Only the question, the owner's settings and
+the ledger may cause a refusal, never the data. A question contains no code: it names an objective
+that is installed here.
 
-A vehicle answers a job once, or as often as the owner allows (`Ledger.answers_per_job`), whatever
-its cap, and with the epsilon that it has chosen, if it has. A question cannot change that.
+A vehicle answers a job once, or as often as the owner allows (`Ledger.answers_per_job`), even if
+its cap would cover more; and only with the epsilon that it has chosen, if it has chosen one. A
+question cannot change that.
 """
 
 import json
@@ -35,7 +37,7 @@ from fedldp.randomness import Source
 from fedldp.randomness import source as secret_source
 from fedldp.schema import Category, Number, Schema
 
-MOST_ROWS = 1000  # of a vehicle: the time to answer must not tell how many it has
+MOST_ROWS = 1000  # of a vehicle: the time to answer must not reveal how many it has
 _AT_ONCE = 1 << 14  # vehicles answered together
 
 
@@ -46,15 +48,37 @@ class _Checked(NamedTuple):
 
 @final
 class Vault:
-    """The vehicles of one owner: often a single one, sometimes many.
+    """The vehicles of one owner: often one, sometimes many.
 
-    `matrix` holds a row of values for each row of data, as `Schema.rows(data).matrix()` gives it,
-    NaN where a value is missing. `vehicle_ids` tells whose each row is: one name, one vehicle, one
-    budget.
-    With `epsilons`, of each row's vehicle, it answers plans with just that epsilon, and no others.
-    Of more than a thousand rows of a vehicle, a random thousand are kept. The source of randomness
-    must be keyed by the operating system: a seeded one is refused (`PrivacyError`).
+    If a vehicle has more than a thousand rows, a random thousand are kept.
 
+    Parameters
+    ----------
+    schema : Schema
+        The attributes of the rows, with their public bounds and categories.
+    matrix : ndarray of shape (rows, width)
+        The rows as `Schema.rows(data).matrix()` returns them; NaN where a value is missing.
+    vehicle_ids : sequence of str of length rows
+        The id of each row's vehicle. Each vehicle has one budget.
+    ledger : Ledger
+        Records what each vehicle has spent. It holds the cap and the number of answers per job.
+    source : Source, optional
+        The random source, by default keyed by the operating system. A source with a seed is
+        refused.
+    epsilons : sequence of Fraction of length rows, optional
+        The epsilon that each row's vehicle has chosen. The vehicle answers only plans with this
+        epsilon.
+
+    Raises
+    ------
+    DomainError
+        If the shapes do not fit together, a vehicle_id cannot be printed, or the epsilon differs
+        between the rows of one vehicle.
+    PrivacyError
+        If the source has a seed: anybody who knows it could remove the noise.
+
+    Examples
+    --------
     >>> import pathlib, tempfile, fedldp
     >>> folder = tempfile.TemporaryDirectory()
     >>> ledger = Ledger(pathlib.Path(folder.name) / "ledger.db", cap=1.0)
@@ -81,19 +105,21 @@ class Vault:
         width = sum(attribute.size for attribute in schema.attributes)
         if matrix.shape != (len(vehicle_ids), width) or not len(vehicle_ids):
             raise DomainError(
-                f"need a row of {width} values for each of {len(vehicle_ids)} vehicle_ids; got an "
-                f"array of shape {matrix.shape}."
+                f"matrix must have a row of {width} values for each of {len(vehicle_ids)} "
+                f"vehicle_ids, and at least one; got an array of shape {matrix.shape}."
             )
-        if not all(isinstance(each, str) and each.isprintable() for each in vehicle_ids):
-            raise DomainError("every vehicle_id must be a text that can be printed.")
+        for row, each in enumerate(vehicle_ids):
+            if not isinstance(each, str) or not each.isprintable():
+                raise DomainError(
+                    "every vehicle_id must be a text of printable characters; "
+                    f"the one of row {row} is not."
+                )
         self._schema, self._ledger = schema, ledger
-        self._source = (
-            secret_source() if source is None else source
-        )  # tests replace it by a seeded one
+        self._source = secret_source() if source is None else source
         if not self._source.secret:
             raise PrivacyError(
-                f"a vault needs a source keyed by the operating system; got {source!r}. Whoever "
-                "knows the seed can remove the noise from the reports. Use fedldp.source()."
+                f"a vault needs a source keyed by the operating system; got {source!r}. Anybody "
+                "who knows the seed can remove the noise from the reports. Use fedldp.source()."
             )
         self._names, numbers = np.unique(np.asarray(vehicle_ids), return_inverse=True)
         kept = self._some_rows(numbers)
@@ -101,7 +127,7 @@ class Vault:
         self._rows = VehicleRows(numbers[kept])
         self._epsilons, self._epsilon_of = _chosen(epsilons, numbers)
         totals = ledger.totals()
-        # What each has spent, by the place of the sum in a list: there are few different sums.
+        # What each vehicle has spent, as the index in a list: there are few different sums.
         self._sums = [Fraction()]
         spent = [self._place(totals.get(name, Fraction())) for name in self._names.tolist()]
         self._spent = np.array(spent)
@@ -112,27 +138,45 @@ class Vault:
         return len(self._names)
 
     def answer(self, question: Question) -> Answer:
-        """Return the reports of n vehicles that may answer, or of fewer.
+        """Return the answer of up to `question.n` vehicles that may answer.
 
-        Those that have given the fewest answers in this job come first, ties at random. The same
-        question gets the same answer. What may not be answered raises a `FedLDPError`.
+        Vehicles that have given the fewest answers in this job come first, in random order. The
+        same question gets the same answer.
+
+        Parameters
+        ----------
+        question : fedldp.fleet.protocol.Question
+            The question of the server: a job and a round, a plan and, for a training, a model.
+
+        Returns
+        -------
+        fedldp.fleet.protocol.Answer
+            The records of the vehicles that answered, in an order that reveals nothing.
+
+        Raises
+        ------
+        FedLDPError
+            If the question must not be answered: its plan or model is invalid, asks for attributes
+            that this vault does not hold, or leaks more than it claims.
+        OSError
+            If the ledger cannot be read or written. Nothing is released then.
         """
         question.check()
-        # First what is quick to check: a few bytes can describe a plan that takes all memory.
+        # Quick checks come first: a few bytes can describe a plan that needs all memory.
         values = self._asked(question)
         checked = _checked(question.plan, self._ledger.cap)
         try:
             with self._choosing:
                 records = self._answer(question, checked, values)
-        except WireError as error:  # the ledger is damaged: that is no fault of the question
+        except WireError as error:  # the ledger is damaged, not the question
             raise OSError(str(error)) from error
         return Answer.of(question, records.values())
 
     def _answer(
         self, question: Question, checked: _Checked, values: Callable[[Integers], Values]
     ) -> dict[str, bytes]:
-        # The choice is made here, by what the owner has set and by the ledger's contents alone; the
-        # ledger has the last word.
+        # The choice depends only on the owner's settings and on the ledger, which has the last
+        # word.
         self._count(question.job)
         affordable = [spent + checked.price <= self._ledger.cap for spent in self._sums]
         allowed = self._answers < self._ledger.answers_per_job
@@ -165,9 +209,9 @@ class Vault:
         return records
 
     def _count(self, job: str) -> None:
-        """Have the number of answers that each vehicle has given in a job; read at its first use.
+        """Read how many answers each vehicle has given in a job, unless that is known.
 
-        It is that of one job at a time, so that invented names take no room.
+        Only one job is kept at a time, so that invented names of jobs take no memory.
         """
         if job != self._job:
             found = self._ledger.answers(job)
@@ -175,7 +219,7 @@ class Vault:
             self._job, self._answers = job, np.array(counts)
 
     def _willing(self, plan: Plan) -> npt.NDArray[np.bool_]:
-        """Return which vehicles answer a plan with this epsilon: all that have chosen none."""
+        """Return which vehicles answer a plan: those without a choice, or with its epsilon."""
         asked = vehicle.exact(plan.epsilon)
         return np.array([each in (None, asked) for each in self._epsilons])[self._epsilon_of]
 
@@ -185,9 +229,9 @@ class Vault:
         return self._sums.index(spent)
 
     def _some_rows(self, owners: Integers) -> Integers:
-        """Return the rows to keep, of each vehicle no more than `MOST_ROWS`, in their order."""
+        """Return the rows to keep, in order: at most `MOST_ROWS` of each vehicle."""
         mixed = np.argsort(self._source.words(len(owners)), kind="stable")
-        mixed = mixed[np.argsort(owners[mixed], kind="stable")]  # each one's together
+        mixed = mixed[np.argsort(owners[mixed], kind="stable")]  # rows of one vehicle together
         sizes = np.bincount(owners)
         places = np.arange(len(owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return np.sort(mixed[places < MOST_ROWS])
@@ -195,7 +239,7 @@ class Vault:
     def _records(
         self, plan: Plan, values: Callable[[Integers], Values], vehicles: Integers
     ) -> list[bytes]:
-        """Return the records of some vehicles, each as bytes of its own: so the ledger has them."""
+        """Return the records of some vehicles, each as separate bytes for the ledger."""
         found: list[bytes] = []
         for first in range(0, len(vehicles), _AT_ONCE):
             block = values(vehicles[first : first + _AT_ONCE])
@@ -203,7 +247,7 @@ class Vault:
         return found
 
     def _asked(self, question: Question) -> Callable[[Integers], Values]:
-        """Return what gives the values that some vehicles are asked for."""
+        """Return a function that maps vehicles to the values that they are asked for."""
         schema = _schema(question.plan)
         if not question.model:
             columns = self._columns(schema.attributes)
@@ -211,7 +255,9 @@ class Vault:
         model = Model.from_json(question.model)
         vector, d = schema.attributes[0], len(model.weights)
         if not isinstance(vector, Number) or (len(schema), vector.size) != (1, d):
-            raise DomainError("the plan is not for the gradient of the model.")
+            raise DomainError(
+                f"the plan must be for the gradient of the model, a vector of {d} numbers."
+            )
         features, weights = model.features, np.array([model.weights])
         columns, target = self._columns(model.schema.attributes), self._columns((model.target,))[0]
         slopes = objective(model.objective)
@@ -225,7 +271,7 @@ class Vault:
         return gradients
 
     def _one_row(self, vehicles: Integers) -> Floats:
-        """Return a row of each vehicle: of several, a random one."""
+        """Return one row of each vehicle: a random one, if there are several."""
         rows, begins = self._rows.of(vehicles)
         sizes = np.diff(begins, append=len(rows))
         offsets = (self._source.uniform(len(vehicles)) * sizes).astype(np.int64)
@@ -233,39 +279,43 @@ class Vault:
         return found
 
     def _columns(self, attributes: Sequence[Number | Category]) -> Integers:
-        """Return where the values of some attributes lie; they must be those that are held here."""
+        """Return the columns of some attributes, which this vault must hold with these bounds."""
         found, place = {}, 0
         for held in self._schema.attributes:
             found[held] = np.arange(place, place + held.size)
             place += held.size
         if not all(attribute in found for attribute in attributes):
-            raise DomainError("it asks for what this vault does not hold under such bounds.")
+            raise DomainError(
+                "the question asks for attributes that this vault does not hold with these bounds."
+            )
         return np.concatenate([found[attribute] for attribute in attributes])
 
 
 def _chosen(
     epsilons: Sequence[Fraction] | None, owners: Integers
 ) -> tuple[list[Fraction | None], Integers]:
-    """Return the epsilons that vehicles have chosen, and which one each has.
+    """Return the different epsilons, and which of them each vehicle has chosen.
 
-    There is one for each row. Whoever has chosen answers plans with that epsilon alone.
+    `epsilons` has one for each row.
     """
     if epsilons is None:
         return [None], np.zeros(int(owners.max()) + 1, np.int64)
     if len(epsilons) != len(owners):
-        raise DomainError(f"need an epsilon for each of {len(owners)} rows; got {len(epsilons)}.")
+        raise DomainError(
+            f"epsilons must have one for each of {len(owners)} rows; got {len(epsilons)}."
+        )
     distinct = sorted(set(epsilons))
     place = {each: number for number, each in enumerate(distinct)}
     found = VehicleRows(owners).one_each([place[each] for each in epsilons])
     if found is None:
-        raise DomainError("the epsilon of a vehicle must be the same in all of its rows.")
+        raise DomainError("epsilons must be the same in all rows of a vehicle.")
     return [*distinct], found
 
 
 def _cleaned(schema: Schema, matrix: Floats) -> Floats:
-    """Return a copy in which a category's value that is none of its codes is missing: NaN.
+    """Return a copy with NaN, which means missing, for invalid codes of categories.
 
-    It would be drawn for as it is, and could be told from all others.
+    A record drawn from an invalid code could be distinguished from all others.
     """
     found, place = np.array(matrix, np.float64), 0
     for attribute in schema.attributes:
@@ -285,9 +335,9 @@ def _schema(plan: str) -> Schema:
 
 @lru_cache(maxsize=4)
 def _checked(text: str, cap: Fraction) -> _Checked:
-    """Read a plan and check it against a cap: its integers, as a small vehicle does."""
+    """Read a plan, and check its integers and its cost against a cap, as a small vehicle does."""
     price = for_vehicle(text, cap).epsilon
     plan = Plan.from_json(text)
-    if plan.to_json() != text:  # so that a question has one form, and one digest
-        raise DomainError("the plan is not written as a plan is.")
+    if plan.to_json() != text:  # so that a question has one form and one digest
+        raise DomainError("the plan must be in canonical form, as Plan.to_json writes it.")
     return _Checked(plan, price)
