@@ -73,7 +73,7 @@ def test_other_plots(tmp_path, monkeypatch, flag):
         (["--plot", "no_such_folder/x.png"], "there is no folder"),
         (["--plot", "x.xyz"], "must end in .png, .svg, .pdf"),
         (["--plot", ""], "must end in .png"),
-        (["--inputs", "--bits"], "choose one of"),
+        (["--inputs", "--bits"], "choose either --bits or --inputs"),
         (["--epsilon", "21"], "epsilon must be a number from 0.001 to 20"),
     ],
 )

@@ -138,7 +138,7 @@ def test_a_k_that_is_not_valid_for_any_schema(k):
     result = invoke("plan", *PLAN, "--k", k)
     assert result.exit_code == 2
     said = " ".join(result.stderr.replace("│", "").split())
-    assert f'it must be "best", "paper" or a whole number of at least 1; got {k}.' in said
+    assert f': must be "best", "paper" or a whole number of at least 1; got {k}.' in said
 
 
 # A fleet in separate steps
@@ -326,7 +326,7 @@ def test_files_that_are_not_what_they_should_be():
 def test_a_folder_that_is_not_there_is_refused_before_any_work(arguments):
     result = invoke(*arguments, input=b"{}")
     assert result.exit_code == 2
-    assert "there is no folder gone to write" in result.output
+    assert "the folder gone does not exist" in result.output
 
 
 # Collect
@@ -373,8 +373,12 @@ def test_collect_says_what_is_replaced_or_refuses_it():
         assert (one["estimate"], one["interval"]) == (other["estimate"], other["interval"])
         assert one["replaced"] == (0 if one["name"] == SPEED else 0.01)
     Path("empty.csv").write_text(Path("fleet.csv").read_text().splitlines()[0] + "\n")
-    assert "empty.csv has no rows" in refused(DomainError, "collect", "empty.csv", *COLLECT)
-    assert "no rows" in refused(DomainError, "collect", "empty.csv", *COLLECT, "--strict")
+    assert "expected at least one row; empty.csv has none" in refused(
+        DomainError, "collect", "empty.csv", *COLLECT
+    )
+    assert "expected at least one row" in refused(
+        DomainError, "collect", "empty.csv", *COLLECT, "--strict"
+    )
 
 
 def test_collect_shows_the_raw_mean_beside_the_clipped_one():

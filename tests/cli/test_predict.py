@@ -88,9 +88,9 @@ def test_predictions_in_chunks(monkeypatch):
 @pytest.mark.usefixtures("model")
 def test_what_cannot_be_predicted():
     assert "no column 'speed'" in _predicted("car,late\n1,no\n")
-    assert "has no rows" in _predicted("car,late\n")
+    assert "expected at least one row" in _predicted("car,late\n")
     header = "speed,city [x],minutes,tyres,prediction\n"
-    assert "has a column 'prediction' already" in _predicted(header + "1,Oslo,1,old,9\n")
+    assert "must not have a column 'prediction'" in _predicted(header + "1,Oslo,1,old,9\n")
     Path("model.json").write_text("{}")
     error = refused("predict", "model.json", "fleet.csv")
     assert error.startswith("model.json: not a 'fedldp model 1'")

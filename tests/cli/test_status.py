@@ -70,7 +70,7 @@ def test_a_demo_whose_server_fails_fails_at_once(tmp_path, monkeypatch):
     assert isinstance(done.exception, DomainError)
     assert "the server ended with status 7" in str(done.exception)
     assert "out of order" in str(done.exception)
-    stages = ["Reading", "Writing the fleet's folder", "Starting 3 vaults", "Stopping", "stays"]
+    stages = ["Reading", "Writing the fleet's folder", "Starting 3 vaults", "Stopping", "is kept"]
     places = [done.stderr.index(stage) for stage in stages]
     assert places == sorted(places)
     assert done.stdout == ""
@@ -80,7 +80,7 @@ def test_a_demo_says_what_it_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(fleet_demo, "_PATIENCE", 0.5)
     done = demo(tmp_path / "fleet", monkeypatch, vault="sleep 0.1")
     assert isinstance(done.exception, DomainError)
-    assert "The server starts: 0 of 3 gateways are registered" in str(done.exception)
+    assert "Starting the server: 0 of 3 gateways are registered" in str(done.exception)
 
 
 def test_a_demo_tells_of_parts_that_die(tmp_path, monkeypatch):

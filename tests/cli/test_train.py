@@ -270,29 +270,29 @@ def test_few_vehicles(rows):
         (["--epsilon", -1], "epsilon must be a number from"),
         (["--epsilon", "nan"], "got nan"),
         (["--epsilon", "inf"], "got inf"),
-        ([], "give an --epsilon, or --mechanism none"),
+        ([], "give --epsilon, or --mechanism none"),
         (
             ["--epsilon", 1, "--k", "many"],
-            '\'--k\': it must be "best", "paper" or a whole number of at least 1; got many',
+            '\'--k\': must be "best", "paper" or a whole number of at least 1; got many',
         ),
-        (["--epsilon", 1, "--group", 0], "'--group': it must be"),
+        (["--epsilon", 1, "--group", 0], "'--group': must be"),
         (
             ["--epsilon", 1, "--learning-rate", -1],
-            'it must be "auto" or a positive number; got -1',
+            'must be "auto" or a positive number; got -1',
         ),
         (["--epsilon", 1, "--learning-rate", 1e300], "give it a lower learning rate"),
-        (["--epsilon", 1, "--participations", 0], "it must be a whole number of at least 1; got 0"),
+        (["--epsilon", 1, "--participations", 0], "must be a whole number of at least 1; got 0"),
         (["--epsilon", 1, "--bound", 0], "--bound"),
         (["--epsilon", 1, "--holdout", 0], "--holdout"),
         (["--epsilon", 1, "--rows", 1], "leaves none to train with"),
         (["--epsilon", 1, "--data", "no.csv"], "--data must be a file, or one of flights,"),
-        (["--epsilon", 1, "--data", "flights"], "flights brings its own"),
+        (["--epsilon", 1, "--data", "flights"], "flights has its own columns"),
         (["--epsilon", 1, "--target", "delay"], "fleet.toml: there is no attribute 'delay'"),
         (["--epsilon", 1, "--target", "minutes"], "For a number use linear regression"),
         (["--epsilon", 1, "--target", "tyres"], "a category with two labels"),
         (["--epsilon", 1, "--task", "linear"], "For two labels use logistic regression"),
         (["--epsilon", 1, "--plot", "rounds.doc"], "must end in .png"),
-        (["--epsilon", 1, "--save", "no/model.json"], "there is no folder no"),
+        (["--epsilon", 1, "--save", "no/model.json"], "the folder no does not exist"),
     ],
 )
 def test_what_cannot_be(options, said):
@@ -301,8 +301,8 @@ def test_what_cannot_be(options, said):
 
 def test_a_file_needs_a_schema_and_a_target():
     options = "train", "--data", "fleet.csv", "--task", "svm", "--epsilon", 1
-    assert "give a --schema and a --target" in refused(*options)
-    assert "give a --schema and a --target" in refused(*options, "--schema", "fleet.toml")
+    assert "give --schema and --target" in refused(*options)
+    assert "give --schema and --target" in refused(*options, "--schema", "fleet.toml")
 
 
 # On the way

@@ -647,4 +647,4 @@ def test_collection_refuses_what_the_paper_decides(command, option):
     words = *command, "--schema", "fleet.toml", "--epsilon", 9, "--paper", *option
     result = CliRunner().invoke(command_line, [str(word) for word in words])
     assert result.exit_code == 2
-    assert f"--paper decides {option[0]}: leave out either." in result.output
+    assert f"--paper decides {option[0]}: leave out one or the other." in result.output

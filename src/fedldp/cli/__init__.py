@@ -6,7 +6,7 @@ from fedldp.errors import FedLDPError, MissingExtra
 
 
 def main() -> None:
-    """Run `fedldp`: an error it knows is one line on standard error, not a traceback."""
+    """Run `fedldp`; print known errors as one line on standard error, without a traceback."""
     try:
         _run()
     except (FedLDPError, OSError) as error:

@@ -9,7 +9,7 @@ from fedldp import __version__
 
 
 class _Entry(NamedTuple):
-    """Where a subcommand is, and its line in the list of commands, which a test compares."""
+    """Where a subcommand is, and its line in the list of commands, which a test checks."""
 
     module: str
     attribute: str
@@ -17,29 +17,25 @@ class _Entry(NamedTuple):
 
 
 _COMMANDS = {
-    "audit": _Entry("audit", "audit_command", "Prove, from its integers, what a channel leaks."),
+    "audit": _Entry("audit", "audit_command", "Prove from its integers how much a channel leaks."),
     "collect": _Entry(
         "collect",
         "collect_command",
-        "Simulate a fleet on a CSV or Parquet file, each row a vehicle.",
+        "Simulate statistics of a fleet: each row of a file is a vehicle.",
     ),
-    "data": _Entry("data", "data_group", "Show and fetch data sets."),
-    "demo": _Entry(
-        "demo", "demo_command", "Predict which flights are late, from a few bits of each."
-    ),
+    "data": _Entry("data", "data_group", "List, describe and download data sets."),
+    "demo": _Entry("demo", "demo_command", "Predict late flights from a few bits of each flight."),
     "estimate": _Entry(
-        "estimates", "estimate_command", "Show means and frequencies, with error bars."
+        "estimates", "estimate_command", "Show means and frequencies with error bars."
     ),
     "fleet": _Entry(
-        "fleet", "fleet_group", "Run a fleet in earnest: vaults, gateways and a server."
+        "fleet", "fleet_group", "Run a production fleet: vaults, gateways and a server."
     ),
-    "ledger": _Entry("ledger", "ledger_group", "Look after the file that knows what was spent."),
+    "ledger": _Entry("ledger", "ledger_group", "Repair the file that records what was spent."),
     "mechanisms": _Entry(
-        "mechanisms", "mechanisms_command", "Compare the mechanisms by their worst-case variance."
+        "mechanisms", "mechanisms_command", "Compare mechanisms by their worst-case variance."
     ),
-    "plan": _Entry(
-        "plans", "plan_command", "Make the file that every vehicle and the server hold."
-    ),
+    "plan": _Entry("plans", "plan_command", "Make the plan that every vehicle and the server use."),
     "predict": _Entry(
         "predict", "predict_command", "Add a prediction to each row of a CSV or Parquet file."
     ),
@@ -48,9 +44,7 @@ _COMMANDS = {
         "plans", "schema_command", "Draft a schema for the columns of a CSV or Parquet file."
     ),
     "tally": _Entry("reports", "tally_command", "Count reports, as a server does."),
-    "train": _Entry(
-        "train", "train_command", "Train a model on a fleet, with a few bits of each vehicle."
-    ),
+    "train": _Entry("train", "train_command", "Simulate training: each vehicle sends a few bits."),
 }
 
 
@@ -77,24 +71,24 @@ class _Commands(click.Group):
 def fedldp() -> None:
     """Private federated learning on fleets.
 
-    Each vehicle sends a few noisy bits. Whoever sees them can change the odds
-    of any guess about its data by a factor of e^epsilon at the most: the
-    smaller its budget epsilon, the more private, and the more noise.
+    Each vehicle sends a few noisy bits. Anybody who sees them can improve the
+    odds of a guess about its data by a factor of at most e^epsilon. A smaller
+    privacy budget epsilon means more privacy and more noise.
 
     \b
-    Start:     demo
-    Compare:   mechanisms, audit
-    Try out:   schema, data, collect, train, predict
-    Deploy:    plan, report, ledger (vehicle), tally, estimate (server),
-               fleet (all of it)
+    Start:       demo
+    Compare:     mechanisms, audit
+    Simulate:    schema, data, collect, train, predict
+    Deploy:      plan, report, ledger (on a vehicle), tally, estimate (on a
+                 server), fleet (everything)
 
     \b
-    fedldp demo                        a fleet of flights learns, in seconds
+    fedldp demo                        train on flights, in seconds
     fedldp mechanisms --epsilon 1      how accurate one number can be
     fedldp train --data flights --task logistic --epsilon 4
-    fedldp train --help                each command's help begins with examples
+    fedldp train --help                the help of each command has examples
 
     \b
-    Completion by tab, in bash (or zsh_source, fish_source in those shells):
+    To complete commands with the tab key, in bash (or zsh_source, fish_source):
     eval "$(_FEDLDP_COMPLETE=bash_source fedldp)"
     """  # noqa: D301 (click wants the character \b itself)

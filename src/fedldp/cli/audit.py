@@ -1,4 +1,4 @@
-"""`fedldp audit`: prove what a channel leaks, and try to break it."""
+"""`fedldp audit`: prove how much a channel leaks, and attack it."""
 
 import json
 from fractions import Fraction
@@ -25,16 +25,18 @@ _CONFIDENCE = 0.999999  # a false alarm in a million runs
 @click.argument("name", required=False, shell_complete=offer(mechanism_names))
 @click.option("--epsilon", type=float, help="The privacy budget of the mechanism.  [default: 1.0]")
 @click.option(
-    "--outputs", type=int, help="How many values it may send.  [default: the mechanism's own]"
+    "--outputs",
+    type=int,
+    help="How many different values it may send.  [default: the mechanism's own]",
 )
 @click.option(
     "--channel",
     "path",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Audit the channel in FILE (JSON) instead of a mechanism's.",
+    help="Audit the channel in FILE (JSON) instead of a mechanism.",
     metavar="FILE",
 )
-@click.option("--attack", is_flag=True, help="Also try to break it with drawn samples.")
+@click.option("--attack", is_flag=True, help="Also attack it with random samples.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def audit_command(
     name: str | None,
@@ -44,21 +46,26 @@ def audit_command(
     attack: bool,
     as_json: bool,
 ) -> None:
-    """Prove, from its integers, what a channel leaks.
+    """Prove from its integers how much a channel leaks.
 
     \b
     fedldp audit three-outputs --epsilon 1      the channel of a mechanism
     fedldp audit pm --epsilon 4 --outputs 2001  as many outputs as in the paper
-    fedldp audit hm-tp --attack                 and try to break what it sends
+    fedldp audit hm-tp --attack                 and attack what it sends
     fedldp audit --channel channel.json         a file, before you trust it
 
-    Ends with status 1 if it leaks more than it claims.
+    A channel is a table of integers from which a vehicle draws what it sends.
+    NAME is a mechanism of `fedldp mechanisms`. The exit status is 1 if the
+    channel leaks more than it claims.
     """  # noqa: D301 (click wants the character \b itself)
     if (name is None) == (path is None):
-        raise click.UsageError("give the NAME of a mechanism or a --channel FILE.")
+        raise click.UsageError("give either the NAME of a mechanism or --channel FILE.")
     if path is not None:
         if epsilon is not None or outputs is not None:
-            raise click.UsageError("a --channel FILE brings its own epsilon and outputs.")
+            raise click.UsageError(
+                "a --channel FILE has its own epsilon and outputs: leave out --epsilon and "
+                "--outputs."
+            )
         channel = _read(path)
     else:
         channel = mechanism(str(name), 1.0 if epsilon is None else epsilon).channel(outputs)
@@ -119,7 +126,7 @@ def _document(what: str, proved: audit.ExactAudit, found: audit.Attack | None) -
 
 
 def _decimal(number: Fraction | float, *, up: bool = False, digits: int = 24) -> str:
-    """Write a number with so many decimals, rounded down or up: floats have too few."""
+    """Return a number with `digits` decimals, rounded down or up: floats have too few."""
     if number == inf:
         return "inf"
     whole = floor(number * 10**digits) + up

@@ -1,4 +1,4 @@
-"""`fedldp collect`: what a fleet would report, simulated on a data set."""
+"""`fedldp collect`: simulate what a fleet would report."""
 
 import json
 from pathlib import Path
@@ -11,6 +11,7 @@ from rich.progress import Progress
 
 from fedldp._internal.validation import Floats
 from fedldp.cli.estimates import draw, estimate_options, finite, lines, render
+from fedldp.cli.options import declared
 from fedldp.cli.plans import (
     INPUT,
     console,
@@ -24,6 +25,7 @@ from fedldp.cli.plans import (
 from fedldp.data import frames
 from fedldp.data.quality import DataQuality, total
 from fedldp.errors import DomainError
+from fedldp.learn.settings import Settings
 from fedldp.parts import Matrix
 from fedldp.plan import Plan
 from fedldp.randomness import source
@@ -37,8 +39,8 @@ from fedldp.tally import Tally
 @plan_options
 @estimate_options(of="fleet")
 @strict_option
-@click.option("--study", is_flag=True, help="Noisy floats, as in the paper: never to be sent.")
-@click.option("--seed", type=int, help="Make the simulation reproducible.")
+@declared(Settings, "study")
+@click.option("--seed", type=int, help="A number that makes the simulation reproducible.")
 def collect_command(
     data: Path,
     schema: Path,
@@ -51,7 +53,7 @@ def collect_command(
     seed: int | None,
     **options: Any,
 ) -> None:
-    """Simulate a fleet on a CSV or Parquet file, each row a vehicle.
+    """Simulate statistics of a fleet: each row of a file is a vehicle.
 
     \b
     fedldp collect fleet.csv --schema fleet.toml --epsilon 2
@@ -61,12 +63,14 @@ def collect_command(
     fedldp collect fleet.csv --schema fleet.toml --epsilon 2 --paper --study \\
       --mechanism laplace
 
-    Shows the estimates beside the truth: the mean of the raw numbers, and how
-    often each category occurs. A draft of the schema is made by `fedldp schema
-    fleet.csv`. As on a vehicle, a value outside the bounds is clipped, and one
-    that is missing, unreadable or unknown is replaced. Standard error says how
-    many are, and the table then also shows the mean of the values that were
-    used, which is what the estimate is close to. --strict refuses such data.
+    DATA is a CSV or Parquet file. The table shows the estimates beside the
+    truth: the mean of the raw numbers, and how often each category occurs.
+    `fedldp schema fleet.csv` makes a draft of the schema.
+
+    As on a vehicle, values outside the bounds are clipped; missing, unreadable
+    and unknown values are replaced. Standard error says how many. The table
+    then also shows the mean of the values that were used, to which the estimate
+    is close. --strict refuses such data.
     """  # noqa: D301 (click wants the character \b itself)
     plan = make_plan(schema, **options)
     if strict:
@@ -98,10 +102,10 @@ def collect_command(
 
 
 def _checked(schema: Schema, path: Path) -> DataQuality:
-    """Return what is clipped or replaced in a file: nothing is drawn."""
+    """Return what is clipped or replaced in a file, without drawing anything."""
     chunks = [schema.rows(chunk.data, chunk.first_row).quality() for chunk in frames.read(path)]
     if not chunks:
-        raise DomainError("it has no rows.")
+        raise DomainError("expected at least one row; the file has none.")
     return total(chunks)
 
 
@@ -109,7 +113,7 @@ def _simulated(
     plan: Plan, path: Path, *, seed: int | None
 ) -> tuple[Tally, list[dict[str, Any]], DataQuality]:
     """Return the tally of a fleet, the truth about it and its quality, in one pass of the file."""
-    tally, chance = plan.tally(), source(seed)
+    tally, random = plan.tally(), source(seed)
     truths = [_Truth(attribute) for attribute in plan.schema.attributes]
     qualities: list[DataQuality] = []
     screen = Console(stderr=True)
@@ -118,7 +122,7 @@ def _simulated(
         for chunk in frames.read(path):
             matrix, quality = plan.schema.rows(chunk.data, chunk.first_row).read()
             parts = (Matrix(matrix[slice(*part)]) for part in plan.chunks(len(matrix)))
-            tally += plan.simulate_batches(parts, chance)
+            tally += plan.simulate_batches(parts, random)
             qualities.append(quality)
             column = 0
             for truth in truths:
@@ -126,7 +130,7 @@ def _simulated(
                 column += truth.attribute.size
             progress.update(task, completed=chunk.fraction)
     if tally.reports == 0:
-        raise DomainError(f"{path} has no rows.")
+        raise DomainError(f"expected at least one row; {path} has none.")
     quality = total(qualities)
     return tally, [line for truth in truths for line in truth.lines(quality)], quality
 
@@ -139,11 +143,11 @@ class _Truth:
         self.attribute = attribute
         self._rows = 0
         self._readable: Any = 0  # of each coordinate
-        self._raw: Any = 0.0  # sums of what can be read, as it is
-        self._used: Any = 0.0  # sums of what the vehicles use
+        self._raw: Any = 0.0  # sums of the readable values as they are
+        self._used: Any = 0.0  # sums of the values that the vehicles use
 
     def add(self, values: Floats) -> None:
-        """Add the values of some rows, NaN where there is none."""
+        """Add the values of some rows, with NaN for missing values."""
         self._rows += len(values)
         known = ~np.isnan(values)
         if isinstance(self.attribute, Category):

@@ -1,4 +1,4 @@
-"""What a shell offers after a tab where click cannot know it."""
+"""Completion in the shell for values that click cannot know."""
 
 from collections.abc import Callable, Iterable
 
@@ -9,7 +9,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def offer(names: Callable[[], Iterable[str]], *, files: bool = False) -> Complete:
-    """Offer names, and files too if they may stand in the same place."""
+    """Return a function that completes names, and files too if `files` is true."""
 
     def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
         found = [CompletionItem(name) for name in names() if name.startswith(incomplete)]

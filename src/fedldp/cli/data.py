@@ -1,4 +1,4 @@
-"""`fedldp data`: which data sets there are, and how to get those that do not come with fedldp."""
+"""`fedldp data`: the data sets, and how to download those that are not included."""
 
 import json
 from dataclasses import asdict
@@ -23,16 +23,16 @@ _GENERATED_FOR_INFO = 1000  # rows that are enough to show the columns
 
 @click.group("data")
 def data_group() -> None:
-    """Show and fetch data sets.
+    """List, describe and download data sets.
 
     \b
     fedldp data list
     fedldp data info flights
     fedldp data fetch wisdm
 
-    The flights come with fedldp. Other packages register their own, such as
-    fedldp-reproduction those of the paper: `pip install ./reproduction` in a
-    clone of fedldp.
+    The flights are included in fedldp. Other packages can register data sets:
+    fedldp-reproduction adds those of the paper. To install it, run
+    `pip install ./reproduction` in a clone of fedldp.
     """  # noqa: D301 (click wants the character \b itself)
 
 
@@ -42,7 +42,7 @@ def list_command(as_json: bool) -> None:
     """List all data sets.
 
     \b
-    fedldp data list          what comes along, is here, or can be fetched
+    fedldp data list          which are included, here, or can be fetched
     fedldp data list --json   for scripts
     """  # noqa: D301 (click wants the character \b itself)
     documents = [_about(name) for name in datasets.names()]
@@ -69,14 +69,14 @@ def list_command(as_json: bool) -> None:
 @data_group.command("fetch")
 @_name
 def fetch_command(name: str) -> None:
-    """Download a data set to the cache, and check it.
+    """Download a data set to the cache, and verify it.
 
     \b
     fedldp data fetch wisdm
     fedldp train --data wisdm --task logistic --epsilon 4
 
-    What was published with a checksum is checked against it; else the checksum
-    of the first download is kept. A download that fails leaves nothing behind.
+    If the publisher gives a checksum, the file must match it; otherwise later
+    downloads must match the first one. A failed download leaves no file.
     """  # noqa: D301 (click wants the character \b itself)
     screen = Console(stderr=True)
     columns = (TextColumn(name), BarColumn(), DownloadColumn(), TransferSpeedColumn())
@@ -92,10 +92,12 @@ def fetch_command(name: str) -> None:
 
 @data_group.command("info")
 @_name
-@click.option("--path", type=INPUT, help="Its file, if it was not fetched.", metavar="FILE")
+@click.option(
+    "--path", type=INPUT, help="The file of a data set that was not fetched.", metavar="FILE"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def info_command(name: str, path: Path | None, as_json: bool) -> None:
-    """Show where a data set comes from, and its columns if it is here.
+    """Show the origin and the columns of a data set.
 
     \b
     fedldp data info flights
@@ -126,7 +128,7 @@ def info_command(name: str, path: Path | None, as_json: bool) -> None:
 
 
 def _about(name: str) -> dict[str, Any]:
-    """Return what is known of a data set before it is loaded."""
+    """Return what is known about a data set before it is loaded."""
     origin = datasets.origin(name)
     return {
         **asdict(origin.about),
@@ -136,7 +138,7 @@ def _about(name: str) -> dict[str, Any]:
 
 
 def _columns(data: Dataset) -> dict[str, Any]:
-    """Return what is known of a data set once it is loaded."""
+    """Return what is known about a data set after it is loaded."""
     columns = []
     for attribute, entry in zip(data.schema.attributes, data.schema.to_document(), strict=True):
         values = data.matrix(names=(attribute.name,))
@@ -169,7 +171,7 @@ def _table(columns: list[dict[str, Any]]) -> Table:
             size = f", {column['size']} numbers" if column["size"] > 1 else ""
             domain = f"{column['low']:g} to {column['high']:g}{size}"
             typical = f"{column['mean']:.4g}"
-        notes = ["made of others"] if column["derived"] else []
+        notes = ["derived from others"] if column["derived"] else []
         if column.get("outside"):
             notes.append(f"{column['outside']:.2%} outside the bounds")
         rendered.add_row(column["name"], domain, typical, ", ".join(notes))

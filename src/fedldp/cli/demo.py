@@ -30,7 +30,7 @@ _PENALTY = 1.0  # half of it times the squared weights, beside the sum of losses
 SAME_STEPS, CONVERGED = "the same steps, no noise", "all data, to convergence"
 
 
-@click.command("demo", short_help="Predict which flights are late, from a few bits of each.")
+@click.command("demo")
 @click.option(
     "--output",
     "-o",
@@ -40,26 +40,29 @@ SAME_STEPS, CONVERGED = "the same steps, no noise", "all data, to convergence"
     help="The folder for the picture.",
     metavar="FOLDER",
 )
-@click.option("--rows", type=click.IntRange(100), help="Only so many flights.  [default: all]")
+@click.option(
+    "--rows", type=click.IntRange(100), help="Use only this many flights.  [default: all]"
+)
 @click.option(
     "--replicas",
     type=click.IntRange(2),
     default=10,
     show_default=True,
-    help="How often each training with noise is repeated.",
+    help="How often to repeat each training with noise.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def demo_command(output: Path, rows: int | None, replicas: int, as_json: bool) -> None:
-    """Predict which flights are late, of which each tells a few noisy bits.
-
-    Trains on the flights that left New York in 2013, all that arrived, at
-    several budgets and with fleets of several sizes; ends with a table, and
-    with a picture in the folder. Takes some seconds.
+    """Predict late flights from a few bits of each flight.
 
     \b
     fedldp demo                            all flights; the picture is in demo/
-    fedldp demo --rows 20000 -o pictures   fewer, and elsewhere
+    fedldp demo --rows 20000 -o pictures   fewer flights, another folder
     fedldp demo --json > errors.json       the same numbers, for scripts
+
+    Trains models on the flights that left New York in 2013, with several
+    privacy budgets and several numbers of flights. Each flight is a vehicle
+    that sends a few noisy bits. Takes some seconds, prints a table and draws a
+    picture.
     """  # noqa: D301 (click wants the character \b itself)
     from fedldp import plots
 
@@ -107,10 +110,13 @@ def demo_command(output: Path, rows: int | None, replicas: int, as_json: bool) -
 def _run(
     bars: Progress, epsilon: float | None, fleet: Dataset, test: Linear, replicas: int
 ) -> dict[str, Any]:
-    """Train with one budget and one fleet; return what came of it."""
+    """Train with one budget and one fleet; return the error and the costs."""
     began = monotonic()
     if epsilon is None:
-        settings, replicas = Settings(epsilon=1.0, mechanism=None), 1  # there is no noise to repeat
+        settings, replicas = (
+            Settings(epsilon=1.0, mechanism=None),
+            1,
+        )  # without noise, once is enough
     else:
         settings = Settings(epsilon=epsilon)
     work = linear(fleet, _GOAL)
@@ -131,15 +137,15 @@ def _run(
 
 
 def _converged(fleet: Linear, test: Linear) -> float:
-    """Return the error of whoever has all data and all time, and knows no privacy.
+    """Return the error of a model that is trained on all data to convergence, without privacy.
 
-    A logistic regression, a little penalised, by Newton's method.
+    It is a logistic regression with a small penalty, by Newton's method.
     """
     x, y = fleet.examples.read(slice(None))
     weights = np.zeros(fleet.dimensions)
     for _ in range(_NEWTON):
         slopes = fleet.objective.slope(x @ weights.astype(x.dtype), y)
-        wrong = np.abs(slopes)  # the probability of the other label: that is the logistic slope
+        wrong = np.abs(slopes)  # the logistic slope is the probability of the other label
         bend = (x * (wrong * (1 - wrong))[:, None]).T @ x + _PENALTY * np.eye(x.shape[1])
         weights -= np.linalg.solve(bend, slopes @ x + _PENALTY * weights)
     return float(test.error(weights[None])[0])

@@ -1,4 +1,4 @@
-"""`fedldp estimate`: means and frequencies, with error bars."""
+"""`fedldp estimate`: means and frequencies with error bars."""
 
 import json
 import warnings
@@ -23,7 +23,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def estimate_options(of: str) -> Callable[[Command], Command]:
-    """Return what adds the options that say how to estimate; `of` is the default target."""
+    """Return a decorator that adds the options of estimates; `of` is the default of --of."""
 
     def options(command: Command) -> Command:
         return add(
@@ -31,30 +31,30 @@ def estimate_options(of: str) -> Callable[[Command], Command]:
             click.option(
                 "--estimator",
                 type=click.Choice(ESTIMATORS),
-                help="Divide by how many answered, or were expected to, as in the paper.  "
-                "[default: the plan's]",
+                help="Divide by the number of answers (ratio), or by their expected number as in "
+                "the paper (horvitz-thompson).  [default: the plan's]",
             ),
             click.option(
                 "--of",
                 type=click.Choice(TARGETS),
                 default=of,
                 show_default=True,
-                help="Whose mean the errors are about: that of all, of whom these vehicles are a "
-                "sample, or that of these vehicles.",
+                help="What the error bars are for: the mean of a population of which these "
+                "vehicles are a sample, or the mean of these vehicles (fleet).",
             ),
             click.option(
                 "--confidence",
                 type=click.FloatRange(0, 1, min_open=True, max_open=True),
                 default=0.95,
                 show_default=True,
-                help="How often an interval holds the truth.",
+                help="The probability that an interval contains the true value.",
             ),
             click.option(
                 "--plot",
                 type=OUTPUT,
                 callback=_check_plot,
                 metavar="FILE",
-                help="Also draw it (.png, .svg or .pdf).",
+                help="Also draw the estimates (.png, .svg or .pdf).",
             ),
             click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts."),
         )
@@ -63,7 +63,7 @@ def estimate_options(of: str) -> Callable[[Command], Command]:
 
 
 def estimated(tally: Tally, estimator: str | None, *, of: str, confidence: float) -> Estimate:
-    """Return the estimate of a tally; print what is implausible about its reports to stderr."""
+    """Return the estimate of a tally; print warnings about implausible reports to stderr."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ImplausibleWarning)
         estimate = tally.estimate(estimator, of=of, confidence=confidence)
@@ -73,7 +73,7 @@ def estimated(tally: Tally, estimator: str | None, *, of: str, confidence: float
 
 
 def _check_plot(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
-    """Refuse a picture that cannot be drawn, before any work is done for it."""
+    """Refuse a picture that cannot be written, before any work is done."""
     if path is not None:
         from fedldp import plots
 
@@ -82,7 +82,7 @@ def _check_plot(_: click.Context, __: click.Parameter, path: Path | None) -> Pat
 
 
 def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
-    """Yield every single number that was estimated, with its name and its error."""
+    """Yield each estimated number, with its name and its error."""
     attributes = dict(schema)
     for name, each in estimate.items():
         if isinstance(each, Frequencies):
@@ -116,15 +116,15 @@ def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
 
 
 def finite(number: float) -> float | None:
-    """Return a number as JSON can hold it: what is unknown is null."""
+    """Return a number for JSON: None, which becomes null, if it is not finite."""
     return number if isfinite(number) else None
 
 
 def render(title: str, rows: list[dict[str, Any]], confidence: float) -> Table:
-    """Return a table of estimates, beside the truth where it is known.
+    """Return a table of estimates, beside the truth if it is known.
 
-    Where values were clipped or replaced, the mean of what the vehicles used and the shares of
-    such values stand beside the truth.
+    If values were clipped or replaced, the table also has the mean of the values that the vehicles
+    used, and the shares of such values.
     """
     rendered = Table(title=title)
     rendered.add_column("what", overflow="fold")
@@ -143,7 +143,7 @@ def render(title: str, rows: list[dict[str, Any]], confidence: float) -> Table:
 
 
 def _shown(number: float | None, error: float | None) -> str:
-    """Write a number with as many digits as two digits of its error ask for."""
+    """Return a number rounded to two digits of its error."""
     return "-" if number is None else rounded(number, error or 0.0)
 
 
@@ -167,14 +167,16 @@ def estimate_command(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Show means and frequencies, with error bars.
+    """Show means and frequencies with error bars.
 
     \b
     fedldp estimate plan.json tally.json
-    fedldp estimate plan.json tally.json --of fleet    of these vehicles alone
+    fedldp estimate plan.json tally.json --of fleet    only of these vehicles
     fedldp estimate plan.json tally.json --plot estimates.png
 
-    If a fleet collected fewer reports than planned, that is told, too.
+    PLAN is the file that `fedldp plan` wrote, TALLY the file of `fedldp tally`
+    or the result of a fleet. If a fleet collected fewer reports than planned,
+    standard error says so.
     """  # noqa: D301 (click wants the character \b itself)
     plan = read_plan(plan_file)
     with naming(tally_file):

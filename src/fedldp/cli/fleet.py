@@ -1,4 +1,4 @@
-"""`fedldp fleet`: a server, gateways and vaults as processes of one machine, or of many."""
+"""`fedldp fleet`: a server, gateways and vaults as processes on one machine or on many."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ from fedldp.fleet.server.watch import JobFailed
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.settings import Settings
 
-FAILED = 3  # the exit status for a job without a result: the unit for systemd names it, too
+FAILED = 3  # the exit status for a job without a result; the systemd unit uses it too
 
 _STATISTICS = "statistics"
 _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -30,22 +30,24 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 
 @click.group("fleet")
 def fleet_group() -> None:
-    """Run a fleet in earnest: vaults, gateways and a server.
+    """Run a production fleet: vaults, gateways and a server.
 
     \b
-    fedldp fleet demo                    all of it on this machine, in minutes
-    fedldp fleet init fleet              as files; then, each on its machine:
+    fedldp fleet demo                    a whole fleet on this machine
+    fedldp fleet init fleet              write its files; then, on each machine:
     fedldp fleet vault fleet/vault-1
     fedldp fleet gateway fleet/gateway-1
     fedldp fleet server fleet/server
-    fedldp fleet stop fleet              end what runs of it on this machine
+    fedldp fleet stop fleet              stop what runs on this machine
 
-    A vault is a vehicle's own process, or that of many: it holds the data, the
-    cap and the ledger, and answers with noisy reports alone. A gateway passes
-    questions and reports on; it is a node of Flower. The server asks, counts
-    the reports and, in a training, improves the model with them.
+    A vault runs where the data are, for one vehicle or for many. It holds the
+    data, the cap (the most that a vehicle may spend in its life) and the ledger
+    (the file that records what each vehicle has spent), and it answers with
+    noisy reports only. A gateway passes questions to its vaults and reports to
+    the server; it is a node of Flower, the framework that connects them. The
+    server asks, counts the reports and, in a training, improves the model.
 
-    Needs Linux and the extras cli and flower: in a clone of fedldp,
+    Needs Linux and the extras cli and flower. In a clone of fedldp, run
     pip install '.[cli,flower]'
     """  # noqa: D301 (click wants the character \b itself)
 
@@ -58,7 +60,7 @@ def fleet_group() -> None:
     "host",
     default=Place.host,
     show_default=True,
-    help="The name or address by which gateways reach the server.",
+    help="The host name or address at which gateways reach the server.",
     metavar="HOST",
 )
 @click.option(
@@ -66,7 +68,7 @@ def fleet_group() -> None:
     type=click.IntRange(1, 65535),
     default=PORT,
     show_default=True,
-    help="The server's port for gateways: open this one.",
+    help="The server's port for gateways: open it.",
 )
 @click.option(
     "--link-port",
@@ -76,40 +78,50 @@ def fleet_group() -> None:
     help="The server's port for its own processes: keep it closed to others.",
 )
 @click.option(
-    "--job", help="What the job is called, in all ledgers too.  [default: the name of the data]"
+    "--job",
+    help="The name of the job, which ledgers record too.  [default: the name of the data]",
+    metavar="NAME",
 )
 @click.option(
     "--task",
     type=click.Choice([*TASKS, _STATISTICS]),
     default="logistic",
     show_default=True,
-    help="A training, or the means and frequencies of all columns, in one round.",
+    help="Train a model, or collect the means and frequencies of all columns in one round.",
 )
-@declared(Settings, "epsilon", type=float, default=4.0, help="What a vehicle spends on the job.")
+@declared(
+    Settings, "epsilon", type=float, default=4.0, help="The privacy budget that the job spends."
+)
 @cap_option
 @click.option(
     "--rounds",
     type=click.IntRange(1),
     default=10,
     show_default=True,
-    help="How many a training takes at the most; a vehicle answers in one of them.",
+    help="The most rounds of a training; each vehicle answers in one of them.",
 )
 @click.option(
     "--data",
     default="flights",
     show_default=True,
-    help="A data set to divide among the vaults, or the file that each has in its folder.",
+    help="A data set to divide among the vaults, or a file in the folder of each vault.",
     metavar="NAME|FILE",
 )
 @click.option(
     "--schema",
     type=INPUT,
-    help="The columns of the files (TOML); `fedldp schema` drafts it.",
+    help="The columns of the files (TOML); `fedldp schema` makes a draft.",
     metavar="FILE",
 )
 @click.option("--target", help="The column of the files to predict.", metavar="COLUMN")
-@click.option("--vehicle", help="Whose row it is, if a vehicle has several.", metavar="COLUMN")
-@click.option("--vehicles", type=click.IntRange(1), help="How many are expected in each file.")
+@click.option(
+    "--vehicle",
+    help="The column with the id of each row's vehicle, if a vehicle has several rows.",
+    metavar="COLUMN",
+)
+@click.option(
+    "--vehicles", type=click.IntRange(1), help="How many vehicles to expect in each file."
+)
 def init_command(
     folder: Path,
     gateways: int,
@@ -132,15 +144,18 @@ def init_command(
     fedldp fleet init fleet --epsilon 2 --server fleet.example.org \\
       --data rows.csv --schema rows.toml --target sold --vehicles 20000
 
-    Each folder in it belongs on a machine of its own; the README in it says
-    what to do, and there are units for systemd. The bounds of the schema are
-    public, and so is the number of vehicles: the server asks for a part of them
-    in each round.
+    FOLDER gets a folder for the server, for each gateway and for each vault, to
+    be copied to their machines. Its README says what to do next; units for
+    systemd are included. The bounds in the schema and the number of vehicles
+    are public: the server asks for a part of the vehicles in each round.
     """  # noqa: D301 (click wants the character \b itself)
     objective = TASKS[task].name if task in TASKS else None
     if data in datasets.names():
         if any(value is not None for value in of_files.values()):
-            raise click.UsageError(f"{data} brings its own columns: leave out what is for files.")
+            raise click.UsageError(
+                f"{data} has its own columns: leave out --schema, --target, --vehicle and "
+                "--vehicles, which are for files."
+            )
         found, _ = datasets.load(data).split(HOLDOUT)
         entries = {"holdout": HOLDOUT}
         work = Work.on_data_set(found, objective, gateways, rounds, entries, job)
@@ -168,9 +183,8 @@ def _on_files(
 ) -> Work:
     if schema is None or vehicles is None or (target is None) == (objective is not None):
         raise click.UsageError(
-            f"--data must be one of {datasets.listed()}, or a file: then give a "
-            "--schema, how many --vehicles are in it and, for a training but not for statistics, "
-            "a --target."
+            f"--data must be one of {datasets.listed()}, or a file. For a file, give --schema, "
+            "--vehicles and, for a training but not for statistics, --target."
         )
     entries = {} if vehicle is None else {"vehicle": vehicle}
     columns = read_schema(schema)
@@ -183,8 +197,8 @@ def _on_files(
 @click.option(
     "--check",
     is_flag=True,
-    help="Only say what the vault clips or replaces in its data: status 0 if nothing, 1 if "
-    "something. Nothing is answered or spent.",
+    help="Only show what the vault would clip or replace in its data, with exit status 0 if "
+    "nothing, 1 otherwise. Nothing is answered or spent.",
 )
 def vault_command(folder: Path, strict: bool, check: bool) -> None:
     """Answer for the vehicles of a vault, until Ctrl-C or SIGTERM.
@@ -193,14 +207,16 @@ def vault_command(folder: Path, strict: bool, check: bool) -> None:
     fedldp fleet vault fleet/vault-1
     fedldp fleet vault fleet/vault-1 --check   look at the data first
 
-    FOLDER holds vault.toml: which data, which cap, how many answers per job,
-    where to listen. The ledger beside it alone knows what every vehicle has
-    spent: never delete it, never restore a backup. Why something was refused is
-    told here, and to nobody else. So are, at the start, the numbers of values
-    that are clipped or replaced. A vault needs no Flower.
+    FOLDER contains vault.toml: the data, the cap, how many answers each job
+    gets, and where to listen. The ledger beside it is the only record of what
+    every vehicle has spent: never delete it, never restore a backup.
+
+    The vault prints why it refuses a question, and tells nobody else. At the
+    start it prints how many values are clipped or replaced. It does not need
+    Flower.
     """  # noqa: D301 (click wants the character \b itself)
     if not check:
-        # In the same process, but without the packages of the command line: they take much memory.
+        # In the same process, but without the packages of the command line, which need memory.
         words = [*programs.python("fedldp.fleet.vault", folder), *(["--strict"] if strict else [])]
         os.execv(words[0], words)  # noqa: S606 (words of our own, and no shell)
     quality = VaultConfig.load(folder).check()
@@ -212,7 +228,7 @@ def vault_command(folder: Path, strict: bool, check: bool) -> None:
 _require_isolation = click.option(
     "--require-isolation",
     is_flag=True,
-    help="Refuse to start where a private network for Flower's processes is not available.",
+    help="Refuse to start if a private network for Flower's processes is not available.",
 )
 
 
@@ -222,24 +238,24 @@ _require_isolation = click.option(
 @click.option(
     "--uplink",
     type=click.IntRange(1, 65535),
-    help="Start no uplink: another unit of systemd runs it, for this port of the loopback "
-    "interface, and the following ones for vaults on TCP.",
+    help="Do not start an uplink: another systemd unit runs it, on this port of the loopback "
+    "interface, and on the next ports for vaults on TCP.",
     metavar="PORT",
 )
 def gateway_command(folder: Path, require_isolation: bool, uplink: int | None) -> None:
-    """Keep a gateway at work, until Ctrl-C or SIGTERM.
+    """Run a gateway until Ctrl-C or SIGTERM.
 
     \b
     fedldp fleet gateway fleet/gateway-1
 
-    FOLDER holds gateway.toml (the server, the vaults) and the key of the
-    gateway. It says nothing here: its logs are state/supernode.log and
-    state/uplink.log in FOLDER. Let it be another user than that of its vault,
-    of which it needs the socket only.
+    FOLDER contains gateway.toml (the server, the vaults) and the key of the
+    gateway. It prints nothing: its logs are state/supernode.log and
+    state/uplink.log in FOLDER. Run it as another user than its vault: it only
+    needs the vault's socket.
 
-    The gateway runs in a private network, which other accounts of this machine
-    do not reach. Its uplink, a process outside, connects it with the server and
-    lets no app in but the one that gateway.toml names.
+    The gateway runs in a private network that other accounts of this machine
+    cannot reach. Its uplink, a process outside, connects it with the server and
+    accepts only the app that gateway.toml names.
     """  # noqa: D301 (click wants the character \b itself)
     gateway_process.run(folder, uplink=uplink, require_isolation=require_isolation)
 
@@ -247,14 +263,15 @@ def gateway_command(folder: Path, require_isolation: bool, uplink: int | None) -
 @fleet_group.command("uplink")
 @click.argument("folder", type=_FOLDER)
 def uplink_command(folder: Path) -> None:
-    """Connect a gateway with its server, as a unit of systemd.
+    """Connect a gateway with its server, as a systemd unit.
 
     \b
     fedldp fleet uplink fleet/gateway-1
 
-    `fedldp fleet gateway` starts an uplink by itself. With systemd it is a unit
-    of its own, as the gateway's unit has no network: systemd hands the uplink
-    sockets that lie in the private network of the gateway.
+    You do not need this command without systemd: `fedldp fleet gateway` starts
+    an uplink itself. With systemd the uplink is a separate unit, because the
+    unit of the gateway has no network: systemd gives the uplink sockets inside
+    the private network of the gateway.
     """  # noqa: D301 (click wants the character \b itself)
     from fedldp.fleet.gateway import uplink
 
@@ -263,7 +280,7 @@ def uplink_command(folder: Path) -> None:
 
 @fleet_group.command("server")
 @click.argument("folder", type=_FOLDER)
-@click.option("--stay", is_flag=True, help="Keep serving gateways when the job is done.")
+@click.option("--stay", is_flag=True, help="Keep serving gateways after the job is done.")
 @_require_isolation
 def server_command(folder: Path, stay: bool, require_isolation: bool) -> None:
     """Serve a fleet until the job is done, or until Ctrl-C or SIGTERM.
@@ -271,23 +288,23 @@ def server_command(folder: Path, stay: bool, require_isolation: bool) -> None:
     \b
     fedldp fleet server fleet/server
 
-    FOLDER holds server.toml and job.toml, which names the file of the result.
-    Started again after whatever has happened, it goes on where it stood: nobody
-    is asked anything new before what was asked is answered.
+    FOLDER contains server.toml and job.toml, which names the file of the
+    result. After a crash, start the server again: it resumes the job, and
+    repeats the open questions before it asks new ones.
 
-    Flower's processes run in a private network, which other accounts of this
-    machine do not reach. Where the system allows none, a warning says so.
+    Flower's processes run in a private network that other accounts of this
+    machine cannot reach. If the system does not allow that, a warning says so.
 
-    Beside the result, JOB.summary.json says how many vehicles were asked, how
-    many answered, were silent, and refused or were absent, and whether that is
-    as many as planned. It says so here, too. A job in which nobody answered has
-    failed: it has no result.
+    JOB.summary.json, beside the result, says how many vehicles were asked,
+    answered, were silent, and refused or were absent, and whether that is as
+    many as planned. The server prints it too. If no vehicle answers, the job
+    fails and has no result.
 
     \b
     Exit status:
-    0  the job is done, or the server was told to stop
-    1  an error, which is shown: a wrong configuration, a file in use
-    2  a wrong command line
+    0  the job is done, or a signal stopped the server
+    1  an error, which is printed: invalid configuration, file in use
+    2  invalid command line
     3  the job has failed: starting the server again does not help
     """  # noqa: D301 (click wants the character \b itself)
     try:
@@ -300,17 +317,17 @@ def server_command(folder: Path, stay: bool, require_isolation: bool) -> None:
 @fleet_group.command("stop")
 @click.argument("folder", type=_FOLDER)
 def stop_command(folder: Path) -> None:
-    """End whatever runs in a folder, and in the folders in it.
+    """Stop everything that runs in a folder and its subfolders.
 
     \b
-    fedldp fleet stop fleet            all of a fleet on this machine
-    fedldp fleet stop fleet/vault-1    a part of it
+    fedldp fleet stop fleet            all parts of a fleet on this machine
+    fedldp fleet stop fleet/vault-1    one part
 
-    That is for what was left behind when a supervisor was killed, too. Nothing
-    is lost by it: started again, each part goes on where it stood.
+    This also stops processes that were left behind when another process was
+    killed. Nothing is lost: when a part is started again, it resumes.
     """  # noqa: D301 (click wants the character \b itself)
     count = processes.stop(folder)
-    click.echo(f"Ended {count} process{'' if count == 1 else 'es'}.")
+    click.echo(f"Stopped {count} process{'' if count == 1 else 'es'}.")
 
 
 fleet_group.add_command(demo_command)

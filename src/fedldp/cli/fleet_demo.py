@@ -1,4 +1,4 @@
-"""`fedldp fleet demo`: a whole fleet on this machine, for a minute."""
+"""`fedldp fleet demo`: a whole fleet on this machine, for a minute or two."""
 
 import json
 import shutil
@@ -52,14 +52,14 @@ gateways_option = click.option(
     type=click.IntRange(1),
     default=3,
     show_default=True,
-    help="How many there are, each with a vault.",
+    help="The number of gateways, each with a vault.",
 )
 
 
 cap_option = click.option(
     "--cap",
     type=float,
-    help="What a vehicle may spend in its life, over all jobs.  [default: epsilon]",
+    help="The most that a vehicle may spend in its life, over all jobs.  [default: epsilon]",
 )
 
 
@@ -70,22 +70,24 @@ cap_option = click.option(
     type=click.IntRange(1),
     default=10,
     show_default=True,
-    help="How many the training takes; a vehicle answers in one of them.",
+    help="The rounds of the training; each vehicle answers in one of them.",
 )
 @click.option(
     "--epsilon",
     type=float,
     default=4.0,
     show_default=True,
-    help="The privacy budget of a vehicle, for all that it sends.",
+    help="The privacy budget of a vehicle, for everything that it sends.",
 )
 @cap_option
-@click.option("--rows", type=click.IntRange(100), help="Only so many flights.  [default: all]")
+@click.option(
+    "--rows", type=click.IntRange(100), help="Use only this many flights.  [default: all]"
+)
 @click.option(
     "--output",
     "-o",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep the fleet's folder here: look around in it.  [default: a temporary one]",
+    help="Write the fleet to this folder and keep it.  [default: a temporary folder]",
     metavar="FOLDER",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
@@ -102,19 +104,20 @@ def demo_command(
 
     \b
     fedldp fleet demo                        all flights, in a minute or two
-    fedldp fleet demo --rows 20000           fewer of them
-    fedldp fleet demo --gateways 5 -o fleet  more parts, in a folder that stays
+    fedldp fleet demo --rows 20000           fewer flights
+    fedldp fleet demo --gateways 5 -o fleet  more gateways; keep the folder
 
-    Real processes, with certificates, keys and ledgers, learn which flights
-    are late. Then the error stands beside that of 30 simulations, and the
-    ledgers are looked through: whether anybody answered twice, even if the cap
-    is larger than epsilon, or spent more than the cap. Everything that was
-    started is stopped, also by Ctrl-C; if the demo itself is killed,
-    `fedldp fleet stop FOLDER` does it. What it is doing is shown at all times,
-    on standard error. The exit status is 1 if the server fails, or if the
-    ledgers show what must not be.
+    Real processes, with certificates, keys and ledgers, train a model of which
+    flights are late. The demo compares its error with that of 30 simulations.
+    Then it reads the ledgers, and checks that no vehicle answered twice or
+    spent more than its cap.
+
+    Progress is shown on standard error. At the end, or after Ctrl-C, all
+    processes are stopped; if the demo itself is killed, `fedldp fleet stop
+    FOLDER` stops them. The exit status is 1 if the server fails or a ledger
+    fails its check.
     """  # noqa: D301 (click wants the character \b itself)
-    programs.program("flwr")  # refused here, if it is not installed, and not by parts that starve
+    programs.program("flwr")  # fails here if Flower is missing, and not later in its parts
     with Status() as status, _folder(output, status) as folder:
         status.stage("Reading the flights")
         flights = datasets.load("flights", rows=rows)
@@ -164,13 +167,13 @@ def demo_command(
 
 @contextmanager
 def _folder(output: Path | None, status: Status) -> Iterator[Path]:
-    """Have a folder: one that stays, or one that goes if all went well."""
+    """Provide the folder of the fleet: a temporary one is deleted unless something fails."""
     folder = Path(tempfile.mkdtemp(prefix="fleet-")) if output is None else output
-    status.note(f"The fleet lives in {folder}")
+    status.note(f"The fleet's folder is {folder}")
     try:
         yield folder
     except BaseException:
-        status.note(f"The fleet's folder stays, with its logs: {folder}/*/state and {folder}/state")
+        status.note(f"The fleet's folder is kept. Logs: {folder}/*/state and {folder}/state")
         raise
     if output is None:
         shutil.rmtree(folder)
@@ -180,7 +183,7 @@ def _run(folder: Path, job: Job, gateways: int, status: Status) -> JobStatus:
     """Run a fleet until its job is done, and show what it does."""
     logs = folder / "server" / STATE
     status.stage(f"Starting {gateways} vaults and the server")
-    # The parts are supervisors themselves: they need time to end what they have started.
+    # The parts are supervisors themselves: they need time to stop what they have started.
     with Supervisor(folder / STATE, grace=2 * GRACE) as supervisor, ExitStack() as stack:
         stack.callback(status.stage, "Stopping all processes")
         stack.callback(status.show, None)
@@ -199,10 +202,10 @@ def _run(folder: Path, job: Job, gateways: int, status: Status) -> JobStatus:
                 for part in later:
                     supervisor.start(part)
                 started, later, changed = started + later, [], monotonic()
-            ended = supervisor.status(server.name)  # asked first: what it did is written then
+            ended = supervisor.status(server.name)  # first: the checkpoint is complete by then
             found = checkpoint.status(job.checkpoint)
             if later:
-                status.update(f"The server starts: {known} of {gateways} gateways are registered")
+                status.update(f"Starting the server: {known} of {gateways} gateways are registered")
             else:
                 watch.look(found)
                 status.update(watch.text)
@@ -230,7 +233,7 @@ def _run(folder: Path, job: Job, gateways: int, status: Status) -> JobStatus:
 
 
 def _part(kind: str, folder: Path) -> Process:
-    """Return how to run a part of a fleet. If the server fails, the demo has failed."""
+    """Return how to run a part of a fleet. If the server fails, the demo fails."""
     argv = programs.python("fedldp", "fleet", kind, folder)
     return Process(folder.name, argv, restart="no" if kind == "server" else "always")
 
@@ -256,14 +259,15 @@ def _table(found: JobStatus, job: Job) -> Table:
 def _simulated(
     fleet: Linear, public: Linear, settings: Settings, rounds: int, status: Status
 ) -> dict[str, Any]:
-    """Return what the simulator makes of the same fleet in as many rounds, with several seeds."""
+    """Return the error of simulations of the same training, with several seeds."""
     group = -(-len(fleet) // rounds)
     errors = []
     status.stage(f"Simulating the same training {_SEEDS} times, to compare")
     for seed in range(_SEEDS):
         status.update(f"Simulating the same training: {seed} of {_SEEDS} are done")
-        chance = source(seed)
-        training = replace(settings, group=group).training(fleet, fleet.objective.distance, chance)
+        training = replace(settings, group=group).training(
+            fleet, fleet.objective.distance, source(seed)
+        )
         for _ in training:
             pass
         errors.append(float(public.error(training.models)[0]))
@@ -275,22 +279,22 @@ def _simulated(
 
 
 def _ledgers(vaults: list[VaultConfig], counted: int) -> dict[str, Any]:
-    """Return what the ledgers prove: who answered how often, who spent how much.
+    """Return what the ledgers prove: how often vehicles answered, and how much they spent.
 
-    A vehicle that answered a job twice, or spent more than its cap, would be counted here.
+    Vehicles that answered a job twice, or spent more than their cap, would be counted here.
     """
-    burnt, twice, over, most = 0, 0, 0, Fraction()
+    recorded, twice, over, most = 0, 0, 0, Fraction()
     for vault in vaults:
         with vault.ledger() as ledger:
             answers = Counter((spending.vehicle_id, spending.job) for spending in ledger.history())
             totals = ledger.totals().values()
-        burnt += answers.total()
+        recorded += answers.total()
         twice += sum(count > 1 for count in answers.values())
         over += sum(total > vault.cap for total in totals)
         most = max(most, *totals) if totals else most
     return {
-        "burnt": burnt,
-        "burnt_and_not_received": burnt - counted,
+        "burnt": recorded,
+        "burnt_and_not_received": recorded - counted,
         "answered_twice": twice,
         "over_the_cap": over,
         "most_spent": float(most),
@@ -298,7 +302,7 @@ def _ledgers(vaults: list[VaultConfig], counted: int) -> dict[str, Any]:
 
 
 def _render(document: dict[str, Any]) -> Table:
-    """Return what came of it, for people."""
+    """Return the result as a table."""
     simulated, ledgers = document["simulated"], document["ledgers"]
     rendered = Table(title=f"Late or not? {document['gateways']} gateways", show_header=False)
     rendered.add_column(no_wrap=True)
@@ -318,10 +322,10 @@ def _render(document: dict[str, Any]) -> Table:
         ("silent", f"{document['silent']:,}"),
         ("seconds", f"{document['seconds']:.0f}"),
         ("reports in the ledgers", f"{ledgers['burnt']:,}"),
-        ("burnt and not received", f"{ledgers['burnt_and_not_received']:,}"),
+        ("spent but not received", f"{ledgers['burnt_and_not_received']:,}"),
         ("vehicles that answered twice", f"{ledgers['answered_twice']:,}"),
         ("vehicles over their cap", f"{ledgers['over_the_cap']:,}"),
-        ("most that anyone has spent", f"{ledgers['most_spent']:g}"),
+        ("most that a vehicle spent", f"{ledgers['most_spent']:g}"),
     ):
         rendered.add_row(*row)
     return rendered

@@ -1,4 +1,4 @@
-"""`fedldp ledger`: what an owner can do about a ledger."""
+"""`fedldp ledger`: what the owner of a ledger can do if it is damaged."""
 
 from pathlib import Path
 
@@ -9,13 +9,14 @@ from fedldp import ledger as ledgers
 
 @click.group("ledger")
 def ledger_group() -> None:
-    """Look after the file that knows what was spent.
+    """Repair the file that records what was spent.
 
     \b
-    fedldp ledger seal ledger.db   refuse everybody, if the file is damaged
+    fedldp ledger seal ledger.db   if the file is damaged: refuse everybody
 
-    A vault and `fedldp report` write to it. Never delete it, and never restore
-    a backup of it: what was spent since would be forgotten.
+    The ledger records what each vehicle has spent of its privacy budget. A
+    vault and `fedldp report` write to it. Never delete it, and never restore a
+    backup of it: that would forget what was spent since.
     """  # noqa: D301 (click wants the character \b itself)
 
 
@@ -27,11 +28,11 @@ def seal_command(ledger: Path) -> None:
     \b
     fedldp ledger seal fleet/vault-1/ledger.db
 
-    Nobody knows any more what these vehicles have spent, so none of them may
-    spend anything, for good: a vault with this ledger answers no question. The
-    old file is moved into a folder beside it, with its -wal and -shm, and is
-    not changed. Stop the vault first.
+    It is no longer known what these vehicles have spent, so they may never
+    spend anything again: a vault with this ledger answers no question. The old
+    file is moved, unchanged, into a folder beside it, together with its -wal
+    and -shm files. Stop the vault first.
     """  # noqa: D301 (click wants the character \b itself)
     aside = ledgers.seal(ledger)
     moved = f"There was no file {ledger}." if aside is None else f"Moved {ledger} into {aside}."
-    click.echo(f"{moved} Wrote a sealed ledger, {ledger}: it refuses every vehicle.")
+    click.echo(f"{moved} Wrote a sealed ledger to {ledger}: it refuses every vehicle.")

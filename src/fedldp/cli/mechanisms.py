@@ -21,28 +21,33 @@ _INPUTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 @click.option(
     "--epsilon", type=float, default=1.0, show_default=True, help="The privacy budget of a number."
 )
-@click.option("--bits", is_flag=True, help="Show what each further bit of a report gains.")
+@click.option("--bits", is_flag=True, help="Show what each additional bit of a report gains.")
 @click.option("--inputs", is_flag=True, help="Show the variance at several values of x.")
 @click.option(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Also draw it (.png, .svg or .pdf); without --bits or --inputs, over epsilon.",
+    help="Also draw the comparison (.png, .svg or .pdf): over epsilon, unless --bits or --inputs "
+    "is given.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def mechanisms_command(
     epsilon: float, bits: bool, inputs: bool, plot: Path | None, as_json: bool
 ) -> None:
-    """Compare the mechanisms by their worst-case variance.
+    """Compare mechanisms by their worst-case variance.
 
     \b
-    fedldp mechanisms --epsilon 1            all of them, the best first
-    fedldp mechanisms --bits --epsilon 2     how many bits are worth it
-    fedldp mechanisms --inputs --epsilon 4   which values are served how well
+    fedldp mechanisms --epsilon 1            all mechanisms, the best first
+    fedldp mechanisms --bits --epsilon 2     how many bits are worth sending
+    fedldp mechanisms --inputs --epsilon 4   how noisy each value becomes
     fedldp mechanisms --plot compare.png     over a range of epsilon
+
+    A mechanism adds noise to one number in [-1, 1], so that a report of it is
+    epsilon-private. The variance of the noise depends on the number; the worst
+    case is the largest.
     """  # noqa: D301 (click wants the character \b itself)
     if bits and inputs:
-        raise click.UsageError("choose one of --bits and --inputs.")
+        raise click.UsageError("choose either --bits or --inputs, not both.")
     budget = validation.epsilon(epsilon)
     if plot is not None:
         _draw(plot, budget, bits, inputs)
@@ -78,7 +83,7 @@ def _draw(path: Path, epsilon: float, bits: bool, inputs: bool) -> None:
 
 
 def _available(epsilon: float) -> list[Mechanism]:
-    """Return all mechanisms that exist for an epsilon: channels end at 16."""
+    """Return all mechanisms that exist for an epsilon: some only exist up to 16."""
     found = []
     for name in mechanism_names():
         with contextlib.suppress(DomainError):
@@ -126,7 +131,7 @@ def _render_ranking(document: dict[str, Any]) -> Table:
 def _bits(epsilon: float) -> dict[str, Any]:
     try:
         bound = Optimal(epsilon).lower_bound
-    except DomainError:  # certificates do not reach so far
+    except DomainError:  # certificates do not exist for such an epsilon
         bound = None
     rows = []
     for bits in range(1, _MOST_BITS + 1):
@@ -146,7 +151,7 @@ def _bits(epsilon: float) -> dict[str, Any]:
 def _render_bits(document: dict[str, Any]) -> Table:
     bound = document["lower_bound"]
     rendered = Table(
-        title=f"The best channel for so many bits, epsilon = {document['epsilon']:g}",
+        title=f"The best channel for each number of bits, epsilon = {document['epsilon']:g}",
         caption=None if bound is None else f"No unbiased mechanism can go below {bound:.5g}.",
     )
     for heading in ("bits", "outputs used", "worst-case variance", "above the bound"):

@@ -1,4 +1,4 @@
-"""Options of commands that follow from where the library declares them."""
+"""Options of commands, made from the declarations in the library."""
 
 from collections.abc import Callable
 from dataclasses import MISSING, fields
@@ -26,15 +26,15 @@ class _Value(click.ParamType):  # type: ignore[type-arg]
         try:
             return self._rule(self._rule.parse(value))
         except ValueError:
-            self.fail(f"it must be {self._rule}; got {value}.", param, ctx)
+            self.fail(f"must be {self._rule}; got {value}.", param, ctx)
 
 
 def declared(
     kind: type, name: str, *aliases: str, default: Any = _UNSET, **attributes: Any
 ) -> Callable[[Command], Command]:
-    """Return a command's option as a dataclass declares it; `aliases` are its former names.
+    """Return a command's option from its declaration in a dataclass; `aliases` are older names.
 
-    Attributes of `click.option` replace what is declared.
+    `attributes` of `click.option` override the declaration.
     """
     option = options(kind)[name]
     if default is _UNSET:

@@ -1,4 +1,4 @@
-"""`fedldp schema` and `fedldp plan`: from columns to the file that both sides hold."""
+"""`fedldp schema` and `fedldp plan`: from columns to the plan that both sides use."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -26,12 +26,14 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class _Output(click.Path):
-    """A file to write: a folder that is not there is refused before any work is done."""
+    """A file to write; an error if its folder does not exist, before any work is done."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Path:
         path = Path(str(super().convert(value, param, ctx)))
         if not path.absolute().parent.is_dir():
-            self.fail(f"there is no folder {path.parent} to write {path.name} to.", param, ctx)
+            self.fail(
+                f"cannot write {path.name}: the folder {path.parent} does not exist.", param, ctx
+            )
         return path
 
 
@@ -40,19 +42,19 @@ OUTPUT = _Output(path_type=Path, dir_okay=False)
 
 
 def console(**options: Any) -> Console:
-    """Return where to print: names that users gave are shown as they are, brackets and all."""
+    """Return a console that prints texts of users unchanged, without markup."""
     return Console(highlight=False, markup=False, emoji=False, **options)
 
 
 def add(command: Command, *options: Callable[[Command], Command]) -> Command:
     """Add options to a command; the help shows them in this order."""
-    for option in reversed(options):  # the last that is added comes first in the help
+    for option in reversed(options):  # the option that is added last comes first in the help
         command = option(command)
     return command
 
 
 def plan_options(command: Command) -> Command:
-    """Add the options that describe a plan, but for the schema."""
+    """Add the options that describe a plan, except the schema."""
     return add(
         command,
         declared(Settings, "epsilon", type=float),
@@ -75,7 +77,8 @@ def answer_options(command: Command) -> Command:
         click.option(
             "--paper",
             is_flag=True,
-            help="All choices as in the paper, with hm-tp if no mechanism is named.",
+            help="Choose everything as the paper does, with the mechanism hm-tp unless you name "
+            "another.",
         ),
     )
 
@@ -91,7 +94,7 @@ def check_paper(*fixed: str) -> None:
     """Refuse options that --paper decides."""
     if found := given(*fixed):
         options = " and ".join(f"--{name.replace('_', '-')}" for name in found)
-        raise click.UsageError(f"--paper decides {options}: leave out either.")
+        raise click.UsageError(f"--paper decides {options}: leave out one or the other.")
 
 
 def make_plan(
@@ -119,7 +122,7 @@ def read_schema(path: Path) -> Schema:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Put the name of a file before what is said to be wrong with it."""
+    """Put the name of a file at the beginning of error messages about it."""
     try:
         yield
     except (DomainError, PrivacyError, WireError) as error:
@@ -132,7 +135,7 @@ strict_option = click.option(
 
 
 def tell(path: Path | str, quality: DataQuality) -> None:
-    """Say on standard error what is clipped, replaced or unused in a file, if anything is."""
+    """Print on standard error what is clipped, replaced or unused in a file, if anything."""
     if not quality.clean or quality.unused_columns:
         click.echo(f"{path}: {quality}", err=True)
 
@@ -144,7 +147,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def summary(plan: Plan) -> dict[str, Any]:
-    """Return what to know about a plan, for people and for scripts."""
+    """Return the main facts about a plan."""
     return {
         "fingerprint": plan.fingerprint,
         "epsilon": plan.epsilon,
@@ -160,13 +163,15 @@ def schema_command(data: Path) -> None:
     """Draft a schema for the columns of a CSV or Parquet file.
 
     \b
-    fedldp schema fleet.csv > fleet.toml     then fill in what it asks for
+    fedldp schema fleet.csv > fleet.toml     then fill in bounds and categories
 
-    Bounds and categories are public. They come from you, never from the data.
+    A schema says which columns there are, between which bounds numbers lie, and
+    which labels categories have. All of that is public: it must come from you,
+    never from the data.
     """  # noqa: D301 (click wants the character \b itself)
     chunk = next(iter(frames.read(data)), None)
     if chunk is None:
-        raise DomainError(f"{data} has no rows.")
+        raise DomainError(f"expected at least one row; {data} has none.")
     click.echo(template(chunk.data), nl=False)
 
 
@@ -178,23 +183,24 @@ def schema_command(data: Path) -> None:
     type=int,
     default=100_000,
     show_default=True,
-    help="How many will answer, for the error to expect.",
+    help="The number of vehicles for which to show the expected error.",
 )
 @click.option("--output", "-o", type=OUTPUT, help="Where to write the plan (JSON).", metavar="FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def plan_command(
     schema: Path, vehicles: int, output: Path | None, as_json: bool, **options: Any
 ) -> None:
-    """Make the file that every vehicle and the server hold.
+    """Make the plan that every vehicle and the server use.
 
     \b
-    fedldp plan --schema fleet.toml --epsilon 2               what it would cost
+    fedldp plan --schema fleet.toml --epsilon 2               show its error
     fedldp plan --schema fleet.toml --epsilon 2 -o plan.json  and write it
     fedldp plan --schema fleet.toml --epsilon 2 --strategy cube
     fedldp plan --schema fleet.toml --epsilon 2 --paper       as the paper does
 
-    The error to expect is that of a mean on the scale of [-1, 1], or of a
-    frequency: the root of the mean square over all of them.
+    A plan says what each vehicle answers, and with how much noise. The expected
+    error is the root mean square over all means, on the scale of [-1, 1], and
+    all frequencies.
     """  # noqa: D301 (click wants the character \b itself)
     plan = make_plan(schema, **options)
     number = sum(

@@ -1,4 +1,4 @@
-"""`fedldp predict`: what a model says about the rows of a file."""
+"""`fedldp predict`: apply a model to the rows of a file."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ from fedldp.errors import DomainError
 from fedldp.fleet.server.summary import shortfalls
 from fedldp.learn.model import Model
 
-COLUMN = "prediction"  # that is added
+COLUMN = "prediction"  # the name of the added column
 
 
 @click.command("predict")
@@ -30,7 +30,7 @@ COLUMN = "prediction"  # that is added
     "--output",
     "-o",
     type=OUTPUT,
-    help="Write the CSV there.  [default: standard output]",
+    help="Write the CSV to a file.  [default: standard output]",
     metavar="FILE",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
@@ -40,13 +40,14 @@ def predict_command(model_file: Path, data: Path, output: Path | None, as_json: 
     \b
     fedldp train --data fleet.csv --schema fleet.toml --target sold \\
       --task logistic --epsilon 4 --save model.json
-    fedldp predict model.json new.csv               as CSV, to standard output
-    fedldp predict model.json new.csv -o told.csv   or to a file
+    fedldp predict model.json new.csv                 CSV to standard output
+    fedldp predict model.json new.csv -o output.csv   or to a file
 
-    A missing or unknown value counts as the schema's public value, as it does
-    on a vehicle, and standard error says how many there are. If the file has
-    the target too, the error is told. If a fleet trained the model with fewer
-    reports than planned, that is told as well.
+    MODEL is a file that `fedldp train --save` or a fleet wrote. As on a
+    vehicle, a missing or unknown value counts as the public default of the
+    schema; standard error says how many there are. It also shows the error, if
+    the file contains the target, and says if a fleet trained the model with
+    fewer reports than planned.
     """  # noqa: D301 (click wants the character \b itself)
     with naming(model_file):
         model = Model.from_json(model_file.read_text("utf-8", errors="replace"))
@@ -61,7 +62,9 @@ def predict_command(model_file: Path, data: Path, output: Path | None, as_json: 
     for chunk in read(data):
         table = frames.table(chunk.data)
         if COLUMN in table.names:
-            raise DomainError(f"{data} has a column {COLUMN!r} already: rename that first.")
+            raise DomainError(
+                f"{data} must not have a column {COLUMN!r}, which is added: rename it first."
+            )
         scores, quality = model.checked_scores(chunk.data, chunk.first_row)
         told = model.predictions(scores).tolist()
         qualities.append(quality)
@@ -73,7 +76,7 @@ def predict_command(model_file: Path, data: Path, output: Path | None, as_json: 
         if model.target.name in table.names:
             errors.append(model.checked_errors(chunk.data)[0])
     if not predictions:
-        raise DomainError(f"{data} has no rows.")
+        raise DomainError(f"expected at least one row; {data} has none.")
     if not (quality := total(qualities)).clean:
         click.echo(f"{data}: {quality}", err=True)
     if output is not None:

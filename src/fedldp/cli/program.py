@@ -9,8 +9,8 @@ from pathlib import Path
 def program() -> str:
     """Return what to type for `fedldp` in the current folder.
 
-    It is the bare name where the shell finds this very program under it, otherwise a path to it,
-    such as `.venv/bin/fedldp`.
+    It is the name alone if the shell finds this program under it, otherwise a path to it, such as
+    `.venv/bin/fedldp`.
     """
     installed = Path(sys.executable).parent / "fedldp"
     if not installed.exists():

@@ -16,30 +16,33 @@ from fedldp.ledger import Ledger
 from fedldp.plan import Plan, for_vehicle
 from fedldp.tally import Tally
 
-_SHOWN = 10  # notes on a row
+_SHOWN = 10  # notes about a row that are printed
 
 
 @click.command("report")
 @click.argument("plan_file", metavar="PLAN", type=INPUT)
 @click.argument("row", default="-")
-@click.option("--cap", help="The most this vehicle may spend in its life.  [required]")
+@click.option("--cap", help="The most epsilon that this vehicle may spend in its life.  [required]")
 @click.option(
     "--ledger",
     type=OUTPUT,
-    help="The file that knows what was spent, made if it is not there. Never delete it.  "
+    help="The file that records what was spent; created if it does not exist. Never delete it.  "
     "[required]",
+    metavar="FILE",
 )
 @click.option(
     "--key",
     default="vehicle",
     show_default=True,
-    help="Whose budget it is, if several vehicles share a ledger.",
+    help="The id of this vehicle, if several vehicles share a ledger.",
+    metavar="ID",
 )
 @click.option(
     "--round",
     "round_",
     default="",
-    help="The name of a round: in each, the plan is answered anew and paid for anew.",
+    help="The name of a round. In each round the plan is answered, and paid for, again.",
+    metavar="NAME",
 )
 @click.option(
     "--output",
@@ -53,8 +56,8 @@ _SHOWN = 10  # notes on a row
 @click.option(
     "--check",
     is_flag=True,
-    help="Only say what would be clipped or replaced: status 0 if nothing, 1 if something. "
-    "Nothing is drawn or spent; needs neither --cap nor --ledger.",
+    help="Only show what would be clipped or replaced, with exit status 0 if nothing, 1 "
+    "otherwise. Nothing is drawn or spent, and neither --cap nor --ledger is needed.",
 )
 def report_command(
     plan_file: Path,
@@ -73,26 +76,26 @@ def report_command(
     echo '{"age": 31, "city": "Rome"}' |
       fedldp report plan.json --cap 4 --ledger ledger.db -o report.bin
 
-    The ROW is a JSON object: a file, or standard input. As on any vehicle, a
-    value outside the bounds is clipped, and one that is missing, unreadable or
-    unknown is replaced by the schema's public value, even if that is all of
-    it. Standard error says so, to you alone; --strict refuses such a row.
+    PLAN is the file that `fedldp plan` wrote. ROW is a file with a JSON object;
+    the default is standard input. Values outside the bounds are clipped;
+    missing, unreadable and unknown values are replaced by the public default of
+    the schema. Standard error says so, which nobody else sees; --strict refuses
+    such a row.
 
-    What is not JSON at all is a mistake of the program that calls: it is
-    refused with status 1, and nothing is drawn or spent. Make the JSON with a
-    library, so that no value can spoil it.
+    Input that is not JSON is an error of the calling program: the exit status
+    is 1, and nothing is drawn or spent. Use a library to make the JSON.
 
-    Before anything is written, the ledger records the spending and the bytes:
-    the same plan (and round) gets the same bytes again, and nothing is ever
-    answered beyond the cap.
+    The ledger records the spending and the report before the report is written.
+    The same plan and round get the same report again. No answer is given beyond
+    the cap.
     """  # noqa: D301 (click wants the character \b itself)
     if not check and (cap is None or ledger is None):
-        raise click.UsageError("give --cap and --ledger; only --check does without them.")
+        raise click.UsageError("give --cap and --ledger; only --check works without them.")
     asked = read_plan(plan_file)
     budget = asked.total_epsilon if cap is None else _budget(cap)
     with naming(plan_file):
         plan = for_vehicle(asked.to_json(), cap or budget)
-    # Read before the ledger is touched: a slow reader must not keep others from it.
+    # Read before the ledger is opened: slow input must not block others.
     values = _row(row)
     notes = plan.check(values)
     if check:
@@ -114,9 +117,9 @@ def report_command(
 
 
 def _row(path: str) -> Any:
-    """Read a row; what is not one is refused, before anything is drawn or spent."""
+    """Read a row; raise an error if it is invalid, before anything is drawn or spent."""
     if path == "-" and sys.stdin is None:
-        raise DomainError("expected a row on standard input, which is closed.")
+        raise DomainError("expected a row on standard input; it is closed. Give a file.")
     data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     try:
         return vehicle.read_row(data)
@@ -140,7 +143,14 @@ def _budget(cap: str) -> Fraction:
 @click.command("tally")
 @click.argument("plan_file", metavar="PLAN", type=INPUT)
 @click.argument("reports", nargs=-1, type=click.Path(allow_dash=True, path_type=Path))
-@click.option("--output", "-o", type=OUTPUT, required=True, help="The tally: begun, or added to.")
+@click.option(
+    "--output",
+    "-o",
+    type=OUTPUT,
+    required=True,
+    help="The file of the tally (JSON). If it exists, the reports are added to it.",
+    metavar="FILE",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def tally_command(plan_file: Path, reports: tuple[Path, ...], output: Path, as_json: bool) -> None:
     """Count reports, as a server does.
@@ -149,10 +159,10 @@ def tally_command(plan_file: Path, reports: tuple[Path, ...], output: Path, as_j
     fedldp tally plan.json reports/*.bin -o tally.json
     cat reports/*.bin | fedldp tally plan.json - -o tally.json
 
-    A file may hold several reports, one after another. A file with anything
-    else in it is refused as a whole: nothing of it is counted, the others are,
-    and the command ends with status 1. If there is a tally already, the
-    reports are added to it; a file that is given twice counts twice.
+    PLAN is the file that the vehicles answered. Each file of REPORTS may
+    contain several reports, one after another. An invalid file is not counted
+    at all; the others are, and the exit status is 1. A file that is given twice
+    counts twice.
     """  # noqa: D301 (click wants the character \b itself)
     plan = read_plan(plan_file)
     refused = []

@@ -1,4 +1,4 @@
-"""What `fedldp train` and `fedldp demo` share: a fleet, a hold-out, and a training to watch."""
+"""What `fedldp train` and `fedldp demo` share: a fleet, a hold-out, and a progress display."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,9 +23,9 @@ from fedldp.learn.tasks import BLOCK, Linear, scores_of
 from fedldp.learn.training import Round, Training
 from fedldp.plan import Plan
 
-SAVE_EVERY = 2.0  # seconds, at the least
+SAVE_EVERY = 2.0  # seconds, at least
 
-_POINTS = 50  # about so often the error is measured on the way
+_POINTS = 50  # the error is measured about this many times during a training
 _UNITS = ("B", "kB", "MB", "GB")
 
 
@@ -33,7 +33,7 @@ TASKS: dict[str, Objective] = {each.task: each for each in OBJECTIVES.values()}
 
 
 class Point(NamedTuple):
-    """How good a model was on the hold-out after a round; means, of several replicas."""
+    """The error and loss on the hold-out after a round: the mean of all replicas."""
 
     round: int
     error: float
@@ -41,13 +41,13 @@ class Point(NamedTuple):
 
 
 def linear(data: Dataset, goal: Objective) -> Linear:
-    """Return what the vehicles of a data set are to learn."""
+    """Return the training task of a data set."""
     rows = None if data.vehicle_ids is None else VehicleRows(data.vehicle_ids)
     return Linear(goal, data.examples(goal.name), rows)
 
 
 def base_rate(data: Dataset, goal: Objective) -> float:
-    """Return the error of the best model that knows no features."""
+    """Return the error of the best model without features."""
     target = data.schema[data.targets[goal.name]]
     values = encode_target(target, data.matrix(names=(target.name,))[:, 0])
     if not goal.classifies:
@@ -57,23 +57,23 @@ def base_rate(data: Dataset, goal: Objective) -> float:
 
 
 def note_clipping(data: Dataset, say: Callable[[str], None] | None = None) -> None:
-    """Say in one line how much the bounds of a data set clip, if they do: on standard error."""
+    """Print a line on standard error if the bounds of a data set clip values."""
     if data.quality.clipping:
         text = f"{data.name}: {data.quality.clipping}"
         click.echo(text, err=True) if say is None else say(text)
 
 
 def gain(public: Dataset, goal: Objective, weights: Floats) -> tuple[float, float]:
-    """Return by how much a model's error on the hold-out is below the base rate, and the +-.
+    """Return how far a model's error on the hold-out is below the base rate, and the +-.
 
-    The +- is half the width of a 95% interval: it is about other hold-outs of this size.
+    The +- is half the width of a 95% interval, over other hold-outs of this size.
     """
     test, found = linear(public, goal), []
     _, targets = test.examples.read(slice(None))
     always = targets.mean() if not test.objective.classifies else (targets > 0).mean() - 0.5
     for start in range(0, len(public), BLOCK):
         features, targets = test.examples.read(slice(start, start + BLOCK))
-        with np.errstate(over="ignore", invalid="ignore"):  # a model may have left all bounds
+        with np.errstate(over="ignore", invalid="ignore"):  # the weights may have overflowed
             (errors,) = test.objective.error(scores_of(features, weights[None]), targets)
             found.append(test.objective.error(np.full(len(targets), always), targets) - errors)
     differences = np.concatenate(found)
@@ -85,7 +85,7 @@ def gain(public: Dataset, goal: Objective, weights: Floats) -> tuple[float, floa
 
 
 def spending(settings: Settings, fleet: Linear, reports: int) -> dict[str, Any]:
-    """Return what a training costs each vehicle, and what so many reports take."""
+    """Return what a training costs each vehicle, and the size of its reports."""
     plan, times = settings.plan(fleet.dimensions), settings.participations
     spent = Privacy.of(plan, reports, times) if isinstance(plan, Plan) else None
     return {
@@ -103,7 +103,7 @@ def spending(settings: Settings, fleet: Linear, reports: int) -> dict[str, Any]:
 
 @contextmanager
 def display() -> Iterator[Progress]:
-    """Show progress on a terminal, and nothing elsewhere."""
+    """Show progress if standard error is a terminal."""
     screen = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(10), TextColumn("{task.fields[state]}")
     with Progress(*columns, transient=True, console=screen, disable=not screen.is_terminal) as bars:
@@ -119,16 +119,16 @@ def follow(
     measure: bool = False,
     checkpoint: Path | None = None,
 ) -> list[Point]:
-    """Run a training to its end with a progress display; return its error on the way.
+    """Run a training with a progress display; return its error during the training.
 
-    The error is measured if somebody watches, or if `measure` asks for it.
+    The error is measured if there is a display, or if `measure` is true.
     """
     bar = bars.add_task(label, total=training.rounds, completed=training.state.round, state="")
     every = max(1, training.rounds // _POINTS)
     points: list[Point] = []
     saved = monotonic()
     try:
-        # A model that leaves all bounds is refused when it is done.
+        # A model whose weights overflow is refused at the end.
         with np.errstate(over="ignore", invalid="ignore"):
             for done in training:
                 last = training.finished
@@ -141,7 +141,7 @@ def follow(
     finally:
         if checkpoint is not None:
             training.save(checkpoint)
-    if measure and not points:  # it was done before
+    if measure and not points:  # the training was finished before
         points.append(_point(training, public))
     return points
 
@@ -161,7 +161,7 @@ def _state(done: Round, points: list[Point]) -> str:
 
 
 def volume(count: int) -> str:
-    """Return a number of bytes for people.
+    """Return a number of bytes with a unit.
 
     >>> volume(405_091)
     '405 kB'

@@ -1,4 +1,4 @@
-"""A line that says what a long command is doing: on a terminal it changes, elsewhere it repeats."""
+"""A line that says what a long command is doing. It is updated on a terminal, else repeated."""
 
 import threading
 from time import monotonic
@@ -11,15 +11,15 @@ from rich.spinner import Spinner
 
 from fedldp.cli.plans import console
 
-EVERY = 5.0  # seconds: without a terminal, it is never silent for longer
+EVERY = 5.0  # seconds between two lines, without a terminal
 
 
 @final
 class Status:
-    """Shows what is going on, on standard error, also while this thread is busy.
+    """Shows on standard error what is happening, even while this thread is busy.
 
-    On a terminal there is one line with a clock, and below it whatever is given to `show`.
-    Elsewhere each `stage` is a line; while nothing new is said, the last one is repeated.
+    On a terminal there is one line with a clock, and below it what `show` was given. Elsewhere each
+    `stage` prints a line; if nothing new happens, the last line is repeated.
     """
 
     def __init__(self, screen: Console | None = None, every: float = EVERY) -> None:
@@ -54,17 +54,17 @@ class Status:
 
     @property
     def text(self) -> str:
-        """What was said last."""
+        """The current text."""
         return self._text
 
     def stage(self, text: str) -> None:
-        """Say that something begins or has happened."""
+        """Set the text, and print it if there is no terminal."""
         self.update(text)
         if not self._screen.is_terminal:
             self._print()
 
     def update(self, text: str) -> None:
-        """Say how far it is: elsewhere than on a terminal, when it is time to say something."""
+        """Set the text. Without a terminal, it is printed with the next repetition."""
         with self._lock:
             self._text = text
 

@@ -1,4 +1,4 @@
-"""`fedldp train`: train a model on a fleet, simulated on a data set."""
+"""`fedldp train`: train a model on a simulated fleet."""
 
 import json
 from dataclasses import replace
@@ -47,12 +47,12 @@ from fedldp.randomness import source
 from fedldp.schema import Category, Number
 from fedldp.strategies import PAPER_MECHANISM
 
-NO_PRIVACY = "none"  # in the place of a mechanism
+NO_PRIVACY = "none"  # instead of a mechanism
 
 _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
 
 
-@click.command("train", short_help="Train a model on a fleet, with a few bits of each vehicle.")
+@click.command("train")
 @click.option(
     "--data",
     "what",
@@ -62,7 +62,7 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
     shell_complete=offer(datasets.names, files=True),
 )
 @click.option(
-    "--task", type=click.Choice(list(TASKS)), required=True, help="The kind of model: see above."
+    "--task", type=click.Choice(list(TASKS)), required=True, help="The kind of model (see above)."
 )
 @declared(Settings, "epsilon", type=float, required=False)
 @declared(
@@ -82,14 +82,18 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
     metavar="COLUMN",
 )
 @strict_option
-@click.option("--path", type=INPUT, help="The file of a NAME, if not fetched.", metavar="FILE")
-@click.option("--rows", type=click.IntRange(1), help="Only the first rows, so many.")
+@click.option(
+    "--path", type=INPUT, help="The file of a data set that was not fetched.", metavar="FILE"
+)
+@click.option(
+    "--rows", type=click.IntRange(1), help="Use only the first rows.  [default: all of them]"
+)
 @click.option(
     "--holdout",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.1,
     show_default=True,
-    help="The share of public vehicles, to measure the error with.",
+    help="The share of vehicles that are kept apart, as public data, to measure the error.",
 )
 @answer_options
 @declared(Settings, "study")
@@ -100,12 +104,12 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
 @declared(Settings, "tol", "tolerance")
 @declared(Settings, "participations")
 @declared(Settings, "alpha", "regularization")
-@click.option("--seed", type=int, help="Make the simulation reproducible.")
-@click.option("--save", type=OUTPUT, help="Write the model (JSON).", metavar="FILE")
+@click.option("--seed", type=int, help="A number that makes the simulation reproducible.")
+@click.option("--save", type=OUTPUT, help="Write the model to a file (JSON).", metavar="FILE")
 @click.option(
     "--checkpoint",
     type=OUTPUT,
-    help="Note every few seconds where it stands; go on from there.",
+    help="Save the training every few seconds; resume it if the file exists.",
     metavar="FILE",
 )
 @click.option(
@@ -129,7 +133,7 @@ def train_command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Train a model on a fleet: each vehicle answers once, with a few bits.
+    """Simulate training: each vehicle sends a few bits.
 
     \b
     fedldp train --data flights --task logistic --epsilon 4
@@ -142,28 +146,30 @@ def train_command(
     fedldp train --data flights --task logistic --epsilon 4 --paper \\
       --group 1000 --learning-rate 0.2 --max-iter 200
 
-    Names are those of `fedldp data list`. For a file of your own, a draft of
-    the schema is made by `fedldp schema fleet.csv`.
+    Each row of the data is a vehicle, or all rows with the same --vehicle. The
+    fleet is simulated in this process; `fedldp fleet` runs a real one. `fedldp
+    data list` shows the names of data sets. For your own file, `fedldp schema
+    fleet.csv` makes a draft of the schema.
 
-    A logistic regression and a support vector machine (svm) predict one of two
-    labels; their error is the share of wrong ones. A linear regression predicts
-    a number; its error is the mean squared one, on the scale of [-1, 1]. The
-    base rate is the error of always saying the same; a model that is not
-    better than that is said to be useless.
+    Logistic regression (logistic) and a support vector machine (svm) predict
+    one of two labels; their error is the share of wrong labels. Linear
+    regression (linear) predicts a number; its error is the mean squared error
+    on the scale of [-1, 1]. The base rate is the error of always giving the
+    same answer: a model that is not better is useless, and the output says so.
 
-    Values of a file that are outside the bounds are clipped, and those that are
-    missing, unreadable or unknown are replaced, as on a vehicle: standard error
-    says how many. --strict refuses such a file; a missing target always is.
+    As on a vehicle, values outside the bounds are clipped; missing, unreadable
+    and unknown values are replaced. Standard error says how many. --strict
+    refuses such a file. A missing target is always refused.
 
-    With --paper, all that the paper prints is as it prints it: its Algorithm 1
-    with plain steps, the sum of the answers divided by the size of the group,
-    the paper's mechanisms and k, and its coding of categories.
+    --paper follows the paper exactly: its Algorithm 1 with plain gradient
+    steps, the sum of the answers divided by the size of the group, its
+    mechanisms, its k and its encoding of categories.
     """  # noqa: D301 (click wants the character \b itself)
     if paper and not given("mechanism"):
         mechanism = PAPER_MECHANISM
     private = mechanism != NO_PRIVACY
     if private and epsilon is None:
-        raise click.UsageError(f"give an --epsilon, or --mechanism {NO_PRIVACY}.")
+        raise click.UsageError(f"give --epsilon, or --mechanism {NO_PRIVACY} for no privacy.")
     if plot is not None:
         from fedldp import plots
 
@@ -230,8 +236,9 @@ def train_command(
         )
     if private and settings.participations > 1:
         console().print(
-            f"Answering {settings.participations} times costs: the squared error of the mean "
-            f"gradient is {document['price']:.3g} times that of answering once."
+            f"Each vehicle answers {settings.participations} times with a part of its budget: the "
+            f"squared error of the mean gradient is {document['price']:.3g} times that of "
+            "answering once."
         )
     for path in (save, plot):
         if path is not None:
@@ -253,7 +260,8 @@ def _load(
     if what in datasets.names():
         if schema is not None or target is not None or vehicle is not None or strict:
             raise click.UsageError(
-                f"{what} brings its own: --schema, --target, --vehicle, --strict are for files."
+                f"{what} has its own columns: leave out --schema, --target, --vehicle and "
+                "--strict, which are for files."
             )
         found = datasets.load(what, path, rows)
         note_clipping(found)
@@ -261,14 +269,16 @@ def _load(
     if not Path(what).is_file():
         raise click.UsageError(f"--data must be a file, or one of {datasets.listed()}; got {what}.")
     if schema is None or target is None or path is not None:
-        raise click.UsageError(f"for the file {what}, give a --schema and a --target, no --path.")
+        raise click.UsageError(f"for the file {what}, give --schema and --target, but not --path.")
     columns = read_schema(schema)
     with naming(schema):
         check_target(columns[target], objective(objective_name).classifies)
     found, quality = read_file(what, columns, target, vehicle, strict=strict)
     tell(what, quality)
     if rows is not None and rows > len(found):
-        raise click.UsageError(f"{what} has {len(found)} rows; got --rows {rows}.")
+        raise click.UsageError(
+            f"--rows must be at most {len(found)}, the rows of {what}; got {rows}."
+        )
     return found if rows is None else found.take(slice(rows))
 
 
