@@ -64,9 +64,9 @@ def test_the_table_is_the_same_everywhere():
 
 
 def test_words_look_random():
-    """The words of many seeds: each bit, and pairs of directions, by 5 standard errors.
+    """The mean of each of 63 directions, and each of 1,953 pairs, within 5 standard errors.
 
-    There are 64 + 2016 checks: by chance one fails in 1 of 800 runs, and the words are fixed.
+    Truly random words would fail in 1 of 800 cases; these are fixed.
     """
     coder = Directions.of(1.0, 40)
     seeds = np.arange(4000, dtype=np.uint32)
