@@ -150,7 +150,7 @@ dist: $(VENV)/test.done  ## sdist and wheel, tried out in an environment of thei
 	$(BIN)/pytest -m dist tests/tools/test_dist.py
 
 clean:
-	rm -rf .cache/solved $(VENV) .venv-flower .venv-minimum .venv-peers .venv-python demo site dist build
+	rm -rf .cache/solved $(VENV) .venv-flower .venv-minimum .venv-peers .venv-python demo site dist
 
 $(VENV)/pip.done:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

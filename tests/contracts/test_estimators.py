@@ -64,8 +64,9 @@ def test_constructor_has_the_choices_of_settings_by_keyword(kind):
     if is_regressor(kind()):
         assert parameters.pop("target_bounds").default is None
     defaults = {name: each.default for name, each in parameters.items()}
-    wanted = dataclasses.asdict(Settings(epsilon=1.0))
-    assert wanted.pop("reference") == "first"  # of categories: an estimator takes numbers
+    wanted = {each.name: each.default for each in dataclasses.fields(Settings)}
+    wanted["epsilon"] = 1.0
+    assert wanted.pop("reference") == "none"  # of categories: an estimator takes numbers
     assert defaults == wanted
 
 

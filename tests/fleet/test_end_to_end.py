@@ -103,7 +103,7 @@ def test_the_reports_give_the_same_model_in_the_simulator(demo):
     """Exactly: the captured reports, replayed through the simulator's server half."""
     job = demo.fleet.job
     [(text,)] = demo.fleet.checkpoint("SELECT state FROM job")
-    state = replay(job.checkpoint, job.plan, job.recipe)
+    state = replay(job.checkpoint, job.plan, job.recipe, model=job.model)
     assert state.to_json() == text
     model = Model.from_json(job.result.read_text())
     assert list(model.weights) == state.average[0].tolist()

@@ -91,7 +91,9 @@ def finish(fleet):
     assert (found.rounds, found.ended, found.failed) == (last, ROUNDS, False)
     assert (found.reports, found.refusals, found.silent) == (last * 2 * fleet.job.reports, 0, 0)
     fleet.prove()
-    state = checkpoint.replay(fleet.job.checkpoint, fleet.job.plan, fleet.job.recipe)
+    state = checkpoint.replay(
+        fleet.job.checkpoint, fleet.job.plan, fleet.job.recipe, model=fleet.job.model
+    )
     assert fleet.checkpoint("SELECT state FROM job") == [(state.to_json(),)]
     model = Model.from_json(fleet.job.result.read_text())
     assert list(model.weights) == state.average[0].tolist()

@@ -133,9 +133,9 @@ def test_the_job_asks_every_vehicle_once(fleet):
     assert (job.name, job.rounds, job.gateways) == ("flights", 4, GATEWAYS)
     assert job.expected == vehicles < job.reports * job.rounds * GATEWAYS  # they are rounded up
     assert {float(vault.cap) for vault in vaults} == {2.0}
-    assert job.plan == SETTINGS.plan(33)
-    assert job.recipe == SETTINGS.recipe(33, 4, distance=8.0)
-    assert job.model.weights == (0.0,) * 33
+    assert job.plan == SETTINGS.plan(36)
+    assert job.recipe == SETTINGS.recipe(36, 4, distance=8.0)
+    assert job.model.weights == (0.0,) * 36
     assert job.checkpoint.parent == job.result.parent == fleet / "server" / "state"
 
 

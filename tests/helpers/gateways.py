@@ -145,7 +145,9 @@ def final(job):
     with contextlib.closing(sqlite3.connect(job.checkpoint)) as file:
         [(text,)] = file.execute("SELECT state FROM job").fetchall()
     state = State.from_json(text)
-    assert checkpoint.replay(job.checkpoint, job.plan, job.recipe).to_json() == text
+    assert (
+        checkpoint.replay(job.checkpoint, job.plan, job.recipe, model=job.model).to_json() == text
+    )
     return state
 
 

@@ -162,7 +162,8 @@ def models() -> list[Document]:
     score = x @ [0.7, -0.4, 0.1] + 0.2 * noise
     found = []
     for name, options in MODELS:
-        model = getattr(fedldp, name)(bounds=(-1, 1), random_state=3, **options)
+        chosen = {"strategy": "sample"} | options  # what was the default in version 0.1
+        model = getattr(fedldp, name)(bounds=(-1, 1), random_state=3, **chosen)
         if name == "LDPLinearRegression":
             model.set_params(target_bounds=(-1, 1))
         model.fit(x, score if name == "LDPLinearRegression" else score > 0)

@@ -1,6 +1,7 @@
 """Features and targets: a second reading of the encoding, and whatever the data hold."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedldp import Category, Number, Schema
 from fedldp.errors import DomainError
-from fedldp.learn.features import Features, check_target, encode_target
+from fedldp.learn.features import Features, Scaling, check_target, encode_target, written_out
 
 SCHEMA = Schema.of(
     age={"low": 0, "high": 100, "missing": 20},
@@ -132,3 +133,87 @@ def test_targets_that_an_objective_can_have():
 def test_targets_that_it_cannot(target, classifies, said):
     with pytest.raises(DomainError, match=said):
         check_target(target, classifies)
+
+
+# A feature for each label
+
+
+def test_labels_are_0_and_1():
+    features = Features(SCHEMA, reference="none")
+    assert features.names == ("age", "city=Oslo", "city=Rome", "city=Lima", "way[0]", "way[1]",
+                              "way[2]", "late=no", "late=yes", "1")  # fmt: skip
+    rows = [{"age": 75, "city": "Lima", "way": [1, 3, -1], "late": "yes"}, {}]
+    found = features.encode(SCHEMA.rows(rows).matrix())
+    expected = [
+        [0.5, 0, 0, 1, 0, 1, -1, 0, 1, 1],
+        [-0.6, 0, 1, 0, 0, 0, 0, 1, 0, 1],
+    ]
+    np.testing.assert_allclose(found.dense(), expected, atol=1e-6)
+    assert found.shape == (2, features.dimensions) == (2, 10)
+    np.testing.assert_allclose(found[1:].dense(), expected[1:], atol=1e-6)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=6), st.integers(0, 2**32))
+def test_sparse_features_are_those_that_are_written_out(rows, seed):
+    features = Features(SCHEMA, reference="none", scaling=SCALING)
+    found = features.encode(SCHEMA.rows(rows).matrix())
+    dense = found.dense()
+    draws = np.random.default_rng(seed)
+    weights = draws.normal(size=(2, 10)).astype(np.float32)
+    np.testing.assert_allclose(found.scores(weights), weights @ dense.T, rtol=1e-4, atol=1e-4)
+    columns = draws.integers(0, 10, (2, len(rows)))
+    expected = dense[np.arange(len(rows)), columns]
+    np.testing.assert_array_equal(found.at(columns), expected)
+
+
+def test_a_thousand_labels_take_no_more_memory():
+    def peak(labels):
+        schema = Schema.of(age=(0, 9), city=[f"city {i}" for i in range(labels)])
+        matrix = np.c_[np.zeros(20_000), np.arange(20_000) % labels]
+        tracemalloc.start()
+        try:
+            Features(schema, reference="none").encode(matrix)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak(1000) < 1.1 * peak(10) + 100_000
+
+
+# A public map of the numbers
+
+SCALING = Scaling(
+    (0.1, 0.0, -0.2, 0.3),
+    (2.0, 1.0, 4.0, 0.5),
+    ((1.0, 0.2, 0.0, 0.0), (0.2, 1.0, 0.0, 0.0), (0.0, 0.0, 1.0, 0.0), (0.0, 0.0, 0.0, 1.0)),
+)
+
+
+@pytest.mark.parametrize("reference", ["none", "first", "last"])
+def test_numbers_are_scaled(reference):
+    rows = SCHEMA.rows([{"age": 75, "city": "Lima", "way": [1, 3, -1]}]).matrix()
+    plain = written_out(Features(SCHEMA, reference).encode(rows))[0]
+    scaled = written_out(Features(SCHEMA, reference, SCALING).encode(rows))[0]
+    numbers, _ = Features(SCHEMA, reference).kinds
+    units = plain[numbers]
+    expected = SCALING.matrix @ (units - np.array(SCALING.centres))
+    np.testing.assert_allclose(scaled[numbers], expected, rtol=1e-6)
+    np.testing.assert_array_equal(scaled[~numbers], plain[~numbers])
+
+
+def test_scalings_that_cannot_be():
+    for centres, factors, mixing in [
+        ((0.0,), (1.0, 1.0), None),
+        ((0.0,), (math.nan,), None),
+        ((0.0,), (1e9,), None),
+        (("0",), (1.0,), None),
+        ((0.0,), (1.0,), ((1.0, 2.0),)),
+        ((0.0,), (1.0,), ()),
+    ]:
+        with pytest.raises(DomainError):
+            Scaling(centres, factors, mixing)
+    with pytest.raises(DomainError, match="of 4 numbers"):
+        Features(SCHEMA, "none", Scaling((0.0,), (1.0,)))
+    assert Scaling.from_document(SCALING.to_document()) == SCALING
+    with pytest.raises(DomainError):
+        Scaling.from_document(SCALING.to_document() | {"more": 1})

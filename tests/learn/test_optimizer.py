@@ -15,9 +15,12 @@ import fedldp
 from fedldp import Plan, Schema
 from fedldp.errors import DataWarning, DomainError, WireError
 from fedldp.learn import optimizer
+from fedldp.learn.noise_aware import Observed, Prior
+from fedldp.learn.objectives import objective
 from fedldp.learn.optimizer import Recipe, State, auto_group, auto_rate
 
 POWERS = {"constant": 0.0, "sqrt": 0.5, "inverse": 1.0}
+PRIOR = Prior.of_numbers(2, objective("logistic"))
 
 
 def reference(recipe, start, gradients):
@@ -89,8 +92,10 @@ def test_replicas_step_alone():
         recipe = Recipe(learning_rate=0.1, optimizer=name, alpha=0.1)
         together, alone = State.start(np.zeros((3, 2))), State.start(np.zeros(2))
         for gradient in gradients:
-            together = optimizer.step(recipe, together, gradient)
-            alone = optimizer.step(recipe, alone, gradient[1:2])
+            lengths = np.abs(gradient[:, 0])
+            seen = Observed(gradient, 0.01, lengths), Observed(gradient[1:2], 0.01, lengths[1:2])
+            together = optimizer.step(recipe, together, seen[0], PRIOR)
+            alone = optimizer.step(recipe, alone, seen[1], PRIOR)
         for name in ("weights", "average", "momentum", "squares", "change"):
             np.testing.assert_array_equal(getattr(together, name)[1], getattr(alone, name)[0])
 
@@ -119,8 +124,9 @@ def test_a_replica_that_has_settled_stays(name, average):
         learning_rate=0.5, optimizer=name, schedule="inverse", tol=0.07, average=average
     )
     state, settled = State.start(np.zeros((3, 2))), {}
-    for gradient in fedldp.source(3).uniform((60, 3, 2)) - 0.5:
-        state = optimizer.step(recipe, state, gradient)
+    size = 0.02 if name == "noise-aware" else 1.0  # of a gradient: it goes to the minimum at once
+    for gradient in size * (fedldp.source(3).uniform((60, 3, 2)) - 0.5):
+        state = optimizer.step(recipe, state, Observed(gradient, 0.01), PRIOR)
         for r in np.flatnonzero(state.change < recipe.tol):
             kept = settled.setdefault(int(r), (state.weights[r].copy(), state.average[r].copy()))
             np.testing.assert_array_equal(state.weights[r], kept[0])
@@ -140,7 +146,10 @@ def test_a_replica_that_has_settled_stays(name, average):
         ({"learning_rate": -1}, "learning_rate must be"),
         ({"learning_rate": "fast"}, "learning_rate must be .* got 'fast'"),
         ({"learning_rate": True}, "learning_rate must be"),
-        ({"optimizer": "Adam"}, r"optimizer must be one of \('adam', 'sgd'\); got 'Adam'"),
+        (
+            {"optimizer": "Adam"},
+            r"optimizer must be one of \('adam', 'sgd', 'noise-aware'\); got 'Adam'",
+        ),
         ({"schedule": "linear"}, "schedule must be one of"),
         ({"average": None}, "average must be one of"),
         ({"estimator": "mean"}, "estimator must be one of"),

@@ -1,7 +1,7 @@
 """All that can be chosen about a training: the rules, the price, and what is refused."""
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from inspect import signature
 
@@ -26,15 +26,31 @@ def training_of(n=500, d=3, **options):
 
 
 def test_defaults_are_those_of_a_recipe():
-    recipe = Settings(4.0).recipe(33, 300, 8.0)
+    recipe = Settings(4.0, strategy="sample").recipe(33, 300, 8.0)
     assert recipe == Recipe(learning_rate=auto_rate(8.0, 33, 300))
+    assert Settings(4.0).recipe(33, 300, 8.0) == replace(recipe, optimizer="noise-aware")
+    assert Settings(4.0).recipe(33, 300, 8.0, linear=False) == recipe
+
+
+def test_directions_unless_a_mechanism_is_named():
+    assert (Settings(4.0).strategy, Settings(4.0).mechanism) == ("directions", "directions")
+    assert Settings(4.0, None).strategy == "directions"  # clips lengths, too
+    named = [{"mechanism": "near-zero"}, {"k": 2}, {"outputs": 9}, {"study": True}]
+    assert {Settings(4.0, **options).strategy for options in named} == {"sample"}
+    assert Settings(4.0, k=2).mechanism == "near-zero"
+    with pytest.raises(DomainError, match="needs no mechanism"):
+        Settings(4.0, "pm", strategy="directions")
+    (part,) = Settings(4.0).plan(5, length=0.6).parts
+    assert (part.coders[0].kind, part.schema.attributes[0].length) == ("directions", 0.6)
+    (part,) = Settings(4.0, bound=0.7).plan(5, length=0.6).parts
+    assert part.schema.attributes[0].length == 0.7
 
 
 def test_defaults_are_those_of_a_plan():
     parameters, own = signature(Plan).parameters, Settings(4.0)
     shared = {each.name for each in fields(Settings)} & parameters.keys()
-    assert shared == {"epsilon", "estimator", *PLAN_OPTIONS}
-    for name in shared - {"epsilon", "mechanism"}:
+    assert shared == {"epsilon", "estimator", "mean_length", *PLAN_OPTIONS}
+    for name in shared - {"epsilon", "mechanism", "strategy", "mean_length"}:
         assert getattr(own, name) == parameters[name].default
 
 
@@ -64,7 +80,10 @@ def test_every_choice_reaches_the_plan():
     cube = {"strategy": "cube", "threshold": 2}
     assert Settings(4.0, **cube).plan(5) == Plan(Schema.vector(5, 1.0), 4.0, **cube)
     assert Settings(4.0, "pm", study=True).plan(5).study
-    assert Settings(4.0, mechanism=None, bound=0.3).plan(5) == NoPrivacy(Schema.vector(5, 0.3))
+    plain = {"mechanism": None, "bound": 0.3}
+    sample = Settings(4.0, **plain, strategy="sample")
+    assert sample.plan(5) == NoPrivacy(Schema.vector(5, 0.3))
+    assert Settings(4.0, **plain).plan(5) == NoPrivacy(Schema.vector(5, length=0.3))
 
 
 @pytest.mark.parametrize(("epsilon", "participations"), [(5.0, 3), (1.0, 7), (0.3, 9), (16.0, 1)])
@@ -178,9 +197,9 @@ def test_the_price_with_other_k_and_for_study():
         ({"strategy": "cube", "outputs": 5}, "leave study and outputs out"),
         ({"optimizer": "lbfgs"}, "optimizer must be one of"),
         ({"momentum": 1.0}, "momentum must be a number from 0 to below 1"),
-        ({"bound": 0}, "bound must be a positive number; got 0"),
-        ({"bound": math.nan}, "bound must be a positive number; got nan"),
-        ({"bound": "1"}, "bound must be a positive number"),
+        ({"bound": 0}, 'bound must be "auto" or a positive number; got 0'),
+        ({"bound": math.nan}, 'bound must be "auto" or a positive number; got nan'),
+        ({"bound": "1"}, 'bound must be "auto" or a positive number'),
         ({"n": 0}, "the number of vehicles must be at least 1; got 0"),
     ],
 )

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from fedldp import datasets, source
 from fedldp.datasets import About, Dataset
+from fedldp.learn.features import written_out
 from fedldp.schema import Number
 from fedldp_reproduction.datasets import ipums
 from fedldp_reproduction.datasets.download import Download, sha256
@@ -81,7 +82,8 @@ class Material:
         targets = np.empty(len(encoded), np.float32)
         for start in range(0, len(encoded), _BLOCK):
             rows = slice(start, start + _BLOCK)
-            features[rows], targets[rows] = encoded.read(rows)
+            found, targets[rows] = encoded.read(rows)
+            features[rows] = written_out(found)
         return features, targets
 
 

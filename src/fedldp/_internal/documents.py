@@ -30,7 +30,7 @@ def reading(what: str, advice: str = "") -> Iterator[None]:
 
 
 def parse(
-    text: str | bytes, formats: Collection[str], entries: Collection[str], optional: str = ""
+    text: str | bytes, formats: Collection[str], entries: Collection[str], *optional: str
 ) -> dict[str, Any]:
     """Return the entries of a document of one of some formats: all of them, and no others."""
     document = json.loads(text)
@@ -39,7 +39,7 @@ def parse(
     found = document.get("format")
     if found not in formats:
         raise ValueError(f"the format differs; got {found!r:.80}")
-    if document.keys() - {"format", optional} != set(entries):
+    if document.keys() - {"format", *optional} != set(entries):
         raise ValueError(f"it has other entries than {', '.join(sorted(entries))}")
     return document
 

@@ -1,20 +1,32 @@
 """`fedldp demo`: predict late flights, with and without privacy."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import click
 import numpy as np
+import numpy.typing as npt
 from rich.progress import Progress
 from rich.table import Table
 
 from fedldp import datasets
 from fedldp.cli.plans import console
 from fedldp.cli.program import program
-from fedldp.cli.runs import TASKS, base_rate, display, follow, linear, note_clipping, spending
+from fedldp.cli.runs import (
+    TASKS,
+    base_rate,
+    display,
+    follow,
+    linear,
+    measured,
+    note_clipping,
+    spending,
+)
 from fedldp.datasets import Dataset
+from fedldp.learn.features import written_out
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
 from fedldp.randomness import source
@@ -67,7 +79,7 @@ def demo_command(output: Path, rows: int | None, replicas: int, as_json: bool) -
     from fedldp import plots
 
     output.mkdir(parents=True, exist_ok=True)
-    flights = datasets.load("flights", rows=rows)
+    flights = replace(datasets.load("flights", rows=rows), reference=Settings.reference)
     note_clipping(flights)
     fleet, public = flights.split(_HOLDOUT)
     test, base = linear(public, _GOAL), base_rate(public, _GOAL)
@@ -119,19 +131,20 @@ def _run(
         )  # without noise, once is enough
     else:
         settings = Settings(epsilon=epsilon)
-    work = linear(fleet, _GOAL)
-    # The fleet is in random order already.
-    training = settings.training(
-        work, work.objective.distance, source(_SEED), replicas=replicas, shuffle=False
-    )
-    label = "no privacy" if epsilon is None else f"epsilon {epsilon:g} "
-    follow(bars, label, training, test)
-    errors = test.error(training.models)
+    work, errors = linear(fleet, _GOAL), []
+    for number in range(replicas):
+        # The fleet is in random order already.
+        training = settings.training(
+            work, work.objective.distance, source(_SEED + number), shuffle=False
+        )
+        label = "no privacy" if epsilon is None else f"epsilon {epsilon:g} "
+        follow(bars, label, training, test)
+        errors.append(measured(test, training)[0])
     return {
-        **spending(settings, work, training.reports),
+        **spending(settings, work, training),
         "rounds": training.rounds,
-        "error": float(errors.mean()),
-        "spread": None if replicas == 1 else float(errors.std(ddof=1)),
+        "error": float(np.mean(errors)),
+        "spread": None if replicas == 1 else float(np.std(errors, ddof=1)),
         "seconds": monotonic() - began,
     }
 
@@ -141,7 +154,8 @@ def _converged(fleet: Linear, test: Linear) -> float:
 
     It is a logistic regression with a small penalty, by Newton's method.
     """
-    x, y = fleet.examples.read(slice(None))
+    features, y = fleet.examples.read(slice(None))
+    x: npt.NDArray[Any] = written_out(features)
     weights = np.zeros(fleet.dimensions)
     for _ in range(_NEWTON):
         slopes = fleet.objective.slope(x @ weights.astype(x.dtype), y)

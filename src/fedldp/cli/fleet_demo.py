@@ -120,10 +120,11 @@ def demo_command(
     programs.program("flwr")  # fails here if Flower is missing, and not later in its parts
     with Status() as status, _folder(output, status) as folder:
         status.stage("Reading the flights")
-        flights = datasets.load("flights", rows=rows)
+        flights = replace(datasets.load("flights", rows=rows), reference=Settings.reference)
         note_clipping(flights, status.note)
         fleet, public = flights.split(HOLDOUT)
-        test, settings = linear(public, _GOAL), Settings(epsilon)
+        # A job of a fleet has no survey yet, so the simulation that it is compared to has none.
+        test, settings = linear(public, _GOAL), Settings(epsilon, survey=None)
         entries: dict[str, Any] = {"holdout": HOLDOUT} | ({} if rows is None else {"rows": rows})
         work = Work.on_data_set(fleet, _GOAL.name, gateways, rounds, entries)
         began = monotonic()

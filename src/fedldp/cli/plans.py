@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ from fedldp.learn.settings import Settings
 from fedldp.mechanisms import mechanism_names
 from fedldp.plan import Plan
 from fedldp.schema import Schema, template
-from fedldp.strategies import PAPER_MECHANISM
+from fedldp.strategies import PAPER_MECHANISM, STRATEGIES
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -65,15 +66,24 @@ def plan_options(command: Command) -> Command:
             type=click.Choice(mechanism_names()),
             metavar="NAME",
         ),
+        declared(
+            Settings,
+            "strategy",
+            default=signature(Plan).parameters["strategy"].default,
+            type=click.Choice(STRATEGIES),
+            help="What each vehicle answers: k coordinates; all, each with a part of the budget; "
+            "numbers and categories apart, as in the paper; a sign for each number; one direction "
+            "for a vector.",
+        ),
         answer_options,
     )
 
 
 def answer_options(command: Command) -> Command:
-    """Add the options that say what each vehicle answers."""
+    """Add the options that say what each vehicle answers, beside the strategy."""
     return add(
         command,
-        *(declared(Settings, name) for name in ("strategy", "k", "outputs")),
+        *(declared(Settings, name) for name in ("k", "outputs")),
         click.option(
             "--paper",
             is_flag=True,

@@ -11,7 +11,6 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from fedldp._internal.packing import length
 from fedldp._internal.validation import Floats
 from fedldp.datasets.dataset import Dataset
 from fedldp.learn.examples import VehicleRows
@@ -63,15 +62,25 @@ def note_clipping(data: Dataset, say: Callable[[str], None] | None = None) -> No
         click.echo(text, err=True) if say is None else say(text)
 
 
-def gain(public: Dataset, goal: Objective, weights: Floats) -> tuple[float, float]:
+def measured(public: Linear, training: Training) -> Floats:
+    """Return the error of each model of a training on the hold-out."""
+    return as_scaled(public, training).error(training.models)
+
+
+def as_scaled(public: Linear, training: Training) -> Linear:
+    """Return the hold-out as the models of a training see it, after its survey."""
+    return public if training.scaling is None else public.scaled(training.scaling)
+
+
+def gain(test: Linear, weights: Floats) -> tuple[float, float]:
     """Return how far a model's error on the hold-out is below the base rate, and the +-.
 
     The +- is half the width of a 95% interval, over other hold-outs of this size.
     """
-    test, found = linear(public, goal), []
+    found = []
     _, targets = test.examples.read(slice(None))
     always = targets.mean() if not test.objective.classifies else (targets > 0).mean() - 0.5
-    for start in range(0, len(public), BLOCK):
+    for start in range(0, len(test.examples), BLOCK):
         features, targets = test.examples.read(slice(start, start + BLOCK))
         with np.errstate(over="ignore", invalid="ignore"):  # the weights may have overflowed
             (errors,) = test.objective.error(scores_of(features, weights[None]), targets)
@@ -84,20 +93,24 @@ def gain(public: Dataset, goal: Objective, weights: Floats) -> tuple[float, floa
         return float(differences.mean()), float(1.96 * error)
 
 
-def spending(settings: Settings, fleet: Linear, reports: int) -> dict[str, Any]:
+def spending(settings: Settings, fleet: Linear, training: Training) -> dict[str, Any]:
     """Return what a training costs each vehicle, and the size of its reports."""
     plan, times = settings.plan(fleet.dimensions), settings.participations
+    reports = training.reports
     spent = Privacy.of(plan, reports, times) if isinstance(plan, Plan) else None
+    ratio = None if spent is None else spent.ratio
+    if ratio is not None and training.survey is not None:
+        ratio = max(ratio, training.survey.ratio)
     return {
         "vehicles": len(fleet),
         "participations": times,
         "reports": reports,
         "epsilon": None if spent is None else settings.epsilon,
         "exact_epsilon": None if spent is None else str(spent.epsilon),
-        "largest_ratio": None if spent is None or spent.ratio is None else float(spent.ratio),
+        "largest_ratio": None if ratio is None else float(ratio),
         "price": settings.price(fleet.dimensions),
         "bits_per_vehicle": None if plan.study else times * plan.bits,
-        "bytes": None if plan.study else length(reports, plan.bits),
+        "bytes": None if plan.study else training.bytes,
     }
 
 
@@ -147,7 +160,7 @@ def follow(
 
 
 def _point(training: Training, public: Linear) -> Point:
-    models = training.models
+    models, public = training.models, as_scaled(public, training)
     error, loss = public.error(models), public.loss(models)
     return Point(training.state.round, float(error.mean()), float(loss.mean()))
 

@@ -27,11 +27,13 @@ from fedldp.cli.plans import (
 )
 from fedldp.cli.runs import (
     TASKS,
+    as_scaled,
     base_rate,
     display,
     follow,
     gain,
     linear,
+    measured,
     note_clipping,
     spending,
     volume,
@@ -41,7 +43,8 @@ from fedldp.datasets.files import read_file
 from fedldp.learn.features import check_target
 from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
-from fedldp.learn.settings import PAPER_DECIDES, Settings
+from fedldp.learn.settings import AUTO, PAPER_DECIDES, Settings
+from fedldp.learn.survey import SURVEYS
 from fedldp.mechanisms import mechanism_names
 from fedldp.randomness import source
 from fedldp.schema import Category, Number
@@ -68,8 +71,9 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
 @declared(
     Settings,
     "mechanism",
-    type=click.Choice([*mechanism_names(), NO_PRIVACY]),
-    help=f"How numbers are made private: a name that `fedldp mechanisms` shows, or {NO_PRIVACY}.",
+    type=click.Choice([AUTO, *mechanism_names(), NO_PRIVACY]),
+    help="How numbers are made private: a name that `fedldp mechanisms` shows, none, or auto: "
+    "directions, which need no mechanism.",
     metavar="NAME",
 )
 @click.option("--schema", type=INPUT, help="The columns of a file (TOML).", metavar="FILE")
@@ -95,6 +99,7 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
     show_default=True,
     help="The share of vehicles that are kept apart, as public data, to measure the error.",
 )
+@declared(Settings, "strategy")
 @answer_options
 @declared(Settings, "study")
 @declared(Settings, "bound")
@@ -104,6 +109,14 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
 @declared(Settings, "tol", "tolerance")
 @declared(Settings, "participations")
 @declared(Settings, "alpha", "regularization")
+@declared(Settings, "optimizer")
+@declared(
+    Settings,
+    "survey",
+    type=click.Choice([each or NO_PRIVACY for each in SURVEYS]),
+    callback=lambda _context, _option, value: None if value == NO_PRIVACY else value,
+)
+@declared(Settings, "survey_share")
 @click.option("--seed", type=int, help="A number that makes the simulation reproducible.")
 @click.option("--save", type=OUTPUT, help="Write the model to a file (JSON).", metavar="FILE")
 @click.option(
@@ -200,22 +213,32 @@ def train_command(
         points = follow(bars, "Training", training, test, measure=measure, checkpoint=checkpoint)
     seconds = monotonic() - began
     target = data.schema[data.targets[goal.name]]
-    model = Model(goal.name, data.features.schema, target, training.models[0], data.reference)
+    model = Model(
+        goal.name,
+        data.features.schema,
+        target,
+        training.models[0],
+        data.reference,
+        training.scaling,
+    )
     if save is not None:
         files.write(save, model.to_json())
-    gained, doubt = gain(public, goal, training.models[0])
+    gained, doubt = gain(as_scaled(test, training), training.models[0])
     document = {
         "data": data.name,
         "title": data.title,
         "synthetic": data.about.synthetic,
         "task": task,
         "target": target.name,
-        "error": float(test.error(training.models)[0]),
+        "error": float(measured(test, training)[0]),
         "base_rate": base_rate(public, goal),
         "better_than_base_rate": gained > doubt,
-        "mechanism": "cube" if settings.strategy == "cube" else mechanism,
+        "mechanism": "cube" if settings.strategy == "cube" else settings.mechanism or NO_PRIVACY,
         "strategy": settings.strategy,
-        **spending(settings, work, training.reports),
+        "optimizer": settings.optimizer_for(),
+        "survey": None if training.survey is None else training.survey.kind,
+        "survey_reports": training.survey_reports,
+        **spending(settings, work, training),
         "holdout": len(public),
         "rounds": training.state.round,
         "seconds": seconds,
@@ -303,12 +326,21 @@ def _render(title: str, document: dict[str, Any], target: Number | Category) -> 
         ("rounds", f"{document['rounds']:,}"),
         ("epsilon of a vehicle", privacy),
         ("mechanism", document["mechanism"]),
+        ("survey", _survey(document)),
+        ("server", document["optimizer"]),
         ("bits that each sends", "for study" if bits is None else f"{bits:,}"),
         ("received in all", "for study" if bits is None else volume(document["bytes"])),
         ("seconds", f"{document['seconds']:.2f}"),
     ):
         rendered.add_row(*row)
     return rendered
+
+
+def _survey(document: dict[str, Any]) -> str:
+    """Return for people what was asked first."""
+    kinds = {"scale": "centres and scales", "whiten": "centres, scales and correlations"}
+    asked = f"{document['survey_reports']:,} vehicles" if document["survey"] else ""
+    return f"{kinds[document['survey']]} of numbers, by {asked}" if asked else "none"
 
 
 def _error(error: float, target: Number | Category) -> str:

@@ -464,6 +464,17 @@ class Coder(ABC):
     def noise(self) -> float:
         """The variance of an answer about one estimate, as far as it is known without the data."""
 
+    def mean_length(self, cells: Cells) -> Floats | None:
+        """Return the mean length of the vectors, as far as the counters tell it; None: not at all.
+
+        The counters are those of one unit, in a row for each replica.
+        """
+        return None
+
+    def noise_at(self, length: Any) -> Any:
+        """Return the noise of an answer about a number near 0 of a vector of some length."""
+        return self.noise
+
     @property
     @abstractmethod
     def reach(self) -> float:

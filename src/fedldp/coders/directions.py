@@ -598,7 +598,16 @@ class Directions(ForNumbers):
         square, shape = validation.unit(x) ** 2, self._shape
         return shape.sent * (shape.square + square * (shape.along - shape.square)) - square
 
-    def noise_at(self, length: float) -> float:
+    def mean_length(self, cells: Cells) -> Floats | None:
+        """Return the mean length of the vectors, from the share of null codes: 0 to 1."""
+        if not self.null_input:
+            return None
+        shape, (answers, nulls) = self._shape, np.moveaxis(cells[..., 0, :2], -1, 0)
+        sent = 1 - nulls / np.maximum(answers, 1)
+        length = (sent - shape.sent_null) / (shape.sent - shape.sent_null)
+        return np.asarray(np.clip(length, 0.0, 1.0))
+
+    def noise_at(self, length: Any) -> Any:
         """Return the variance of the estimate of a number near 0 of a vector of some length.
 
         Parameters

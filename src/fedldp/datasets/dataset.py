@@ -13,7 +13,7 @@ from fedldp._internal.validation import Floats, whole
 from fedldp.data.quality import DataQuality
 from fedldp.errors import DomainError
 from fedldp.learn.examples import Rows, VehicleRows, rows_of
-from fedldp.learn.features import Features, Singles, check_target, encode_target
+from fedldp.learn.features import FeatureRows, Features, Scaling, check_target, encode_target
 from fedldp.learn.objectives import objective as named_objective
 from fedldp.randomness import Source, source
 from fedldp.schema import Category, Number, Schema
@@ -121,6 +121,7 @@ class Dataset:
     derived: tuple[str, ...] = ()  # columns made of others, which no vehicle is asked for
     vehicle_ids: npt.NDArray[np.integer[Any]] | None = None  # of each row, if some have several
     reference: str = Features.reference  # how categories become features: see `Features`
+    scaling: Scaling | None = None  # of the numbers: see `Features`
 
     @cached_property
     def fingerprint(self) -> str:
@@ -175,7 +176,8 @@ class Dataset:
     @cached_property
     def features(self) -> Features:
         """The features of a model, from every column that is not a target."""
-        return Features(_without(self.schema, tuple(self.targets.values())), self.reference)
+        schema = _without(self.schema, tuple(self.targets.values()))
+        return Features(schema, self.reference, self.scaling)
 
     @property
     def dimensions(self) -> int:
@@ -340,8 +342,21 @@ class EncodedRows:
     def __len__(self) -> int:
         return len(self.data)
 
-    def read(self, rows: Rows) -> tuple[Singles, Floats]:
-        """Return the features of some rows, each on the scale of [-1, 1], and their targets."""
+    @property
+    def encoding(self) -> Features:
+        """How a row becomes features."""
+        return self.data.features
+
+    def units(self, rows: Rows) -> Floats:
+        """Return the numbers of some rows on the scale of [-1, 1]."""
+        return self.encoding.units(self.data.matrix(rows, self.encoding.schema.names))
+
+    def scaled(self, scaling: Scaling) -> "EncodedRows":
+        """Return the same rows with another scaling of their numbers."""
+        return EncodedRows(replace(self.data, scaling=scaling), self.target)
+
+    def read(self, rows: Rows) -> tuple[FeatureRows, Floats]:
+        """Return the features of some rows, and their targets."""
         features = self.data.features
         encoded = features.encode(self.data.matrix(rows, features.schema.names))
         return encoded, encode_target(

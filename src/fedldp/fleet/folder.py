@@ -29,7 +29,7 @@ from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
 from fedldp.learn.settings import Settings
 from fedldp.plan import Plan
-from fedldp.schema import Schema
+from fedldp.schema import Category, Number, Schema
 
 PORT = 9443  # for gateways
 LINK = 9410  # for processes on the server's machine
@@ -95,8 +95,7 @@ class Work:
         asked: Model | Schema = data.asked
         if objective is not None:
             target = data.schema[data.targets[objective]]
-            zeros = (0.0,) * data.dimensions
-            asked = Model(objective, data.features.schema, target, zeros, data.reference)
+            asked = _first_model(objective, data.features.schema, target)
         vehicles = -(-len(data) // gateways)
         found = {"data": data.name, **entries}
         return cls(job or data.name, asked, vehicles, rounds, found, total=len(data))
@@ -118,10 +117,16 @@ class Work:
         if objective is not None and target is not None:
             predicted = schema[target]
             features = Schema(tuple(each for each in schema.attributes if each.name != target))
-            zeros = (0.0,) * Features(features).dimensions
-            asked = Model(objective, features, predicted, zeros)
+            asked = _first_model(objective, features, predicted)
         data = {"data": path, **entries}
         return cls(job or Path(path).stem, asked, vehicles, rounds, data, schema)
+
+
+def _first_model(objective: str, features: Schema, target: Number | Category) -> Model:
+    """Return a model whose weights are zero."""
+    reference = Settings.reference
+    zeros = (0.0,) * Features(features, reference).dimensions
+    return Model(objective, features, target, zeros, reference)
 
 
 @final
@@ -250,10 +255,10 @@ def _write_job(folder: Path, work: Work, settings: Settings, gateways: int) -> N
         plan = Plan(work.asked, settings.epsilon)
         del entries["model"]
     else:
-        d, distance = len(work.asked.weights), objective(work.asked.objective).distance
-        plan = cast(Plan, settings.plan(d))
+        d, goal = len(work.asked.weights), objective(work.asked.objective)
+        plan = cast(Plan, settings.plan(d, goal.length))
         (folder / "model.json").write_text(work.asked.to_json(), "utf-8")
-        steps = settings.recipe(d, rounds, distance).to_document()
+        steps = settings.recipe(d, rounds, goal.distance).to_document()
         recipe = "\n" + toml.table("recipe", entries=steps)
     (folder / "plan.json").write_text(plan.to_json(), "utf-8")
     notes = _NOTES | {

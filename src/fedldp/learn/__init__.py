@@ -10,28 +10,37 @@ from fedldp._internal.lazy import attribute_loader
 __all__ = [
     "Arrays",
     "Features",
+    "Forecast",
     "Linear",
     "Model",
     "NoPrivacy",
     "Objective",
+    "Observed",
+    "Prior",
     "Privacy",
     "Recipe",
     "Round",
+    "Scaling",
     "Settings",
     "State",
+    "Survey",
     "Training",
     "VehicleRows",
+    "forecast",
     "objective",
 ]
 
 if TYPE_CHECKING:
     from fedldp.learn.examples import Arrays, VehicleRows
-    from fedldp.learn.features import Features
+    from fedldp.learn.features import Features, Scaling
+    from fedldp.learn.forecast import Forecast, forecast
     from fedldp.learn.model import Model
+    from fedldp.learn.noise_aware import Observed, Prior
     from fedldp.learn.objectives import Objective, objective
     from fedldp.learn.optimizer import Recipe, State
     from fedldp.learn.privacy import NoPrivacy, Privacy
     from fedldp.learn.settings import Settings
+    from fedldp.learn.survey import Survey
     from fedldp.learn.tasks import Linear
     from fedldp.learn.training import Round, Training
 else:
@@ -40,12 +49,15 @@ else:
         __name__,
         {
             "examples": "Arrays VehicleRows",
-            "features": "Features",
+            "features": "Features Scaling",
+            "forecast": "Forecast forecast",
             "model": "Model",
             "objectives": "Objective objective",
+            "noise_aware": "Observed Prior",
             "optimizer": "Recipe State",
             "privacy": "NoPrivacy Privacy",
             "settings": "Settings",
+            "survey": "Survey",
             "tasks": "Linear",
             "training": "Round Training",
         },

@@ -10,6 +10,7 @@ scaler in front, such as `MinMaxScaler`, learns them from the data, and that is 
 
 import warnings
 from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
 from numbers import Integral
 from typing import Any, ClassVar, Self, cast, final
 
@@ -21,7 +22,7 @@ from fedldp.data.frames import is_missing
 from fedldp.data.quality import AttributeQuality, DataQuality
 from fedldp.errors import DomainError, MissingExtra
 from fedldp.learn.examples import Array, Rows, VehicleRows
-from fedldp.learn.features import Features, Singles, encode_target
+from fedldp.learn.features import FeatureRows, Features, Scaling, Singles, encode_target
 from fedldp.learn.model import LARGEST_WEIGHT
 from fedldp.learn.objectives import OBJECTIVES
 from fedldp.learn.privacy import Privacy
@@ -65,15 +66,18 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
     bounds: Ends | None = None
     epsilon: float = 1.0
     mechanism: str | None = Settings.mechanism
-    bound: float = Settings.bound
+    bound: float | str = Settings.bound
     k: int | str = Settings.k
     strategy: str = Settings.strategy
+    mean_length: float = Settings.mean_length
     outputs: int | None = Settings.outputs
     threshold: int | str = Settings.threshold
     study: bool = Settings.study
     participations: int = Settings.participations
     group: int | str = Settings.group
     max_iter: int | None = Settings.max_iter
+    survey: str | None = Settings.survey
+    survey_share: float = Settings.survey_share
     learning_rate: float | str = Settings.learning_rate
     optimizer: str = Settings.optimizer
     schedule: str = Settings.schedule
@@ -138,6 +142,7 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
         if settings.private:
             self._spend(float(levels[-1].epsilon))
         self.history_: list[Round] = list(training)
+        self.scaling_ = training.scaling
         self.n_iter_ = len(self.history_)
         times = -(-training.reports // len(task))
         self.levels_ = {
@@ -145,9 +150,18 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
             for each, reports in zip(levels, training.reports_by_level, strict=True)
             if settings.private
         }
+        if (
+            training.survey is not None and self.levels_
+        ):  # whose reports have other sizes and other tables
+            (only,) = self.levels_
+            spent = self.levels_[only]
+            ratio = max(cast(Fraction, spent.ratio), training.survey.ratio)
+            self.levels_[only] = replace(spent, bytes=training.bytes, ratio=ratio)
         self.privacy_ = Privacy.of_levels([*self.levels_.values()]) if self.levels_ else None
         self.price_ = levels[-1].price(task.dimensions)
-        return _own_units(features.schema, training.models[0])
+        features = replace(features, scaling=training.scaling)
+        self._deviations = _own_deviations(features, training.deviations)
+        return _own_units(features, training.models[0])
 
     def _spend(self, epsilon: float) -> None:
         """Warn before vehicles are asked again, and note what they spend.
@@ -188,7 +202,9 @@ class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc
     clones as in `cross_val_score` and `GridSearchCV`, there is a `PrivacyWarning`; but processes,
     as with `n_jobs=2`, do not know of each other's fits.
 
-    After `fit`: `coef_` and `intercept_` in the units of the data; `privacy_`, what each vehicle
+    After `fit`: `coef_` and `intercept_` in the units of the data; `coef_std_`, the standard
+    deviation of each coefficient that noise and prior leave (None unless the server is
+    noise-aware); `scaling_`, what a survey has found out; `privacy_`, what each vehicle
     has spent and all have sent (None without privacy); `levels_`, the same for each epsilon that
     vehicles have chosen; `history_`, a `Round` for each round; `price_`, by what factor the
     participations make the squared error of a gradient grow.
@@ -201,7 +217,7 @@ class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc
     >>> model.predict([[20.0], [80.0]]).round(-1)
     array([110., 290.])
     >>> float(model.privacy_.epsilon), model.privacy_.reports, model.privacy_.bytes
-    (4.0, 20000, 15000)
+    (4.0, 20000, 69000)
     """
 
     target_bounds: tuple[float, float] | None = None
@@ -224,6 +240,8 @@ class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc
             X, encode_target(target, y), vehicle_ids, epsilons, quality
         )
         self.coef_ = coefficients * target.half_width
+        deviations = self._deviations
+        self.coef_std_ = None if deviations is None else deviations * target.half_width
         self.intercept_ = target.from_unit(intercept)
         return self
 
@@ -253,6 +271,7 @@ class _LDPClassifier(ClassifierMixin, _LDPLinearModel):  # type: ignore[misc]
         targets = np.where(codes, 1.0, -1.0)
         coefficients, intercept = self._train(X, targets, vehicle_ids, epsilons)
         self.coef_, self.intercept_ = coefficients[None], np.array([intercept])
+        self.coef_std_ = None if self._deviations is None else self._deviations[None]
         return self
 
     def decision_function(self, X: Any) -> Floats:
@@ -330,7 +349,20 @@ class _Encoded:
     def __len__(self) -> int:
         return len(self.matrix)
 
-    def read(self, rows: Rows) -> tuple[Array, Any]:
+    @property
+    def encoding(self) -> Features:
+        """How a row becomes features."""
+        return self.features
+
+    def units(self, rows: Rows) -> Floats:
+        """Return the numbers of some rows on the scale of [-1, 1]."""
+        return self.features.units(self.matrix[rows])
+
+    def scaled(self, scaling: Scaling) -> "_Encoded":
+        """Return the same rows with another scaling of their numbers."""
+        return replace(self, features=replace(self.features, scaling=scaling))
+
+    def read(self, rows: Rows) -> tuple[FeatureRows, Any]:
         """Return the features and the targets of some rows."""
         return self.features.encode(self.matrix[rows]), self.targets[rows]
 
@@ -382,18 +414,38 @@ def _quality(schema: Schema, X: Array, target: AttributeQuality | None) -> DataQ
     return replace(found, attributes=(*attributes, *([] if target is None else [target])))
 
 
-def _own_units(schema: Schema, weights: Floats) -> tuple[Floats, float]:
+def _own_units(features: Features, weights: Floats) -> tuple[Floats, float]:
     """Return the coefficients and the intercept of rows as they are, before scaling."""
     if not np.abs(weights).max() <= LARGEST_WEIGHT:
         raise DomainError(
             f"the training diverged, to a weight of {np.abs(weights).max():g}. Give it a lower "
             "learning_rate, or a smaller alpha."
         )
+    slopes, intercept = weights[:-1], weights[-1]
+    if features.scaling is not None:
+        slopes = slopes @ features.scaling.matrix
+        intercept = intercept - slopes @ np.array(features.scaling.centres)
+    centres, scales = _bounds(features.schema)
+    coefficients = slopes * scales
+    return coefficients, float(intercept - coefficients @ centres)
+
+
+def _own_deviations(features: Features, deviations: Floats | None) -> Floats | None:
+    """Return the standard deviations of the coefficients of rows as they are."""
+    if deviations is None:
+        return None
+    variances = deviations[0, :-1] ** 2
+    if features.scaling is not None:
+        variances = variances @ features.scaling.matrix**2
+    return np.sqrt(variances) * _bounds(features.schema)[1]
+
+
+def _bounds(schema: Schema) -> tuple[Floats, Floats]:
+    """Return the centre and the scale of each number of a row."""
     numbers = cast(tuple[Number, ...], schema.attributes)
     sizes = [each.size for each in numbers]
-    centres = np.repeat([each.centre for each in numbers], sizes)
-    coefficients = weights[:-1] * np.repeat([each.scale for each in numbers], sizes)
-    return coefficients, float(weights[-1] - coefficients @ centres)
+    centres, scales = ([each.centre for each in numbers], [each.scale for each in numbers])
+    return np.repeat(centres, sizes), np.repeat(scales, sizes)
 
 
 def _checked_ids(vehicle_ids: Any, rows: int) -> Array:

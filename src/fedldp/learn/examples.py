@@ -1,13 +1,14 @@
 """What vehicles learn from: rows of features and a target, and which rows a vehicle has."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from fedldp._internal.validation import Floats, Integers
 from fedldp.errors import DomainError
+from fedldp.learn.features import FeatureRows, Features, Scaling
 
 Array = npt.NDArray[Any]
 Rows = slice | Integers
@@ -22,8 +23,23 @@ class Examples(Protocol):
 
     def __len__(self) -> int: ...
 
-    def read(self, rows: Rows) -> tuple[Array, Floats]:
+    def read(self, rows: Rows) -> tuple[FeatureRows, Floats]:
         """Return the features, C-contiguous, and the targets of some rows."""
+
+
+@runtime_checkable
+class Surveyed(Examples, Protocol):
+    """Examples whose features are encoded as they are read, so that numbers can be scaled."""
+
+    @property
+    def encoding(self) -> Features:
+        """How a row becomes features."""
+
+    def units(self, rows: Rows) -> Floats:
+        """Return the numbers of some rows on the scale of [-1, 1], before any scaling."""
+
+    def scaled(self, scaling: Scaling) -> "Surveyed":
+        """Return the same rows with another scaling of their numbers."""
 
 
 @final

@@ -1,10 +1,15 @@
 """From a vehicle's attributes to what a linear model takes: features and a target.
 
-As in the paper, a number becomes a feature on the scale of [-1, 1], and a category with a labels
-becomes a - 1 features of -1 or 1. One label, the reference, is -1 in all of them: by default the
-first, in the paper the last. The constant 1 comes last; its weight is the intercept.
+A number becomes a feature on the scale of [-1, 1], or what a public `Scaling` makes of it. With
+`reference="none"` a category becomes a feature for each of its labels: 1 for the label of the row,
+0 for the others. Such features are never written out: a row holds its numbers and its labels.
+
+As in the paper, a category with a labels can also become a - 1 features of -1 or 1. One label, the
+reference, is -1 in all of them: the first or, in the paper, the last. The constant 1 comes last;
+its weight is the intercept.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -12,13 +17,156 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from fedldp._internal.validation import Floats
+from fedldp._internal.validation import Floats, Integers
+from fedldp.attributes import is_real
 from fedldp.errors import DomainError
 from fedldp.schema import Category, Number, Schema
 
 Singles = npt.NDArray[np.float32]
 
-REFERENCES = ("first", "last")  # which label of a category is -1 in all of its features
+REFERENCES = ("none", "first", "last")  # which label of a category has no feature of its own
+LARGEST_FACTOR = 1e6  # of a scaling, so that features stay finite in 32 bits
+
+
+@final
+@dataclass(frozen=True)
+class Scaling:
+    """A public affine map of the numbers of a row: z = M (u - c), u on the scale of [-1, 1].
+
+    M is diagonal, with the `factors`, or `mixing` times that. `fedldp.learn.survey` finds one that
+    gives the numbers the mean 0 and the mean square 1, and makes them uncorrelated.
+
+    >>> Scaling((0.5, 0.0), (4.0, 1.0))(np.array([[0.75, -0.25]]))
+    array([[ 1.  , -0.25]])
+    """
+
+    centres: tuple[float, ...]
+    factors: tuple[float, ...]
+    mixing: tuple[tuple[float, ...], ...] | None = None
+
+    def __post_init__(self) -> None:
+        p, rows = len(self.centres), () if self.mixing is None else self.mixing
+        if len(self.factors) != p or (self.mixing is not None and len(rows) != p):
+            raise DomainError("a scaling needs a centre, a factor and a row for each number.")
+        if any(len(row) != p for row in rows):
+            raise DomainError(f"each row of a scaling's mixing must have {p} numbers.")
+        for value in (*self.centres, *self.factors, *(each for row in rows for each in row)):
+            if not is_real(value) or not abs(value) <= LARGEST_FACTOR:
+                raise DomainError(
+                    f"a scaling must have numbers within +-{LARGEST_FACTOR:g}; got {value!r}."
+                )
+
+    def __call__(self, units: Floats) -> Floats:
+        """Return the features of some rows of numbers."""
+        found: Floats = (units - np.array(self.centres)) * np.array(self.factors)
+        if self.mixing is not None:
+            found = found @ np.array(self.mixing).T
+        return found
+
+    @property
+    def matrix(self) -> Floats:
+        """M, written out."""
+        diagonal = np.diag(np.array(self.factors))
+        return diagonal if self.mixing is None else np.array(self.mixing) @ diagonal
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the scaling as plain values."""
+        found: dict[str, Any] = {"centres": self.centres, "factors": self.factors}
+        return found if self.mixing is None else found | {"mixing": self.mixing}
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> "Scaling":
+        """Read what `to_document` gives, or raise `DomainError`, `TypeError` or `LookupError`."""
+        if not document.keys() <= {"centres", "factors", "mixing"}:
+            raise DomainError("a scaling has other entries than centres, factors and mixing.")
+        mixing = document.get("mixing")
+        return cls(
+            tuple(document["centres"]),
+            tuple(document["factors"]),
+            None if mixing is None else tuple(tuple(row) for row in mixing),
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SparseFeatures:
+    """Features of some rows, of which most are zero: their numbers, and the place of each label.
+
+    What it takes does not depend on how many labels there are. The constant is in the last place.
+
+    >>> features = SparseFeatures(4, np.array([0]), np.array([[0.5], [-1.0]]), np.array([[2], [1]]))
+    >>> features.dense()
+    array([[ 0.5,  0. ,  1. ,  1. ],
+           [-1. ,  1. ,  0. ,  1. ]])
+    >>> features.scores(np.array([[1.0, 10.0, 20.0, 0.25]]))
+    array([[20.75,  9.25]])
+    """
+
+    dimensions: int
+    places: Integers  # of the numbers
+    numbers: npt.NDArray[Any]  # a row of numbers for each row
+    labels: npt.NDArray[Any]  # a row of places, one for each category
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """That of the features, written out."""
+        return len(self), self.dimensions
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the numbers."""
+        return self.numbers.dtype
+
+    def __getitem__(self, rows: slice | Integers) -> "SparseFeatures":
+        return SparseFeatures(self.dimensions, self.places, self.numbers[rows], self.labels[rows])
+
+    def scores(self, weights: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the products with each row of weights, in a row for each."""
+        found: npt.NDArray[Any] = weights[:, self.places] @ self.numbers.T
+        for places in self.labels.T:
+            found += weights.take(places, axis=1)
+        found += weights[:, -1:]
+        return found
+
+    @cached_property
+    def columns(self) -> Integers:
+        """The places of all that is not zero, in a row for each row: numbers, labels, constant."""
+        found = np.empty((len(self), self.places.size + self.labels.shape[1] + 1), np.int64)
+        found[:, : self.places.size] = self.places
+        found[:, self.places.size : -1] = self.labels
+        found[:, -1] = self.dimensions - 1
+        return found
+
+    @cached_property
+    def values(self) -> npt.NDArray[Any]:
+        """What is in these places."""
+        found = np.ones(self.columns.shape, self.dtype)
+        found[:, : self.places.size] = self.numbers
+        return found
+
+    def at(self, columns: Integers) -> npt.NDArray[Any]:
+        """Return of each row the feature in a place; there may be several such lists of places."""
+        found = np.zeros(columns.shape, self.dtype)
+        for places, values in zip(self.columns.T, self.values.T, strict=True):
+            np.copyto(found, values, where=columns == places)
+        return found
+
+    def dense(self) -> npt.NDArray[Any]:
+        """Return the features, written out: for few rows, or few labels."""
+        found = np.zeros(self.shape, self.dtype)
+        np.put_along_axis(found, self.columns, self.values, axis=1)
+        return found
+
+
+FeatureRows = Singles | SparseFeatures
+
+
+def written_out(features: FeatureRows) -> Singles:
+    """Return features as an array: for few rows, or few labels."""
+    return features.dense() if isinstance(features, SparseFeatures) else features
 
 
 @final
@@ -35,19 +183,38 @@ class Features:
            [-1. , -1. , -1. ,  1. ]], dtype=float32)
     >>> Features(schema, reference="last").names  # the paper's coding
     ('age', 'city=Oslo', 'city=Rome', '1')
+    >>> features = Features(schema, reference="none")
+    >>> features.encode(schema.rows([{"age": 75, "city": "Lima"}]).matrix()).dense()
+    array([[0.5, 0. , 0. , 1. , 1. ]], dtype=float32)
     """
 
     schema: Schema
     reference: str = "first"
+    scaling: Scaling | None = None  # of the numbers: see `fedldp.learn.survey`
 
     def __post_init__(self) -> None:
         if self.reference not in REFERENCES:
             raise DomainError(f"reference must be one of {REFERENCES}; got {self.reference!r}.")
+        if self.scaling is not None and len(self.scaling.centres) != self.numbers:
+            raise DomainError(
+                f"the scaling must be of {self.numbers} numbers; got {len(self.scaling.centres)}."
+            )
+
+    @property
+    def numbers(self) -> int:
+        """How many of the features are numbers."""
+        return sum(each.size for each in self.schema.attributes if isinstance(each, Number))
 
     @property
     def _first(self) -> int:
         """The code of the label that has the first feature of its category."""
         return 1 if self.reference == "first" else 0
+
+    def _width(self, attribute: Number | Category) -> int:
+        """Return how many features an attribute becomes."""
+        if isinstance(attribute, Number):
+            return attribute.size
+        return len(attribute.categories) - (self.reference != "none")
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -55,7 +222,7 @@ class Features:
         found: list[str] = []
         for each in self.schema.attributes:
             if isinstance(each, Category):
-                labels = each.categories[self._first :][: len(each.categories) - 1]
+                labels = each.categories[self._first :][: self._width(each)]
                 found += [f"{each.name}={label}" for label in labels]
             elif each.size == 1:
                 found.append(each.name)
@@ -66,33 +233,73 @@ class Features:
     @property
     def dimensions(self) -> int:
         """How many features there are; not by their names, of which a file may ask for many."""
-        return 1 + sum(
-            len(each.categories) - 1 if isinstance(each, Category) else each.size
-            for each in self.schema.attributes
-        )
+        return 1 + sum(map(self._width, self.schema.attributes))
 
-    def encode(self, matrix: npt.NDArray[Any]) -> Singles:
+    @cached_property
+    def kinds(self) -> tuple[npt.NDArray[np.bool_], Integers]:
+        """Of each feature: whether it is a number, and how many labels its category has, or 0."""
+        widths = [*map(self._width, self.schema.attributes), 1]
+        labels = [len(each.labels) for each in self.schema.attributes] + [0]
+        numbers = [not each.labels for each in self.schema.attributes] + [False]
+        return np.repeat(numbers, widths), np.repeat(labels, widths)
+
+    def encode(self, matrix: npt.NDArray[Any]) -> FeatureRows:
         """Return the features of each row of a matrix, which the schema's `rows` give.
 
         Numbers outside the bounds count as the bound, what is missing as the public default.
         """
+        if self.reference == "none":
+            return self._encode_sparse(matrix)
         encoded = np.empty((len(matrix), self.dimensions), np.float32)
         encoded[:, -1] = 1.0
-        column = place = 0
-        for each in self.schema.attributes:
-            values = matrix[:, column : column + each.size]
-            column += each.size
+        place = 0
+        for each, values in self._columns(matrix):
+            width = self._width(each)
             if isinstance(each, Category):
-                width = len(each.categories) - 1
                 encoded[:, place : place + width] = -1.0
                 own = category_codes(each, values[:, 0]) - self._first  # column of the label
                 rows = np.flatnonzero((own >= 0) & (own < width))
                 encoded[rows, place + own[rows]] = 1.0
             else:
-                width = each.size
                 encoded[:, place : place + width] = each.to_unit(values)
             place += width
+        if self.scaling is not None:
+            places = np.flatnonzero(self.kinds[0])
+            encoded[:, places] = self.scaling(encoded[:, places].astype(np.float64))
         return encoded
+
+    def units(self, matrix: npt.NDArray[Any]) -> Floats:
+        """Return the numbers of each row of a matrix, on the scale of [-1, 1]."""
+        found = np.empty((len(matrix), self.numbers))
+        place = 0
+        for each, values in self._columns(matrix):
+            if isinstance(each, Number):
+                found[:, place : place + each.size] = each.to_unit(values)
+                place += each.size
+        return found
+
+    def _encode_sparse(self, matrix: npt.NDArray[Any]) -> SparseFeatures:
+        categories = sum(isinstance(each, Category) for each in self.schema.attributes)
+        labels = np.empty((len(matrix), categories), np.int32)
+        place = category = 0
+        for each, values in self._columns(matrix):
+            if isinstance(each, Category):
+                labels[:, category] = place + category_codes(each, values[:, 0])
+                category += 1
+            place += self._width(each)
+        units = self.units(matrix)
+        numbers = units if self.scaling is None else self.scaling(units)
+        places = np.flatnonzero(self.kinds[0])
+        return SparseFeatures(self.dimensions, places, numbers.astype(np.float32), labels)
+
+    def _columns(
+        self, matrix: npt.NDArray[Any]
+    ) -> Iterator[tuple[Number | Category, npt.NDArray[Any]]]:
+        """Yield each attribute with its columns of a matrix."""
+        column = 0
+        for each in self.schema.attributes:
+            yield each, matrix[:, column : column + each.size]
+            column += each.size
 
 
 def encode_target(attribute: Number | Category, values: npt.NDArray[Any]) -> Floats:

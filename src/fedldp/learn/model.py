@@ -21,7 +21,7 @@ from fedldp.data.frames import shown
 from fedldp.data.quality import DataQuality, total
 from fedldp.data.rows import Rows
 from fedldp.errors import DomainError
-from fedldp.learn.features import Features, check_target, encode_target
+from fedldp.learn.features import Features, Scaling, check_target, encode_target
 from fedldp.learn.objectives import objective
 from fedldp.learn.tasks import BLOCK, scores_of
 from fedldp.schema import Category, Number, Schema
@@ -29,6 +29,8 @@ from fedldp.vehicle import canonical
 
 FORMAT = "fedldp model 1"
 FORMAT_2 = "fedldp model 2"  # of models with a `reference` of their own, which version 0.1 refuses
+FORMAT_3 = "fedldp model 3"  # of models with a `scaling`
+_FORMATS = FORMAT, FORMAT_2, FORMAT_3
 _ENTRIES = {"objective", "schema", "target", "weights"}
 LARGEST_WEIGHT = 1e25  # so that scores stay finite, in 32 bits and with any number of features
 
@@ -60,6 +62,7 @@ class Model:
     target: Number | Category
     weights: tuple[float, ...]  # of the features in the order of `Features`, the constant last
     reference: str = "first"  # which label of a category has no feature of its own: see `Features`
+    scaling: Scaling | None = None  # of the numbers: see `Features`
 
     def __post_init__(self) -> None:
         if not isinstance(self.schema, Schema) or not isinstance(self.target, Number | Category):
@@ -85,7 +88,7 @@ class Model:
     @property
     def features(self) -> Features:
         """How the model reads a row."""
-        return Features(self.schema, self.reference)
+        return Features(self.schema, self.reference, self.scaling)
 
     def scores(self, data: Any) -> Floats:
         """Return what the model makes of each row: above 0 it predicts the second label.
@@ -173,6 +176,8 @@ class Model:
         }
         if self.reference != Model.reference:
             document |= {"format": FORMAT_2, "reference": self.reference}
+        if self.scaling is not None:
+            document |= {"format": FORMAT_3, "scaling": self.scaling.to_document()}
         return canonical(document)
 
     @classmethod
@@ -180,11 +185,13 @@ class Model:
         """Read a model and check all of it, or raise `WireError`."""
         advice = ". Give a file that `fedldp train --save` wrote."
         with documents.reading(repr(FORMAT), advice):
-            document = documents.parse(text, (FORMAT, FORMAT_2), _ENTRIES, "reference")
+            document = documents.parse(text, _FORMATS, _ENTRIES, "reference", "scaling")
             schema = Schema.from_document(document["schema"])
             (target,) = Schema.from_document([document["target"]]).attributes
             reference = document.get("reference", Model.reference)
-            model = cls(document["objective"], schema, target, document["weights"], reference)
+            scaling = Scaling.from_document(document["scaling"]) if "scaling" in document else None
+            weights = document["weights"]
+            model = cls(document["objective"], schema, target, weights, reference, scaling)
             documents.check_written(model.to_json(), canonical(document))
         return model
 

@@ -1,12 +1,13 @@
 """The server's half of LDP-FedSGD: from the tally of a group to the next model.
 
 Whatever the server does with reports is free: it costs no privacy. So it may average iterates,
-keep a momentum, and scale its steps by the noise that it sees, as Adam does.
+keep a momentum, scale its steps by the noise that it sees, as Adam does, or by the noise that it
+knows: see `fedldp.learn.noise_aware`.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast, final
 
 import numpy as np
@@ -14,15 +15,20 @@ import numpy as np
 from fedldp._internal import documents
 from fedldp._internal.options import OneOf, Real, Rule, checked, option, options, validate
 from fedldp._internal.validation import Floats
+from fedldp.coders.base import Cells
 from fedldp.coders.tables import read_only
 from fedldp.errors import DomainError
 from fedldp.estimate import ESTIMATORS, RATIO, means, means_of_levels
+from fedldp.learn.noise_aware import Knowledge, Observed, Prior, filtered
+from fedldp.parts import Part
 from fedldp.tally import Tally
 from fedldp.vehicle import canonical
 
-OPTIMIZERS = ("adam", "sgd")
+NOISE_AWARE = "noise-aware"
+OPTIMIZERS = ("adam", "sgd", NOISE_AWARE)
 SCHEDULES = {"constant": 0.0, "sqrt": 0.5, "inverse": 1.0}  # the rate falls with this power
 FORMAT = "fedldp state 1"
+FORMAT_2 = "fedldp state 2"  # of a filter, with what it knows
 
 ROUNDS = 300  # about so many, given enough vehicles
 FEWEST_ROUNDS = 10
@@ -31,6 +37,7 @@ LARGEST_RATE = 0.4
 
 _SQUARES = 0.999  # Adam's memory of squared gradients
 _TINY = 1e-8  # and what keeps it from dividing by zero
+_NOTHING_KNOWN = 1e30  # the variance of a gradient that nobody has reported: finite, for JSON
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +46,8 @@ class Recipe:
 
     The default is Adam, and an average of the iterates in which the t-th weighs t (t + 1). For
     Algorithm 1 of the paper as printed see `Settings.paper`. `Settings` has these options too.
+    `learning_rate`, `schedule` and `momentum` are for Adam and plain steps; a noise-aware server
+    needs none of them.
     """
 
     learning_rate: float | str = option(
@@ -125,6 +134,7 @@ class State:
     momentum: Floats
     squares: Floats
     change: Floats  # the length of the last step
+    known: Knowledge | None = None  # of a noise-aware server, after its first round
 
     @classmethod
     def start(cls, weights: Floats) -> "State":
@@ -136,21 +146,32 @@ class State:
 
     def to_json(self) -> str:
         """Return the state as JSON, from which it is read again exactly."""
-        document = {"format": FORMAT, "round": self.round} | {
+        document: dict[str, Any] = {"format": FORMAT, "round": self.round} | {
             name: getattr(self, name).tolist() for name in _ARRAYS
         }
+        if self.known is not None:
+            known = {name: getattr(self.known, name).tolist() for name in _KNOWN}
+            document |= {"format": FORMAT_2, "known": known}
         return canonical(document)
 
     @classmethod
     def from_json(cls, text: str) -> "State":
         """Read a state, or raise `WireError`."""
         with documents.reading(repr(FORMAT)):
-            document = documents.parse(text, [FORMAT], ("round", *_ARRAYS))
+            document = documents.parse(text, [FORMAT, FORMAT_2], ("round", *_ARRAYS), "known")
             if type(document["round"]) is not int or document["round"] < 0:
                 raise ValueError("invalid number of rounds")
             arrays = {name: read_only(document[name]) for name in _ARRAYS}
-            state, (*matrices, change) = cls(document["round"], **arrays), arrays.values()
+            known = None
+            if "known" in document:
+                known = Knowledge(**{name: read_only(document["known"][name]) for name in _KNOWN})
+            state = cls(document["round"], **arrays, known=known)
+            *matrices, change = arrays.values()
             shape = state.weights.shape
+            if known is not None:
+                matrices += [known.weights, known.average, known.together]
+                if known.length.shape != shape[:1] or not np.isfinite(known.length).all():
+                    raise ValueError("the arrays do not fit together")
             if len(shape) != 2 or not all(each.shape == shape for each in matrices):
                 raise ValueError("the arrays do not fit together")
             if change.shape != shape[:1] or not np.isfinite(matrices).all():
@@ -160,6 +181,7 @@ class State:
 
 
 _ARRAYS = ("weights", "average", "momentum", "squares", "change")
+_KNOWN = ("weights", "average", "together", "length")
 
 
 def auto_group(vehicles: int, share: float) -> int:
@@ -173,6 +195,17 @@ def auto_group(vehicles: int, share: float) -> int:
     """
     enough = min(math.ceil(ANSWERS / share), vehicles // FEWEST_ROUNDS)
     return max(1, enough, math.ceil(vehicles / ROUNDS))
+
+
+def auto_aware_group(vehicles: int) -> int:
+    """Return how many vehicles a noise-aware server asks in a round.
+
+    That makes 30 to 100 rounds, one for each 1,000 vehicles.
+
+    >>> auto_aware_group(294_611), auto_aware_group(10_000)
+    (2947, 334)
+    """
+    return max(1, math.ceil(vehicles / min(100, max(30, vehicles // 1000))))
 
 
 def auto_rate(distance: float, dimensions: int, rounds: int) -> float:
@@ -194,20 +227,49 @@ def gradient(tally: Tally, estimator: str = RATIO) -> Floats:
     return means(part, tally.reports, cells[None], estimator)
 
 
-def gradient_of_levels(tallies: Sequence[Tally], estimator: str = RATIO) -> Floats:
-    """Return the mean gradient of a group whose vehicles have chosen different epsilons.
-
-    There is a tally for each epsilon; they are weighted by the inverse of their known variance.
-    """
-    if len(tallies) == 1:
-        return gradient(tallies[0], estimator)
+def observed(tallies: Sequence[Tally], estimator: str = RATIO) -> Observed:
+    """Return what the reports of a group tell, with a tally for each epsilon that was chosen."""
     levels = [(each.parts[0], each.reports, each.counts[0][None]) for each in tallies]
-    return means_of_levels(levels, estimator)
+    return observe(levels, estimator)
 
 
-def step(recipe: Recipe, state: State, gradient: Floats) -> State:
-    """Return the state after one more group, given its mean gradient: a row for each replica."""
-    t = state.round + 1
+def observe(levels: Sequence[tuple[Part, int, Cells]], estimator: str = RATIO) -> Observed:
+    """Return the mean gradient of a group, its known variance, and the mean length of gradients.
+
+    Each level of epsilon has its part, its number of vehicles and its counters, a row for each
+    replica. Levels are weighted by the inverse of their known variance.
+    """
+    gradient = means_of_levels(levels, estimator)
+    precision: Any = 0.0
+    weighed: Any = 0.0
+    weights: Any = 0.0
+    for part, n, counts in levels:
+        ((coder, (attribute,), cells),) = part.by_block(counts.astype(np.float64))
+        answers = coder.sums(cells)[0] if estimator == RATIO else n * part.share
+        length = coder.mean_length(cells)
+        noise = coder.noise if length is None else coder.noise_at(length)[:, None]
+        precision = precision + answers / (noise * attribute.half_width**2)
+        if length is not None and n:
+            weighed, weights = weighed + n * length * attribute.half_width, weights + n
+    with np.errstate(divide="ignore"):
+        variance = np.minimum(1 / np.asarray(precision, np.float64), _NOTHING_KNOWN)
+    known = np.asarray(weighed / weights) if weights else None
+    return Observed(gradient, variance, known)
+
+
+def step(
+    recipe: Recipe, state: State, observed: Observed | Floats, prior: Prior | None = None
+) -> State:
+    """Return the state after one more group: a row for each replica.
+
+    A noise-aware server needs to know what the group tells in all, and what was known before.
+    Others take a mean gradient.
+    """
+    if not isinstance(observed, Observed):
+        observed = Observed(observed)
+    t, gradient = state.round + 1, observed.gradient
+    if recipe.optimizer == NOISE_AWARE:
+        return _filter(recipe, state, observed, prior)
     if recipe.alpha:
         gradient = gradient + recipe.alpha * state.weights
     rate = recipe.rate / t ** SCHEDULES[recipe.schedule]
@@ -231,6 +293,31 @@ def step(recipe: Recipe, state: State, gradient: Floats) -> State:
         weights[still], average[still] = state.weights[still], state.average[still]
         change[still] = state.change[still]
     return State(t, weights, average, momentum, squares, change)
+
+
+def _filter(recipe: Recipe, state: State, observed: Observed, prior: Prior | None) -> State:
+    """Return the state after one more step of a noise-aware server."""
+    if prior is None:
+        raise DomainError(
+            "a noise-aware server needs a prior, which a linear model has: see `Prior.of`. For "
+            'other models use optimizer="adam".'
+        )
+    t, known = state.round + 1, state.known
+    if known is None:
+        known = Knowledge.start(prior, len(state.weights))
+    if recipe.alpha:
+        gradient = observed.gradient + recipe.alpha * state.weights
+        observed = observed._replace(gradient=gradient)
+    kept = 1 - 3 / (t + 2) if recipe.average else 0.0
+    move, known = filtered(prior, known, observed, t, kept)
+    weights = state.weights - move
+    average = weights if not recipe.average else kept * state.average + (1 - kept) * weights
+    change = np.sqrt((move * move).sum(axis=1))
+    still = state.change < recipe.tol
+    if recipe.tol and still.any():
+        weights[still], average[still] = state.weights[still], state.average[still]
+        change[still] = state.change[still]
+    return replace(state, round=t, weights=weights, average=average, change=change, known=known)
 
 
 def settled(recipe: Recipe, state: State) -> bool:

@@ -1,15 +1,16 @@
 """What a training costs each vehicle, and what it sends."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, cast, final
 
 import numpy as np
 
 from fedldp._internal import packing
-from fedldp._internal.validation import Floats
-from fedldp.parts import Values
+from fedldp._internal.vectors import SparseRows, shortened_sparse
+from fedldp.learn.noise_aware import Observed
+from fedldp.parts import SparseValues, Values
 from fedldp.plan import Plan
 from fedldp.schema import Number, Schema
 
@@ -102,15 +103,29 @@ class NoPrivacy:
         """What checkpoints tell it apart by: the bounds of the vector, as in version 0.1."""
         return cast(Number, self.schema.attributes[0])
 
-    def mean(self, batches: Iterable[Values], n: int, replicas: int) -> Floats:
+    def observe(self, batches: Iterable[Values], n: int, replicas: int) -> Observed:
         """Return the mean of the clipped gradients of n vehicles, in a row for each replica."""
         vector = self.fingerprint
         columns = np.arange(vector.size)
-        total = np.zeros((replicas, columns.size))
+        total, lengths = np.zeros((replicas, columns.size)), np.zeros(replicas)
         for batch in batches:
+            if vector.length is not None and isinstance(batch, SparseValues):
+                rows = shortened_sparse(_scaled(batch.sparse(columns), vector.scale), 0.0)
+                numbers = vector.half_width * rows.numbers
+                places = np.repeat(np.arange(len(rows)) * replicas // len(rows), rows.counts)
+                places = places * columns.size + rows.columns
+                total += np.bincount(places, numbers, total.size).reshape(total.shape)
+                lengths += vector.half_width * rows.lengths.reshape(replicas, -1).sum(axis=1)
+                continue
             clipped = vector.from_unit(vector.to_unit(batch.all(columns)))
             total += clipped.reshape(*total.shape[:1], -1, columns.size).sum(axis=1)
-        return total / n
+            squares = np.einsum("ij,ij->i", clipped, clipped)
+            lengths += np.sqrt(squares).reshape(replicas, -1).sum(axis=1)
+        return Observed(total / n, 0.0, lengths / n)
+
+
+def _scaled(rows: SparseRows, scale: float) -> SparseRows:
+    return replace(rows, numbers=rows.numbers * scale)
 
 
 def bits_of(plan: Plan | NoPrivacy) -> int:

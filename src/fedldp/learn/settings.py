@@ -1,7 +1,7 @@
 """All that can be chosen about a training, and what follows from it by rule."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from inspect import signature
 from typing import Any, cast, final
 
@@ -12,9 +12,17 @@ from fedldp._internal.options import OneOf, Real, Whole, option, validate
 from fedldp._internal.validation import Floats, Integers, epsilon, reals
 from fedldp.errors import DomainError
 from fedldp.estimate import HORVITZ_THOMPSON
-from fedldp.learn.features import REFERENCES, Features
-from fedldp.learn.optimizer import Recipe, auto_group, auto_rate
+from fedldp.learn.features import REFERENCES
+from fedldp.learn.optimizer import (
+    NOISE_AWARE,
+    OPTIMIZERS,
+    Recipe,
+    auto_aware_group,
+    auto_group,
+    auto_rate,
+)
 from fedldp.learn.privacy import NoPrivacy
+from fedldp.learn.survey import SURVEYS, Survey, choose
 from fedldp.learn.tasks import Task
 from fedldp.learn.training import Training
 from fedldp.plan import Plan
@@ -23,6 +31,7 @@ from fedldp.schema import Schema
 from fedldp.strategies import PAPER_MECHANISM, STRATEGIES, as_printed, each_part
 from fedldp.vehicle import exact
 
+AUTO, DIRECTIONS = "auto", "directions"
 PAPER_ALPHA = 1e-4  # lambda of the paper's experiments
 PAPER_TOL = 1e-6  # "close enough": the paper gives no number
 
@@ -37,24 +46,37 @@ def _of_plan(name: str) -> Any:
 class Settings(Recipe):
     """What vehicles and server agree on. Nothing here may be taken from the vehicles' data.
 
-    A vehicle's gradient is clipped to +-`bound` in each coordinate. In each of its
-    `participations` it spends an equal part of epsilon. `mechanism=None` is training without
-    privacy, through the same code. `learning_rate` and `group` are by default those of `auto_rate`
-    and `auto_group`. How the server steps is described by `Recipe`; `mechanism`, `k`, `strategy`,
-    `outputs`, `threshold` and `study` are described by `Plan`.
+    By default a vehicle answers its whole gradient at once, with one of some public directions, and
+    its length is clipped to `bound`. If a `mechanism` is named, or k, outputs, threshold or study,
+    the strategy is "sample", and each coordinate is clipped to +-`bound`. In each of its
+    `participations` a vehicle spends an equal part of epsilon. `mechanism=None` is training without
+    privacy, through the same code.
+
+    The server of a linear model with directions is noise-aware by default, and a part of the fleet
+    is surveyed first: see `fedldp.learn.noise_aware` and `fedldp.learn.survey`. Otherwise Adam
+    steps. `learning_rate` and `group` are by default those of `auto_rate` and `group_size`. How the
+    server steps is described by `Recipe`; `mechanism`, `k`, `strategy`, `outputs`, `threshold`,
+    `study` and `mean_length` are described by `Plan`.
 
     >>> settings = Settings(epsilon=4.0)
-    >>> settings.plan(33).bits, settings.group_size(33, vehicles=294_611)
-    (11, 990)
+    >>> settings.strategy, settings.plan(36).bits, settings.group_size(36, vehicles=294_611)
+    ('directions', 30, 2947)
+    >>> settings = Settings(epsilon=4.0, strategy="sample", optimizer="adam")
+    >>> settings.mechanism, settings.plan(33).bits, settings.group_size(33, vehicles=294_611)
+    ('near-zero', 11, 990)
     """
 
     epsilon: float = option(help="The privacy budget of a vehicle, for all that it sends.")
     mechanism: str | None = option(
-        "near-zero",
-        help="How numbers are made private: a name that `fedldp mechanisms` shows.",
+        AUTO,
+        help="How numbers are made private: a name that `fedldp mechanisms` shows; auto is "
+        "directions, which need none, or near-zero.",
     )
-    bound: float = option(
-        1.0, Real(0, above=True), help="Where each number of a gradient is clipped."
+    bound: float | str = option(
+        AUTO,
+        Real(0, above=True, words=(AUTO,)),
+        help="Where the length of a gradient is clipped or, without directions, each number of it; "
+        "auto is 1, and 0.6 for linear regression with directions.",
     )
     k: int | str = option(
         _of_plan("k"),
@@ -63,10 +85,16 @@ class Settings(Recipe):
         "or a number.",
     )
     strategy: str = option(
-        _of_plan("strategy"),
-        OneOf(STRATEGIES),
+        AUTO,
+        OneOf((AUTO, *STRATEGIES)),
         help="What each vehicle answers: k coordinates; all, each with a part of the budget; "
-        "numbers and categories apart, as in the paper; a sign for each number.",
+        "numbers and categories apart, as in the paper; a sign for each number; or a direction for "
+        "all of them, which is what auto is unless a mechanism is named.",
+    )
+    mean_length: float = option(
+        0.3,
+        Real(0),
+        help="A public guess of the mean length of gradients, as a share of the bound.",
     )
     outputs: int | None = option(
         _of_plan("outputs"),
@@ -91,9 +119,26 @@ class Settings(Recipe):
         help="Stop after this many rounds.  [default: when no vehicle is left]",
     )
     reference: str = option(
-        Features.reference,
+        "none",
         OneOf(REFERENCES),
-        help="Which label of a category has no feature of its own.",
+        help="Which label of a category has no feature of its own; with none they are 0 and 1.",
+    )
+
+    _: KW_ONLY
+    optimizer: str = option(
+        AUTO,
+        OneOf((AUTO, *OPTIMIZERS)),
+        help="How the server steps; auto is noise-aware for a linear model with directions, and "
+        "adam otherwise.",
+    )
+    survey: str | None = option(
+        AUTO,
+        OneOf(SURVEYS),
+        help="What a part of the fleet is asked about its numbers first, if the server is "
+        "noise-aware: centres and scales, correlations too, or what a public rule says.",
+    )
+    survey_share: float = option(
+        0.1, Real(0, 1, above=True), help="The share of the fleet that a survey asks."
     )
 
     @classmethod
@@ -125,22 +170,50 @@ class Settings(Recipe):
     def __post_init__(self) -> None:
         epsilon(self.epsilon)
         validate(self)
+        strategy, mechanism = self.strategy, self.mechanism
+        if strategy == AUTO:
+            named = mechanism not in (None, AUTO, DIRECTIONS) or any(
+                getattr(self, name) != getattr(Settings, name) for name in _FOR_SAMPLES
+            )
+            strategy = "sample" if named else DIRECTIONS
+        if mechanism is not None and strategy == DIRECTIONS:
+            if mechanism not in (AUTO, DIRECTIONS):
+                raise DomainError(
+                    "strategy='directions' needs no mechanism: leave it out, or choose "
+                    f"strategy='sample'; got mechanism={mechanism!r}."
+                )
+            mechanism = DIRECTIONS
+        elif mechanism == AUTO:
+            mechanism = "near-zero"
+        object.__setattr__(self, "strategy", strategy)
+        object.__setattr__(self, "mechanism", mechanism)
 
     @property
     def private(self) -> bool:
         """Whether there is a mechanism: without one, vehicles send their gradients as they are."""
         return self.mechanism is not None
 
-    def plan(self, dimensions: int) -> Plan | NoPrivacy:
-        """Return the plan for a gradient, or what stands for it without a mechanism."""
-        return self._plan(dimensions, self.participations)
+    def plan(self, dimensions: int, length: float = 1.0) -> Plan | NoPrivacy:
+        """Return the plan for a gradient, or what stands for it without a mechanism.
 
-    def _plan(self, dimensions: int, participations: int) -> Plan | NoPrivacy:
-        schema = Schema.vector(dimensions, self.bound)
+        `length` is where an objective wants the length of a gradient clipped, if `bound` is "auto".
+        """
+        return self._plan(dimensions, self.participations, length)
+
+    def _plan(self, dimensions: int, participations: int, length: float = 1.0) -> Plan | NoPrivacy:
+        if self.strategy == DIRECTIONS:
+            schema = Schema.vector(dimensions, length=self._bound(length))
+            options: dict[str, Any] = {"strategy": DIRECTIONS, "mean_length": self.mean_length}
+        else:
+            schema = Schema.vector(dimensions, self._bound(1.0))
+            options = {name: getattr(self, name) for name in PLAN_OPTIONS}
         if not self.private:
             return NoPrivacy(schema)
-        options = {name: getattr(self, name) for name in PLAN_OPTIONS}
         return Plan(schema, each_part(exact(self.epsilon), participations), **options)
+
+    def _bound(self, rule: float) -> float:
+        """Return the bound as a number, given what "auto" is."""
+        return rule if isinstance(self.bound, str) else self.bound
 
     def price(self, dimensions: int) -> float:
         """Return how many times the error of the mean gradient grows by the participations.
@@ -180,15 +253,34 @@ class Settings(Recipe):
         found, places = np.unique(chosen, return_inverse=True)
         return [replace(self, epsilon=float(each)) for each in found], places
 
-    def group_size(self, dimensions: int, vehicles: int) -> int:
+    def optimizer_for(self, linear: bool = True) -> str:
+        """Return how the server steps for a linear model, or for another one."""
+        if self.optimizer != AUTO:
+            return self.optimizer
+        return NOISE_AWARE if linear and self.strategy == DIRECTIONS else "adam"
+
+    def survey_for(self, numbers: int, vehicles: int) -> Survey | None:
+        """Return what a part of a fleet is asked first; `vehicles` is the number of all."""
+        asked = round(self.survey_share * vehicles)
+        aware = self.optimizer_for() == NOISE_AWARE
+        if self.survey == AUTO and (not aware or self.participations > 1):
+            return None
+        epsilon = self.epsilon if self.private else None
+        kind = choose(self.survey, numbers, asked, epsilon)
+        return None if kind is None else Survey(kind, numbers, epsilon)
+
+    def group_size(self, dimensions: int, vehicles: int, linear: bool = True) -> int:
         """Return how many vehicles are asked in a round."""
         if self.group != "auto":
             return int(self.group)
+        if self.optimizer_for(linear) == NOISE_AWARE:
+            return auto_aware_group(vehicles)
         return auto_group(vehicles, self.plan(dimensions).parts[0].share)
 
-    def recipe(self, dimensions: int, rounds: int, distance: float) -> Recipe:
+    def recipe(self, dimensions: int, rounds: int, distance: float, linear: bool = True) -> Recipe:
         """Return how the server steps to a minimum at this distance, in this many rounds."""
         options = {each.name: getattr(self, each.name) for each in fields(Recipe)}
+        options["optimizer"] = self.optimizer_for(linear)
         if self.learning_rate == "auto":
             options["learning_rate"] = auto_rate(distance, dimensions, rounds)
         return Recipe(**options)
@@ -214,15 +306,20 @@ class Settings(Recipe):
         d, levels, places = task.dimensions, [self], None
         if epsilons is not None:
             levels, places = self.levels(epsilons)
-        plans = [each.plan(d) for each in levels]
-        group = levels[0].group_size(d, len(task))
-        rounds = max(1, -(-len(task) // group)) * self.participations
+        # Only tasks of linear models need to have more than a task of any kind has.
+        plans = [each.plan(d, getattr(task, "length", 1.0)) for each in levels]
+        linear, survey = getattr(task, "prior", None) is not None, None
+        if linear and (self.survey != AUTO or (replicas == 1 and epsilons is None)):
+            survey = self.survey_for(getattr(task, "numbers", 0), len(task))
+        asked = len(task) - (0 if survey is None else round(self.survey_share * len(task)))
+        group = levels[0].group_size(d, asked, linear)
+        rounds = max(1, -(-asked // group)) * self.participations
         if self.max_iter is not None:
             rounds = min(rounds, self.max_iter)
         return Training(
             task,
             plans,
-            self.recipe(d, rounds, distance),
+            self.recipe(d, rounds, distance, linear),
             source,
             group=group,
             participations=self.participations,
@@ -233,20 +330,25 @@ class Settings(Recipe):
             watch=watch,
             label=label,
             levels=places,
+            survey=survey,
+            survey_share=self.survey_share,
         )
 
+
+_FOR_SAMPLES = ("k", "outputs", "threshold", "study")
 
 PLAN_OPTIONS = tuple(  # that a plan for gradients is made with
     each.name
     for each in fields(Settings)
-    if each.name in signature(Plan).parameters and each.name not in ("epsilon", "estimator")
+    if each.name in signature(Plan).parameters
+    and each.name not in ("epsilon", "estimator", "mean_length")
 )
 
 PAPER_DECIDES: Mapping[str, Any] = {
     "k": "paper",
-    "strategy": Settings.strategy,  # of most mechanisms: see `as_printed`
+    "strategy": "sample",  # of most mechanisms: see `as_printed`
     "threshold": Settings.threshold,
-    "bound": Settings.bound,
+    "bound": 1.0,
     "participations": Settings.participations,
     "optimizer": "sgd",
     "schedule": "constant",
@@ -254,6 +356,7 @@ PAPER_DECIDES: Mapping[str, Any] = {
     "average": False,
     "estimator": HORVITZ_THOMPSON,
     "reference": "last",
+    "survey": None,
 }
 
 

@@ -1,7 +1,7 @@
 """The vehicles' half of LDP-FedSGD: gradients, computed where a plan asks for them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, cast, final
 
@@ -9,10 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp._internal.validation import Floats, Integers
+from fedldp._internal.vectors import SparseRows
 from fedldp.errors import DomainError
-from fedldp.learn.examples import Examples, Rows, VehicleRows, rows_of
+from fedldp.learn.examples import Examples, Rows, Surveyed, VehicleRows, rows_of
+from fedldp.learn.features import FeatureRows, Scaling, SparseFeatures
+from fedldp.learn.noise_aware import Prior
 from fedldp.learn.objectives import Objective
 from fedldp.parts import Values
+from fedldp.randomness import Source
 
 BLOCK = 4096  # rows multiplied at a time: BLAS rounds differently for different shapes
 
@@ -68,13 +72,45 @@ class Linear:
         """How many weights a model has."""
         return self.examples.dimensions
 
+    @property
+    def prior(self) -> Prior:
+        """What is known of the model before anything is asked."""
+        if isinstance(self.examples, Surveyed):
+            return Prior.of(self.examples.encoding, self.objective)
+        return Prior.of_numbers(self.dimensions, self.objective)
+
+    @property
+    def length(self) -> float:
+        """Where the length of a gradient is clipped by default."""
+        return self.objective.length
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a survey can ask for."""
+        return self.examples.encoding.numbers if isinstance(self.examples, Surveyed) else 0
+
+    def units(self, vehicles: Rows, source: Source) -> Floats:
+        """Return the numbers of some vehicles on the scale of [-1, 1]: of several rows, one."""
+        examples = cast(Surveyed, self.examples)
+        rows, begins = rows_of(self.vehicle_rows, vehicles)
+        if begins is not None:
+            sizes = np.diff(begins, append=len(cast(Integers, rows)))
+            if (sizes > 1).any():
+                begins = begins + (source.uniform(len(begins)) * sizes).astype(np.int64)
+            rows = cast(Integers, rows)[begins]
+        return examples.units(rows)
+
+    def scaled(self, scaling: Scaling) -> "Linear":
+        """Return the task of a model whose numbers are scaled in a public way."""
+        return replace(self, examples=cast(Surveyed, self.examples).scaled(scaling))
+
     def __len__(self) -> int:
         return len(self.examples if self.vehicle_rows is None else self.vehicle_rows)
 
-    def gradients(self, weights: Floats, vehicles: Rows) -> "Gradients":
+    def gradients(self, weights: Floats, vehicles: Rows) -> Values:
         """Return the gradients of some vehicles for some models."""
         rows, begins = rows_of(self.vehicle_rows, vehicles)
-        return Gradients(self.objective, weights, *self.examples.read(rows), begins)
+        return gradients_of(self.objective, weights, *self.examples.read(rows), begins)
 
     def loss(self, weights: Floats) -> Floats:
         """Return the mean loss of each row of weights over all examples."""
@@ -93,8 +129,10 @@ class Linear:
         return total / len(self.examples)
 
 
-def scores_of(features: npt.NDArray[Any], weights: Floats) -> npt.NDArray[Any]:
+def scores_of(features: FeatureRows, weights: Floats) -> npt.NDArray[Any]:
     """Return the scores of each row of features, in a row for each row of weights."""
+    if isinstance(features, SparseFeatures):
+        return features.scores(weights.astype(features.dtype))
     scores = np.empty((len(weights), len(features)), features.dtype)
     by_column = weights.T.astype(features.dtype)
     for start in range(0, len(features), BLOCK):
@@ -103,12 +141,27 @@ def scores_of(features: npt.NDArray[Any], weights: Floats) -> npt.NDArray[Any]:
     return scores
 
 
+def gradients_of(
+    objective: Objective,
+    weights: Floats,
+    features: FeatureRows,
+    targets: Floats,
+    begins: Integers | None = None,
+) -> Values:
+    """Return a batch of vehicles whose values are the gradients of a linear model.
+
+    A gradient is the slope of the loss times the features; that of a vehicle with several rows,
+    which begin at `begins`, is their mean.
+    """
+    kind = SparseGradients if isinstance(features, SparseFeatures) else Gradients
+    return kind(objective, weights, features, targets, begins)  # type: ignore[arg-type]
+
+
 @final
 class Gradients:
-    """A batch of vehicles whose values are the gradients of a linear model.
+    """Gradients for features that are written out.
 
-    A gradient is the slope of the loss times the features. The slopes are computed here; of the
-    products only those that are asked for.
+    The slopes are computed here; of their products with the features only those that are asked for.
     """
 
     def __init__(
@@ -155,8 +208,86 @@ class Gradients:
 
     def _mean(self, values: npt.NDArray[Any]) -> Floats:
         """Average over the rows of each vehicle, which lie along the second axis."""
-        values = values.astype(np.float64, copy=False)
+        return _mean_of_rows(values, self._begins)
+
+
+@final
+class SparseGradients:
+    """Gradients for features of which most are zero: the zeros take neither time nor memory."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        weights: Floats,
+        features: SparseFeatures,
+        targets: Floats,
+        begins: Integers | None = None,
+    ) -> None:
+        self._features, self._begins = features, begins
+        with _silently():
+            self._slopes = objective.slope(scores_of(features, weights), targets)
+
+    def __len__(self) -> int:
+        replicas, rows = self._slopes.shape
+        return int(replicas * (rows if self._begins is None else len(self._begins)))
+
+    @_silently()
+    def take(self, rows: Integers | None, columns: Integers) -> Floats:
+        """Return of each vehicle (all of them, if None) the gradient in one column."""
+        if rows is not None:
+            everyone = np.zeros(len(self), np.int64)
+            everyone[rows] = columns
+            return self.take(None, everyone)[rows]
+        columns = columns.reshape(len(self._slopes), -1)
+        if self._begins is not None:
+            columns = np.repeat(columns, self._sizes, axis=1)
+        values = self._features.at(columns) * self._slopes
+        return _mean_of_rows(values, self._begins).reshape(-1)
+
+    @_silently()
+    def all(self, columns: Integers) -> Floats:
+        """Return of every vehicle the gradient in these columns."""
+        values = self._slopes[:, :, None] * self._features.dense()[:, columns]
+        return _mean_of_rows(values, self._begins).reshape(-1, len(columns))
+
+    @_silently()
+    def sparse(self, columns: Integers) -> SparseRows:
+        """Return what is not zero in these columns, which must be all of them in their order."""
+        d, places = self._features.dimensions, self._features.columns
+        if columns.size != d or not (columns == np.arange(d)).all():
+            return SparseRows.of(self.all(columns))
+        numbers = self._slopes[:, :, None] * self._features.values
+        numbers = numbers.reshape(len(self._slopes), -1).astype(np.float64)
         if self._begins is None:
-            return values
-        sums: Floats = np.add.reduceat(values, self._begins, axis=1)
-        return sums / self._sizes.reshape(-1, *[1] * (values.ndim - 2))
+            counts = np.full(len(places), places.shape[1])
+        else:
+            counts, places, numbers = self._merged(numbers)
+        replicas = len(numbers)
+        return SparseRows(
+            np.tile(counts, replicas), np.tile(places.reshape(-1), replicas), numbers.reshape(-1)
+        )
+
+    def _merged(self, numbers: Floats) -> tuple[Integers, Integers, Floats]:
+        """Average over the rows of each vehicle: a place stands once for each."""
+        d, places, sizes = self._features.dimensions, self._features.columns, self._sizes
+        vehicles = np.repeat(np.arange(len(sizes)), sizes)
+        found, inverse = np.unique(vehicles[:, None] * d + places, return_inverse=True)
+        owners, places = np.divmod(found, d)
+        sums = [np.bincount(inverse.reshape(-1), row, minlength=found.size) for row in numbers]
+        counts = np.bincount(owners, minlength=len(sizes))
+        return counts, places, np.array(sums) / sizes[owners]
+
+    @property
+    def _sizes(self) -> Integers:
+        """How many rows each vehicle has."""
+        return np.diff(cast(Integers, self._begins), append=len(self._features))
+
+
+def _mean_of_rows(values: npt.NDArray[Any], begins: Integers | None) -> Floats:
+    """Average over the rows of each vehicle, which lie along the second axis."""
+    values = values.astype(np.float64, copy=False)
+    if begins is None:
+        return values
+    sizes = np.diff(begins, append=values.shape[1])
+    sums: Floats = np.add.reduceat(values, begins, axis=1)
+    return sums / sizes.reshape(-1, *[1] * (values.ndim - 2))

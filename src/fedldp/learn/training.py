@@ -27,11 +27,14 @@ from fedldp._internal import documents, files, notebook, packing
 from fedldp._internal.text import counted
 from fedldp._internal.validation import Floats, Integers, reals, whole
 from fedldp.errors import DomainError
-from fedldp.estimate import means, means_of_levels
+from fedldp.estimate import means_of_levels
 from fedldp.learn import optimizer
+from fedldp.learn.features import Scaling
+from fedldp.learn.noise_aware import Observed, Prior
 from fedldp.learn.optimizer import Recipe, State
 from fedldp.learn.privacy import NoPrivacy, bits_of
-from fedldp.learn.tasks import BLOCK, Task
+from fedldp.learn.survey import Survey
+from fedldp.learn.tasks import BLOCK, Linear, Task
 from fedldp.parts import Part, Values
 from fedldp.plan import Plan
 from fedldp.randomness import Source
@@ -78,6 +81,9 @@ class Training:
     the models after each round, for example `Linear(objective, public_examples).loss`. A training
     resumes a saved one only if the `label` is the same too: let it tell the data apart.
 
+    With a `survey`, a share of the vehicles is asked about their numbers first, and not for
+    gradients. The numbers are then scaled by what they answer: `scaling` has the map.
+
     >>> import fedldp
     >>> from fedldp.learn.examples import Arrays
     >>> from fedldp.learn.tasks import Linear
@@ -110,6 +116,8 @@ class Training:
         watch: Callable[[Floats], Floats] | None = None,
         label: str = "",
         levels: npt.ArrayLike | None = None,
+        survey: Survey | None = None,
+        survey_share: float = 0.1,
     ) -> None:
         if not isinstance(source, Source):
             raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
@@ -134,7 +142,12 @@ class Training:
             self._levels = _checked_levels(levels, len(task), self._plans)
         elif len(self._plans) > 1:
             raise DomainError("several plans need levels: the place of each vehicle's plan.")
-        self._groups = -(-self._vehicles // whole(group, ""))
+        self.survey, self.surveyed = survey, 0
+        self.scaling: Scaling | None = None
+        if survey is not None:
+            _check_survey(task, replicas, participations, levels)
+            self.surveyed = min(self._vehicles - 1, round(survey_share * self._vehicles))
+        self._groups = -(-(self._vehicles - self.surveyed) // whole(group, ""))
         everyone = self._groups * self._passes
         self._rounds = everyone if max_iter is None else min(everyone, whole(max_iter, ""))
         self._source = source.spawn(1)[0]
@@ -144,6 +157,13 @@ class Training:
             raise DomainError(f"start must be {task.dimensions} finite numbers; got {start!r:.60}.")
         self.state = State.start(np.tile(weights, (self._replicas, 1)))
         self._ordered: tuple[int, Integers] | None = None
+        self._prior: Prior | None = None
+        if recipe.optimizer == optimizer.NOISE_AWARE:
+            if not isinstance(task, Linear):
+                raise DomainError(
+                    "a noise-aware server is for linear models: choose optimizer='adam'."
+                )
+            self._prior = task.prior
         # What each report takes and costs, computed once: rounds can be very short.
         self._widths = [bits_of(each) for each in self._plans]
         costs = [each.total_epsilon for each in self._plans if each.total_epsilon is not None]
@@ -175,7 +195,9 @@ class Training:
     def reports(self) -> int:
         """How many reports there are so far, in each replica."""
         again, place = divmod(self.state.round, self._groups)
-        return again * self._vehicles + self._vehicles * place // self._groups
+        asked = self._vehicles - self.surveyed
+        surveyed = 0 if self.scaling is None else self.surveyed
+        return surveyed + again * asked + asked * place // self._groups
 
     @property
     def reports_by_level(self) -> list[int]:
@@ -188,6 +210,30 @@ class Training:
         found = again * np.bincount(self._levels, minlength=several)
         found += np.bincount(self._levels[asked], minlength=several)
         return [int(each) for each in found]
+
+    @property
+    def survey_reports(self) -> int:
+        """How many of the reports were about numbers, and not gradients."""
+        return 0 if self.scaling is None else self.surveyed
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes all reports take so far, in each replica."""
+        counts = self.reports_by_level
+        counts[0] -= self.survey_reports
+        total = sum(map(packing.length, counts, self._widths))
+        if self.survey is not None and self.scaling is not None:
+            groups = self.survey.groups(self.surveyed)
+            total += sum(map(packing.length, groups, map(bits_of, self.survey.plans)))
+        return total
+
+    @property
+    def deviations(self) -> Floats | None:
+        """The standard deviation of each weight of the models, as a noise-aware server knows it."""
+        known = self.state.known
+        if known is None:
+            return None
+        return np.sqrt(known.average if self._recipe.average else known.weights)
 
     @property
     def finished(self) -> bool:
@@ -204,17 +250,34 @@ class Training:
         """Run one round."""
         if self.finished:
             raise DomainError("this training is finished: nobody may be asked again.")
+        if self.survey is not None and self.scaling is None:
+            self._scale(self.survey.simulate(self._units, self.surveyed, self._source))
         again, place = divmod(self.state.round, self._groups)
-        first = self._vehicles * place // self._groups
-        end = self._vehicles * (place + 1) // self._groups
+        asked = self._vehicles - self.surveyed
+        first = self.surveyed + asked * place // self._groups
+        end = self.surveyed + asked * (place + 1) // self._groups
         order = self._order(again) if self._shuffle else None
         if self._levels is None:
-            gradient = self._average(self._batches(order, first, end), end - first)
+            observed = self._average(self._batches(order, first, end), end - first)
         else:
-            asked = np.arange(first, end) if order is None else order[first:end]
-            gradient = self._average_of_levels(asked, self._levels[asked])
-        self.state = optimizer.step(self._recipe, self.state, gradient)
+            chosen = np.arange(first, end) if order is None else order[first:end]
+            observed = self._average_of_levels(chosen, self._levels[chosen])
+        self.state = optimizer.step(self._recipe, self.state, observed, self._prior)
         return self._round()
+
+    def _scale(self, scaling: Scaling) -> None:
+        """Scale the numbers from now on."""
+        task = cast(Linear, self._task).scaled(scaling)
+        self.scaling, self._task = scaling, task
+        if self._prior is not None:
+            self._prior = task.prior
+
+    def _units(self, first: int, end: int) -> Iterator[Floats]:
+        """Yield the numbers of some vehicles of the survey."""
+        order = self._order(0) if self._shuffle else np.arange(self._vehicles)
+        for at in range(first, end, _AT_ONCE):
+            vehicles = order[at : min(at + _AT_ONCE, end)]
+            yield cast(Linear, self._task).units(vehicles, self._source)
 
     def _order(self, again: int) -> Integers:
         """Return the order in which the vehicles are asked, anew each time they take part."""
@@ -230,22 +293,28 @@ class Training:
             rows = slice(at, min(at + at_once, end))
             yield self._task.gradients(self.state.weights, rows if order is None else order[rows])
 
-    def _average(self, batches: Iterable[Values], n: int) -> Floats:
+    def _average(self, batches: Iterable[Values], n: int) -> Observed:
         """Return the mean gradient of n vehicles, as the server learns it, for each replica."""
         (plan,) = self._plans
         if isinstance(plan, NoPrivacy):
-            return plan.mean(batches, n, self._replicas)
+            return plan.observe(batches, n, self._replicas)
         (part,) = plan.parts
-        return means(part, n, self._counted(part, batches), self._recipe.estimator)
+        return self._observed([(part, n, self._counted(part, batches))])
 
-    def _average_of_levels(self, asked: Integers, levels: Integers) -> Floats:
+    def _observed(self, levels: list[tuple[Part, int, npt.NDArray[Any]]]) -> Observed:
+        estimator = self._recipe.estimator
+        if self._prior is None:  # nobody needs to know the noise
+            return Observed(means_of_levels(levels, estimator))
+        return optimizer.observe(levels, estimator)
+
+    def _average_of_levels(self, asked: Integers, levels: Integers) -> Observed:
         """Return the mean gradient of vehicles whose levels differ, for each replica."""
         found = []
         for level, plan in enumerate(self._plans):
             mine, (part,) = asked[levels == level], cast(Plan, plan).parts
             counted = self._counted(part, self._batches(mine, 0, len(mine)))
             found.append((part, len(mine), counted))
-        return means_of_levels(found, self._recipe.estimator)
+        return self._observed(found)
 
     def _counted(self, part: Part, batches: Iterable[Values]) -> npt.NDArray[Any]:
         """Return what vehicles answer to a part, in a row of counters for each replica."""
@@ -261,7 +330,7 @@ class Training:
             number=self.state.round,
             rounds=self.rounds,
             reports=self.reports,
-            bytes=sum(map(packing.length, self.reports_by_level, self._widths)),
+            bytes=self.bytes,
             epsilon=self._spent[again + (place > 0)],
             change=float(self.state.change.max()),
             loss=None if self._watch is None else float(np.mean(self._watch(self.models))),
@@ -276,6 +345,8 @@ class Training:
             "drawn": self._source.position,
             "state": json.loads(self.state.to_json()),
         }
+        if self.scaling is not None:
+            document["scaling"] = self.scaling.to_document()
         return vehicle.canonical(document)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -290,7 +361,9 @@ class Training:
         a deployment saves before it asks, and its vehicles keep a ledger.
         """
         with documents.reading(f"{FORMAT!r} of this training"):
-            document = documents.parse(text, [FORMAT], ("settings", "order", "drawn", "state"))
+            document = documents.parse(
+                text, [FORMAT], ("settings", "order", "drawn", "state"), "scaling"
+            )
             order, drawn = document["order"], document["drawn"]
             if (type(order), type(drawn)) != (int, int):
                 raise ValueError("order and drawn must be whole numbers")
@@ -303,6 +376,11 @@ class Training:
                 raise ValueError("it has more rounds than this training")
             if drawn < self._source.position or order < 0:
                 raise ValueError("its position in the random stream is invalid")
+            if ("scaling" in document) != (self.survey is not None and state.round > 0):
+                raise ValueError("it has a scaling without a survey, or none after one")
+            scaling = Scaling.from_document(document["scaling"]) if "scaling" in document else None
+        if scaling is not None:
+            self._scale(scaling)
         self._key, self._ordered, self.state = order, None, state
         self._source.skip(drawn - self._source.position)
 
@@ -313,10 +391,26 @@ class Training:
         if self._levels is not None:
             digest = hashlib.sha256(self._levels.tobytes()).hexdigest()
             plan = *(each.fingerprint for each in self._plans), digest
+        numbers: tuple[Any, ...]
         numbers = self._vehicles, self._groups, self._passes, self._replicas, self._shuffle
+        if self.survey is not None:
+            numbers = *numbers, self.surveyed, repr(self.survey)
         parts = map(repr, (self._label, self._task.kind, plan))
         text = f"({', '.join(parts)}, {self._recipe.digest_text}, {numbers})"
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _check_survey(
+    task: Task, replicas: int, participations: int, levels: npt.ArrayLike | None
+) -> None:
+    """Refuse a survey where there is nothing to ask, or where its answers differ."""
+    if not isinstance(task, Linear) or not task.numbers:
+        raise DomainError("a survey is for a linear model whose rows have numbers with bounds.")
+    if replicas > 1 or participations > 1 or levels is not None:
+        raise DomainError(
+            "a survey is for one training in which each vehicle answers once, all with one "
+            "epsilon: leave replicas, participations and levels out, or set survey=None."
+        )
 
 
 def _plans(plan: Plan | NoPrivacy | Sequence[Plan | NoPrivacy]) -> tuple[Plan | NoPrivacy, ...]:

@@ -20,7 +20,10 @@ from fedldp._internal import locks
 from fedldp._internal.database import Database, Kind
 from fedldp.errors import DomainError, WireError
 from fedldp.fleet.protocol import Answer, Question
-from fedldp.learn.optimizer import Recipe, State, gradient_of_levels, step
+from fedldp.learn.model import Model
+from fedldp.learn.noise_aware import Prior
+from fedldp.learn.objectives import objective
+from fedldp.learn.optimizer import NOISE_AWARE, Recipe, State, observed, step
 from fedldp.plan import Plan
 from fedldp.plausibility import Plausibility
 from fedldp.tally import Tally
@@ -338,10 +341,17 @@ def warnings(path: str | os.PathLike[str], *plans: Plan) -> list[str]:
         return [] if file is None else _warnings(file, plans, None, 1, _Counted(room=0))
 
 
-def replay(path: str | os.PathLike[str], plan: Plan, recipe: Recipe, *levels: Plan) -> State:
+def replay(
+    path: str | os.PathLike[str],
+    plan: Plan,
+    recipe: Recipe,
+    *levels: Plan,
+    model: Model | None = None,
+) -> State:
     """Compute the state of a training again from the reports in its checkpoint.
 
-    `plan` and `levels` are those of the job.
+    `plan` and `levels` are those of the job. A noise-aware server needs the model too, that of any
+    round.
     """
     plans = (plan, *levels)
     with _opened(path) as file:
@@ -354,17 +364,21 @@ def replay(path: str | os.PathLike[str], plan: Plan, recipe: Recipe, *levels: Pl
             tallies = [
                 _tally(file, *each, _Counted(room=0)) for each in zip(plans, rounds, strict=True)
             ]
-            state = advance(recipe, state, *tallies)
+            state = advance(recipe, state, *tallies, model=model)
     return state
 
 
-def advance(recipe: Recipe, state: State, *tallies: Tally) -> State:
+def advance(recipe: Recipe, state: State, *tallies: Tally, model: Model | None = None) -> State:
     """Return the state after one round of each level.
 
-    Callers check that the model is within bounds. The server and `replay` share this function.
+    A noise-aware server needs the model, of any round. Callers check that the result is within
+    bounds. The server and `replay` share this function.
     """
+    prior = None
+    if recipe.optimizer == NOISE_AWARE and model is not None:
+        prior = Prior.of(model.features, objective(model.objective))
     with np.errstate(over="ignore", invalid="ignore"):
-        return step(recipe, state, gradient_of_levels(tallies, recipe.estimator))
+        return step(recipe, state, observed(tallies, recipe.estimator), prior)
 
 
 @contextlib.contextmanager

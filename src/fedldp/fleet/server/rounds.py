@@ -160,7 +160,7 @@ class Rounds:
             self._file.step(state.to_json())
             return
         tallies = [self._file.tally(self.job.plan_of(each), each) for each in cycle]
-        state = advance(recipe, state, *tallies)
+        state = advance(recipe, state, *tallies, model=self.job.model)
         try:
             self._model(state.weights)
             State.from_json(state.to_json())  # raises if anything else has overflowed

@@ -29,7 +29,7 @@ from fedldp.learn.examples import VehicleRows
 from fedldp.learn.features import encode_target
 from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
-from fedldp.learn.tasks import Gradients
+from fedldp.learn.tasks import gradients_of
 from fedldp.ledger import Ledger
 from fedldp.parts import Matrix, Values
 from fedldp.plan import Plan, for_vehicle
@@ -266,7 +266,8 @@ class Vault:
             rows, begins = self._rows.of(vehicles)
             matrix = self._matrix[rows]
             targets = encode_target(model.target, matrix[:, target])
-            return Gradients(slopes, weights, features.encode(matrix[:, columns]), targets, begins)
+            encoded = features.encode(matrix[:, columns])
+            return gradients_of(slopes, weights, encoded, targets, begins)
 
         return gradients
 

@@ -1,0 +1,280 @@
+"""What to expect of a training before any vehicle is asked.
+
+From the schema, epsilon and the number of vehicles follows the noise of each weight: it depends on
+the plan and on public priors alone. Where public rows are given, the training is simulated on them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+
+from fedldp._internal.validation import Floats, whole
+from fedldp.errors import DomainError
+from fedldp.learn.examples import Surveyed
+from fedldp.learn.features import Features, Scaling
+from fedldp.learn.noise_aware import FIRST_SLOPE, Prior
+from fedldp.learn.objectives import Objective
+from fedldp.learn.objectives import objective as objective_of
+from fedldp.learn.settings import Settings
+from fedldp.learn.tasks import Linear
+from fedldp.plan import Plan
+from fedldp.randomness import Source
+from fedldp.randomness import source as source_of
+from fedldp.schema import Schema
+
+PRECISION = 0.1  # of a score: how far noise moves it, as a share of how far a model moves it
+BEATS = 1 / 3  # the precision from which on a model beats the base rate, as a rule
+_SLOPE = 0.25  # the mean slope of a model that predicts well: its noise is forecast for this one
+_MOST = 1 << 40  # vehicles that are searched for
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """What to expect. `print` it for plain sentences.
+
+    `deviations` are the standard deviations of the weights that the noise of all reports leaves
+    without any prior, `priors` how large weights may be. A weight whose noise is above its prior
+    stays near 0. `score_noise` is how far noise moves a typical score, `score_spread` how far the
+    model does: about 3 of its numbers, each labels' part, and the constant.
+    """
+
+    epsilon: float
+    vehicles: int
+    rounds: int
+    survey: str | None  # what a part of the vehicles is asked first: "scale", "whiten" or None
+    names: tuple[str, ...]
+    deviations: Floats
+    priors: Floats
+    squares: Floats  # the mean square of each feature
+    precision: float  # that is wanted: see `PRECISION`
+    needed: int | None  # vehicles for this precision; None if no number will do
+    needed_to_beat: int | None  # vehicles from which on a model beats the base rate, as a rule
+    errors: Floats | None = None  # of simulated trainings on the public rows
+    base_rate: float | None = None  # of the public rows
+
+    @property
+    def learnable(self) -> int:
+        """How many weights have less noise than they may be large."""
+        return int((self.deviations < self.priors).sum())
+
+    @property
+    def score_noise(self) -> float:
+        """How far noise moves a typical score."""
+        shrunk = 1 / np.sqrt(1 / self.deviations**2 + 1 / self.priors**2)
+        return float(np.sqrt((shrunk**2 * self.squares).sum()))
+
+    @property
+    def score_spread(self) -> float:
+        """How far the weights that the prior expects move a typical score."""
+        return float(np.sqrt((self.priors**2 * self.squares).sum()))
+
+    def __str__(self) -> str:
+        d = len(self.names)
+        asked = {"scale": "centres and scales", "whiten": "centres, scales and correlations"}
+        first = "Nobody is surveyed."
+        if self.survey is not None:
+            first = f"A part is asked first about the {asked[self.survey]} of its numbers."
+        lines = [
+            f"{self.vehicles:,} vehicles with epsilon = {self.epsilon:g}, each asked once, in "
+            f"{self.rounds} rounds. {first}",
+            f"Of {d} weights, {self.learnable} have less noise than they may be large; the others "
+            "will stay near 0.",
+            f"Noise moves a typical score by {self.score_noise:.2g}, where a model moves it by up "
+            f"to {self.score_spread:.2g}.",
+        ]
+        for number, what in (
+            (self.needed, f"To make that at most {self.precision:.0%}"),
+            (self.needed_to_beat, "To beat the base rate, if the attributes tell of the target"),
+        ):
+            count = "no number of vehicles is enough" if number is None else f"{number:,} vehicles"
+            enough = number is not None and number <= self.vehicles
+            lines.append(f"{what}: {count}. {'Expect that.' if enough else 'Do not expect that.'}")
+        if self.errors is not None and self.base_rate is not None:
+            mean = float(self.errors.mean())
+            verb = "beats" if mean < self.base_rate else "does not beat"
+            lines.append(
+                f"Simulated on the public rows, the error is {mean:.4g} on average and "
+                f"{self.errors.max():.4g} at worst, which {verb} the base rate of "
+                f"{self.base_rate:.4g}."
+            )
+        return "\n".join(lines)
+
+
+def forecast(
+    features: Schema,
+    epsilon: float,
+    vehicles: int,
+    *,
+    objective: str = "logistic",
+    precision: float = PRECISION,
+    public: Linear | None = None,
+    repeats: int = 5,
+    source: Source | None = None,
+    **options: Any,
+) -> Forecast:
+    """Return what to expect of a training by `Settings(epsilon, **options)`.
+
+    Parameters
+    ----------
+    features
+        The schema of all attributes but the target.
+    epsilon, vehicles
+        The budget of each vehicle, and how many there are.
+    objective
+        "logistic", "squared" or "hinge".
+    precision
+        How far noise may move a typical score, as a share of how far a model moves it.
+    public
+        Public rows that are like the fleet's, as a task. The training is simulated on as many
+        vehicles as the fleet has, drawn from nine tenths of them with replacement, and measured on
+        the rest.
+    repeats, source
+        How often that is simulated, and the randomness for it.
+    **options
+        All other options of `Settings`.
+
+    Examples
+    --------
+    >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome", "Lima"])
+    >>> few, many = (forecast(schema, 1.0, vehicles=n) for n in (1_000, 1_000_000))
+    >>> few.score_noise > 10 * many.score_noise
+    True
+    >>> print(many)
+    1,000,000 vehicles with epsilon = 1, each asked once, in 100 rounds. A part is asked first ...
+    Of 5 weights, 5 have less noise than they may be large; the others will stay near 0.
+    Noise moves a typical score by 0.069, where a model moves it by up to 4.8.
+    To make that at most 10%: 6,400 vehicles. Expect that.
+    To beat the base rate, if the attributes tell of the target: 1,200 vehicles. Expect that.
+    """
+    settings, goal = Settings(epsilon, **options), objective_of(objective)
+    if whole(vehicles, "vehicles") < 1:
+        raise DomainError(f"vehicles must be at least 1; got {vehicles!r}.")
+    encoding = Features(features, settings.reference)
+
+    def noisy(number: int) -> float:
+        deviations, prior, _ = _deviations(settings, encoding, goal, number)
+        shrunk = 1 / (1 / deviations**2 + 1 / prior.deviations**2)
+        spread = (prior.deviations**2 * prior.squares).sum()
+        return float(np.sqrt((shrunk * prior.squares).sum() / spread))
+
+    deviations, prior, kind = _deviations(settings, encoding, goal, vehicles)
+    found = Forecast(
+        epsilon=settings.epsilon,
+        vehicles=vehicles,
+        rounds=_rounds(settings, encoding, vehicles),
+        survey=kind,
+        names=encoding.names,
+        deviations=deviations,
+        priors=prior.deviations,
+        squares=prior.squares,
+        precision=precision,
+        needed=_needed(noisy, precision),
+        needed_to_beat=_needed(noisy, BEATS),
+    )
+    if public is None:
+        return found
+    errors, base = _simulated(settings, public, vehicles, repeats, source or source_of())
+    return replace(found, errors=errors, base_rate=base)
+
+
+def _deviations(
+    settings: Settings, encoding: Features, goal: Objective, vehicles: int
+) -> tuple[Floats, Prior, str | None]:
+    """Return the noise of each weight, what is known before, and what is surveyed."""
+    survey = settings.survey_for(encoding.numbers, vehicles)
+    asked = vehicles
+    if survey is not None:
+        asked -= round(settings.survey_share * vehicles)
+        ones = (1.0,) * encoding.numbers
+        encoding = replace(encoding, scaling=Scaling((0.0,) * encoding.numbers, ones))
+    prior = Prior.of(encoding, goal)
+    plan = settings.plan(encoding.dimensions, goal.length)
+    if not isinstance(plan, Plan):
+        raise DomainError("a forecast is about noise: give a mechanism.")
+    (part,) = plan.parts
+    ((coder, attribute),) = part.asked
+    length = min(1.0, _SLOPE * prior.length / attribute.half_width)
+    variance = coder.noise_at(length) * attribute.half_width**2 / (max(asked, 1) * part.share)
+    slope = np.array([_SLOPE if goal.classifies else FIRST_SLOPE])
+    curvature = goal.curvature(slope)[0] * prior.squares
+    deviations = np.sqrt(variance) / curvature
+    return deviations, prior, None if survey is None else survey.kind
+
+
+def _rounds(settings: Settings, encoding: Features, vehicles: int) -> int:
+    survey = settings.survey_for(encoding.numbers, vehicles)
+    asked = vehicles - (0 if survey is None else round(settings.survey_share * vehicles))
+    return -(-asked // settings.group_size(encoding.dimensions, asked)) * settings.participations
+
+
+def _needed(noisy: Callable[[int], float], precision: float) -> int | None:
+    """Return the least number of vehicles, to about a tenth, for a precision."""
+    low, high = 1, 1
+    while noisy(high) > precision:
+        low, high = high, 2 * high
+        if high > _MOST:
+            return None
+    while high > low + max(1, low // 16):
+        middle = (low + high) // 2
+        low, high = (low, middle) if noisy(middle) <= precision else (middle, high)
+    digits = max(0, len(str(high)) - 2)
+    return int(-(-high // 10**digits) * 10**digits)
+
+
+def _simulated(
+    settings: Settings, public: Linear, vehicles: int, repeats: int, source: Source
+) -> tuple[Floats, float]:
+    """Return the errors of simulated trainings on public rows, and the base rate."""
+    if not isinstance(public.examples, Surveyed) or public.vehicle_rows is not None:
+        raise DomainError("public must be the task of a data set with one row for each vehicle.")
+    if len(public) < 20:
+        raise DomainError(f"public must have at least 20 rows; got {len(public)}.")
+    errors, rates = [], []
+    for _ in range(whole(repeats, "repeats")):
+        order = np.argsort(source.words(len(public)), kind="stable")
+        held = len(order) // 10
+        drawn = (source.uniform(vehicles) * (len(order) - held)).astype(np.int64)
+        fleet = replace(public, examples=_Chosen(public.examples, order[held:][drawn]))
+        training = settings.training(fleet, fleet.objective.distance, source, shuffle=False)
+        for _ in training:
+            pass
+        test = replace(public, examples=_Chosen(public.examples, order[:held]))
+        scaled = test if training.scaling is None else test.scaled(training.scaling)
+        errors.append(float(scaled.error(training.models)[0]))
+        _, targets = test.examples.read(slice(None))
+        share = float((targets > 0).mean())
+        classifies = public.objective.classifies
+        rates.append(min(share, 1 - share) if classifies else float(targets.var()))
+    return np.array(errors), float(np.mean(rates))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Chosen:
+    """Some rows of examples, which may come several times."""
+
+    of: Surveyed
+    rows: Any
+
+    @property
+    def dimensions(self) -> int:
+        return self.of.dimensions
+
+    @property
+    def encoding(self) -> Features:
+        return self.of.encoding
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def units(self, rows: Any) -> Floats:
+        return self.of.units(self.rows[rows])
+
+    def scaled(self, scaling: Scaling) -> "_Chosen":
+        return _Chosen(self.of.scaled(scaling), self.rows)
+
+    def read(self, rows: Any) -> Any:
+        return self.of.read(self.rows[rows])

@@ -1,0 +1,148 @@
+"""A server optimizer that knows its noise: the step `optimizer="noise-aware"`.
+
+The server knows the variance R of every coordinate of a round's mean gradient G, from the plan and
+the number of reports. Before anything is asked it also has a public idea of each weight: how large
+it may be (tau), and how steep the loss is in it (its curvature h). Near the minimum G_j is about
+h_j (theta_j - theta*_j) plus noise, so theta_j - G_j / h_j measures theta*_j with the variance
+R / h_j^2. The best linear step is then that of a Kalman filter,
+
+    theta_j <- theta_j - K G_j / h_j,    K = 1 / (t + q_j),    q_j = R / (h_j tau_j)^2,
+
+in round t = 1, 2, ... A weight that is below the noise, whose q is large, hardly moves: it does not
+random-walk, and it stays near 0. Two things are different from the textbook, as weights depend on
+each other and curvatures are only roughly known:
+
+- What the filter knows fades: K = c / (t + c (q_j + g)) with c = `FADING`. The first rounds were
+  seen from afar, and directions with little curvature need longer steps later on.
+- g = `CAUTION` times the number of attributes limits the first steps. Attributes that move together
+  add up, at the worst all of them.
+
+The model is the average of the iterates that `Recipe` describes, which takes back what longer steps
+cost. The same recursion with the same gains gives the variance of each weight, prior and noise
+together: `coef_std_` of the estimators. There a weight is taken to follow its own gradient with
+`DOUBT` of the assumed curvature only, since the other weights may make up for the rest. With that,
+intervals of two standard deviations hold for correlated attributes too (docs/learning.md); they are
+about the model that all vehicles' clipped gradients would lead to.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import numpy as np
+
+from fedldp._internal.validation import Floats
+from fedldp.learn.features import Features
+from fedldp.learn.objectives import Objective
+
+# Settled on synthetic problems (benchmarks/synthetic.py); see docs/learning.md.
+FADING = 8.0
+CAUTION = 0.25
+DOUBT = 1 / 8
+NUMBER, LABEL, CONSTANT = 1 / 3, 1 / 25, 1 / 2  # by how much of the distance each moves a score
+SPREAD = 1 / 9  # the mean square of a number that was not surveyed, on the scale of [-1, 1]
+
+FIRST_SLOPE = 0.5  # the mean absolute slope of the loss, where nothing has been seen yet
+_MEMORY = 0.1  # the weight of the last round in the mean length of gradients
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """What is known of a linear model before anything is asked. Nothing of it is from the data.
+
+    >>> from fedldp import Schema
+    >>> from fedldp.learn.objectives import objective
+    >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome", "Lima", "Bonn"])
+    >>> prior = Prior.of(Features(schema, reference="none"), objective("logistic"))
+    >>> prior.squares.round(2), prior.deviations.round(2)
+    (array([0.11, 0.25, 0.25, 0.25, 0.25, 1.  ]), array([8.  , 0.32, 0.32, 0.32, 0.32, 4.  ]))
+    """
+
+    objective: Objective
+    squares: Floats  # the mean square of each feature
+    deviations: Floats  # the standard deviation of each weight: how large it may be
+    attributes: int  # how many features of a row are not zero
+
+    @classmethod
+    def of(cls, features: Features, objective: Objective) -> "Prior":
+        """Return what is known of a model with these features."""
+        numbers, labels = features.kinds
+        spread = SPREAD if features.scaling is None else 1.0
+        sparse = features.reference == "none"
+        squares = np.where(labels > 0, 1 / np.maximum(labels, 1) if sparse else 1.0, 1.0)
+        squares = np.where(numbers, spread, squares)
+        moves = np.where(numbers, NUMBER / np.sqrt(spread), np.where(labels > 0, LABEL, CONSTANT))
+        categories = sum(1 for each in features.schema.attributes if each.labels)
+        nonzero = int(numbers.sum()) + categories + 1 if sparse else features.dimensions
+        return cls(objective, squares, objective.distance * moves, nonzero)
+
+    @classmethod
+    def of_numbers(cls, dimensions: int, objective: Objective) -> "Prior":
+        """Return what is known of a model whose features are numbers, and the constant last."""
+        squares = np.append(np.full(dimensions - 1, SPREAD), 1.0)
+        moves = np.append(np.full(dimensions - 1, NUMBER / SPREAD**0.5), CONSTANT)
+        return cls(objective, squares, objective.distance * moves, dimensions)
+
+    @property
+    def length(self) -> float:
+        """The length of a row of features, roughly."""
+        return float(np.sqrt(self.squares.sum()))
+
+
+class Observed(NamedTuple):
+    """What the server learns from a round: of each replica a row."""
+
+    gradient: Floats  # the mean gradient
+    variance: Floats | float = 0.0  # of each coordinate, as far as it is known
+    length: Floats | None = None  # the mean length of the gradients of a replica, if it is known
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What the filter knows after some rounds, beside the weights: a row for each replica."""
+
+    weights: Floats  # the variance of each weight
+    average: Floats  # the variance of its average
+    together: Floats  # the covariance of both
+    length: Floats  # the mean length of gradients lately; 0 where it is not known
+
+    @classmethod
+    def start(cls, prior: Prior, replicas: int) -> "Knowledge":
+        """Return what is known at the beginning."""
+        variance = np.tile(prior.deviations**2, (replicas, 1))
+        return cls(variance, variance, variance, np.zeros(replicas))
+
+
+def gains(
+    prior: Prior, known: Knowledge, variance: Floats | float, number: int
+) -> tuple[Floats, Floats]:
+    """Return the gain and the curvature of each weight in a round; the first has the number 1."""
+    seen = known.length > 0
+    slopes = np.where(seen, known.length / prior.length, FIRST_SLOPE)
+    curvature = prior.objective.curvature(slopes)[:, None] * prior.squares
+    noise = variance / (curvature * prior.deviations) ** 2
+    first = noise + CAUTION * prior.attributes
+    return np.minimum(1.0, FADING / (number + FADING * first)), curvature
+
+
+def filtered(
+    prior: Prior, known: Knowledge, observed: Observed, number: int, kept: float
+) -> tuple[Floats, Knowledge]:
+    """Return how far the weights move, and what is known then.
+
+    `kept` is the share of the old average in the new one.
+    """
+    gain, curvature = gains(prior, known, observed.variance, number)
+    rest = 1 - DOUBT * gain
+    weights = rest**2 * known.weights + gain**2 * observed.variance / curvature**2
+    together = kept * rest * known.together + (1 - kept) * weights
+    average = kept**2 * known.average + (1 - kept) * (
+        2 * kept * rest * known.together + (1 - kept) * weights
+    )
+    length = known.length
+    if observed.length is not None:
+        found = np.clip(observed.length, 1e-9, None)
+        new = np.where(length > 0, max(_MEMORY, 1 / number), 1.0)
+        length = length + new * (found - length)
+    return gain * observed.gradient / curvature, Knowledge(weights, average, together, length)
