@@ -47,7 +47,7 @@ def test_the_options_of_a_mechanism_count():
 
 def test_a_mechanism_with_another_epsilon_is_refused():
     """It could mean the epsilon of the plan, or that of one answer: nothing is guessed."""
-    message = r"must be the plan's, 2.0; got HMTP\(epsilon=1.0\).* or pass mechanism=HMTP,"
+    message = r"must be the plan's, 2.0; got HMTP\(epsilon=1.0\).* pass the class, mechanism=HMTP"
     with pytest.raises(DomainError, match=message):
         Plan(SCHEMA, 2.0, mechanism=HMTP(1.0), k=2)
     with pytest.raises(DomainError, match=message):
@@ -91,9 +91,9 @@ def test_a_report_is_read_from_its_bytes(report):
     again = Report.from_bytes(report.to_bytes(), PLAN)
     assert again == report
     assert type(again.records) is bytes
-    with pytest.raises(WireError, match="of another plan"):
+    with pytest.raises(WireError, match="answers another plan"):
         Report.from_bytes(report.to_bytes(), OTHER)
-    with pytest.raises(WireError, match="the check value differs"):
+    with pytest.raises(WireError, match="the checksum differs"):
         Report.from_bytes(report.to_bytes()[:-1] + b"\xff", PLAN)
 
 
@@ -117,9 +117,9 @@ def test_a_report_that_was_made_up_is_checked_like_bytes(report):
     dirty = bytes([*report.records[:-1], report.records[-1] | 1])
     with pytest.raises(WireError, match="bits after the last record"):
         PLAN.parse(Report(report.plan, report.width, report.vehicles, dirty))
-    with pytest.raises(WireError, match="of another plan"):
+    with pytest.raises(WireError, match="answers another plan"):
         OTHER.parse(report)
-    with pytest.raises(WireError, match="of another plan"):
+    with pytest.raises(WireError, match="answers another plan"):
         OTHER.tally() + report
     with pytest.raises(WireError, match="a report must be a Report or bytes; got str"):
         PLAN.parse("text")

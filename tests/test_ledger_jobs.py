@@ -83,7 +83,7 @@ def test_many_are_asked_and_each_answers_once(ledger):
     assert ledger.release_many(keys, 1, "2", b"?", everyone, job="spring").keys() == {"d"}
     assert ledger.release_many(keys, 1, "3", b"?", everyone, job="spring") == {}
     assert ledger.release_many(keys, 1, "1", b"?", lambda _: never(), job="spring") == first
-    with pytest.raises(DomainError, match="Another question was put under this request"):
+    with pytest.raises(DomainError, match="another question was asked under this request"):
         ledger.release_many(keys, 1, "1", b"!", lambda _: never(), job="spring")
     with pytest.raises(BudgetError, match="has answered the job 'spring' once"):
         ledger.release("a", 1, "alone", never, job="spring")

@@ -115,7 +115,7 @@ def test_what_was_spent_counts(path):
             found.release("car 4", 1, "new", never, job="spring")
         with pytest.raises(BudgetError, match="has spent 4 of its cap of 4"):
             found.release("car 1", 1, "new", never, job="a new name")
-        with pytest.raises(DomainError, match="Another question was put under this request"):
+        with pytest.raises(DomainError, match="another question was asked under this request"):
             found.release_many(["car 4"], 1, "spring/1", b"?", lambda _: never(), job="spring")
 
 

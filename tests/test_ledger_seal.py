@@ -33,7 +33,7 @@ def check_sealed(path):
         assert ledger.sealed
         for job in (None, "spring"):
             with pytest.raises(
-                BudgetError, match=f"The ledger {path} refuses everybody: it was se"
+                BudgetError, match=f"the ledger {path} refuses everybody: it was se"
             ):
                 ledger.release("car", 0.1, "1", never, job=job)
             with pytest.raises(BudgetError, match="refuses everybody"):

@@ -252,7 +252,7 @@ def test_other_refusals():
     for k in (0, -1, 5, 10**30):
         with pytest.raises(DomainError, match=f"k must be .*from 1 to 4; got {k}"):
             Plan(NUMBERS, 4.0, mechanism="duchi", k=k)
-    with pytest.raises(DomainError, match=r"schema must be a Schema, as from Schema\.of; got"):
+    with pytest.raises(DomainError, match=r"must be a Schema, such as Schema\.of returns; got"):
         Plan({"age": (0, 100)}, 1.0)
     with pytest.raises(DomainError, match="threshold"):
         Plan(NUMBERS, 1.0, strategy="cube", threshold="high")

@@ -307,11 +307,11 @@ def test_says_what_is_wrong_with_a_record(name, bits, said):
 
 def test_another_plan_or_version_or_no_bytes():
     data = some_report(PLANS["9 bits"], 3)
-    with pytest.raises(WireError, match="of another plan"):
+    with pytest.raises(WireError, match="answers another plan"):
         Plan(VECTOR, 1.5, mechanism="three-outputs", k=1).parse(data)
-    with pytest.raises(WireError, match="is of format 2; this reads format 1"):
+    with pytest.raises(WireError, match="the format of a report must be 1; got 2"):
         PLANS["9 bits"].parse(sealed(b"\2" + data[1:], data[16:]))
-    with pytest.raises(WireError, match="the check value differs"):
+    with pytest.raises(WireError, match="the checksum differs"):
         PLANS["9 bits"].parse(data[:-1] + b"\xff")
     for other in ("text", None, 7, [1], np.zeros((3, 4))[:, ::2], np.array("2020", "M8[s]")):
         with pytest.raises(WireError, match="a report must be a Report or bytes; got"):
@@ -335,7 +335,7 @@ def test_only_a_source_and_whole_batches_make_reports():
         with pytest.raises(DomainError, match="source must be a Source"):
             plan.report([{}], wrong)
     batches = [fedldp.plan.Matrix(np.zeros((n, 94))) for n in (8, 9, 1)]
-    with pytest.raises(DomainError, match="a multiple of 8 vehicles, but for the last"):
+    with pytest.raises(DomainError, match="but the last must have a multiple of 8 vehicles"):
         plan.report_batches(batches, fedldp.source(1))
     assert plan.report_batches(batches[:2], fedldp.source(1)).vehicles == 17
     assert plan.report_batches([], fedldp.source(1)).to_bytes() == some_report(plan, 0)

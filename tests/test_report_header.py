@@ -30,7 +30,7 @@ def test_reports_one_after_another():
 
 def test_the_numbers_of_a_header_have_no_sign():
     data = some_report(3)
-    with pytest.raises(WireError, match=r"is of format 255; this reads"):
+    with pytest.raises(WireError, match=r"the format of a report must be 1; got 255"):
         PLAN.parse(b"\xff" + data[1:])
     with pytest.raises(WireError, match=f"a report of {2**32 - 1} vehicles has"):
         PLAN.parse(data[:8] + b"\xff" * 4 + data[12:])

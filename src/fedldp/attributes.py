@@ -18,7 +18,7 @@ from fedldp.data.frames import Cells, codes, is_missing, numbers, shown, to_floa
 from fedldp.errors import DomainError
 from fedldp.vehicle import MOST_CATEGORIES, MOST_COORDINATES, label
 
-OTHER = "other"  # the label for values that are none of the others
+OTHER = "other"  # the label for missing and unknown values
 
 
 class Attribute(ABC):
@@ -32,8 +32,8 @@ class Attribute(ABC):
     size: int  # how many coordinates it has
     centre: float
     scale: float
-    half_width: float  # what an error on the scale of the inputs is multiplied by
-    length: float | None  # of a vector, the public bound on its length if it has one
+    half_width: float  # an error on the scale of the inputs is multiplied by it
+    length: float | None  # the public bound on the length of a vector, if it has one
 
     @property
     @abstractmethod
@@ -43,7 +43,7 @@ class Attribute(ABC):
     @property
     @abstractmethod
     def missing_input(self) -> float:
-        """The input that stands for a missing value."""
+        """The input of a missing value."""
 
     @property
     @abstractmethod
@@ -189,7 +189,7 @@ class Number(Attribute):
             object.__setattr__(self, bound, self._finite(bound))
         if not (0 < self.high - self.low < math.inf and 0 < self.scale < math.inf):
             raise DomainError(
-                f"{self.name!r} needs low < high, and a distance that floats can divide by; "
+                f"{self.name!r} needs low < high, with a difference that is a normal float; "
                 f"got {self.low!r} and {self.high!r}"
                 f"{': did you swap them?' if self.high < self.low else '.'}"
             )
@@ -228,7 +228,7 @@ class Number(Attribute):
             raise DomainError(
                 f"{key} of {self.name!r} must be a finite number; got {shown(value)}."
             )
-        return number + 0.0  # not -0.0, which is equal but written otherwise
+        return number + 0.0  # not -0.0, which is equal but is written differently
 
     @property
     def estimates(self) -> int:
@@ -237,7 +237,7 @@ class Number(Attribute):
 
     @property
     def missing_input(self) -> float:
-        """The input that stands for a missing value."""
+        """The input of a missing value."""
         return float(self.to_unit(math.nan))
 
     def to_inputs(self, values: Floats) -> Floats:
@@ -253,7 +253,7 @@ class Number(Attribute):
 
     @property
     def scale(self) -> float:  # type: ignore[override]
-        """What a distance from the centre is multiplied by."""
+        """The factor of a distance from the centre."""
         width = self.high - self.low
         return 2 / width if width else math.inf
 
@@ -360,7 +360,7 @@ class Category(Attribute):
     def _label(self, value: object) -> str:
         if is_missing(value) or not isinstance(value, str | Real | np.generic | date):
             raise DomainError(
-                f"a category of {self.name!r} must be a text or a number, and no missing value; "
+                f"a category of {self.name!r} must be a text or a number, not a missing value; "
                 f"got {shown(value)}."
             )
         value = value.item() if isinstance(value, np.generic) else value
@@ -388,7 +388,7 @@ class Category(Attribute):
 
     @property
     def missing_input(self) -> float:
-        """The input that stands for a missing value."""
+        """The input of a missing value."""
         return float(self.codes[self.missing])
 
     def to_inputs(self, values: Floats) -> Floats:
@@ -417,4 +417,4 @@ def checked_text(text: object, what: str) -> str:
             return text
     except UnicodeEncodeError:
         pass
-    raise DomainError(f"{what} must be a text of Unicode characters, not empty; got {text!r:.60}.")
+    raise DomainError(f"{what} must be a text in Unicode, and not empty; got {text!r:.60}.")

@@ -1,7 +1,7 @@
-"""From the counters of a tally to means and frequencies with honest errors.
+"""From the counters of a tally to means and frequencies with their errors.
 
 All of it is about one answer y to one question x: y is unbiased, E[y | x] = x, where x is a number
-in [-1, 1] or tells (1 or 0) whether a vehicle is in a category. Of n vehicles, m answered.
+in [-1, 1] or says (1 or 0) whether a vehicle is in a category. Of n vehicles, m answered.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -349,7 +349,7 @@ def estimate(
 
 
 def means(part: Part, n: int, counts: Cells, estimator: str) -> Floats:
-    """Return the means of a part's numbers, and 0 for those that nobody answered: no error bars.
+    """Return the means of a part's numbers, and 0 for those without answers; no errors.
 
     The counters have a row for each replica, and the part one attribute, a vector: this is the
     mean gradient of n vehicles, at a small part of the cost of `estimate`.
@@ -386,7 +386,7 @@ def check_choices(estimator: str, of: str) -> None:
         )
 
 
-# Both ways to average return the mean and its standard error, for an interval with some risk.
+# Both averages return the mean and its standard error, for an interval with a given risk.
 
 
 def _ratio(moments: Moments, n: int, of: str, risk: float) -> tuple[Floats, Floats]:
@@ -532,7 +532,7 @@ def combine(*estimates: Estimate) -> Estimate:
     if any(each.of == "fleet" for each in estimates):
         raise DomainError(
             "combine needs estimates of the population: groups that chose different plans may "
-            "differ, and what is weighted by its error is no longer the mean of the fleet."
+            "differ, and a mean that is weighted by errors is not the mean of the fleet."
         )
     found = {name: [each[name] for each in estimates] for name in estimates[0]}
     number = sum(np.size(each[0].stderr) for each in found.values())

@@ -29,7 +29,7 @@ Produce = Callable[[], bytes]
 ProduceMany = Callable[[list[str]], Mapping[str, bytes]]
 
 _AT_ONCE = 500  # vehicles looked up in one query: SQLite takes at least 999 values
-_LARGEST = 10**30  # in a fraction's parts: with larger ones, sums would grow beyond all bounds
+_LARGEST = 10**30  # of a numerator or denominator: with larger ones, sums could grow without limit
 
 _RELEASES = """
     CREATE TABLE releases (
@@ -37,7 +37,7 @@ _RELEASES = """
         key TEXT NOT NULL,
         request NOT NULL,  -- a text or bytes, as it was given
         run TEXT NOT NULL,
-        job TEXT NOT NULL,  -- or nothing, for a release that belongs to no job
+        job TEXT NOT NULL,  -- empty for a release that belongs to no job
         epsilon TEXT NOT NULL,  -- an exact fraction, "n/d"
         answer BLOB NOT NULL,
         UNIQUE (key, request)
@@ -51,7 +51,7 @@ _QUESTIONS = """
         question BLOB NOT NULL
     )
 """
-_SEALS = "CREATE TABLE seals (date TEXT NOT NULL)"  # with a row in it, nobody may spend
+_SEALS = "CREATE TABLE seals (date TEXT NOT NULL)"  # with a row in it, no vehicle may spend
 
 _KIND = Kind(
     name="ledger",
@@ -224,20 +224,20 @@ class Ledger:
         b'report'
         """
         _text(vehicle_id, "vehicle_id")
-        price, request, job = _number(epsilon, "epsilon"), _request(request), check_job(job)
+        cost, request, job = _number(epsilon, "epsilon"), _request(request), check_job(job)
         with self._file.transaction():
-            answer = self._stored(vehicle_id, price, request)
+            answer = self._stored(vehicle_id, cost, request)
             if answer is None:
                 self._refuse_if_sealed()
-                if refusal := self._refusal(
-                    vehicle_id, self._standing(vehicle_id, job), price, job
-                ):
+                if refusal := self._refusal(vehicle_id, self._standing(vehicle_id, job), cost, job):
                     raise BudgetError(refusal)
                 if self._asked(request) is not None:
-                    raise DomainError("Many were asked under this request: put it under another.")
+                    raise DomainError(
+                        "many vehicles were asked under this request. Use another request for one."
+                    )
                 answer = produce()
-                self._burn({vehicle_id: answer}, [vehicle_id], price, request, run, job)
-        return answer  # and not a line earlier: now the transaction is on the disk
+                self._record({vehicle_id: answer}, [vehicle_id], cost, request, run, job)
+        return answer  # not earlier: now the transaction is on disk
 
     def release_many(
         self,
@@ -283,7 +283,7 @@ class Ledger:
         BudgetError
             If the ledger is sealed.
         DomainError
-            If a parameter is invalid, or another question was put under this request.
+            If a parameter is invalid, or another question was asked under this request.
 
         Examples
         --------
@@ -295,21 +295,23 @@ class Ledger:
         {'car 7': b'report'}
         """
         vehicle_ids = [_text(each, "vehicle_id") for each in vehicle_ids]
-        price, request, job = _number(epsilon, "epsilon"), _request(request), check_job(job)
+        cost, request, job = _number(epsilon, "epsilon"), _request(request), check_job(job)
         with self._file.transaction():
             asked = self._asked(request)
             query = "SELECT key, answer FROM releases WHERE request = ?"
             answers: dict[str, bytes] = dict(self._file.execute(query, (request,)))
             if asked != question and (asked is not None or answers):
-                raise DomainError("Another question was put under this request.")
+                raise DomainError(
+                    "another question was asked under this request. Use a new request for it."
+                )
             if asked is None:
                 self._refuse_if_sealed()
-                able = self._able(vehicle_ids, price, job)
+                able = self._able(vehicle_ids, cost, job)
                 answers = dict(produce(able))
-                if answers:  # or whoever asks those that have spent all could fill the disk
+                if answers:  # otherwise, asking vehicles without budget could fill the disk
                     self._file.execute("INSERT INTO questions VALUES (?, ?)", (request, question))
-                self._burn(answers, able, price, request, run, job)
-        return answers  # and not a line earlier: now the transaction is on the disk
+                self._record(answers, able, cost, request, run, job)
+        return answers  # not earlier: now the transaction is on disk
 
     def spent(self, vehicle_id: str) -> Fraction:
         """Return what a vehicle has spent in its life.
@@ -434,13 +436,13 @@ class Ledger:
 
     # What follows is called while the gate is held.
 
-    def _stored(self, vehicle_id: str, price: Fraction, request: Request) -> bytes | None:
+    def _stored(self, vehicle_id: str, cost: Fraction, request: Request) -> bytes | None:
         query = "SELECT epsilon, answer FROM releases WHERE key = ? AND request = ?"
         for text, answer in self._file.execute(query, (vehicle_id, request)):
-            if self._fraction(text) != price:
+            if self._fraction(text) != cost:
                 raise DomainError(
                     f"{vehicle_id!r} has answered this request for an epsilon of {text}, and is "
-                    f"now asked for {price}. Put another epsilon under another request."
+                    f"now asked for {cost}. Use a new request for another epsilon."
                 )
             return bytes(answer)
         return None
@@ -451,45 +453,43 @@ class Ledger:
             return bytes(question)
         return None
 
-    def _burn(
+    def _record(
         self,
         answers: Mapping[str, bytes],
         able: list[str],
-        price: Fraction,
+        cost: Fraction,
         request: Request,
         run: str,
         job: str,
     ) -> None:
         if not answers.keys() <= set(able) or not all(type(a) is bytes for a in answers.values()):
-            raise DomainError(
-                "produce must return bytes, and for no vehicle but those it was given."
-            )
-        text, run = f"{price.numerator}/{price.denominator}", _text(run, "run")
+            raise DomainError("produce must return bytes, and only for vehicles that it was given.")
+        text, run = f"{cost.numerator}/{cost.denominator}", _text(run, "run")
         rows = ((each, request, run, job, text, answer) for each, answer in answers.items())
         self._file.execute_many(_INSERT, rows)
 
     def _refuse_if_sealed(self) -> None:
         for (date,) in self._file.execute("SELECT date FROM seals"):
             raise BudgetError(
-                f"The ledger {self.path} refuses everybody: it was sealed on {date}, in the place "
-                "of one that was damaged or lost. Its vehicles can no longer answer anything."
+                f"the ledger {self.path} refuses everybody: it was sealed on {date}, to replace "
+                "one that was damaged or lost. Its vehicles can no longer answer anything."
             )
 
-    def _able(self, vehicle_ids: list[str], price: Fraction, job: str) -> list[str]:
+    def _able(self, vehicle_ids: list[str], cost: Fraction, job: str) -> list[str]:
         """Return the vehicles that may answer something new."""
         standings = self._standings(vehicle_ids, job)
-        newcomer = not self._refusal("", _Standing(), price, job)  # one that has spent nothing
+        newcomer = not self._refusal("", _Standing(), cost, job)  # one that has spent nothing
         return [
             each
             for each in vehicle_ids
             if (
-                not self._refusal(each, standings[each], price, job)
+                not self._refusal(each, standings[each], cost, job)
                 if each in standings
                 else newcomer
             )
         ]
 
-    def _refusal(self, vehicle_id: str, standing: _Standing, price: Fraction, job: str) -> str:
+    def _refusal(self, vehicle_id: str, standing: _Standing, cost: Fraction, job: str) -> str:
         """Return why a vehicle may not answer something new, or an empty text if it may."""
         if job and standing.answers >= self.answers_per_job:
             times = "once" if standing.answers == 1 else f"{standing.answers} times"
@@ -497,10 +497,10 @@ class Ledger:
                 f"{vehicle_id!r} has answered the job {job!r} {times}, and answers_per_job is "
                 f"{self.answers_per_job}. Ask another vehicle, or let its owner allow more."
             )
-        if standing.spent + price > self.cap:
+        if standing.spent + cost > self.cap:
             return (
                 f"{vehicle_id!r} has spent {float(standing.spent):.12g} of its cap of "
-                f"{float(self.cap):.12g}: {float(price):.12g} more is too much. "
+                f"{float(self.cap):.12g}: {float(cost):.12g} more is too much. "
                 "Ask for less, or let its owner raise the cap."
             )
         return ""
@@ -545,7 +545,7 @@ def seal(path: str | os.PathLike[str]) -> Path | None:
     >>> with Ledger(path, cap=1) as ledger:
     ...     ledger.release("car 7", 0.1, "question", lambda: b"report")
     Traceback (most recent call last):
-    fedldp.errors.BudgetError: The ledger ... refuses everybody: it was sealed on ...
+    fedldp.errors.BudgetError: the ledger ... refuses everybody: it was sealed on ...
     >>> folder.cleanup()
     """
     return database.replace(path, _KIND, "INSERT INTO seals VALUES (date());")

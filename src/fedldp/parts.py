@@ -91,7 +91,7 @@ class Values(Protocol):
 
 @runtime_checkable
 class SparseValues(Values, Protocol):
-    """Values of which most are zero: a vector of bounded length is read without the zeros."""
+    """Values that are mostly zero: a vector of bounded length is read without the zeros."""
 
     def sparse(self, columns: Integers) -> SparseRows:
         """Return the nonzero values in some columns, which are numbered from 0 in their order."""
@@ -397,9 +397,9 @@ class Part:
 
     @cached_property
     def _scaling(self) -> tuple[Floats, Floats, Floats]:
-        """For each coordinate: the centre and the scale of its inputs, and the input if missing.
+        """For each coordinate: the centre and scale of its inputs, and the input of a missing one.
 
-        Where all coordinates have the same, one stands for all of them.
+        Where all coordinates have the same values, there is one entry for all of them.
         """
         rows: list[tuple[float, float, float]] = []
         for each in self._attributes:
@@ -778,6 +778,6 @@ def _part(schema: Schema, coders: list[Coder], document: Document) -> Part:
         d = sum(schema.attributes[number].size for number in attributes)
         return Part(schema, attributes, (_coder(document, joint=True, coordinates=d),), 1)
     if set(document) != {"kind", "k", "tables"}:
-        raise ValueError("a part has other entries than a part has")
+        raise ValueError("a part has unknown or missing entries")
     chosen = tuple(coders[vehicle.integer(number)] for number in document["tables"])
     return Part(schema, attributes, chosen, vehicle.integer(document["k"]))

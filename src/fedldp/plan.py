@@ -29,7 +29,7 @@ from fedldp.report import Report
 from fedldp.schema import Schema
 from fedldp.tally import Tally
 
-MOST_CELLS = 1 << 26  # counters of a tally
+MOST_CELLS = 1 << 26  # the largest number of counters of a tally
 
 _ENTRIES = {"epsilon", "schema", "tables", "parts"}
 
@@ -125,7 +125,9 @@ class Plan:
         estimator: str = RATIO,
     ) -> None:
         if not isinstance(schema, Schema):
-            raise DomainError(f"schema must be a Schema, as from Schema.of; got {schema!r}.")
+            raise DomainError(
+                f"schema must be a Schema, such as Schema.of returns; got {schema!r}."
+            )
         _check_epsilon(mechanism, epsilon)
         parts = strategies.parts_of(
             schema,
@@ -264,15 +266,16 @@ class Plan:
                 f"a whole report would cost {float(self.total_epsilon):.17g}, "
                 f"more than the plan's epsilon of {epsilon!r}."
             )
-        # What follows keeps a file of a few bytes from asking for all memory there is.
+        # These limits keep a file of a few bytes from exhausting the memory.
         if sum(part.joint for part in parts) > 1:
             raise DomainError("a plan has at most one part with a joint coder.")
         cells = sum(int(part.starts[-1]) for part in parts)
         bits = 0 if self.study else self.bits
         if cells > MOST_CELLS or bits > vehicle.MOST_BITS:
             raise DomainError(
-                f"a record would have {bits} bits and a tally {cells} counters, and the most is "
-                f"{vehicle.MOST_BITS} and {MOST_CELLS}: ask for less, or with fewer outputs."
+                f"a record would have {bits} bits and a tally {cells} counters; at most "
+                f"{vehicle.MOST_BITS} and {MOST_CELLS} are allowed. Ask for less, or "
+                "use fewer outputs."
             )
 
     def __repr__(self) -> str:
@@ -406,11 +409,13 @@ class Plan:
         width, vehicles, packed = self.bits, 0, []
         for batch in batches:
             if vehicles % 8:
-                raise DomainError("batches must be of a multiple of 8 vehicles, but for the last.")
+                raise DomainError("every batch but the last must have a multiple of 8 vehicles.")
             packed.append(self.records(batch, source).to_bytes())
             vehicles += len(batch)
         if vehicles > report.MOST_REPORTS:
-            raise DomainError(f"a report is of at most {report.MOST_REPORTS} vehicles.")
+            raise DomainError(
+                f"a report can have at most {report.MOST_REPORTS} vehicles; got {vehicles}."
+            )
         return Report(self.fingerprint, width, vehicles, b"".join(packed))
 
     def records(self, values: Values, source: Source) -> packing.Records:
@@ -461,7 +466,7 @@ class Plan:
         >>> list(plan.chunks(100_000))
         [(0, 65536), (65536, 100000)]
         """
-        # A joint coder reads all numbers of a vehicle, however few bits it makes of them.
+        # A joint coder reads all numbers of a vehicle, even if its code has few bits.
         read = [part.d for part in self.parts if part.joint]
         wide = self.schema.dimensions * 64 if self.study else max(self.bits, *read, 0)
         return packing.ranges(vehicles, wide)
@@ -664,7 +669,7 @@ class Plan:
             rows = self.schema.rows(data)
             data = rows.matrix(0, len(rows))
             if not len(rows):
-                raise DomainError("data must have a row at least: they say what to expect.")
+                raise DomainError("data must have at least one row; got none.")
         estimator = self.estimator if estimator is None else estimator
         return estimate.expected_error(self.parts, n, data, estimator, of)
 
@@ -828,7 +833,7 @@ def _check_epsilon(mechanism: AnyMechanism, epsilon: float) -> None:
         raise DomainError(
             f"the mechanism's epsilon must be the plan's, {epsilon!r}; got {mechanism!r}. A plan "
             "divides its own epsilon among a vehicle's answers: give the mechanism that epsilon, "
-            f"or pass mechanism={name}, which has none yet."
+            f"or pass the class, mechanism={name}."
         )
 
 

@@ -1,4 +1,4 @@
-"""Pictures for people. Needs the extra `plots`: matplotlib."""
+"""Figures. This module needs the extra `plots`: matplotlib."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def check_path(path: Path) -> None:
-    """Refuse a file that no picture can be written to, before any work is done for it."""
+    """Validate the file of a picture before any work is done for it."""
     if path.suffix not in SUFFIXES:
         raise DomainError(f"a picture's name must end in {', '.join(SUFFIXES)}; got {path}.")
     if not path.absolute().parent.is_dir():
@@ -92,7 +92,7 @@ def estimates(rows: Sequence[Mapping[str, Any]], title: str) -> Figure:
             truth = (row["truth"] - low) / (high - low)
             axes.plot(truth, place, "|", color=VERMILION, markersize=13, mew=2, label="truth")
     axes.set(xlabel="share of the range; frequency of a category")
-    # Names are shown as they are: dollars in them are no formulas.
+    # Names are shown as they are: dollar signs in them do not begin a formula.
     axes.set_title(title, parse_math=False)
     axes.set_yticks(places, [row["name"] for row in rows], parse_math=False)
     axes.grid(axis="x", alpha=0.3)

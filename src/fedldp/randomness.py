@@ -66,8 +66,8 @@ def source(seed: SupportsIndex | None = None) -> "Source":
     return Source(key, f"from seed {shown}: reproducible, for study only")
 
 
-# How often this process and its parents were forked since this module was imported. The number of
-# a process is not enough: in PID namespaces of their own, parent and child can both be number 1.
+# How often this process and its parents were forked since this module was imported. The process
+# id is not enough: in different PID namespaces, parent and child can both be process 1.
 _forks = 0
 
 
@@ -86,7 +86,7 @@ def _process() -> tuple[int, int]:
 
 
 class _Stream:
-    """A key and the keystream under it, for use in one process alone."""
+    """A key and its keystream, for use in one process only."""
 
     __slots__ = ("drawn", "key", "keystream", "label", "lock", "process", "secret", "spawned")
 
@@ -434,7 +434,7 @@ class Source:
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "A Source cannot be copied or pickled: its words would be used twice. "
-            "Pass a seed, or a Source of its own made with spawn()."
+            "Pass a seed, or a new Source made with spawn()."
         )
 
 

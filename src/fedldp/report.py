@@ -23,11 +23,11 @@ _CHECK = struct.Struct(">I")
 HEADER = _HEAD.size + _CHECK.size
 
 _PIECE = 1 << 20  # bytes
-_ANOTHER_PLAN = "the report is of another plan: its fingerprint differs."
+_ANOTHER_PLAN = "the report answers another plan: its fingerprint differs."
 
 
 class Planned(Protocol):
-    """What a report needs to know of its plan."""
+    """What a report needs to know about its plan."""
 
     @property
     def fingerprint(self) -> str: ...
@@ -125,7 +125,7 @@ class Report:
 
 
 def records_of(data: Any, plan: str, width: int) -> tuple[int, memoryview]:
-    """Return how many records a report or its bytes hold, and the records; or raise `WireError`."""
+    """Return how many records a report or its bytes hold, and the records."""
     if isinstance(data, Report):
         if (data.plan, data.width) != (plan, width):
             raise WireError(_ANOTHER_PLAN)
@@ -145,7 +145,7 @@ def records_of(data: Any, plan: str, width: int) -> tuple[int, memoryview]:
     packed = view[HEADER:]
     (check,) = _CHECK.unpack(view[_HEAD.size : HEADER])
     if zlib.crc32(packed, zlib.crc32(view[: _HEAD.size])) != check:
-        raise WireError("the check value differs: the report was damaged on its way.")
+        raise WireError("the checksum differs: the report was damaged in transit.")
     return _without_spare_bits(vehicles, packed, width)
 
 
@@ -165,7 +165,7 @@ def read(stream: BinaryIO, plan: str, width: int) -> bytes | None:
     if not header:
         return None
     _, size = _sizes(memoryview(header), plan, width)
-    # In pieces: a header alone must not make a server ask for all the memory it promises to fill.
+    # In pieces: a header alone must not make a server allocate the memory that it announces.
     packet = bytearray(header)
     while piece := stream.read(min(size - len(packet), _PIECE)):
         packet += piece
@@ -178,7 +178,7 @@ def _sizes(header: memoryview, plan: str, width: int) -> tuple[int, int]:
         raise WireError(f"a report has a header of {HEADER} bytes; got {len(header)}.")
     version, short, vehicles = _HEAD.unpack(header[: _HEAD.size])
     if version != VERSION:
-        raise WireError(f"the report is of format {version}; this reads format {VERSION}.")
+        raise WireError(f"the format of a report must be {VERSION}; got {version}.")
     if short != _short(plan):
         raise WireError(_ANOTHER_PLAN)
     return vehicles, HEADER + packing.length(vehicles, width)

@@ -19,7 +19,7 @@ from fedldp.vehicle import MOST_COORDINATES
 
 __all__ = ["Category", "Number", "Schema", "template"]
 
-_UNFILLED = "?"  # what a template has in the places of bounds and categories
+_UNFILLED = "?"  # what a template has instead of bounds and categories
 _NUMBER = {"low", "high", "missing", "size"}
 _VECTOR = {*_NUMBER, "length"}
 _CATEGORY = {"categories", "missing"}
@@ -374,17 +374,17 @@ class Schema(Mapping[str, Number | Category]):
         if unfilled:
             raise DomainError(
                 f"fill in {', '.join(unfilled)}: bounds and categories are public and come from "
-                "you. Delete the table of a column that nobody shall be asked for."
+                "you. Delete the table of a column that vehicles should not be asked for."
             )
         return cls(tuple(_from_table(name, table) for name, table in tables.items()))
 
 
 def template(data: Any) -> str:
-    """Return a schema in TOML for the columns of some data, with places to fill in.
+    """Return a template of a schema in TOML for the columns of some data.
 
     >>> print(template([{"age": 31, "city": "Rome"}]))
     # Bounds and categories are public: fill in what you know without looking at the data.
-    # Delete the table of a column that nobody shall be asked for.
+    # Delete the table of a column that vehicles should not be asked for.
     # The category "other" counts every missing or unknown value. Delete it only where there are
     # none, as in a column of two labels that a model is to predict.
     <BLANKLINE>
@@ -398,7 +398,7 @@ def template(data: Any) -> str:
     """
     texts = [
         "# Bounds and categories are public: fill in what you know without looking at the data.\n"
-        "# Delete the table of a column that nobody shall be asked for.\n"
+        "# Delete the table of a column that vehicles should not be asked for.\n"
         '# The category "other" counts every missing or unknown value. Delete it only where there '
         "are\n# none, as in a column of two labels that a model is to predict.\n"
     ]
@@ -444,14 +444,14 @@ def _from_table(name: str, table: Any) -> Number | Category:
     if {"low", "high"} <= table.keys() <= _NUMBER:
         return Number(name, **table)
     raise DomainError(
-        f"{name!r} needs low and high (missing and size if you like), or a length (missing and "
-        f"size if you like), or categories (missing if you like); got "
+        f"{name!r} needs low and high, or a length (both with an optional missing and size), or "
+        f"categories (with an optional missing); got "
         f"{', '.join(map(repr, table)) or 'nothing'}."
     )
 
 
 def _from_entry(entry: Any) -> Number | Category:
-    """Return an attribute from an entry that has just what `to_document` gives it."""
+    """Return an attribute from an entry that has exactly the keys of `to_document`."""
     if not isinstance(entry, dict) or "name" not in entry:
         raise DomainError(f"an entry has no name: {entry!r:.60}")
     options = {key: entry[key] for key in entry if key != "name"}
@@ -462,7 +462,7 @@ def _from_entry(entry: Any) -> Number | Category:
         fits = options.keys() in (_NUMBER, _VECTOR)
         fits = fits and all(type(x) in (int, float) for x in options.values())
     if not fits:
-        raise DomainError(f"an entry is not that of an attribute: {entry!r:.200}")
+        raise DomainError(f"an entry does not describe an attribute: {entry!r:.200}")
     return _from_table(entry["name"], options)
 
 
@@ -474,7 +474,7 @@ def _options(attribute: Number | Category) -> dict[str, Any]:
 
 
 def _call(places: Mapping[str, str]) -> str:
-    """Write arguments as in Python, where not every name can stand before an equals sign."""
+    """Write arguments as in Python, where not every name can be a keyword argument."""
     plain = {name for name in places if name.isidentifier() and not keyword.iskeyword(name)}
     other = ", ".join(f"{name!r}: {place}" for name, place in places.items() if name not in plain)
     return ", ".join(

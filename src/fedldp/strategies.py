@@ -1,4 +1,4 @@
-"""How a plan divides its budget: which attributes are asked together, how many, through what."""
+"""How a plan divides its budget: which attributes form a part, how many are answered, and how."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ from fedldp.parts import Part
 from fedldp.schema import Schema
 
 STRATEGIES = ("sample", "split", "paper", "cube", "directions")
-PAPER_MECHANISM = "hm-tp"  # of those that the paper proposes, the one for every epsilon
+PAPER_MECHANISM = "hm-tp"  # the one that the paper proposes for every epsilon
 UNIFORM = 1 / 3  # the variance of a number that is uniform on [-1, 1]
 
 _PAPER = Fraction(5, 2)  # the paper's budget for each coordinate
-_ALWAYS_MORE = 0.6  # below so small a budget for each, another coordinate always costs more
+_ALWAYS_MORE = 0.6  # with a smaller budget for each, another coordinate always costs more
 
 
 def parts_of(
@@ -54,7 +54,7 @@ def parts_of(
         )
     if strategy != "cube" and threshold != "best":
         raise DomainError(f"a threshold is for the cube alone; got strategy {strategy!r}.")
-    # Whether they are needed here or not:
+    # These are validated whether the strategy uses them or not.
     mechanism(name, 1.0)
     if k not in ("best", "paper") and not isinstance(k, SupportsIndex):
         raise DomainError(f'k must be "best", "paper" or a whole number; got {k!r}.')
@@ -73,7 +73,7 @@ def parts_of(
         )
     if strategy == "directions" and not (len(lengths) == len(numbers) == 1):
         raise DomainError(
-            "strategy='directions' is for one vector with a bound on its length, as of "
+            "strategy='directions' is for one vector with a bound on its length, such as "
             f"Schema.vector(d, length=1.0); got the numbers {[schema.names[i] for i in numbers]}."
         )
     if study and not numbers:
@@ -82,7 +82,7 @@ def parts_of(
     def sampled(attributes: tuple[int, ...], budget: Fraction, k: int | str, oue: bool) -> Part:
         chosen = _how_many(schema, attributes, budget, name, k, outputs, variance)
         each, kind = each_part(budget, chosen), UnaryEncoding.of if oue else better
-        # One object for each distinct table: how chance is dealt out depends on it.
+        # One object for each distinct table: the order of random draws depends on it.
         tables: dict[int, Coder] = {}
         coders = []
         for attribute in (schema.attributes[number] for number in attributes):
@@ -203,6 +203,6 @@ def each_part(budget: Fraction, k: int) -> float:
     if each < SMALLEST_EPSILON:
         raise DomainError(
             f"each of {k} answers would have a budget of {each:g}, and the least is "
-            f"{SMALLEST_EPSILON}: ask for fewer, or raise epsilon."
+            f"{SMALLEST_EPSILON}. Ask for fewer, or raise epsilon."
         )
     return each

@@ -160,7 +160,7 @@ def test_a_whole_fleet():
     result = invoke("tally", "plan.json", *files, "-o", "tally.json")
     assert result.exit_code == 1
     damaged, gone, counted = result.stdout.splitlines()
-    assert damaged.startswith("Refused damaged.bin: the check value differs")
+    assert damaged.startswith("Refused damaged.bin: the checksum differs")
     assert gone.startswith("Refused gone.bin: ")
     assert counted == "Counted 100 vehicles, 100 in all. Wrote tally.json"
     # Later, 100 more from one file, and 30 in one batch through a pipe.

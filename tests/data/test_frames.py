@@ -271,8 +271,8 @@ def test_csv_without_rows_has_no_chunks(write):
         ('a,b\n"x\ny",2\n1\n', "line 4: the header"),
         ('a,b\n1,"2\n', "line 2"),
         ('a,b\n1,"2"3\n', "line 2"),
-        (b"a,b\n1,2\n\xff,2\n", "line 3 is no UTF-8"),
-        (b"\xff\xfea\x00", "line 1 is no UTF-8"),
+        (b"a,b\n1,2\n\xff,2\n", "line 3 is not UTF-8"),
+        (b"\xff\xfea\x00", "line 1 is not UTF-8"),
         ("a\n" + "x" * 200_000, "line 2: field larger"),
     ],
 )

@@ -106,7 +106,7 @@ def test_load_refuses_what_cannot_be(monkeypatch):
         ({"name": "toy", "path": "x"}, "leave the path out"),
         ({"name": "flights", "rows": 0}, "at least 1"),
         ({"name": "flights", "rows": 327_347}, "has 327346 rows"),
-        ({"name": "file"}, "toy is not here: give its file with --path"),
+        ({"name": "file"}, "toy is not available: give its file with --path"),
         ({"name": "toy", "rows": 1.5}, "whole number"),
         ({"name": "toy", "rows": 1, "seed": "x"}, "whole number"),
     ):

@@ -99,7 +99,7 @@ def test_files_that_cannot_be_read_are_refused_by_name(fleet):
 
 def test_a_row_that_is_nobodys_is_refused(fleet):
     fleet.write_text("id,age,city,sold\na,31,Oslo,no\n,54,Rome,yes\n")
-    with pytest.raises(DomainError, match=r"row 1 .*column 'id'.*whose row"):
+    with pytest.raises(DomainError, match=r"row 1 .*column 'id'.*vehicle of the row is unknown"):
         from_file(fleet, SCHEMA, vehicle_id="id")
     with pytest.raises(DomainError, match="no column 'owner'"):
         from_file(fleet, SCHEMA, vehicle_id="owner")

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedldp import Schema, datasets
 from fedldp.datasets import About, Dataset, Generated, Origin, registry
-from fedldp.datasets.dataset import chance
+from fedldp.datasets.dataset import seeded_source
 
 SCHEMA = Schema.of(speed=(-1, 1), city=["Oslo", "Rome"], minutes=(-1, 1), late=["no", "yes"])
 TARGETS = {"logistic": "late", "hinge": "late", "squared": "minutes"}
@@ -24,7 +24,7 @@ ABOUT = About(
 
 def toy(rows, seed):
     """Make trips that last the longer, the slower they are, and in Rome."""
-    drawn = chance("toy", seed).uniform((rows, 2))
+    drawn = seeded_source("toy", seed).uniform((rows, 2))
     speeds, cities = 2 * drawn[:, 0] - 1, (drawn[:, 1] > 0.5).astype(np.uint8)
     minutes = 0.4 * cities - 0.5 * speeds
     columns = speeds, cities, minutes, (minutes > 0).astype(np.uint8)

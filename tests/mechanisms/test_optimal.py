@@ -63,7 +63,7 @@ def test_close_to_the_proven_bound(epsilon, outputs, percent):
 @pytest.mark.parametrize("epsilon", OPTIMUM)
 def test_certificate(epsilon):
     proof = certificate(epsilon)
-    assert proof.fault() is None
+    assert proof.invalid() is None
     assert proof.lower_bound == pytest.approx(OPTIMUM[epsilon], rel=0.0025)
     assert proof.lower_bound < OPTIMUM[epsilon] * 1.001
     assert Fraction(proof.lower_bound) <= proof.value - proof.pitch**2 / 4
@@ -78,7 +78,7 @@ def test_certificate_that_claims_too_much_is_found_out():
         [(alpha, lam, mu, x + 2), *others],
         [*proof.terms, (Fraction(0), Fraction(3), Fraction(0), Fraction(1))],
     ):
-        assert replace(proof, terms=tuple(forged)).fault() is not None
+        assert replace(proof, terms=tuple(forged)).invalid() is not None
 
 
 def test_outputs_that_a_certificate_lacks_are_added(monkeypatch, tmp_path):
@@ -89,14 +89,14 @@ def test_outputs_that_a_certificate_lacks_are_added(monkeypatch, tmp_path):
     steps = module._steps
     monkeypatch.setattr(module, "_steps", lambda dense: steps(dense // 2))
     again = certificate.__wrapped__(1.0)
-    assert again.fault() is None
+    assert again.invalid() is None
     assert again.lower_bound == pytest.approx(found.lower_bound, rel=1e-6)
 
 
 def test_certificates_end_somewhere():
-    with pytest.raises(DomainError, match="certificates end at epsilon 9; got 12"):
+    with pytest.raises(DomainError, match="the epsilon of a certificate must be at most 9; got 12"):
         certificate(12.0)
-    assert replace(certificate(1.0), pitch=Fraction(0)).fault() is not None
+    assert replace(certificate(1.0), pitch=Fraction(0)).invalid() is not None
 
 
 @pytest.mark.parametrize("name", [n for n in fedldp.mechanism_names() if n != "laplace"])

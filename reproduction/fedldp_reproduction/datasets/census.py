@@ -15,7 +15,7 @@ from scipy.special import ndtri
 
 from fedldp._internal.validation import Floats, Integers
 from fedldp.datasets import Generated
-from fedldp.datasets.dataset import About, Dataset, chance
+from fedldp.datasets.dataset import About, Dataset, seeded_source
 from fedldp.schema import Category, Number, Schema
 
 _CHUNK = 1 << 16  # people made at a time
@@ -115,7 +115,7 @@ class _Census:
         )
 
     def _parts(self, rows: int, seed: int) -> Iterator[list[npt.NDArray[np.generic]]]:
-        words = chance(self.about.name, seed)
+        words = seeded_source(self.about.name, seed)
         for start in range(0, rows, _CHUNK):
             drawn = words.uniform((min(_CHUNK, rows - start), len(self.traits) + 2))
             classes = np.searchsorted(_SHARES[:-1], drawn[:, 0])

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from fedldp.datasets import Generated
-from fedldp.datasets.dataset import About, Dataset, chance
+from fedldp.datasets.dataset import About, Dataset, seeded_source
 from fedldp.schema import Schema
 
 _NUMBERS = 16
@@ -48,7 +48,7 @@ class Gaussian:
 
     def make(self, rows: int, seed: int) -> Dataset:
         """Return so many rows: fewer are the first of more, with the same seed."""
-        words, mean = chance(self.name, seed), float(self.mean)
+        words, mean = seeded_source(self.name, seed), float(self.mean)
         low, high = ndtr((-1.0 - mean) / _DEVIATION), ndtr((1.0 - mean) / _DEVIATION)
         values = np.empty((rows, _NUMBERS), np.float32)
         for start in range(0, rows, _CHUNK):

@@ -8,7 +8,7 @@ from origins import check_about, check_features, check_generated
 from scipy import stats
 
 from fedldp import datasets, source
-from fedldp.datasets.dataset import chance
+from fedldp.datasets.dataset import seeded_source
 from fedldp.errors import DomainError
 from fedldp.schema import Category
 from fedldp_reproduction.datasets import census, gaussian
@@ -22,7 +22,7 @@ def test_a_made_up_set_is_what_it_promises(name):
     check_features(name)
     check_generated(name)
     # It does not share the words of a simulation.
-    assert not np.array_equal(chance(name, 7).words(4), source(7).words(4))
+    assert not np.array_equal(seeded_source(name, 7).words(4), source(7).words(4))
 
 
 def test_which_sets_are_made():

@@ -1,7 +1,7 @@
-"""Texts that took long to compute, kept in the user's cache directory.
+"""A cache for texts that take long to compute, in the user's cache directory.
 
-Nothing depends on the cache: what is read from it is checked like anything from outside, and a
-directory that cannot be read or written is passed over in silence.
+Nothing depends on the cache: what is read from it is validated like anything from outside, and a
+directory that cannot be read or written is ignored.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ def load(key: str) -> str | None:
 
 
 def save(key: str, text: str) -> None:
-    """Keep a text under a key, whole or not at all."""
+    """Store a text under a key, atomically."""
     with contextlib.suppress(OSError, RuntimeError):
         path = _path(key)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""SQLite files that outlive crashes: what is committed is on the disk, and damage is noticed.
+"""SQLite files that survive crashes: what is committed is on disk, and damage is noticed.
 
 The threads and processes of one machine may share a file. While it is in use, and after a crash,
-files named `-wal` and `-shm` lie beside it: they are part of it, and move with it.
+files named `-wal` and `-shm` lie next to it. They are part of it and must be moved with it.
 
 A file of an older format is migrated when it is opened; one of a newer format is refused.
 """
@@ -20,19 +20,19 @@ from typing import Any, NamedTuple, final
 from fedldp._internal import files
 from fedldp.errors import DomainError, WireError
 
-_PATIENCE = 60.0  # seconds to wait for another process that is in the midst of a transaction
+_PATIENCE = 60.0  # seconds to wait for the transaction of another process
 
 
-_CACHE = 1 << 16  # kilobytes: SQLite takes as many as it needs, and writes to the disk beyond
+_CACHE = 1 << 16  # kilobytes: SQLite uses as many as it needs, and the disk beyond
 
 
 class Kind(NamedTuple):
-    """What tells the databases of one purpose from others."""
+    """What distinguishes the databases of one purpose from others."""
 
     name: str
-    mark: bytes  # four of them, in the file's header
+    mark: bytes  # four bytes in the file's header
     format: int
-    tables: str  # the statements that make them
+    tables: str  # the statements that create the tables
     advice: str  # what to do about a damaged file; "{path}" stands for its path in a shell
     # For each older format, the statements that turn it into the next one.
     migrations: Mapping[int, tuple[str, ...]] = MappingProxyType({})
@@ -40,10 +40,11 @@ class Kind(NamedTuple):
 
 @final
 class Database:
-    """One file. It is made if it is missing; one that is damaged or no such file is refused.
+    """One file. A missing one is created; one that is damaged or of another kind is refused.
 
-    Threads and forked children may use it too, but no child that was forked in a transaction. To
-    look for damage takes long in a large file; who looks into it often may leave that to others.
+    Threads and forked children may use it too, except a child that was forked in a transaction.
+    Looking for damage takes long in a large file: `inspect=False` skips it, for programs that open
+    the file often.
     """
 
     def __init__(self, path: str | os.PathLike[str], kind: Kind, *, inspect: bool = True) -> None:
@@ -63,10 +64,13 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Do all of it or nothing, and leave it when all of it is on the disk."""
+        """Run a transaction, which is complete or has no effect, and is on disk at the end."""
         with self.gate():
             if self._in_transaction():
-                raise DomainError(f"The {self._kind.name} must not be asked by what it waits for.")
+                raise DomainError(
+                    f"the {self._kind.name} is in a transaction and cannot be used by the function "
+                    "that it waits for."
+                )
             with self._atomic():
                 self._version()  # a newer program may have migrated the file since it was opened
                 yield
@@ -85,7 +89,7 @@ class Database:
 
     def gate(self) -> contextlib.AbstractContextManager[object]:
         """Let one thread at a time use the file, outside of transactions too."""
-        self._refuse_another_process()  # in which the gate may be closed for ever
+        self._refuse_another_process()  # there the gate may never open again
         return _GATE
 
     def _in_transaction(self) -> bool:
@@ -94,12 +98,12 @@ class Database:
     def _refuse_another_process(self) -> None:
         if self._process != os.getpid():
             raise DomainError(
-                f"This process was forked, in the midst of a transaction or without Python's "
-                f"knowledge, while {self.path} was open. Fork first, then open it."
+                f"this process was forked during a transaction, or without Python's knowledge, "
+                f"while {self.path} was open. Fork first, then open the file."
             )
 
     def execute(self, statement: str, values: tuple[object, ...] = ()) -> list[Any]:
-        """Return the rows that a statement gives; call it in a transaction or within the gate."""
+        """Return the rows of a statement; call it in a transaction or within the gate."""
         self._refuse_another_process()
         try:
             return (self._connection or self._connect()).execute(statement, values).fetchall()
@@ -107,7 +111,7 @@ class Database:
             raise self._trouble(error) from error
 
     def execute_many(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
-        """Execute a statement that gives no rows for each of many values, in a transaction."""
+        """Execute a statement without rows for each of many values, in a transaction."""
         self._refuse_another_process()
         try:
             (self._connection or self._connect()).executemany(statement, rows)
@@ -116,16 +120,16 @@ class Database:
 
     def close(self) -> None:
         """Close the file. Closing it again does nothing."""
-        if self._process == os.getpid():  # what belongs to another process is left alone
+        if self._process == os.getpid():  # not the connection of another process
             with _GATE:
                 self._disconnect()
                 self._closed = True
 
     def _create(self) -> None:
-        """Make a file that appears under its name all at once, and durably.
+        """Make a file that appears under its name atomically and durably.
 
-        So an empty or half-written file is never a young one: it is damaged. The name
-        is on the disk before the first commit, as SQLite then syncs the folder for the -wal.
+        So an empty or half-written file is never a new one: it is damaged. The name is on disk
+        before the first commit, as SQLite then syncs the folder for the -wal.
         """
         faster = contextlib.suppress(FileExistsError)  # if another process was
         with _fresh(self.path, self._kind) as fresh, faster:
@@ -133,10 +137,10 @@ class Database:
 
     def _connect(self) -> sqlite3.Connection:
         if self._closed:
-            raise DomainError(f"The {self._kind.name} {self.path} is closed. Open it again.")
+            raise DomainError(f"the {self._kind.name} {self.path} is closed. Open it again.")
         self._opened = self.path.stat()
         if self._opened.st_size == 0:
-            # SQLite would take it for a new one, and throw away a -wal that lies beside it.
+            # SQLite would take it for a new one, and delete the -wal next to it.
             raise self.damaged("it is empty")
         uri = f"{self.path.as_uri()}?mode=rw"  # and not rwc: no file is made here
         try:
@@ -194,7 +198,7 @@ class Database:
             self._connection = None
 
     def damaged(self, what: str) -> WireError:
-        """Return the error that says so."""
+        """Return the error for a damaged file."""
         advice = self._kind.advice.format(path=shlex.quote(str(self.path)))
         return WireError(f"{self.path} is not a valid {self._kind.name}: {what}. {advice}")
 
@@ -206,22 +210,22 @@ class Database:
 
 
 def replace(path: str | os.PathLike[str], kind: Kind, contents: str) -> Path | None:
-    """Put a new file in the place of another, which is moved into a folder beside it.
+    """Replace a file by a new one, and move the old one into a folder next to it.
 
     The old file may be damaged, or missing; its -wal and -shm move with it. `contents` are
     statements that fill the new one. Return the folder, or None if there was nothing to move.
 
     Stop the processes that use the file first; one that has it open fails at its next transaction.
-    If this is interrupted, nobody can open the old file without its -wal, the new one with a -wal
-    of the old one, or make a fresh file in their place: while the -wal is moved, an empty file
-    stands there, which is refused.
+    If this is interrupted, no program can open the old file without its -wal, or the new one with
+    a -wal of the old one, or create a fresh file in their place: while the -wal is moved, an empty
+    file has the name, which is refused.
     """
     path = Path(path).resolve()
     beside = [Path(f"{path}{end}") for end in ("-wal", "-shm")]
     old = [each for each in (path, *beside) if each.exists()]
     owner, aside = (path if path.exists() else path.parent).stat(), None
     with _fresh(path, kind, contents) as fresh, _GATE:
-        if os.geteuid() == 0:  # who may use the old one may use the new one
+        if os.geteuid() == 0:  # keep the owner of the old one
             os.chown(fresh, owner.st_uid, owner.st_gid)
         if old:
             aside = files.new_folder(path.parent, f"{path.name}-aside-")
@@ -242,7 +246,7 @@ def replace(path: str | os.PathLike[str], kind: Kind, contents: str) -> Path | N
 
 @contextlib.contextmanager
 def _fresh(path: Path, kind: Kind, contents: str = "") -> Iterator[Path]:
-    """Make a new file in a folder of its own, beside the path that it is for."""
+    """Make a new file in a temporary folder next to its path."""
     folder = files.new_folder(path.parent, ".database-")
     try:
         fresh = folder / "fresh"
@@ -269,16 +273,16 @@ def _fresh(path: Path, kind: Kind, contents: str = "") -> Iterator[Path]:
 def _failed(path: Path, kind: Kind, error: sqlite3.Error) -> OSError:
     busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
     which = TimeoutError if busy else OSError
-    return which(f"The {kind.name} {path} failed: {error}. Nothing was committed.")
+    return which(f"the {kind.name} {path} failed: {error}. Nothing was committed.")
 
 
-# SQLite keeps its locks in memory too, where a fork copies them and the kernel does not: a child
-# that opens a file which its parent had open at the fork believes to hold locks that it has not,
-# and may write into a -wal that is gone. So no connection may live through a fork. One gate for all
-# files of a process lets in one thread at a time, and a fork waits until no other is inside.
+# SQLite keeps its locks in memory too. A fork copies that memory, but not the kernel's locks: a
+# child that opens a file which its parent had open at the fork believes that it holds locks, and
+# may write into a -wal that is gone. So no connection may survive a fork. One gate for all files of
+# a process admits one thread at a time, and a fork waits until no other thread is inside.
 _GATE = threading.RLock()
 _OPEN: weakref.WeakSet[Database] = weakref.WeakSet()
-_ANOTHER = 0  # in the place of a process's number: no process has it
+_ANOTHER = 0  # instead of a process's number: no process has it
 
 
 def _pause() -> None:

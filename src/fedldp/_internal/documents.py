@@ -1,6 +1,6 @@
-"""Strict JSON documents: each has one format, known entries and one way to be written.
+"""Strict JSON documents: each has a format, known entries and one canonical text.
 
-`vehicle.py` reads documents by itself: it needs the standard library alone.
+`vehicle.py` has its own reader, because it uses the standard library alone.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from fedldp.vehicle import UNREADABLE
 
 @contextlib.contextmanager
 def reading(what: str, advice: str = "") -> Iterator[None]:
-    """Have all that invalid text causes raise `WireError`, which says what it should have been.
+    """Turn every error that invalid text causes into a `WireError` that says what was expected.
 
     >>> with reading("'fedldp tally 1'"):
     ...     parse('{"format": "fedldp plan 1"}', ["fedldp tally 1"], ["plan", "counts"])
@@ -32,7 +32,7 @@ def reading(what: str, advice: str = "") -> Iterator[None]:
 def parse(
     text: str | bytes, formats: Collection[str], entries: Collection[str], *optional: str
 ) -> dict[str, Any]:
-    """Return the entries of a document of one of some formats: all of them, and no others."""
+    """Return a document, which must have one of some formats and exactly these entries."""
     document = json.loads(text)
     if not isinstance(document, dict):
         raise ValueError("it must be a JSON object")
@@ -40,11 +40,11 @@ def parse(
     if found not in formats:
         raise ValueError(f"the format differs; got {found!r:.80}")
     if document.keys() - {"format", *optional} != set(entries):
-        raise ValueError(f"it has other entries than {', '.join(sorted(entries))}")
+        raise ValueError(f"its entries must be {', '.join(sorted(entries))}")
     return document
 
 
 def check_written(expected: str, given: str) -> None:
-    """Refuse a text that says the same in another way: documents that are equal are equal texts."""
+    """Refuse a text that is not canonical: equal documents must have equal texts."""
     if given != expected:
         raise ValueError("it is not canonical: use the text as fedldp wrote it")

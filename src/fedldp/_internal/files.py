@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written atomically."""
 
 import os
 import secrets
@@ -6,11 +6,11 @@ from pathlib import Path
 
 
 def write(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text to a file: it is the old one or the new one, even after a power cut.
+    """Write a text to a file atomically, even if the power fails.
 
-    What is no file, such as a pipe or /dev/null, is written to and stays what it is.
+    A pipe, or a device such as /dev/null, is written to and stays what it is.
     """
-    path = Path(path).resolve()  # a link stays one
+    path = Path(path).resolve()  # a link stays a link
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8")
         return
@@ -28,9 +28,9 @@ def write(path: str | os.PathLike[str], text: str) -> None:
 
 
 def new_folder(parent: Path, prefix: str) -> Path:
-    """Make a folder with a name of its own, for this user alone.
+    """Make a folder with a unique name, for this user alone.
 
-    The module tempfile would do the same, and takes a megabyte, which a small vehicle may miss.
+    The module tempfile would do the same, but needs a megabyte that a small vehicle may lack.
     """
     folder = parent / f"{prefix}{secrets.token_hex(4)}"
     folder.mkdir(mode=0o700)
@@ -38,7 +38,7 @@ def new_folder(parent: Path, prefix: str) -> Path:
 
 
 def sync(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk."""
+    """Wait until the names in a folder are on disk."""
     directory = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(directory)

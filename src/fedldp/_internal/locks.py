@@ -1,6 +1,6 @@
 """Locks on files, which the system releases when a process ends, however it ends.
 
-Whoever only looks whether a lock is taken holds it for a moment: `take` tries again for a while.
+A process that only tests a lock holds it for a moment, so `take` retries for a while.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ _TRIES = 10
 
 
 def beside(path: Path) -> Path:
-    """Return the file whose lock protects another one, which may be replaced: this one stays."""
+    """Return the lock file of a file. The file may be replaced; its lock file stays."""
     return path.with_name(f".{path.name}.lock")
 
 
 def take(lock: IO[Any]) -> bool:
-    """Lock an open file until it is closed; return False if another process keeps it locked."""
+    """Lock an open file until it is closed; return False if another process holds the lock."""
     for left in reversed(range(_TRIES)):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

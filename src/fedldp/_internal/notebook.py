@@ -33,7 +33,7 @@ def _cell(value: object) -> str:
 
 
 def _text(value: object) -> str:
-    """Return a number as people read it: thousands apart, four digits of a float."""
+    """Return a number for display: with separators, and four digits of a float."""
     if value is None:
         return "-"
     if isinstance(value, bool):

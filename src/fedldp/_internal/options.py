@@ -32,7 +32,7 @@ class Rule(ABC):
         """Return a valid value in its plain form, or raise `ValueError`."""
 
     def parse(self, text: str) -> Any:
-        """Return the value that a text on the command line stands for."""
+        """Convert a text from the command line into a value."""
         return text
 
 
@@ -117,10 +117,10 @@ def _or(words: tuple[str, ...], other: str) -> str:
 @final
 @dataclass(frozen=True)
 class Option:
-    """What is declared about an option, beside its name, type and default."""
+    """What is declared about an option, besides its name, type and default."""
 
     help: str  # one sentence
-    rule: Rule | None  # None where whoever uses the option validates it
+    rule: Rule | None  # None where the code that uses the option validates it
 
 
 def option(default: Any = MISSING, rule: Rule | None = None, *, help: str) -> Any:  # noqa: A002

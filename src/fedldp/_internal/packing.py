@@ -78,7 +78,7 @@ def empty(count: int, width: int) -> Records:
 
 
 def parse(data: bytes | memoryview, count: int, width: int) -> Records:
-    """Return the records in some bytes, of which there are as many as the records need."""
+    """Return the records in some bytes, whose number must be that of the records."""
     octets = np.frombuffer(data, np.uint8)
     if width <= _WIDEST_NUMBER:
         return _Narrow(width, _unpacked(octets, count, width))
@@ -86,7 +86,7 @@ def parse(data: bytes | memoryview, count: int, width: int) -> Records:
 
 
 def join(pieces: Sequence[bytes], width: int) -> Records:
-    r"""Return the records of which each is given as bytes of its own: the inverse of `split`.
+    r"""Return records of which each is given as separate bytes: the inverse of `split`.
 
     >>> records = join([b"\xba\x00", b"\x04\x80"], 9)
     >>> records.to_bytes().hex(), records.split()
@@ -102,7 +102,7 @@ def join(pieces: Sequence[bytes], width: int) -> Records:
 
 
 def length(count: int, width: int) -> int:
-    """Return how many bytes so many records take."""
+    """Return how many bytes a number of records take."""
     return (count * width + 7) // 8
 
 
@@ -216,7 +216,7 @@ def _unpacked(octets: Bits, count: int, width: int) -> Unsigned:
 
 
 def _overlay(planes: Unsigned, width: int, start: int, end: int) -> Unsigned:
-    """Return the bits from start to end of a row of planes, each of so many bits."""
+    """Return the bits from start to end of a row of planes, each of which has `width` bits."""
     first, last = start // width, (end - 1) // width
     result = np.zeros(planes.shape[1], planes.dtype)
     for number in range(first, last + 1):

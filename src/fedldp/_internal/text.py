@@ -1,4 +1,4 @@
-"""Text for people: lists that stay short, hints at misspelt names, numbers with their errors."""
+"""Text for display: short lists, hints at misspelt names, numbers with their errors."""
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate
@@ -12,7 +12,7 @@ _LONGEST = 40  # characters of one text in a list
 
 
 def listed(texts: Sequence[str], room: int = 100) -> str:
-    """Return a list of the first texts, of about so many characters, and how many more there are.
+    """Return the first texts, in about `room` characters, and how many more there are.
 
     >>> listed(["age", "city", "speed"]), listed(["age", "city", "speed"], room=10)
     ('age, city, speed', 'age, city and 1 more')
@@ -34,7 +34,7 @@ def counted(number: int, what: str) -> str:
 
 
 def rounded(number: float, error: float) -> str:
-    """Return a number with as many digits as two digits of its error ask for.
+    """Return a number rounded to two digits of its error.
 
     >>> rounded(41.2345, 0.0678), rounded(41.2345, 0.0)
     ('41.234', '41.23')
@@ -47,7 +47,7 @@ def rounded(number: float, error: float) -> str:
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """Return a hint at the known word that is most like another, or nothing.
+    """Return a hint at the most similar known word, or an empty text.
 
     >>> did_you_mean("Pari", ["Oslo", "Paris"])
     " (did you mean 'Paris'?)"
@@ -60,7 +60,7 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
 
 
 def unknown(kind: str, name: object, known: Collection[str], *, hint: str = "") -> UnknownName:
-    """Return the error for a name that is not one of the known ones, with a hint at others.
+    """Return the error for an unknown name, with a hint at known ones.
 
     >>> print(unknown("mechanism", "hm_tp", ["hm", "hm-tp"]))
     there is no mechanism 'hm_tp' (did you mean 'hm-tp'?); choose from hm, hm-tp.

@@ -15,7 +15,7 @@ Types = type | tuple[type, ...]
 def read(
     path: str | os.PathLike[str], known: Mapping[str, Types], needed: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Return the entries of a file; refuse unknown ones, other types, and the lack of any needed.
+    """Return the entries of a file, and raise `DomainError` for unknown, invalid or missing ones.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp(), "vault.toml")
@@ -33,7 +33,7 @@ def read(
     entries = parse(text, str(path))
     for name, value in entries.items():
         if name not in known:
-            raise DomainError(f"{path}: {name!r} is no entry here. There are: {', '.join(known)}.")
+            raise DomainError(f"{path}: unknown entry {name!r}; choose from {', '.join(known)}.")
         if not isinstance(value, known[name]) or isinstance(value, bool):
             raise DomainError(f"{path}: {name} has a value of a wrong type: {value!r:.80}.")
     for name in needed:
@@ -43,8 +43,8 @@ def read(
 
 
 def parse(text: str, what: str) -> dict[str, Any]:
-    """Return what a text in TOML holds, or refuse it."""
-    import tomllib  # which few who import this module need
+    """Return what a text in TOML holds, or raise `DomainError`."""
+    import tomllib  # slow to import, and rarely needed
 
     try:
         return tomllib.loads(text)
@@ -67,7 +67,7 @@ def write(entries: Mapping[str, Any], notes: Mapping[str, str] | None = None) ->
 
 
 def table(*names: str, entries: Mapping[str, Any]) -> str:
-    """Return a table of TOML, with the name that leads to it.
+    """Return a table of TOML with its header.
 
     >>> print(table("superlink", "my fleet", entries={"port": 9443}), end="")
     [superlink."my fleet"]
@@ -81,5 +81,5 @@ def _key(name: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """Return texts, numbers and lists of them as TOML has them: like JSON but for one character."""
+    """Return a text, a number or a list of them in TOML: like JSON, except for one character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

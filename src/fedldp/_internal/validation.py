@@ -1,4 +1,4 @@
-"""The one place where numbers from outside are accepted or refused."""
+"""Validation of numbers from outside: the only place."""
 
 import operator
 from numbers import Real
@@ -19,7 +19,7 @@ Integers = npt.NDArray[np.int64]
 
 
 def epsilon(value: Any) -> float:
-    """Return a privacy budget as a float, or refuse it.
+    """Validate a privacy budget and return it as a float.
 
     >>> epsilon(1)
     1.0
@@ -28,13 +28,13 @@ def epsilon(value: Any) -> float:
     if not is_number or not SMALLEST_EPSILON <= value <= LARGEST_EPSILON:
         raise DomainError(
             f"epsilon must be a number from {SMALLEST_EPSILON} to {LARGEST_EPSILON:g}; "
-            f"got {value!r}. Below, the noise drowns any fleet; above, nothing is private."
+            f"got {value!r}. Below, the noise hides any result; above, nothing is private."
         )
     return float(value)
 
 
 def whole(value: Any, name: str) -> int:
-    """Return a whole number as an int, or refuse it."""
+    """Validate a whole number and return it as an int."""
     try:
         return operator.index(value)
     except TypeError:
@@ -42,9 +42,9 @@ def whole(value: Any, name: str) -> int:
 
 
 def unit(x: npt.ArrayLike) -> Floats:
-    """Return x as a float array with every entry in [-1, 1], or refuse it.
+    """Validate that x is in [-1, 1] and return it as an array of floats.
 
-    Nothing is clipped: a value that is out by one part in 10^12 is refused too.
+    Nothing is clipped: a value that is outside by one part in 10^12 is refused too.
     """
     array = reals(x, "x")
     if not is_unit(array):
@@ -58,12 +58,12 @@ def unit(x: npt.ArrayLike) -> Floats:
 
 
 def is_unit(array: Floats, scratch: Floats | None = None) -> bool:
-    """Tell whether every entry lies in [-1, 1], which NaN does not; |x| is left in scratch."""
+    """Return whether every entry lies in [-1, 1] (NaN does not), and leave |x| in scratch."""
     return array.size == 0 or bool(np.abs(array, out=scratch).max() <= 1.0)
 
 
 def reals(x: npt.ArrayLike, name: str) -> Floats:
-    """Return x as an array of float64, or refuse it."""
+    """Validate that x is real and return it as an array of float64."""
     try:
         array = np.asarray(x)
     except (ValueError, TypeError, RuntimeError):

@@ -8,16 +8,16 @@ import numpy as np
 
 from fedldp._internal.validation import Floats, Integers
 
-_LARGEST = 1e100  # of a coordinate that is not a number of any size; its square is still finite
+_LARGEST = 1e100  # larger coordinates become this; its square is still finite
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class SparseRows:
-    """Rows of numbers of which most are zero: how many are not, in which columns, and what.
+    """Rows of numbers, most of them zero: the number of the others, their columns and values.
 
-    A column stands at most once in a row. What costs time and memory is the numbers that are there,
-    not the width of the rows.
+    A column occurs at most once in a row. Time and memory depend on the number of nonzero numbers,
+    not on the width of the rows.
 
     >>> rows = SparseRows.of(np.array([[0.0, 0.6, 0.8], [0.0, 0.0, 0.0], [0.5, 0.0, 0.0]]))
     >>> rows.counts, rows.columns, rows.numbers
@@ -34,7 +34,7 @@ class SparseRows:
 
     @classmethod
     def of(cls, matrix: Floats) -> "SparseRows":
-        """Return what is not zero in the rows of a matrix."""
+        """Return the nonzero numbers of the rows of a matrix."""
         rows, columns = np.nonzero(matrix)
         return cls(np.bincount(rows, minlength=len(matrix)), columns, matrix[rows, columns])
 
@@ -73,7 +73,7 @@ def shortened(rows: Floats, missing: float) -> Floats:
 
 
 def shortened_sparse(rows: SparseRows, missing: float) -> SparseRows:
-    """Return what `shortened` does, of rows that are mostly zeros."""
+    """Return what `shortened` does, for rows that are mostly zeros."""
     numbers = rows.numbers.copy()
     _make_finite(numbers, missing)
     rows = replace(rows, numbers=numbers)

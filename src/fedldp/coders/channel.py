@@ -101,7 +101,9 @@ class Channel(ByLaw, ForNumbers):
         with np.errstate(over="ignore", invalid="ignore"):
             bias = np.abs(self.counts @ self.values / self.total - self.letters).max()
         if not bias <= BIAS * np.abs(self.values).max():
-            raise DomainError(f"a channel must be unbiased at every letter; it is off by {bias:g}.")
+            raise DomainError(
+                f"a channel must be unbiased at every letter; got a bias of {bias:g}."
+            )
 
     def __repr__(self) -> str:
         return (
@@ -130,7 +132,7 @@ class Channel(ByLaw, ForNumbers):
             shapes = letters.shape, values.shape, self.counts.shape
             raise DomainError(
                 f"a channel needs ascending letters from -1 to 1, up to {MOST_OUTPUTS} ascending "
-                f"values, and a count for each pair; their shapes are {shapes}."
+                f"values, and a count for each pair; got the shapes {shapes}."
             )
 
     @property
@@ -395,7 +397,7 @@ class Channel(ByLaw, ForNumbers):
     def from_document(cls, document: Document, coordinates: int = 1) -> "Channel":
         counts, letters = vehicle.table_of(document)
         if set(document) != {"kind", *_ENTRIES}:
-            raise ValueError("it has other entries than a channel has")
+            raise ValueError("it has unknown or missing entries")
         epsilon, values = document["epsilon"], document["values"]
         if not isinstance(epsilon, str):
             raise ValueError("epsilon must be a number written as a text")
@@ -422,7 +424,7 @@ def channel_epsilon(epsilon: float) -> float:
     if value > LARGEST_EXACT_EPSILON:
         raise DomainError(
             f"a channel's epsilon is at most {LARGEST_EXACT_EPSILON:g}; got {value:g}. "
-            "More is for study, with `perturb`."
+            "A larger one is for study, with `perturb`."
         )
     return value
 

@@ -96,7 +96,7 @@ class Cube(AsBits, ByLaw, ForNumbers):
             raise PrivacyError(f"not an epsilon = {self.epsilon:g} cube: {reason}.")
         if self._exact_scale > _LARGEST_SCALE:
             raise DomainError(
-                f"with threshold {self.threshold} of {self.d} the noise is beyond all numbers: "
+                f"with threshold {self.threshold} of {self.d} the noise is too large for floats: "
                 'pass one closer to 0, or "best".'
             )
 
@@ -132,7 +132,7 @@ class Cube(AsBits, ByLaw, ForNumbers):
 
     @cached_property
     def _exact_scale(self) -> Fraction:
-        # Of the sum of t.v over those above the threshold all terms but one cancel.
+        # In the sum of t.v over all t above the threshold, all terms but one cancel.
         first = (self.d + self.threshold) // 2 + 1  # the least number of agreements above it
         lean = (self.heavy - self.light) * comb(self.d - 1, first - 1)
         return Fraction(self._odds[-1], lean)
@@ -198,7 +198,7 @@ class Cube(AsBits, ByLaw, ForNumbers):
         if type(threshold) is not int:
             raise TypeError("a threshold must be a whole number")
         if set(document) != {"kind", "epsilon", "threshold", "heavy", "light"}:
-            raise ValueError("it has other entries than a cube has")
+            raise ValueError("it has unknown or missing entries")
         heavy, light = (vehicle.integer(document[name]) for name in ("heavy", "light"))
         return cls(epsilon_of(document), coordinates, threshold, heavy, light)
 

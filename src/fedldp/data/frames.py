@@ -1,7 +1,7 @@
-"""Tables: columns with names, in memory or in a file, and what their cells stand for.
+"""Tables: columns with names, in memory or in a file, and the values of their cells.
 
-This is the only module that knows of data frames and of Parquet files, and it imports narwhals,
-pandas and pyarrow when they are needed.
+Only this module uses data frames and Parquet files. It imports narwhals, pandas and pyarrow when
+they are needed.
 """
 
 import csv
@@ -38,7 +38,7 @@ def to_frame(columns: Mapping[str, Sequence[Any]]) -> Any:
 
 
 class Dicts:
-    """A list of dicts, one for each row; whoever lacks a key lacks the value."""
+    """A list of dicts, one for each row; a value is missing if its key is."""
 
     def __init__(self, data: Sequence[Mapping[str, Any]]) -> None:
         for number, row in enumerate(data):
@@ -60,7 +60,7 @@ class Dicts:
         return [row.get(name) for row in self._data[start:stop]]
 
     def other_keys(self, known: Set[str], start: int, stop: int) -> dict[str, int]:
-        """Return in how many of the rows each key occurs that is not a known one."""
+        """Return the keys that are not known, with the number of rows that have them."""
         rows = self._data[start:stop]
         others = set().union(*rows) - known
         if len(others) <= len(known):
@@ -105,7 +105,7 @@ class Columns:
 
 
 class Frame:
-    """A data frame of pandas, polars, pyarrow, or whatever else narwhals reads."""
+    """A data frame of pandas, polars, pyarrow, or another library that narwhals reads."""
 
     def __init__(self, data: Any) -> None:
         try:
@@ -143,7 +143,7 @@ Table = Dicts | Columns | Frame
 
 
 def table(data: Any) -> Table:
-    """Return data whose columns have names in a form that gives ranges of cells.
+    """Return data with named columns as a table, from which ranges of cells can be read.
 
     >>> table([{"age": 31, "city": "Oslo"}, {"age": 54}]).cells("city", 0, 2)
     ['Oslo', None]
@@ -161,7 +161,7 @@ def table(data: Any) -> Table:
 
 
 def plain(data: Any) -> npt.NDArray[Any]:
-    """Return data as a plain array, in which None stands for what was masked."""
+    """Return data as a plain array, with None for masked values."""
     if not isinstance(data, np.ma.MaskedArray):
         return np.asarray(data)
     array = np.array(data.data, object)
@@ -170,7 +170,7 @@ def plain(data: Any) -> npt.NDArray[Any]:
 
 
 def numbers(cells: Cells) -> Floats:
-    """Return a float for each cell, NaN for what is no number.
+    """Return a float for each cell, and NaN for a cell that is not a number.
 
     >>> numbers([31, "54", None, "old"])
     array([31., 54., nan, nan])
@@ -184,12 +184,12 @@ def numbers(cells: Cells) -> Floats:
         cells = cells.tolist()
     try:
         return np.fromiter(map(float, cells), np.float64, len(cells))
-    except Exception:  # whatever a cell is, it may not stop the others
+    except Exception:  # one bad cell must not stop the others
         return np.fromiter(map(to_float, cells), np.float64, len(cells))
 
 
 def to_float(value: Any) -> float:
-    """Return a number as a float, and NaN for what is no number."""
+    """Return a value as a float, and NaN if it is not a number."""
     try:
         try:
             return float(value)
@@ -200,7 +200,7 @@ def to_float(value: Any) -> float:
 
 
 def codes(cells: Cells, known: Mapping[str, int]) -> Floats:
-    """Return the number of each cell's label, NaN for what is not known.
+    """Return the code of each cell's label, and NaN for an unknown one.
 
     >>> codes(["Rome", None, "Bonn"], {"Oslo": 0, "Rome": 1})
     array([ 1., nan, nan])
@@ -220,14 +220,14 @@ def codes(cells: Cells, known: Mapping[str, int]) -> Floats:
             return math.nan
 
     kinds = set(map(type, cells)) - {str, type(None)}
-    if kinds in (set(), {float}, {int}, {bool}):  # of which no two are equal and called otherwise
+    if kinds in (set(), {float}, {int}, {bool}):  # equal values of these have equal labels
         table = {cell: code(cell) for cell in set(cells)}
         return np.fromiter(map(table.__getitem__, cells), np.float64, len(cells))
     return np.fromiter(map(code, cells), np.float64, len(cells))
 
 
 def is_missing(value: object) -> bool:
-    """Return whether there is no value: None, an empty text, or NaN, NaT and NA of any library."""
+    """Return whether a value is missing: None, an empty text, or NaN, NaT and NA of any library."""
     if value is None or value is np.ma.masked:
         return True
     if issubclass(type(value), str):
@@ -242,7 +242,7 @@ def shown(value: object) -> str:
     """Return a value as it is shown in a message."""
     try:
         return f"{value.item() if isinstance(value, np.generic) else value!r:.60}"
-    except Exception:  # such as an integer with more digits than Python likes to write
+    except Exception:  # such as an integer with more digits than Python writes
         return f"this {type(value).__name__}"
 
 
@@ -251,11 +251,11 @@ class Chunk(NamedTuple):
 
     data: Any
     first_row: int
-    fraction: float  # of the file that has been read, up to and including this chunk
+    fraction: float  # how much of the file has been read, including this chunk
 
 
 def read(path: str | PathLike[str], rows: int = CHUNK) -> Iterator[Chunk]:
-    r"""Read a Parquet file (.parquet, .pq) or a CSV file (any other) in chunks of so many rows.
+    r"""Read a Parquet file (.parquet, .pq) or a CSV file (any other) in chunks of rows.
 
     A CSV file is in UTF-8, separated by commas, and begins with the names of its columns; an empty
     cell is a missing value. Only one chunk is held in memory.
@@ -302,7 +302,7 @@ def _csv(path: Path, rows: int) -> Iterator[Chunk]:
         for record in reader:
             if len(record) == len(names):
                 yield record
-            elif record:  # an empty line is no row
+            elif record:  # an empty line is ignored
                 raise DomainError(
                     f"{path.name}, line {reader.line_num}: the header has {len(names)} fields, "
                     f"this line {len(record)}. Put a text that contains commas in quotes."
@@ -327,7 +327,7 @@ def _csv(path: Path, rows: int) -> Iterator[Chunk]:
                 first_row += len(chunk)
         except UnicodeDecodeError as error:
             raise DomainError(
-                f"{path.name}, line {reader.line_num + 1} is no UTF-8: {error}. Save it as UTF-8."
+                f"{path.name}, line {reader.line_num + 1} is not UTF-8: {error}. Save it as UTF-8."
             ) from error
         except csv.Error as error:
             raise DomainError(f"{path.name}, line {reader.line_num}: {error}.") from error

@@ -1,9 +1,9 @@
-"""Rows of values as one matrix of numbers, whatever holds the data.
+"""Rows of values as one matrix of numbers, for all kinds of data.
 
-The matrix is of float64, with a row for each vehicle and a column for each coordinate. A number
-stands as it is, a category as its code, and what is missing, unreadable or unknown is NaN. No cell
-is ever refused here, because on a vehicle the data may not decide whether a report goes out;
-`Rows.read` counts for the owner what will be clipped or replaced.
+The matrix is of float64, with a row for each vehicle and a column for each coordinate. It contains
+numbers as they are, categories as their codes, and NaN for values that are missing, unreadable or
+unknown. No cell is ever refused here, because on a vehicle the data must not decide whether a
+report is sent; `Rows.read` counts for the owner what will be clipped or replaced.
 """
 
 from collections.abc import Sequence
@@ -24,15 +24,15 @@ from fedldp.data.quality import AttributeQuality, DataQuality, total
 from fedldp.errors import DomainError, UnknownName
 from fedldp.vehicle import NO_NUMBER
 
-_LOOKED_AT = 1000  # cells of a column, to tell whether it holds numbers
+_LOOKED_AT = 1000  # cells of a column that decide whether it holds numbers
 _AT_ONCE = 1 << 15  # rows that are counted together
 _WIDE = 1024  # numbers of a line that NumPy reduces fast
-_SLACK = 1e-6  # of the range: so far beyond a bound, a value is not counted as clipped
+_SLACK = 1e-6  # of the range: a value that is closer to a bound is not counted as clipped
 _MOST_COMPARED = 1000  # labels that are compared with an unknown one
 
 
 class Rows:
-    """The rows of a data set, of which `matrix` reads a range. Made by `Schema.rows`.
+    """The rows of some data, read in ranges. Made by `Schema.rows`.
 
     >>> from fedldp.schema import Schema
     >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Paris"])
@@ -71,7 +71,7 @@ class Rows:
 
     def _checked_table(self, table: frames.Table) -> frames.Table:
         if isinstance(table, frames.Dicts):
-            return table  # a dict may lack any key: that is data
+            return table  # a key may be missing from any dict: that is data
         for attribute in self._attributes:
             if attribute.name not in table.names:
                 raise UnknownName(
@@ -86,7 +86,7 @@ class Rows:
     def matrix(self, start: int = 0, stop: int | None = None) -> Floats:
         """Return a C-contiguous row of coordinates for each row from start to stop.
 
-        It is a view of the data, where they are such an array already: do not write to it.
+        It may be a view of the data: do not write to it.
         """
         start, stop = self._range(start, stop)
         if isinstance(self._data, np.ndarray) and self._is_plain:
@@ -199,14 +199,14 @@ def _is_vector(cell: Any, size: int) -> bool:
 
 
 def _floats(array: npt.NDArray[Any]) -> Floats:
-    with np.errstate(over="ignore"):  # what is too large for float64 becomes infinite
+    with np.errstate(over="ignore"):  # a number that is too large for float64 becomes infinite
         return np.ascontiguousarray(array, np.float64)
 
 
 def _extremes(matrix: Floats) -> tuple[Floats, Floats]:
     """Return the least and the largest value of each column, NaN where there is NaN.
 
-    NumPy is slow on columns that are a few numbers apart, so many rows become one long line first.
+    NumPy is slow on narrow matrices, so that many rows are joined into one long line first.
     """
     rows, columns = matrix.shape
     group = max(1, _WIDE // columns)
@@ -227,7 +227,7 @@ def _quality(
     ends: tuple[float, float],
     first_row: int,
 ) -> AttributeQuality:
-    """Count what is clipped or replaced, given the cells of the values and their two ends."""
+    """Count what is clipped or replaced, given the values, their cells and their two extremes."""
     if isinstance(attribute, Category):
         bounds, replacement = "", repr(attribute.missing)
         low, high = -np.inf, np.inf
@@ -273,7 +273,7 @@ def _too_long(vectors: Floats, length: float) -> int:
 
 
 def _missing(attribute: Number | Category, cells: Cells, bad: npt.NDArray[np.bool_]) -> int:
-    """Return how many of the bad values are missing: there is nothing in their place."""
+    """Return how many of the bad values are missing."""
     if isinstance(cells, np.ndarray) and cells.dtype.kind in "biufcmM":
         cells = cells.reshape(bad.shape)[bad]
         return int(np.count_nonzero(cells != cells))  # NaN and NaT, which differ from themselves
@@ -293,14 +293,14 @@ def _missing(attribute: Number | Category, cells: Cells, bad: npt.NDArray[np.boo
 
 
 def _no_number(cell: object) -> bool:
-    """Tell whether a cell says that there is no number, also as a text."""
+    """Return whether a cell means that there is no number, also as a text."""
     if type(cell) is str:
         return cell.strip().lower() in NO_NUMBER
     return is_missing(cell)
 
 
 def _fault(attribute: Number | Category, value: Any, is_entry: bool) -> str:
-    """Say why a value is read as NaN."""
+    """Return why a value is read as NaN."""
     if isinstance(attribute, Number):
         if _no_number(value):
             return "the value is missing"

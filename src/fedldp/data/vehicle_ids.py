@@ -1,4 +1,4 @@
-"""Whose a row is: the column of a file that names the vehicle of each row."""
+"""Vehicle ids: the column of a file that names the vehicle of each row."""
 
 from typing import Any, final
 
@@ -11,7 +11,7 @@ from fedldp.errors import DomainError
 
 @final
 class VehicleIds:
-    """The vehicle of each row, given some rows at a time.
+    """The vehicle of each row, for rows that are added some at a time.
 
     >>> found = VehicleIds("car")
     >>> found.add({"car": ["b", "a"]}, 0); found.add({"car": ["b"]}, 2)
@@ -25,20 +25,20 @@ class VehicleIds:
         self._numbers: list[int] = []
 
     def add(self, data: Any, first_row: int) -> None:
-        """Add rows; refuse one that is nobody's."""
+        """Add rows, and raise `DomainError` for one without a vehicle."""
         if self._column is None:
             return
         table = frames.table(data)
         if self._column not in table.names:
             raise DomainError(
-                f"there is no column {self._column!r} that tells whose a row is; "
-                f"there are {list(table.names)!r:.500}."
+                f"the data have no column {self._column!r} with vehicle ids; they have "
+                f"{list(table.names)!r:.500}."
             )
         for row, cell in enumerate(table.cells(self._column, 0, len(table)), first_row):
             if frames.is_missing(cell):
                 raise DomainError(
                     f"row {row} (the first is 0), column {self._column!r}: the value is missing, "
-                    "so nobody knows whose row it is. Correct or drop the row."
+                    "so the vehicle of the row is unknown. Correct or drop the row."
                 )
             self._numbers.append(self._known.setdefault(str(cell).strip(), len(self._known)))
 
@@ -48,8 +48,8 @@ class VehicleIds:
         return [known[number] for number in self._numbers]
 
     def numbers(self) -> Integers | None:
-        """Return a number for the vehicle of each row, counted in the order in which they occur.
+        """Return a number for the vehicle of each row, in order of first occurrence.
 
-        It is None if there is no column, so that each row is a vehicle of its own.
+        Return None if there is no such column: then each row is a vehicle of its own.
         """
         return None if self._column is None else np.array(self._numbers, np.int64)

@@ -70,7 +70,9 @@ class About:
 
     def __post_init__(self) -> None:
         if self.synthetic and "SYNTHETIC" not in self.title:
-            raise DomainError(f"the title of made-up data must say SYNTHETIC; got {self.title!r}.")
+            raise DomainError(
+                f"the title of synthetic data must contain SYNTHETIC; got {self.title!r}."
+            )
 
 
 @final
@@ -150,7 +152,7 @@ class Dataset:
         for attribute, column in zip(self.schema.attributes, self.columns, strict=True):
             _check_column(attribute, column)
         for name in (*self.targets.values(), *self.derived):
-            self.schema[name]  # refuses what is not there
+            self.schema[name]  # raises UnknownName
 
     @property
     def name(self) -> str:
@@ -283,7 +285,7 @@ class Dataset:
                 f"of {vehicles} vehicles, a hold-out of {share:g} leaves none to train with: "
                 "give more data, or lower the share."
             )
-        order = np.argsort(chance("hold-out", 0).words(vehicles), kind="stable")
+        order = np.argsort(seeded_source("hold-out", 0).words(vehicles), kind="stable")
         fleet, public = (
             self.take(rows_of(grouped, part)[0]) for part in (order[held:], order[:held])
         )
@@ -364,10 +366,11 @@ class EncodedRows:
         )
 
 
-def chance(name: str, seed: int) -> Source:
-    """Return where the rows of a made-up set come from.
+def seeded_source(name: str, seed: int) -> Source:
+    """Return the random source of a generated data set.
 
-    The seed alone would give the stream that a simulation with this seed draws its noise from.
+    It depends on the name too: the seed alone would give the stream from which a simulation with
+    this seed draws its noise.
     """
     seed = whole(seed, "seed")
     text = f"fedldp data set {name}: {seed}"

@@ -22,7 +22,7 @@ from fedldp.errors import DomainError
 from fedldp.learn.features import category_codes, check_target
 from fedldp.schema import Category, Number, Schema
 
-_FINE = 1e-5  # of the scale of [-1, 1]: so far apart the numbers of 32 bits may lie
+_FINE = 1e-5  # the coarsest spacing of 32-bit numbers, on the scale of [-1, 1]
 
 
 def from_file(
@@ -126,7 +126,7 @@ def unpacked(path: Path) -> Iterator[Path]:
                 shutil.copyfileobj(packed, file, 1 << 20)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise DomainError(
-                f"{path.name} is damaged, or no gzip file: {error}. Get it again."
+                f"{path.name} is damaged or not a gzip file: {error}. Download it again."
             ) from error
         yield plain
 

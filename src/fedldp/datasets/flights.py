@@ -2,7 +2,7 @@
 
 The bounds are round numbers, fixed here with the published table in view: about 1% of arrivals and
 3% of departures lie outside. In a fleet they would have to be chosen without looking. Wider bounds
-would tell long delays apart, at the price of more noise for all.
+would distinguish long delays, at the cost of more noise for all.
 """
 
 from importlib import resources

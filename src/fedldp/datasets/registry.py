@@ -210,7 +210,7 @@ class File(Origin):
         if found is None:
             name = self.about.name
             fetching = f"fetch it with `fedldp data fetch {name}`, or " if self.download else ""
-            raise DomainError(f"{name} is not here: {fetching}give its file with --path.")
+            raise DomainError(f"{name} is not available: {fetching}give its file with --path.")
         return self._first(self.read(found), rows)
 
     def _present(self) -> Path | None:

@@ -64,7 +64,7 @@ class Laplace(Mechanism):
         """
         raise DomainError(
             "laplace has no channel: its output has no bound, so no finite table can hold it. "
-            "For release take another mechanism; 'hm-tp' is more accurate for every epsilon."
+            "For release use another mechanism; 'hm-tp' is more accurate for every epsilon."
         )
 
     @property

@@ -17,7 +17,7 @@ LAST_CUBIC = log((3 + sqrt(65)) / 2)  # the epsilon above which a has its simple
 
 
 class ThreePoint(Finite):
-    """Outputs -C, 0, C of which C and -C are as unlikely as privacy allows at the far end.
+    """Outputs -C, 0, C, where C and -C are as unlikely as privacy allows at the far end.
 
     What remains to choose is P(0 | x); it is a at x = 0 and a / e^eps at x = 1 and -1.
     """

@@ -84,7 +84,7 @@ def test_the_same_question_counts_nothing_and_another_one_is_refused(tmp_path):
     held = vault(path, cap=20.0, seed=None)  # the job is resumed, also by a server that lost all
     assert held.answer(question).to_bytes() == first
     for other in ({"n": 4}, {"gateway": "8"}, {"plan": Plan(SCHEMA, 0.5).to_json()}):
-        with pytest.raises(DomainError, match="Another question was put under this request"):
+        with pytest.raises(DomainError, match="another question was asked under this request"):
             held.answer(replace(question, **other))
     assert answers(held).total() == 3
     assert held.answer(asked(8, number=2)).answered == 5

@@ -39,7 +39,7 @@ def test_who_is_nobody_has_no_rows(tmp_path, rows):
     ids = [*range(rows - 1), None]  # as numbers, with one missing: a reader may make floats of them
     columns = {"id": ids, "speed": [31.0] * rows, "city": ["Rome"] * rows}
     polars.DataFrame(columns).write_parquet(tmp_path / "rows.parquet")
-    with pytest.raises(DomainError, match="nobody knows whose row it is"):
+    with pytest.raises(DomainError, match="the vehicle of the row is unknown"):
         held(tmp_path, data="rows.parquet", vehicle="id")
     polars.DataFrame(columns)[:-1].write_parquet(tmp_path / "rows.parquet")
     found = held(tmp_path, data="rows.parquet", vehicle="id")[2]
@@ -61,7 +61,7 @@ def test_parts_of_a_data_set_hold_every_row_once(tmp_path):
         ({"cap": "none"}, 'cap must be a positive number, such as "4.0"'),
         ({"cap": None}, "the entry 'cap' is missing"),
         ({"cap": 4}, "cap has a value of a wrong type"),
-        ({"limit": 4}, "'limit' is no entry here. There are: data, schema"),
+        ({"limit": 4}, "unknown entry 'limit'; choose from data, schema"),
         ({"data": "flight", "schema": None}, "data must be a file, with a schema, or one of"),
         ({"data": "flights", "schema": None, "part": "5/4"}, 'part must be like "2/3"'),
         ({"listen": "tcp://127.0.0.1:9400"}, "needs a token"),

@@ -200,7 +200,7 @@ def test_another_question_in_the_same_round_is_refused(one, other):
     first = one.answer(question)
     before = lines(one)
     for _ in range(2):
-        with pytest.raises(DomainError, match="Another question was put under this request"):
+        with pytest.raises(DomainError, match="another question was asked under this request"):
             one.answer(replace(question, **other))
     assert lines(one) == before
     assert one.answer(question) == first

@@ -46,7 +46,7 @@ class Certificate:
     """A proof that no mechanism can have a smaller worst-case variance than `lower_bound`.
 
     It consists of terms on the grid of all integer multiples of a pitch. The proof is valid if
-    `fault()` returns None.
+    `invalid()` returns None.
 
     Parameters
     ----------
@@ -81,8 +81,8 @@ class Certificate:
         rounded = float(bound)
         return rounded if Fraction(rounded) <= bound else float(np.nextafter(rounded, 0.0))
 
-    def fault(self) -> str | None:
-        """Return what is wrong with the proof, or None if it holds. Rational numbers alone decide.
+    def invalid(self) -> str | None:
+        """Return why the proof is not valid, or None if it is. Rational numbers alone decide.
 
         As far as terms change their sign, h is summed point by point. Beyond, it is one quadratic
         polynomial on each side.
@@ -90,14 +90,14 @@ class Certificate:
         Returns
         -------
         str or None
-            The first fault that was found, or None if the proof is valid.
+            The first reason that was found, or None if the proof is valid.
 
         Examples
         --------
         >>> proof = certificate(1.0)
-        >>> proof.fault() is None
+        >>> proof.invalid() is None
         True
-        >>> Certificate(1.0, proof.pitch, proof.terms[1:]).fault()
+        >>> Certificate(1.0, proof.pitch, proof.terms[1:]).invalid()
         'the weights are negative or do not add up to 1'
         """
         if self.pitch <= 0 or not 0 < self.epsilon <= LARGEST_CERTIFIED_EPSILON:
@@ -207,12 +207,13 @@ def certificate(epsilon: float) -> Certificate:
     is kept in the cache, and validated again when it is read.
 
     >>> proof = certificate(1.0)
-    >>> proof.fault() is None, round(proof.lower_bound, 2)
+    >>> proof.invalid() is None, round(proof.lower_bound, 2)
     (True, 3.99)
     """
     if epsilon > LARGEST_CERTIFIED_EPSILON:
         raise DomainError(
-            f"certificates end at epsilon {LARGEST_CERTIFIED_EPSILON:g}; got {epsilon:g}."
+            f"the epsilon of a certificate must be at most {LARGEST_CERTIFIED_EPSILON:g}; "
+            f"got {epsilon:g}."
         )
     key = f"certificate {SOLVER}: {epsilon!r}"
     kept = cache_files.load(key)
@@ -220,7 +221,7 @@ def certificate(epsilon: float) -> Certificate:
         try:
             pitch, *terms = json.loads(kept)
             read = Certificate(epsilon, Fraction(pitch), tuple(_read_term(term) for term in terms))
-            if read.fault() is None:
+            if read.invalid() is None:
                 return read
         except (ValueError, TypeError, ArithmeticError, RecursionError):
             pass  # damaged: find it again
@@ -259,7 +260,7 @@ def _find(epsilon: float) -> Certificate:
         terms = list(found.terms)
         terms[largest] = (alpha, lam, mu + lowest, x)
         found = Certificate(epsilon, pitch, tuple(terms))
-    reason = found.fault()
+    reason = found.invalid()
     if reason is not None:
         raise DomainError(f"no certificate was found for epsilon = {epsilon}: {reason}.")
     return found

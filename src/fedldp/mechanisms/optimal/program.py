@@ -149,7 +149,7 @@ def _fixed(
     active: Integers,
     area: float,
 ) -> tuple[Any, Floats]:
-    """Return the inequalities that are no cuts: mass, reach of the mean 1, the limits."""
+    """Return the inequalities that are not cuts: mass, reach of the mean 1, the limits."""
     from scipy import sparse
 
     mass = fold.sum(axis=0)

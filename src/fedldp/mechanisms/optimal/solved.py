@@ -25,7 +25,7 @@ from fedldp.mechanisms.optimal.certificate import Certificate, certificate
 SOLVER = 1  # part of the cache's keys: raise it when results change
 MOST_OUTPUTS = 255
 _ALLOWED = 1 + 1e-6  # for rounding to integers
-_DOUBT = 2.0**-32  # in floating point a column may seem kept that only stands for another output
+_DOUBT = 2.0**-32  # rounding may favour a column that only leads to another output
 _EVERYWHERE = np.linspace(-1.0, 1.0, 2**13 + 1)
 
 
@@ -117,7 +117,7 @@ class Solved(Finite):
         thresholds, flips = self._shares
         # The first digits of u choose a column of the letter's row; what is left of u rounds x to
         # a letter and, being uniform on either side of the odds for that, decides for the column
-        # or for the other output that it stands for.
+        # or for the other output of that column.
         u -= 1
         u *= 1 << channel.bits
         column = u.astype(np.int64)
