@@ -22,10 +22,7 @@ from fedldp import vehicle
 CHECKED = (
     "fedldp.attributes",
     "fedldp.audit",
-    "fedldp.coders.base",
-    "fedldp.coders.categories",
-    "fedldp.coders.channel",
-    "fedldp.coders.cube",
+    "fedldp.coders",
     "fedldp.data",
     "fedldp.datasets",
     "fedldp.errors",

@@ -78,9 +78,9 @@ class Coder(ABC):
 
     Examples
     --------
-    >>> import fedldp
-    >>> isinstance(fedldp.Duchi(epsilon=1.0).channel(), Coder)
-    True
+    >>> from fedldp.coders import CODERS
+    >>> sorted(CODERS)
+    ['cube', 'directions', 'numbers', 'response', 'unary']
     """
 
     kind: ClassVar[str]  # its name in a plan's JSON
@@ -465,14 +465,46 @@ class Coder(ABC):
         """The variance of an answer about one estimate, as far as it is known without the data."""
 
     def mean_length(self, cells: Cells) -> Floats | None:
-        """Return the mean length of the vectors, as far as the counters tell it; None: not at all.
+        """Return the mean length of the vectors, if the counters reveal it.
 
-        The counters are those of one unit, in a row for each replica.
+        Parameters
+        ----------
+        cells
+            The counters of one unit, in a row for each replica.
+
+        Returns
+        -------
+        array of float or None
+            The mean length of each replica, or None if the coder does not reveal it.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> fedldp.Duchi(epsilon=1.0).channel().mean_length(np.array([[3, 7]])) is None
+        True
         """
         return None
 
     def noise_at(self, length: Any) -> Any:
-        """Return the noise of an answer about a number near 0 of a vector of some length."""
+        """Return the noise of an answer about a number near 0 of a vector.
+
+        Parameters
+        ----------
+        length
+            The length of the vector, or an array of lengths. Most coders do not depend on it.
+
+        Returns
+        -------
+        float or array
+            The variance of the answer.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> channel = fedldp.Duchi(epsilon=1.0).channel()
+        >>> channel.noise_at(0.5) == channel.noise
+        True
+        """
         return self.noise
 
     @property

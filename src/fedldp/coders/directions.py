@@ -257,15 +257,13 @@ class Directions(ForNumbers):
         return max(1, int(_CODEBOOKS * (1 << self.seed_bits) / _doubling(self._odds)))
 
     def to_document(self) -> Document:
-        """Return the directions as they stand in a plan's JSON, but for the attributes."""
         entries = {name: vehicle.json_integer(getattr(self, name)) for name in _ENTRIES}
         return {"kind": self.kind, "epsilon": str(self.epsilon), **entries}
 
     @classmethod
     def from_document(cls, document: Document, coordinates: int = 1) -> "Directions":
-        """Read what `to_document` gives, and check it again."""
         if set(document) != {"kind", "epsilon", *_ENTRIES}:
-            raise ValueError("it has other entries than directions have")
+            raise ValueError("it has unknown or missing entries")
         numbers = [vehicle.integer(document[name]) for name in _ENTRIES]
         return cls(epsilon_of(document), coordinates, *numbers)
 
@@ -292,6 +290,13 @@ class Directions(ForNumbers):
         ------
         DomainError
             If x has another shape, a row is longer than 1, or source is not a `Source`.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> coder = Directions.of(epsilon=4.0, d=3)
+        >>> coder.encode(np.array([[0.6, 0.0, 0.8]]), fedldp.source(7)).shape
+        (1,)
         """
         if not isinstance(source, Source):
             raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
@@ -382,12 +387,10 @@ class Directions(ForNumbers):
     # The server's half.
 
     def get(self, records: Any, first: int, rows: Integers | None = None) -> Codes:
-        """Read codes from the field of some records that begins at a bit: all of them are valid."""
         codes: Codes = records.get(first, self.bits)
         return codes if rows is None else codes[rows]
 
     def count(self, codes: Codes, place: int, cells: Cells) -> None:
-        """Add the directions that were sent to the counters."""
         own = cells[place : place + self.cells]
         direction = codes & codes.dtype.type(self.directions)
         sent = np.flatnonzero(direction < self.directions)
@@ -442,12 +445,10 @@ class Directions(ForNumbers):
         return numbers
 
     def answers(self, cells: Cells) -> Cells:
-        """Return how many answers the counters along the last axis hold."""
         found: Cells = cells[..., 0]
         return found
 
     def invalid(self, cells: Cells, answers: Cells) -> str | None:
-        """Return why counters cannot be those of so many answers, or None if they can."""
         nulls, (sums, squares) = cells[:, 1], self._by_coordinate(cells)
         if np.any((nulls < 0) | (nulls > answers)):
             return "there are more null codes than answers, or fewer than none"
@@ -478,16 +479,35 @@ class Directions(ForNumbers):
         return self._shape.scale
 
     def sums(self, cells: Cells) -> tuple[Floats, Floats]:
-        """Return, for each number, how many answers there are and the sum of their values."""
         sums = self._by_coordinate(cells[..., 0, :])[0] / self.scale
         return np.broadcast_to(cells[..., 0, :1].astype(np.float64), sums.shape), sums
 
     def moments(self, cells: Cells) -> Moments:
         """Return the moments of the answers about each number.
 
-        Of the data no more than the mean is known. The variance is that of the answers, and never
-        below that of the noise: a few answers that happen to agree prove nothing. What the finite
-        number of codebooks adds for the mean of all answers is included, as far as it can go.
+        Only the mean of the data is known. The variance is that of the answers, and never below
+        that of the noise: a few answers that happen to agree prove nothing. What the finite number
+        of codebooks can add at most to the error of the mean of all answers is included.
+
+        Parameters
+        ----------
+        cells
+            Counters, a row for each unit.
+
+        Returns
+        -------
+        Moments
+            The numbers from which estimates and their errors follow.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> coder = Directions.of(epsilon=4.0, d=3)
+        >>> codes = coder.encode(np.tile([0.6, 0.0, 0.8], (10_000, 1)), fedldp.source(7))
+        >>> cells = np.zeros(coder.cells, np.int64)
+        >>> coder.count(codes, 0, cells)
+        >>> coder.moments(cells[None]).mean.round(1) + 0.0
+        array([0.6, 0. , 0.8])
         """
         (m, total), squares = self.sums(cells), self._by_coordinate(cells[0])[1]
         mean = total / m
@@ -531,15 +551,34 @@ class Directions(ForNumbers):
         return Law(np.array(letters), values / self.scale, np.array(rows))
 
     def beyond(self, m: Floats, mean: Floats) -> tuple[Floats, Floats] | None:
-        """Bound the probability that honest answers have a mean as high, or as low."""
         return self.law.beyond(m, mean)
 
     def checks(self, cells: Cells) -> list[Check]:
-        """Return how likely so many null codes are, and directions that are so long.
+        """Return how likely the number of null codes is, and the lengths of the directions.
 
         Seeds are drawn at random, so that the square of the length of a direction has a known law,
-        whatever the vectors are. Someone who searches seeds for a direction that points far to one
-        side sends directions that are too long.
+        whatever the vectors are. A vehicle that searches seeds for a direction that points far to
+        one side sends directions that are too long.
+
+        Parameters
+        ----------
+        cells
+            The counters of a single unit, in one row.
+
+        Returns
+        -------
+        list of Check
+            Numbers with the largest probability that honest vehicles cause them.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> coder = Directions.of(epsilon=4.0, d=3)
+        >>> codes = coder.encode(np.tile([0.6, 0.0, 0.8], (10_000, 1)), fedldp.source(7))
+        >>> cells = np.zeros(coder.cells, np.int64)
+        >>> coder.count(codes, 0, cells)
+        >>> all(check.p_value > 1e-6 for check in coder.checks(cells[None]))
+        True
         """
         from scipy.special import bdtr, bdtrc
 
@@ -594,12 +633,46 @@ class Directions(ForNumbers):
         return min(shape.sent_null * shape.square, shape.sent * shape.along - 1)
 
     def variance(self, x: npt.ArrayLike) -> Any:
-        """Return the variance of the estimate of one number of a vector of length 1, for each x."""
+        """Return the variance of the estimate of one number of a vector of length 1.
+
+        Parameters
+        ----------
+        x
+            The number, in [-1, 1], or an array of such numbers.
+
+        Returns
+        -------
+        float or array
+            The variance for each x.
+
+        Examples
+        --------
+        >>> bool(Directions.of(epsilon=4.0, d=3).variance(0.0) > 0)
+        True
+        """
         square, shape = validation.unit(x) ** 2, self._shape
         return shape.sent * (shape.square + square * (shape.along - shape.square)) - square
 
     def mean_length(self, cells: Cells) -> Floats | None:
-        """Return the mean length of the vectors, from the share of null codes: 0 to 1."""
+        """Return the mean length of the vectors, from the share of null codes.
+
+        Parameters
+        ----------
+        cells
+            The counters of one unit, in a row for each replica.
+
+        Returns
+        -------
+        array of float or None
+            The mean length of each replica, from 0 to 1, or None if the null input is not used.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> coder = Directions.of(epsilon=4.0, d=3, null=False)
+        >>> coder.mean_length(np.ones((1, coder.cells), np.int64)) is None
+        True
+        """
         if not self.null_input:
             return None
         shape, (answers, nulls) = self._shape, np.moveaxis(cells[..., 0, :2], -1, 0)
@@ -632,8 +705,25 @@ class Directions(ForNumbers):
     def assumed(self, inputs: Floats | str, weight: float) -> Assumed:
         """Return what to expect of a report: its noise, and the mean of x and of x^2.
 
-        `"uniform"` are vectors in all directions, of all lengths alike; in the `"worst"` case they
-        are as long as they can be.
+        Parameters
+        ----------
+        inputs
+            Public inputs, a row for each vehicle, or one of `ASSUMPTIONS`: `"uniform"` are vectors
+            in all directions, with all lengths equally likely; in the `"worst"` case they are as
+            long as they can be.
+        weight
+            The worst case maximises the noise plus `weight` times x^2.
+
+        Returns
+        -------
+        tuple
+            The mean noise, the mean of x and the mean of x^2.
+
+        Examples
+        --------
+        >>> noise, mean, square = Directions.of(epsilon=4.0, d=3).assumed("worst", 1.0)
+        >>> float(mean), round(float(square), 3)
+        (0.0, 0.333)
         """
         shape = self._shape
         extra = shape.sent * (shape.along - shape.square)

@@ -96,6 +96,8 @@ class Dataset:
         For each row the number of its vehicle, if a vehicle can have several rows.
     reference
         How categories become features: see `fedldp.learn.features.Features`.
+    scaling
+        How numbers become features: see `fedldp.learn.features.Features`.
 
     Raises
     ------
