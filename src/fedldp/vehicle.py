@@ -1,7 +1,7 @@
-"""A whole vehicle on the standard library: check a plan, draw a report, send a few bytes.
+"""A complete vehicle on the standard library: check a plan, draw a report, send a few bytes.
 
-This file needs nothing but Python. Copy it to a vehicle, or read it to see that the privacy of
-what is sent is a fact about integers:
+This file needs only Python. Copy it to a vehicle, or read it to see that the privacy of a report is
+a fact about integers:
 
     python vehicle.py plan.json --cap 1.0 row.json
 
@@ -10,11 +10,11 @@ scaled to [-1, 1], and categories. Its `tables` are integers: the odds of each c
 sent for a value. Its `parts` say how each attribute is reported. A `sample` part chooses k of its
 coordinates (a coordinate is one number or one category) and draws a code for each from its table;
 a `cube` part sends a sign for each of its coordinates, drawn all at once; a `directions` part sends
-one of some public random directions, rather one along its vector. Under no two values may
-the odds of a code differ by more than a factor of e^epsilon, and what one report can cost in all
-may not exceed the cap. Nothing else matters for privacy, and no row is ever refused: what is
-missing in it, or unknown, becomes a public value. `Plan.check` tells the owner, who alone may know.
-Only what is not JSON is refused, before anything is drawn: it is a mistake of the calling program.
+one of some public random directions, preferably one along its vector. The odds of a code under two
+values may not differ by more than a factor of e^epsilon, and the total cost of one report may not
+exceed the cap. Nothing else matters for privacy, and no row is ever refused: a value that is
+missing or unknown becomes a public value. `Plan.check` reports this to the owner alone. Only input
+that is not JSON is refused, before anything is drawn: it is a mistake of the calling program.
 """
 
 import hashlib
@@ -55,23 +55,23 @@ DIRECTION_BITS = 32  # of a seed and a direction, at most
 LENGTH = 1 << 20  # the whole number that a vector of the public length has as its length
 QUANTILES = 1 << 16
 QUANTILE_UNIT = 1 << 10  # one standard deviation of the numbers that directions are made of
-LARGEST_NUMBER = 1e100  # of a vector, before its length is limited: its square is still finite
+LARGEST_NUMBER = 1e100  # of a vector, before its length is limited: its square is finite
 GOLDEN = 0x9E3779B97F4A7C15
 MIX = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 MOST_COORDINATES = 1 << 24
 MOST_TABLES = 1 << 10
 MOST_BITS = 1 << 27  # of a record
 SYSTEM = secrets.SystemRandom()
-NO_NUMBER = ("", "nan", "+nan", "-nan")  # texts that stand for a number that is not there
+NO_NUMBER = ("", "nan", "+nan", "-nan")  # texts that mean a missing number
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 Alias = tuple[list[int], list[int]]
 
 
 def exact(epsilon: float | str | Fraction) -> Fraction:
-    """Return the positive number that was written: 0.1 means one tenth."""
+    """Return a positive number exactly as it is written: 0.1 means one tenth."""
     try:
-        # An exponent can ask for more digits than there is memory: what floats cannot hold is none.
+        # An exponent can ask for more digits than fit into memory: floats set the limits.
         if "e" in str(epsilon).lower() and not 0 < float(str(epsilon)) < inf:
             raise ValueError
         number = epsilon if isinstance(epsilon, Fraction) else Fraction(str(epsilon))
@@ -125,7 +125,7 @@ def fault(counts: Sequence[Sequence[int]], epsilon: Fraction) -> str | None:
 def response_fault(same: int, other: int, categories: int, epsilon: Fraction) -> str | None:
     """Return why a randomised response is not epsilon-private, or None if it is.
 
-    The own category is sent with the odds `same`, each of the others with the odds `other`.
+    The true category is sent with the odds `same`, each of the others with the odds `other`.
     """
     total = same + (categories - 1) * other
     if not 2 <= categories <= MOST_CATEGORIES:
@@ -138,7 +138,7 @@ def response_fault(same: int, other: int, categories: int, epsilon: Fraction) ->
 def unary_fault(absent: int, total: int, epsilon: Fraction) -> str | None:
     """Return why a unary encoding is not epsilon-private, or None if it is.
 
-    The own category's bit is 1 with probability 1/2, each other one with absent / total. Under
+    The true category's bit is 1 with probability 1/2, each other one with absent / total. Under
     two categories two bits differ, and their ratios multiply to (total - absent) / absent.
     """
     if total & (total - 1) or not 2 <= 2 * absent <= total <= LARGEST_TOTAL:
@@ -149,8 +149,8 @@ def unary_fault(absent: int, total: int, epsilon: Fraction) -> str | None:
 def cube_fault(d: int, threshold: int, heavy: int, light: int, epsilon: Fraction) -> str | None:
     """Return why a cube is not epsilon-private, or None if it is.
 
-    Signs that agree with the own ones in h of d places have the odds `heavy` if 2h - d is above
-    the threshold, and `light` if not; so all odds together are the same whatever the own ones.
+    Signs that agree with the true ones in h of d positions have the odds `heavy` if 2h - d is above
+    the threshold, and `light` if not; so the sum of all odds does not depend on the true signs.
     """
     if not 1 <= d <= MOST_SIGNS or not -d <= threshold < d:
         return f"{d} signs are not 1 to {MOST_SIGNS}, or the threshold {threshold} is beyond them"
@@ -182,10 +182,10 @@ class Odds(NamedTuple):
 
 
 def directions_fault(odds: Odds, d: int, seed_bits: int, key: int, epsilon: Fraction) -> str | None:
-    """Return why directions are not epsilon-private, or cannot be drawn; None if all is well.
+    """Return why directions are not epsilon-private, or cannot be drawn; None if they are valid.
 
     Each row of odds has the same total, so ratios of probabilities are ratios of odds, whatever
-    the directions are and whichever of them are the best.
+    the directions are, and no matter which of them are the best.
     """
     directions, best, high, low, null, null_input = odds
     if not 1 <= d <= MOST_NUMBERS:
@@ -225,8 +225,8 @@ def _ratio_fault(largest: int, least: int, epsilon: Fraction) -> str | None:
 def alias_row(row: Sequence[int]) -> Alias:
     """Prepare a row for drawing with one word and one comparison (Walker's alias method).
 
-    The total is dealt out to 2^b columns of equal size, of which each holds at most two outputs:
-    the column's own number below the threshold, and above it another one. Returned are the
+    The total is divided among 2^b columns of equal size, each of which holds at most two outputs:
+    the column's own number below the threshold, and another one above it. Returned are the
     thresholds, scaled to the bits of a word that follow the first b, and the numbers.
     """
     b = column_bits(len(row))
@@ -249,7 +249,7 @@ def alias_row(row: Sequence[int]) -> Alias:
 
 
 def column_bits(outputs: int) -> int:
-    """Return how many bits it takes to tell so many outputs apart."""
+    """Return how many bits distinguish a number of outputs."""
     return (outputs - 1).bit_length()
 
 
@@ -308,10 +308,11 @@ def distinct(count: int, rng: random.Random) -> list[int]:
 
 
 def agreements(odds: Sequence[int], rng: random.Random) -> list[bool]:
-    """Draw the places where the signs that are sent agree with the true ones: without the data.
+    """Draw the positions where the sent signs agree with the true ones, without using the data.
 
-    Each place gets a random key, and the h places with the smallest keys agree. This takes as many
-    random words for every h: their number, together with the report, would tell the true signs.
+    Each position gets a random key, and the h positions with the smallest keys agree. This takes
+    the same number of random words for every h: otherwise that number, together with the report,
+    would reveal the true signs.
     """
     h, keys = bisect_right(odds, below(odds[-1], rng)), distinct(len(odds) - 1, rng)
     last = [-1, *sorted(keys)][h]
@@ -322,7 +323,7 @@ def agreements(odds: Sequence[int], rng: random.Random) -> list[bool]:
 def quantiles() -> list[int]:
     """Return the numbers that directions are made of: quantiles of the normal law, rounded.
 
-    None of them lies close to where rounding turns, so every machine computes the same.
+    None of them is close to a half before it is rounded, so every machine computes the same.
     """
     normal = NormalDist()
     places = ((u + 0.5) / QUANTILES for u in range(QUANTILES // 2, QUANTILES))
@@ -362,7 +363,7 @@ def direction_code(
 ) -> int:
     """Draw a seed and one of its directions, or the null code, with three random words.
 
-    A vector that is shorter than LENGTH stands for itself with a probability such that the mean is
+    A vector that is shorter than LENGTH is used as it is with a probability such that the mean is
     right: otherwise the null input is sent or, where that is not used, perhaps the opposite vector.
     """
     seed, rounding = (rng.getrandbits(ROUNDING) for _ in range(2))
@@ -386,14 +387,14 @@ def direction_code(
 
 
 def is_ladder(letters: Sequence[float]) -> bool:
-    """Tell whether letters ascend from -1 to 1, with room between any two of them."""
+    """Return whether letters ascend from -1 to 1, with room between any two of them."""
     if len(letters) < 2 or (letters[0], letters[-1]) != (-1.0, 1.0):
         return False
     return all(high - low >= LEAST_GAP for low, high in pairwise(letters))
 
 
 def is_even(letters: Sequence[float]) -> bool:
-    """Tell whether the letters are the evenly spaced ones from -1 to 1."""
+    """Return whether the letters are evenly spaced from -1 to 1."""
     last = len(letters) - 1
     return all(letter == 2 * i / last - 1 for i, letter in enumerate(letters))
 
@@ -418,7 +419,7 @@ def letter_of(place: float, word: int) -> int:
 
 
 def integer(count: object) -> int:
-    """Return a count as it stands in JSON: a whole number, or a text if it is above 2^53."""
+    """Return a count from JSON: a whole number, or a text if it is above 2^53."""
     is_text = isinstance(count, str) and count.isascii() and count.isdigit()
     if not is_text and (not isinstance(count, int) or isinstance(count, bool)):
         raise TypeError(f"a count must be a whole number; got {count!r}")
@@ -434,7 +435,7 @@ def json_integer(number: int) -> int | str:
 
 
 def table_of(document: dict[str, object]) -> tuple[list[list[int]], list[float]]:
-    """Return the counts and the letters of a channel's document, or raise if it has none."""
+    """Return the counts and the letters of a channel's document, or raise if they are invalid."""
     counts, letters = document["counts"], document["letters"]
     if not isinstance(counts, list) or not all(isinstance(row, list) for row in counts):
         raise TypeError("counts must be a list of lists")
@@ -477,7 +478,7 @@ def number_code(channel: Channel, x: float, rng: random.Random) -> int:
 
 
 def _clipped(x: object) -> float:
-    """Return x within [-1, 1], and 0 for what is no number: the data never cause a refusal."""
+    """Clip x to [-1, 1], and return 0 if it is not a number: the data never cause a refusal."""
     try:
         return scaled(x, -1.0, 1.0)
     except Exception:
@@ -485,7 +486,7 @@ def _clipped(x: object) -> float:
 
 
 def scaled(value: Any, low: float, high: float) -> float:
-    """Scale a number from its bounds to [-1, 1] and clip it, or raise if it is none."""
+    """Scale a number from its bounds to [-1, 1] and clip it, or raise if it is not a number."""
     number = float_of(value)
     if number != number:
         raise ValueError("not a number")
@@ -493,7 +494,7 @@ def scaled(value: Any, low: float, high: float) -> float:
 
 
 def in_lengths(value: Any, length: float) -> float:
-    """Scale a number of a vector so that the bound on its length is 1, or raise if it is none."""
+    """Scale a number of a vector so that the bound on its length is 1, or raise ValueError."""
     number = float_of(value)
     if number != number:
         raise ValueError("not a number")
@@ -512,12 +513,12 @@ def shown(value: Any) -> str:
     """Return a value as it is shown in a message."""
     try:
         return f"{value!r:.60}"
-    except Exception:  # such as an integer with more digits than Python likes to write
+    except Exception:  # such as an integer with more digits than Python writes
         return f"this {type(value).__name__}"
 
 
 def label(value: Any) -> str:
-    """Return what a category is called, or raise if it is none."""
+    """Return the label of a category, or raise if there is none."""
     if value is None or value != value:
         raise ValueError("not a category")
     if isinstance(value, bool):
@@ -526,20 +527,20 @@ def label(value: Any) -> str:
 
 
 class Attribute(NamedTuple):
-    """What a vehicle reads: `size` numbers, or one of some categories."""
+    """An attribute that a vehicle reads: `size` numbers, or one of some categories."""
 
     name: str
     size: int
     categories: int  # 0 for numbers
     missing: float
     read: Callable[[Any], float]  # returns a number in [-1, 1] or a category's number, or raises
-    first: int = 0  # its place in a row that is a sequence
+    first: int = 0  # its position in a row that is a sequence
     low: float = -inf  # the bounds of a number
     high: float = inf
     length: float = 0.0  # the bound on the length of a vector, if it has one
 
     def value(self, row: Any, offset: int) -> Any:
-        """Return what stands in a row, or raise if nothing does."""
+        """Return the value in a row, or raise if there is none."""
         if not isinstance(row, Mapping):
             return row[self.first + offset]
         value: Any = row.get(self.name)
@@ -550,14 +551,14 @@ class Attribute(NamedTuple):
         return value
 
     def find(self, row: Any, offset: int) -> float:
-        """Return what a row holds, or `missing`: nothing about a row may show."""
+        """Return the input of a row's value, or `missing`: an error would reveal something."""
         try:
             return self.read(self.value(row, offset))
         except Exception:
             return self.missing
 
     def inputs(self, row: Any) -> list[float]:
-        """Return what a row holds for each coordinate; a vector that is too long is shortened."""
+        """Return the input of each coordinate; a vector that is too long is shortened."""
         found = [self.find(row, offset) for offset in range(self.size)]
         if self.length:
             longer = max(length_of(found), 1.0)
@@ -565,12 +566,12 @@ class Attribute(NamedTuple):
         return found
 
     def too_long(self, row: Any) -> str:
-        """Say that a row's vector is longer than its bound; nothing if it is not."""
+        """Return a note if a row's vector is longer than its bound, or an empty text."""
         length = length_of([self.find(row, i) for i in range(self.size)]) if self.length else 0.0
         return f"clipped (its length is {length * self.length:.6g})" if length > 1 + 1e-6 else ""
 
     def fault(self, row: Any, offset: int) -> str:
-        """Say why `find` does not use what a row holds as it is; nothing if it does."""
+        """Return why `find` does not use a row's value as it is, or an empty text if it does."""
         try:
             value = self.value(row, offset)
         except Exception as error:
@@ -596,7 +597,7 @@ def length_of(vector: Sequence[float]) -> float:
 
 
 def inputs(attributes: list[Attribute], row: Any) -> list[float]:
-    """Return what a row holds for each coordinate of some attributes."""
+    """Return the inputs of a row for each coordinate of some attributes."""
     return [x for each in attributes for x in each.inputs(row)]
 
 
@@ -610,7 +611,7 @@ class Table(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What a vehicle sends of some attributes: a text of so many 0 and 1."""
+    """What a vehicle sends about some attributes: a text of `bits` characters 0 and 1."""
 
     epsilon: Fraction
     bits: int
@@ -633,7 +634,7 @@ def budget(text: Any) -> Fraction:
     return exact(text)
 
 
-# Plans: no entry is taken on trust.
+# Plans: every entry is validated.
 
 Entries = dict[str, Callable[[Any], Any]]
 
@@ -641,7 +642,7 @@ WEIGHTS = {"heavy": integer, "light": integer}
 NUMBER: Entries = {"name": str, "size": int, "low": finite, "high": finite, "missing": finite}
 ODDS = {"high": integer, "low": integer, "null": integer, "null_input": integer}
 DIRECTIONS: Entries = {"directions": int, "best": int, **ODDS, "seed_bits": int, "key": integer}
-ENTRIES: dict[str, Entries] = {  # of objects, but for `kind`
+ENTRIES: dict[str, Entries] = {  # of objects, except `kind`
     "plan": {"format": str, "epsilon": budget, "schema": list, "tables": list, "parts": list},
     "number": NUMBER,
     "vector": {**NUMBER, "length": finite},
@@ -657,7 +658,7 @@ JOINT = ("cube", "directions")  # kinds of parts that answer all of their number
 
 
 def entries(document: Any, kind: str) -> list[Any]:
-    """Return the entries of an object; it must have these and no others."""
+    """Return the entries of an object, which must have exactly the entries of its kind."""
     wanted = ENTRIES[kind]
     if type(document) is not dict or document.keys() != wanted.keys():
         raise ValueError(f"it needs the entries {', '.join(wanted)}; got {document!r:.80}")
@@ -668,9 +669,9 @@ def entries(document: Any, kind: str) -> list[Any]:
 
 
 def check_tables(tables: list[Any], parts: list[Any]) -> None:
-    """Refuse tables that no part names: before any is read, as each takes time to check.
+    """Refuse tables that no part uses, before any is read: each takes time to check.
 
-    They come in the order in which the parts name them, and each stands once.
+    They must come in the order in which the parts use them, each of them once.
     """
     named = dict.fromkeys(number for part in parts for number in part.get("tables", ()))
     if list(named) != list(range(len(tables))):
@@ -682,7 +683,7 @@ def check_tables(tables: list[Any], parts: list[Any]) -> None:
 
 
 def canonical(document: Any) -> str:
-    """Return JSON that is the same for equal documents: what fingerprints are taken of."""
+    """Return JSON that is the same for equal documents; fingerprints are computed from it."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
 
@@ -738,7 +739,7 @@ def read_table(document: Any) -> Table:
 
 
 def dearest(costs: Iterable[tuple[Fraction, int]], k: int) -> Fraction:
-    """Return what k coordinates can cost, given some costs and how many coordinates have each."""
+    """Return the largest cost of k coordinates, given costs and how many coordinates have each."""
     total = Fraction(0)
     for cost, size in sorted(costs, reverse=True):
         total += cost * min(size, k)
@@ -844,8 +845,8 @@ class Plan:
         most = exact(cap)
         try:
             document = json.loads(text)
-            # Two readers of JSON may take a text otherwise, for example one with a key that stands
-            # twice. So there is one text for a plan, and the fingerprint is that of the text.
+            # Two readers of JSON may understand a text differently, for example one with a key
+            # that occurs twice. So there is one text for a plan, and it has the fingerprint.
             if canonical(document) != text:
                 raise ValueError("it is not canonical JSON: use the file as fedldp wrote it")
             self._read(document)
@@ -902,7 +903,7 @@ class Plan:
         raise ValueError(f"a part of an unknown kind: {kind!r:.80}")
 
     def _numbers(self, attributes: list[Any]) -> list[Attribute]:
-        """Return attributes without a bound on their length, which directions alone keep."""
+        """Return attributes, which may not have a bound on their length: that is for directions."""
         found = chosen(self._schema, attributes)
         if any(attribute.length for attribute in found):
             raise ValueError("a vector with a bound on its length is for directions alone")
@@ -998,7 +999,7 @@ class Plan:
 
 
 def chosen(things: list[Any], numbers: list[Any]) -> list[Any]:
-    """Return some of the things, by their numbers."""
+    """Return the things with the given numbers."""
     if not all(type(number) is int and 0 <= number < len(things) for number in numbers):
         raise ValueError(f"there are no such attributes or tables: {numbers!r:.80}")
     return [things[number] for number in numbers]
@@ -1031,7 +1032,7 @@ def read_row(data: bytes) -> Any:
     {'speed': 30}
     """
     try:
-        # Bytes that are no text, and numbers of any length, are values like others.
+        # Bytes that are not valid text, and numbers of any length, are values like others.
         text = data.decode(json.detect_encoding(data), "replace")
         row = json.loads(text, parse_int=lambda x: int(x) if len(x) < 400 else float(x))
     except (ValueError, RecursionError) as error:
@@ -1042,7 +1043,7 @@ def read_row(data: bytes) -> Any:
 
 
 def main(arguments: Sequence[str]) -> str:
-    """Return the report for a row, in hexadecimal; say on standard error what it replaces."""
+    """Return the report for a row in hexadecimal, and warn on standard error of replaced values."""
     if len(arguments) != 4 or arguments[1] != "--cap":
         raise ValueError("usage: vehicle.py PLAN.json --cap EPSILON ROW.json")
     plan = Plan(Path(arguments[0]).read_text("utf-8"), arguments[2])
