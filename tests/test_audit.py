@@ -53,7 +53,7 @@ def test_one_count_raised_by_one_is_caught(name):
 
 def test_a_zero_beside_a_count_is_infinite():
     assert audit.true_epsilon([[1, 3], [0, 4]]) == (inf, inf)
-    low, _ = audit.true_epsilon([[0, 3, 1], [0, 1, 3]])  # an output that never happens is no leak
+    low, _ = audit.true_epsilon([[0, 3, 1], [0, 1, 3]])  # an impossible output is not a leak
     assert float(low) == pytest.approx(log(3))
 
 
@@ -86,7 +86,7 @@ def test_every_channel_passes(name, epsilon):
     assert proved.bits == channel.bits
 
 
-def test_a_structural_shortfall_is_told():
+def test_a_structural_shortfall_is_reported():
     proved = audit.exact(fedldp.PM(epsilon=9.0).channel(outputs=33))
     assert float(proved.shortfall) == pytest.approx(0.545, abs=0.001)
 
@@ -120,7 +120,7 @@ def test_bracket_does_not_depend_on_the_decimal_context():
 
 
 @pytest.mark.parametrize("counts", [[], [[]], [[1, 2], [3]], [[1, -1]], [[0, 0], [1, 1]]])
-def test_what_is_no_table_is_refused(counts):
+def test_an_invalid_table_is_refused(counts):
     with pytest.raises(DomainError, match="counts"):
         audit.true_epsilon(counts)
 
@@ -159,7 +159,7 @@ def test_a_raw_attribute_among_many_is_caught():
     assert found.hits == (5000, 0)
 
 
-def test_a_sum_tells_what_no_entry_tells():
+def test_a_sum_reveals_what_no_entry_reveals():
     """Thirty attributes, each with the whole budget; hardly a row is drawn twice."""
     mechanism = fedldp.Duchi(epsilon=0.5).perturb
     x = np.ones(30)
@@ -260,7 +260,7 @@ def test_outputs_may_be_anything(names):
     assert 1.0 < found.bound <= log(3)
 
 
-def test_an_event_is_told_in_words():
+def test_an_event_is_described_in_words():
     found = audit.attack(
         fedldp.Laplace(epsilon=3.0).perturb, [(-1.0, 1.0)], fedldp.source(10), samples=1000
     )

@@ -196,7 +196,7 @@ def test_a_tally_of_many_does_not_overflow(estimator, of):
 
 @pytest.mark.parametrize(("estimator", "of"), CHOICES)
 @pytest.mark.parametrize("name", PLANS)
-def test_nobody_asked(name, estimator, of):
+def test_no_vehicle_was_asked(name, estimator, of):
     for each in PLANS[name].tally().estimate(estimator, of=of).values():
         for value, stderr, alone, together, answers in flat(each):
             assert math.isnan(value)
@@ -322,7 +322,7 @@ def test_combining_one_changes_nothing():
                 close(a, b)
 
 
-def test_whoever_knows_nothing_adds_nothing():
+def test_an_estimate_without_answers_adds_nothing():
     nothing = PLANS["sample"].tally().estimate()
     single = PLANS["sample"].simulate(fleet(1), fedldp.source(8)).estimate()
     [known] = estimates(400)

@@ -25,7 +25,7 @@ from fedldp.coders.cube import Cube
 from fedldp.estimate import ESTIMATORS, TARGETS
 from fedldp.parts import Part
 
-N = 20_000  # with so many vehicles a table of two outputs moves the coverage by 0.1% at most
+N = 20_000  # with this many vehicles a table of two outputs moves the coverage by at most 0.1%
 R = 16_000
 QUANTILES = (np.arange(4000) + 0.5) / 4000
 DATA = {

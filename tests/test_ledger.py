@@ -43,7 +43,7 @@ def test_a_request_is_answered_once(ledger):
     first = ledger.release("car", 0.5, "question", lambda: os.urandom(8), run="spring")
     assert ledger.release("car", Fraction(1, 2), "question", never, run="autumn") == first
     other = ledger.release("bus", 0.5, "question", lambda: os.urandom(8))
-    again = ledger.release("car", 0.5, b"question", lambda: os.urandom(8))  # bytes are no text
+    again = ledger.release("car", 0.5, b"question", lambda: os.urandom(8))  # bytes are not text
     assert len({first, other, again}) == 3
     half = Fraction(1, 2)
     assert ledger.history("car") == [
@@ -149,7 +149,7 @@ def test_many_may_spend_their_caps_to_the_end(ledger):
     assert ask(Fraction(1, 10**29), "3") == {}
 
 
-def test_whom_nobody_answers_leaves_nothing_behind(ledger):
+def test_a_request_without_answers_leaves_nothing_behind(ledger):
     ledger.release("a", 1, "before", lambda: b"")
     for question in (b"?", b"!"):
         assert ledger.release_many(["a"], 0.5, "request", question, lambda _: {}) == {}
@@ -174,7 +174,7 @@ def test_one_question_for_each_request(ledger):
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, "nan", float("inf"), 1e-300, None, "1/0"])
-def test_refuses_what_is_no_epsilon(ledger, path, epsilon):
+def test_refuses_an_invalid_epsilon(ledger, path, epsilon):
     with pytest.raises(DomainError, match=r"^epsilon must be a positive number"):
         ledger.release("car", epsilon, "1", never)
     with pytest.raises(DomainError, match=r"^epsilon must be a positive number"):
@@ -200,7 +200,7 @@ def test_an_epsilon_may_have_up_to_30_digits(ledger):
         ("vehicle_id", "\ud800", ""),
     ],
 )
-def test_refuses_names_that_are_no_text(ledger, wrong, vehicle_id, request_):
+def test_refuses_names_that_are_not_text(ledger, wrong, vehicle_id, request_):
     said = f"^{wrong} must be a text in Unicode"
     with pytest.raises(DomainError, match=said):
         ledger.release(vehicle_id, 1, request_, never)
@@ -211,7 +211,7 @@ def test_refuses_names_that_are_no_text(ledger, wrong, vehicle_id, request_):
             look(vehicle_id)
 
 
-def test_a_run_that_is_no_text_buys_nothing(ledger):
+def test_a_run_that_is_not_text_buys_nothing(ledger):
     with pytest.raises(DomainError, match=r"^run must be a text in Unicode; got 7"):
         ledger.release("car", 1, "1", lambda: b"a", run=7)
     assert ledger.history() == []

@@ -1,4 +1,4 @@
-"""The ledger is shared, killed, starved and damaged: what is released is burnt all the same."""
+"""The ledger is shared, killed, starved and damaged: what is released is paid for all the same."""
 
 import contextlib
 import copy
@@ -124,7 +124,7 @@ def test_every_release_waits_for_the_disk(ledger):
     assert ledger._file.execute("PRAGMA synchronous") == [(2,)]
 
 
-def test_waits_for_another_process_but_not_for_ever(path, monkeypatch):
+def test_waits_for_another_process_but_not_forever(path, monkeypatch):
     monkeypatch.setattr(database, "_PATIENCE", 0.05)
     with Ledger(path, cap=1) as ledger, Ledger(path, cap=1) as other:
         with pytest.raises(TimeoutError, match=r"is locked\. Nothing was committed"):
@@ -132,7 +132,7 @@ def test_waits_for_another_process_but_not_for_ever(path, monkeypatch):
         assert ledger.history() == []
 
 
-def test_a_forked_child_goes_on_or_is_refused(tmp_path):
+def test_a_forked_child_continues_or_is_refused(tmp_path):
     saw = victim("inherit", tmp_path)
     assert len(saw) == 2
     assert all("Fork first, then open it" in line for line in saw)
@@ -195,7 +195,7 @@ def test_an_impossible_epsilon_in_the_file_is_damage(ledger):
                 use("car")
 
 
-def test_a_file_that_vanishes_is_missed(path):
+def test_a_file_that_vanishes_is_noticed(path):
     ledger = Ledger(path, cap=1)
     path.rename(path.with_name("elsewhere"))
     with pytest.raises(WireError, match="removed or replaced while it was in use"):

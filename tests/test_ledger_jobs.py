@@ -1,4 +1,4 @@
-"""A key answers a job as often as its owner allows, whatever its cap and whoever asks."""
+"""A vehicle answers a job as often as its owner allows, whatever its cap and the asker."""
 
 import copy
 import os
@@ -107,14 +107,14 @@ def test_the_owner_says_how_often(path):
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "2", None, True])
-def test_refuses_what_is_no_number_of_answers(path, wrong):
+def test_refuses_an_invalid_number_of_answers(path, wrong):
     with pytest.raises(DomainError, match="answers_per_job must be"):
         Ledger(path, cap=1, answers_per_job=wrong)
     assert not path.exists()
 
 
 @pytest.mark.parametrize("wrong", ["", 7, b"spring", "\ud800"])
-def test_refuses_what_is_no_name_of_a_job(ledger, wrong):
+def test_refuses_an_invalid_name_of_a_job(ledger, wrong):
     for ask in (
         lambda: ledger.release("car", 1, "1", never, job=wrong),
         lambda: ledger.release_many(["car"], 1, "1", b"?", lambda _: never(), job=wrong),

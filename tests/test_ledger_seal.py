@@ -65,13 +65,13 @@ def test_what_is_damaged_is_moved_aside_as_it_is(path, contents):
 
 
 def test_a_sealed_ledger_stays_sealed(path):
-    for _ in range(2):  # sealing it again is no way out
+    for _ in range(2):  # sealing it again changes nothing
         seal(path)
         check_sealed(path)
     assert len(list(path.parent.glob("ledger-aside-*"))) == 1  # at first there was nothing to move
 
 
-def test_a_sound_ledger_is_not_sealed(path):
+def test_a_valid_ledger_is_not_sealed(path):
     with Ledger(path, cap=1) as ledger:
         assert not ledger.sealed
 
@@ -86,7 +86,7 @@ def test_the_wal_of_the_old_file_never_meets_the_new_one(path):
         assert len(old.history()) == 19
 
 
-def test_who_has_the_old_file_open_releases_nothing_any_more(path):
+def test_a_process_with_the_old_file_open_releases_nothing_any_more(path):
     with Ledger(path, cap=100) as ledger:
         ledger.release("car", 1, "1", lambda: b"a")
         seal(path)
@@ -95,7 +95,7 @@ def test_who_has_the_old_file_open_releases_nothing_any_more(path):
     check_sealed(path)
 
 
-def test_killed_at_any_step_nobody_can_spend(tmp_path):
+def test_killed_at_any_step_no_vehicle_can_spend(tmp_path):
     """SIGKILL before each change of the folder: the old ledger, one that is refused, or the seal.
 
     The old one has spent its cap in its -wal alone, so that without it there would be budget.
@@ -122,7 +122,7 @@ def test_killed_at_any_step_nobody_can_spend(tmp_path):
 
 
 def releases(path):
-    """Return how many releases a file holds, with its -wal; none if it is no database."""
+    """Return how many releases a file holds, with its -wal; 0 if it is not a database."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
         try:
             return connection.execute("SELECT COUNT(*) FROM releases").fetchone()[0]

@@ -44,7 +44,7 @@ def test_every_strategy_uses_the_budget_up(epsilon, name):
     assert plan.epsilon == epsilon
 
 
-def test_a_vehicle_accepts_the_plan_at_just_its_claim():
+def test_a_vehicle_accepts_the_plan_at_exactly_its_claim():
     for name, epsilon in itertools.product(STRATEGIES, AWKWARD):
         plan = plan_of(MIXED, epsilon, name, "duchi")
         vehicle.Plan(plan.to_json(), plan.total_epsilon)
@@ -240,7 +240,7 @@ def test_schemas_of_one_kind(name):
     ],
     ids=["gauss", "None", "worst", "k None", "k 1.5", "nan", "negative", "above 1", "large"],
 )
-def test_refuses_options_that_there_are_not_whether_needed_or_not(strategy, options, said):
+def test_refuses_unknown_options_whether_needed_or_not(strategy, options, said):
     for schema in (MIXED, NUMBERS, CATEGORIES):
         with pytest.raises(DomainError, match=said):
             Plan(schema, 4.0, **{"mechanism": "duchi", "strategy": strategy, **options})

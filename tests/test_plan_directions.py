@@ -75,7 +75,7 @@ def test_longer_vectors_are_scaled_down():
         assert small.inputs({"x": row}) == pytest.approx(unit, abs=1e-15)
 
 
-def test_the_owner_is_told_of_longer_vectors():
+def test_the_owner_is_warned_of_longer_vectors():
     rows = [{"x": [3.0, 0, 0, 4.0]}, {"x": [1, 1, 1, 1]}, {"x": [None, 0, 2.0, 0]}]
     quality = VECTOR.check(rows)["x"]
     assert (quality.values, quality.clipped, quality.missing) == (12, 4, 1)

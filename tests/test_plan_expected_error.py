@@ -73,7 +73,7 @@ def test_simulated_fleets_have_the_promised_error(name, draw):
         assert spread < 0.1 * promised
 
 
-def test_the_four_errors_are_told_apart():
+def test_the_four_errors_are_distinguished():
     """So that the test above can fail: they differ by more than its tolerance of about 25%."""
     plan = plan_of(SCHEMA, 8.0, "sample", "hm-tp", outputs=31)
     rows = [{"age": 100, "way": [3, 3]}]

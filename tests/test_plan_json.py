@@ -61,7 +61,7 @@ def test_different_plans_are_different():
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_each_distinct_table_stands_once(name):
+def test_each_distinct_table_occurs_once(name):
     document = json.loads(PLANS[name].to_json())
     tables = [canonical(table) for table in document["tables"]]
     assert len(set(tables)) == len(tables)
@@ -229,7 +229,7 @@ def test_says_what_is_wrong(path, value, kind, said):
         Plan.from_json(canonical(changed(HAND_MADE["one of two"], path, value)))
 
 
-def test_warnings_are_no_part_of_a_refusal():
+def test_warnings_are_not_part_of_a_refusal():
     """They are errors here, and nothing but the two may escape: differences beyond all floats."""
     values = [-1.7e308, 1.6e308, 1.7e308]
     with pytest.raises(WireError):

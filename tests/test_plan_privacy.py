@@ -53,7 +53,7 @@ def largest_ratio(document):
 
 @pytest.mark.parametrize("epsilon", [0.3, 2.1, 6.0])
 @pytest.mark.parametrize("name", CASES)
-def test_a_whole_report_costs_just_its_epsilon(name, epsilon):
+def test_a_whole_report_costs_exactly_its_epsilon(name, epsilon):
     schema, options = CASES[name]
     plan = Plan(schema, epsilon, mechanism="three-outputs", **options)
     document = json.loads(plan.to_json())
@@ -74,7 +74,7 @@ def test_hand_made_plans_keep_what_they_claim(name):
     )
 
 
-# Every course that chance can take
+# Every sequence of random words
 
 
 def row_of(document, given, half_way=False):
@@ -205,7 +205,7 @@ USUAL = {"age": 31, "city": "Rome", "way": [0.2, 2.5, -0.7], "colour": "colour 7
 
 
 @given(st.sampled_from(sorted(PLANS)), st.lists(ROWS, min_size=1, max_size=9))
-def test_any_rows_are_answered_with_as_many_bytes_and_words(name, rows):
+def test_all_rows_are_answered_with_the_same_number_of_bytes_and_words(name, rows):
     plan, usual, other = PLANS[name], Counted(), Counted()
     wanted = plan.report([USUAL] * len(rows), usual).to_bytes()
     data = plan.report(rows, other).to_bytes()
@@ -237,7 +237,7 @@ def test_any_arrays_are_answered(name):
 
 
 @given(st.sampled_from(sorted(PLANS)), ROWS)
-def test_what_cannot_be_read_is_what_is_missing(name, row):
+def test_unreadable_values_are_treated_as_missing(name, row):
     """Nothing about such a value shows: the very bytes are those of the public value."""
     plan = PLANS[name]
     matrix = plan.schema.rows([row]).matrix()

@@ -61,7 +61,7 @@ def in_vehicle(plan, row, seed):
 
 @pytest.mark.parametrize("report", [in_library, in_vehicle])
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_every_strategy_draws_as_many_words_for_every_row(report, name):
+def test_every_strategy_draws_the_same_number_of_words_for_every_row(report, name):
     plan = plan_of(MIXED, name=name)
     for seed in SEEDS:
         assert len({report(plan, row, seed)[1] for row in ROWS}) == 1
@@ -82,7 +82,7 @@ def test_every_strategy_draws_as_many_words_for_every_row(report, name):
     ],
     ids=range(8),
 )
-def test_every_coder_draws_as_many_words_whatever_comes_out(report, schema, options):
+def test_every_coder_draws_the_same_number_of_words_for_every_output(report, schema, options):
     """Where nothing is chosen the number is the same for all rows and for all that is sent."""
     plan = Plan(schema, epsilon=2.0, **options)
     rows = [{}, {"x": 0.9, "c": "b", "e": "7", "v": [1.0] * 30}, {"x": "?", "c": 9, "v": [-1] * 30}]
@@ -100,7 +100,7 @@ CODERS = {
 
 
 @pytest.mark.parametrize("name", CODERS)
-def test_coders_of_the_library_draw_as_many_words_for_every_input(name):
+def test_coders_of_the_library_draw_the_same_number_of_words_for_every_input(name):
     coder, inputs = CODERS[name]
     found = set()
     for value in inputs:
@@ -200,7 +200,7 @@ def least_epsilon(d, epsilon, n):
     return math.log(max(low, 1e-9) / stats.beta.ppf(1 - 5e-7, alarms + 1, n - alarms))
 
 
-def test_the_number_of_words_beside_the_report_shows_no_more_than_epsilon(monkeypatch):
+def test_the_number_of_words_next_to_the_report_reveals_no_more_than_epsilon(monkeypatch):
     """A false alarm once in 10^6. The same attack breaks the words that version 0.1 drew."""
     assert least_epsilon(200, 1.0, 600) < 1.0
     monkeypatch.setattr(vehicle, "agreements", followed)

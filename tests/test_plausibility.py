@@ -100,7 +100,7 @@ def test_the_bound_of_a_table_holds():
 
 
 def test_all_x_are_bounded_by_the_worst():
-    """A mixture of any x is no more likely to be outside than x at the end."""
+    """A mixture of any x is not more likely to be outside than x at the end."""
     law = Law.of_indicator(0.7, 0.2, 0.5)
     [high], [low] = law.beyond(np.array([10]), np.array([0.5]))
     assert high == low == 1.0

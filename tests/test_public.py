@@ -49,7 +49,7 @@ def members(what):
 
 
 def documented(what, name):
-    """Tell whether a member has a docstring of its own or takes it from a base class."""
+    """Return whether a member has a docstring of its own or inherits one."""
     if not inspect.isclass(what):
         return bool(what.__doc__)
     return any(vars(each)[name].__doc__ for each in what.__mro__ if name in vars(each))

@@ -70,7 +70,7 @@ def test_seeds_differ_and_repeat():
 
 
 @pytest.mark.parametrize("seed", ["1", 1.0, b"1", [1]])
-def test_refuses_a_seed_that_is_no_integer(seed):
+def test_refuses_a_seed_that_is_not_an_integer(seed):
     with pytest.raises(DomainError, match="seed must be a whole number"):
         source(seed)
 
@@ -151,7 +151,7 @@ def test_bernoulli_is_exact_beyond_64_bits():
 @pytest.mark.parametrize(
     "p", [-0.1, 1.0001, float("nan"), float("inf"), Fraction(4, 3), "0.5", None, 10**400]
 )
-def test_bernoulli_refuses_what_is_no_probability(p):
+def test_bernoulli_refuses_an_invalid_probability(p):
     with pytest.raises(DomainError, match="p must be a probability"):
         source(1).bernoulli(p, 1)
 

@@ -12,7 +12,7 @@ NAMESPACE = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-
 
 
 def allows_namespaces():
-    """Tell whether this system lets its users make PID namespaces."""
+    """Return whether this system lets its users make PID namespaces."""
     probe = [*NAMESPACE, "true"]
     return (
         bool(shutil.which("unshare")) and not subprocess.run(probe, capture_output=True).returncode

@@ -164,7 +164,7 @@ def test_missing_must_be_a_category():
 # Schemas
 
 
-def test_brackets_tell_bounds_from_categories():
+def test_brackets_distinguish_bounds_and_categories():
     schema = Schema.of(age=(0, 100), city=["Oslo", "Rome"], doors=[2, 4, 5], on=[False, True])
     assert schema.attributes == (
         Number("age", 0, 100),
@@ -179,13 +179,13 @@ def test_brackets_tell_bounds_from_categories():
 @pytest.mark.parametrize(
     "given", [[0, 1], (0, 1, 2), (0, "a"), 7, "Oslo", None, {"a", "b"}, range(3), (False, True)]
 )
-def test_what_could_mean_two_things_is_refused(given):
+def test_an_ambiguous_attribute_is_refused(given):
     said = refusal(Schema.of, x=given)
     assert "'x' must be bounds in round brackets" in said
     assert "square brackets" in said
 
 
-def test_options_stand_in_a_dict_or_in_the_attribute_itself():
+def test_options_are_in_a_dict_or_in_the_attribute_itself():
     options = {"low": 0, "high": 10, "missing": 1, "size": 3}
     ready = Number("x", 0, 10, missing=1, size=3)
     assert Schema.of(x=options) == Schema.of(x=ready) == Schema((ready,))
@@ -276,7 +276,7 @@ def test_toml_may_leave_out_options():
         ("x = " + "[" * 5000, "not valid TOML"),
     ],
 )
-def test_toml_that_is_no_schema_is_refused(text, said):
+def test_toml_that_is_not_a_schema_is_refused(text, said):
     assert said in refusal(Schema.from_toml, text)
 
 
@@ -324,7 +324,7 @@ CATEGORY = {"name": "c", "categories": ["a", "b"], "missing": "a"}
         [{**CATEGORY, "size": 1}],
     ],
 )
-def test_a_document_that_is_no_schema_is_refused(document):
+def test_a_document_that_is_not_a_schema_is_refused(document):
     assert refusal(Schema.from_document, document, error=WireError).startswith("not a schema")
 
 

@@ -329,7 +329,7 @@ def test_a_full_tally_of_many_coordinates_can_be_loaded(tmp_path):
 @pytest.mark.parametrize("name", PLANS)
 @pytest.mark.parametrize("estimator", ["ratio", "horvitz-thompson"])
 @pytest.mark.parametrize("of", ["population", "fleet"])
-def test_nobody_reported(name, estimator, of):
+def test_no_vehicle_reported(name, estimator, of):
     """NaN and infinite errors, and no warning, which would be an error here."""
     plan = PLANS[name]
     tally = plan.tally()

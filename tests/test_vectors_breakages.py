@@ -354,7 +354,7 @@ class Replay(random.Random):
 
 
 def agrees(found):
-    """Tell whether a vehicle answers as the vectors say; they say which places of a cube agree."""
+    """Return whether a vehicle answers as the vectors say, including where a cube agrees."""
     found.agreements = lambda odds, dice: dice.agreements(odds)
     for case in VECTORS["cases"]:
         try:
@@ -435,5 +435,5 @@ DRAWING = [
 
 
 @pytest.mark.parametrize("changes", DRAWING, ids=range(len(DRAWING)))
-def test_a_vehicle_that_draws_otherwise_is_found(changes):
+def test_a_vehicle_that_draws_differently_is_found(changes):
     assert not agrees(broken(changes))

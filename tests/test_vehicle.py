@@ -115,12 +115,12 @@ def test_reports_alone_whatever_a_row_holds(alone, row):
     ["not json", "", "{", "NaN", "null", '"x"', "[" * 100_000, "9" * 10_000, b"\xff\xfe\x00"],
     ids=range(9),
 )
-def test_what_is_no_row_is_a_mistake_of_the_caller(alone, row):
+def test_an_invalid_row_is_a_mistake_of_the_caller(alone, row):
     result = alone(PLAN, row, "plan.json", "--cap", "3", "row.json")
     assert "the row must be a JSON object" in refusal(result)
 
 
-def test_a_row_that_is_not_there_is_a_mistake_of_the_caller(alone):
+def test_a_missing_file_is_a_mistake_of_the_caller(alone):
     assert "No such file" in refusal(alone(PLAN, None, "plan.json", "--cap", "3", "row.json"))
 
 
@@ -187,7 +187,7 @@ UNREADABLE = [
 ]
 
 
-def test_what_cannot_be_read_is_missing():
+def test_unreadable_values_are_missing():
     plan = loaded(document())
     hostile = [Hostile(), HostileMapping(), dict.fromkeys(NAMES, Hostile()), [Hostile()] * 5]
     for row in itertools.chain(UNREADABLE, hostile):
@@ -210,7 +210,7 @@ ANYTHING = st.recursive(
     | st.fixed_dictionaries(dict.fromkeys(NAMES, ANYTHING))
 )
 @example(row={"age": 10**400, "city": "Rome", "way": [-(10**400), math.inf], "colour": 1.0})
-def test_any_row_gives_a_report_with_as_many_words(row):
+def test_any_row_gives_a_report_with_the_same_number_of_words(row):
     plan, rng, other = loaded(document()), random.Random(9), random.Random(9)
     assert len(plan.report(row, rng)) == len(plan.report(json.loads(ROW), other)) == 18
     assert rng.getstate() == other.getstate()
@@ -258,7 +258,7 @@ def test_values_are_scaled_clipped_and_named():
         ({"format": "fedldp channel 2"}, "the format differs"),
     ],
 )
-def test_refuses_what_leaks_and_what_is_no_channel(changes, said):
+def test_refuses_tables_that_leak_and_invalid_channels(changes, said):
     with pytest.raises(ValueError, match=said):
         vehicle.Channel(tampered(**changes), "0.8")
 
@@ -296,7 +296,7 @@ def test_caps_are_read_as_written(cap):
 @pytest.mark.parametrize(
     "cap", [0, "-1", -0.5, "x", "1/0", "nan", math.inf, None, "1e-99999999", "1E999999"]
 )
-def test_refuses_a_cap_that_is_no_positive_number(cap):
+def test_refuses_a_cap_that_is_not_a_positive_number(cap):
     said = "positive" if cap in (0, "-1", -0.5) else "a number"
     with pytest.raises(ValueError, match=f"^epsilon must be {said}; got "):
         vehicle.Channel(tampered(), cap)

@@ -44,7 +44,7 @@ def test_exp_below_is_just_below(epsilon):
 
 @st.composite
 def rows(draw):
-    """Counts that add up to a power of two, large enough for so many outputs."""
+    """Counts that add up to a power of two, large enough for a number of outputs."""
     outputs = draw(st.integers(1, 40))
     total = 1 << draw(st.integers(vehicle.column_bits(outputs), 62))
     cuts = sorted(draw(st.lists(st.integers(0, total), min_size=outputs - 1, max_size=outputs - 1)))
@@ -176,13 +176,13 @@ def test_draws_its_own_words(monkeypatch):
     assert asked == [vehicle.WORD, vehicle.ROUNDING]  # so what draws and what rounds share no bit
 
 
-def test_a_cap_beyond_any_table_is_no_trouble():
+def test_a_cap_beyond_any_table_works():
     text = channel("duchi", 16.0).to_json()
     assert vehicle.Channel(text, "1e300").encode(1.0) in (0, 1)
 
 
 @pytest.mark.parametrize("x", [None, "0.3x", [], object(), 1j])
-def test_what_is_no_number_counts_as_zero(x):
+def test_a_value_that_is_not_a_number_counts_as_zero(x):
     ours = prepared("hm-tp", 2.0)
     assert ours.encode(x, 12345, 678) == ours.encode(0.0, 12345, 678)
 
@@ -323,7 +323,7 @@ def test_faults_begin_exactly_at_the_bound(epsilon):
     assert "differ by more than e" in vehicle.unary_fault(absent - 1, 1 << 60, epsilon)
 
 
-def test_an_epsilon_beyond_all_tables_is_no_trouble():
+def test_an_epsilon_beyond_all_tables_works():
     """It is not even computed; and nothing with a zero is private with it."""
     huge = Fraction(10) ** 400
     assert vehicle.cube_fault(1, 0, 1 << 90, 1, huge) is None

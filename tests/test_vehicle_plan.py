@@ -331,7 +331,7 @@ def test_the_cap_is_exact_and_needed():
             loaded(document(), cap)
 
 
-def test_a_sample_costs_its_dearest_coordinates():
+def test_a_sample_costs_its_most_expensive_coordinates():
     """A vector counts as often as it has numbers."""
     plan = document()
     number, response, unary = plan["tables"]
@@ -344,7 +344,7 @@ def test_a_sample_costs_its_dearest_coordinates():
             loaded({**plan, "epsilon": str(float(total) - 0.001)}, 9)
 
 
-def test_large_vectors_and_cubes_are_no_trouble():
+def test_large_vectors_and_cubes_work():
     plan = {**document(), "epsilon": "2.0", "tables": [numbers(1.0)]}
     plan["schema"] = [
         {

@@ -6,7 +6,7 @@ import pytest
 from fedldp._internal import files
 
 
-def test_what_is_no_file_stays_what_it_is(tmp_path):
+def test_a_device_stays_what_it_is(tmp_path):
     pipe, read = tmp_path / "pipe", []
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
@@ -17,7 +17,7 @@ def test_what_is_no_file_stays_what_it_is(tmp_path):
     assert pipe.is_fifo()
 
 
-def test_a_link_stays_one_and_nothing_else_is_left(tmp_path):
+def test_a_link_stays_a_link_and_nothing_else_is_left(tmp_path):
     (tmp_path / "file").write_text("old")
     (tmp_path / "link").symlink_to(tmp_path / "file")
     files.write(tmp_path / "link", "new")

@@ -240,7 +240,7 @@ def test_frequencies_of_the_expected_counts_are_the_truth(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nobody_and_very_many(kind):
+def test_no_reports_and_very_many(kind):
     coder = kind.of(1.0, 2)
     reports, frequencies = coder.frequencies([0] * coder.cells)
     assert reports == 0

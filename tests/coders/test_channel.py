@@ -190,7 +190,7 @@ def of_many_outputs(n):
     return Channel(1.1, [row[::-1], row], [-1.0, 1.0], values)
 
 
-def test_as_many_outputs_as_a_code_of_16_bits_can_tell():
+def test_as_many_outputs_as_a_code_of_16_bits_can_name():
     c = of_many_outputs(1 << 16)
     codes = c.encode(np.ones(10_000), fedldp.source(1))
     assert codes.max() > 65_500
@@ -320,7 +320,7 @@ def test_refuses_a_bad_x(x, said):
             call()
 
 
-def test_refuses_a_source_that_is_none():
+def test_refuses_an_invalid_source():
     with pytest.raises(DomainError, match="source must be a Source"):
         TINY.encode(0.0, np.random.default_rng(7))
 

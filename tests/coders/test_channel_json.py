@@ -19,7 +19,7 @@ TEXT = (
 )
 
 
-def test_is_fixed_for_ever():
+def test_is_fixed_forever():
     assert TINY.to_json() == TEXT
     assert TINY.fingerprint == "604477cdc13bfe4a362166945f78edaf3d40c914ba127fd0720692b9b92ec3e4"
 

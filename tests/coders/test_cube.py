@@ -201,7 +201,7 @@ def test_the_smallest_keys_are_chosen_and_ties_drawn_again():
         for keys in itertools.permutations((3, 0, 2**32 - 1, 7))
     ]
     assert sorted(map(everything.count, set(everything))) == [4] * 6  # 24 orders, 6 sets
-    # All rows but one have a tie, which comes twice in the second, and in the last is no matter.
+    # All rows but one have a tie: in the second it occurs twice, in the last it does not matter.
     number = np.array([1, 1, 2, 2, 0, 3])
     keys = [(1, 2, 2), (5, 5, 9), (4, 3, 5), (8, 2, 8), (6, 6, 6), (6, 7, 6)]
     again = [(1, 2, 3), (7, 7, 9), (9, 8, 7), (1, 2, 3), (1, 2, 3), (3, 2, 1)]

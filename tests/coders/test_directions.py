@@ -138,7 +138,7 @@ def as_plan(part, d=3):
     return vehicle.canonical({**entries, "parts": [part], "schema": schema})
 
 
-def test_a_sound_plan_made_by_hand_is_taken():
+def test_a_valid_plan_made_by_hand_is_accepted():
     assert Directions(0.92, 3, **SOUND).ratio == Fraction(5, 2)
     assert vehicle.Plan(as_plan(SOUND), "0.92").bits == 6
     assert fedldp.Plan.from_json(as_plan(SOUND)).bits == 6
@@ -168,7 +168,7 @@ def test_vectors_of_too_many_numbers_are_refused():
 
 
 @pytest.mark.parametrize("null", [False, True])
-def test_vehicles_draw_with_just_these_odds(null):
+def test_vehicles_draw_with_exactly_these_odds(null):
     """Every seed, every draw and every vector of -1, 0 and 1, in vehicle.py and in the library."""
     part = SOUND if null else {**SOUND, "null_input": 0}
     table, total, bits = {"kind": "directions", **part, "d": 2}, 32, 3
@@ -477,7 +477,7 @@ def test_intervals_know_of_few_codebooks():
 # Tallies
 
 
-def test_counters_that_cannot_be_are_refused():
+def test_impossible_counters_are_refused():
     coder = Directions.of(1.0, 2)
     cells = np.zeros((1, coder.cells), np.int64)
     coder.count(coder.encode(np.zeros((50, 2)), fedldp.source(1)), 0, cells[0])

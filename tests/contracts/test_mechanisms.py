@@ -305,7 +305,7 @@ def test_finite_tables_have_a_row_for_each_letter(name, data):
 
 
 @every_mechanism
-def test_refuses_what_is_no_source(name):
+def test_refuses_an_invalid_source(name):
     for wrong in (None, 7, np.random.default_rng(1)):
         with pytest.raises(DomainError, match=r"pass fedldp.source\(\)"):
             fedldp.mechanism(name, 1.0).perturb([], wrong)
@@ -314,7 +314,7 @@ def test_refuses_what_is_no_source(name):
 @every_mechanism
 @pytest.mark.parametrize("word", [0, 2**64 - 1, 2**63, 2**63 - 1])
 def test_extreme_words_give_possible_outputs(name, word):
-    """Words that chance never brings: still inside the bound, and never an impossible output."""
+    """Words that are hardly ever drawn: still inside the bound, and never an impossible output."""
     for epsilon in (0.01, 0.5, 3.0, 9.0):
         m = fedldp.mechanism(name, epsilon)
         for x in (-1.0, 0.0, 0.3, 1.0):

@@ -26,7 +26,7 @@ from fedldp.schema import Schema
 NAN = math.nan
 
 
-# What is no number, and what is no category
+# Values that are not numbers, and values that are not categories
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ NAN = math.nan
         pl.DataFrame({"x": [{"a": 1}, {"a": 2}]}),
     ],
 )
-def test_what_is_no_number_is_nan(data):
+def test_values_that_are_not_numbers_are_nan(data):
     np.testing.assert_array_equal(Schema.of(x=(0, 9)).rows(data).matrix(), [[NAN], [NAN]])
 
 
@@ -145,7 +145,7 @@ def test_a_vehicle_reads_every_value_in_the_same_way(data):
 
 
 @pytest.mark.parametrize("make", [dict, pd.DataFrame, pl.DataFrame, pa.table])
-def test_a_column_that_is_not_there_is_named(make):
+def test_a_missing_column_is_named(make):
     with pytest.raises(DomainError, match=r"no column 'city'; they have \['age', 'town'\]"):
         Schema.of(age=(0, 1), city=["a", "b"]).rows(make({"age": [1], "town": ["a"]}))
 

@@ -148,7 +148,7 @@ NULLS = {
 
 
 @pytest.mark.parametrize("name", NULLS)
-def test_missing_is_missing_whatever_holds_the_data(name):
+def test_missing_is_missing_in_every_kind_of_data(name):
     quality = Schema.of(x=(0, 1), c=["a", "b"]).check(NULLS[name])
     assert counts(quality, "x") == counts(quality, "c") == (0, 3, 0, 0)
 
@@ -180,7 +180,7 @@ def test_every_kind_of_number():
     assert counts(schema.check([{"x": value} for value in clipped]), "x") == (8, 0, 0, 0)
     wrong = ["100 USD", "1,5", "ten", b"\xff", [1], {}, object(), 1j, float]
     assert counts(schema.check([{"x": value} for value in wrong]), "x") == (0, 0, 9, 0)
-    good = [0, 10, True, "5", " 5 ", np.int8(3), 10 + 1e-9, -1e-9]  # a rounding error is no clip
+    good = [0, 10, True, "5", " 5 ", np.int8(3), 10 + 1e-9, -1e-9]  # rounding is not clipping
     assert schema.check([{"x": value} for value in good]).clean
     assert counts(schema.check(np.array([1j, complex(NAN)])), "x") == (0, 1, 1, 0)
 
@@ -244,7 +244,7 @@ def test_unknown_keys_are_counted_and_the_likely_one_is_named():
 
 
 @pytest.mark.parametrize("make", [dict, pd.DataFrame, pl.DataFrame, pa.table])
-def test_unused_columns_are_named_and_no_fault(make):
+def test_unused_columns_are_named_and_are_not_an_error(make):
     """Every column of the schema must be in a table, so that none is there misspelt."""
     quality = MIXED.check(make({"age": [1], "city": ["Oslo"], "id": [7]}))
     assert quality.unused_columns == ("id",)

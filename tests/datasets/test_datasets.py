@@ -34,7 +34,7 @@ def test_a_generated_set_has_as_many_rows_as_are_asked_for(monkeypatch):
     check_generated("toy")
 
 
-def test_a_title_that_hides_that_data_are_made_up_is_refused():
+def test_a_title_that_hides_that_data_are_synthetic_is_refused():
     with pytest.raises(DomainError, match="SYNTHETIC"):
         About("x", "Census", "here", synthetic=True)
 
@@ -98,7 +98,7 @@ def test_an_objective_without_a_target_is_refused_with_those_there_are(flights):
         replace(data, targets={"hinge": "hour"}).examples("hinge")
 
 
-def test_load_refuses_what_cannot_be(monkeypatch):
+def test_load_refuses_the_impossible(monkeypatch):
     register(monkeypatch, toy=TOY, file=File(TOY.about, read=None))
     for options, complaint in (
         ({"name": "flight"}, r"\(did you mean 'flights'\?\); choose from flights, toy, file\."),

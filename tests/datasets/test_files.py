@@ -79,7 +79,7 @@ def test_bad_cells_are_replaced_with_a_warning_or_refused(fleet):
     with pytest.raises(DomainError, match=r"fleet\.csv: .*age: .*row 1: the value is missing"):
         from_file(fleet, SCHEMA, strict=True)
     fleet.write_text(CSV)
-    assert len(from_file(fleet, SCHEMA, strict=True)) == 3  # an unused column is no fault
+    assert len(from_file(fleet, SCHEMA, strict=True)) == 3  # an unused column is not an error
 
 
 def test_files_that_cannot_be_read_are_refused_by_name(fleet):
@@ -97,7 +97,7 @@ def test_files_that_cannot_be_read_are_refused_by_name(fleet):
             from_file(packed, SCHEMA)
 
 
-def test_a_row_that_is_nobodys_is_refused(fleet):
+def test_a_row_without_a_vehicle_is_refused(fleet):
     fleet.write_text("id,age,city,sold\na,31,Oslo,no\n,54,Rome,yes\n")
     with pytest.raises(DomainError, match=r"row 1 .*column 'id'.*vehicle of the row is unknown"):
         from_file(fleet, SCHEMA, vehicle_id="id")
@@ -123,7 +123,7 @@ def test_numbers_far_from_zero_keep_their_digits(tmp_path):
     assert data.matrix()[:, 0].tolist() == [1_600_000_001, 1_600_000_099]
 
 
-def test_an_owner_is_one_however_its_id_is_padded(tmp_path):
+def test_a_vehicle_is_one_however_its_id_is_padded(tmp_path):
     path = tmp_path / "fleet.csv"
     path.write_text("id,age\n1,31\n 1,54\n1 ,20\n2,40\n")
     data = from_file(path, Schema.of(age=(0, 100)), vehicle_id="id")

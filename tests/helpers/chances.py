@@ -1,4 +1,4 @@
-"""Every course that chance can take: sources of random words that try them all in turn."""
+"""Sources of random words that try every sequence in turn."""
 
 import itertools
 import math

@@ -14,11 +14,11 @@ TARGET = (-100.0, 140.0)
 
 def fleet(n=20_000):
     """Rows in their own units, a number that follows them, and a label that often does."""
-    chance = fedldp.source(5)
-    X = LOWS + (HIGHS - LOWS) * chance.uniform((n, 3))
+    source = fedldp.source(5)
+    X = LOWS + (HIGHS - LOWS) * source.uniform((n, 3))
     z = 0.8 * (X[:, 0] - 5) - 0.5 * X[:, 1] + 0.02 * (X[:, 2] - 150)
-    number = 10 * z + 20 + 10 * (chance.uniform(n) - 0.5)
-    label = np.where(chance.uniform(n) < 1 / (1 + np.exp(-z)), "yes", "no")
+    number = 10 * z + 20 + 10 * (source.uniform(n) - 0.5)
+    label = np.where(source.uniform(n) < 1 / (1 + np.exp(-z)), "yes", "no")
     return X, number, label
 
 

@@ -26,10 +26,10 @@ def plan_for(d, name="one", epsilon=2.0, mechanism="three-outputs", bound=1.0):
 
 def examples(n, d, seed=1, dtype=np.float64):
     """Return rows in [-1, 1], the last one 1, and labels that mostly follow the first feature."""
-    chance = fedldp.source(seed)
-    x = chance.uniform((n, d)) * 2 - 1
+    source = fedldp.source(seed)
+    x = source.uniform((n, d)) * 2 - 1
     x[:, -1] = 1.0
-    y = np.where(x[:, 0] + chance.uniform(n) - 0.5 > 0.1, 1.0, -1.0)
+    y = np.where(x[:, 0] + source.uniform(n) - 0.5 > 0.1, 1.0, -1.0)
     return Arrays(x.astype(dtype), y)
 
 
@@ -83,5 +83,5 @@ class Spy:
 
 def stream(seed):
     """Return the key of the order in which vehicles are asked, and the source of all reports."""
-    chance = fedldp.source(seed).spawn(1)[0]
-    return int(chance.words(1)[0]), chance
+    source = fedldp.source(seed).spawn(1)[0]
+    return int(source.words(1)[0]), source

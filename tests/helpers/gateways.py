@@ -40,9 +40,9 @@ def statistic(folder, **options):
 def batch(question, answered=None, silent=0):
     """Return the batch of vehicles whose values follow from the question: every time the same."""
     plan, n = Plan.from_json(question.plan), question.n if answered is None else answered
-    chance = fedldp.source(int.from_bytes(question.digest[:6]))
-    values = Matrix(chance.uniform((n, plan.schema.dimensions)) - 0.8)
-    report = plan.report_batches([values], chance)
+    source = fedldp.source(int.from_bytes(question.digest[:6]))
+    values = Matrix(source.uniform((n, plan.schema.dimensions)) - 0.8)
+    report = plan.report_batches([values], source)
     return Answer.of(
         question, packing.parse(report.records, n, plan.bits).split(), silent
     ).to_bytes()

@@ -73,7 +73,7 @@ def pieces(m: Piecewise, x: float) -> list[tuple[float, float]]:
 
 
 class Scripted(Source):
-    """A source that gives the words it is told, to reach what chance never would."""
+    """A source of given words, to reach cases that are hardly ever drawn."""
 
     __slots__ = ("script",)
 

@@ -34,8 +34,8 @@ HMTP = "--mechanism", "hm-tp"
 
 def table(rows=ROWS):
     """Return trips: late if slow, and longer in Rome; each car makes three."""
-    chance = fedldp.source(1)
-    speeds, cities, noise = 130 * chance.uniform(rows), chance.below(3, rows), chance.uniform(rows)
+    source = fedldp.source(1)
+    speeds, cities, noise = 130 * source.uniform(rows), source.below(3, rows), source.uniform(rows)
     minutes = 70 - speeds / 2 + 20 * (cities == 1) + 10 * noise
     return [
         {
