@@ -27,6 +27,8 @@ CHECKED = (
     "fedldp.datasets",
     "fedldp.errors",
     "fedldp.estimate",
+    "fedldp.fleet",
+    "fedldp.learn",
     "fedldp.ledger",
     "fedldp.mechanisms",
     "fedldp.parts",

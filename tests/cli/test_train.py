@@ -287,7 +287,7 @@ def test_few_vehicles(rows):
             ["--epsilon", 1, "--learning-rate", -1],
             'must be "auto" or a positive number; got -1',
         ),
-        (["--epsilon", 1, "--learning-rate", 1e300], "give it a lower learning rate"),
+        (["--epsilon", 1, "--learning-rate", 1e300], "use a lower learning rate"),
         (["--epsilon", 1, "--participations", 0], "must be a whole number of at least 1; got 0"),
         (["--epsilon", 1, "--bound", 0], "--bound"),
         (["--epsilon", 1, "--holdout", 0], "--holdout"),

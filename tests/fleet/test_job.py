@@ -150,7 +150,7 @@ def test_what_a_job_may_change_while_it_runs(tmp_path):
         ({"model": None, "recipe": None}, "a statistic and has one round; got rounds = 10"),
         ({"recipe": "{}"}, "recipe must be a table with a rate"),
         ({"recipe": "7"}, "recipe has a value of a wrong type: 7"),
-        ({"recipe": "{rate = 0.1, speed = 2}"}, "nothing but rate, optimizer,"),
+        ({"recipe": "{rate = 0.1, speed = 2}"}, "no other entries than rate, optimizer,"),
         ({"recipe": "{rate = 0}"}, "rate must be a positive number; got 0"),
         ({"recipe": '{rate = "auto"}'}, "rate must be a positive number; got 'auto'"),
     ],

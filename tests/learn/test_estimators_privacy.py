@@ -108,8 +108,8 @@ def test_a_vehicle_with_several_rows_reports_once():
 @pytest.mark.parametrize(
     ("clients", "message"),
     [
-        (np.arange(599), r"each of 600 rows; got \(599,\)"),
-        (np.zeros((600, 1)), r"got \(600, 1\)"),
+        (np.arange(599), r"each of 600 rows; got an array of shape \(599,\)"),
+        (np.zeros((600, 1)), r"got an array of shape \(600, 1\)"),
         (np.r_[np.arange(599.0), np.nan], "some are missing"),
         (["a"] * 599 + [None], "some are missing"),
     ],

@@ -183,7 +183,7 @@ def test_progress_and_resume(shuffle):
         ([NoPrivacy(Schema.vector(1, 1.0))], [0] * 5, "needs a plan with privacy"),
         ([], [0] * 5, "plan must be a Plan, or a Plan for each level"),
         ([Schema.vector(1, 1.0)], [0] * 5, "plan must be a Plan"),
-        ([*plans_for(1, 1.0), plan_for(1, bound=2.0)], [0] * 5, "must have one schema"),
+        ([*plans_for(1, 1.0), plan_for(1, bound=2.0)], [0] * 5, "must have the same schema"),
         (plans_for(2, 1.0, 2.0), [0] * 5, "must be for a vector of 1 numbers"),
     ],
 )
@@ -203,7 +203,7 @@ def test_settings_make_a_plan_for_each_level():
     for wrong in ([], 1.0, [[1.0]], ["a"], [1.0, np.nan], [0.0]):
         with pytest.raises(DomainError, match="epsilon"):
             settings.levels(wrong)
-    with pytest.raises(DomainError, match="leave epsilons out"):
+    with pytest.raises(DomainError, match="Leave epsilons out"):
         Settings(9.0, None).levels([1.0])
 
 
@@ -281,7 +281,7 @@ def test_epsilons_that_cannot_be():
     ):
         with pytest.raises(DomainError, match=said):
             model().fit(X, Y, epsilons=wrong)
-    with pytest.raises(DomainError, match="leave epsilons out"):
+    with pytest.raises(DomainError, match="Leave epsilons out"):
         model().set_params(mechanism=None).fit(X, Y, epsilons=EPSILONS)
 
 

@@ -55,7 +55,7 @@ def test_defaults_are_those_of_a_plan():
 
 
 def test_an_auto_rate_is_resolved_before_a_server_steps():
-    with pytest.raises(DomainError, match=r"`Settings.recipe` chooses one; got 'auto'"):
+    with pytest.raises(DomainError, match=r"must be a number; got 'auto'. Use Settings.recipe"):
         Training(fleet(50, 3), Settings(4.0, "duchi").plan(3), Recipe(), fedldp.source(1), group=9)
 
 

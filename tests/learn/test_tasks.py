@@ -217,7 +217,9 @@ def test_features_of_any_type_are_numbers(kind):
 def test_examples_need_a_target_for_each_row():
     shapes = (((3, 2), (2,)), ((3,), (3,)), ((3, 2), (3, 1)), ((2, 3, 2), (2,)))
     for features, targets in shapes:
-        with pytest.raises(DomainError, match="a row of features for each target; got shapes"):
+        with pytest.raises(
+            DomainError, match="a matrix with a row for each target; got arrays of shapes"
+        ):
             Arrays(np.zeros(features), np.zeros(targets))
 
 

@@ -1,5 +1,7 @@
 """Docstrings on the site: examples that run stand in a block of code of their own."""
 
+import inspect
+import pydoc
 import re
 from typing import Any
 
@@ -19,4 +21,6 @@ class Fenced(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Change one docstring."""
         if obj.docstring is not None:
+            if "{options}" in obj.docstring.value:  # completed when the class is imported
+                obj.docstring.value = inspect.getdoc(pydoc.locate(obj.path)) or ""
             obj.docstring.value = fenced(obj.docstring.value)

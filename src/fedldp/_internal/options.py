@@ -4,16 +4,18 @@ A dataclass declares an option as a field:
 
     tol: float = option(0.0, Real(0), help="Stop when a step is shorter than this.")
 
-Its validation (`validate`), the command line (`fedldp.cli.options`) and the parameters of the
-scikit-learn estimators follow from this declaration.
+Its validation (`validate`), the command line (`fedldp.cli.options`), the parameters of the
+scikit-learn estimators and their documentation (`document`) follow from this declaration.
 """
 
+import inspect
 import math
+import textwrap
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from numbers import Real as AnyReal
-from typing import Any, SupportsIndex, final
+from typing import Any, SupportsIndex, TypeVar, final
 
 import numpy as np
 
@@ -142,6 +144,59 @@ def validate(instance: Any) -> None:
         if declared.rule is not None:
             value = checked(declared.rule, name, getattr(instance, name))
             object.__setattr__(instance, name, value)
+
+
+Kind = TypeVar("Kind", bound=type)
+
+
+def document(declaring: type | None = None, **texts: str) -> Callable[[Kind], Kind]:
+    """Return a decorator that completes the docstring of a class.
+
+    A line `{options}` becomes the description of all parameters of the class that `declaring`, by
+    default the class itself, declares as options. A line `{name}` becomes the text with this name.
+    So each description is written once, and `help` shows all of them.
+    """
+
+    def decorate(kind: Kind) -> Kind:
+        if kind.__doc__ is not None:  # as it is with python -OO
+            found = inspect.cleandoc(kind.__doc__)
+            described = _described(kind if declaring is None else declaring, kind)
+            for name, text in (texts | {"options": described}).items():
+                found = found.replace(f"{{{name}}}", inspect.cleandoc(text))
+            kind.__doc__ = found
+        return kind
+
+    return decorate
+
+
+def _described(declaring: type, kind: type) -> str:
+    """Return the parameters of a class that are options, as numpydoc describes parameters."""
+    types = {each.name: each.type for each in fields(declaring)}
+    declared, lines = options(declaring), []
+    for name, parameter in inspect.signature(kind).parameters.items():
+        if name not in declared:
+            continue
+        if parameter.default is None:
+            default = ", optional"
+        elif parameter.default is inspect.Parameter.empty:
+            default = ""
+        else:
+            default = f", default={parameter.default!r}"
+        text = declared[name].help.replace("  [default: ", " By default, ").replace("]", ".")
+        lines += [
+            f"{name} : {_type(types[name], declared[name].rule)}{default}",
+            textwrap.fill(text, 92, initial_indent="    ", subsequent_indent="    "),
+        ]
+    return "\n".join(lines)
+
+
+def _type(annotation: Any, rule: Rule | None) -> str:
+    """Return what a docstring says about the type of an option."""
+    if isinstance(rule, OneOf):
+        names = ", ".join(map(repr, rule.values))
+        return "bool" if set(rule.values) == {True, False} else f"{{{names}}}"
+    name = getattr(annotation, "__name__", None) or str(annotation)
+    return str(rule) if rule is not None else name.replace(" | ", " or ")
 
 
 def checked(rule: Rule, name: str, value: Any) -> Any:

@@ -81,8 +81,8 @@ class Job:
     >>> import fedldp
     >>> plan = Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
     >>> job = Job("speeds", plan, "job.db", "tally.json", reports=100)
-    >>> job.question("7", 1).n, job.rounds
-    (100, 1)
+    >>> job.question("7", 1).n, job.rounds, job.plan_of(1) == plan
+    (100, 1, True)
     """
 
     name: str

@@ -1,6 +1,7 @@
-"""LDP-FedSGD: train on a fleet, with one tiny report from each vehicle.
+"""LDP-FedSGD: train a model on a fleet, with one small report from each vehicle.
 
-The scikit-learn estimators are in `fedldp` itself, neural networks in `fedldp.learn.torch`.
+`Settings` holds all options of a training, a task such as `Linear` the data, and `Training` runs
+it. The scikit-learn estimators are in `fedldp` itself, neural networks in `fedldp.learn.torch`.
 """
 
 from typing import TYPE_CHECKING
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from fedldp.learn.tasks import Linear
     from fedldp.learn.training import Round, Training
 else:
-    # A vault needs the modules for models and gradients, and none of the others.
+    # A vault needs only the modules for models and gradients.
     __getattr__ = attribute_loader(
         __name__,
         {

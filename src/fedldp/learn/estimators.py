@@ -1,11 +1,11 @@
 """Linear models as scikit-learn estimators. Needs the extra `learn`: scikit-learn.
 
-Each row is a vehicle, or the rows with one vehicle_id are, and their mean gradient is its gradient.
-`fit` simulates the fleet's training: a vehicle sends one private report of its gradient, or as many
-as it has `participations`.
+Each row is a vehicle, or all rows with the same vehicle_id are one vehicle, whose gradient is their
+mean gradient. `fit` simulates the training of a fleet: each vehicle sends one private report of its
+gradient, or several if `participations` is larger than 1.
 
-Everything but X and y is public. In particular the bounds of features and target come from you. A
-scaler in front, such as `MinMaxScaler`, learns them from the data, and that is not private.
+Everything except X and y is public. In particular, the bounds of features and target come from you.
+A scaler in front, such as `MinMaxScaler`, would learn them from the data, which is not private.
 """
 
 import warnings
@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self, cast, final
 import numpy as np
 import numpy.typing as npt
 
+from fedldp._internal.options import document
 from fedldp._internal.validation import Floats, reals
 from fedldp.data.frames import is_missing
 from fedldp.data.quality import AttributeQuality, DataQuality
@@ -48,19 +49,68 @@ Ends = tuple[npt.ArrayLike, npt.ArrayLike]  # the lowest and the highest
 
 _CHOICES = [each.name for each in fields(Settings) if each.name != "reference"]
 
+_BOUNDS = """
+    bounds : tuple (low, high)
+        The public bounds of the features: two numbers for all features, or two sequences
+        ``(lows, highs)`` with a number for each feature. They are required, and must come from
+        public knowledge, not from the data. In training, a value outside counts as the bound, and
+        a `DataWarning` says how many there are.
+"""
+_OWN = """
+    strict : bool, default=False
+        Raise an error, before any vehicle is asked, if a value is outside the bounds.
+    random_state : int, RandomState or None, default=None
+        None uses the operating system's randomness. A seed makes `fit` reproducible and is for
+        study only: anybody who knows it can remove the noise.
+"""
+_ATTRIBUTES = """
+    scaling_ : Scaling or None
+        How the features were scaled, if a survey was made.
+    privacy_ : Privacy or None
+        What each vehicle has spent at most, and what all of them have sent; None without privacy.
+    levels_ : dict of float to Privacy
+        The same for each epsilon that vehicles have chosen; empty without privacy.
+    history_ : list of Round
+        What was known after each round.
+    n_iter_ : int
+        The number of rounds.
+    price_ : float
+        How many times larger the squared error of a mean gradient is than with one participation.
+    n_features_in_ : int
+        The number of features.
+    feature_names_in_ : ndarray of str
+        The names of the features, if X has string column names.
+"""
+_NOTES = """
+    Each fit asks the vehicles again, and what they spend adds up. From the second fit on there is a
+    `PrivacyWarning`. It counts the fits of clones too, as in `cross_val_score` and `GridSearchCV`,
+    but not those in other processes, as with ``n_jobs=2``.
+
+    With ``participations=r``, each report of a vehicle costs an r-th of epsilon. ``mechanism=None``
+    trains without privacy, for comparison.
+"""
+_shared = document(Settings, bounds=_BOUNDS, own=_OWN, attributes=_ATTRIBUTES, notes=_NOTES)
+
 
 class PrivacyWarning(UserWarning):
-    """Vehicles are asked again: what they spend adds up."""
+    """An estimator is fitted again, and what the vehicles spend adds up.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("error", PrivacyWarning)  # refuse to ask vehicles twice
+    >>> warnings.resetwarnings()
+    """
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
-    """What the estimators share. The fields are the constructor's parameters, and it only stores.
+    """What the estimators share. The fields are the constructor's parameters, which it only stores.
 
-    scikit-learn wants them in an explicit signature: they are listed here, and in no subclass. All
-    but `bounds`, `strict` and `random_state` are options of `Settings`, which declares what they
-    mean and validates them in `fit`. Its `reference` is left out: it is about categories, and an
-    estimator takes numbers.
+    scikit-learn requires an explicit signature: it is here, and in no subclass. All parameters
+    except `bounds`, `strict` and `random_state` are options of `Settings`, which declares what they
+    mean and validates them in `fit`. `Settings.reference` is left out: it is about categories, and
+    an estimator takes numbers.
     """
 
     bounds: Ends | None = None
@@ -94,11 +144,35 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def paper(cls, epsilon: float, mechanism: str | None = PAPER_MECHANISM, **options: Any) -> Self:
-        """Return an estimator that trains by LDP-FedSGD as the paper prints it.
+        """Return an estimator that trains by LDP-FedSGD exactly as in the paper.
 
-        `options` are those of `Settings.paper`, and the estimator's own: `bounds`, `strict`,
-        `random_state` and, of a regression, `target_bounds`. Categories are yours to encode:
-        `fedldp.learn.Features(schema, reference="last")` does it as the paper does.
+        Encode categories yourself; `fedldp.learn.Features(schema, reference="last")` does it as in
+        the paper.
+
+        Parameters
+        ----------
+        epsilon : float
+            The privacy budget of a vehicle.
+        mechanism : str or None, default="hm-tp"
+            One of the paper's mechanisms.
+        **options : object
+            The options of `Settings.paper`, and the estimator's own parameters: `bounds`, `strict`,
+            `random_state` and, for a regression, `target_bounds`.
+
+        Returns
+        -------
+        estimator
+            An estimator that is not fitted yet.
+
+        Raises
+        ------
+        DomainError
+            If an option is given that the paper decides.
+
+        Examples
+        --------
+        >>> LDPLogisticRegression.paper(1.0, bounds=(0, 1)).optimizer
+        'sgd'
         """
         choices = paper_options(mechanism, options)
         del choices["reference"]
@@ -122,7 +196,7 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
         epsilons: Any,
         target: AttributeQuality | None = None,
     ) -> tuple[Floats, float]:
-        """Train, and return coefficients and intercept for targets on the scale of [-1, 1]."""
+        """Train; return the coefficients and the intercept for targets on the scale of [-1, 1]."""
         settings = Settings(**{name: getattr(self, name) for name in _CHOICES})
         features = Features(_schema(self.bounds, X.shape[1], type(self).__name__))
         quality = _quality(features.schema, X, target)
@@ -164,9 +238,9 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
         return _own_units(features, training.models[0])
 
     def _spend(self, epsilon: float) -> None:
-        """Warn before vehicles are asked again, and note what they spend.
+        """Warn before vehicles are asked again, and record what they spend.
 
-        Of the many fits of a search the 2nd, 4th, 8th and so on warn: a few lines, not hundreds.
+        A search makes many fits. Only the 2nd, 4th, 8th and so on warn, to keep the output short.
         """
         number, total = len(self._fits) + 1, sum(self._fits) + epsilon
         if number > 1 and number.bit_count() == 1:
@@ -178,7 +252,7 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
                 PrivacyWarning,
                 stacklevel=4,  # where fit was called
             )
-        self._fits.append(epsilon)  # not if the warning is made an error: nobody is asked then
+        self._fits.append(epsilon)  # not if the warning is an error: then no vehicle is asked
 
     def _scores(self, X: Any) -> Floats:
         check_is_fitted(self, "coef_")
@@ -187,28 +261,44 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
 
 
 @final
+@_shared
 @dataclass(kw_only=True, eq=False, repr=False)
 class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc]
-    """Linear regression on a fleet, with epsilon-local differential privacy for each vehicle.
+    """Linear regression with epsilon-local differential privacy for each vehicle.
 
-    `bounds` are the public ends of the features, `(low, high)` for all of them or `(lows, highs)`
-    with a number for each, and `target_bounds` those of the target; in training, values outside
-    count as the end, and a `DataWarning` says how many do. With `strict=True` they are refused
-    before any vehicle is asked. The other parameters are those of `Settings`; `mechanism=None` is
-    the reference without privacy. With `participations=r` each report has an r-th of epsilon.
+    `fit` simulates the training of a fleet in which each row is a vehicle.
 
-    `random_state=None` takes the operating system's randomness. A seed is for study only: whoever
-    knows it can undo the noise. Each fit asks the vehicles anew. From the second on, also those of
-    clones as in `cross_val_score` and `GridSearchCV`, there is a `PrivacyWarning`; but processes,
-    as with `n_jobs=2`, do not know of each other's fits.
+    Parameters
+    ----------
+    {bounds}
+    {options}
+    {own}
+    target_bounds : tuple (low, high)
+        The public bounds of the target. They are required, and values outside count as the bound.
 
-    After `fit`: `coef_` and `intercept_` in the units of the data; `coef_std_`, the standard
-    deviation of each coefficient that noise and prior leave (None unless the server is
-    noise-aware); `scaling_`, what a survey has found out; `privacy_`, what each vehicle
-    has spent and all have sent (None without privacy); `levels_`, the same for each epsilon that
-    vehicles have chosen; `history_`, a `Round` for each round; `price_`, by what factor the
-    participations make the squared error of a gradient grow.
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        The coefficients, in the units of the data.
+    intercept_ : float
+        The intercept, in the units of the target.
+    coef_std_ : ndarray of shape (n_features,) or None
+        The standard deviation of each coefficient that noise and prior leave; None unless the
+        server is noise-aware.
+    {attributes}
 
+    See Also
+    --------
+    fedldp.learn.Settings : The options, and what follows from them.
+    LDPLogisticRegression : For two classes, with probabilities.
+    LDPLinearSVC : For two classes.
+
+    Notes
+    -----
+    {notes}
+
+    Examples
+    --------
     >>> import fedldp
     >>> X = 100 * fedldp.source(1).uniform((20_000, 1))
     >>> public = {"bounds": (0, 100), "target_bounds": (0, 400)}
@@ -225,11 +315,39 @@ class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc
     _objective = "squared"
 
     def fit(self, X: Any, y: Any, vehicle_ids: Any = None, epsilons: Any = None) -> Self:
-        """Train on rows X and their targets y.
+        """Train on rows and their targets.
 
-        `vehicle_ids` has the id of each row's vehicle, where a vehicle has several rows. `epsilons`
-        is for vehicles that choose their own instead of `epsilon`, and has that of each row's
-        vehicle. What they choose is public.
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The features.
+        y : array-like of shape (n_rows,)
+            The targets.
+        vehicle_ids : array-like of shape (n_rows,), optional
+            The id of each row's vehicle, if vehicles have several rows. By default each row is a
+            vehicle.
+        epsilons : array-like of shape (n_rows,), optional
+            The epsilon of each row's vehicle, if vehicles choose their own instead of `epsilon`.
+            What they choose is public.
+
+        Returns
+        -------
+        LDPLinearRegression
+            The fitted estimator.
+
+        Raises
+        ------
+        DomainError
+            If a parameter is invalid, bounds are missing, or the training diverges.
+
+        Examples
+        --------
+        >>> model = LDPLinearRegression(
+        ...     epsilon=4.0, bounds=(0, 1), target_bounds=(0, 1), random_state=0
+        ... )
+        >>> X = np.tile([[0.0], [1.0]], (500, 1))
+        >>> model.fit(X, X[:, 0], vehicle_ids=np.arange(1000) // 2).privacy_.reports
+        500
         """
         X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), y_numeric=True)
         low, high = _pair(self.target_bounds, "target_bounds", type(self).__name__)
@@ -246,20 +364,56 @@ class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc
         return self
 
     def predict(self, X: Any) -> Floats:
-        """Return a number for each row, in the units of the target."""
+        """Predict the target of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The features.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            The predictions, in the units of the target.
+        """
         return self._scores(X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # noise drowns a few hundred vehicles
+        tags.regressor_tags.poor_score = True  # there is too much noise for a few hundred vehicles
         return tags
 
 
 class _LDPClassifier(ClassifierMixin, _LDPLinearModel):  # type: ignore[misc]
-    """A linear model of which one of two classes a row is in."""
+    """A linear model that predicts one of two classes."""
 
     def fit(self, X: Any, y: Any, vehicle_ids: Any = None, epsilons: Any = None) -> Self:
-        """Train on rows X and their labels y. Parameters: see `LDPLinearRegression.fit`."""
+        """Train on rows and their labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The features.
+        y : array-like of shape (n_rows,)
+            The labels: two different values, which count as public.
+        vehicle_ids : array-like of shape (n_rows,), optional
+            The id of each row's vehicle, if vehicles have several rows. By default each row is a
+            vehicle.
+        epsilons : array-like of shape (n_rows,), optional
+            The epsilon of each row's vehicle, if vehicles choose their own instead of `epsilon`.
+            What they choose is public.
+
+        Returns
+        -------
+        estimator
+            The fitted estimator.
+
+        Raises
+        ------
+        DomainError
+            If y does not have two labels, a parameter is invalid, bounds are missing, or the
+            training diverges.
+        """
         X, y = validate_data(self, X, y, dtype=(np.float64, np.float32))
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -275,39 +429,115 @@ class _LDPClassifier(ClassifierMixin, _LDPLinearModel):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Any) -> Floats:
-        """Return a score for each row: above 0 the second class is predicted."""
+        """Return a score for each row; `predict` returns the second class if it is above 0.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The features.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            The scores.
+        """
         return self._scores(X)
 
     def predict(self, X: Any) -> Array:
-        """Return the label of each row."""
+        """Predict the label of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The features.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            The labels, from `classes_`.
+        """
         scores = self._scores(X)
         return self.classes_[(scores > 0).astype(np.intp)]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
-        tags.classifier_tags.poor_score = True  # noise drowns a few hundred vehicles
+        tags.classifier_tags.poor_score = True  # there is too much noise for a few hundred vehicles
         return tags
 
 
 @final
+@_shared
 class LDPLogisticRegression(_LDPClassifier):
-    """Logistic regression on a fleet. Parameters and attributes: see `LDPLinearRegression`.
+    """Logistic regression with epsilon-local differential privacy for each vehicle.
 
-    The labels of the two classes are taken from y, as public.
+    `fit` simulates the training of a fleet in which each row is a vehicle. It predicts one of two
+    classes, whose labels are taken from y and count as public.
 
+    Parameters
+    ----------
+    {bounds}
+    {options}
+    {own}
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, n_features)
+        The coefficients, in the units of the data.
+    intercept_ : ndarray of shape (1,)
+        The intercept.
+    coef_std_ : ndarray of shape (1, n_features) or None
+        The standard deviation of each coefficient that noise and prior leave; None unless the
+        server is noise-aware.
+    classes_ : ndarray of shape (2,)
+        The labels, sorted.
+    {attributes}
+
+    See Also
+    --------
+    fedldp.learn.Settings : The options, and what follows from them.
+    LDPLinearSVC : Without probabilities.
+    LDPLinearRegression : For a numeric target.
+
+    Notes
+    -----
+    {notes}
+
+    Examples
+    --------
     >>> import fedldp
     >>> X = fedldp.source(1).uniform((20_000, 2))
     >>> y = np.where(X[:, 0] + X[:, 1] > 1.2, "late", "on time")
     >>> model = LDPLogisticRegression(epsilon=4.0, bounds=(0, 1), random_state=0).fit(X, y)
     >>> model.predict([[0.9, 0.8], [0.1, 0.2]])
     array(['late', 'on time'], dtype='<U7')
+    >>> model.decision_function([[0.9, 0.8], [0.1, 0.2]]) > 0
+    array([False,  True])
     """
 
     _objective = "logistic"
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of each of the two classes, in a row for each row."""
+        """Return the probabilities of the two classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The features.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, 2)
+            The probability of each class, in the order of `classes_`.
+
+        Examples
+        --------
+        >>> X = np.tile([[0.0], [1.0]], (500, 1))
+        >>> model = LDPLogisticRegression(epsilon=4.0, bounds=(0, 1), random_state=0)
+        >>> model.fit(X, X[:, 0] > 0.5).predict_proba([[0.0], [1.0]]).round()
+        array([[1., 0.],
+               [0., 1.]])
+        """
         from scipy.special import expit
 
         scores = self._scores(X)
@@ -315,13 +545,50 @@ class LDPLogisticRegression(_LDPClassifier):
 
 
 @final
+@_shared
 class LDPLinearSVC(_LDPClassifier):
-    """A linear support vector machine on a fleet. Parameters: see `LDPLinearRegression`.
+    """A linear support vector machine with epsilon-local differential privacy for each vehicle.
 
+    `fit` simulates the training of a fleet in which each row is a vehicle. It predicts one of two
+    classes, whose labels are taken from y and count as public.
+
+    Parameters
+    ----------
+    {bounds}
+    {options}
+    {own}
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, n_features)
+        The coefficients, in the units of the data.
+    intercept_ : ndarray of shape (1,)
+        The intercept.
+    coef_std_ : ndarray of shape (1, n_features) or None
+        The standard deviation of each coefficient that noise and prior leave; None unless the
+        server is noise-aware.
+    classes_ : ndarray of shape (2,)
+        The labels, sorted.
+    {attributes}
+
+    See Also
+    --------
+    fedldp.learn.Settings : The options, and what follows from them.
+    LDPLogisticRegression : With probabilities.
+    LDPLinearRegression : For a numeric target.
+
+    Notes
+    -----
+    {notes}
+
+    Examples
+    --------
     >>> import fedldp
     >>> X = fedldp.source(1).uniform((20_000, 2))
     >>> model = LDPLinearSVC(epsilon=4.0, bounds=(0, 1), random_state=0)
     >>> model.fit(X, X[:, 0] > X[:, 1]).predict([[0.9, 0.1], [0.3, 0.7]])
+    array([ True, False])
+    >>> model.decision_function([[0.9, 0.1], [0.3, 0.7]]) > 0
     array([ True, False])
     """
 
@@ -335,7 +602,7 @@ ESTIMATORS = (LDPLinearRegression, LDPLogisticRegression, LDPLinearSVC)
 @final
 @dataclass(frozen=True, eq=False)
 class _Encoded:
-    """Examples whose features are scaled as they are read: no second copy of X."""
+    """Rows whose features are scaled when they are read, without a second copy of X."""
 
     features: Features
     matrix: Array
@@ -343,7 +610,7 @@ class _Encoded:
 
     @property
     def dimensions(self) -> int:
-        """How many features there are, the constant included."""
+        """The number of features, including the constant."""
         return self.features.dimensions
 
     def __len__(self) -> int:
@@ -368,13 +635,13 @@ class _Encoded:
 
 
 def _pair(ends: Any, keyword: str, name: str) -> tuple[Any, Any]:
-    """Return the two ends of public bounds, or teach why they are needed."""
+    """Return the two ends of public bounds, or raise an error that explains why they are needed."""
     if ends is None:
         raise DomainError(
-            f"{name} needs {keyword}=(low, high), the least and the greatest value that there can "
-            "be. Bounds are public and come from you, never from the data: the extremes of the "
-            "data would give away the values of single vehicles. Take what is known without "
-            "looking, such as (0, 120) for an age; a value outside counts as the bound."
+            f"{name} needs {keyword}=(low, high), the smallest and the largest possible value. "
+            "Bounds are public and must come from you, never from the data: the extremes of the "
+            "data would reveal the values of single vehicles. Use what is known without the data, "
+            "such as (0, 120) for an age; a value outside counts as the bound."
         )
     try:
         low, high = ends
@@ -405,7 +672,7 @@ def _schema(bounds: Any, width: int, name: str) -> Schema:
 
 
 def _quality(schema: Schema, X: Array, target: AttributeQuality | None) -> DataQuality:
-    """Return what is clipped in the rows and the targets, under the names that `fit` gives them."""
+    """Return what is clipped in the rows and the targets, with the names that `fit` uses."""
     found = schema.check(X)
     names = ["X"] if len(schema) == 1 else [f"X[:, {i}]" for i in range(len(schema))]
     attributes = [
@@ -415,11 +682,11 @@ def _quality(schema: Schema, X: Array, target: AttributeQuality | None) -> DataQ
 
 
 def _own_units(features: Features, weights: Floats) -> tuple[Floats, float]:
-    """Return the coefficients and the intercept of rows as they are, before scaling."""
+    """Return the coefficients and the intercept for rows in their own units."""
     if not np.abs(weights).max() <= LARGEST_WEIGHT:
         raise DomainError(
-            f"the training diverged, to a weight of {np.abs(weights).max():g}. Give it a lower "
-            "learning_rate, or a smaller alpha."
+            f"the training diverged: a weight became {np.abs(weights).max():g}. Use a lower "
+            "learning_rate or a smaller alpha."
         )
     slopes, intercept = weights[:-1], weights[-1]
     if features.scaling is not None:
@@ -449,12 +716,14 @@ def _bounds(schema: Schema) -> tuple[Floats, Floats]:
 
 
 def _checked_ids(vehicle_ids: Any, rows: int) -> Array:
-    """Return the vehicle_id of each row, or refuse ids that leave a row without one."""
+    """Return the vehicle_id of each row; raise an error if one is missing."""
     ids = np.asarray(vehicle_ids)
     if ids.dtype.kind == "O" and not any(is_missing(each) for each in ids.reshape(-1)):
-        ids = ids.astype(str)  # of several kinds, which have no order
+        ids = ids.astype(str)  # values of several types, which cannot be sorted
     if ids.shape != (rows,):
-        raise DomainError(f"vehicle_ids must have one for each of {rows} rows; got {ids.shape}.")
+        raise DomainError(
+            f"vehicle_ids must have one for each of {rows} rows; got an array of shape {ids.shape}."
+        )
     if ids.dtype.kind in "fO" and any(is_missing(each) for each in ids.tolist()):
         raise DomainError("vehicle_ids must have one for each row; some are missing.")
     return ids
@@ -464,10 +733,12 @@ def _one_each(epsilons: Any, vehicle_rows: VehicleRows | None, rows: int) -> Arr
     """Return the epsilon of each vehicle, given that of each row."""
     found = reals(epsilons, "epsilons")
     if found.shape != (rows,):
-        raise DomainError(f"epsilons must have one for each of {rows} rows; got {found.shape}.")
+        raise DomainError(
+            f"epsilons must have one for each of {rows} rows; got an array of shape {found.shape}."
+        )
     each = found if vehicle_rows is None else vehicle_rows.one_each(found)
     if each is None:
-        raise DomainError("epsilons must be the same in all rows of a vehicle: it has one budget.")
+        raise DomainError("epsilons must be the same in all rows of a vehicle.")
     return each
 
 

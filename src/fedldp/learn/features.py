@@ -1,4 +1,4 @@
-"""From a vehicle's attributes to what a linear model takes: features and a target.
+"""From the attributes of a vehicle to the input of a linear model: features and a target.
 
 A number becomes a feature on the scale of [-1, 1], or what a public `Scaling` makes of it. With
 `reference="none"` a category becomes a feature for each of its labels: 1 for the label of the row,
@@ -172,8 +172,26 @@ def written_out(features: FeatureRows) -> Singles:
 @final
 @dataclass(frozen=True)
 class Features:
-    """The features that the attributes of a schema become, and the constant.
+    """The features that are made from the attributes of a schema, followed by the constant 1.
 
+    Parameters
+    ----------
+    schema : Schema
+        The attributes.
+    reference : {"first", "last", "none"}, default="first"
+        Which label of a category has no feature of its own: it is -1 in all features of the
+        category, which are -1 or 1 otherwise. The paper uses the last. With "none", each label has
+        a feature, which is 0 or 1.
+    scaling : Scaling, optional
+        How the numbers are scaled, as `fedldp.learn.survey` finds it.
+
+    Raises
+    ------
+    DomainError
+        If the reference is unknown.
+
+    Examples
+    --------
     >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome", "Lima"])
     >>> features = Features(schema)
     >>> features.names
@@ -190,7 +208,7 @@ class Features:
 
     schema: Schema
     reference: str = "first"
-    scaling: Scaling | None = None  # of the numbers: see `fedldp.learn.survey`
+    scaling: Scaling | None = None
 
     def __post_init__(self) -> None:
         if self.reference not in REFERENCES:
@@ -218,7 +236,7 @@ class Features:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What each feature is."""
+        """The name of each feature."""
         found: list[str] = []
         for each in self.schema.attributes:
             if isinstance(each, Category):
@@ -232,21 +250,32 @@ class Features:
 
     @property
     def dimensions(self) -> int:
-        """How many features there are; not by their names, of which a file may ask for many."""
+        """The number of features. It is computed without their names, which a file may inflate."""
         return 1 + sum(map(self._width, self.schema.attributes))
 
     @cached_property
     def kinds(self) -> tuple[npt.NDArray[np.bool_], Integers]:
-        """Of each feature: whether it is a number, and how many labels its category has, or 0."""
+        """For each feature, whether it is a number, and how many labels its category has, or 0."""
         widths = [*map(self._width, self.schema.attributes), 1]
         labels = [len(each.labels) for each in self.schema.attributes] + [0]
         numbers = [not each.labels for each in self.schema.attributes] + [False]
         return np.repeat(numbers, widths), np.repeat(labels, widths)
 
     def encode(self, matrix: npt.NDArray[Any]) -> FeatureRows:
-        """Return the features of each row of a matrix, which the schema's `rows` give.
+        """Return the features of some rows.
 
-        Numbers outside the bounds count as the bound, what is missing as the public default.
+        Numbers outside the bounds count as the bound, missing values as the public default.
+
+        Parameters
+        ----------
+        matrix : ndarray of shape (rows, width)
+            The rows, as `Schema.rows(data).matrix()` returns them.
+
+        Returns
+        -------
+        ndarray of float32 of shape (rows, dimensions) or SparseFeatures
+            The features, with the constant 1 in the last column; without the zeros for the
+            reference "none".
         """
         if self.reference == "none":
             return self._encode_sparse(matrix)
@@ -314,13 +343,13 @@ def encode_target(attribute: Number | Category, values: npt.NDArray[Any]) -> Flo
 
 
 def category_codes(attribute: Category, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return the number of each value's label: that of the public default, where it is missing."""
+    """Return the code of each value's label; a missing value gets that of the public default."""
     missing = attribute.codes[attribute.missing]
     return np.where(values == values, values, missing).astype(np.int64)
 
 
 def check_target(attribute: Number | Category, classifies: bool) -> None:
-    """Refuse a target that an objective cannot have."""
+    """Raise an error if an objective cannot have this target."""
     if classifies and (not isinstance(attribute, Category) or len(attribute.categories) != 2):
         raise DomainError(
             f"the target {attribute.name!r} must be a category with two labels to be classified; "

@@ -1,6 +1,6 @@
-"""A trained model as data: what it is for, what it reads, and its weights. No code travels.
+"""A trained model as data: its objective, its schema and its weights, without code.
 
-The server writes it, and vehicles and others read it: a vehicle that knows the objective, the
+The server writes it, and vehicles and others read it. A vehicle that knows the objective, the
 schema and the weights can compute its gradient from its raw row.
 """
 
@@ -28,7 +28,7 @@ from fedldp.schema import Category, Number, Schema
 from fedldp.vehicle import canonical
 
 FORMAT = "fedldp model 1"
-FORMAT_2 = "fedldp model 2"  # of models with a `reference` of their own, which version 0.1 refuses
+FORMAT_2 = "fedldp model 2"  # of models with another `reference`, which version 0.1 refuses
 FORMAT_3 = "fedldp model 3"  # of models with a `scaling`
 _FORMATS = FORMAT, FORMAT_2, FORMAT_3
 _ENTRIES = {"objective", "schema", "target", "weights"}
@@ -38,12 +38,35 @@ LARGEST_WEIGHT = 1e25  # so that scores stay finite, in 32 bits and with any num
 @final
 @dataclass(frozen=True, repr=False)
 class Model:
-    """A linear model of a target. Equal models have equal JSON, and so equal fingerprints.
+    """A linear model that predicts a target from the attributes of a schema.
 
-    `data` are rows of any form that `Schema.rows` reads; they may hold the target, too. As on a
-    vehicle, a value outside the bounds is clipped, and one that is missing, unreadable or unknown
-    counts as the schema's public default. A `DataWarning` then says how many are.
+    Equal models have equal JSON, and so equal fingerprints. `data` in the methods are rows in any
+    form that `Schema.rows` reads; they may contain the target too. As on a vehicle, values outside
+    the bounds are clipped, and missing, unreadable or unknown values count as the public default of
+    the schema. A `DataWarning` then says how many there are.
 
+    Parameters
+    ----------
+    objective : str
+        The name of the objective: "squared", "logistic" or "hinge".
+    schema : Schema
+        The attributes from which the model predicts.
+    target : Number or Category
+        What it predicts: a number for "squared", otherwise a category with two labels.
+    weights : sequence of float
+        A weight for each feature, in the order of `Features.names`; the last is the intercept.
+    reference : {"first", "last", "none"}, default="first"
+        Which label of a category has no feature: see `Features`.
+    scaling : Scaling, optional
+        How the numbers are scaled: see `Features`.
+
+    Raises
+    ------
+    DomainError
+        If the target does not fit the objective, or the weights do not fit the schema.
+
+    Examples
+    --------
     >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome"])
     >>> model = Model("logistic", schema, Category("sold", ["no", "yes"]), [1.0, 0.5, -0.2])
     >>> model
@@ -51,18 +74,23 @@ class Model:
     >>> rows = {"age": [90, 31], "city": ["Rome", "Oslo"], "sold": ["yes", "yes"]}
     >>> model.scores(rows).round(2)
     array([ 1.1 , -1.08])
-    >>> model.predict(rows).tolist(), model.error(rows)
-    (['yes', 'no'], 0.5)
+    >>> model.predict(rows).tolist(), model.errors(rows).tolist(), model.error(rows)
+    (['yes', 'no'], [0.0, 1.0], 0.5)
+    >>> scores, quality = model.checked_scores(rows)
+    >>> model.predictions(scores).tolist(), quality.clean
+    (['yes', 'no'], True)
+    >>> model.checked_errors(rows)[0]
+    array([0., 1.])
     >>> Model.from_json(model.to_json()) == model
     True
     """
 
     objective: str
-    schema: Schema  # of the features
+    schema: Schema
     target: Number | Category
-    weights: tuple[float, ...]  # of the features in the order of `Features`, the constant last
-    reference: str = "first"  # which label of a category has no feature of its own: see `Features`
-    scaling: Scaling | None = None  # of the numbers: see `Features`
+    weights: tuple[float, ...]
+    reference: str = "first"
+    scaling: Scaling | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.schema, Schema) or not isinstance(self.target, Number | Category):
@@ -72,7 +100,7 @@ class Model:
             )
         check_target(self.target, objective(self.objective).classifies)
         if self.target.name in self.schema:
-            raise DomainError(f"the target {self.target.name!r} must be none of the features.")
+            raise DomainError(f"the target {self.target.name!r} must not be in the schema too.")
         object.__setattr__(self, "weights", _checked(self.weights, self.features.dimensions))
 
     def __repr__(self) -> str:
@@ -87,52 +115,128 @@ class Model:
 
     @property
     def features(self) -> Features:
-        """How the model reads a row."""
+        """The encoding of a row as features."""
         return Features(self.schema, self.reference, self.scaling)
 
     def scores(self, data: Any) -> Floats:
-        """Return what the model makes of each row: above 0 it predicts the second label.
+        """Return the score of each row.
 
-        The score of a linear regression is the prediction on the scale of [-1, 1].
+        Parameters
+        ----------
+        data : object
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (rows,)
+            The scores. If a score is above 0, the second label is predicted. The score of a linear
+            regression is the prediction on the scale of [-1, 1].
         """
         scores, quality = self.checked_scores(data)
         quality.warn(stacklevel=2, strict=False)
         return scores
 
     def predict(self, data: Any) -> npt.NDArray[Any]:
-        """Return a label for each row or, of a linear regression, a number in its own units."""
+        """Return the prediction for each row.
+
+        Parameters
+        ----------
+        data : object
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (rows,)
+            Labels or, for a linear regression, numbers in the units of the target.
+        """
         scores, quality = self.checked_scores(data)
         quality.warn(stacklevel=2, strict=False)
         return self.predictions(scores)
 
     def errors(self, data: Any) -> Floats:
-        """Return the error of each row, NaN where the target is missing: it is not made up.
+        """Return the error of each row.
 
-        It is 1 for a wrong label, and for a number the squared difference on the scale of [-1, 1].
+        Parameters
+        ----------
+        data : object
+            Rows with the target.
+
+        Returns
+        -------
+        ndarray of shape (rows,)
+            1 for a wrong label and 0 for a right one; for a number, the squared difference on the
+            scale of [-1, 1]. NaN if the target is missing.
         """
         errors, quality = self.checked_errors(data)
         quality.warn(stacklevel=2, strict=False)
         return errors
 
     def error(self, data: Any) -> float:
-        """Return the mean error of the rows that have a target."""
+        """Return the mean error of the rows that have a target.
+
+        Parameters
+        ----------
+        data : object
+            Rows with the target.
+
+        Returns
+        -------
+        float
+            The mean of `errors`, without rows whose target is missing.
+
+        Raises
+        ------
+        DomainError
+            If no row has a target.
+        """
         errors, quality = self.checked_errors(data)
         known = ~np.isnan(errors)
         if not known.any():
-            raise DomainError(f"no row has the target {self.target.name!r}: there is no error.")
+            raise DomainError(
+                f"expected at least one row with the target {self.target.name!r}; got none."
+            )
         quality.warn(stacklevel=2, strict=False)
         return float(errors[known].mean())
 
     def checked_scores(self, data: Any, first_row: int = 0) -> tuple[Floats, DataQuality]:
-        """Return the scores and, instead of a warning, what is clipped or replaced in the rows."""
+        """Return the scores and, instead of a warning, the quality of the rows.
+
+        Parameters
+        ----------
+        data : object
+            Rows.
+        first_row : int, default=0
+            The number of the first row, for messages.
+
+        Returns
+        -------
+        scores : ndarray of shape (rows,)
+            The scores.
+        quality : DataQuality
+            What is clipped or replaced in the rows.
+        """
         rows = self.schema.rows(data, first_row)
         scores, quality = self._each(rows, lambda scores, _: scores)
         return scores, quality.using(self.target.name)
 
     def checked_errors(self, data: Any, first_row: int = 0) -> tuple[Floats, DataQuality]:
-        """Return the errors and, instead of a warning, what is clipped or replaced in the rows.
+        """Return the errors and, instead of a warning, the quality of the rows.
 
-        A target that is missing is not replaced, and so it is not counted.
+        A missing target is not replaced, and so it is not counted.
+
+        Parameters
+        ----------
+        data : object
+            Rows with the target.
+        first_row : int, default=0
+            The number of the first row, for messages.
+
+        Returns
+        -------
+        errors : ndarray of shape (rows,)
+            The errors; NaN if the target is missing.
+        quality : DataQuality
+            What is clipped or replaced in the rows.
         """
         rows = Schema((*self.schema.attributes, self.target)).rows(data, first_row)
         measured = objective(self.objective).error
@@ -147,7 +251,18 @@ class Model:
         return errors, replace(quality, attributes=(*features, target))
 
     def predictions(self, scores: Floats) -> npt.NDArray[Any]:
-        """Return the label, or the number in its own units, that each score stands for."""
+        """Return the prediction that belongs to each score.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (rows,)
+            Scores.
+
+        Returns
+        -------
+        ndarray of shape (rows,)
+            Labels or, for a linear regression, numbers in the units of the target.
+        """
         if isinstance(self.target, Number):
             return np.asarray(self.target.from_unit(scores))
         return np.array(self.target.categories)[(scores > 0).astype(np.intp)]
@@ -155,7 +270,7 @@ class Model:
     def _each(
         self, rows: Rows, function: Callable[[Floats, Floats], Floats]
     ) -> tuple[Floats, DataQuality]:
-        """Return a function of the score and the last coordinate of each row, and their quality."""
+        """Apply a function to the score and the last column of each row; return the quality too."""
         features, weights = self.features, np.array([self.weights])
         found, qualities = np.empty(len(rows)), []
         for start in range(0, max(len(rows), 1), BLOCK):
@@ -166,7 +281,13 @@ class Model:
         return found, total(qualities)
 
     def to_json(self) -> str:
-        """Return the model as canonical JSON, from which it is read again exactly."""
+        """Return the model as canonical JSON, from which `from_json` reads it exactly.
+
+        Returns
+        -------
+        str
+            The JSON.
+        """
         document = {
             "format": FORMAT,
             "objective": self.objective,
@@ -182,7 +303,23 @@ class Model:
 
     @classmethod
     def from_json(cls, text: str) -> "Model":
-        """Read a model and check all of it, or raise `WireError`."""
+        """Read a model and validate all of it.
+
+        Parameters
+        ----------
+        text : str
+            JSON that `to_json` returned.
+
+        Returns
+        -------
+        Model
+            The model.
+
+        Raises
+        ------
+        WireError
+            If the text is not a valid model in canonical form.
+        """
         advice = ". Give a file that `fedldp train --save` wrote."
         with documents.reading(repr(FORMAT), advice):
             document = documents.parse(text, _FORMATS, _ENTRIES, "reference", "scaling")
@@ -202,12 +339,16 @@ class Model:
 
 
 def _checked(weights: Sequence[float] | Floats, width: int) -> tuple[float, ...]:
-    if not isinstance(weights, list | tuple | np.ndarray) or len(weights) != width:
-        raise DomainError(f"the model needs {width} weights, one for each feature and a constant.")
+    sequence = isinstance(weights, list | tuple | np.ndarray)
+    if not sequence or len(weights) != width:
+        raise DomainError(
+            f"weights must be {width} numbers, one for each feature and one for the constant; "
+            f"got {len(weights) if sequence else shown(weights)}."
+        )
     for weight in weights:
         if not is_real(weight) or not abs(weight) <= LARGEST_WEIGHT:
             raise DomainError(
                 f"a weight must be a number within +-{LARGEST_WEIGHT:g}; got {shown(weight)}. "
-                "If a training led there, give it a lower learning rate."
+                "If a training led there, use a lower learning rate."
             )
-    return tuple(float(weight) + 0.0 for weight in weights)  # not -0.0, which is written otherwise
+    return tuple(float(weight) + 0.0 for weight in weights)  # not -0.0, which JSON writes as such

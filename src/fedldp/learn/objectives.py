@@ -1,4 +1,4 @@
-"""What a model is trained for: losses of a score, and the slopes that make a gradient.
+"""Objectives: losses of a score, and their slopes, which make a gradient.
 
 A linear model gives a row x the score z = <theta, x>. The gradient of the loss is the slope at z
 times x. The target y is a number for `squared`, and -1 or 1 for the others.
@@ -14,26 +14,94 @@ from fedldp._internal.validation import Floats
 
 
 class Objective(ABC):
-    """A loss of score and target, convex in the score."""
+    """A loss that depends on a score and a target, and is convex in the score.
+
+    `objective` returns the objective with a given name.
+
+    Attributes
+    ----------
+    name : str
+        Its name: "squared", "logistic" or "hinge".
+    task : str
+        Its name on the command line: "linear", "logistic" or "svm".
+    title : str
+        The usual name of the model.
+    classifies : bool
+        Whether the target is one of two labels, -1 or 1, and not a number.
+    distance : float
+        How far from 0 the best weights may be; the automatic learning rate depends on it.
+    length : float
+        Where the length of a gradient is clipped by default.
+
+    Examples
+    --------
+    >>> hinge = objective("hinge")
+    >>> scores, targets = np.array([0.5, 2.0, -1.0]), np.array([1.0, 1.0, 1.0])
+    >>> hinge.loss(scores, targets)
+    array([0.5, 0. , 2. ])
+    >>> hinge.slope(scores, targets)
+    array([-1.,  0., -1.])
+    >>> hinge.error(scores, targets)
+    array([0., 0., 1.])
+    """
 
     name: ClassVar[str]
-    task: ClassVar[str]  # what the command line calls it
-    title: ClassVar[str]  # what people call it
+    task: ClassVar[str]
+    title: ClassVar[str]
     classifies: ClassVar[bool] = True
-    distance: ClassVar[float]  # how far from 0 the best weights may be: sets the step
-    length: ClassVar[float] = 1.0  # where the length of a gradient is clipped by default
+    distance: ClassVar[float]
+    length: ClassVar[float] = 1.0
 
     @abstractmethod
     def loss(self, scores: Floats, targets: Floats) -> Floats:
-        """Return the loss of each score."""
+        """Return the loss of each score.
+
+        Parameters
+        ----------
+        scores : ndarray
+            The scores of some rows.
+        targets : ndarray
+            Their targets, in [-1, 1].
+
+        Returns
+        -------
+        ndarray
+            The losses.
+        """
 
     def error(self, scores: Floats, targets: Floats) -> Floats:
-        """Return what is reported as the error: 1 where the sign of a score is wrong."""
+        """Return the error of each score that is reported to users.
+
+        Parameters
+        ----------
+        scores : ndarray
+            The scores of some rows.
+        targets : ndarray
+            Their targets, in [-1, 1].
+
+        Returns
+        -------
+        ndarray
+            1 if the sign of a score is wrong and 0 otherwise; the squared difference for "squared".
+        """
         return np.not_equal(scores > 0, targets > 0).astype(np.float64)
 
     @abstractmethod
     def slope(self, scores: Floats, targets: Floats) -> Floats:
-        """Return the derivative of the loss at each score."""
+        """Return the derivative of the loss at each score.
+
+        Parameters
+        ----------
+        scores : ndarray
+            The scores of some rows.
+        targets : ndarray
+            Their targets, in [-1, 1].
+
+        Returns
+        -------
+        ndarray
+            The slopes; a row's gradient is its slope times its features.
+        """
 
     def curvature(self, slopes: Floats) -> Floats:
         """Return the mean second derivative of the loss, given the mean absolute slope.
@@ -110,8 +178,25 @@ OBJECTIVES: dict[str, Objective] = {kind.name: kind for kind in (Squared(), Logi
 
 
 def objective(name: str) -> Objective:
-    """Return the objective of that name.
+    """Return the objective with this name.
 
+    Parameters
+    ----------
+    name : str
+        "squared", "logistic" or "hinge".
+
+    Returns
+    -------
+    Objective
+        The objective.
+
+    Raises
+    ------
+    UnknownName
+        If there is no objective with this name.
+
+    Examples
+    --------
     >>> objective("hinge").slope(np.array([0.5, 2.0]), np.array([1.0, 1.0]))
     array([-1.,  0.])
     """

@@ -1,7 +1,7 @@
 """The server's half of LDP-FedSGD: from the tally of a group to the next model.
 
-Whatever the server does with reports is free: it costs no privacy. So it may average iterates,
-keep a momentum, scale its steps by the noise that it sees, as Adam does, or by the noise that it
+Nothing that the server does with reports costs privacy. So it may average iterates, keep a
+momentum, and scale its steps by the noise that it sees, as Adam does, or by the noise that it
 knows: see `fedldp.learn.noise_aware`.
 """
 
@@ -13,7 +13,16 @@ from typing import Any, cast, final
 import numpy as np
 
 from fedldp._internal import documents
-from fedldp._internal.options import OneOf, Real, Rule, checked, option, options, validate
+from fedldp._internal.options import (
+    OneOf,
+    Real,
+    Rule,
+    checked,
+    document,
+    option,
+    options,
+    validate,
+)
 from fedldp._internal.validation import Floats
 from fedldp.coders.base import Cells
 from fedldp.coders.tables import read_only
@@ -30,7 +39,7 @@ SCHEDULES = {"constant": 0.0, "sqrt": 0.5, "inverse": 1.0}  # the rate falls wit
 FORMAT = "fedldp state 1"
 FORMAT_2 = "fedldp state 2"  # of a filter, with what it knows
 
-ROUNDS = 300  # about so many, given enough vehicles
+ROUNDS = 300  # about this many, if there are enough vehicles
 FEWEST_ROUNDS = 10
 ANSWERS = 30  # for each coordinate in each round
 LARGEST_RATE = 0.4
@@ -40,14 +49,33 @@ _TINY = 1e-8  # and what keeps it from dividing by zero
 _NOTHING_KNOWN = 1e30  # the variance of a gradient that nobody has reported: finite, for JSON
 
 
+@document()
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How the server steps: each option of it is declared here, and nowhere else.
+    """How the server makes a step from the mean gradient of a group.
 
-    The default is Adam, and an average of the iterates in which the t-th weighs t (t + 1). For
-    Algorithm 1 of the paper as printed see `Settings.paper`. `Settings` has these options too.
-    `learning_rate`, `schedule` and `momentum` are for Adam and plain steps; a noise-aware server
-    needs none of them.
+    The default is Adam, with an average over the rounds in which round t has the weight t (t + 1).
+    `Settings` has these options too; `Settings.recipe` returns a recipe whose learning rate is a
+    number. For Algorithm 1 of the paper see `Settings.paper`.
+
+    A noise-aware server does not use `learning_rate`, `schedule` and `momentum`.
+
+    Parameters
+    ----------
+    {options}
+
+    Raises
+    ------
+    DomainError
+        If an option is invalid.
+
+    Examples
+    --------
+    >>> recipe = Recipe(learning_rate=0.1, optimizer="sgd")
+    >>> recipe.rate, recipe.momentum
+    (0.1, 0.8)
+    >>> Recipe.from_document(recipe.to_document()) == recipe
+    True
     """
 
     learning_rate: float | str = option(
@@ -76,25 +104,57 @@ class Recipe:
 
     @property
     def rate(self) -> float:
-        """The learning rate as a number: "auto" must have been resolved by `Settings.recipe`."""
+        """The learning rate as a number; `DomainError` if it is "auto"."""
         if isinstance(self.learning_rate, str):
             raise DomainError(
-                "learning_rate must be a number where a server steps: `Settings.recipe` chooses "
-                f"one; got {self.learning_rate!r}."
+                f"the learning_rate of a server must be a number; got {self.learning_rate!r}. Use "
+                "Settings.recipe, which chooses one."
             )
         return self.learning_rate
 
     def to_document(self) -> dict[str, Any]:
-        """Return the recipe as plain values, under the names that files have for them."""
+        """Return the recipe as plain values, with the names that files use.
+
+        Returns
+        -------
+        dict
+            A value for each entry.
+
+        Examples
+        --------
+        >>> Recipe(learning_rate=0.1).to_document()["rate"]
+        0.1
+        """
         return {file: getattr(self, name) for file, name in _IN_FILES.items()}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "Recipe":
-        """Read a recipe, which must say the learning rate as a number."""
+        """Read a recipe from the entries of a file.
+
+        Parameters
+        ----------
+        document : mapping
+            Entries as `to_document` returns them. The rate must be there, and be a number.
+
+        Returns
+        -------
+        Recipe
+            The recipe.
+
+        Raises
+        ------
+        DomainError
+            If the rate is missing, or an entry is unknown or invalid.
+
+        Examples
+        --------
+        >>> Recipe.from_document({"rate": 0.1, "averaging": False}).average
+        False
+        """
         if "rate" not in document or not document.keys() <= _IN_FILES.keys():
             raise DomainError(
-                f"recipe must be a table with a rate, and nothing but {', '.join(_IN_FILES)}; "
-                f"got {document!r:.200}."
+                f"recipe must be a table with a rate and no other entries than "
+                f"{', '.join(_IN_FILES)}; got {document!r:.200}."
             )
         rules = {file: cast(Rule, options(cls)[name].rule) for file, name in _IN_FILES.items()}
         rules["rate"] = Real(0, above=True)
@@ -103,7 +163,7 @@ class Recipe:
 
     @property
     def digest_text(self) -> str:
-        """The text by which checkpoints tell recipes apart: that of version 0.1."""
+        """The text that identifies the recipe in checkpoints, as in version 0.1."""
         values = ", ".join(f"{file}={value!r}" for file, value in self.to_document().items())
         return f"Recipe({values})"
 
@@ -123,9 +183,34 @@ _IN_FILES = {  # the names in files, which never change, and the options
 @final
 @dataclass(frozen=True, eq=False)
 class State:
-    """Where a training stands: everything that the next step depends on.
+    """The state of a training: everything that the next step depends on.
 
     Arrays have a row for each replica.
+
+    Parameters
+    ----------
+    round : int
+        The number of rounds that are done.
+    weights : ndarray of shape (replicas, dimensions)
+        The current weights.
+    average : ndarray of shape (replicas, dimensions)
+        The average of the weights over the rounds.
+    momentum : ndarray of shape (replicas, dimensions)
+        The sum of past gradients, with decreasing factors.
+    squares : ndarray of shape (replicas, dimensions)
+        The mean of past squared gradients, with decreasing factors.
+    change : ndarray of shape (replicas,)
+        The length of the last step.
+    known : Knowledge, optional
+        What a noise-aware server knows after its first round.
+
+    Examples
+    --------
+    >>> state = State.start(np.zeros(3))
+    >>> state.round, state.weights.shape
+    (0, (1, 3))
+    >>> State.from_json(state.to_json()).to_json() == state.to_json()
+    True
     """
 
     round: int
@@ -133,19 +218,36 @@ class State:
     average: Floats
     momentum: Floats
     squares: Floats
-    change: Floats  # the length of the last step
-    known: Knowledge | None = None  # of a noise-aware server, after its first round
+    change: Floats
+    known: Knowledge | None = None
 
     @classmethod
     def start(cls, weights: Floats) -> "State":
-        """Begin with some weights, a row for each replica."""
+        """Return the state before the first round.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (dimensions,) or (replicas, dimensions)
+            The first weights.
+
+        Returns
+        -------
+        State
+            The state.
+        """
         weights = read_only(np.array(weights, np.float64, ndmin=2))
         zeros = read_only(np.zeros(weights.shape))
         unknown = read_only(np.full(len(weights), np.finfo(np.float64).max))  # JSON has no more
         return cls(0, weights, weights, zeros, zeros, unknown)
 
     def to_json(self) -> str:
-        """Return the state as JSON, from which it is read again exactly."""
+        """Return the state as JSON, from which `from_json` reads it exactly.
+
+        Returns
+        -------
+        str
+            The JSON.
+        """
         document: dict[str, Any] = {"format": FORMAT, "round": self.round} | {
             name: getattr(self, name).tolist() for name in _ARRAYS
         }
@@ -156,7 +258,23 @@ class State:
 
     @classmethod
     def from_json(cls, text: str) -> "State":
-        """Read a state, or raise `WireError`."""
+        """Read a state.
+
+        Parameters
+        ----------
+        text : str
+            JSON that `to_json` returned.
+
+        Returns
+        -------
+        State
+            The state.
+
+        Raises
+        ------
+        WireError
+            If the text is not a valid state in canonical form.
+        """
         with documents.reading(repr(FORMAT)):
             document = documents.parse(text, [FORMAT, FORMAT_2], ("round", *_ARRAYS), "known")
             if type(document["round"]) is not int or document["round"] < 0:
@@ -187,8 +305,8 @@ _KNOWN = ("weights", "average", "together", "length")
 def auto_group(vehicles: int, share: float) -> int:
     """Return how many vehicles to ask in a round, given the share that answers a coordinate.
 
-    That makes about 300 rounds, but fewer (10 at the least) where a coordinate would get less than
-    30 answers in a round. It depends on public numbers alone.
+    There are about 300 rounds, but fewer (at least 10) if a coordinate would get less than 30
+    answers in a round. The number depends only on public numbers.
 
     >>> auto_group(294_611, 1 / 33), auto_group(20_000, 1 / 94)
     (990, 2000)
@@ -209,11 +327,11 @@ def auto_aware_group(vehicles: int) -> int:
 
 
 def auto_rate(distance: float, dimensions: int, rounds: int) -> float:
-    """Return the learning rate with which Adam can go so far from its start, whatever the noise.
+    """Return the learning rate with which Adam can cover a distance, with any amount of noise.
 
     With noise in d coordinates, T steps of D / sqrt(d T) are best for a minimum at the distance D
-    (Nemirovski et al. 2009): Adam divides by the noise. Larger steps than 0.4 overshoot. For plain
-    steps it is the same rule, given that no coordinate of a gradient exceeds 1.
+    (Nemirovski et al. 2009): Adam divides by the noise. Steps larger than 0.4 overshoot. For plain
+    gradient steps the same rule holds if no coordinate of a gradient exceeds 1.
 
     >>> round(auto_rate(8.0, 33, 300), 3), auto_rate(8.0, 33, 10)
     (0.08, 0.4)
@@ -222,13 +340,13 @@ def auto_rate(distance: float, dimensions: int, rounds: int) -> float:
 
 
 def gradient(tally: Tally, estimator: str = RATIO) -> Floats:
-    """Return the mean gradient that the reports of a group tell: a row of it."""
+    """Return the mean gradient that follows from the reports of a group, as one row."""
     (part,), (cells,) = tally.parts, tally.counts
     return means(part, tally.reports, cells[None], estimator)
 
 
 def observed(tallies: Sequence[Tally], estimator: str = RATIO) -> Observed:
-    """Return what the reports of a group tell, with a tally for each epsilon that was chosen."""
+    """Return what follows from the reports of a group, with a tally for each chosen epsilon."""
     levels = [(each.parts[0], each.reports, each.counts[0][None]) for each in tallies]
     return observe(levels, estimator)
 
@@ -262,8 +380,8 @@ def step(
 ) -> State:
     """Return the state after one more group: a row for each replica.
 
-    A noise-aware server needs to know what the group tells in all, and what was known before.
-    Others take a mean gradient.
+    A noise-aware server needs everything that follows from the reports, and a prior. Other servers
+    need only a mean gradient.
     """
     if not isinstance(observed, Observed):
         observed = Observed(observed)
@@ -288,7 +406,7 @@ def step(
     if recipe.average:
         average = state.average + 3 / (t + 2) * (weights - state.average)
     change = np.sqrt((move * move).sum(axis=1))
-    still = state.change < recipe.tol  # a replica that has settled stays as it is
+    still = state.change < recipe.tol  # replicas that have settled do not change any more
     if recipe.tol and still.any():
         weights[still], average[still] = state.weights[still], state.average[still]
         change[still] = state.change[still]

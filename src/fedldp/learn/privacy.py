@@ -1,4 +1,4 @@
-"""What a training costs each vehicle, and what it sends."""
+"""What a training costs each vehicle, and how much is sent."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +18,26 @@ from fedldp.schema import Number, Schema
 @final
 @dataclass(frozen=True)
 class Privacy:
-    """What each vehicle has spent at the most, and what all of them have sent.
+    """What each vehicle has spent at most, and how much all of them have sent.
 
+    Parameters
+    ----------
+    epsilon : Fraction
+        The epsilon of all reports of one vehicle together.
+    ratio : Fraction or None
+        The exact factor by which the data of a vehicle can change the probability of its reports.
+        It is at most e^epsilon; None for a study, in which nothing is sent.
+    participations : int
+        The most reports that one vehicle has sent.
+    reports : int
+        The number of reports of all vehicles.
+    bits : int
+        The size of a report, at most.
+    bytes : int
+        The size of all reports, packed.
+
+    Examples
+    --------
     >>> import fedldp
     >>> plan = Plan(fedldp.Schema.vector(94, bound=1.0), epsilon=1.0, mechanism="three-outputs")
     >>> privacy = Privacy.of(plan, reports=4_000_000)
@@ -29,16 +47,31 @@ class Privacy:
     2.718282
     """
 
-    epsilon: Fraction  # of all reports of a vehicle together
-    ratio: Fraction | None  # by what its data can change the odds of these, exactly: not for study
-    participations: int  # how many reports a vehicle has sent at the most
-    reports: int  # of all vehicles
-    bits: int  # of a report, at the most
-    bytes: int  # of all reports, packed
+    epsilon: Fraction
+    ratio: Fraction | None
+    participations: int
+    reports: int
+    bits: int
+    bytes: int
 
     @classmethod
     def of(cls, plan: Plan, reports: int, participations: int = 1) -> "Privacy":
-        """Return what so many reports to a plan for gradients cost and take."""
+        """Return the cost and the size of some reports on a plan for gradients.
+
+        Parameters
+        ----------
+        plan : Plan
+            The plan, as `Settings.plan` returns it.
+        reports : int
+            The number of reports of all vehicles.
+        participations : int, default=1
+            The most reports of one vehicle.
+
+        Returns
+        -------
+        Privacy
+            The cost and the size.
+        """
         bits = bits_of(plan)
         return cls(
             plan.total_epsilon * participations,
@@ -51,7 +84,27 @@ class Privacy:
 
     @classmethod
     def of_levels(cls, levels: Sequence["Privacy"]) -> "Privacy":
-        """Return what vehicles of several levels have spent at the most, and sent together."""
+        """Return what vehicles with different epsilons have spent at most, and sent together.
+
+        Parameters
+        ----------
+        levels : sequence of Privacy
+            The cost and the size for each epsilon.
+
+        Returns
+        -------
+        Privacy
+            The largest cost, and the size of all reports.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> schema = fedldp.Schema.vector(94, bound=1.0)
+        >>> plans = [Plan(schema, epsilon, mechanism="hm-tp") for epsilon in (1.0, 2.0)]
+        >>> found = Privacy.of_levels([Privacy.of(plan, reports=1000) for plan in plans])
+        >>> float(found.epsilon), found.reports
+        (2.0, 2000)
+        """
         ratios = [each.ratio for each in levels if each.ratio is not None]
         return cls(
             max(each.epsilon for each in levels),
@@ -66,16 +119,28 @@ class Privacy:
 @final
 @dataclass(frozen=True)
 class NoPrivacy:
-    """What stands for a plan where there is no privacy: vehicles send their clipped gradients.
+    """A substitute for a plan without privacy: vehicles send their clipped gradients.
 
-    It is there for comparison, in a simulation: each number counts as a float of 32 bits.
+    It is for comparison in simulations. Each number counts as a float of 32 bits.
 
+    Parameters
+    ----------
+    schema : Schema
+        The schema of a vector, as `Schema.vector` returns it.
+
+    Examples
+    --------
     >>> import fedldp
-    >>> NoPrivacy(fedldp.Schema.vector(94, bound=1.0)).bits
-    3008
+    >>> from fedldp.parts import Matrix
+    >>> plan = NoPrivacy(fedldp.Schema.vector(2, bound=1.0))
+    >>> plan.bits
+    64
+    >>> gradients = Matrix(np.array([[0.5, 3.0], [0.1, -1.0]]))
+    >>> plan.mean([gradients], n=2, replicas=1)
+    array([[0.3, 0. ]])
     """
 
-    schema: Schema  # of a vector
+    schema: Schema
     study: ClassVar[bool] = False
 
     @property
@@ -85,26 +150,42 @@ class NoPrivacy:
 
     @property
     def share(self) -> float:
-        """The share of the vehicles that answer a coordinate: all of them."""
+        """The share of vehicles that answer a coordinate: all of them."""
         return 1.0
 
     @property
     def bits(self) -> int:
-        """How many bits a vehicle sends."""
+        """The number of bits that a vehicle sends."""
         return 32 * self.schema.dimensions
 
     @property
     def total_epsilon(self) -> None:
-        """What a report costs: there is no finite epsilon."""
+        """The cost of a report: None, as no finite epsilon holds."""
         return
 
     @property
     def fingerprint(self) -> Number:
-        """What checkpoints tell it apart by: the bounds of the vector, as in version 0.1."""
+        """What identifies it in checkpoints: the bounds of the vector, as in version 0.1."""
         return cast(Number, self.schema.attributes[0])
 
     def observe(self, batches: Iterable[Values], n: int, replicas: int) -> Observed:
-        """Return the mean of the clipped gradients of n vehicles, in a row for each replica."""
+        """Return the mean of the clipped gradients of n vehicles.
+
+        Parameters
+        ----------
+        batches : iterable of Values
+            The gradients, in batches.
+        n : int
+            The number of vehicles.
+        replicas : int
+            The number of replicas; the rows of a batch are those of the first replica, then those
+            of the second, and so on.
+
+        Returns
+        -------
+        ndarray of shape (replicas, dimensions)
+            The mean gradient of each replica.
+        """
         vector = self.fingerprint
         columns = np.arange(vector.size)
         total, lengths = np.zeros((replicas, columns.size)), np.zeros(replicas)
@@ -129,7 +210,7 @@ def _scaled(rows: SparseRows, scale: float) -> SparseRows:
 
 
 def bits_of(plan: Plan | NoPrivacy) -> int:
-    """Return how many bits a vehicle sends: none in a study, in which nothing is sent."""
+    """Return how many bits a vehicle sends: 0 in a study, in which nothing is sent."""
     return 0 if plan.study else plan.bits
 
 

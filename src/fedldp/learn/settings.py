@@ -1,4 +1,4 @@
-"""All that can be chosen about a training, and what follows from it by rule."""
+"""The options of a training, and what follows from them by rule."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, fields, replace
@@ -8,7 +8,7 @@ from typing import Any, cast, final
 import numpy as np
 import numpy.typing as npt
 
-from fedldp._internal.options import OneOf, Real, Whole, option, validate
+from fedldp._internal.options import OneOf, Real, Whole, document, option, validate
 from fedldp._internal.validation import Floats, Integers, epsilon, reals
 from fedldp.errors import DomainError
 from fedldp.estimate import HORVITZ_THOMPSON
@@ -42,9 +42,10 @@ def _of_plan(name: str) -> Any:
 
 
 @final
+@document()
 @dataclass(frozen=True)
 class Settings(Recipe):
-    """What vehicles and server agree on. Nothing here may be taken from the vehicles' data.
+    """The options of a training. They are public, and must not depend on the vehicles' data.
 
     By default a vehicle answers its whole gradient at once, with one of some public directions, and
     its length is clipped to `bound`. If a `mechanism` is named, or k, outputs, threshold or study,
@@ -58,12 +59,30 @@ class Settings(Recipe):
     server steps is described by `Recipe`; `mechanism`, `k`, `strategy`, `outputs`, `threshold`,
     `study` and `mean_length` are described by `Plan`.
 
+    Parameters
+    ----------
+    {options}
+
+    Raises
+    ------
+    DomainError
+        If an option is invalid.
+
+    See Also
+    --------
+    Recipe : How the server makes a step.
+    fedldp.Plan : More about `mechanism`, `k`, `strategy`, `outputs`, `threshold` and `study`.
+
+    Examples
+    --------
     >>> settings = Settings(epsilon=4.0)
     >>> settings.strategy, settings.plan(36).bits, settings.group_size(36, vehicles=294_611)
     ('directions', 30, 2947)
     >>> settings = Settings(epsilon=4.0, strategy="sample", optimizer="adam")
     >>> settings.mechanism, settings.plan(33).bits, settings.group_size(33, vehicles=294_611)
     ('near-zero', 11, 990)
+    >>> round(settings.recipe(33, rounds=300, distance=8.0).rate, 2)
+    0.08
     """
 
     epsilon: float = option(help="The privacy budget of a vehicle, for all that it sends.")
@@ -145,22 +164,42 @@ class Settings(Recipe):
     def paper(
         cls, epsilon: float, mechanism: str | None = PAPER_MECHANISM, **options: Any
     ) -> "Settings":
-        """Return LDP-FedSGD as the paper prints it: its Algorithm 1 with its Algorithm 6.
+        """Return LDP-FedSGD exactly as in the paper: its Algorithm 1 with its Algorithm 6.
 
         Each vehicle answers k = max(1, min(d, floor(epsilon / 2.5))) coordinates with epsilon/k
         each. The server multiplies the answers by d/k, divides their sum by the size of the group
-        and takes a plain gradient step. The training ends when a step is shorter than `tol`, after
+        and makes a plain gradient step. The training ends when a step is shorter than `tol`, after
         `max_iter` rounds, or when no vehicle is left. The last label of a category is -1 in all its
         features. As in the paper's comparison, Laplace answers every coordinate with epsilon/d
         (`study` only) and Duchi et al. all of them at once.
 
-        `options` are those that the paper leaves open: `learning_rate`, `group`, `max_iter`,
-        `tol`, `alpha`, `outputs` and `study`. The paper does not give learning rate, group size,
-        tolerance or the largest number of rounds; by default `auto_rate` and `auto_group` choose
-        the first two. `study=True` takes the mechanisms in floating point, and the default their
-        exact tables with as many `outputs` as you say: the paper tries 2001. The gradient of the
-        penalty `alpha`, which depends on no data, is added by the server.
+        Parameters
+        ----------
+        epsilon : float
+            The privacy budget of a vehicle.
+        mechanism : str or None, default="hm-tp"
+            One of the paper's mechanisms.
+        **options : object
+            The options that the paper leaves open: `learning_rate`, `group`, `max_iter`, `tol`,
+            `alpha`, `outputs` and `study`. The paper gives neither the learning rate nor the group
+            size, the tolerance or the largest number of rounds; by default `auto_rate` and
+            `auto_group` choose the first two. With `study=True`, mechanisms are computed in
+            floating point; otherwise by exact tables with `outputs` values, of which the paper
+            tries 2001. The server adds the gradient of the penalty `alpha`, which depends on no
+            data.
 
+        Returns
+        -------
+        Settings
+            The settings.
+
+        Raises
+        ------
+        DomainError
+            If an option is given that the paper decides.
+
+        Examples
+        --------
         >>> settings = Settings.paper(5.0, learning_rate=0.1, group=1000)
         >>> settings.plan(94).parts[0].k, settings.estimator, settings.optimizer
         (2, 'horvitz-thompson', 'sgd')
@@ -190,13 +229,23 @@ class Settings(Recipe):
 
     @property
     def private(self) -> bool:
-        """Whether there is a mechanism: without one, vehicles send their gradients as they are."""
+        """Whether there is a mechanism; if not, vehicles send their gradients without noise."""
         return self.mechanism is not None
 
     def plan(self, dimensions: int, length: float = 1.0) -> Plan | NoPrivacy:
-        """Return the plan for a gradient, or what stands for it without a mechanism.
+        """Return the plan for a gradient.
 
-        `length` is where an objective wants the length of a gradient clipped, if `bound` is "auto".
+        Parameters
+        ----------
+        dimensions : int
+            The number of weights of the model.
+        length : float, default=1.0
+            Where the objective wants the length of a gradient to be clipped, if `bound` is "auto".
+
+        Returns
+        -------
+        Plan or NoPrivacy
+            The plan of one report; `NoPrivacy` without a mechanism.
         """
         return self._plan(dimensions, self.participations, length)
 
@@ -216,11 +265,23 @@ class Settings(Recipe):
         return rule if isinstance(self.bound, str) else self.bound
 
     def price(self, dimensions: int) -> float:
-        """Return how many times the error of the mean gradient grows by the participations.
+        """Return how much larger the error of the mean gradient is than with one participation.
 
-        Each vehicle answers r times instead of once, but with an r-th of epsilon. The error is that
-        of small gradients.
+        With r participations each vehicle answers r times, but each time with an r-th of epsilon.
+        The error is that of small gradients.
 
+        Parameters
+        ----------
+        dimensions : int
+            The number of weights of the model.
+
+        Returns
+        -------
+        float
+            The ratio of the squared errors, at least 1 in practice.
+
+        Examples
+        --------
         >>> round(Settings(epsilon=4.0, mechanism="hm-tp", participations=2).price(33), 1)
         3.6
         """
@@ -234,11 +295,28 @@ class Settings(Recipe):
         return several / once
 
     def levels(self, epsilons: npt.ArrayLike) -> tuple[list["Settings"], Integers]:
-        """Return the settings of each level, and the level of each vehicle.
+        """Return the settings for vehicles that choose their own epsilon.
 
-        `epsilons` are what vehicles have chosen instead of `epsilon`, one for each. What they
-        choose is public, and must not depend on their data.
+        Parameters
+        ----------
+        epsilons : array-like of shape (vehicles,)
+            The epsilon of each vehicle, instead of `epsilon`. It is public, and must not depend on
+            the vehicle's data.
 
+        Returns
+        -------
+        levels : list of Settings
+            The settings for each different epsilon, in ascending order.
+        places : ndarray of int of shape (vehicles,)
+            The index in `levels` of each vehicle.
+
+        Raises
+        ------
+        DomainError
+            If the epsilons are invalid, or there is no mechanism.
+
+        Examples
+        --------
         >>> levels, places = Settings(epsilon=1.0).levels([4.0, 1.0, 4.0])
         >>> [each.epsilon for each in levels], places
         ([1.0, 4.0], array([1, 0, 1]))
@@ -249,18 +327,53 @@ class Settings(Recipe):
                 f"epsilons must be a list, one for each vehicle; got {epsilons!r:.80}."
             )
         if not self.private:
-            raise DomainError("without a mechanism there is no privacy: leave epsilons out.")
+            raise DomainError("epsilons need a mechanism; got mechanism=None. Leave epsilons out.")
         found, places = np.unique(chosen, return_inverse=True)
         return [replace(self, epsilon=float(each)) for each in found], places
 
     def optimizer_for(self, linear: bool = True) -> str:
-        """Return how the server steps for a linear model, or for another one."""
+        """Return the optimizer that is used, if it may be "auto".
+
+        Parameters
+        ----------
+        linear : bool, default=True
+            Whether the model is linear.
+
+        Returns
+        -------
+        str
+            One of the optimizers, not "auto".
+
+        Examples
+        --------
+        >>> settings = Settings(epsilon=4.0)
+        >>> settings.optimizer_for(), settings.optimizer_for(linear=False)
+        ('noise-aware', 'adam')
+        """
         if self.optimizer != AUTO:
             return self.optimizer
         return NOISE_AWARE if linear and self.strategy == DIRECTIONS else "adam"
 
     def survey_for(self, numbers: int, vehicles: int) -> Survey | None:
-        """Return what a part of a fleet is asked first; `vehicles` is the number of all."""
+        """Return the survey that a part of the fleet answers first.
+
+        Parameters
+        ----------
+        numbers : int
+            How many numbers a row has.
+        vehicles : int
+            The number of vehicles in the fleet.
+
+        Returns
+        -------
+        Survey or None
+            The survey; None if there is none.
+
+        Examples
+        --------
+        >>> Settings(epsilon=4.0, survey=None).survey_for(3, vehicles=100_000) is None
+        True
+        """
         asked = round(self.survey_share * vehicles)
         aware = self.optimizer_for() == NOISE_AWARE
         if self.survey == AUTO and (not aware or self.participations > 1):
@@ -270,7 +383,22 @@ class Settings(Recipe):
         return None if kind is None else Survey(kind, numbers, epsilon)
 
     def group_size(self, dimensions: int, vehicles: int, linear: bool = True) -> int:
-        """Return how many vehicles are asked in a round."""
+        """Return how many vehicles are asked in a round.
+
+        Parameters
+        ----------
+        dimensions : int
+            The number of weights of the model.
+        vehicles : int
+            The number of vehicles that are asked for gradients.
+        linear : bool, default=True
+            Whether the model is linear.
+
+        Returns
+        -------
+        int
+            `group`, or the result of a rule if it is "auto".
+        """
         if self.group != "auto":
             return int(self.group)
         if self.optimizer_for(linear) == NOISE_AWARE:
@@ -278,7 +406,24 @@ class Settings(Recipe):
         return auto_group(vehicles, self.plan(dimensions).parts[0].share)
 
     def recipe(self, dimensions: int, rounds: int, distance: float, linear: bool = True) -> Recipe:
-        """Return how the server steps to a minimum at this distance, in this many rounds."""
+        """Return how the server steps, with a learning rate that is a number.
+
+        Parameters
+        ----------
+        dimensions : int
+            The number of weights of the model.
+        rounds : int
+            The number of rounds.
+        distance : float
+            How far from 0 the best weights may be: `Objective.distance`.
+        linear : bool, default=True
+            Whether the model is linear.
+
+        Returns
+        -------
+        Recipe
+            The recipe.
+        """
         options = {each.name: getattr(self, each.name) for each in fields(Recipe)}
         options["optimizer"] = self.optimizer_for(linear)
         if self.learning_rate == "auto":
@@ -298,10 +443,38 @@ class Settings(Recipe):
         label: str = "",
         epsilons: npt.ArrayLike | None = None,
     ) -> Training:
-        """Return a training of the task; iterate over it to run it.
+        """Return a training with these settings; iterate over it to run it.
 
-        `epsilons` are for vehicles that choose their own: see `levels`. The group is then as for
-        the most cautious ones.
+        Parameters
+        ----------
+        task : Linear or another task
+            The model to train, and the data of the vehicles.
+        distance : float
+            How far from 0 the best weights may be: `Objective.distance`.
+        source : Source
+            The random source.
+        replicas, shuffle, start, watch, label
+            See `Training`.
+        epsilons : array-like of shape (vehicles,), optional
+            The epsilon of each vehicle, if they choose their own: see `levels`. The size of a group
+            is then that for the smallest epsilon.
+
+        Returns
+        -------
+        Training
+            The training, before its first round.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> from fedldp.learn import Arrays, Linear, objective
+        >>> x = np.c_[fedldp.source(1).uniform(2000) * 2 - 1, np.ones(2000)]
+        >>> logistic = objective("logistic")
+        >>> task = Linear(logistic, Arrays(x, np.sign(x[:, 0])))
+        >>> training = Settings(epsilon=4.0).training(task, logistic.distance, fedldp.source(2))
+        >>> *_, last = training
+        >>> last.reports, float(last.epsilon)
+        (2000, 4.0)
         """
         d, levels, places = task.dimensions, [self], None
         if epsilons is not None:
@@ -361,7 +534,7 @@ PAPER_DECIDES: Mapping[str, Any] = {
 
 
 def paper_options(mechanism: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of LDP-FedSGD as the paper prints it, completed by those it leaves open.
+    """Return the options of LDP-FedSGD as in the paper, completed by those it leaves open.
 
     >>> paper_options("hm-tp", {"tol": 0.0})["tol"], paper_options("duchi", {})["strategy"]
     (0.0, 'cube')

@@ -1,4 +1,4 @@
-"""The vehicles' half of LDP-FedSGD: gradients, computed where a plan asks for them."""
+"""The vehicles' half of LDP-FedSGD: gradients, of which only what is asked for is computed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,16 +21,16 @@ from fedldp.randomness import Source
 BLOCK = 4096  # rows multiplied at a time: BLAS rounds differently for different shapes
 
 
-# Whatever the model and the data are, a report goes out; plans clip what is no number.
+# A vehicle reports for any model and any data; plans replace values that are not numbers.
 _silently = partial(np.errstate, over="ignore", invalid="ignore")
 
 
 class Task(Protocol):
-    """What a fleet is to learn, and the data that it has for it."""
+    """A model to train, and the data of the vehicles."""
 
     @property
     def kind(self) -> str:
-        """What tells tasks apart that may not resume each other's training."""
+        """What distinguishes tasks that must not resume each other's training."""
 
     @property
     def dimensions(self) -> int:
@@ -40,16 +40,43 @@ class Task(Protocol):
         """Return how many vehicles there are."""
 
     def gradients(self, weights: Floats, vehicles: Rows) -> Values:
-        """Return the gradients of some vehicles for some models: one row of weights for each.
+        """Return the gradients of some vehicles for some models, each a row of `weights`.
 
-        Those of all vehicles for the first model come first, then those for the second.
+        The gradients of all vehicles for the first model come first, then those for the second.
         """
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """A linear model: each vehicle has one row or, where `vehicle_rows` says so, several."""
+    """The task of training a linear model.
+
+    Parameters
+    ----------
+    objective : Objective
+        The loss.
+    examples : Arrays or another object with `dimensions`, `read` and a length
+        The rows of all vehicles.
+    vehicle_rows : VehicleRows, optional
+        Which rows each vehicle has. By default each row is a vehicle.
+
+    Raises
+    ------
+    DomainError
+        If `vehicle_rows` is for another number of rows.
+
+    Examples
+    --------
+    >>> from fedldp.learn import Arrays, objective
+    >>> rows = Arrays(np.array([[0.5, 1.0], [-0.5, 1.0]]), np.array([1.0, -1.0]))
+    >>> task = Linear(objective("squared"), rows)
+    >>> weights = np.array([[1.0, 0.0]])  # one model
+    >>> task.loss(weights), task.error(weights)
+    (array([0.125]), array([0.25]))
+    >>> task.gradients(weights, slice(2)).all(np.arange(2))
+    array([[-0.25, -0.5 ],
+           [-0.25,  0.5 ]])
+    """
 
     objective: Objective
     examples: Examples
@@ -58,7 +85,7 @@ class Linear:
     def __post_init__(self) -> None:
         if self.vehicle_rows is not None and self.vehicle_rows.total != len(self.examples):
             raise DomainError(
-                f"vehicle_rows must have a vehicle for each of {len(self.examples)} rows; "
+                f"vehicle_rows must be for {len(self.examples)} rows, as many as the examples; "
                 f"got {self.vehicle_rows.total}."
             )
 
@@ -69,7 +96,7 @@ class Linear:
 
     @property
     def dimensions(self) -> int:
-        """How many weights a model has."""
+        """The number of weights of a model."""
         return self.examples.dimensions
 
     @property
@@ -108,16 +135,52 @@ class Linear:
         return len(self.examples if self.vehicle_rows is None else self.vehicle_rows)
 
     def gradients(self, weights: Floats, vehicles: Rows) -> Values:
-        """Return the gradients of some vehicles for some models."""
+        """Return the gradients of some vehicles for some models.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (models, dimensions)
+            The weights of each model.
+        vehicles : slice or ndarray of int
+            The numbers of the vehicles.
+
+        Returns
+        -------
+        Gradients
+            The gradients, computed when they are needed: those of all vehicles for the first model,
+            then those for the second, and so on.
+        """
         rows, begins = rows_of(self.vehicle_rows, vehicles)
         return gradients_of(self.objective, weights, *self.examples.read(rows), begins)
 
     def loss(self, weights: Floats) -> Floats:
-        """Return the mean loss of each row of weights over all examples."""
+        """Return the mean loss of some models over all rows.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (models, dimensions)
+            The weights of each model.
+
+        Returns
+        -------
+        ndarray of shape (models,)
+            The mean losses.
+        """
         return self._mean(self.objective.loss, weights)
 
     def error(self, weights: Floats) -> Floats:
-        """Return what share of the examples each model gets wrong, or its mean squared error."""
+        """Return the error of some models over all rows.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (models, dimensions)
+            The weights of each model.
+
+        Returns
+        -------
+        ndarray of shape (models,)
+            The share of wrong labels, or the mean squared error of a regression.
+        """
         return self._mean(self.objective.error, weights)
 
     @_silently()
@@ -130,9 +193,7 @@ class Linear:
 
 
 def scores_of(features: FeatureRows, weights: Floats) -> npt.NDArray[Any]:
-    """Return the scores of each row of features, in a row for each row of weights."""
-    if isinstance(features, SparseFeatures):
-        return features.scores(weights.astype(features.dtype))
+    """Return the scores of all rows of features, in one row for each model."""
     scores = np.empty((len(weights), len(features)), features.dtype)
     by_column = weights.T.astype(features.dtype)
     for start in range(0, len(features), BLOCK):
@@ -161,7 +222,7 @@ def gradients_of(
 class Gradients:
     """Gradients for features that are written out.
 
-    The slopes are computed here; of their products with the features only those that are asked for.
+    The slopes are computed at once, their products with the features only where they are asked for.
     """
 
     def __init__(
@@ -183,7 +244,7 @@ class Gradients:
 
     @_silently()
     def take(self, rows: Integers | None, columns: Integers) -> Floats:
-        """Return of each vehicle (all of them, if None) the gradient in one column."""
+        """Return one coordinate of the gradient of each vehicle in `rows`, by default of all."""
         if rows is not None:
             everyone = np.zeros(len(self), np.int64)
             everyone[rows] = columns
@@ -197,13 +258,13 @@ class Gradients:
 
     @_silently()
     def all(self, columns: Integers) -> Floats:
-        """Return of every vehicle the gradient in these columns."""
+        """Return some coordinates of the gradients of all vehicles."""
         values = self._slopes[:, :, None] * self._features[:, columns]
         return self._mean(values).reshape(-1, len(columns))
 
     @property
     def _sizes(self) -> Integers:
-        """How many rows each vehicle has."""
+        """The number of rows of each vehicle."""
         return np.diff(cast(Integers, self._begins), append=len(self._features))
 
     def _mean(self, values: npt.NDArray[Any]) -> Floats:

@@ -2,12 +2,12 @@
 
 In each round the server sends the model to a group of vehicles that have not been asked yet. Each
 computes its gradient and answers once, through a plan: a few noisy bits of a few coordinates. From
-the tally of the group the server takes one step. It ends when the model settles, or when no
-vehicle is left.
+the tally of the group the server makes one step. The training ends when the model settles, or when
+no vehicle is left.
 
-The vehicles' half is a `Task` and the server's half is in `optimizer`; a deployment uses both as
-they are. The simulation runs the vehicles' half for a whole group at once, coordinates first, so
-that of the gradients only what is reported is ever computed.
+The vehicles' half is a `Task` and the server's half is in `optimizer`; a deployment uses the same
+code. The simulation runs the vehicles' half for a whole group at once. It draws the coordinates
+first, and computes only those parts of the gradients that are reported.
 """
 
 import hashlib
@@ -48,15 +48,38 @@ _AT_ONCE = 4 * BLOCK  # vehicles simulated together, counted from the beginning 
 @final
 @dataclass(frozen=True)
 class Round:
-    """What is known after a round."""
+    """What is known after a round of a training.
 
-    number: int  # of the round; the first one is 1
-    rounds: int  # that are planned
-    reports: int  # so far, in each replica
-    bytes: int  # that the reports take, in each replica; floats of 32 bits without privacy
-    epsilon: Fraction | None  # what a vehicle has spent so far at the most
-    change: float  # the length of the last step: the largest, of several replicas
-    loss: float | None  # what `watch` says
+    Parameters
+    ----------
+    number : int
+        The number of the round; the first is 1.
+    rounds : int
+        The number of rounds that are planned.
+    reports : int
+        The number of reports so far, in each replica.
+    bytes : int
+        The size of these reports; without privacy, as floats of 32 bits.
+    epsilon : Fraction or None
+        The most that a vehicle has spent so far; None without privacy.
+    change : float
+        The length of the last step: the largest of all replicas.
+    loss : float or None
+        The mean of what `watch` returned; None without `watch`.
+
+    Examples
+    --------
+    >>> Round(1, 40, reports=500, bytes=375, epsilon=Fraction(2), change=0.1, loss=None).reports
+    500
+    """
+
+    number: int
+    rounds: int
+    reports: int
+    bytes: int
+    epsilon: Fraction | None
+    change: float
+    loss: float | None
 
     def _repr_html_(self) -> str:
         row = [getattr(self, each.name) for each in fields(self)]
@@ -66,24 +89,68 @@ class Round:
 
 @final
 class Training:
-    """A training, simulated: iterate over it, round by round.
+    """A simulated training: iterate over it to run it round by round.
 
-    The plan is for gradients: its schema is `Schema.vector(d, bound)`. A `NoPrivacy` in its place
-    stands for training without privacy: gradients are clipped and averaged as they are. Where
-    vehicles have chosen their own epsilon, give a plan for each level, and in `levels` the place of
-    each vehicle's plan; the levels' gradients are weighted by the inverse of their known variance.
+    Vehicles are asked in random order, in groups of about the same size. The training ends when
+    the model settles (the recipe's `tol`), after `max_iter` rounds, or when no vehicle is left.
+    `Settings.training` returns a training for given options.
 
-    Vehicles are asked in a random order, in groups of about the same size; in each of their
-    `participations`, all of them. `shuffle=False` is for data that are in random order already.
-    The training ends when the model settles (the recipe's `tol`), after `max_iter` rounds, or when
-    no vehicle is left.
-    Each replica is a training of its own, with the same vehicles and other noise. `watch` is given
-    the models after each round, for example `Linear(objective, public_examples).loss`. A training
-    resumes a saved one only if the `label` is the same too: let it tell the data apart.
+    Parameters
+    ----------
+    task : Linear or another task
+        The model to train, and the data of the vehicles.
+    plan : Plan, NoPrivacy or a sequence of them
+        The plan for a gradient: its schema is `Schema.vector(d, bound)`. With `NoPrivacy`, clipped
+        gradients are averaged without noise. If vehicles choose their own epsilon, give a plan for
+        each; their gradients are weighted by the inverse of their known variance.
+    recipe : Recipe
+        How the server makes a step.
+    source : Source
+        The random source.
+    group : int
+        The largest number of vehicles in a round.
+    participations : int, default=1
+        How often each vehicle is asked.
+    max_iter : int, optional
+        The largest number of rounds.
+    replicas : int, default=1
+        How many trainings to run at once, with the same vehicles and different noise.
+    shuffle : bool, default=True
+        Whether to ask vehicles in random order. Use False for data that are in random order.
+    start : array-like of shape (dimensions,), optional
+        The first weights; by default zeros.
+    watch : callable, optional
+        Called with the models after each round, to measure them on public data; for example
+        `Linear(objective, public_examples).loss`.
+    label : str, default=""
+        A text that identifies the data. A saved training is resumed only with the same label.
+    levels : array-like of int of shape (vehicles,), optional
+        The index of each vehicle's plan, if there are several plans.
 
-    With a `survey`, a share of the vehicles is asked about their numbers first, and not for
-    gradients. The numbers are then scaled by what they answer: `scaling` has the map.
+    survey : Survey, optional
+        Asks a share of the vehicles about their numbers first, and not for gradients. The numbers
+        are then scaled by what these vehicles answer.
+    survey_share : float, default=0.1
+        The share of the vehicles that the survey asks.
 
+    Attributes
+    ----------
+    state : State
+        The current state.
+    survey : Survey or None
+        The survey.
+    surveyed : int
+        How many vehicles the survey asks.
+    scaling : Scaling or None
+        How the numbers are scaled, once the survey is done.
+
+    Raises
+    ------
+    DomainError
+        If an argument is invalid, or the arguments do not fit together.
+
+    Examples
+    --------
     >>> import fedldp
     >>> from fedldp.learn.examples import Arrays
     >>> from fedldp.learn.tasks import Linear
@@ -98,6 +165,20 @@ class Training:
     >>> slope, intercept = training.models[0]
     >>> print(f"predicts 1 above {-intercept / slope:.1f}")
     predicts 1 above 0.2
+    >>> first = Training(task, plan, Recipe(learning_rate=0.2), fedldp.source(2), group=500)
+    >>> first.advance().reports
+    500
+    >>> second = Training(task, plan, Recipe(learning_rate=0.2), fedldp.source(2), group=500)
+    >>> second.resume(first.to_json())
+    >>> second.advance() == first.advance()
+    True
+    >>> import pathlib, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = pathlib.Path(folder.name, "training.json")
+    >>> second.save(path)
+    >>> path.read_text() == second.to_json()
+    True
+    >>> folder.cleanup()
     """
 
     def __init__(
@@ -141,7 +222,7 @@ class Training:
         if levels is not None:
             self._levels = _checked_levels(levels, len(task), self._plans)
         elif len(self._plans) > 1:
-            raise DomainError("several plans need levels: the place of each vehicle's plan.")
+            raise DomainError("several plans need levels, the index of each vehicle's plan.")
         self.survey, self.surveyed = survey, 0
         self.scaling: Scaling | None = None
         if survey is not None:
@@ -183,17 +264,17 @@ class Training:
 
     @property
     def models(self) -> Floats:
-        """The weights so far, averaged over the rounds: a row for each replica."""
+        """The current weights, averaged over the rounds: a row for each replica."""
         return self.state.average
 
     @property
     def rounds(self) -> int:
-        """How many rounds are planned."""
+        """The number of rounds that are planned."""
         return self._rounds
 
     @property
     def reports(self) -> int:
-        """How many reports there are so far, in each replica."""
+        """The number of reports so far, in each replica."""
         again, place = divmod(self.state.round, self._groups)
         asked = self._vehicles - self.surveyed
         surveyed = 0 if self.scaling is None else self.surveyed
@@ -201,7 +282,7 @@ class Training:
 
     @property
     def reports_by_level(self) -> list[int]:
-        """How many of these reports have come from the vehicles of each level."""
+        """The number of reports so far from the vehicles of each level."""
         if self._levels is None:
             return [self.reports]
         again, number = divmod(self.reports, self._vehicles)
@@ -247,9 +328,20 @@ class Training:
             yield self.advance()
 
     def advance(self) -> Round:
-        """Run one round."""
+        """Run one round.
+
+        Returns
+        -------
+        Round
+            What is known after the round.
+
+        Raises
+        ------
+        DomainError
+            If the training is finished.
+        """
         if self.finished:
-            raise DomainError("this training is finished: nobody may be asked again.")
+            raise DomainError("this training is finished: no vehicle may be asked again.")
         if self.survey is not None and self.scaling is None:
             self._scale(self.survey.simulate(self._units, self.surveyed, self._source))
         again, place = divmod(self.state.round, self._groups)
@@ -337,7 +429,13 @@ class Training:
         )
 
     def to_json(self) -> str:
-        """Return all that is needed to resume the training, as JSON: see `resume`."""
+        """Return everything that `resume` needs, as JSON.
+
+        Returns
+        -------
+        str
+            The JSON.
+        """
         document = {
             "format": FORMAT,
             "settings": self._settings,
@@ -350,15 +448,40 @@ class Training:
         return vehicle.canonical(document)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write where the training stands: the file is the old one or the new one, never a part."""
+        """Write the current state of the training to a file, which is replaced as a whole.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            The file.
+
+        Examples
+        --------
+        Save after each round, and resume after an interruption::
+
+            if path.exists():
+                training.resume(path.read_text())
+            for done in training:
+                training.save(path)
+        """
         files.write(path, self.to_json())
 
     def resume(self, text: str) -> None:
-        """Resume a training with the same settings where it stood when it was saved.
+        """Resume a training with the same settings at the round where it was saved.
 
-        With a source from the same seed, the result is that of a training without a break. With
-        another key, vehicles that were asked after it was saved are asked anew, and spend anew:
-        a deployment saves before it asks, and its vehicles keep a ledger.
+        With a source from the same seed, the result is the same as without an interruption. With
+        another source, vehicles that were asked after the training was saved are asked again, and
+        spend again: a deployment saves before it asks, and its vehicles keep a ledger.
+
+        Parameters
+        ----------
+        text : str
+            JSON that `to_json` returned, or the content of a file that `save` wrote.
+
+        Raises
+        ------
+        WireError
+            If the text is invalid, or from a training with other settings.
         """
         with documents.reading(f"{FORMAT!r} of this training"):
             document = documents.parse(
@@ -386,7 +509,7 @@ class Training:
 
     @cached_property
     def _settings(self) -> str:
-        """A digest of all that must be the same in a training that resumes another."""
+        """A digest of everything that must be the same when a training is resumed."""
         plan: Any = self._plans[0].fingerprint
         if self._levels is not None:
             digest = hashlib.sha256(self._levels.tobytes()).hexdigest()
@@ -426,25 +549,25 @@ def _check_schemas(schemas: Sequence[Schema], dimensions: int) -> None:
     vector = schemas[0].attributes[0]
     if not isinstance(vector, Number) or (len(schemas[0]), vector.size) != (1, dimensions):
         raise DomainError(
-            f"the plan must be for a vector of {dimensions} numbers, as of "
-            f"Schema.vector({dimensions}, bound=1.0); got {schemas[0]!r:.200}."
+            f"the plan must be for a vector of {dimensions} numbers; got {schemas[0]!r:.200}. "
+            f"Use Schema.vector({dimensions}, bound=1.0)."
         )
     if any(schema != schemas[0] for schema in schemas):
-        raise DomainError("the plans of all levels must have one schema: the same bound.")
+        raise DomainError("the plans of all levels must have the same schema and bound.")
 
 
 def _checked_levels(
     levels: npt.ArrayLike, vehicles: int, plans: Sequence[Plan | NoPrivacy]
 ) -> Integers:
-    """Return the place of each vehicle's plan."""
+    """Return the index of each vehicle's plan."""
     found = np.asarray(levels)
     if found.shape != (vehicles,) or found.dtype.kind not in "iu":
         raise DomainError(
-            f"levels must be a whole number for each of {vehicles} vehicles, the place of its "
+            f"levels must be a whole number for each of {vehicles} vehicles, the index of its "
             f"plan; got {levels!r:.80}."
         )
     if not 0 <= int(found.min()) <= int(found.max()) < len(plans):
         raise DomainError(f"levels must be from 0 to {len(plans) - 1}, one for each plan.")
     if any(each.total_epsilon is None for each in plans):
-        raise DomainError("levels are of epsilon: every one needs a plan with privacy.")
+        raise DomainError("every level needs a plan with privacy; got NoPrivacy.")
     return found.astype(np.int64)

@@ -264,7 +264,7 @@ def test_it_ends_when_the_model_settles(tmp_path):
     [
         (
             Recipe(learning_rate=1e20, optimizer="sgd", momentum=0.0, alpha=1e4),
-            "give it a lower learning rate",
+            "use a lower learning rate",
         ),
         (Recipe(learning_rate=0.1, alpha=1e200), "the numbers cannot be those of a training"),
     ],

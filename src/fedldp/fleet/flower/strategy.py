@@ -74,6 +74,19 @@ class LDPFedSGD(Strategy):
     >>> strategy = LDPFedSGD(Job("speeds", plan, "job.db", "tally.json", reports=100))
     >>> strategy.job.expected
     100
+    >>> strategy.summary()  # logs what the job asks, as `start` does
+    >>> strategy.start(grid=None, num_rounds=3)
+    Traceback (most recent call last):
+    fedldp.errors.DomainError: start takes only the grid and evaluate_fn: ...
+    >>> strategy.aggregate_train(1, [])  # called by `start`, and so is `configure_train`
+    Traceback (most recent call last):
+    fedldp.errors.DomainError: the job is not running: call start(grid) first.
+    >>> strategy.configure_train(1, None, None, None)
+    Traceback (most recent call last):
+    fedldp.errors.DomainError: the job is not running: call start(grid) first.
+    >>> strategy.configure_evaluate(1, None, None, None)
+    []
+    >>> strategy.aggregate_evaluate(1, [])
     """
 
     def __init__(
