@@ -31,13 +31,32 @@ LARGEST_FACTOR = 1e6  # of a scaling, so that features stay finite in 32 bits
 @final
 @dataclass(frozen=True)
 class Scaling:
-    """A public affine map of the numbers of a row: z = M (u - c), u on the scale of [-1, 1].
+    """A public affine map of the numbers of a row: z = M (u - c), with u on the scale of [-1, 1].
 
-    M is diagonal, with the `factors`, or `mixing` times that. `fedldp.learn.survey` finds one that
-    gives the numbers the mean 0 and the mean square 1, and makes them uncorrelated.
+    `fedldp.learn.survey` finds one that gives the numbers the mean 0 and the mean square 1, and
+    makes them uncorrelated.
 
-    >>> Scaling((0.5, 0.0), (4.0, 1.0))(np.array([[0.75, -0.25]]))
+    Parameters
+    ----------
+    centres : tuple of float
+        c, a centre for each number.
+    factors : tuple of float
+        The diagonal of M, a factor for each number.
+    mixing : tuple of tuples of float, optional
+        A matrix; if given, M is this matrix times the diagonal matrix of the factors.
+
+    Raises
+    ------
+    DomainError
+        If the lengths differ, or a number is too large.
+
+    Examples
+    --------
+    >>> scaling = Scaling((0.5, 0.0), (4.0, 1.0))
+    >>> scaling(np.array([[0.75, -0.25]]))
     array([[ 1.  , -0.25]])
+    >>> scaling.to_document()
+    {'centres': (0.5, 0.0), 'factors': (4.0, 1.0)}
     """
 
     centres: tuple[float, ...]
@@ -65,20 +84,50 @@ class Scaling:
 
     @property
     def matrix(self) -> Floats:
-        """M, written out."""
+        """The matrix M."""
         diagonal = np.diag(np.array(self.factors))
         return diagonal if self.mixing is None else np.array(self.mixing) @ diagonal
 
     def to_document(self) -> dict[str, Any]:
-        """Return the scaling as plain values."""
+        """Return the scaling as plain values.
+
+        Returns
+        -------
+        dict
+            The entries that a file has.
+        """
         found: dict[str, Any] = {"centres": self.centres, "factors": self.factors}
         return found if self.mixing is None else found | {"mixing": self.mixing}
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> "Scaling":
-        """Read what `to_document` gives, or raise `DomainError`, `TypeError` or `LookupError`."""
+        """Read a scaling from plain values.
+
+        Parameters
+        ----------
+        document : dict
+            Entries as `to_document` returns them.
+
+        Returns
+        -------
+        Scaling
+            The scaling.
+
+        Raises
+        ------
+        DomainError, TypeError, LookupError
+            If the entries are invalid.
+
+        Examples
+        --------
+        >>> Scaling.from_document({"centres": [0.5], "factors": [4.0]}).factors
+        (4.0,)
+        """
         if not document.keys() <= {"centres", "factors", "mixing"}:
-            raise DomainError("a scaling has other entries than centres, factors and mixing.")
+            raise DomainError(
+                "a scaling must have no other entries than centres, factors and mixing; "
+                f"got {', '.join(document)}."
+            )
         mixing = document.get("mixing")
         return cls(
             tuple(document["centres"]),
@@ -204,6 +253,8 @@ class Features:
     >>> features = Features(schema, reference="none")
     >>> features.encode(schema.rows([{"age": 75, "city": "Lima"}]).matrix()).dense()
     array([[0.5, 0. , 0. , 1. , 1. ]], dtype=float32)
+    >>> features.units(schema.rows([{"age": 75, "city": "Lima"}]).matrix())
+    array([[0.5]])
     """
 
     schema: Schema
@@ -298,7 +349,18 @@ class Features:
         return encoded
 
     def units(self, matrix: npt.NDArray[Any]) -> Floats:
-        """Return the numbers of each row of a matrix, on the scale of [-1, 1]."""
+        """Return the numbers of some rows on the scale of [-1, 1], without categories.
+
+        Parameters
+        ----------
+        matrix : ndarray of shape (rows, width)
+            The rows, as `Schema.rows(data).matrix()` returns them.
+
+        Returns
+        -------
+        ndarray of shape (rows, numbers)
+            The numbers, before scaling.
+        """
         found = np.empty((len(matrix), self.numbers))
         place = 0
         for each, values in self._columns(matrix):

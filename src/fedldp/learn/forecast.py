@@ -33,27 +33,60 @@ _MOST = 1 << 40  # vehicles that are searched for
 @final
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """What to expect. `print` it for plain sentences.
+    """What to expect of a training. `print` it for sentences.
 
-    `deviations` are the standard deviations of the weights that the noise of all reports leaves
-    without any prior, `priors` how large weights may be. A weight whose noise is above its prior
-    stays near 0. `score_noise` is how far noise moves a typical score, `score_spread` how far the
-    model does: about 3 of its numbers, each labels' part, and the constant.
+    `forecast` returns it. A weight whose noise is larger than its prior stays near 0.
+
+    Parameters
+    ----------
+    epsilon : float
+        The privacy budget of a vehicle.
+    vehicles : int
+        The number of vehicles.
+    rounds : int
+        The number of rounds.
+    survey : {"scale", "whiten"} or None
+        What a part of the vehicles is asked first.
+    names : tuple of str
+        The names of the features.
+    deviations : ndarray of shape (features,)
+        The standard deviation of each weight that the noise of all reports leaves, without a prior.
+    priors : ndarray of shape (features,)
+        How large each weight may be.
+    squares : ndarray of shape (features,)
+        The mean square of each feature.
+    precision : float
+        How far noise may move a typical score, as a share of how far a model moves it.
+    needed : int or None
+        How many vehicles this precision needs; None if no number is enough.
+    needed_to_beat : int or None
+        How many vehicles a model usually needs to beat the base rate.
+    errors : ndarray, optional
+        The errors of trainings that were simulated on public rows.
+    base_rate : float, optional
+        The base rate of the public rows.
+
+    Examples
+    --------
+    >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome", "Lima"])
+    >>> found = forecast(schema, epsilon=1.0, vehicles=1_000_000)
+    >>> found.learnable, len(found.names)
+    (5, 5)
     """
 
     epsilon: float
     vehicles: int
     rounds: int
-    survey: str | None  # what a part of the vehicles is asked first: "scale", "whiten" or None
+    survey: str | None
     names: tuple[str, ...]
     deviations: Floats
     priors: Floats
-    squares: Floats  # the mean square of each feature
-    precision: float  # that is wanted: see `PRECISION`
-    needed: int | None  # vehicles for this precision; None if no number will do
-    needed_to_beat: int | None  # vehicles from which on a model beats the base rate, as a rule
-    errors: Floats | None = None  # of simulated trainings on the public rows
-    base_rate: float | None = None  # of the public rows
+    squares: Floats
+    precision: float
+    needed: int | None
+    needed_to_beat: int | None
+    errors: Floats | None = None
+    base_rate: float | None = None
 
     @property
     def learnable(self) -> int:

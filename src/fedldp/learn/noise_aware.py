@@ -48,8 +48,21 @@ _MEMORY = 0.1  # the weight of the last round in the mean length of gradients
 @final
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """What is known of a linear model before anything is asked. Nothing of it is from the data.
+    """What is known about a linear model before any vehicle is asked. None of it is from the data.
 
+    Parameters
+    ----------
+    objective : Objective
+        The loss.
+    squares : ndarray of shape (dimensions,)
+        The mean square of each feature.
+    deviations : ndarray of shape (dimensions,)
+        The standard deviation of each weight: how large it may be.
+    attributes : int
+        How many features of a row are not zero.
+
+    Examples
+    --------
     >>> from fedldp import Schema
     >>> from fedldp.learn.objectives import objective
     >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome", "Lima", "Bonn"])
@@ -59,13 +72,26 @@ class Prior:
     """
 
     objective: Objective
-    squares: Floats  # the mean square of each feature
-    deviations: Floats  # the standard deviation of each weight: how large it may be
-    attributes: int  # how many features of a row are not zero
+    squares: Floats
+    deviations: Floats
+    attributes: int
 
     @classmethod
     def of(cls, features: Features, objective: Objective) -> "Prior":
-        """Return what is known of a model with these features."""
+        """Return what is known about a model with these features.
+
+        Parameters
+        ----------
+        features : Features
+            The features.
+        objective : Objective
+            The loss.
+
+        Returns
+        -------
+        Prior
+            The prior.
+        """
         numbers, labels = features.kinds
         spread = SPREAD if features.scaling is None else 1.0
         sparse = features.reference == "none"
@@ -78,7 +104,26 @@ class Prior:
 
     @classmethod
     def of_numbers(cls, dimensions: int, objective: Objective) -> "Prior":
-        """Return what is known of a model whose features are numbers, and the constant last."""
+        """Return what is known about a model whose features are numbers, followed by the constant.
+
+        Parameters
+        ----------
+        dimensions : int
+            The number of features, including the constant.
+        objective : Objective
+            The loss.
+
+        Returns
+        -------
+        Prior
+            The prior.
+
+        Examples
+        --------
+        >>> from fedldp.learn.objectives import objective
+        >>> Prior.of_numbers(3, objective("squared")).squares.round(2)
+        array([0.11, 0.11, 1.  ])
+        """
         squares = np.append(np.full(dimensions - 1, SPREAD), 1.0)
         moves = np.append(np.full(dimensions - 1, NUMBER / SPREAD**0.5), CONSTANT)
         return cls(objective, squares, objective.distance * moves, dimensions)
@@ -90,11 +135,26 @@ class Prior:
 
 
 class Observed(NamedTuple):
-    """What the server learns from a round: of each replica a row."""
+    """What the server learns from a round. Arrays have a row for each replica.
 
-    gradient: Floats  # the mean gradient
-    variance: Floats | float = 0.0  # of each coordinate, as far as it is known
-    length: Floats | None = None  # the mean length of the gradients of a replica, if it is known
+    Parameters
+    ----------
+    gradient : ndarray of shape (replicas, dimensions)
+        The mean gradient.
+    variance : ndarray or float, default=0.0
+        The known variance of each coordinate.
+    length : ndarray of shape (replicas,), optional
+        The mean length of the gradients, if it is known.
+
+    Examples
+    --------
+    >>> Observed(np.array([[0.3, 0.0]])).variance
+    0.0
+    """
+
+    gradient: Floats
+    variance: Floats | float = 0.0
+    length: Floats | None = None
 
 
 @final

@@ -43,6 +43,8 @@ class Objective(ABC):
     array([-1.,  0., -1.])
     >>> hinge.error(scores, targets)
     array([0., 0., 1.])
+    >>> hinge.curvature(np.array([0.5]))
+    array([0.25])
     """
 
     name: ClassVar[str]
@@ -107,8 +109,18 @@ class Objective(ABC):
         """Return the mean second derivative of the loss, given the mean absolute slope.
 
         If the probabilities p of a logistic regression are right, the mean slope is the mean of
-        2 p (1 - p), twice the curvature. That of the hinge is 0 but where it bends; the same rule
-        gives steps of the right size.
+        2 p (1 - p), twice the curvature. That of the hinge is 0 except where it bends; the same
+        rule gives steps of the right size.
+
+        Parameters
+        ----------
+        slopes : ndarray
+            Mean absolute slopes.
+
+        Returns
+        -------
+        ndarray
+            The mean second derivatives.
         """
         return np.clip(slopes, 0.1, 1.0) / 2
 

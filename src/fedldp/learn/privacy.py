@@ -136,7 +136,7 @@ class NoPrivacy:
     >>> plan.bits
     64
     >>> gradients = Matrix(np.array([[0.5, 3.0], [0.1, -1.0]]))
-    >>> plan.mean([gradients], n=2, replicas=1)
+    >>> plan.observe([gradients], n=2, replicas=1).gradient
     array([[0.3, 0. ]])
     """
 
@@ -183,8 +183,8 @@ class NoPrivacy:
 
         Returns
         -------
-        ndarray of shape (replicas, dimensions)
-            The mean gradient of each replica.
+        Observed
+            The mean gradient and the mean length of the gradients of each replica, without noise.
         """
         vector = self.fingerprint
         columns = np.arange(vector.size)

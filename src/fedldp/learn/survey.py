@@ -50,7 +50,7 @@ _SMALLEST = 2.0**-6  # scale
 
 
 def choose(survey: str | None, numbers: int, vehicles: int, epsilon: float | None) -> str | None:
-    """Return "scale", "whiten" or None: what a survey of so many vehicles is to find out.
+    """Return "scale", "whiten" or None: what a survey of this many vehicles asks.
 
     It depends on public numbers only. Without privacy, epsilon is None.
 
@@ -80,16 +80,37 @@ def choose(survey: str | None, numbers: int, vehicles: int, epsilon: float | Non
 @final
 @dataclass(frozen=True)
 class Survey:
-    """What the vehicles of a survey are asked, in two or three rounds, one after the other.
+    """A survey: what some vehicles are asked about their numbers, in two or three rounds.
 
+    Each vehicle answers in one round.
+
+    Parameters
+    ----------
+    kind : {"scale", "whiten"}
+        Whether to find centres and scales only, or correlations too.
+    numbers : int
+        How many numbers a row has.
+    epsilon : float or None
+        The privacy budget of a vehicle; None for answers without privacy, for comparison.
+
+    Examples
+    --------
     >>> survey = Survey("scale", numbers=4, epsilon=1.0)
     >>> [plan.bits for plan in survey.plans], survey.groups(1000)
     ([8, 8], [500, 500])
+    >>> import fedldp
+    >>> units = fedldp.source(1).uniform((20_000, 4)) * 0.2
+    >>> survey.answers(units[:1], found=[]).shape  # the first round asks for the numbers
+    (1, 4)
+    >>> parts = lambda first, end: iter([units[first:end]])
+    >>> scaling = survey.simulate(parts, 20_000, fedldp.source(2))
+    >>> all(0 < centre < 0.3 for centre in scaling.centres)
+    True
     """
 
-    kind: str  # "scale" or "whiten"
+    kind: str
     numbers: int
-    epsilon: float | None  # None is for comparison: vehicles answer as they are
+    epsilon: float | None
 
     @cached_property
     def plans(self) -> tuple[Plan, ...]:
@@ -112,14 +133,35 @@ class Survey:
         return max(plan.parts[0].ratio for plan in self.plans)
 
     def groups(self, vehicles: int) -> list[int]:
-        """Return how many vehicles are asked in each round."""
+        """Return how many vehicles are asked in each round.
+
+        Parameters
+        ----------
+        vehicles : int
+            The number of vehicles in the survey.
+
+        Returns
+        -------
+        list of int
+            A number for each round.
+        """
         ends = np.rint(np.cumsum([0.0, *STAGES[self.kind]]) * vehicles).astype(int)
         return [int(group) for group in np.diff(ends)]
 
     def answers(self, units: Floats, found: list[Mean]) -> Floats:
-        """Return what vehicles answer in the next round, given the means of those before.
+        """Return what vehicles answer in the next round, before noise.
 
-        `units` has a row for each vehicle, its numbers on the scale of [-1, 1].
+        Parameters
+        ----------
+        units : ndarray of shape (vehicles, numbers)
+            The numbers of each vehicle, on the scale of [-1, 1].
+        found : list of Mean
+            The estimates of the rounds before.
+
+        Returns
+        -------
+        ndarray
+            A row for each vehicle.
         """
         if not found:
             return units
@@ -131,7 +173,29 @@ class Survey:
         return np.asarray(signs[:, first] * signs[:, second])
 
     def scaling(self, found: list[Mean]) -> Scaling:
-        """Return the map that follows from the means of all rounds."""
+        """Return the map that follows from the estimates of all rounds.
+
+        Parameters
+        ----------
+        found : list of Mean
+            The estimate of each round.
+
+        Returns
+        -------
+        Scaling
+            The map.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> plan = Plan(Schema.of(centres=(-1, 1), scales=(-7, 1)), epsilon=8.0)
+        >>> rows = {"centres": [0.5] * 5000, "scales": [-3.0] * 5000}
+        >>> estimate = plan.simulate(rows, fedldp.source(1)).estimate()
+        >>> survey = Survey("scale", numbers=1, epsilon=8.0)
+        >>> scaling = survey.scaling([estimate["centres"], estimate["scales"]])
+        >>> round(scaling.centres[0], 1)
+        0.5
+        """
         logs = _drawn_in(found[1], LOG_SCALE - _NORMAL, LOG_SPREAD) + _NORMAL
         factors = 1 / np.clip(2.0**logs, _SMALLEST, 1.0)
         mixing = None
@@ -142,9 +206,22 @@ class Survey:
     def simulate(
         self, units: Callable[[int, int], Iterator[Floats]], vehicles: int, source: Source
     ) -> Scaling:
-        """Return the map that a simulated fleet of so many vehicles gives.
+        """Return the map that a simulated survey finds.
 
-        `units` yields the numbers of the vehicles from one place to another, some at a time.
+        Parameters
+        ----------
+        units : callable
+            Takes the first vehicle and the end of a range, and yields the numbers of these vehicles
+            in batches.
+        vehicles : int
+            The number of vehicles in the survey.
+        source : Source
+            The random source.
+
+        Returns
+        -------
+        Scaling
+            The map.
         """
         found: list[Mean] = []
         first = 0

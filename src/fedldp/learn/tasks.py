@@ -101,7 +101,7 @@ class Linear:
 
     @property
     def prior(self) -> Prior:
-        """What is known of the model before anything is asked."""
+        """What is known about the model before any vehicle is asked."""
         if isinstance(self.examples, Surveyed):
             return Prior.of(self.examples.encoding, self.objective)
         return Prior.of_numbers(self.dimensions, self.objective)
@@ -117,7 +117,30 @@ class Linear:
         return self.examples.encoding.numbers if isinstance(self.examples, Surveyed) else 0
 
     def units(self, vehicles: Rows, source: Source) -> Floats:
-        """Return the numbers of some vehicles on the scale of [-1, 1]: of several rows, one."""
+        """Return the numbers of some vehicles on the scale of [-1, 1].
+
+        Parameters
+        ----------
+        vehicles : slice or ndarray of int
+            The numbers of the vehicles.
+        source : Source
+            The random source; it chooses one row of a vehicle that has several.
+
+        Returns
+        -------
+        ndarray of shape (vehicles, numbers)
+            The numbers.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> from fedldp import datasets
+        >>> from fedldp.learn import objective
+        >>> flights = datasets.load("flights", rows=100)
+        >>> task = Linear(objective("logistic"), flights.examples("logistic"))
+        >>> task.units(slice(2), fedldp.source(1)).shape == (2, task.numbers)
+        True
+        """
         examples = cast(Surveyed, self.examples)
         rows, begins = rows_of(self.vehicle_rows, vehicles)
         if begins is not None:
@@ -128,7 +151,28 @@ class Linear:
         return examples.units(rows)
 
     def scaled(self, scaling: Scaling) -> "Linear":
-        """Return the task of a model whose numbers are scaled in a public way."""
+        """Return the same task with scaled numbers.
+
+        Parameters
+        ----------
+        scaling : Scaling
+            The public map of the numbers.
+
+        Returns
+        -------
+        Linear
+            The task.
+
+        Examples
+        --------
+        >>> from fedldp import datasets
+        >>> from fedldp.learn import Scaling, objective
+        >>> flights = datasets.load("flights", rows=100)
+        >>> task = Linear(objective("logistic"), flights.examples("logistic"))
+        >>> same = Scaling((0.0,) * task.numbers, (1.0,) * task.numbers)
+        >>> task.scaled(same).dimensions == task.dimensions
+        True
+        """
         return replace(self, examples=cast(Surveyed, self.examples).scaled(scaling))
 
     def __len__(self) -> int:
@@ -146,7 +190,7 @@ class Linear:
 
         Returns
         -------
-        Gradients
+        Values
             The gradients, computed when they are needed: those of all vehicles for the first model,
             then those for the second, and so on.
         """
@@ -194,6 +238,8 @@ class Linear:
 
 def scores_of(features: FeatureRows, weights: Floats) -> npt.NDArray[Any]:
     """Return the scores of all rows of features, in one row for each model."""
+    if isinstance(features, SparseFeatures):
+        return features.scores(weights.astype(features.dtype))
     scores = np.empty((len(weights), len(features)), features.dtype)
     by_column = weights.T.astype(features.dtype)
     for start in range(0, len(features), BLOCK):
