@@ -194,7 +194,7 @@ def test_refuses_bounds_that_are_none(bounds, message):
 
 
 def test_more_participations_than_epsilon_allows():
-    with pytest.raises(DomainError, match="ask for fewer"):
+    with pytest.raises(DomainError, match="Ask for fewer"):
         classifier(participations=10_000).fit(X, LABEL)
 
 
