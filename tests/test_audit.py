@@ -340,4 +340,4 @@ def test_command_fails_if_the_sampler_leaks(monkeypatch):
 
 @pytest.mark.parametrize("arguments", [[], ["pm", "--channel", __file__]])
 def test_command_wants_one_thing_to_audit(arguments):
-    assert "NAME of a mechanism or a --channel" in run(*arguments, status=2).output
+    assert "NAME of a mechanism or --channel FILE" in run(*arguments, status=2).output

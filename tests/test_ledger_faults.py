@@ -135,7 +135,7 @@ def test_waits_for_another_process_but_not_forever(path, monkeypatch):
 def test_a_forked_child_continues_or_is_refused(tmp_path):
     saw = victim("inherit", tmp_path)
     assert len(saw) == 2
-    assert all("Fork first, then open it" in line for line in saw)
+    assert all("Fork first, then open the file" in line for line in saw)
     with Ledger(tmp_path / "ledger", cap=9) as ledger:
         requests = [spending.request for spending in ledger.history()]
     assert requests == ["parent", "child", "parent, beside its child", "child, without its parent"]

@@ -34,6 +34,6 @@ def test_a_child_with_the_number_of_its_parent(tmp_path, how):
         assert (child, parent) == (1, 1)
         found[case] = seen, own
     assert not set(found["words"][0]) & set(found["words"][1])
-    assert "Fork first, then open it" in found["in a transaction"][0]
+    assert "Fork first, then open the file" in found["in a transaction"][0]
     assert found["in a transaction"][1] == "1"
     assert found["after it"] == ("1", "1")
