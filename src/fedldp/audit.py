@@ -78,9 +78,9 @@ class ExactAudit:
     nominal: Fraction
     low: Fraction | float
     high: Fraction | float
-    column: int  # where the true epsilon is attained
-    pair: tuple[float, float]  # the letters at which that output is most and least likely
-    bias: Fraction  # the largest over the letters, in absolute value
+    column: int
+    pair: tuple[float, float]
+    bias: Fraction
     worst_case_variance: float
     letters: int
     outputs: int

@@ -71,9 +71,9 @@ class Mean:
 
     mean: Any
     stderr: Any
-    interval: Any  # low and high along the last axis: right for this one with the confidence asked
-    simultaneous: Any  # right for everything in the estimate at once
-    answers: Any  # how many vehicles reported it
+    interval: Any
+    simultaneous: Any
+    answers: Any
 
     labels: ClassVar[tuple[str, ...]] = ()
 
@@ -197,8 +197,8 @@ class Estimate(Mapping[str, Mean | Frequencies]):
     attributes: dict[str, Mean | Frequencies]
     reports: int
     confidence: float
-    of: str  # the population, or the fleet
-    plausibility: Plausibility  # whether honest vehicles can have sent the reports
+    of: str
+    plausibility: Plausibility
 
     def __getitem__(self, name: str) -> Mean | Frequencies:
         if name not in self.attributes:

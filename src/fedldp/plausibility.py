@@ -52,11 +52,11 @@ class Finding:
     speed has 900 answers, and 500 are expected. Honest vehicles cause this with a probability...
     """
 
-    name: str  # "speed", "way[3]" or "city = Oslo"
-    kind: str  # "answers": how many there are; "range": their mean; others: see the coder
+    name: str
+    kind: str
     found: float
-    expected: float  # how many answers, the end of the range, or the end of what is expected
-    p_value: float  # of honest vehicles, at most; corrected for everything that was checked
+    expected: float
+    p_value: float
 
     def __str__(self) -> str:
         likely = "below 1e-300" if self.p_value < 1e-300 else f"at most {self.p_value:.0e}"
@@ -106,8 +106,8 @@ class Plausibility:
     """
 
     checks: int
-    p_value: float  # the smallest, corrected
-    findings: tuple[Finding, ...]  # the most unlikely first
+    p_value: float
+    findings: tuple[Finding, ...]
 
     def __bool__(self) -> bool:
         return not self.findings
@@ -256,8 +256,8 @@ class Influence(NamedTuple):
     (1.95, 0.98)
     """
 
-    together: float  # if all of them answer about it, which the number of answers shows
-    spread: float  # if they choose what they answer about as honest vehicles do: not noticed
+    together: float
+    spread: float
 
 
 def influence(parts: Sequence[Part], share: float) -> dict[str, Influence]:

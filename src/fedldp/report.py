@@ -64,7 +64,7 @@ class Report:
     True
     """
 
-    plan: str  # its fingerprint
+    plan: str
     width: int
     vehicles: int
     records: bytes

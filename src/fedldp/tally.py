@@ -60,11 +60,11 @@ class Tally:
     8
     """
 
-    plan: str  # its fingerprint
+    plan: str
     parts: tuple[Part, ...]
     reports: int
-    counts: tuple[Cells, ...]  # one array for each part
-    estimator: str = RATIO  # the plan's: what `estimate` does by default
+    counts: tuple[Cells, ...]
+    estimator: str = RATIO
 
     def __post_init__(self) -> None:
         most = min(MOST_REPORTS, *(part.most_answers for part in self.parts))

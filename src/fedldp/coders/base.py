@@ -68,7 +68,7 @@ class Coder(ABC):
     plan_format
         The first format of plans that can name the coder.
     most_answers
-        How many answers its counters can hold.
+        How many answers its counters can hold: far below the limit of int64.
     inputs_dtype
         The type of its inputs.
     ends
@@ -83,16 +83,16 @@ class Coder(ABC):
     ['cube', 'directions', 'numbers', 'response', 'unary']
     """
 
-    kind: ClassVar[str]  # its name in a plan's JSON
+    kind: ClassVar[str]
     joint: ClassVar[bool] = False
-    exact: ClassVar[bool] = True  # False: for study only, with floating-point noise
+    exact: ClassVar[bool] = True
     one_counter_per_code: ClassVar[bool] = True
-    ball: ClassVar[bool] = False  # True: for one vector with a bound on its length, which is 1 here
-    plan_format: ClassVar[str] = PLAN_FORMAT  # the first format of plans that can name it
-    most_answers: ClassVar[int] = 1 << 46  # that counters can hold; far from where int64 ends
+    ball: ClassVar[bool] = False
+    plan_format: ClassVar[str] = PLAN_FORMAT
+    most_answers: ClassVar[int] = 1 << 46
 
     inputs_dtype: ClassVar[type[np.generic]]
-    ends: ClassVar[tuple[float, float]]  # between which a true mean lies
+    ends: ClassVar[tuple[float, float]]
 
     epsilon: float
 

@@ -61,9 +61,9 @@ class AttributeQuality:
     missing: int = 0
     unreadable: int = 0
     unknown: int = 0
-    bounds: str = ""  # to which values are clipped
-    replacement: str = ""  # what is used for a missing, unreadable or unknown value
-    example: str = ""  # the first value that is replaced, with its row
+    bounds: str = ""
+    replacement: str = ""
+    example: str = ""
 
     @property
     def replaced(self) -> int:
@@ -158,8 +158,8 @@ class DataQuality:
 
     rows: int
     attributes: tuple[AttributeQuality, ...]
-    unknown_keys: Mapping[str, int] = field(default_factory=dict, hash=False)  # rows that have it
-    unused_columns: tuple[str, ...] = ()  # of a table, which the schema does not name
+    unknown_keys: Mapping[str, int] = field(default_factory=dict, hash=False)
+    unused_columns: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:

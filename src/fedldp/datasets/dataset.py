@@ -59,12 +59,12 @@ class About:
     """
 
     name: str
-    title: str  # for people
-    source: str  # where it comes from
+    title: str
+    source: str
     licence: str = ""
     citation: str = ""
-    rows: int | None = None  # those of the published file, or those that are made by default
-    dimensions: int | None = None  # features of a model, the constant included
+    rows: int | None = None
+    dimensions: int | None = None
     note: str = ""
     synthetic: bool = False
 
@@ -119,13 +119,13 @@ class Dataset:
     """
 
     about: About
-    schema: Schema  # of every column, those of targets included
-    columns: tuple[npt.NDArray[Any], ...]  # of each attribute: numbers, or codes of categories
-    targets: Mapping[str, str] = field(default_factory=dict)  # the column of each objective
-    derived: tuple[str, ...] = ()  # columns made of others, which no vehicle is asked for
-    vehicle_ids: npt.NDArray[np.integer[Any]] | None = None  # of each row, if some have several
-    reference: str = Features.reference  # how categories become features: see `Features`
-    scaling: Scaling | None = None  # of the numbers: see `Features`
+    schema: Schema
+    columns: tuple[npt.NDArray[Any], ...]
+    targets: Mapping[str, str] = field(default_factory=dict)
+    derived: tuple[str, ...] = ()
+    vehicle_ids: npt.NDArray[np.integer[Any]] | None = None
+    reference: str = Features.reference
+    scaling: Scaling | None = None
 
     @cached_property
     def fingerprint(self) -> str:

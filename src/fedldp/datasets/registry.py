@@ -58,8 +58,8 @@ class Origin(ABC):
     """
 
     about: About
-    download: Download | None = None  # for a data set that can be fetched
-    generated: bool = False  # it has as many rows as are asked for
+    download: Download | None = None
+    generated: bool = False
 
     @property
     def ready(self) -> bool:
