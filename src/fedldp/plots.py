@@ -68,7 +68,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def estimates(rows: Sequence[Mapping[str, Any]], title: str) -> Figure:
-    """Draw estimates with their intervals, beside the truth where a row has one.
+    """Draw estimates with their intervals, and the truth where a row has one.
 
     Each row has a name, an estimate, an interval, and the ends of the scale it is drawn on: numbers
     of different units share one axis, from the lowest to the highest value there can be. Of very

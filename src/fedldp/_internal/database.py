@@ -33,7 +33,7 @@ class Kind(NamedTuple):
     mark: bytes  # four bytes in the file's header
     format: int
     tables: str  # the statements that create the tables
-    advice: str  # what to do about a damaged file; "{path}" stands for its path in a shell
+    advice: str  # what to do about a damaged file; "{path}" is replaced by its path
     # For each older format, the statements that turn it into the next one.
     migrations: Mapping[int, tuple[str, ...]] = MappingProxyType({})
 
@@ -221,8 +221,8 @@ def replace(path: str | os.PathLike[str], kind: Kind, contents: str) -> Path | N
     file has the name, which is refused.
     """
     path = Path(path).resolve()
-    beside = [Path(f"{path}{end}") for end in ("-wal", "-shm")]
-    old = [each for each in (path, *beside) if each.exists()]
+    companions = [Path(f"{path}{end}") for end in ("-wal", "-shm")]
+    old = [each for each in (path, *companions) if each.exists()]
     owner, aside = (path if path.exists() else path.parent).stat(), None
     with _fresh(path, kind, contents) as fresh, _GATE:
         if os.geteuid() == 0:  # keep the owner of the old one
@@ -236,7 +236,7 @@ def replace(path: str | os.PathLike[str], kind: Kind, contents: str) -> Path | N
         empty.touch(mode=0o600)
         empty.replace(path)
         files.sync(path.parent)
-        for each in beside:
+        for each in companions:
             each.unlink(missing_ok=True)
         files.sync(path.parent)
         fresh.replace(path)

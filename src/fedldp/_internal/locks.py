@@ -19,7 +19,7 @@ PAUSE = 0.1  # seconds between two tries
 _TRIES = 10
 
 
-def beside(path: Path) -> Path:
+def lock_file(path: Path) -> Path:
     """Return the lock file of a file. The file may be replaced; its lock file stays."""
     return path.with_name(f".{path.name}.lock")
 
@@ -50,7 +50,7 @@ def is_taken(lock: IO[Any]) -> bool:
 @contextlib.contextmanager
 def waiting(path: str | os.PathLike[str]) -> Iterator[None]:
     """Let one process at a time read and write a file; others wait, where the system has locks."""
-    with beside(Path(path).resolve()).open("w") as lock:
+    with lock_file(Path(path).resolve()).open("w") as lock:
         if fcntl is not None:
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -53,7 +53,7 @@ def parse(text: str, what: str) -> dict[str, Any]:
 
 
 def write(entries: Mapping[str, Any], notes: Mapping[str, str] | None = None) -> str:
-    """Return entries as lines of TOML, some with a note beside them.
+    """Return entries as lines of TOML, some with a comment after them.
 
     >>> print(write({"cap": "4", "vaults": ["a", "b"]}, {"cap": "for life"}), end="")
     cap = "4"  # for life

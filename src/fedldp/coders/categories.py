@@ -187,7 +187,7 @@ class RandomizedResponse(ByLaw, ForCategories):
             kept = words < gap
             words -= gap
             words //= other
-            # Where the own one is kept, the quotient means nothing: it wrapped around.
+            # Where the true category is kept, the quotient has no meaning: it wrapped around.
             sent[part] = np.where(kept, flat[part].astype(dtype), words.astype(dtype))
         return codes[()]
 

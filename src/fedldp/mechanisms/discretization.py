@@ -126,7 +126,7 @@ def default_outputs(mechanism: Bounded) -> int:
 
 
 def even_letters(variance: float, cost: float = ROUNDING_COST) -> Floats:
-    """Return 2^b + 1 letters, enough that rounding x costs little beside a given variance.
+    """Return 2^b + 1 letters, enough that rounding x adds little to a given variance.
 
     Rounding x to one of two letters costs at most a quarter of their squared distance.
     """

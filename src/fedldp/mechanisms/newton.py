@@ -16,7 +16,7 @@ def descend(coefficients: Sequence[float], start: float) -> float:
     x = start
     while True:
         value, slope = 0.0, 0.0
-        for coefficient in coefficients:  # Horner's scheme, with the derivative beside it
+        for coefficient in coefficients:  # Horner's scheme, with the derivative
             slope = slope * x + value
             value = value * x + coefficient
         lower = x - value / slope

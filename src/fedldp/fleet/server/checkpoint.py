@@ -286,7 +286,7 @@ class Checkpoint:
 
 def locked(path: str | os.PathLike[str]) -> bool:
     """Return whether a server has locked the checkpoint."""
-    beside = locks.beside(Path(path).resolve())
+    beside = locks.lock_file(Path(path).resolve())
     if not beside.exists():
         return False
     with beside.open("rb") as lock:
@@ -509,7 +509,7 @@ def _warnings(
 
 
 def _take(path: Path) -> IO[bytes]:
-    lock = locks.beside(path).open("ab")
+    lock = locks.lock_file(path).open("ab")
     if not locks.take(lock):
         lock.close()
         raise BlockingIOError(f"{path} is locked by another server.")
