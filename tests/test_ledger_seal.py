@@ -136,7 +136,7 @@ def test_the_command(path):
     assert done.exit_code == 0
     [aside] = path.parent.glob("ledger-aside-*")
     assert done.output == (
-        f"Moved {path} into {aside}. Wrote a sealed ledger, {path}: it refuses every vehicle.\n"
+        f"Moved {path} into {aside}. Wrote a sealed ledger to {path}: it refuses every vehicle.\n"
     )
     check_sealed(path)
     lost = path.with_name("lost")
