@@ -33,7 +33,7 @@ def _paths(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dic
                 "2019 goes under wisdm, the description of a census extract under br or mx."
             )
         if not Path(path).is_file():
-            raise click.BadParameter(f"there is no file {path}.")
+            raise click.BadParameter(f"expected the path of a file; {path} does not exist.")
         found[name] = Path(path)
     return found
 

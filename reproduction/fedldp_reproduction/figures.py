@@ -37,7 +37,7 @@ class Way:
             raise DomainError(f"a way's server must be one of {SERVERS}; got {self.server!r}.")
 
     def with_outputs(self, outputs: int) -> "Way":
-        """Return the exact form with so many outputs; what is finite stays as it is.
+        """Return the exact form with this many outputs; a finite mechanism stays as it is.
 
         >>> Way("pm", discretized=True).with_outputs(2001).study
         False
@@ -129,7 +129,7 @@ def parse(text: str) -> Description:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise DomainError(f"the description is no TOML: {error}.") from error
+        raise DomainError(f"the description must be valid TOML: {error}.") from error
     if document.keys() != {field.name for field in fields(Description)}:
         raise DomainError(
             f"a description has seed, profiles, ways and figures; got {list(document)}."

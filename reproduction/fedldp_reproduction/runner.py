@@ -1,8 +1,8 @@
-"""From the description of figures to finished ones: jobs, spread over the cores, and kept.
+"""From the description of figures to the figures: jobs run on all cores, and results are kept.
 
-A job that is finished is kept in a file named by its settings. Killed and started again, the runner
-goes on where it was, and ends with the same results; so it does with more cores, or with other
-machines: `joblib.parallel_config(backend="dask")` around `reproduce` is all that it takes.
+The result of a job is kept in a file named by its settings. If the runner is killed and started
+again, it resumes, and ends with the same results. The results do not depend on the number of cores
+or machines: for a cluster, put `joblib.parallel_config(backend="dask")` around `reproduce`.
 """
 
 import json

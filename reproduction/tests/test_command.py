@@ -99,7 +99,7 @@ def test_what_is_not_there_is_refused_with_what_is(tmp_path):
         ("mx", "NAME=FILE"),
         ("mars=a.csv", "br, mx, vehicle, wisdm"),
         *((f"{name}={__file__}", "WISDM 2019 goes under wisdm") for name in UNUSED),
-        (f"mx={tmp_path / 'none'}", "there is no file"),
+        (f"mx={tmp_path / 'none'}", "does not exist"),
     ):
         refused = invoke("density", "--data", given, "-o", tmp_path / "none")
         assert refused.exit_code == 2

@@ -63,8 +63,8 @@ def test_few_flights():
     for epsilon, replicas, number in ((4.0, 4, 5), (None, 1, 7)):
         settings, errors = Settings(4.0) if epsilon else Settings(1.0, mechanism=None), []
         for replica in range(replicas):
-            chance = fedldp.source(2013 + replica)
-            training = settings.training(task, 8.0, chance, shuffle=False)
+            rng = fedldp.source(2013 + replica)
+            training = settings.training(task, 8.0, rng, shuffle=False)
             for _ in training:
                 pass
             errors += measured(test, training).tolist()

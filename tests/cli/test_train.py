@@ -111,8 +111,8 @@ def test_what_is_told():
     }
     assert {key: found[key] for key in wanted} == wanted
     assert found["largest_ratio"] <= np.exp(4)
-    task, chance = linear(fleet, TASKS["logistic"]), fedldp.source(7)
-    training = Settings(epsilon=4.0).training(task, task.objective.distance, chance)
+    task, rng = linear(fleet, TASKS["logistic"]), fedldp.source(7)
+    training = Settings(epsilon=4.0).training(task, task.objective.distance, rng)
     for _ in training:
         pass
     assert model.weights == tuple(training.models[0].tolist())

@@ -1,4 +1,4 @@
-"""A fleet of real processes is killed, starved and cut off; it goes on, and nobody pays twice.
+"""A fleet of real processes is killed, starved and cut off; it resumes, and nobody pays twice.
 
 All faults meet one fleet of two gateways, in one job, in any order. Each waits for a round of its
 own. When all are over, the job is brought to its end, and the same gateways answer a statistic.
@@ -118,13 +118,13 @@ def count(fleet):
 
 
 def harm(fleet, vault, fault):
-    """Do something after a vault has burnt its answer, and before the server has got it.
+    """Do something after a vault has recorded its answer, and before the server has got it.
 
     Return the round in which that was, who passes the answer on, and what the server had.
     """
     while True:
         number = fleet.fresh_round(vault)
-        until(partial(fleet.burnt, vault, number), "an answer")
+        until(partial(fleet.recorded, vault, number), "an answer")
         before = fleet.batches()
         fault()
         node = fleet.node(vault, number)
@@ -146,7 +146,7 @@ def goes_on(fleet, number, before):
 
 
 def test_gateways_are_killed_in_the_midst_of_a_round(fleet):
-    """Their keys are refused for up to a minute. Then what was burnt is got by asking the same.
+    """Their keys are refused for up to a minute. Then the same question gets what was recorded.
 
     One dies with its supervisor, as by a power cut, and is started by hand; the other without.
     """
@@ -157,11 +157,11 @@ def test_gateways_are_killed_in_the_midst_of_a_round(fleet):
         kill([node])
 
     number, gateway, before = harm(fleet, "vault-1", fault)
-    burnt = fleet.burnt("vault-1", number)
+    recorded = fleet.recorded("vault-1", number)
     fleet.start("gateway-1")
     goes_on(fleet, number, before)
-    assert fleet.burnt("vault-1", number) == burnt
-    assert fleet.batches()[number, gateway] == burnt[1]
+    assert fleet.recorded("vault-1", number) == recorded
+    assert fleet.batches()[number, gateway] == recorded[1]
     assert fleet.process("gateway-2", "flower-supernode") != node
 
 
@@ -207,30 +207,30 @@ def test_the_whole_server_is_killed(fleet):
     goes_on(fleet, number, before)
 
 
-def test_a_vault_is_killed_when_it_has_burnt_and_not_answered(fleet):
+def test_a_vault_is_killed_when_it_has_recorded_and_not_answered(fleet):
     number, node, before = harm(fleet, "vault-1", lambda: fleet.kill("vault-1"))
-    burnt = fleet.burnt("vault-1", number)
+    recorded = fleet.recorded("vault-1", number)
     fleet.start("vault-1")
     goes_on(fleet, number, before)
-    assert fleet.batches()[number, node] == fleet.burnt("vault-1", number)[1] == burnt[1]
+    assert fleet.batches()[number, node] == fleet.recorded("vault-1", number)[1] == recorded[1]
 
 
 def test_the_disk_is_full_under_a_ledger(fleet):
-    """Nothing is released that cannot be burnt. When there is room again, the round goes on."""
+    """Nothing is released that cannot be recorded. With room again, the round continues."""
     vault = fleet.popens["vault-2"].pid
     limits = resource.prlimit(vault, resource.RLIMIT_FSIZE)
     known = len(fleet.log("vault-2"))
     resource.prlimit(vault, resource.RLIMIT_FSIZE, (SMALL, limits[1]))
 
     def failed():
-        fleet.prove()  # what the server has is burnt, also now
+        fleet.prove()  # what the server has is recorded, also now
         return "failed: OSError" in fleet.log("vault-2")[known:]
 
     until(failed, "a full disk")
     number, before = fleet.rounds() + 1, fleet.batches()
-    assert fleet.burnt("vault-2", number) is None
+    assert fleet.recorded("vault-2", number) is None
     sleep(2 * TICK)  # in which it is asked again, and again says nothing
-    assert fleet.burnt("vault-2", number) is None
+    assert fleet.recorded("vault-2", number) is None
     assert len([each for each, _ in fleet.batches() if each == number]) <= 1
     resource.prlimit(vault, resource.RLIMIT_FSIZE, limits)
     goes_on(fleet, number, before)

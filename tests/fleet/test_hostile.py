@@ -80,7 +80,7 @@ def without_the_second(tmp_path_factory):
 
 @pytest.mark.parametrize("name", CONTENTS)
 def test_what_is_no_batch_is_ignored(name, tmp_path, caplog, without_the_second):
-    """The round goes on without it, the question is put again, and the log says so once."""
+    """The round continues without it, the question is sent again, and the log says so once."""
 
     def hostile(question, _):
         yield CONTENTS[name](question)

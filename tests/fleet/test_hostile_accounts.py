@@ -175,7 +175,7 @@ def test_tasks_of_the_gateway(attacked):
 
 
 def test_the_superexec_of_the_server_has_a_secret(attacked):
-    """Whoever reaches the SuperLink gets no task without it."""
+    """A process that reaches the SuperLink gets no task without it."""
     link = attacked.fleet.process("server", "flower-superlink")
     port, request = attacked.server.link, AcquireTaskRequest()
     call = lambda: post(port, "/v1/runtime/acquire-task", request)  # noqa: E731

@@ -47,7 +47,7 @@ from fedldp.learn.settings import Settings
 
 pytestmark = pytest.mark.xdist_group("processes")
 
-SHAPES = {("Message", 1), ("RecordDict", 1), ("ConfigRecord", 0)}  # with so many children
+SHAPES = {("Message", 1), ("RecordDict", 1), ("ConfigRecord", 0)}  # with this number of children
 
 
 # A server that asks a vault for too much
@@ -62,7 +62,7 @@ class Held:
     question: Question
     batch: Answer
 
-    def burnt(self):
+    def recorded(self):
         query = "SELECT key, request, epsilon, answer FROM releases ORDER BY number"
         return self.fleet.rows("vault-1/ledger.db", query)
 
@@ -94,11 +94,11 @@ def held(tmp_path_factory):
 
 
 def check_refused(held, questions, replies):
-    """See that each gets so many bytes, every time, that one line is logged, and nothing burnt."""
-    before, said = held.burnt(), held.log()
+    """Check that each gets `size` bytes every time, one line is logged, and nothing is recorded."""
+    before, said = held.recorded(), held.log()
     for question, reply in [*zip(questions, replies, strict=True)] * 2:
         assert sent_back(held.address, framed(question)) == framed(reply)
-    assert held.burnt() == before
+    assert held.recorded() == before
     assert held.log()[: len(said)] == said
     (line,) = held.log()[len(said) :]
     assert line.startswith("refused: ")
@@ -130,7 +130,7 @@ PLANS = {
 MODELS = {
     "an unknown objective": {"objective": "os.system"},
     "code": {"code": "print(rows)"},
-    "numbers that are none": {"weights": "nan"},
+    "invalid numbers": {"weights": "nan"},
 }
 
 
@@ -274,7 +274,7 @@ def test_no_round_is_lost_and_honest_reports_count_exactly(done):
     found = fleet.progress()
     assert (found.rounds, found.ended, found.failed) == (TURNS, ROUNDS, False)
     batches = fleet.batches()
-    asked, answers = fleet.burnt("vault-1", 1)
+    asked, answers = fleet.recorded("vault-1", 1)
     assert batches.pop((1, honest)) == answers
     assert len(answers) == VEHICLES
     assert batches.pop((2, honest)) == []  # nobody can afford a second answer

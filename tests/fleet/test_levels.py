@@ -250,7 +250,7 @@ def test_vaults_with_levels_train_a_model(tmp_path):
         vault._ledger.close()
 
 
-def test_whoever_has_not_chosen_answers_anything(tmp_path):
+def test_a_vehicle_that_has_not_chosen_answers_anything(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db", 9.0)
     vault = Vault(SCHEMA, MATRIX, [f"car {i}" for i in range(8)], ledger)
     found = vault.answer(asked(n=20, plan=gradient_plan(3.0), model=VAULT_MODEL))

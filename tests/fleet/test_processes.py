@@ -46,7 +46,7 @@ def alive(pid):
 
 
 def numbers(path, count):
-    """Return the process numbers that so many processes have written."""
+    """Return the process numbers that `count` processes have written."""
 
     def written():
         words = path.read_text().split() if path.exists() else []
@@ -75,7 +75,7 @@ def stranger(user=None, **environment):
 def separate(state, *argv, lingers=0.0):
     """A supervisor in a process of its own, and the number of the process that it looks after.
 
-    When it has ended that and has let go of its folder, it lingers for so many seconds.
+    When it has ended that and has released its folder, it lingers for some seconds.
     """
     words = (sys.executable, "-c", SUPERVISOR.format(lingers=lingers), str(state), *argv)
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as popen:
@@ -327,7 +327,7 @@ def named(state, popen, owner):
 
 @needs_root
 def test_root_ends_no_process_of_another_user_than_the_owner_of_the_lock(tmp_path):
-    """Whoever can write to a folder could name any process there, or mark any."""
+    """Anybody who can write to a folder could name any process there, or mark any."""
     state = tmp_path / "part" / "state"
     with stranger() as victim, named(state, victim, NOBODY):
         assert holder(state) is None

@@ -197,8 +197,8 @@ class Fleet:
             found[number, gateway] = sorted(packing.parse(records, count, plan.bits).split())
         return found
 
-    def burnt(self, vault, number):
-        """Return what a vault has burnt in a round: the question and the answers, or nothing."""
+    def recorded(self, vault, number):
+        """Return what a vault has recorded in a round: the question and the answers, or nothing."""
         path, request = f"{vault}/ledger.db", f"{self.job.name}/{number}"
         if not (self.folder / path).exists():
             return None
@@ -207,21 +207,21 @@ class Fleet:
         return (asked[0][0], sorted(answer for (answer,) in rows)) if asked else None
 
     def fresh_round(self, vault):
-        """Return the first round in which a vault has burnt nothing yet."""
-        return next(n for n in itertools.count(1) if not self.burnt(vault, n))
+        """Return the first round in which a vault has recorded nothing yet."""
+        return next(n for n in itertools.count(1) if not self.recorded(vault, n))
 
     def node(self, vault, number):
-        """Return the gateway that has put the question to a vault which it has burnt in a round."""
+        """Return the gateway whose question a vault has recorded in a round."""
         query = "SELECT gateway FROM asks WHERE round = ? AND digest = ?"
-        [(gateway,)] = self.checkpoint(query, number, self.burnt(vault, number)[0])
+        [(gateway,)] = self.checkpoint(query, number, self.recorded(vault, number)[0])
         return gateway
 
     def prove(self):
         """Check that nobody answered a job twice, and that the server counts what they said.
 
-        All that was burnt for a round that is done is counted, every answer once.
+        All that was recorded for a round that is done is counted, every answer once.
         """
-        before, burnt, lines = self.batches(), {}, []
+        before, recorded, lines = self.batches(), {}, []
         for vault in self.vaults:
             config = VaultConfig.load(self.folder / vault)
             with config.ledger() as ledger:
@@ -232,12 +232,12 @@ class Fleet:
             job, _, number = request.rpartition("/")
             if job == self.job.name:
                 node = self.node(vault, int(number))
-                burnt[int(number), node] = self.burnt(vault, int(number))[1]
+                recorded[int(number), node] = self.recorded(vault, int(number))[1]
         after, done = self.batches(), self.rounds()
         assert before.items() <= after.items()
-        assert before.items() <= burnt.items()
-        missing = {number for number, _ in burnt.keys() - after.keys()}
-        assert missing <= {done + 1}, "what was burnt is lost"
+        assert before.items() <= recorded.items()
+        missing = {number for number, _ in recorded.keys() - after.keys()}
+        assert missing <= {done + 1}, "what was recorded is lost"
 
 
 def small_fleet(folder, gateways):

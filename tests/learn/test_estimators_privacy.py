@@ -93,8 +93,8 @@ def test_a_training_that_settles_early_spends_less():
 
 def test_a_vehicle_with_several_rows_reports_once():
     single = classifier().fit(X, LABEL)
-    chance = fedldp.source(2)
-    order = np.argsort(chance.words(3 * len(X)))
+    rng = fedldp.source(2)
+    order = np.argsort(rng.words(3 * len(X)))
     rows, whose = np.repeat(X, 3, axis=0)[order], np.repeat(np.arange(len(X)), 3)[order]
     several = classifier().fit(rows, np.repeat(LABEL, 3)[order], vehicle_ids=whose)
     assert several.privacy_ == single.privacy_

@@ -28,8 +28,8 @@ def errors(settings, kind="logistic", **options):
     """The share of held-out flights that are predicted wrongly, or the mean squared error."""
     found = []
     for seed, (fleet, public) in enumerate(splits(kind, settings.reference, **options)):
-        chance = fedldp.source(seed).spawn(1)[0]
-        training = settings.training(fleet, fleet.objective.distance, chance, shuffle=False)
+        rng = fedldp.source(seed).spawn(1)[0]
+        training = settings.training(fleet, fleet.objective.distance, rng, shuffle=False)
         progress = list(training)[-1]
         assert progress.reports == len(fleet)
         scaled = public if training.scaling is None else public.scaled(training.scaling)

@@ -51,11 +51,11 @@ def test_levels_are_weighted_by_their_known_variance(estimator, options):
     )
     training = train(task, plans, levels, recipe, shuffle=False, group=n)
     training.advance()
-    _, chance = stream(1)
+    _, rng = stream(1)
     gradients = task.gradients(np.zeros((1, d)), slice(None)).all(np.arange(d))
     top, bottom = np.zeros(d), np.zeros(d)
     for level, plan in enumerate(plans):
-        tally = plan.simulate(gradients[levels == level], chance)
+        tally = plan.simulate(gradients[levels == level], rng)
         found, part = tally.estimate(estimator)["x"], plan.parts[0]
         noise = part.coders[0].variance(0.0)
         answers = found.answers if estimator == "ratio" else tally.reports * part.k / d

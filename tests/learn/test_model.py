@@ -197,7 +197,7 @@ DOCUMENT = json.loads(MODEL.to_json())
 
 
 def harmless(document):
-    """Tell whether it is read; if so, it is canonical and predicts, and else it is a WireError."""
+    """Return whether it is read; then it is canonical and predicts. Else it is a WireError."""
     text = canonical(document)
     try:
         model = Model.from_json(text)

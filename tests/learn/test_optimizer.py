@@ -56,9 +56,9 @@ RECIPES = st.builds(
 @given(RECIPES, st.integers(1, 3), st.integers(1, 12), st.integers(0, 99))
 def test_steps_are_those_of_the_textbook(recipe, replicas, rounds, seed):
     """And the average is the weighted mean of all iterates, written out."""
-    chance, d = fedldp.source(seed), 3
-    gradients = chance.uniform((rounds, replicas, d)) * 2 - 1
-    start = chance.uniform((replicas, d))
+    rng, d = fedldp.source(seed), 3
+    gradients = rng.uniform((rounds, replicas, d)) * 2 - 1
+    start = rng.uniform((replicas, d))
     state = State.start(start)
     for gradient in gradients:
         before, kept = state, gradient.copy()
@@ -263,8 +263,8 @@ def test_any_order_and_any_shards_give_the_same_model(name):
     plan, task, n = plan_for(3, name), fleet(120, 3), 120
     weights, recipe = np.array([[0.3, -0.2, 0.1]]), Recipe(learning_rate=0.1)
     batches = [task.gradients(weights, slice(i, i + 1)) for i in range(n)]
-    chance = fedldp.source(1)
-    packets = [plan.report_batches([batch], chance).to_bytes() for batch in batches]
+    rng = fedldp.source(1)
+    packets = [plan.report_batches([batch], rng).to_bytes() for batch in batches]
     assert all(len(packet) == 16 + -(-plan.bits // 8) for packet in packets)
     found = set()
     for seed in range(6):

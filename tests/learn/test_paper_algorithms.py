@@ -66,7 +66,7 @@ def both(monkeypatch, settings, name="logistic", n=N, d=D, tol=0.0, max_iter=10*
     k = page.k_of(settings.epsilon, d)
     replay = Replay([tape.answers(k, d) for _ in task.groups], close)
     rows, targets = (each.tolist() for each in task.task.examples.read(slice(None)))
-    # Groups that the library did not ask: the page has no answers of theirs, should it go on.
+    # Groups that the library did not ask: the page has no answers from them.
     everyone = [*task.groups, *([] for _ in range(-(-n // int(settings.group)) - len(task.groups)))]
     theta, rounds = page.ldp_fedsgd(
         d,
@@ -161,7 +161,7 @@ def test_it_stops_at_the_maximal_number_of_iterations(max_iter, monkeypatch):
 
 
 def test_more_rounds_can_be_added_later():
-    """How many rounds there may be is no part of what a saved training must agree on."""
+    """A saved training may be resumed with another largest number of rounds."""
     options = {"learning_rate": 0.5, "group": 100}
     short, whole = (
         Settings.paper(4.0, max_iter=most, **options).training(fleet(N, D), 8.0, fedldp.source(5))

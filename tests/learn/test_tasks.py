@@ -27,12 +27,12 @@ def same_batch(found, wanted):
     n, d = wanted.shape
     close = {"rtol": 1e-9, "atol": 1e-12}
     assert len(found) == n
-    chance = fedldp.source(9)
+    rng = fedldp.source(9)
     for columns in (np.arange(d), np.array([d - 1, 0]), np.array([0])):
         np.testing.assert_allclose(found.all(columns), wanted[:, columns], **close)
-    columns = chance.below(d, n)
+    columns = rng.below(d, n)
     np.testing.assert_allclose(found.take(None, columns), wanted[np.arange(n), columns], **close)
-    for rows in (np.arange(n), np.flatnonzero(chance.below(2, n)), np.arange(n)[::-1]):
+    for rows in (np.arange(n), np.flatnonzero(rng.below(2, n)), np.arange(n)[::-1]):
         own = found.take(rows, columns[rows])
         np.testing.assert_allclose(own, wanted[rows, columns[rows]], **close)
 
@@ -129,7 +129,7 @@ def test_a_report_goes_out_whatever_the_model(strategy):
     for name, dtype, weights in itertools.product(NAMES, (np.float32, np.float64), beyond):
         data = examples(n, 3, dtype=dtype)
         features = data.features.copy()
-        features[::3, 0] = 0.0  # zero times infinity is no number
+        features[::3, 0] = 0.0  # zero times infinity is not a number
         batch = Linear(objective(name), Arrays(features, data.targets)).gradients(
             np.array([weights]), slice(0, n)
         )

@@ -61,9 +61,9 @@ def one_thread():
 
 @pytest.fixture(scope="module")
 def data():
-    chance = fedldp.source(1)
-    inputs = chance.uniform((N, 2, LENGTH)) * 2 - 1
-    return inputs, chance.below(CLASSES, N)
+    rng = fedldp.source(1)
+    inputs = rng.uniform((N, 2, LENGTH)) * 2 - 1
+    return inputs, rng.below(CLASSES, N)
 
 
 def one_at_a_time(module, inputs, targets, weights):
@@ -100,11 +100,11 @@ def test_gradients_are_those_of_autograd(make, data):
 def test_take_is_a_choice_from_all_whether_gradients_are_kept_or_not(kept, data, monkeypatch):
     monkeypatch.setattr(networks, "_KEPT", kept)
     task = Network(seeded(convolution), cross_entropy, *data)
-    chance, d = fedldp.source(3), task.dimensions
+    rng, d = fedldp.source(3), task.dimensions
     batch = task.gradients(models_near(task, 2), slice(10, None))
     assert len(batch) == 2 * (N - 10)
     everything = batch.all(np.arange(d))
-    columns = chance.below(d, len(batch))
+    columns = rng.below(d, len(batch))
     for _ in range(2):  # the second time from what was kept
         taken = batch.take(None, columns)
         np.testing.assert_array_equal(taken, everything[np.arange(len(batch)), columns])
@@ -122,10 +122,10 @@ def test_blocks_of_a_large_network_are_small(data, monkeypatch):
 
 
 def test_one_layer_is_a_linear_model():
-    chance = fedldp.source(4)
-    features = np.c_[chance.uniform((N, 4)) * 2 - 1, np.ones(N)]
-    targets = np.where(chance.uniform(N) < 0.5, -1.0, 1.0)
-    grouped = VehicleRows(chance.below(100, N))
+    rng = fedldp.source(4)
+    features = np.c_[rng.uniform((N, 4)) * 2 - 1, np.ones(N)]
+    targets = np.where(rng.uniform(N) < 0.5, -1.0, 1.0)
+    grouped = VehicleRows(rng.below(100, N))
     linear = Linear(objective("logistic"), Arrays(features, targets), grouped)
     layer = nn.Linear(4, 1).double()
     task = Network(
@@ -135,7 +135,7 @@ def test_one_layer_is_a_linear_model():
     weights, vehicles = models_near(task, 3), np.array([9, 2, 70])
     mine, theirs = (each.gradients(weights, vehicles) for each in (task, linear))
     assert len(mine) == len(theirs)
-    columns = chance.below(5, len(mine))
+    columns = rng.below(5, len(mine))
     np.testing.assert_allclose(mine.all(np.arange(5)), theirs.all(np.arange(5)), atol=1e-12)
     np.testing.assert_allclose(mine.take(None, columns), theirs.take(None, columns), atol=1e-12)
     np.testing.assert_allclose(task.loss(weights), linear.loss(weights), atol=1e-12)
@@ -168,8 +168,8 @@ def test_a_gradient_that_is_no_number_is_reported_as_the_public_default(data):
 
 def tones(n, seed):
     """Windows of one of two frequencies, at any phase: no linear model tells them apart."""
-    chance = fedldp.source(seed)
-    targets, phase = chance.below(2, n), chance.uniform((n, 1, 1)) * 2 * np.pi
+    rng = fedldp.source(seed)
+    targets, phase = rng.below(2, n), rng.uniform((n, 1, 1)) * 2 * np.pi
     time = np.arange(LENGTH) * np.where(targets == 1, 2.2, 0.4)[:, None, None]
     return np.sin(time + phase), targets
 

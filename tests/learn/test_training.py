@@ -94,13 +94,13 @@ def test_it_ends_when_the_model_settles():
 
 def plain_steps(x, y, plan, rate, group, seed):
     """Logistic regression by gradient descent, through the plan's own reports and estimates."""
-    (key, chance), n = stream(seed), len(x)
+    (key, rng), n = stream(seed), len(x)
     order = np.argsort(fedldp.source(key).words(n), kind="stable")
     theta, rounds = np.zeros(x.shape[1]), -(-n // group)
     for j in range(rounds):
         mine = order[n * j // rounds : n * (j + 1) // rounds]
         slopes = -y[mine] / (1 + np.exp(y[mine] * (x[mine] @ theta)))
-        tally = plan.simulate(slopes[:, None] * x[mine], chance)
+        tally = plan.simulate(slopes[:, None] * x[mine], rng)
         theta = theta - rate * np.nan_to_num(tally.estimate()["x"].mean)
     return theta
 
@@ -130,13 +130,13 @@ def test_a_group_is_simulated_as_it_would_report(name, mechanism, dtype):
         learning_rate=0.1, estimator="horvitz-thompson" if dtype == np.float32 else "ratio"
     )
     training = train(task, plan, recipe, seed=3, group=n // 2, shuffle=False)
-    state, (_, chance) = State.start(np.zeros(3)), stream(3)
+    state, (_, rng) = State.start(np.zeros(3)), stream(3)
     for first in (0, n // 2):
         batches = [
             task.gradients(state.weights, slice(at, min(at + at_once, first + n // 2)))
             for at in range(first, first + n // 2, at_once)
         ]
-        packet = plan.report_batches(batches, chance).to_bytes()
+        packet = plan.report_batches(batches, rng).to_bytes()
         tally = plan.tally() + plan.parse(packet)
         state = optimizer.step(recipe, state, optimizer.gradient(tally, recipe.estimator))
         assert training.advance().reports == first + n // 2
@@ -249,10 +249,10 @@ def test_each_replica_counts_its_own_vehicles(name):
 def test_one_replica_is_the_tally_of_its_reports(name):
     plan, rows = KINDS_OF_PLANS[name], [HIGH, LOW, {}] * 50
     matrix = plan.schema.rows(rows).matrix()
-    chance = fedldp.source(2)
+    rng = fedldp.source(2)
     cells = [np.zeros((1, part.starts[-1])) for part in plan.parts]
     for part, counters in zip(plan.parts, cells, strict=True):
-        part.simulate(Matrix(matrix), chance, counters)
+        part.simulate(Matrix(matrix), rng, counters)
     with pytest.warns(DataWarning):  # a third of the rows is empty
         wanted = plan.simulate(rows, fedldp.source(2))
     for counters, counts in zip(cells, wanted.counts, strict=True):

@@ -1,4 +1,4 @@
-"""A training that was interrupted goes on as if it had not been: nobody is asked twice."""
+"""A training that was interrupted resumes as if it had not been: nobody is asked twice."""
 
 import itertools
 import json
@@ -173,7 +173,7 @@ def test_texts_that_are_no_trainings(text):
 
 @given(st.randoms(use_true_random=False))
 def test_changed_texts(rng):
-    """Only `WireError` may escape; then nothing has changed. What is accepted can go on."""
+    """Only `WireError` may escape; then nothing has changed. What is accepted can be resumed."""
     training = training_of(task=Spy(40, 3), replicas=2)
     list(itertools.islice(training, 1))
     before = training.to_json()

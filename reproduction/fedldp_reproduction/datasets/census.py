@@ -102,7 +102,7 @@ class _Census:
         )
 
     def make(self, rows: int, seed: int) -> Dataset:
-        """Return so many people: fewer are the first of more, with the same seed."""
+        """Return this many people. With the same seed, fewer are the first of more."""
         parts = list(self._parts(rows, seed))
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
         columns.append((columns[-1] > self.threshold).astype(np.uint8))

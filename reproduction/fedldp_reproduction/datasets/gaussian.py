@@ -47,7 +47,7 @@ class Gaussian:
         )
 
     def make(self, rows: int, seed: int) -> Dataset:
-        """Return so many rows: fewer are the first of more, with the same seed."""
+        """Return this many rows. With the same seed, fewer are the first of more."""
         words, mean = seeded_source(self.name, seed), float(self.mean)
         low, high = ndtr((-1.0 - mean) / _DEVIATION), ndtr((1.0 - mean) / _DEVIATION)
         values = np.empty((rows, _NUMBERS), np.float32)

@@ -113,7 +113,7 @@ class _Extract:
         try:
             document = tomllib.loads(path.read_text("utf-8"))
         except (ValueError, RecursionError) as error:
-            raise DomainError(f"it is no TOML: {error}.") from error
+            raise DomainError(f"expected valid TOML: {error}.") from error
         tables, target = document.get("attributes"), document.get("target")
         if (
             not document.keys() <= _KEYS
@@ -204,7 +204,7 @@ class _Extract:
                 codebook = readers.read_ipums_ddi(self.codebook)
             except (SyntaxError, ValueError, LookupError, AttributeError, RuntimeError) as error:
                 raise DomainError(
-                    f"{self.codebook.name} is no codebook that ipumspy reads: {error}."
+                    f"expected a codebook that ipumspy reads; got {self.codebook.name}: {error}."
                 ) from error
         names = [variable.name for variable in self.variables]
         first_row = 0

@@ -82,7 +82,7 @@ class Wisdm:
             raise DomainError(f"{path.name}: {error}") from error
 
     def read_records(self, path: Path) -> Dataset:
-        """Read records of user, activity, time, x, y and z, and leave out those that are none."""
+        """Read records of user, activity, time, x, y and z, and leave out invalid ones."""
         users = {str(user): code for code, user in enumerate(self.users)}
         activities = {activity: code for code, activity in enumerate(self.activities)}
         good: list[tuple[float, float, float, int, int]] = []

@@ -62,10 +62,10 @@ class Job:
         """What its results are kept under."""
         return _digest([__version__, VERSION, asdict(self)]).hex()
 
-    def chance(self, run: int) -> Source:
-        """Return where all chance of one run comes from, whatever the way."""
+    def source(self, run: int) -> Source:
+        """Return the random source of one run, which is the same for all ways."""
         same = [self.seed, self.task, self.data, self.epsilon, self.folds, self.held]
-        return _chance(["run", *same, run])
+        return _source_for(["run", *same, run])
 
 
 def settings_of(way: Way, epsilon: float, vehicles: int, d: int, rate: float = 1.0) -> Settings:
@@ -114,7 +114,7 @@ def _digest(document: Any) -> bytes:
     return hashlib.sha256(vehicle.canonical(document).encode()).digest()
 
 
-def _chance(document: Any) -> Source:
+def _source_for(document: Any) -> Source:
     return source(int.from_bytes(_digest(document)))
 
 
@@ -139,10 +139,10 @@ def _mean_errors(job: Job, runs: range, numbers: npt.NDArray[Any]) -> list[float
     (part,) = _plan(job.way, job.epsilon, d).parts
     errors = []
     for number in runs:
-        chance = job.chance(number)
+        random = job.source(number)
         cells = np.zeros((1, part.starts[-1]), np.float64 if part.study else np.int64)
         for start in range(0, n, _AT_ONCE):
-            part.simulate(Matrix(numbers[start : start + _AT_ONCE]), chance, cells)
+            part.simulate(Matrix(numbers[start : start + _AT_ONCE]), random, cells)
         found = means(part, n, cells, job.way.estimator)
         errors.append(float(np.mean((found - truth) ** 2)))
     return errors
@@ -173,7 +173,7 @@ def _model_error(job: Job, number: int, examples: Arrays) -> float:
         task,
         _gradient_plan(settings, d),
         settings.recipe(d, -(-len(train) // group), goal.distance),
-        job.chance(number),
+        job.source(number),
         group=group,
         shuffle=False,  # the order is random already
     )
@@ -204,7 +204,7 @@ class _Chosen:
 @lru_cache(maxsize=1)  # the folds of one cross-validation come one after the other
 def _order(seed: int, data: str, again: int, n: int) -> Integers:
     """Return the order in which rows are divided into folds, and asked."""
-    return np.argsort(_chance(["folds", seed, data, again]).words(n), kind="stable")
+    return np.argsort(_source_for(["folds", seed, data, again]).words(n), kind="stable")
 
 
 @lru_cache(maxsize=4)  # the runs of one job come one after the other

@@ -89,11 +89,11 @@ class Material:
 
 @final
 class Shelf:
-    """All data sets that figures ask for, each loaded once.
+    """All data sets that figures need, each loaded once.
 
     The paths are those of files: a description of an IPUMS extract for `mx` and `br`, the published
     file (or, with another ending than .txt, that of 2019) for `wisdm`, a file for `vehicle`. The
-    censuses are made up where there is none.
+    censuses are synthetic if there is no file.
     """
 
     def __init__(self, paths: Mapping[str, Path], seed: int) -> None:
@@ -102,7 +102,7 @@ class Shelf:
         self._kept: dict[tuple[str, int], Material | None] = {}
 
     def material(self, name: str, rows: int) -> Material | None:
-        """Return at most so many rows of a data set, or None if its file is not at hand."""
+        """Return at most `rows` rows of a data set, or None if its file is missing."""
         if (name, rows) not in self._kept:
             generated = name not in self._paths and datasets.origin(name).generated
             self._kept[name, rows] = (
@@ -145,7 +145,7 @@ def _as_in_paper(data: Dataset) -> Dataset:
 
 
 def _is_papers(name: str, data: Dataset, path: Path | None) -> bool:
-    """Tell whether a file is the one that the paper used, as far as that can be told."""
+    """Return whether a file is the one that the paper used, as far as that can be known."""
     if name in _COUNTRIES:
         return ipums.country(data) == _COUNTRIES[name]
     download = datasets.origin(name).download

@@ -22,7 +22,7 @@ from fedldp_reproduction.results import Result, Verdict, to_csv
 NAME = "report.html"
 CLAIMS = "claims.csv"
 FAILS, MISPRINT, OPEN, HOLDS = "fails", "misprint", "not decidable here", "holds"
-VERDICTS = (FAILS, OPEN, HOLDS, MISPRINT)  # what surprises comes first, what is no claim last
+VERDICTS = (FAILS, OPEN, HOLDS, MISPRINT)  # surprising ones come first, misprints last
 
 
 def verdict(of: Verdict) -> str:

@@ -67,7 +67,7 @@ def result(
 
 
 def as_printed(value: float, printed: str) -> bool:
-    """Tell whether a number is what was printed, give or take one in the last digit.
+    """Return whether a number is the printed one, up to one unit in the last digit.
 
     >>> as_printed(1.433736, "1.4338"), as_printed(1.433736, "1.434"), as_printed(1.0, "1.1")
     (True, True, False)

@@ -251,7 +251,7 @@ def table(names: list[str]) -> list[Row]:
 
 
 def same_to_two_decimals(computed: Row, printed: Row) -> bool:
-    """Tell whether a computed row says what a row of the paper says."""
+    """Return whether a computed row agrees with a row of the paper."""
     bounds = (round(computed.low, 2), round(computed.high, 2))
     return computed.order == printed.order and bounds == (printed.low, printed.high)
 

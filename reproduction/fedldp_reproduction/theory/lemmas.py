@@ -133,7 +133,7 @@ def loose() -> Iterator[tuple[Fraction, Ternary]]:
 
 
 def counterexample() -> tuple[Fraction, Ternary]:
-    """Return the first mechanism that Lemma 2 turns into one that is none."""
+    """Return the first mechanism that Lemma 2 turns into an invalid one."""
     return next(each for each in loose() if not each[1].tightened(each[0]).satisfies(each[0]))
 
 

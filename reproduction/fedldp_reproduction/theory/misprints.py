@@ -1,7 +1,7 @@
 """The paper's misprints: what is printed, what is meant, and numbers that tell the two apart.
 
 A misprint is a slip of the pen: what is meant is clear from the rest of the paper, and it holds.
-It is no failed claim. For each, the printed form is shown to be wrong and the other to be right.
+So it is not a failed claim. For each, the printed form is shown to be wrong and the other right.
 """
 
 from collections.abc import Iterator

@@ -254,6 +254,6 @@ def _dimensions() -> Iterator[Verdict]:
     yield Verdict(
         "BR has 90 dimensions, MX 94 and Vehicle 101 (sec. Experiments B)",
         None,
-        f"So many there are if all categories together have so many labels: {needed}. Vehicle has "
+        f"This holds if all categories together have this many labels: {needed}. Vehicle has "
         "two; the extracts of the censuses are not published.",
     )

@@ -140,7 +140,7 @@ def test_what_the_description_does_not_know_is_refused(tmp_path, row, complaint)
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
-        ("title =", "title", "is no TOML"),
+        ("title =", "title", "expected valid TOML"),
         ('target = "income"', 'target = "wage"', "target 'wage'"),
         ('target = "income"', 'target = ["income"]', r"target \['income'\]"),
         ("above = 1000", 'above = "1000"', "above must be a number"),
@@ -219,5 +219,7 @@ if find_spec("ipumspy") is not None:
     def test_a_codebook_that_is_none_is_refused(tmp_path):
         for text in ("no XML", "<codeBook/>"):
             (tmp_path / "village.xml").write_text(text)
-            with pytest.raises(DomainError, match=r"village\.xml is no codebook"):
+            with pytest.raises(
+                DomainError, match=r"expected a codebook that ipumspy reads; got village\.xml"
+            ):
                 datasets.load("ipums", extract(tmp_path, description=CODEBOOK))

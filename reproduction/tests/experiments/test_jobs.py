@@ -186,9 +186,9 @@ def test_one_rule_for_all_competitors_with_privacy_and_without(server, monkeypat
     """The non-private reference has the groups, the rate and the rounds of the private ones."""
     seen = []
 
-    def spied(task, plan, recipe, chance, **options):
+    def spied(task, plan, recipe, source, **options):
         seen.append((options["group"], replace(recipe, estimator="ratio")))
-        return Training(task, plan, recipe, chance, **options)
+        return Training(task, plan, recipe, source, **options)
 
     monkeypatch.setattr(jobs, "Training", spied)
     for name in (*PAPER, "non-private"):
@@ -218,12 +218,12 @@ def test_targets_decide():
 
 def test_chance_is_that_of_the_run_and_its_epsilon_not_of_the_way():
     def drawn(way="hm-tp", **changes):
-        return job(way, **changes).chance(0).words(4).tolist()
+        return job(way, **changes).source(0).words(4).tolist()
 
     assert drawn("pm") == drawn(runs=1) == drawn()
     for change in ({"epsilon": 2.5}, {"seed": 2}, {"data": "x"}, {"task": "squared"}):
         assert drawn(**change) != drawn()
-    assert job("hm-tp").chance(1).words(4).tolist() != drawn()
+    assert job("hm-tp").source(1).words(4).tolist() != drawn()
 
 
 def test_keys_tell_jobs_apart():
@@ -287,7 +287,7 @@ def test_a_description_is_read():
     ("old", "new", "said"),
     [
         ("seed = 1", "", "seed"),
-        ("seed = 1", "seed =", "no TOML"),
+        ("seed = 1", "seed =", "must be valid TOML"),
         ('mechanism = "pm"', 'mechanisms = "pm"', "mechanisms"),
         ('"means"', '"mean"', "kind"),
         ('"means"', '"training"', "objective"),

@@ -39,7 +39,7 @@ from fedldp.fleet.flower.mod import tally
 
 
 @pytest.fixture(autouse=True)
-def chance(monkeypatch):
+def rng(monkeypatch):
     """Fix what a vehicle draws."""
     monkeypatch.setattr(vehicle.SYSTEM, "getrandbits", random.Random(7).getrandbits)
 

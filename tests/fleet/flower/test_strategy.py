@@ -134,7 +134,7 @@ def test_the_first_round_waits_for_all_and_the_next_for_one(tmp_path):
     job = training(tmp_path / "late")
     late.start(job)
     assert [node for node, _ in late.questions(1)] == [10, 11, 12, *[11, 12] * 2]
-    assert [node for node, _ in late.questions(2)] == [10]  # whoever is there
+    assert [node for node, _ in late.questions(2)] == [10]  # the gateway that is connected
     assert final(job).round == 3
 
 
@@ -225,7 +225,7 @@ def test_it_ends_when_no_vehicle_is_left(tmp_path):
 
 
 def test_those_who_are_silent_may_still_come(tmp_path):
-    """A batch in which all are silent is none: no vehicle left is something else."""
+    """An answer in which all vehicles are silent does not count; it does not end the job either."""
 
     def later(question, attempt):
         yield packed(batch(question, 8 if attempt == 2 else 0, silent=0 if attempt == 2 else 8))

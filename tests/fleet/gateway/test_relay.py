@@ -133,11 +133,11 @@ def test_bad_vaults_are_silent_and_a_good_one_is_heard(tmp_path, monkeypatch):
 
 
 def test_a_vault_that_comes_back_in_time_is_heard(tmp_path, monkeypatch):
-    """It is asked again when it is there: what it had burnt is what it sends."""
+    """It is asked again when it is there: what it had recorded is what it sends."""
     monkeypatch.setattr(relay_module, "_PAUSE", 0.01)
     question = asked(3)
     held = vault(tmp_path / "ledger")
-    burnt = held.answer(question).to_bytes()
+    recorded = held.answer(question).to_bytes()
     found = []
     asking = threading.Thread(
         target=lambda: found.append(
@@ -148,7 +148,7 @@ def test_a_vault_that_comes_back_in_time_is_heard(tmp_path, monkeypatch):
     time.sleep(0.1)
     with listening(held, tmp_path / "a"):
         asking.join()
-    assert found == [burnt]
+    assert found == [recorded]
 
 
 def test_many_dead_vaults_do_not_starve_a_live_one(tmp_path):

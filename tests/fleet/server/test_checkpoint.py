@@ -84,7 +84,7 @@ def test_the_lock_goes_with_its_process(path):
 
 
 def test_who_only_looks_does_not_keep_others_out(path, monkeypatch):
-    """A look takes a moment, and whoever wants the file tries again."""
+    """A look takes a moment, and a process that wants the file tries again."""
     Checkpoint(path, "test", "settings").close()
     looks = locks.lock_file(path).open("rb")
     locks.fcntl.flock(looks, locks.fcntl.LOCK_SH)

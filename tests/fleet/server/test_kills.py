@@ -1,4 +1,4 @@
-"""Whenever the server is killed, it goes on: nothing is asked twice, nothing kept is lost."""
+"""Whenever the server is killed, it resumes: nothing is asked twice, and nothing stored is lost."""
 
 import contextlib
 import itertools

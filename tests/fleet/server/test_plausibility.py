@@ -38,7 +38,7 @@ def question():
 
 
 def run(job, liars, rounds=1):
-    """Run a job in which the vehicles of gateway 8 are liars, so many in each round."""
+    """Run a job in which the vehicles of gateway 8 are liars, `reports` of them in each round."""
     running = Rounds(job)
     for number in range(rounds):
         running.ask(GATEWAYS)

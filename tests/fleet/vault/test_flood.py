@@ -106,7 +106,7 @@ def test_zeros_are_never_made():
 
 
 def test_what_is_sent_leaves_in_blocks_of_one_length():
-    """Whoever watches the way does not see how many records there are."""
+    """An observer of the connection does not see how many records there are."""
     seen = set()
     question = asked(n=40, plan=wide(60_000))
     for answered in (0, 1, 17, 40):

@@ -121,7 +121,7 @@ def test_replies_leave_at_multiples_of_the_tick(one, path, monkeypatch):
 
 
 class Clock:
-    """A clock that stands still unless it is told to go on, and a connection that looks at it."""
+    """A clock that stands still unless it is advanced, and a connection that looks at it."""
 
     def __init__(self, data=b""):
         self.now, self.data, self.sent = 100.0, data, []
@@ -236,7 +236,7 @@ def test_what_is_late_is_silent_and_the_same_bytes_when_asked_again(one, path, m
 
 def test_strangers_are_dropped_without_a_byte(one, path, monkeypatch):
     monkeypatch.setattr(listener_module, "_PATIENCE", 0.3)
-    chance = random.Random(1)
+    rng = random.Random(1)
     data = framed(asked().to_bytes())
     with listening(one, path) as address:
         slow = [address.connect(30) for _ in range(5)]
@@ -245,7 +245,7 @@ def test_strangers_are_dropped_without_a_byte(one, path, monkeypatch):
         assert sent_back(address, b"\xff\xff\xff\xff" + data) == b""
         assert sent_back(address, (1 << 24 | 1).to_bytes(4) + data) == b""
         for length in (1, 30, 300):
-            noise = chance.randbytes(length)
+            noise = rng.randbytes(length)
             assert sent_back(address, b"\0\xff" + noise) == b""  # it waits for more, and gives up
         for end in (0, 2, 4, 40, len(data)):
             with address.connect(30) as link:  # gone before there is an answer

@@ -80,7 +80,7 @@ def test_killed_after_burning_and_before_answering(tmp_path, path):
                 child.kill()
                 assert child.wait() == -signal.SIGKILL
                 assert until_closed(link) == b""
-                burnt, records = ledger.history(), stored(ledger, "spring/1")
+                recorded, records = ledger.history(), stored(ledger, "spring/1")
         finally:
             child.kill()
     assert stat.S_ISSOCK(path.stat().st_mode)  # left behind
@@ -88,11 +88,11 @@ def test_killed_after_burning_and_before_answering(tmp_path, path):
     with listening(held, path) as address:
         assert answer(address, asked()).split() == records
         assert answer(address, asked(n=2)).answered == 0
-    assert lines(held) == burnt
-    assert len(burnt) == 3
+    assert lines(held) == recorded
+    assert len(recorded) == 3
 
 
-def test_a_full_disk_releases_nothing_that_is_not_burnt(tmp_path):
+def test_a_full_disk_releases_nothing_that_is_not_recorded(tmp_path):
     with process("starve", tmp_path) as child:
         full, roomy = json.loads(child.stdout.read())
     assert child.returncode == 0
@@ -146,7 +146,9 @@ def test_times_that_cannot_be(one, path, tick, deadline):
     assert not path.exists()
 
 
-def test_what_is_asked_when_it_closes_is_burnt_and_there_when_asked_again(one, path, monkeypatch):
+def test_what_is_asked_when_it_closes_is_recorded_and_there_when_asked_again(
+    one, path, monkeypatch
+):
     begun, go_on, reports = threading.Event(), threading.Event(), one._records
 
     def wait(*arguments):

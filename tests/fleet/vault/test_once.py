@@ -50,7 +50,7 @@ def test_four_rounds_ask_everybody_once(tmp_path, ask):
 
 
 def test_statistics_follow_the_same_rule(tmp_path):
-    """A job that asks for rows in one round, and whoever asks more in its name gets nothing."""
+    """A job that asks for rows in one round; further questions in its name get nothing."""
     held = vault(tmp_path / "ledger", cap=4.0)
     assert held.answer(asked(6)).answered == 6
     assert held.answer(asked(8, number=2)).answered == 2

@@ -1,4 +1,4 @@
-"""What a vault refuses, and that nothing is burnt by it; and that data are never the reason."""
+"""What a vault refuses, and that nothing is recorded by it; and that data are never the reason."""
 
 import json
 from dataclasses import replace

@@ -67,18 +67,18 @@ def check_same_law(found, wanted):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_gradients_have_the_law_of_the_simulator(tmp_path, name, strategy):
     """Each vehicle has one to three rows, of which the later ones differ from the first."""
-    chance = fedldp.source(2)
-    sizes = chance.below(3, 3000) + 1
+    rng = fedldp.source(2)
+    sizes = rng.below(3, 3000) + 1
     keys = np.repeat([f"car {i}" for i in range(3000)], sizes)
     later = np.concatenate([np.arange(size) > 0 for size in sizes])
     low, high = np.array([0.0, -1.0, -1.0]), np.array([100.0, 3.0, 3.0])
-    numbers = low + (high - low) * chance.uniform((len(keys), 3)) ** (1 + 2 * later[:, None])
-    matrix = np.column_stack([numbers, chance.below(3, len(keys)), later])
+    numbers = low + (high - low) * rng.uniform((len(keys), 3)) ** (1 + 2 * later[:, None])
+    matrix = np.column_stack([numbers, rng.below(3, len(keys)), later])
     matrix[::7, 0] = np.nan
     target = SCHEMA["late"] if objective(name).classifies else Number("goal", 0.0, 10.0)
     schema = Schema((*FEATURES.attributes, target))
     if name == "squared":
-        matrix[:, -1] = 10 * chance.uniform(len(keys)) ** 2
+        matrix[:, -1] = 10 * rng.uniform(len(keys)) ** 2
     model = Model(name, FEATURES, target, WEIGHTS)
     plan = plan_for(len(WEIGHTS), strategy, epsilon=6.0)
     own = vault(tmp_path / "ledger", matrix, keys.tolist(), 6.0, schema)
@@ -264,22 +264,22 @@ class Failing(Source):
     def fill(self, out):
         self.calls += 1
         if self.calls > 1:
-            raise OSError("no more chance")
+            raise OSError("the source has failed")
         super().fill(out)
 
 
 @pytest.mark.parametrize("ask", [asked, gradients])
-def test_when_drawing_fails_nothing_is_burnt(one, ask):
-    chance, one._source = one._source, Failing(bytes(32), "failing")
+def test_when_drawing_fails_nothing_is_recorded(one, ask):
+    rng, one._source = one._source, Failing(bytes(32), "failing")
     one._source.calls = 0
-    with pytest.raises(OSError, match="no more chance"):
+    with pytest.raises(OSError, match="the source has failed"):
         one.answer(ask())
     assert lines(one) == []
-    one._source = chance
+    one._source = rng
     assert one.answer(ask(n=5)).answered == 5  # the round has seen no question yet
 
 
-def test_when_writing_fails_half_way_nothing_is_burnt(one, monkeypatch):
+def test_when_writing_fails_half_way_nothing_is_recorded(one, monkeypatch):
     file = one._ledger._file
 
     def fail(statement, rows):
@@ -295,7 +295,7 @@ def test_when_writing_fails_half_way_nothing_is_burnt(one, monkeypatch):
     assert one.answer(asked(5)).answered == 5
 
 
-def test_when_the_disk_is_full_nothing_is_burnt(one):
+def test_when_the_disk_is_full_nothing_is_recorded(one):
     one._ledger._file.execute("PRAGMA max_page_count = 1")
     plan = Plan(Schema((SCHEMA["way"],)), 0.1, strategy="cube")
     for number in range(1, 100):
