@@ -1,13 +1,16 @@
-"""`make flights`: what the mechanism is worth when a fleet learns to predict delays.
+"""`make flights`: where the accuracy comes from when a fleet learns to predict delays.
 
 All flights out of New York in 2013, each a vehicle that is asked once; a tenth is held out. A seed
-decides all of it: which flights are held out, the order in which the others are asked, and the
-noise. Every way to train sees the same split and order, and steps by the same rule
-(`fedldp.learn.settings`), so that differences between two ways are paired. The intervals are 95%,
-by Student's t over the seeds.
+decides everything: which flights are held out, the order in which the others are asked, and the
+noise. Every way to train has the same split and order, so that differences between two ways are
+paired. The intervals are 95%, by Student's t over the seeds.
+
+    python benchmarks/flights.py [SEEDS] [logistic|squared|hinge] [VEHICLES]
 """
 
 import sys
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -17,51 +20,56 @@ from scipy.special import stdtrit
 
 import fedldp
 from fedldp import datasets
-from fedldp.learn.examples import Arrays
 from fedldp.learn.objectives import objective
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
 
 EPSILONS = (1.0, 2.0, 4.0)
-WAYS = {  # name: mechanism, k, estimator, strategy
-    "default (near-zero)": ("near-zero", "best", "ratio", "sample"),
-    "dominant": ("dominant", "best", "ratio", "sample"),
-    "optimal": ("optimal", "best", "ratio", "sample"),
-    "hm-tp": ("hm-tp", "best", "ratio", "sample"),
-    "paper (hm-tp, its k, its average)": ("hm-tp", "paper", "horvitz-thompson", "sample"),
-    "cube": ("near-zero", "best", "ratio", "cube"),
+OLD = {"strategy": "sample", "optimizer": "adam", "reference": "first", "survey": None}
+PAPER = {"mechanism": "hm-tp", "k": "paper", "estimator": "horvitz-thompson"}
+WAYS: dict[str, dict[str, Any]] = {
+    "all together (the default)": {},
+    "version 0.1": OLD,
+    "only directions": {**OLD, "strategy": "directions"},
+    "only a feature for each label": {**OLD, "reference": "none"},
+    "only a noise-aware server": {**OLD, "optimizer": "noise-aware"},
+    "only a survey": {**OLD, "survey": "scale"},
+    "all but directions": {"strategy": "sample", "optimizer": "noise-aware"},
+    "all but a feature for each label": {"reference": "first"},
+    "all but a noise-aware server": {"optimizer": "adam", "survey": "scale"},
+    "all but a survey": {"survey": None},
+    "the paper's mechanism, version 0.1": {**OLD, **PAPER},
+    "the paper's mechanism, same server": {**PAPER, "optimizer": "noise-aware"},
 }
 
 
-def settings(epsilon: float, way: str) -> Settings:
-    mechanism, k, estimator, strategy = WAYS[way]
-    return Settings(epsilon, mechanism, k=k, estimator=estimator, strategy=strategy)
-
-
-def measure(kind: str, seeds: int) -> dict[tuple[float | None, str], np.ndarray]:
+def measure(kind: str, seeds: int, vehicles: int) -> dict[tuple[float | None, str], np.ndarray]:
     """The error on the held-out flights, for each seed."""
-    features, targets = datasets.load("flights").examples(kind).read(slice(None))
-    goal, held = objective(kind), len(targets) // 10
+    flights, held = datasets.load("flights"), len(datasets.load("flights")) // 10
     errors: dict[tuple[float | None, str], list[float]] = {}
     for seed in track(range(seeds), "Training", transient=True):
-        order = np.argsort(fedldp.source(seed).words(len(targets)))
-        x, y = features[order], targets[order]
-        test = Linear(goal, Arrays(x[:held], y[:held]))
-        task = Linear(goal, Arrays(x[held:], y[held:]))
+        order = np.argsort(fedldp.source(seed).words(len(flights)))
+        parts = flights.take(order[held : held + vehicles]), flights.take(order[:held])
         for epsilon in EPSILONS:
-            for way in WAYS:
-                found = _trained(settings(epsilon, way), task, test, seed)
+            for way, options in WAYS.items():
+                found = _trained(Settings(epsilon, **options), parts, kind, seed)
                 errors.setdefault((epsilon, way), []).append(found)
-        without = _trained(Settings(1.0, mechanism=None), task, test, seed)
+        without = _trained(Settings(1.0, mechanism=None), parts, kind, seed)
         errors.setdefault((None, "without privacy"), []).append(without)
     return {key: np.array(found) for key, found in errors.items()}
 
 
-def _trained(chosen: Settings, task: Linear, test: Linear, seed: int) -> float:
-    source = fedldp.source(seed).spawn(1)[0]
-    training = chosen.training(task, task.objective.distance, source, shuffle=False)
+def _trained(chosen: Settings, parts: Any, kind: str, seed: int) -> float:
+    fleet, test = (
+        Linear(objective(kind), replace(part, reference=chosen.reference).examples(kind))
+        for part in parts
+    )
+    chance = fedldp.source(seed).spawn(1)[0]
+    training = chosen.training(fleet, fleet.objective.distance, chance, shuffle=False)
     for _ in training:
         pass
+    if training.scaling is not None:
+        test = test.scaled(training.scaling)
     return float(test.error(training.models)[0])
 
 
@@ -73,7 +81,8 @@ def interval(values: np.ndarray, digits: int) -> str:
 def main() -> None:
     seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 10
     kind = sys.argv[2] if len(sys.argv) > 2 else "logistic"
-    errors = measure(kind, seeds)
+    vehicles = int(sys.argv[3]) if len(sys.argv) > 3 else 1 << 40
+    errors = measure(kind, seeds, vehicles)
     what = "mean squared error on [-1, 1]" if kind == "squared" else "misclassified"
     digits = 5 if kind == "squared" else 4
     for title, shown in (

@@ -245,6 +245,19 @@ def test_a_model_that_is_no_better_than_the_base_rate_says_so():
     assert document(*flights, "--rows", 50_000, "--epsilon", 4)["better_than_base_rate"] is True
 
 
+def test_a_forecast():
+    flights = "train", "--data", "flights", "--task", "logistic", "--seed", 1, "--epsilon", 4
+    output = " ".join(run(*flights, "--rows", 2000, "--forecast").stdout.split())
+    assert "1,800 vehicles with epsilon = 4, each asked once, in 30 rounds." in output
+    assert "which beats the base rate" in output
+    found = document(*flights, "--rows", 2000, "--forecast", "--vehicles", 10_000)
+    assert (found["vehicles"], len(found["weights"]), len(found["errors"])) == (10_000, 36, 5)
+    assert max(found["errors"]) < found["base_rate"]
+    assert "is for --forecast" in refused(*flights, "--vehicles", 5)
+    assert "leave out --paper" in refused(*flights, "--forecast", "--paper")
+    assert "about noise" in refused(*flights, "--forecast", "--mechanism", "none")
+
+
 def test_a_gain_is_measured_against_the_best_constant():
     public = datasets.load("flights", rows=5000)
     for name in TASKS:

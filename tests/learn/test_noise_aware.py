@@ -83,7 +83,7 @@ def test_priors_follow_from_features_and_objective():
     schema = Schema.of(age=(0, 9), way={"low": 0, "high": 1, "size": 2}, city=["a", "b", "c", "d"])
     plain = Prior.of(Features(schema, "none"), LOGISTIC)
     np.testing.assert_allclose(plain.squares, [1 / 9] * 3 + [1 / 4] * 4 + [1])
-    np.testing.assert_allclose(plain.deviations, [8] * 3 + [0.32] * 4 + [4])
+    np.testing.assert_allclose(plain.deviations, [8] * 3 + [2 / 3] * 4 + [4])
     assert plain.attributes == 5  # three numbers, a label and the constant
     scaled = Features(schema, "none", Scaling((0.0,) * 3, (2.0,) * 3))
     np.testing.assert_allclose(Prior.of(scaled, LOGISTIC).squares[:3], 1.0)

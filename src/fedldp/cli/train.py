@@ -40,11 +40,14 @@ from fedldp.cli.runs import (
 )
 from fedldp.datasets import Dataset
 from fedldp.datasets.files import read_file
+from fedldp.learn.examples import Surveyed
 from fedldp.learn.features import check_target
+from fedldp.learn.forecast import forecast
 from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
 from fedldp.learn.settings import AUTO, PAPER_DECIDES, Settings
 from fedldp.learn.survey import SURVEYS
+from fedldp.learn.tasks import Linear
 from fedldp.mechanisms import mechanism_names
 from fedldp.randomness import source
 from fedldp.schema import Category, Number
@@ -117,6 +120,17 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
     callback=lambda _context, _option, value: None if value == NO_PRIVACY else value,
 )
 @declared(Settings, "survey_share")
+@click.option(
+    "--forecast",
+    "only_forecast",
+    is_flag=True,
+    help="Train nothing: say what to expect, from the schema, epsilon and the number of vehicles.",
+)
+@click.option(
+    "--vehicles",
+    type=click.IntRange(1),
+    help="The size of the fleet for --forecast.  [default: that of the data]",
+)
 @click.option("--seed", type=int, help="A number that makes the simulation reproducible.")
 @click.option("--save", type=OUTPUT, help="Write the model to a file (JSON).", metavar="FILE")
 @click.option(
@@ -139,6 +153,8 @@ def train_command(
     mechanism: str,
     holdout: float,
     paper: bool,
+    only_forecast: bool,
+    vehicles: int | None,
     seed: int | None,
     save: Path | None,
     checkpoint: Path | None,
@@ -156,6 +172,7 @@ def train_command(
       --task svm --epsilon 4 --save model.json
     fedldp train --data trips.parquet --schema trips.toml --target minutes \\
       --vehicle car --task linear --epsilon 4 --checkpoint trips.json
+    fedldp train --data flights --task logistic --epsilon 1 --forecast
     fedldp train --data flights --task logistic --epsilon 4 --paper \\
       --group 1000 --learning-rate 0.2 --max-iter 200
 
@@ -174,6 +191,9 @@ def train_command(
     and unknown values are replaced. Standard error says how many. --strict
     refuses such a file. A missing target is always refused.
 
+    --forecast asks no vehicle. The rows that --holdout keeps apart stand for
+    public data that are like the fleet's; the training is simulated on them.
+
     --paper follows the paper exactly: its Algorithm 1 with plain gradient
     steps, the sum of the answers divided by the size of the group, its
     mechanisms, its k and its encoding of categories.
@@ -181,6 +201,8 @@ def train_command(
     if paper and not given("mechanism"):
         mechanism = PAPER_MECHANISM
     private = mechanism != NO_PRIVACY
+    if only_forecast and not private:
+        raise click.UsageError("--forecast is about noise: without privacy there is none.")
     if private and epsilon is None:
         raise click.UsageError(f"give --epsilon, or --mechanism {NO_PRIVACY} for no privacy.")
     if plot is not None:
@@ -201,6 +223,13 @@ def train_command(
     data = replace(data, reference=settings.reference)
     fleet, public = data.split(holdout)
     work, test = linear(fleet, goal), linear(public, goal)
+    if vehicles is not None and not only_forecast:
+        raise click.UsageError("--vehicles is for --forecast; to train on fewer, give --rows.")
+    if only_forecast:
+        if paper:
+            raise click.UsageError("--forecast is about the defaults: leave out --paper.")
+        _forecast(settings, chosen, test, vehicles or len(work), seed, as_json=as_json)
+        return
     label = f"{fleet.fingerprint} {seed}"
     training = settings.training(work, work.objective.distance, source(seed), label=label)
     if checkpoint is not None and checkpoint.exists():
@@ -268,6 +297,51 @@ def train_command(
             console().print(f"Wrote {path}", soft_wrap=True)
 
 
+def _forecast(
+    settings: Settings,
+    chosen: dict[str, Any],
+    public: Linear,
+    vehicles: int,
+    seed: int | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Say what to expect of a training."""
+    if not isinstance(public.examples, Surveyed):
+        raise click.UsageError("--forecast needs a data set or a file.")
+    found = forecast(
+        public.examples.encoding.schema,
+        settings.epsilon,
+        vehicles,
+        objective=public.objective.name,
+        public=None if public.vehicle_rows is not None else public,
+        source=source(seed),
+        **chosen,
+    )
+    if not as_json:
+        console(soft_wrap=True).print(str(found), highlight=False)
+        return
+    document = {
+        "epsilon": found.epsilon,
+        "vehicles": found.vehicles,
+        "rounds": found.rounds,
+        "survey": found.survey,
+        "score_noise": found.score_noise,
+        "score_spread": found.score_spread,
+        "needed": found.needed,
+        "needed_to_beat": found.needed_to_beat,
+        "weights": {
+            name: {"noise": noise, "prior": prior}
+            for name, noise, prior in zip(
+                found.names, found.deviations.tolist(), found.priors.tolist(), strict=True
+            )
+        },
+        "errors": None if found.errors is None else found.errors.tolist(),
+        "base_rate": found.base_rate,
+    }
+    click.echo(json.dumps(document, indent=2))
+
+
 def _load(
     what: str,
     objective_name: str,
@@ -323,10 +397,10 @@ def _render(title: str, document: dict[str, Any], target: Number | Category) -> 
         ("rows held out", f"{document['holdout']:,}, public"),
         ("vehicles", f"{document['vehicles']:,}"),
         ("reports", f"{document['reports']:,}"),
+        ("of them, surveyed", _survey(document)),
         ("rounds", f"{document['rounds']:,}"),
         ("epsilon of a vehicle", privacy),
         ("mechanism", document["mechanism"]),
-        ("survey", _survey(document)),
         ("server", document["optimizer"]),
         ("bits that each sends", "for study" if bits is None else f"{bits:,}"),
         ("received in all", "for study" if bits is None else volume(document["bytes"])),
@@ -338,9 +412,10 @@ def _render(title: str, document: dict[str, Any], target: Number | Category) -> 
 
 def _survey(document: dict[str, Any]) -> str:
     """Return for people what was asked first."""
-    kinds = {"scale": "centres and scales", "whiten": "centres, scales and correlations"}
-    asked = f"{document['survey_reports']:,} vehicles" if document["survey"] else ""
-    return f"{kinds[document['survey']]} of numbers, by {asked}" if asked else "none"
+    if document["survey"] is None:
+        return "none"
+    kinds = {"scale": "centres, scales", "whiten": "centres, scales, correlations"}
+    return f"{document['survey_reports']:,}: {kinds[document['survey']]}"
 
 
 def _error(error: float, target: Number | Category) -> str:

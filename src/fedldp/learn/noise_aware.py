@@ -38,7 +38,7 @@ from fedldp.learn.objectives import Objective
 FADING = 8.0
 CAUTION = 0.25
 DOUBT = 1 / 8
-NUMBER, LABEL, CONSTANT = 1 / 3, 1 / 25, 1 / 2  # by how much of the distance each moves a score
+NUMBER, LABEL, CONSTANT = 1 / 3, 1 / 12, 1 / 2  # by how much of the distance each moves a score
 SPREAD = 1 / 9  # the mean square of a number that was not surveyed, on the scale of [-1, 1]
 
 FIRST_SLOPE = 0.5  # the mean absolute slope of the loss, where nothing has been seen yet
@@ -68,7 +68,7 @@ class Prior:
     >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome", "Lima", "Bonn"])
     >>> prior = Prior.of(Features(schema, reference="none"), objective("logistic"))
     >>> prior.squares.round(2), prior.deviations.round(2)
-    (array([0.11, 0.25, 0.25, 0.25, 0.25, 1.  ]), array([8.  , 0.32, 0.32, 0.32, 0.32, 4.  ]))
+    (array([0.11, 0.25, 0.25, 0.25, 0.25, 1.  ]), array([8.  , 0.67, 0.67, 0.67, 0.67, 4.  ]))
     """
 
     objective: Objective

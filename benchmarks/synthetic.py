@@ -1,0 +1,147 @@
+"""Synthetic problems on which the constants of the noise-aware server and the survey were settled.
+
+    python benchmarks/synthetic.py [PROBLEMS] [logistic|squared|hinge]
+
+Each problem has 1 to 8 numbers, correlated and partly skewed or with an atom, in public bounds that
+are generous, and up to 5 categories of 2 to 30 labels with unequal frequencies. In every second one
+the score follows the numbers after whitening, so that small differences of numbers tell something.
+What is shown is the error above that of a long training without noise, as a share of its gain over
+the base rate: 0 is as good as that, 1 is useless.
+"""
+
+import sys
+from collections.abc import Iterator
+from unittest import mock
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import fedldp
+from fedldp import Category, Number, Schema
+from fedldp.datasets import About, Dataset
+from fedldp.learn import noise_aware
+from fedldp.learn.objectives import objective
+from fedldp.learn.settings import Settings
+from fedldp.learn.tasks import Linear
+
+SIZES, EPSILONS, TEST = (5_000, 20_000, 80_000), (1.0, 4.0), 5_000
+CHANGES = {
+    "as they are": {},
+    "FADING = 2": {"FADING": 2.0},
+    "FADING = 4": {"FADING": 4.0},
+    "FADING = 16": {"FADING": 16.0},
+    "CAUTION = 1/8": {"CAUTION": 0.125},
+    "CAUTION = 1/2": {"CAUTION": 0.5},
+    "NUMBER = 1/6": {"NUMBER": 1 / 6},
+    "NUMBER = 2/3": {"NUMBER": 2 / 3},
+    "LABEL = 1/25": {"LABEL": 1 / 25},
+    "LABEL = 1/6": {"LABEL": 1 / 6},
+}
+SURVEYS = {"survey: none": None, "survey: scale": "scale", "survey: whiten": "whiten"}
+
+
+def problem(seed: int, rows: int, kind: str) -> Dataset:
+    """Return a data set; the same seed gives the same problem."""
+    draw = np.random.default_rng(seed)
+    p, q = int(draw.integers(1, 9)), int(draw.integers(0, 6))
+    factors = draw.standard_normal((p, p + int(draw.integers(0, 6))))
+    shared = factors @ factors.T
+    shared /= np.sqrt(np.outer(np.diag(shared), np.diag(shared)))
+    z = draw.standard_normal((rows, p)) @ np.linalg.cholesky(shared + 1e-6 * np.eye(p)).T
+    columns = [_shaped(each, draw) for each in z.T]
+    scaled = np.stack([(each - each.mean()) / each.std() for each in columns], axis=1)
+    slopes = draw.standard_normal(p) * (draw.random(p) < 0.7)
+    if seed % 2:
+        values, vectors = np.linalg.eigh(np.cov(scaled.T).reshape(p, p) + 1e-4 * np.eye(p))
+        slopes = (vectors / np.sqrt(values)) @ vectors.T @ slopes
+    scores = scaled @ slopes
+    attributes: list[Number | Category] = [Number(f"x{i}", -1, 1) for i in range(p)]
+    for i in range(q):
+        labels = int(np.exp(draw.uniform(np.log(2), np.log(30))))
+        shares = 1 / np.arange(1, labels + 1) ** draw.uniform(0, 1.2)
+        hidden = z[:, 0] * draw.uniform(0, 0.5) + draw.standard_normal(rows)
+        ends = np.quantile(hidden, np.cumsum(shares / shares.sum())[:-1])
+        codes = draw.permutation(labels)[np.searchsorted(ends, hidden)]
+        scores += (draw.standard_normal(labels) * draw.choice([0, 0.3, 0.6]))[codes]
+        attributes.append(Category(f"c{i}", [str(label) for label in range(labels)]))
+        columns.append(codes)
+    scores = scores / max(scores.std(), 1e-9) * draw.uniform(0.7, 3.5) + draw.normal()
+    if kind == "squared":
+        target = scores + draw.standard_normal(rows) * draw.uniform(0.2, 1)
+        spread = draw.uniform(2, 6) * target.std()
+        columns.append(np.clip((target - target.mean()) / spread + draw.uniform(-0.5, 0.5), -1, 1))
+        attributes.append(Number("y", -1, 1))
+    else:
+        columns.append((draw.random(rows) < 1 / (1 + np.exp(-scores))).astype(np.uint8))
+        attributes.append(Category("y", ["no", "yes"]))
+    about = About("synthetic", "SYNTHETIC problem", "made here", synthetic=True)
+    schema = Schema(tuple(attributes))
+    return Dataset(about, schema, tuple(columns), targets={kind: "y"}, reference="none")
+
+
+def _shaped(z: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+    """Return a number in [-1, 1]: normal, skewed, or with an atom, in generous bounds."""
+    shape = draw.integers(0, 3)
+    if shape == 1:
+        z = np.exp(draw.uniform(0.3, 1.2) * z)
+    elif shape == 2:
+        z = np.where(z > draw.uniform(-1, 1), z, 0.0)
+    low, high = np.quantile(z, [0.0005, 0.9995])
+    below, above = draw.uniform(0, 1, 2) ** 2 * 4 * (high - low)
+    return np.clip(2 * (z - low + below) / (high - low + below + above) - 1, -1, 1)
+
+
+def problems(kind: str, number: int) -> Iterator[tuple[int, Linear, Linear, float, float]]:
+    """Yield sizes, fleets, hold-outs, errors of long trainings without noise, and base rates."""
+    for size in SIZES:
+        for seed in range(number):
+            data = problem(seed, size + TEST, kind)
+            fleet, test = (
+                Linear(objective(kind), data.take(rows).examples(kind))
+                for rows in (slice(size), slice(size, None))
+            )
+            plain = Settings(1.0, mechanism=None, group=size, max_iter=400, participations=400)
+            best, _ = _error(plain, fleet, test, 1)
+            _, y = test.examples.read(slice(None))
+            share = float((y > 0).mean())
+            base = min(share, 1 - share) if test.objective.classifies else float(y.var())
+            if base - best > 0.02 * base:  # otherwise there is nothing to learn
+                yield size, fleet, test, best, base
+
+
+def _error(settings: Settings, fleet: Linear, test: Linear, seed: int) -> tuple[float, str]:
+    training = settings.training(fleet, fleet.objective.distance, fedldp.source(seed))
+    for _ in training:
+        pass
+    scaled = test if training.scaling is None else test.scaled(training.scaling)
+    return float(scaled.error(training.models)[0]), str(training.survey)
+
+
+def main() -> None:
+    number = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+    kind = sys.argv[2] if len(sys.argv) > 2 else "logistic"
+    found: dict[tuple[str, int, float], list[float]] = {}
+    ways = {name: (change, "auto") for name, change in CHANGES.items()}
+    ways |= {name: ({}, survey) for name, survey in SURVEYS.items()}
+    for place, (size, fleet, test, best, base) in enumerate(problems(kind, number)):
+        for epsilon in EPSILONS:
+            for name, (change, survey) in ways.items():
+                if survey == "whiten" and fleet.numbers < 2:
+                    continue
+                with mock.patch.multiple(noise_aware, **change) if change else mock.MagicMock():
+                    error, _ = _error(Settings(epsilon, survey=survey), fleet, test, place)
+                cost = min((error - best) / (base - best), 3.0)
+                found.setdefault((name, size, epsilon), []).append(cost)
+    table = Table(title=f"{kind}: error above that without noise, as a share of its gain")
+    table.add_column("")
+    for size in SIZES:
+        for epsilon in EPSILONS:
+            table.add_column(f"{size:,}, ε = {epsilon:g}")
+    for name in ways:
+        table.add_row(name, *(f"{np.mean(found[name, n, e]):.3f}" for n in SIZES for e in EPSILONS))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
