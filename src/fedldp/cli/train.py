@@ -42,7 +42,7 @@ from fedldp.datasets import Dataset
 from fedldp.datasets.files import read_file
 from fedldp.learn.examples import Surveyed
 from fedldp.learn.features import check_target
-from fedldp.learn.forecast import forecast
+from fedldp.learn.forecasting import forecast
 from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
 from fedldp.learn.settings import AUTO, PAPER_DECIDES, Settings

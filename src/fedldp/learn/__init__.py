@@ -34,7 +34,7 @@ __all__ = [
 if TYPE_CHECKING:
     from fedldp.learn.examples import Arrays, VehicleRows
     from fedldp.learn.features import Features, Scaling
-    from fedldp.learn.forecast import Forecast, forecast
+    from fedldp.learn.forecasting import Forecast, forecast
     from fedldp.learn.model import Model
     from fedldp.learn.noise_aware import Observed, Prior
     from fedldp.learn.objectives import Objective, objective
@@ -51,7 +51,7 @@ else:
         {
             "examples": "Arrays VehicleRows",
             "features": "Features Scaling",
-            "forecast": "Forecast forecast",
+            "forecasting": "Forecast forecast",
             "model": "Model",
             "objectives": "Objective objective",
             "noise_aware": "Observed Prior",

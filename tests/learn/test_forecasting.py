@@ -7,7 +7,7 @@ import fedldp
 from fedldp import Schema
 from fedldp.errors import DomainError
 from fedldp.learn.examples import Arrays
-from fedldp.learn.forecast import forecast
+from fedldp.learn.forecasting import forecast
 from fedldp.learn.objectives import objective
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
