@@ -46,7 +46,7 @@ SOLVED_STYLES = {  # found by linear programs: slower to compute
     "dominant": (GREEN, "-."),
     "near-zero": (PURPLE, ":"),
 }
-DEFAULTS = {"dominant": "default for statistics", "near-zero": "default for gradients"}
+DEFAULTS = {"dominant": "default for statistics", "near-zero": "default for sampled gradients"}
 MOST_ROWS = 100  # in one picture
 SUFFIXES = (".png", ".svg", ".pdf")
 

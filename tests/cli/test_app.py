@@ -105,9 +105,10 @@ def test_the_pictures_show_what_they_say():
     absolute, relative, zero = figure.axes
     labels = [line.get_label() for line in absolute.lines]
     assert {label.split()[0] for label in labels} == set(fedldp.mechanism_names())
-    for attribute, default in (("statistics", Plan), ("gradients", Settings)):
-        name = inspect.signature(default).parameters["mechanism"].default
-        assert f"{name} (default for {attribute})" in labels
+    statistics = inspect.signature(Plan).parameters["mechanism"].default
+    gradients = Settings(epsilon=1.0, strategy="sample").mechanism
+    assert f"{statistics} (default for statistics)" in labels
+    assert f"{gradients} (default for sampled gradients)" in labels
     for line, other in zip(absolute.lines, relative.lines, strict=True):
         name = line.get_label().split()[0]
         for epsilon, variance in [*zip(*line.get_data(), strict=True)][5::100]:
