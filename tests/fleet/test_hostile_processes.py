@@ -114,16 +114,15 @@ def test_another_question_in_the_same_round(held):
     check_refused(held, [question.to_bytes() for question in asked], refusals)
 
 
-def zeroed(plan):
-    """Return a plan by which one input can be told for sure: it never gives the last output."""
-    counts = [*plan["tables"][0]["counts"][0]]
-    counts[0], counts[-1] = str(int(counts[0]) + int(counts[-1])), 0
-    return changed(plan, ("tables", 0, "counts", 0), counts)
+def leaking(plan):
+    """Return a plan by which the best directions are twice as likely as its epsilon allows."""
+    (part,) = plan["parts"]
+    return changed(plan, ("parts", 0, "high"), str(2 * int(part["high"])))
 
 
 PLANS = {
     "a price below that of the table": lambda plan: plan | {"epsilon": "0.5"},
-    "a tampered table": zeroed,
+    "tampered odds": leaking,
     "a vehicle": lambda plan: plan | {"vehicle": "17"},
     "a coordinate": lambda plan: changed(plan, ("parts", 0, "coordinate"), 3),
 }
