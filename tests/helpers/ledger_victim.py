@@ -92,8 +92,9 @@ def release_for_ever(path, log, seed):
             except BudgetError:
                 continue
             answers = {keys[0]: answer}
-        lines = (f"{key} {number} {answer.hex()}\n" for key, answer in answers.items())
-        os.write(log, "".join(lines).encode())
+        # A kill can cut a write short: a line counts only if it has its end.
+        pairs = " ".join(f"{key}={answer.hex()}" for key, answer in answers.items())
+        os.write(log, f"\n{number} {pairs} whole".encode())
 
 
 def compete(folder, processes, rounds):

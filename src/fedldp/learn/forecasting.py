@@ -169,6 +169,12 @@ def forecast(
     **options
         All other options of `Settings`.
 
+    Returns
+    -------
+    Forecast
+        The expected noise of each weight and of a score, and how many vehicles are needed; `print`
+        it for a plain statement.
+
     Examples
     --------
     >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome", "Lima"])
