@@ -72,7 +72,7 @@ def test_the_pipeline_learns_and_looks_at_nobodys_data(capsys):
     example = load("scikit_learn_pipeline")
     right = example.main(rows=60_000, seed=1)
     shown = capsys.readouterr().out
-    assert "54000 vehicles, epsilon 4, 8 bits each" in shown
+    assert "54000 vehicles, epsilon 4, 30 bits each" in shown
     assert f"{right:.1%} right" in shown.splitlines()[-1]
     always = float(shown.splitlines()[1].split()[-2].rstrip("%")) / 100
     assert right > always + 0.05
