@@ -146,7 +146,7 @@ def test_reports_say_what_the_simulation_counts(strategy, data):
     task = Network(seeded(convolution, torch.float32), cross_entropy, *data)
     plan = Settings(epsilon=8.0, bound=0.1, strategy=strategy).plan(task.dimensions)
     (part,) = plan.parts
-    assert part.k > 1
+    assert part.joint or part.k > 1  # several answers of each vehicle, or one about all
     batch = task.gradients(task.start[None], slice(0, 600))
     tally = plan.parse(plan.report_batches([batch], fedldp.source(5)).to_bytes())
     cells = np.zeros((1, part.starts[-1]), np.int64)

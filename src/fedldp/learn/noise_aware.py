@@ -137,7 +137,7 @@ class Prior:
 class Observed(NamedTuple):
     """What the server learns from a round. Arrays have a row for each replica.
 
-    Parameters
+    Attributes
     ----------
     gradient : ndarray of shape (replicas, dimensions)
         The mean gradient.
