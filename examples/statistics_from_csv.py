@@ -19,7 +19,7 @@ SCHEMA = fedldp.Schema.of(dep_delay=(-30, 120), distance=(0, 5000), origin=["EWR
 EPSILON = 2.0
 
 
-def main(path: Path, chance: fedldp.Source) -> fedldp.Estimate:
+def main(path: Path, source: fedldp.Source) -> fedldp.Estimate:
     """Let every vehicle report, and print what the server learns."""
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -34,7 +34,7 @@ def main(path: Path, chance: fedldp.Source) -> fedldp.Estimate:
     # On the vehicles. Here all of them are in one process; in a fleet each reports its own row.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fedldp.errors.DataWarning)  # we have looked
-        packet = plan.report(rows, chance).to_bytes()
+        packet = plan.report(rows, source).to_bytes()
 
     # On the server, which sees these bytes and nothing else.
     estimate = plan.parse(packet).estimate()

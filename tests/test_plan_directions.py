@@ -262,7 +262,7 @@ def test_a_tally_is_read_again_and_checked(tmp_path):
     document = json.loads(tally.to_json())
     document["counts"][0][2] += 10**6
     (tmp_path / "tally.json").write_text(json.dumps(document))
-    with pytest.raises(WireError, match="not one of so many directions"):
+    with pytest.raises(WireError, match="impossible for this number of directions"):
         plan.load_tally(tmp_path / "tally.json")
 
 

@@ -261,7 +261,7 @@
     if (address.has("x")) setX(address.get("x"));
   }
 
-  /* Take a value that was typed, unless it is none. */
+  /* Take a value that was typed, unless it is invalid. */
   function setX(text) {
     const value = Number(text);
     if (text === "" || !(value >= -1 && value <= 1)) return false;

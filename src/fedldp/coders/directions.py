@@ -43,7 +43,7 @@ FLEET = 10_000_000  # vehicles that a coder is for unless told otherwise
 OFFERED = (63, 255)  # directions, which with the null code fill whole bits
 
 _TOTAL = vehicle.LARGEST_TOTAL
-_WORTH = 1.10  # more directions take more time: only for so many times less error
+_WORTH = 1.10  # more directions take more time: used only if the error is this many times smaller
 _CODEBOOKS = 0.1  # what a finite number of seeds may add to the variance, in terms of it
 _ALLOWED = 0.01  # by which the mean square length may differ between vectors, in terms of 1 each
 _SLACK = 1e-9  # by which rounding may lengthen a vector that was scaled to its bound
@@ -156,7 +156,7 @@ class Directions(ForNumbers):
             accuracy, never privacy.
         fleet
             How many vehicles answer, at most. The seed gets long enough that the finite number of
-            codebooks adds at most a tenth to the variance of the mean of so many vehicles. By
+            codebooks adds at most a tenth to the variance of the mean of that many vehicles. By
             default it is long enough for ten million or, above epsilon = 5, as long as 32 bits
             allow: for seven million or more.
         directions
@@ -362,7 +362,7 @@ class Directions(ForNumbers):
         """
         words, n = (self.directions + 1) // 4, len(vectors)
         found = np.zeros((n, 4 * words))
-        # Rows with more numbers first: number i of the rows that have so many is in the first ones.
+        # Rows with more numbers first: the rows that have a number i come first.
         order = np.argsort(-vectors.counts, kind="stable")
         starts, counts = vectors.starts[order], vectors.counts[order]
         states = self._states(seeds[order])
@@ -460,7 +460,7 @@ class Directions(ForNumbers):
         # Cauchy and Schwarz, in floats with a margin; and whole numbers have larger squares.
         short = sums.astype(np.float64) ** 2 > squares.astype(np.float64) * sent * (1 + 1e-9)
         if np.any(wrong | short | (np.abs(sums) > squares)):
-            return "a sum, or a sum of squares, is not one of so many directions"
+            return "a sum, or a sum of squares, is impossible for this number of directions"
         return None
 
     # What the counters say.
@@ -781,14 +781,14 @@ def _lanes(words: Words, scratch: Words) -> Any:
 
 @lru_cache(maxsize=8)
 def _ranks(directions: int) -> tuple[Floats, Floats]:
-    """Return the mean, and the mean square, of the j-th largest of so many numbers of the table.
+    """Return the mean, and the mean square, of the j-th largest of some numbers of the table.
 
     The table stands for a law with equal odds for all entries, so that an entry has j of the others
     above it with a binomial probability. The entries below zero mirror those above.
     """
     upper = _table()[vehicle.QUANTILES // 2 :]
     powers = np.stack([upper, upper**2])
-    mean, square = np.array([powers @ chance for chance in _binomial(directions)]).T
+    mean, square = np.array([powers @ weight for weight in _binomial(directions)]).T
     factor = directions / vehicle.QUANTILES
     return factor * (mean - mean[::-1]), factor * (square + square[::-1])
 
@@ -796,22 +796,22 @@ def _ranks(directions: int) -> tuple[Floats, Floats]:
 def _binomial(directions: int) -> Any:
     """Yield the probability that j others are above an entry, for the entries above zero."""
     above = (np.arange(vehicle.QUANTILES // 2, 0, -1) - 0.5) / vehicle.QUANTILES
-    odds, chance = above / (1 - above), (1 - above) ** (directions - 1)
+    odds, probability = above / (1 - above), (1 - above) ** (directions - 1)
     for j in range(directions):
-        yield chance
-        chance *= odds
-        chance *= (directions - 1 - j) / (j + 1)
+        yield probability
+        probability *= odds
+        probability *= (directions - 1 - j) / (j + 1)
 
 
 @lru_cache(maxsize=32)
 def _top(directions: int, best: int) -> Floats:
     """Return the probability of each entry of the table to be a number of one of the best."""
     upper, lower = (np.zeros(vehicle.QUANTILES // 2) for _ in range(2))
-    for j, chance in enumerate(_binomial(directions)):
+    for j, probability in enumerate(_binomial(directions)):
         if j < best:
-            upper += chance
+            upper += probability
         if j >= directions - best:
-            lower += chance
+            lower += probability
     found: Floats = np.concatenate([lower[::-1], upper])
     found /= found.sum()
     return found

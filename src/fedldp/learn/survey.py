@@ -68,7 +68,7 @@ def choose(survey: str | None, numbers: int, vehicles: int, epsilon: float | Non
         return survey
 
     def error(share: float, coordinates: int) -> float:
-        # The standard error of the mean of one of so many coordinates, answered by signs.
+        # The standard error of the mean of one of these coordinates, answered by signs.
         noise = 1.0 if epsilon is None else 1 / math.tanh(epsilon / 2)
         return math.sqrt(coordinates / max(share * vehicles, 1.0)) * noise
 
