@@ -255,7 +255,7 @@ def test_a_forecast():
     assert max(found["errors"]) < found["base_rate"]
     assert "is for --forecast" in refused(*flights, "--vehicles", 5)
     assert "leave out --paper" in refused(*flights, "--forecast", "--paper")
-    assert "about noise" in refused(*flights, "--forecast", "--mechanism", "none")
+    assert "--forecast needs a mechanism" in refused(*flights, "--forecast", "--mechanism", "none")
 
 
 def test_a_gain_is_measured_against_the_best_constant():

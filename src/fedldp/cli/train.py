@@ -202,9 +202,7 @@ def train_command(
         mechanism = PAPER_MECHANISM
     private = mechanism != NO_PRIVACY
     if only_forecast and not private:
-        raise click.UsageError(
-            "--forecast needs a mechanism: without one there is no noise."
-        )
+        raise click.UsageError("--forecast needs a mechanism: without one there is no noise.")
     if private and epsilon is None:
         raise click.UsageError(f"give --epsilon, or --mechanism {NO_PRIVACY} for no privacy.")
     if plot is not None:
