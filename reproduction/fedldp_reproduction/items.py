@@ -34,17 +34,24 @@ KINDS = {
 _HEAD = """\
 # The paper, item by item
 
-Every algorithm, definition, lemma, proposition, table and figure of Zhao et al., *Local
-Differential Privacy based Federated Learning for the Internet of Things* (IEEE Internet of Things
-Journal, 2020), and what implements or checks it here. What goes beyond the paper is not on this
-page.
+For readers who have the paper open and look for the code. This page lists every algorithm,
+definition, lemma, proposition, table and figure of Zhao et al., *Local Differential Privacy based
+Federated Learning for the Internet of Things* (IEEE Internet of Things Journal, 2020), and what
+implements or checks it here. What goes beyond the paper is not on this page.
 
 Items are numbered in the order of the paper's source. Sections have names here, not numbers: the
 source has no heading for the introduction, so their numbers depend on whether it counts. Verdicts
 and pictures are in the [reproduction](reproduction.md); `fedldp-reproduce KEY` computes one again.
 
 `make paper-map` writes this page from `items.toml`. Tests import every name, look up every page and
-heading, and compare the list with the source of the paper where that is at hand.
+heading, and compare the list with the source of the paper if it is available.
+"""
+
+_NEXT = """\
+## What to read next
+
+[Run the paper as printed](how-to/paper.md) on your own data. [The reproduction](reproduction.md):
+which of the paper's claims hold. [The mechanisms](mechanisms.md), with the paper's misprints.
 """
 
 
@@ -105,7 +112,7 @@ def resolve(name: str) -> Any:
 
 def page() -> str:
     """Return the map as Markdown."""
-    return "\n".join([_HEAD, *_tables()])
+    return "\n".join([_HEAD, *_tables(), _NEXT])
 
 
 def _tables() -> Iterator[str]:

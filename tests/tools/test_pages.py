@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-OTHERS = {"index.md", "reproduction.md", "paper-map.md"}  # the start, and what reproduction/ writes
-PAGES = [path for path in sorted(DOCS.rglob("*.md")) if path.name not in OTHERS]
+START = DOCS / "index.md"
+PAGES = [path for path in sorted(DOCS.rglob("*.md")) if path != START]
 NEXT = "## What to read next"
 
 
