@@ -21,7 +21,7 @@ from fedldp._internal.validation import Floats, Integers
 from fedldp._internal.vectors import SparseRows, shortened, shortened_sparse
 from fedldp.attributes import Attribute
 from fedldp.coders import CODERS
-from fedldp.coders.base import Cells, Coder, Document
+from fedldp.coders.base import Cells, Coder, Document, Mask
 from fedldp.coders.moments import Moments
 from fedldp.errors import DomainError, WireError
 from fedldp.randomness import Source
@@ -568,6 +568,73 @@ class Part:
             if before is not None and np.any(before >= units):
                 raise WireError("the coordinates of a record do not ascend")
             before = units
+
+    def valid(self, records: Records, first: int) -> Mask:
+        r"""Return which records `count` can count: those without an unknown coordinate or code.
+
+        Parameters
+        ----------
+        records
+            The records to read.
+        first
+            The first bit of the part in a record.
+
+        Returns
+        -------
+        array of bool
+            Whether each record is valid.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> from fedldp._internal import packing
+        >>> schema = fedldp.Schema.vector(3, bound=1.0)
+        >>> part = Part(schema, attributes=(0,), coders=(fedldp.Duchi(1.0).channel(),), k=1)
+        >>> part.valid(packing.parse(b"\x5c", count=2, width=3), 0)
+        array([ True, False])
+        """
+        good, before = np.ones(len(records), np.bool_), None
+        for number, slot in enumerate(self._slots):
+            if not slot.unit_bits:
+                coder = self._distinct[self._coder_of[number]]
+                unknown = coder.unknown(records, first + slot.start)
+                if unknown is not None:
+                    good &= ~unknown
+                continue
+            if self._small is not None:
+                joint = records.get(first + slot.start, slot.unit_bits + slot.code_bits)
+                good &= self._known.take(joint)
+                units = joint >> slot.code_bits if self.k > 1 else joint
+            else:
+                units = records.get(first + slot.start, slot.unit_bits).astype(np.int64)
+                good &= units < self.units
+                self._check_slot(records, first, slot, units, good)
+            if before is not None:
+                good &= before < units
+            before = units
+        return good
+
+    def _check_slot(
+        self, records: Records, first: int, slot: _Slot, units: Integers, good: Mask
+    ) -> None:
+        """Clear, among the good records, those with an unknown code in a slot."""
+        known = np.where(good, units, 0)
+        for place, coder in enumerate(self._distinct):
+            rows = self._rows(known, place)
+            spare, start = slot.code_bits - coder.bits, first + slot.end - coder.bits
+            if spare:
+                good[rows] &= ~records.get_bits(start - spare, spare)[rows].any(axis=1)
+            unknown = coder.unknown(records, start, rows)
+            if unknown is not None:
+                good[rows] &= ~unknown
+
+    @cached_property
+    def _known(self) -> Mask:
+        """Whether each number that a slot can hold names a counter, where there is a histogram."""
+        slot = self._slots[0]
+        known = np.zeros(1 << slot.unit_bits + slot.code_bits, np.bool_)
+        known[cast(Integers, self._small)] = True
+        return known
 
     @cached_property
     def _small(self) -> Integers | None:

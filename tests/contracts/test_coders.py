@@ -137,10 +137,27 @@ def test_unknown_codes_are_refused(coder):
     if coder.one_counter_per_code and coder.cells < 1 << coder.bits:
         with pytest.raises(WireError, match="codes end at"):
             coder.get(records, 0)
+        assert coder.unknown(records, 0).tolist() == [True] * 3
+        assert coder.unknown(records, 0, np.array([1])).tolist() == [True]
     else:
+        assert coder.unknown(records, 0) is None
         cells = np.zeros(coder.cells, np.int64)
         coder.count(coder.get(records, 0), 0, cells)
         assert coder.answers(cells) == 3
+
+
+@pytest.mark.parametrize("coder", ALL)
+def test_get_refuses_exactly_the_unknown_codes(coder):
+    width = coder.bits + 3
+    noise = np.random.default_rng(1).integers(0, 256, packing.length(40, width), np.uint8)
+    records, refused = packing.parse(noise.tobytes(), 40, width), []
+    for row in range(40):
+        try:
+            coder.get(records, 2, np.array([row]))
+        except WireError:
+            refused.append(row)
+    unknown = coder.unknown(records, 2)
+    assert refused == ([] if unknown is None else np.flatnonzero(unknown).tolist())
 
 
 @pytest.mark.parametrize("coder", ALL)

@@ -30,6 +30,7 @@ __all__ = ["AsBits", "ByLaw", "Coder", "ForCategories", "ForNumbers"]
 Document = dict[str, Any]
 Codes = npt.NDArray[Any]
 Cells = npt.NDArray[Any]  # counters: integers, or floats in a plan for study
+Mask = npt.NDArray[np.bool_]
 Assumed = tuple[Any, Any, Any]  # the mean noise, the mean of x and the mean of x^2
 
 ASSUMPTIONS = ("uniform", "worst")
@@ -263,6 +264,36 @@ class Coder(ABC):
         if codes.size and codes.max() >= self.cells:
             raise WireError(f"a record has the code {codes.max()}; codes end at {self.cells - 1}")
         return codes
+
+    def unknown(self, records: Records, first: int, rows: Integers | None = None) -> Mask | None:
+        r"""Return which records hold a code that does not exist, and that `get` would refuse.
+
+        Parameters
+        ----------
+        records
+            The records to read from.
+        first
+            The first bit of the field.
+        rows
+            The records to read; by default all.
+
+        Returns
+        -------
+        array of bool, or None
+            True for each unknown code. None if there are no unknown codes, whatever the bits are.
+
+        Examples
+        --------
+        >>> from fedldp._internal import packing
+        >>> from fedldp.coders import RandomizedResponse
+        >>> coder = RandomizedResponse.of(epsilon=1.0, categories=3)
+        >>> coder.unknown(packing.parse(b"\xd0", count=2, width=2), first=0)
+        array([ True, False])
+        """
+        if self.cells == 1 << self.bits:
+            return None
+        codes = records.get(first, self.bits)
+        return cast(Mask, (codes if rows is None else codes[rows]) >= self.cells)
 
     def count(self, codes: Codes, place: int, cells: Cells) -> None:
         """Add the codes of one unit to its counters.
@@ -719,6 +750,9 @@ class AsBits(Coder):
     def get(self, records: Records, first: int, rows: Integers | None = None) -> Codes:
         codes = records.get_bits(first, self.bits)
         return codes if rows is None else codes[rows]
+
+    def unknown(self, records: Records, first: int, rows: Integers | None = None) -> None:
+        return None  # every row of bits is a code
 
 
 def epsilon_of(document: Document) -> float:

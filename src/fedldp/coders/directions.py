@@ -390,6 +390,9 @@ class Directions(ForNumbers):
         codes: Codes = records.get(first, self.bits)
         return codes if rows is None else codes[rows]
 
+    def unknown(self, records: Any, first: int, rows: Integers | None = None) -> None:
+        return None  # a seed, then a direction or the null code: they fill their bits
+
     def count(self, codes: Codes, place: int, cells: Cells) -> None:
         own = cells[place : place + self.cells]
         direction = codes & codes.dtype.type(self.directions)
