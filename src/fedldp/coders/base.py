@@ -293,7 +293,7 @@ class Coder(ABC):
         if self.cells == 1 << self.bits:
             return None
         codes = records.get(first, self.bits)
-        return cast(Mask, (codes if rows is None else codes[rows]) >= self.cells)
+        return (codes if rows is None else codes[rows]) >= self.cells
 
     def count(self, codes: Codes, place: int, cells: Cells) -> None:
         """Add the codes of one unit to its counters.
