@@ -8,14 +8,14 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
 
 from fedldp._internal import documents, notebook
 from fedldp._internal.text import counted
-from fedldp._internal.validation import Floats
+from fedldp._internal.validation import Floats, Integers
 from fedldp.attributes import is_real
 from fedldp.data.frames import shown
 from fedldp.data.quality import DataQuality, total
@@ -23,14 +23,15 @@ from fedldp.data.rows import Rows
 from fedldp.errors import DomainError
 from fedldp.learn.features import Features, Scaling, check_target, encode_target
 from fedldp.learn.objectives import objective
-from fedldp.learn.tasks import BLOCK, scores_of
+from fedldp.learn.tasks import BLOCK, gradients_of, scores_of
+from fedldp.parts import Values
 from fedldp.schema import Category, Number, Schema
 from fedldp.vehicle import canonical
 
 FORMAT = "fedldp model 1"
 FORMAT_2 = "fedldp model 2"  # of models with another `reference`, which version 0.1 refuses
 FORMAT_3 = "fedldp model 3"  # of models with a `scaling`
-_FORMATS = FORMAT, FORMAT_2, FORMAT_3
+FORMATS = FORMAT, FORMAT_2, FORMAT_3
 _ENTRIES = {"objective", "schema", "target", "weights"}
 LARGEST_WEIGHT = 1e25  # so that scores stay finite, in 32 bits and with any number of features
 
@@ -92,6 +93,8 @@ class Model:
     reference: str = "first"
     scaling: Scaling | None = None
 
+    one_row: ClassVar[bool] = False  # a vehicle with several rows answers their mean gradient
+
     def __post_init__(self) -> None:
         if not isinstance(self.schema, Schema) or not isinstance(self.target, Number | Category):
             raise DomainError(
@@ -117,6 +120,44 @@ class Model:
     def features(self) -> Features:
         """The encoding of a row as features."""
         return Features(self.schema, self.reference, self.scaling)
+
+    @property
+    def attributes(self) -> tuple[Number | Category, ...]:
+        """The attributes of a row with a gradient: those of the schema, and the target."""
+        return (*self.schema.attributes, self.target)
+
+    @property
+    def dimensions(self) -> int:
+        """The number of weights, and of coordinates of a gradient."""
+        return len(self.weights)
+
+    def answers(self, matrix: Floats, begins: Integers | None = None) -> Values:
+        """Return the gradients of some vehicles.
+
+        Parameters
+        ----------
+        matrix : ndarray of shape (rows, attributes)
+            The rows of the first vehicle, then those of the second, and so on, with the columns of
+            `attributes`.
+        begins : ndarray of int, optional
+            Where the rows of each vehicle begin. By default each vehicle has one row.
+
+        Returns
+        -------
+        Values
+            The mean gradient of the rows of each vehicle, computed when it is needed.
+
+        Examples
+        --------
+        >>> model = Model("squared", Schema.of(x=(-1, 1)), Number("y", -1, 1), [0.0, 0.0])
+        >>> model.answers(np.array([[0.5, 1.0]])).all(np.arange(2))
+        array([[-0.5, -1. ]])
+        """
+        targets = encode_target(self.target, matrix[:, -1])
+        features = self.features.encode(matrix[:, :-1])
+        return gradients_of(
+            objective(self.objective), np.array([self.weights]), features, targets, begins
+        )
 
     def scores(self, data: Any) -> Floats:
         """Return the score of each row.
@@ -322,7 +363,7 @@ class Model:
         """
         advice = ". Give a file that `fedldp train --save` wrote."
         with documents.reading(repr(FORMAT), advice):
-            document = documents.parse(text, _FORMATS, _ENTRIES, "reference", "scaling")
+            document = documents.parse(text, FORMATS, _ENTRIES, "reference", "scaling")
             schema = Schema.from_document(document["schema"])
             (target,) = Schema.from_document([document["target"]]).attributes
             reference = document.get("reference", Model.reference)

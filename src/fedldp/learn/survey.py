@@ -9,7 +9,9 @@ one question with its whole epsilon, through a plan as for any statistic:
 
 The result is one public affine map, a `Scaling`, after which the numbers have about the mean 0 and
 the mean square 1 and, with signs, are uncorrelated (the correlation of normal numbers is
-sin(pi q / 2), q the mean product of signs). It travels with the model.
+sin(pi q / 2), q the mean product of signs). It travels with the model. Each round improves the
+map, and the map so far is all that the next round depends on. Simulations and fleets use the same
+rounds.
 
 The noise of every answer is known, and what is noisy is trusted less: centres and scales are drawn
 towards a public guess, as Bayes' rule says, and correlations are damped by their noise. So a small
@@ -22,24 +24,32 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import cast, final
+from typing import ClassVar, Protocol, cast, final
 
 import numpy as np
 
-from fedldp._internal.validation import Floats
+from fedldp._internal import documents
+from fedldp._internal.validation import Floats, Integers
+from fedldp.attributes import Attribute
 from fedldp.errors import DomainError
 from fedldp.estimate import Mean
-from fedldp.learn.features import Scaling
-from fedldp.parts import Matrix
+from fedldp.learn.features import Features, Scaling
+from fedldp.parts import Matrix, Values
 from fedldp.plan import Plan
 from fedldp.randomness import Source
 from fedldp.schema import Number, Schema
+from fedldp.tally import Tally
+from fedldp.vehicle import canonical
 
 SURVEYS = ("auto", "scale", "whiten", None)
+FORMAT = "fedldp survey 1"
 
 # Settled on synthetic problems (benchmarks/synthetic.py); see docs/learning.md.
 SCALE_GATE, WHITEN_GATE = 0.2, 0.03  # the standard error of a centre, of a product of signs
-STAGES = {"scale": (1 / 2, 1 / 2), "whiten": (1 / 4, 1 / 4, 1 / 2)}  # of the survey's vehicles
+SHARES = {  # of the survey's vehicles that each round asks
+    "scale": {"centres": 1 / 2, "scales": 1 / 2},
+    "whiten": {"centres": 1 / 4, "scales": 1 / 4, "signs": 1 / 2},
+}
 CENTRE_SPREAD = 0.5  # the public guess of a centre is 0, give or take this
 LOG_SCALE, LOG_SPREAD = -2.0, 1.5  # that of a scale is 1/4, give or take 1.5 octaves
 MOST_WHITENED = 64  # numbers: the map has as many rows and columns
@@ -72,9 +82,127 @@ def choose(survey: str | None, numbers: int, vehicles: int, epsilon: float | Non
         noise = 1.0 if epsilon is None else 1 / math.tanh(epsilon / 2)
         return math.sqrt(coordinates / max(share * vehicles, 1.0)) * noise
 
-    if pairs and numbers <= MOST_WHITENED and error(STAGES["whiten"][2], pairs) <= WHITEN_GATE:
+    of_signs = error(SHARES["whiten"]["signs"], pairs)
+    if pairs and numbers <= MOST_WHITENED and of_signs <= WHITEN_GATE:
         return "whiten"
-    return "scale" if error(STAGES["scale"][0], numbers) <= SCALE_GATE else None
+    return "scale" if error(SHARES["scale"]["centres"], numbers) <= SCALE_GATE else None
+
+
+class SurveyRound(Protocol):
+    """A round of a survey: what it asks, and how the answers improve the map."""
+
+    name: ClassVar[str]
+    bounds: ClassVar[tuple[float, float]]  # of each coordinate of an answer
+
+    def coordinates(self, numbers: int) -> int:
+        """Return how many coordinates an answer has, if a row has this many numbers."""
+
+    def answers(self, units: Floats, scaling: Scaling) -> Floats:
+        """Return what vehicles answer before noise, given the map so far.
+
+        `units` has a row of numbers on the scale of [-1, 1] for each vehicle.
+        """
+
+    def improved(self, scaling: Scaling, found: Mean) -> Scaling:
+        """Return the map that follows from the map so far and the mean answer."""
+
+
+@final
+class Centres:
+    """The first round, which asks for the numbers themselves.
+
+    >>> first = Scaling((0.0, 0.0), (1.0, 1.0))
+    >>> Centres().answers(np.array([[0.5, -0.25]]), first)
+    array([[ 0.5 , -0.25]])
+    """
+
+    name: ClassVar[str] = "centres"
+    bounds: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+
+    def coordinates(self, numbers: int) -> int:
+        """Return how many coordinates an answer has."""
+        return numbers
+
+    def answers(self, units: Floats, scaling: Scaling) -> Floats:
+        """Return what vehicles answer before noise."""
+        return units
+
+    def improved(self, scaling: Scaling, found: Mean) -> Scaling:
+        """Return the map with these centres."""
+        centres = np.clip(_drawn_in(found, 0.0, CENTRE_SPREAD), -1.0, 1.0)
+        return Scaling(tuple(centres.tolist()), scaling.factors)
+
+
+@final
+class Scales:
+    """The second round, which asks how far the numbers are from their centres, as a logarithm.
+
+    >>> so_far = Scaling((0.25, 0.0), (1.0, 1.0))
+    >>> Scales().answers(np.array([[0.5, -0.25]]), so_far)
+    array([[-2., -2.]])
+    """
+
+    name: ClassVar[str] = "scales"
+    bounds: ClassVar[tuple[float, float]] = (_LEAST, _MOST)
+
+    def coordinates(self, numbers: int) -> int:
+        """Return how many coordinates an answer has."""
+        return numbers
+
+    def answers(self, units: Floats, scaling: Scaling) -> Floats:
+        """Return what vehicles answer before noise."""
+        away = np.abs(units - np.array(scaling.centres))
+        return np.asarray(np.log2(np.maximum(away, 2.0**_LEAST)))
+
+    def improved(self, scaling: Scaling, found: Mean) -> Scaling:
+        """Return the map with these scales."""
+        logs = _drawn_in(found, LOG_SCALE - _NORMAL, LOG_SPREAD) + _NORMAL
+        factors = 1 / np.clip(2.0**logs, _SMALLEST, 1.0)
+        return Scaling(scaling.centres, tuple(factors.tolist()))
+
+
+@final
+class Signs:
+    """The third round, which asks on which sides of their centres two numbers are, for each pair.
+
+    >>> so_far = Scaling((0.25, 0.0, 0.0), (4.0, 1.0, 1.0))
+    >>> Signs().answers(np.array([[0.5, -0.25, -0.5]]), so_far)
+    array([[-1., -1.,  1.]])
+    """
+
+    name: ClassVar[str] = "signs"
+    bounds: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+
+    def coordinates(self, numbers: int) -> int:
+        """Return how many coordinates an answer has."""
+        return numbers * (numbers - 1) // 2
+
+    def answers(self, units: Floats, scaling: Scaling) -> Floats:
+        """Return what vehicles answer before noise."""
+        signs = np.where(units - np.array(scaling.centres) < 0, -1.0, 1.0)
+        first, second = np.triu_indices(units.shape[1], 1)
+        return np.asarray(signs[:, first] * signs[:, second])
+
+    def improved(self, scaling: Scaling, found: Mean) -> Scaling:
+        """Return the map with a mixing that makes the scaled numbers less correlated.
+
+        Noise in a matrix of correlations moves its eigenvalues by about its standard error times
+        the square root of its size: this much is added to them.
+        """
+        p = len(scaling.centres)
+        correlations = np.eye(p)
+        upper = np.triu_indices(p, 1)
+        correlations[upper] = np.sin(np.pi / 2 * np.clip(np.nan_to_num(found.mean), -1.0, 1.0))
+        correlations.T[upper] = correlations[upper]
+        damping = math.pi / 2 * float(np.nanmean(found.stderr)) * math.sqrt(p)
+        damping = min(damping, 1e3) if math.isfinite(damping) else 1e3
+        values, vectors = np.linalg.eigh(correlations)
+        factors = np.sqrt((1 + damping) / (np.maximum(values, 0.0) + damping))
+        mixing = (vectors * factors) @ vectors.T
+        return Scaling(scaling.centres, scaling.factors, tuple(map(tuple, mixing.tolist())))
+
+
+ROUNDS: dict[str, SurveyRound] = {each.name: each for each in (Centres(), Scales(), Signs())}
 
 
 @final
@@ -96,12 +224,12 @@ class Survey:
     Examples
     --------
     >>> survey = Survey("scale", numbers=4, epsilon=1.0)
-    >>> [plan.bits for plan in survey.plans], survey.groups(1000)
-    ([8, 8], [500, 500])
+    >>> [each.name for each in survey.rounds], [plan.bits for plan in survey.plans]
+    (['centres', 'scales'], [8, 8])
+    >>> survey.groups(1000)
+    [500, 500]
     >>> import fedldp
     >>> units = fedldp.source(1).uniform((20_000, 4)) * 0.2
-    >>> survey.answers(units[:1], found=[]).shape  # the first round asks for the numbers
-    (1, 4)
     >>> parts = lambda first, end: iter([units[first:end]])
     >>> scaling = survey.simulate(parts, 20_000, fedldp.source(2))
     >>> all(0 < centre < 0.3 for centre in scaling.centres)
@@ -112,25 +240,31 @@ class Survey:
     numbers: int
     epsilon: float | None
 
+    @property
+    def rounds(self) -> tuple[SurveyRound, ...]:
+        """The rounds, in their order."""
+        return tuple(ROUNDS[name] for name in SHARES[self.kind])
+
     @cached_property
     def plans(self) -> tuple[Plan, ...]:
         """The plan of each round; none without privacy."""
         if self.epsilon is None:
             return ()
-        epsilon = self.epsilon
-        schemas = [
-            Schema((Number("centres", -1.0, 1.0, size=self.numbers),)),
-            Schema((Number("scales", _LEAST, _MOST, size=self.numbers),)),
-        ]
-        if self.kind == "whiten":
-            pairs = self.numbers * (self.numbers - 1) // 2
-            schemas.append(Schema((Number("signs", -1.0, 1.0, size=pairs),)))
-        return tuple(Plan(schema, epsilon, mechanism="hm-tp") for schema in schemas)
+        found = []
+        for each in self.rounds:
+            number = Number(each.name, *each.bounds, size=each.coordinates(self.numbers))
+            found.append(Plan(Schema((number,)), self.epsilon, mechanism="hm-tp"))
+        return tuple(found)
 
     @property
     def ratio(self) -> Fraction:
         """The largest ratio of the probabilities of an answer under two rows of numbers."""
         return max(plan.parts[0].ratio for plan in self.plans)
+
+    @property
+    def start(self) -> Scaling:
+        """The map before the first round, which changes nothing."""
+        return Scaling((0.0,) * self.numbers, (1.0,) * self.numbers)
 
     def groups(self, vehicles: int) -> list[int]:
         """Return how many vehicles are asked in each round.
@@ -145,63 +279,8 @@ class Survey:
         list of int
             A number for each round.
         """
-        ends = np.rint(np.cumsum([0.0, *STAGES[self.kind]]) * vehicles).astype(int)
+        ends = np.rint(np.cumsum([0.0, *SHARES[self.kind].values()]) * vehicles).astype(int)
         return [int(group) for group in np.diff(ends)]
-
-    def answers(self, units: Floats, found: list[Mean]) -> Floats:
-        """Return what vehicles answer in the next round, before noise.
-
-        Parameters
-        ----------
-        units : ndarray of shape (vehicles, numbers)
-            The numbers of each vehicle, on the scale of [-1, 1].
-        found : list of Mean
-            The estimates of the rounds before.
-
-        Returns
-        -------
-        ndarray
-            A row for each vehicle.
-        """
-        if not found:
-            return units
-        away = units - self._centres(found)
-        if len(found) == 1:
-            return np.asarray(np.log2(np.maximum(np.abs(away), 2.0**_LEAST)))
-        signs = np.where(away < 0, -1.0, 1.0)
-        first, second = np.triu_indices(self.numbers, 1)
-        return np.asarray(signs[:, first] * signs[:, second])
-
-    def scaling(self, found: list[Mean]) -> Scaling:
-        """Return the map that follows from the estimates of all rounds.
-
-        Parameters
-        ----------
-        found : list of Mean
-            The estimate of each round.
-
-        Returns
-        -------
-        Scaling
-            The map.
-
-        Examples
-        --------
-        >>> import fedldp
-        >>> plan = Plan(Schema.of(centres=(-1, 1), scales=(-7, 1)), epsilon=8.0)
-        >>> rows = {"centres": [0.5] * 5000, "scales": [-3.0] * 5000}
-        >>> estimate = plan.simulate(rows, fedldp.source(1)).estimate()
-        >>> survey = Survey("scale", numbers=1, epsilon=8.0)
-        >>> scaling = survey.scaling([estimate["centres"], estimate["scales"]])
-        >>> round(scaling.centres[0], 1)
-        0.5
-        """
-        logs = _drawn_in(found[1], LOG_SCALE - _NORMAL, LOG_SPREAD) + _NORMAL
-        factors = 1 / np.clip(2.0**logs, _SMALLEST, 1.0)
-        mixing = None
-        if len(found) > 2:
-            mixing = tuple(map(tuple, self._mixing(found[2]).tolist()))
-        return Scaling(tuple(self._centres(found).tolist()), tuple(factors.tolist()), mixing)
 
     def simulate(
         self, units: Callable[[int, int], Iterator[Floats]], vehicles: int, source: Source
@@ -223,38 +302,143 @@ class Survey:
         Scaling
             The map.
         """
-        found: list[Mean] = []
-        first = 0
-        for number, group in enumerate(self.groups(vehicles)):
-            answers = (self.answers(each, found) for each in units(first, first + group))
+        scaling, first = self.start, 0
+        for number, (each, group) in enumerate(
+            zip(self.rounds, self.groups(vehicles), strict=True)
+        ):
+            batches = units(first, first + group)
+            answers = (each.answers(batch, scaling) for batch in batches)
             if self.epsilon is None:
-                found.append(_mean(np.concatenate([*answers])))
+                found = _mean(np.concatenate([*answers]))
             else:
-                plan = self.plans[number]
-                estimate = plan.simulate_batches(map(Matrix, answers), source).estimate()
-                found.append(cast(Mean, estimate[plan.schema.names[0]]))
+                found = answered(self.plans[number].simulate_batches(map(Matrix, answers), source))
+            scaling = each.improved(scaling, found)
             first += group
-        return self.scaling(found)
+        return scaling
 
-    def _centres(self, found: list[Mean]) -> Floats:
-        return np.clip(_drawn_in(found[0], 0.0, CENTRE_SPREAD), -1.0, 1.0)
 
-    def _mixing(self, signs: Mean) -> Floats:
-        """Return the symmetric map that makes the scaled numbers uncorrelated, or less correlated.
+@final
+@dataclass(frozen=True)
+class SurveyComputation:
+    """What vehicles compute in a round of a survey, as data that a question can carry.
 
-        Noise in a matrix of correlations moves its eigenvalues by about its standard error times
-        the square root of its size: this much is added to them.
+    A vehicle with several rows answers for one of them, chosen at random.
+
+    Parameters
+    ----------
+    asks : {"centres", "scales", "signs"}
+        The name of the round.
+    schema : Schema
+        The numbers that are asked about.
+    scaling : Scaling
+        The map so far.
+
+    Raises
+    ------
+    DomainError
+        If the round is unknown, or the map is not for these numbers.
+
+    Examples
+    --------
+    >>> schema = Schema.of(speed=(0, 100), load=(0, 1))
+    >>> asked = SurveyComputation("scales", schema, Scaling((0.5, 0.0), (1.0, 1.0)))
+    >>> asked.answers(np.array([[50.0, 0.75]])).matrix
+    array([[-1., -1.]])
+    >>> SurveyComputation.from_json(asked.to_json()) == asked
+    True
+    """
+
+    asks: str
+    schema: Schema
+    scaling: Scaling
+
+    one_row: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.asks not in ROUNDS:
+            raise DomainError(f"a survey asks for {', '.join(ROUNDS)}; got {self.asks!r:.80}.")
+        features = Features(self.schema, scaling=self.scaling)  # raises if they do not fit
+        if features.numbers != features.dimensions - 1:
+            raise DomainError(f"a survey is about numbers only; got {self.schema!r:.200}.")
+        if self.asks == Signs.name and not 1 < features.numbers <= MOST_WHITENED:
+            raise DomainError(f"pairs are asked of 2 to {MOST_WHITENED} numbers.")
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """The attributes that a row must have."""
+        return self.schema.attributes
+
+    @property
+    def dimensions(self) -> int:
+        """How many numbers a vehicle answers."""
+        return ROUNDS[self.asks].coordinates(Features(self.schema).numbers)
+
+    def answers(self, matrix: Floats, begins: Integers | None = None) -> Values:
+        """Return what vehicles answer before noise.
+
+        Parameters
+        ----------
+        matrix : ndarray of shape (vehicles, attributes)
+            One row of each vehicle.
+        begins : None
+            Not used: a vehicle answers for one row.
+
+        Returns
+        -------
+        Values
+            The answer of each vehicle.
         """
-        p = self.numbers
-        correlations = np.eye(p)
-        upper = np.triu_indices(p, 1)
-        correlations[upper] = np.sin(np.pi / 2 * np.clip(np.nan_to_num(signs.mean), -1.0, 1.0))
-        correlations.T[upper] = correlations[upper]
-        damping = math.pi / 2 * float(np.nanmean(signs.stderr)) * math.sqrt(p)
-        damping = min(damping, 1e3) if math.isfinite(damping) else 1e3
-        values, vectors = np.linalg.eigh(correlations)
-        factors = np.sqrt((1 + damping) / (np.maximum(values, 0.0) + damping))
-        return cast(Floats, (vectors * factors) @ vectors.T)
+        units = Features(self.schema).units(matrix)
+        return Matrix(ROUNDS[self.asks].answers(units, self.scaling))
+
+    def to_json(self) -> str:
+        """Return canonical JSON, from which `from_json` reads it exactly.
+
+        Returns
+        -------
+        str
+            The JSON.
+        """
+        return canonical(
+            {
+                "format": FORMAT,
+                "asks": self.asks,
+                "schema": self.schema.to_document(),
+                "scaling": self.scaling.to_document(),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> "SurveyComputation":
+        """Read what `to_json` wrote, and validate all of it.
+
+        Parameters
+        ----------
+        text : str
+            The JSON.
+
+        Returns
+        -------
+        SurveyComputation
+            What is asked.
+
+        Raises
+        ------
+        WireError
+            If the text is invalid, or not in canonical form.
+        """
+        with documents.reading(repr(FORMAT)):
+            document = documents.parse(text, [FORMAT], ("asks", "schema", "scaling"))
+            schema = Schema.from_document(document["schema"])
+            found = cls(document["asks"], schema, Scaling.from_document(document["scaling"]))
+            documents.check_written(found.to_json(), canonical(document))
+        return found
+
+
+def answered(tally: Tally) -> Mean:
+    """Return the mean answer of a round of a survey."""
+    (mean,) = tally.estimate().attributes.values()
+    return cast(Mean, mean)
 
 
 def _mean(answers: Floats) -> Mean:

@@ -3,8 +3,8 @@
 It holds the data, the cap, the ledger and the random source. A question may come from anybody. Each
 answer is drawn through a plan whose integer tables were checked here, costs no more than the cap
 allows, and is written to the ledger before it is sent. Only the question, the owner's settings and
-the ledger may cause a refusal, never the data. A question contains no code: it names an objective
-that is installed here.
+the ledger may cause a refusal, never the data. A question contains no code: it names a computation
+that is installed here, such as the gradient of a model (see `fedldp.learn.computations`).
 
 A vehicle answers a job once, or as often as the owner allows (`Ledger.answers_per_job`), even if
 its cap would cover more; and only with the epsilon that it has chosen, if it has chosen one. A
@@ -23,19 +23,17 @@ import numpy.typing as npt
 
 from fedldp import vehicle
 from fedldp._internal.validation import Floats, Integers
+from fedldp.attributes import Attribute
 from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.fleet.protocol import Answer, Question
+from fedldp.learn.computations import Computation, RowsThemselves, read
 from fedldp.learn.examples import VehicleRows
-from fedldp.learn.features import encode_target
-from fedldp.learn.model import Model
-from fedldp.learn.objectives import objective
-from fedldp.learn.tasks import gradients_of
 from fedldp.ledger import Ledger
-from fedldp.parts import Matrix, Values
+from fedldp.parts import Values
 from fedldp.plan import Plan, for_vehicle
 from fedldp.randomness import Source
 from fedldp.randomness import source as secret_source
-from fedldp.schema import Category, Number, Schema
+from fedldp.schema import Category, Schema
 
 MOST_ROWS = 1000  # of a vehicle: the time to answer must not reveal how many it has
 _AT_ONCE = 1 << 14  # vehicles answered together
@@ -249,39 +247,35 @@ class Vault:
     def _asked(self, question: Question) -> Callable[[Integers], Values]:
         """Return a function that maps vehicles to the values that they are asked for."""
         schema = _schema(question.plan)
-        if not question.model:
-            columns = self._columns(schema.attributes)
-            return lambda vehicles: Matrix(self._one_row(vehicles)[:, columns])
-        model = Model.from_json(question.model)
-        vector, d = schema.attributes[0], len(model.weights)
-        if not isinstance(vector, Number) or (len(schema), vector.size) != (1, d):
-            raise DomainError(
-                f"the plan must be for the gradient of the model, a vector of {d} numbers."
-            )
-        features, weights = model.features, np.array([model.weights])
-        columns, target = self._columns(model.schema.attributes), self._columns((model.target,))[0]
-        slopes = objective(model.objective)
+        asked: Computation = RowsThemselves(schema.attributes)
+        if question.model:
+            asked, vector = read(question.model), schema.attributes[0]
+            if vector.labels or (len(schema), vector.size) != (1, asked.dimensions):
+                raise DomainError(
+                    "the plan must be for what is asked, a vector of "
+                    f"{asked.dimensions} numbers, such as the gradient of a model."
+                )
+        columns = self._columns(asked.attributes)
 
-        def gradients(vehicles: Integers) -> Values:
+        def values(vehicles: Integers) -> Values:
             rows, begins = self._rows.of(vehicles)
-            matrix = self._matrix[rows]
-            targets = encode_target(model.target, matrix[:, target])
-            encoded = features.encode(matrix[:, columns])
-            return gradients_of(slopes, weights, encoded, targets, begins)
+            if asked.one_row:
+                return asked.answers(self._one(rows, begins)[:, columns], None)
+            return asked.answers(self._matrix[rows[:, None], columns], begins)
 
-        return gradients
+        return values
 
-    def _one_row(self, vehicles: Integers) -> Floats:
+    def _one(self, rows: Integers, begins: Integers) -> Floats:
         """Return one row of each vehicle: a random one, if there are several."""
-        rows, begins = self._rows.of(vehicles)
         sizes = np.diff(begins, append=len(rows))
-        offsets = (self._source.uniform(len(vehicles)) * sizes).astype(np.int64)
+        offsets = (self._source.uniform(len(begins)) * sizes).astype(np.int64)
         found: Floats = self._matrix[rows[begins + offsets]]
         return found
 
-    def _columns(self, attributes: Sequence[Number | Category]) -> Integers:
+    def _columns(self, attributes: Sequence[Attribute]) -> Integers:
         """Return the columns of some attributes, which this vault must hold with these bounds."""
-        found, place = {}, 0
+        found: dict[Attribute, Integers] = {}
+        place = 0
         for held in self._schema.attributes:
             found[held] = np.arange(place, place + held.size)
             place += held.size
