@@ -197,7 +197,7 @@ class Sparse:
     def all(self, columns):
         raise AssertionError
 
-    def sparse(self, columns):
+    def vectors(self, columns):
         return SparseRows.of(self.matrix[:, columns])
 
 
@@ -270,7 +270,7 @@ def test_an_estimate_warns_of_searched_seeds():
     plan = plan_of(Schema.vector(8, length=1.0), 1.0)
     (coder,) = plan.parts[0].coders
     seeds = np.arange(1 << 14, dtype=np.uint32)
-    sent = coder._sent(seeds, np.zeros_like(seeds))
+    sent = coder.codebook.sent(seeds, np.zeros_like(seeds))
     liar = int(np.argmax(sent.sum(axis=0))) << 6
     tally = plan.simulate(np.zeros((10_000, 8)), fedldp.source(1))
     assert tally.plausibility()

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from fedldp import vehicle
 from fedldp._internal.packing import Records
 from fedldp._internal.validation import Floats, Integers
-from fedldp._internal.vectors import SparseRows, shortened, shortened_sparse
+from fedldp._internal.vectors import DenseRows, Vectors
 from fedldp.attributes import Attribute
 from fedldp.coders import CODERS
 from fedldp.coders.base import Cells, Coder, Document, Mask
@@ -90,11 +90,18 @@ class Values(Protocol):
 
 
 @runtime_checkable
-class SparseValues(Values, Protocol):
-    """Values that are mostly zero: a vector of bounded length is read without the zeros."""
+class VectorValues(Values, Protocol):
+    """Values that are mostly zero, or on a device: vectors of bounded length are read as such."""
 
-    def sparse(self, columns: Integers) -> SparseRows:
-        """Return the nonzero values in some columns, which are numbered from 0 in their order."""
+    def vectors(self, columns: Integers) -> Vectors:
+        """Return the values in some columns, which are numbered from 0 in their order."""
+
+
+def vectors_of(values: Values, columns: Integers) -> Vectors:
+    """Return the values in some columns as vectors, wherever they are."""
+    if isinstance(values, VectorValues):
+        return values.vectors(columns)
+    return DenseRows(values.all(columns))
 
 
 @final
@@ -183,7 +190,7 @@ class _Answer(NamedTuple):
     rows: Integers | None  # all, if None
     units: Integers
     coder: Coder
-    inputs: npt.NDArray[Any] | SparseRows
+    inputs: npt.NDArray[Any] | Vectors
 
 
 class _Block(NamedTuple):
@@ -409,11 +416,12 @@ class Part:
 
     def _inputs(
         self, values: Values, rows: Integers | None, units: Integers, coder: Coder
-    ) -> npt.NDArray[Any] | SparseRows:
+    ) -> npt.NDArray[Any] | Vectors:
         """Return what a coder takes: values scaled and clipped, whether one is missing or not."""
         centre, scale, missing = self._scaling
         if coder.ball:
-            return self._vectors(values, float(scale[0]), float(missing[0]))
+            vectors = vectors_of(values, self.columns)
+            return vectors.shortened(float(scale[0]), float(missing[0]))
         if coder.joint:
             inputs = values.all(self.columns)
         else:
@@ -426,15 +434,6 @@ class Part:
         np.clip(inputs, *coder.inputs, out=inputs)
         np.copyto(inputs, missing, where=inputs != inputs)
         return inputs.astype(coder.inputs_dtype, copy=False)
-
-    def _vectors(self, values: Values, scale: float, missing: float) -> Floats | SparseRows:
-        """Return vectors whose length is at most 1."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            if isinstance(values, SparseValues):
-                rows = values.sparse(self.columns)
-                rows = SparseRows(rows.counts, rows.columns, rows.numbers * scale)
-                return shortened_sparse(rows, missing)
-            return shortened(values.all(self.columns) * scale, missing)
 
     def _answers(self, values: Values, source: Source) -> Iterator[_Answer]:
         """Choose units; yield, for each slot and coder, which rows answer what."""
@@ -511,6 +510,7 @@ class Part:
             first = np.repeat(np.arange(replicas) * cells.shape[1], len(values) // replicas)
         for slot, rows, units, coder, inputs in self._answers(values, source):
             codes = coder.encode(inputs, source)
+            coder = coder.nearby(inputs)
             if not slot.unit_bits and first is None:  # all of one unit
                 coder.count(codes, int(self.starts[units[0]]), flat)
                 continue

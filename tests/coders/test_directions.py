@@ -70,7 +70,7 @@ def test_words_look_random():
     """
     coder = Directions.of(1.0, 40)
     seeds = np.arange(4000, dtype=np.uint32)
-    sent = np.stack([coder._sent(seeds, np.full(4000, j, np.uint32)) for j in range(63)])
+    sent = np.stack([coder.codebook.sent(seeds, np.full(4000, j, np.uint32)) for j in range(63)])
     flat = sent.reshape(63, -1) / 1024
     n = flat.shape[1]
     assert np.all(np.abs(flat.mean(axis=1)) < 5 / np.sqrt(n))
@@ -319,7 +319,7 @@ def test_the_bias_is_that_of_whole_codebooks():
     coder = Directions.of(4.0, 6)
     seeds = np.arange(60_000, dtype=np.uint32)
     whole = np.rint(x * vehicle.LENGTH)
-    g = np.stack([coder._sent(seeds, np.full(seeds.size, j, np.uint32)) for j in range(63)])
+    g = np.stack([coder.codebook.sent(seeds, np.full(seeds.size, j, np.uint32)) for j in range(63)])
     products = np.einsum("jcn,c->nj", g, whole)
     order = np.argsort(-products, axis=1, kind="stable")
     odds = np.full(products.shape, float(coder.low))
@@ -449,7 +449,7 @@ def test_few_codebooks_add_what_is_computed(epsilon):
     for key in range(60):
         keyed = replace(coder, key=key)
         g = np.stack(
-            [keyed._sent(np.arange(seeds), np.full(seeds, j, np.uint32)) for j in range(63)]
+            [keyed.codebook.sent(np.arange(seeds), np.full(seeds, j, np.uint32)) for j in range(63)]
         )
         order = np.argsort(-g[:, 0], axis=0, kind="stable")  # the vector is the first axis
         odds = np.full((63, seeds), coder.low / 2.0**62)
@@ -561,7 +561,7 @@ def test_searched_seeds_are_found():
     """Three of a hundred vehicles send the best of 2^16 seeds for the vector of all ones."""
     coder, n, d = Directions.of(1.0, 12), 50_000, 12
     seeds = np.arange(1 << 16, dtype=np.uint32)
-    along = coder._sent(seeds, np.zeros_like(seeds)).sum(axis=0) / np.sqrt(d) / 1024
+    along = coder.codebook.sent(seeds, np.zeros_like(seeds)).sum(axis=0) / np.sqrt(d) / 1024
     liar = int(np.argmax(along)) << 6
     assert 4 < along.max() < 5.2
     codes = coder.encode(vectors(n, d, 3), fedldp.source(12))

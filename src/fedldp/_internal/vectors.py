@@ -1,19 +1,100 @@
-"""Vectors with a public bound on their length: one for each row, dense or mostly zeros."""
+"""Vectors with a public bound on their length: one for each row, wherever they are."""
 
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import final
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Self, final
 
 import numpy as np
 
+from fedldp import vehicle
 from fedldp._internal.validation import Floats, Integers
 
-_LARGEST = 1e100  # larger coordinates become this; its square is still finite
+_LARGEST = vehicle.LARGEST_NUMBER  # larger coordinates become this; its square is still finite
+
+_silently = partial(np.errstate, over="ignore", invalid="ignore")
+
+
+class Vectors(ABC):
+    """Rows of numbers of one width: in memory, dense or mostly zeros, or on another device."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def __getitem__(self, part: slice) -> Self: ...
+
+    @property
+    @abstractmethod
+    def lengths(self) -> Floats:
+        """The length of each row."""
+
+    @abstractmethod
+    def fits(self, width: int) -> bool:
+        """Return whether these are rows of so many numbers."""
+
+    @abstractmethod
+    def sums(self, parts: int, width: int) -> Floats:
+        """Return the sum of the rows of each of some parts of equal size."""
+
+    @abstractmethod
+    def shortened(self, scale: float, missing: float) -> "Vectors":
+        """Return the rows times a scale, those that are longer than 1 then scaled to the length 1.
+
+        Numbers that are NaN become `missing` before that.
+        """
+
+    @abstractmethod
+    def rounded(self, unit: int) -> "Vectors":
+        """Return the rows times a unit, with each number rounded to a whole number."""
+
+    def nearby(self, codebook: Any) -> Any:
+        """Return a codebook that works where the rows are: that of NumPy, as it is."""
+        return codebook
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class SparseRows:
+class DenseRows(Vectors):
+    """Rows of a matrix.
+
+    >>> rows = DenseRows(np.array([[3.0, 4.0], [0.3, np.nan]])).shortened(1.0, missing=0.4)
+    >>> rows.matrix, rows.lengths
+    (array([[0.6, 0.8],
+           [0.3, 0.4]]), array([1. , 0.5]))
+    """
+
+    matrix: Floats
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+    def __getitem__(self, part: slice) -> "DenseRows":
+        return DenseRows(self.matrix[part])
+
+    @property
+    def lengths(self) -> Floats:
+        lengths: Floats = np.sqrt(np.einsum("ij,ij->i", self.matrix, self.matrix))
+        return lengths
+
+    def fits(self, width: int) -> bool:
+        return self.matrix.ndim == 2 and self.matrix.shape[1] == width
+
+    def sums(self, parts: int, width: int) -> Floats:
+        sums: Floats = self.matrix.reshape(parts, -1, width).sum(axis=1)
+        return sums
+
+    def shortened(self, scale: float, missing: float) -> "DenseRows":
+        with _silently():
+            return DenseRows(shortened(self.matrix * scale, missing))
+
+    def rounded(self, unit: int) -> "SparseRows":
+        return SparseRows.of(self.matrix).rounded(unit)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SparseRows(Vectors):
     """Rows of numbers, most of them zero: the number of the others, their columns and values.
 
     A column occurs at most once in a row. Time and memory depend on the number of nonzero numbers,
@@ -48,9 +129,12 @@ class SparseRows:
 
     @cached_property
     def lengths(self) -> Floats:
-        """The length of each row."""
-        rows = np.repeat(np.arange(len(self)), self.counts)
-        return np.sqrt(np.bincount(rows, self.numbers**2, minlength=len(self)))
+        return np.sqrt(np.bincount(self._rows, self.numbers**2, minlength=len(self)))
+
+    @property
+    def _rows(self) -> Integers:
+        """The row of each number."""
+        return np.repeat(np.arange(len(self)), self.counts)
 
     def __getitem__(self, part: slice) -> "SparseRows":
         start, stop, _ = part.indices(len(self))
@@ -60,8 +144,28 @@ class SparseRows:
     def dense(self, width: int) -> Floats:
         """Return a matrix with these rows."""
         matrix = np.zeros((len(self), width))
-        matrix[np.repeat(np.arange(len(self)), self.counts), self.columns] = self.numbers
+        matrix[self._rows, self.columns] = self.numbers
         return matrix
+
+    def fits(self, width: int) -> bool:
+        columns = self.columns
+        return not columns.size or bool(0 <= columns.min() <= columns.max() < width)
+
+    def sums(self, parts: int, width: int) -> Floats:
+        places = self._rows * parts // len(self) * width + self.columns
+        sums: Any = np.bincount(places, self.numbers, parts * width)
+        return np.asarray(sums, np.float64).reshape(parts, width)
+
+    def shortened(self, scale: float, missing: float) -> "SparseRows":
+        with _silently():
+            numbers = self.numbers * scale
+            _make_finite(numbers, missing)
+        scaled = SparseRows(self.counts, self.columns, numbers)
+        numbers /= np.repeat(np.maximum(scaled.lengths, 1.0), self.counts)
+        return SparseRows(self.counts, self.columns, numbers)
+
+    def rounded(self, unit: int) -> "SparseRows":
+        return SparseRows(self.counts, self.columns, np.rint(self.numbers * unit))
 
 
 def shortened(rows: Floats, missing: float) -> Floats:
@@ -70,14 +174,6 @@ def shortened(rows: Floats, missing: float) -> Floats:
     lengths = np.sqrt(np.einsum("...i,...i->...", rows, rows))
     rows /= np.maximum(lengths, 1.0)[..., None]
     return rows
-
-
-def shortened_sparse(rows: SparseRows, missing: float) -> SparseRows:
-    """Return what `shortened` does, for rows that are mostly zeros."""
-    numbers = rows.numbers.copy()
-    _make_finite(numbers, missing)
-    rows = replace(rows, numbers=numbers)
-    return replace(rows, numbers=numbers / np.repeat(np.maximum(rows.lengths, 1.0), rows.counts))
 
 
 def _make_finite(numbers: Floats, missing: float) -> None:

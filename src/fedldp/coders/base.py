@@ -202,6 +202,30 @@ class Coder(ABC):
         array([1, 0, 1], dtype=uint8)
         """
 
+    def nearby(self, inputs: Any) -> Self:
+        """Return this coder, made to count where some inputs are.
+
+        A simulation whose inputs are on another device counts their codes there, too.
+
+        Parameters
+        ----------
+        inputs
+            Inputs, as `encode` takes them.
+
+        Returns
+        -------
+        Coder
+            An equal coder; by default the coder itself.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> coder = fedldp.Duchi(epsilon=1.0).channel()
+        >>> coder.nearby(np.zeros(3)) is coder
+        True
+        """
+        return self
+
     def put(self, codes: Codes, records: Records, first: int, rows: Integers | None = None) -> None:
         """Write codes into a field of some records.
 

@@ -15,6 +15,7 @@ without null input, sends itself or its opposite, each as likely.
 """
 
 import hashlib
+from copy import copy
 from dataclasses import astuple, dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -28,16 +29,15 @@ import numpy.typing as npt
 from fedldp import vehicle
 from fedldp._internal import validation
 from fedldp._internal.validation import Floats, Integers
-from fedldp._internal.vectors import SparseRows
+from fedldp._internal.vectors import DenseRows, Vectors
 from fedldp.coders.base import Assumed, Cells, Check, Codes, Document, ForNumbers, epsilon_of
+from fedldp.coders.codebook import Codebook, NumpyCodebook, drawn_together, table
 from fedldp.coders.laws import Law
 from fedldp.coders.moments import Moments
 from fedldp.errors import DomainError, PrivacyError
 from fedldp.randomness import Source
 
 __all__ = ["Directions"]
-
-Words = npt.NDArray[np.uint64]
 
 FLEET = 10_000_000  # vehicles that a coder is for unless told otherwise
 OFFERED = (63, 255)  # directions, which with the null code fill whole bits
@@ -47,10 +47,6 @@ _WORTH = 1.10  # more directions take more time: used only if the error is this 
 _CODEBOOKS = 0.1  # what a finite number of seeds may add to the variance, in terms of it
 _ALLOWED = 0.01  # by which the mean square length may differ between vectors, in terms of 1 each
 _SLACK = 1e-9  # by which rounding may lengthen a vector that was scaled to its bound
-_BLOCK = 1 << 15  # numbers of all directions that are computed at a time: they stay in the cache
-_GOLDEN = np.uint64(vehicle.GOLDEN)
-_MIX = tuple(np.uint64(factor) for factor in vehicle.MIX)
-_MIXING = tuple(zip((30, 27), _MIX, strict=True))
 
 
 @final
@@ -269,7 +265,7 @@ class Directions(ForNumbers):
 
     # The vehicle's half.
 
-    def encode(self, x: npt.ArrayLike | SparseRows, source: Source) -> npt.NDArray[np.uint32]:
+    def encode(self, x: npt.ArrayLike | Vectors, source: Source) -> npt.NDArray[np.uint32]:
         """Return a seed and a direction for each row of x, whose length is at most 1.
 
         Only numbers that are not zero take time. What is drawn does not depend on them.
@@ -277,7 +273,7 @@ class Directions(ForNumbers):
         Parameters
         ----------
         x
-            Rows of d numbers: an array, or `SparseRows`.
+            Rows of d numbers: an array, or `Vectors`.
         source
             The random source, from `fedldp.source`.
 
@@ -300,89 +296,75 @@ class Directions(ForNumbers):
         """
         if not isinstance(source, Source):
             raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
-        rows = x if isinstance(x, SparseRows) else validation.reals(x, "x")
-        self._check(rows)
+        rows = self._rows(x)
+        codebook = rows.nearby(self.codebook)
         codes = np.empty(len(rows), np.uint32)
-        step = max(8, _BLOCK // (self.directions + 1))
-        for start in range(0, len(rows), step):
-            block: Any = rows[start : start + step]
-            sparse = block if isinstance(block, SparseRows) else SparseRows.of(block)
-            codes[start : start + step] = self._encode(sparse, source)
+        for start in range(0, len(rows), codebook.rows):
+            block = rows[start : start + codebook.rows].rounded(vehicle.LENGTH)
+            codes[start : start + len(block)] = self._encode(block, codebook, source)
         return codes
 
-    def _check(self, rows: Floats | SparseRows) -> None:
+    def _rows(self, x: npt.ArrayLike | Vectors) -> Vectors:
         """Refuse rows of another size, and those that are too long: nothing is clipped here."""
-        if isinstance(rows, SparseRows):
-            lengths, columns = rows.lengths, rows.columns
-            fits = not columns.size or 0 <= columns.min() <= columns.max() < self.d
-        else:
-            fits = rows.ndim == 2 and rows.shape[1] == self.d
-            lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows)) if fits else np.zeros(0)
-        if not fits:
-            raise DomainError(f"x must have rows of {self.d} numbers; got {rows!r:.80}.")
+        rows = x if isinstance(x, Vectors) else DenseRows(validation.reals(x, "x"))
+        if not rows.fits(self.d):
+            raise DomainError(f"x must have rows of {self.d} numbers; got {x!r:.80}.")
+        lengths = rows.lengths
         if lengths.size and not lengths.max() <= 1 + _SLACK:  # not if one of them is NaN
             place = int(np.argmin(lengths <= 1 + _SLACK))
             raise DomainError(
                 f"x must have rows of a length of at most 1; row {place} has {lengths[place]!r}. "
                 "Divide by the public bound on the length first, and scale down longer rows."
             )
+        return rows
 
-    def _encode(self, rows: SparseRows, source: Source) -> Any:
-        n, odds = len(rows), self._odds
-        seeds, rounding = (source.words(n, np.uint32) for _ in range(2))
-        words = source.words(n)
-        seeds >>= np.uint32(vehicle.ROUNDING - self.seed_bits)
-        words >>= np.uint64(vehicle.WORD + 1 - odds.total.bit_length())
-        vectors = SparseRows(rows.counts, rows.columns, np.rint(rows.numbers * vehicle.LENGTH))
+    def _encode(self, vectors: Vectors, codebook: Codebook, source: Source) -> Any:
+        """Return the codes of some vectors of whole numbers."""
+        seeds, rounding, words = self._draw(len(vectors), source)
         # Everything up to the order of the directions is exact: see `vehicle.direction_code`.
         share = np.minimum(vectors.lengths * (2.0**vehicle.ROUNDING / vehicle.LENGTH), 2.0**32)
         share = np.floor(share).astype(np.int64)
         itself = rounding < (share if self.null_input else (1 << vehicle.ROUNDING) + share >> 1)
-        sign = np.where(itself | (self.null_input > 0), 1.0, -1.0)
-        found = self._products(vectors, seeds)
-        # One number for product and direction; those of equal products descend with the number.
-        found *= (sign * (self.directions + 1))[:, None]
-        found += np.arange(self.directions, -1, -1)
-        ranked = np.sort(found[:, :-1], axis=1)
+        signs = np.where(itself | (self.null_input > 0), 1, -1)
         common = np.uint64(self.directions * self.low)
         rank = (words - np.minimum(words, common)) // np.uint64(self.high - self.low)
         low = np.minimum(words, common - np.uint64(1)) // np.uint64(self.low)
-        place = self.directions - 1 - np.minimum(rank, np.uint64(self.best - 1)).astype(np.int64)
-        chosen = ranked[np.arange(n), place]
-        chosen = self.directions - np.mod(chosen, self.directions + 1)
+        known = np.minimum(rank, np.uint64(self.best - 1)).astype(np.int64)
+        chosen = codebook.ranked(vectors, seeds, signs, known)
         is_best = (rank < self.best) & (itself | (self.null_input == 0))
         code = np.where(words < common, low, np.where(is_best, chosen, self.directions))
         return seeds << np.uint32(self._code_bits) | code.astype(np.uint32)
 
-    def _products(self, vectors: SparseRows, seeds: Any) -> Floats:
-        """Return the product of each direction of the seeds with the vectors: whole numbers.
+    def _draw(self, n: int, source: Source) -> list[npt.NDArray[Any]]:
+        """Draw the seeds of n vehicles, the words that round lengths, and those that choose codes.
 
-        The last column is of a direction that is not used. No sum comes near 2^53, so the order in
-        which it is taken does not matter.
+        The words of some vehicles at a time lie together, however many are encoded at once.
         """
-        words, n = (self.directions + 1) // 4, len(vectors)
-        found = np.zeros((n, 4 * words))
-        # Rows with more numbers first: the rows that have a number i come first.
-        order = np.argsort(-vectors.counts, kind="stable")
-        starts, counts = vectors.starts[order], vectors.counts[order]
-        states = self._states(seeds[order])
-        steps = _times_golden(np.arange(1, words + 1))
-        every, scratch = np.empty((n, words), np.uint64), np.empty((n, words), np.uint64)
-        numbers = np.empty_like(found)
-        for i in range(int(counts[0]) if n else 0):
-            some = int(np.searchsorted(-counts, -i))
-            at = starts[:some] + i
-            first = states[:some] + _times_golden(vectors.columns[at] * words)
-            lanes = _lanes(np.add(first[:, None], steps, out=every[:some]), scratch[:some])
-            np.take(_table(), lanes, out=numbers[:some], mode="clip")
-            numbers[:some] *= vectors.numbers[at][:, None]
-            found[:some] += numbers[:some]
-        numbers[order] = found
-        return numbers
+        step, drawn = drawn_together(self.directions), []
+        for start in range(0, n, step):
+            some = min(step, n - start)
+            drawn.append([source.words(some, kind) for kind in (np.uint32, np.uint32, np.uint64)])
+        seeds, rounding, words = map(np.concatenate, zip(*drawn, strict=True))
+        seeds >>= np.uint32(vehicle.ROUNDING - self.seed_bits)
+        words >>= np.uint64(vehicle.WORD + 1 - self._odds.total.bit_length())
+        return [seeds, rounding, words]
 
-    def _states(self, seeds: Any) -> Words:
-        states = _times_golden(seeds.astype(np.int64) + 1) + np.uint64(self.key)
-        return _mixed(states, np.empty_like(states))
+    @cached_property
+    def codebook(self) -> NumpyCodebook:
+        """The public directions of all seeds."""
+        return NumpyCodebook(self.d, self.directions, self.key)
+
+    @cached_property
+    def _counted_by(self) -> Codebook:
+        """The codebook that finds the directions of codes again."""
+        return self.codebook
+
+    def nearby(self, inputs: Any) -> "Directions":
+        if not isinstance(inputs, Vectors):
+            return self
+        found = copy(self)
+        found.__dict__["_counted_by"] = inputs.nearby(self.codebook)
+        return found
 
     # The server's half.
 
@@ -400,13 +382,9 @@ class Directions(ForNumbers):
         own[0] += len(codes)
         own[1] += len(codes) - len(sent)
         seeds, direction = codes[sent] >> codes.dtype.type(self._code_bits), direction[sent]
-        sums, squares = own[2 : 2 + self.d], own[2 + self.d :]
-        step = max(1, 4 * _BLOCK // self.d)
-        for start in range(0, len(sent), step):
-            part = slice(start, start + step)
-            numbers = self._sent(seeds[part], direction[part])
-            sums += numbers.sum(axis=1).astype(np.int64)  # floats of whole numbers below 2^53
-            squares += np.einsum("ij,ij->i", numbers, numbers).astype(np.int64)
+        sums, squares = self._counted_by.totals(seeds, direction)
+        own[2 : 2 + self.d] += sums
+        own[2 + self.d :] += squares
 
     def vectors(self, codes: Codes) -> Floats:
         """Return the direction of each code, a row for each; the null code has zeros.
@@ -433,19 +411,8 @@ class Directions(ForNumbers):
         """
         codes = np.asarray(codes, np.uint32)
         direction = codes & np.uint32(self.directions)
-        sent = self._sent(codes >> np.uint32(self._code_bits), direction)
+        sent = self.codebook.sent(codes >> np.uint32(self._code_bits), direction)
         return np.where(direction < self.directions, sent, 0.0).T
-
-    def _sent(self, seeds: Any, direction: Any) -> Floats:
-        """Return the coordinates of directions, a row for each coordinate."""
-        words = (self.directions + 1) // 4
-        states = self._states(seeds) + _times_golden((direction >> 2).astype(np.int64) + 1)
-        every = np.add(_times_golden(np.arange(self.d) * words)[:, None], states)
-        _mixed(every, np.empty_like(every))
-        every >>= 16 * (direction & 3).astype(np.uint64)
-        every &= np.uint64(0xFFFF)
-        numbers: Floats = _table().take(every.astype(np.int64), mode="clip")
-        return numbers
 
     def answers(self, cells: Cells) -> Cells:
         found: Cells = cells[..., 0]
@@ -457,7 +424,7 @@ class Directions(ForNumbers):
             return "there are more null codes than answers, or fewer than none"
         if np.any(answers > self.most_answers):
             return f"there are more than {self.most_answers} answers"
-        largest = int(_table()[-1])
+        largest = int(table()[-1])
         sent = (answers - nulls)[:, None]
         wrong = (np.abs(sums) > sent * largest) | (squares < 0) | (squares > sent * largest**2)
         # Cauchy and Schwarz, in floats with a margin; and whole numbers have larger squares.
@@ -517,7 +484,7 @@ class Directions(ForNumbers):
         least = self._least_noise
         variance = np.maximum(squares / self.scale**2 / m - mean**2, least)
         variance *= 1 + _CODEBOOKS * m / self.fleet
-        largest = float(_table()[-1]) / self.scale
+        largest = float(table()[-1]) / self.scale
         possible = np.clip(mean, -1.0, 1.0)
         far = (1 + np.abs(possible)) ** 2
         return Moments(
@@ -537,7 +504,7 @@ class Directions(ForNumbers):
 
         Of all vectors this has the largest moments: see docs/explanation/directions.md.
         """
-        odds, values, places = self._odds, *np.unique(_table(), return_inverse=True)
+        odds, values, places = self._odds, *np.unique(table(), return_inverse=True)
         uniform = np.bincount(places) / vehicle.QUANTILES
         top = np.bincount(places, _top(self.directions, self.best))
         extra = self.best * (self.high - self.low) / odds.total
@@ -616,7 +583,7 @@ class Directions(ForNumbers):
         all other vectors is so close that `_ALLOWED` covers the difference.
         """
         exponents = np.geomspace(1e-6, 0.4, 200)
-        squares, places = np.unique(_table() ** 2, return_inverse=True)
+        squares, places = np.unique(table() ** 2, return_inverse=True)
         uniform = np.bincount(places) / vehicle.QUANTILES
         top = np.bincount(places, _top(self.directions, self.best))
         raised = np.exp(np.outer(exponents, squares / (uniform @ squares)))
@@ -628,7 +595,7 @@ class Directions(ForNumbers):
     @property
     def reach(self) -> float:
         """How far one answer can lie from an honest mean, at most."""
-        return float(_table()[-1]) / self.scale + 1
+        return float(table()[-1]) / self.scale + 1
 
     @cached_property
     def _least_noise(self) -> float:
@@ -748,37 +715,6 @@ class Directions(ForNumbers):
 _ENTRIES = ("directions", "best", "high", "low", "null", "null_input", "seed_bits", "key")
 
 
-# Pseudo-random directions: as `vehicle.products` has them, for many seeds at once.
-
-
-@lru_cache(maxsize=1)
-def _table() -> Floats:
-    """Return the numbers that directions are made of, as floats: products of them are exact."""
-    table = np.array(vehicle.quantiles(), np.float64)
-    table.flags.writeable = False
-    return table
-
-
-def _times_golden(numbers: Any) -> Words:
-    words: Words = numbers.astype(np.uint64)
-    words *= _GOLDEN  # modulo 2^64
-    return words
-
-
-def _mixed(words: Words, scratch: Words) -> Words:
-    """Mix words, in place."""
-    for shift, factor in _MIXING:
-        words ^= np.right_shift(words, shift, out=scratch)
-        words *= factor
-    words ^= np.right_shift(words, 31, out=scratch)
-    return words
-
-
-def _lanes(words: Words, scratch: Words) -> Any:
-    """Mix words and return the four numbers of 16 bits of each, the lowest first."""
-    return _mixed(words, scratch).astype("<u8", copy=False).view("<u2")
-
-
 # How good some odds are.
 
 
@@ -789,7 +725,7 @@ def _ranks(directions: int) -> tuple[Floats, Floats]:
     The table stands for a law with equal odds for all entries, so that an entry has j of the others
     above it with a binomial probability. The entries below zero mirror those above.
     """
-    upper = _table()[vehicle.QUANTILES // 2 :]
+    upper = table()[vehicle.QUANTILES // 2 :]
     powers = np.stack([upper, upper**2])
     mean, square = np.array([powers @ weight for weight in _binomial(directions)]).T
     factor = directions / vehicle.QUANTILES

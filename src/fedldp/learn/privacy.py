@@ -1,16 +1,15 @@
 """What a training costs each vehicle, and how much is sent."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, cast, final
 
 import numpy as np
 
 from fedldp._internal import packing
-from fedldp._internal.vectors import SparseRows, shortened_sparse
 from fedldp.learn.noise_aware import Observed
-from fedldp.parts import SparseValues, Values
+from fedldp.parts import Values, vectors_of
 from fedldp.plan import Plan
 from fedldp.schema import Number, Schema
 
@@ -190,12 +189,9 @@ class NoPrivacy:
         columns = np.arange(vector.size)
         total, lengths = np.zeros((replicas, columns.size)), np.zeros(replicas)
         for batch in batches:
-            if vector.length is not None and isinstance(batch, SparseValues):
-                rows = shortened_sparse(_scaled(batch.sparse(columns), vector.scale), 0.0)
-                numbers = vector.half_width * rows.numbers
-                places = np.repeat(np.arange(len(rows)) * replicas // len(rows), rows.counts)
-                places = places * columns.size + rows.columns
-                total += np.bincount(places, numbers, total.size).reshape(total.shape)
+            if vector.length is not None:
+                rows = vectors_of(batch, columns).shortened(vector.scale, vector.missing_input)
+                total += vector.half_width * rows.sums(replicas, columns.size)
                 lengths += vector.half_width * rows.lengths.reshape(replicas, -1).sum(axis=1)
                 continue
             clipped = vector.from_unit(vector.to_unit(batch.all(columns)))
@@ -203,10 +199,6 @@ class NoPrivacy:
             squares = np.einsum("ij,ij->i", clipped, clipped)
             lengths += np.sqrt(squares).reshape(replicas, -1).sum(axis=1)
         return Observed(total / n, 0.0, lengths / n)
-
-
-def _scaled(rows: SparseRows, scale: float) -> SparseRows:
-    return replace(rows, numbers=rows.numbers * scale)
 
 
 def bits_of(plan: Plan | NoPrivacy) -> int:

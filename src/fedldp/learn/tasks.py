@@ -358,7 +358,7 @@ class SparseGradients:
         return _mean_of_rows(values, self._begins).reshape(-1, len(columns))
 
     @_silently()
-    def sparse(self, columns: Integers) -> SparseRows:
+    def vectors(self, columns: Integers) -> SparseRows:
         """Return what is not zero in these columns, which must be all of them in their order."""
         d, places = self._features.dimensions, self._features.columns
         if columns.size != d or not (columns == np.arange(d)).all():
