@@ -19,7 +19,7 @@ SELECTED ?= tests/test_golden.py tests/test_vectors.py tests/test_randomness.py 
 
 .PHONY: demo test test-tools test-reproduction test-minimum test-python test-slow test-torch test-simulation \
 	test-faults test-hostile test-flower test-browser \
-	bench bench-growth bench-peers bench-docs bench-reproduce bench-fleet \
+	bench bench-growth bench-peers bench-docs bench-gpu bench-reproduce bench-fleet \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures page docs notebooks dist mutation clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
@@ -89,6 +89,9 @@ bench-docs: $(VENV)/test.done  ## all three, into docs/benchmarks.md
 	$(BIN)/python benchmarks/bench.py --write docs/benchmarks.md --plot docs/images/bench.png
 	$(BIN)/python benchmarks/growth.py --write docs/benchmarks.md --plot docs/images/growth.png
 	$(BIN)/python benchmarks/peers/run.py --write docs/benchmarks.md
+
+bench-gpu: $(VENV)/torch.done  ## vehicles a second that a GPU simulates: needs one, and TORCH for it
+	$(BIN)/python benchmarks/gpu.py $(BENCH)
 
 bench-reproduce: $(VENV)/reproduction.done  ## what a run of the experiments costs, on one core and on two
 	$(BIN)/python reproduction/benchmark.py

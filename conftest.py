@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, settings
 HERE = Path(__file__).parent
 SOLVER = ("mechanisms", "coders", "vehicle.py", "_internal/validation.py")
 
-# torch is optional: without it this file cannot be imported, and `make test` needs none of it.
-collect_ignore = [] if find_spec("torch") else ["tests/learn/test_torch.py"]
+# torch is optional: without it these files cannot be imported, and `make test` needs none of them.
+collect_ignore_glob = [] if find_spec("torch") else ["tests/learn/test_torch*.py"]
 
 
 def solver() -> str:

@@ -4,6 +4,7 @@ The examples run as doctests of their modules.
 """
 
 import dataclasses
+import doctest
 import importlib.util
 import inspect
 import typing
@@ -149,6 +150,14 @@ def method_gaps(kind: type, name: str, class_text: str) -> list[str]:
 @pytest.mark.parametrize("what", [*public()], ids=lambda each: f"{each.__module__}.{each.__name__}")
 def test_the_docstring_describes_parameters_and_result_and_has_an_example(what):
     assert (class_gaps(what) if inspect.isclass(what) else function_gaps(what)) == []
+
+
+@pytest.mark.torch
+def test_the_docstrings_of_networks_are_complete_and_their_examples_run():
+    from fedldp.learn import torch
+
+    assert class_gaps(torch.Network) == class_gaps(torch.Gradients) == []
+    assert doctest.testmod(torch).failed == 0
 
 
 def test_the_docstring_check_finds_what_is_missing():

@@ -3,18 +3,24 @@
 Any module whose output for one example depends on that example alone can be trained. A vehicle's
 gradient, of all weights that require one, is flattened to a vector, and goes the way of every other
 gradient: `settings.training(task, distance, source, start=task.start)`.
+
+Gradients are computed where the module is. If that is a GPU, the directions of a vector with a
+bound on its length are ranked and counted there, too (see `torch_directions`). Random words come
+from the training's `Source` alone, and are drawn on the CPU.
 """
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast, final
 
 import numpy as np
-import numpy.typing as npt
 
 from fedldp._internal.validation import Floats, Integers
+from fedldp._internal.vectors import DenseRows, Vectors
 from fedldp.errors import DomainError, MissingExtra
 from fedldp.learn.examples import Rows, VehicleRows, rows_of
+from fedldp.learn.torch_directions import Tensor, TorchRows, array
 
 try:
     import torch
@@ -22,21 +28,68 @@ try:
 except ImportError as error:
     raise MissingExtra("torch", "torch") from error
 
-Tensor = Any  # torch's types are not known where torch is not installed
-
-_BLOCK = 512  # examples whose gradients are computed at a time
-_BLOCK_NUMBERS = 1 << 24  # and fewer where a network is large
+_BLOCK = 512  # examples whose gradients are computed at a time on a CPU: they stay in its cache
+_BLOCK_ELSEWHERE = 1 << 16  # and on another device, which works on all of them at once
+_BLOCK_NUMBERS = 1 << 26  # fewer examples where a network is large: so many numbers of gradients
 _KEPT = 1 << 26  # numbers of gradients that are kept from one question to the next
 
 
 @final
 class Network:
-    """A module, its loss, and a fleet: a vehicle has one row or, with `vehicle_rows`, several.
+    """The task of training a neural network.
 
-    The module maps a batch of inputs to a batch of outputs, and the loss maps outputs and targets
-    to a number, as `torch.nn.functional.cross_entropy` does. Work is done where the module is and
-    in its precision, on a copy of it in evaluation mode: dropout is off, for it would draw from
-    torch's own randomness. Weights that require no gradient stay as they are, and are not reported.
+    Work is done where the module is and in its precision, on a copy of it in evaluation mode:
+    dropout is off, for it would draw from torch's own randomness. Weights that require no gradient
+    stay as they are, and are not reported. Matrix products and convolutions are computed with all
+    bits of their numbers: TF32 is off meanwhile.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Maps a batch of inputs to a batch of outputs.
+    loss : callable
+        Maps outputs and targets to a number, or to one for each example, as
+        `torch.nn.functional.cross_entropy` does.
+    inputs : torch.Tensor or array-like of shape (rows, ...)
+        The inputs of all vehicles. If they are on the module's device already, they need not be
+        moved there in every round.
+    targets : torch.Tensor or array-like of shape (rows, ...)
+        Their targets: integers are classes.
+    vehicle_rows : VehicleRows, optional
+        Which rows each vehicle has. By default each row is a vehicle.
+
+    Raises
+    ------
+    DomainError
+        If the numbers of rows differ, or the module normalizes by statistics of many examples, has
+        nothing to train, or has weights on several devices or of several types.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> from fedldp.learn.settings import Settings
+    >>> x = fedldp.source(1).uniform((20_000, 1)) * 2 - 1
+    >>> y = (x[:, 0] > 0.2).astype(np.int64)
+    >>> module = torch.nn.Linear(1, 2, dtype=torch.float64)
+    >>> for weights in module.parameters():
+    ...     _ = torch.nn.init.zeros_(weights)
+    >>> task = Network(module, torch.nn.functional.cross_entropy, x, y)
+    >>> len(task), task.dimensions, task.kind
+    (20000, 4, "{'weight': (2, 1), 'bias': (2,)}")
+    >>> settings = Settings(epsilon=4.0, learning_rate=0.1, group=1000)
+    >>> training = settings.training(task, 1.0, fedldp.source(2), start=task.start)
+    >>> *_, last = training
+    >>> bool(task.error(training.models)[0] < 0.1)
+    True
+    >>> bool(task.loss(training.models)[0] < task.loss(task.start[None])[0])
+    True
+    >>> task.load(training.models[0])
+    >>> module(torch.tensor([[-1.0], [1.0]], dtype=torch.float64)).argmax(dim=1)
+    tensor([0, 1])
+    >>> task.gradients(task.start[None], slice(3)).all(np.arange(4)).shape
+    (3, 4)
+    >>> [len(block) for block in task.gradient_blocks(task.start, np.arange(600))]
+    [512, 88]
     """
 
     def __init__(
@@ -51,8 +104,8 @@ class Network:
         self._copy = copy.deepcopy(module).eval()
         _check_independent(self._copy)
         self._trained = _trained(self._copy)
-        self._inputs, self._targets = _tensor(inputs), _tensor(targets)
-        rows = [len(self._inputs), len(self._targets)]
+        self._data = _tensor(inputs), _tensor(targets)
+        rows = [len(each) for each in self._data]
         if vehicle_rows is not None:
             rows.append(vehicle_rows.total)
         if len(set(rows)) > 1:
@@ -71,41 +124,104 @@ class Network:
         return sum(each.numel() for each in self._trained.values())
 
     def __len__(self) -> int:
-        return len(self._inputs if self._vehicle_rows is None else self._vehicle_rows)
+        return len(self._data[0] if self._vehicle_rows is None else self._vehicle_rows)
+
+    @property
+    def device(self) -> Any:
+        """Where the module is, and gradients are computed."""
+        return next(iter(self._trained.values())).device
 
     @property
     def start(self) -> Floats:
         """The weights that the module had, one after the other."""
         flat = torch.cat([each.detach().flatten() for each in self._trained.values()])
-        return _array(flat.double())
+        return array(flat.double())
 
     def load(self, weights: Floats) -> None:
-        """Write the weights of one model into the module."""
+        """Write the weights of one model into the module.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (dimensions,)
+            The weights.
+
+        Raises
+        ------
+        DomainError
+            If there are more weights, or fewer, than the module trains.
+        """
         found = self._named(weights)
         with torch.no_grad():
             for name, parameter in _trained(self._module).items():
                 parameter.copy_(found[name])
 
     def gradients(self, weights: Floats, vehicles: Rows) -> "Gradients":
-        """Return the gradients of some vehicles for some models."""
+        """Return the gradients of some vehicles for some models.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (models, dimensions)
+            The weights of each model.
+        vehicles : slice or ndarray of int
+            The numbers of the vehicles.
+
+        Returns
+        -------
+        Gradients
+            The gradients, computed when they are needed: those of all vehicles for the first model,
+            then those for the second, and so on.
+        """
         if isinstance(vehicles, slice):
             vehicles = np.arange(*vehicles.indices(len(self)))
         rows, begins = rows_of(self._vehicle_rows, vehicles)
         return Gradients(self, weights, cast(Integers, rows), begins)
 
     def loss(self, weights: Floats) -> Floats:
-        """Return the mean loss of each row of weights over all examples."""
+        """Return the mean loss of some models over all examples.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (models, dimensions)
+            The weights of each model.
+
+        Returns
+        -------
+        ndarray of shape (models,)
+            The mean losses.
+        """
         return self._mean(vmap(self._loss_of_one, in_dims=(None, 0, 0)), weights)
 
     def error(self, weights: Floats) -> Floats:
-        """Return what share of the examples each model gets wrong, or its mean squared error.
+        """Return the error of some models over all examples.
 
-        Targets that are integers are classes, and the largest output is the prediction.
+        Parameters
+        ----------
+        weights : ndarray of shape (models, dimensions)
+            The weights of each model.
+
+        Returns
+        -------
+        ndarray of shape (models,)
+            The share of wrong classes, where the largest output is the prediction; if targets are
+            not integers, the mean squared error.
         """
         return self._mean(self._errors, weights)
 
     def gradient_blocks(self, weights: Floats, rows: Integers) -> Iterator[Tensor]:
-        """Yield the gradients of some examples for one model, a block of them at a time."""
+        """Yield the gradients of some examples for one model, a block of them at a time.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (dimensions,)
+            The weights of the model.
+        rows : ndarray of int
+            The numbers of the examples.
+
+        Yields
+        ------
+        torch.Tensor of shape (examples, dimensions)
+            The gradients of a block, where the module is.
+        """
         each = vmap(grad(self._loss_of_one), in_dims=(None, 0, 0))
         for _, found in self._blocks(each, weights, rows):
             yield torch.cat([part.flatten(1) for part in found.values()], dim=1)
@@ -115,14 +231,17 @@ class Network:
     ) -> Iterator[tuple[int, Any]]:
         """Yield how many examples a block has, and what a function gives for them."""
         named = self._named(weights)
-        size = max(1, min(_BLOCK, _BLOCK_NUMBERS // self.dimensions))
+        most = _BLOCK if self.device.type == "cpu" else _BLOCK_ELSEWHERE
+        size = max(1, min(most, _BLOCK_NUMBERS // self.dimensions))
         for first in range(0, len(rows), size):
             block = torch.from_numpy(rows[first : first + size])
-            some = (self._moved(each[block]) for each in (self._inputs, self._targets))
-            yield len(block), function(named, *some)
+            some = [self._moved(each[block.to(each.device)]) for each in self._data]
+            with _all_bits():
+                found = function(named, *some)
+            yield len(block), found
 
     def _mean(self, function: Callable[..., Tensor], weights: Floats) -> Floats:
-        rows = np.arange(len(self._inputs))
+        rows = np.arange(len(self._data[0]))
         with torch.no_grad():
             totals = [
                 sum(n * float(found.double().mean()) for n, found in self._blocks(function, *each))
@@ -164,6 +283,30 @@ class Gradients:
 
     The gradients are computed when they are asked for, in blocks. They are kept for the next
     question if they are few, and otherwise computed again.
+
+    Parameters
+    ----------
+    network : Network
+        The task.
+    weights : ndarray of shape (models, dimensions)
+        The weights of each model.
+    rows : ndarray of int
+        The examples of the first vehicle, then those of the second, and so on.
+    begins : ndarray of int or None
+        Where in `rows` the examples of each vehicle begin; None if each has one.
+
+    Examples
+    --------
+    >>> module = torch.nn.Linear(1, 1, bias=False)
+    >>> _ = torch.nn.init.ones_(module.weight)
+    >>> inputs, targets = np.float32([[2.0], [3.0]]), np.float32([1.0, 5.0])
+    >>> task = Network(module, lambda z, y: (z[:, 0] - y) ** 2, inputs, targets)
+    >>> batch = task.gradients(task.start[None], slice(2))
+    >>> len(batch), batch.take(None, np.array([0, 0])), batch.all(np.array([0]))
+    (2, array([  4., -12.]), array([[  4.],
+           [-12.]]))
+    >>> batch.vectors(np.array([0])).shortened(scale=1 / 8, missing=0.0).lengths
+    array([0.5, 1. ])
     """
 
     def __init__(
@@ -178,7 +321,20 @@ class Gradients:
         return len(self._weights) * len(self._begins)
 
     def take(self, rows: Integers | None, columns: Integers) -> Floats:
-        """Return of each vehicle (all of them, if None) the gradient in one column."""
+        """Return one coordinate of the gradient of each vehicle.
+
+        Parameters
+        ----------
+        rows : ndarray of int or None
+            The numbers of the vehicles in the batch; None for all.
+        columns : ndarray of int
+            For each of them, the coordinate.
+
+        Returns
+        -------
+        ndarray of shape (rows,)
+            The values.
+        """
         if rows is not None:
             everyone = np.zeros(len(self), np.int64)
             everyone[rows] = columns
@@ -190,10 +346,40 @@ class Gradients:
         for block in self._blocks():
             mine, places = places[: len(block)], places[len(block) :]
             found.append(block.gather(1, mine.to(block.device)))
-        return self._mean(found)[:, 0]
+        return array(self._mean(found))[:, 0]
 
     def all(self, columns: Integers) -> Floats:
-        """Return of every vehicle the gradient in these columns."""
+        """Return some coordinates of the gradients of all vehicles.
+
+        Parameters
+        ----------
+        columns : ndarray of int
+            The coordinates.
+
+        Returns
+        -------
+        ndarray of shape (vehicles, columns)
+            The values.
+        """
+        return array(self._all(columns))
+
+    def vectors(self, columns: Integers) -> Vectors:
+        """Return some coordinates of the gradients of all vehicles, where they are.
+
+        Parameters
+        ----------
+        columns : ndarray of int
+            The coordinates.
+
+        Returns
+        -------
+        Vectors
+            A row for each vehicle: in memory if the module is there, otherwise on its device.
+        """
+        found = self._all(columns)
+        return DenseRows(array(found)) if found.device.type == "cpu" else TorchRows(found)
+
+    def _all(self, columns: Integers) -> Tensor:
         chosen = torch.from_numpy(columns)
         return self._mean([block[:, chosen.to(block.device)] for block in self._blocks()])
 
@@ -211,14 +397,27 @@ class Gradients:
         self._kept = list(blocks)
         return self._kept
 
-    def _mean(self, found: list[Tensor]) -> Floats:
+    def _mean(self, found: list[Tensor]) -> Tensor:
         """Average over the examples of each vehicle."""
-        values = _array(torch.cat(found).double())
+        values = torch.cat(found).double()
         if len(self._begins) == len(self._rows):
             return values
-        values = values.reshape(len(self._weights), len(self._rows), -1)
-        sums: Floats = np.add.reduceat(values, self._begins, axis=1)
-        return (sums / self._sizes[:, None]).reshape(len(self), -1)
+        sizes = torch.from_numpy(np.tile(self._sizes, len(self._weights))).to(values.device)
+        return torch.segment_reduce(values, "mean", lengths=sizes, axis=0)
+
+
+@contextmanager
+def _all_bits() -> Iterator[None]:
+    """Compute with all bits of 32: TF32, with 19 of them, would give a GPU other gradients."""
+    places = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = [each.allow_tf32 for each in places]
+    for each in places:
+        each.allow_tf32 = False
+    try:
+        yield
+    finally:
+        for each, allowed in zip(places, before, strict=True):
+            each.allow_tf32 = allowed
 
 
 def _check_independent(module: Any) -> None:
@@ -251,7 +450,3 @@ def _tensor(data: Any) -> Tensor:
     if torch.is_tensor(data):
         return data
     return torch.from_numpy(np.require(data, requirements="W"))
-
-
-def _array(tensor: Tensor) -> npt.NDArray[Any]:
-    return cast(npt.NDArray[Any], tensor.cpu().numpy())

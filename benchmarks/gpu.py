@@ -1,0 +1,213 @@
+"""`make bench-gpu`: how many vehicles a second a GPU simulates, from gradients to counters.
+
+A vehicle has 64 samples of an accelerometer, as in `networks.py`, and a convolutional network of
+324 or 1,284 weights. Its gradient is clipped to a length, one of 63 directions is chosen, and the
+code is counted. Steps are timed on the GPU and, with fewer vehicles, on the CPU of the same
+machine. Data and gradients are not zeros: these would be faster.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pages
+import torch
+from harness import shown
+from torch import nn
+
+import fedldp
+from fedldp import Plan, Schema
+from fedldp.coders import Directions
+from fedldp.learn import torch_directions
+from fedldp.learn.torch import Network
+from fedldp.parts import Part
+
+CHANNELS = (16, 64)  # of networks with 324 and with 1,284 weights
+CLASSES, LENGTH, EPSILON = 4, 64, 2.0
+VEHICLES, BATCH = 1 << 20, 1 << 14  # a training simulates so many vehicles at a time
+ON_CPU = 1 << 12
+TURNS = 5
+
+
+class Rates(NamedTuple):
+    """Vehicles a second of each step, and of all of them."""
+
+    gradients: float
+    ranking: float
+    counting: float
+    everything: float
+
+
+def network(channels: int) -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return nn.Sequential(
+            nn.Conv1d(3, channels, kernel_size=5, stride=2),
+            nn.SiLU(),
+            nn.AdaptiveAvgPool1d(1),
+            nn.Flatten(),
+            nn.Linear(channels, CLASSES),
+        )
+
+
+def task_of(channels: int, vehicles: int, device: str) -> Network:
+    source = fedldp.source(1)
+    inputs = (source.uniform((vehicles, 3, LENGTH)) * 2 - 1).astype(np.float32)
+    targets = source.below(CLASSES, vehicles)
+    data = (torch.from_numpy(each).to(device) for each in (inputs, targets))
+    return Network(network(channels).to(device), nn.functional.cross_entropy, *data)
+
+
+def part_of(d: int) -> tuple[Part, Directions]:
+    plan = Plan(Schema.vector(d, length=1.0), EPSILON, strategy="directions")
+    (part,) = plan.parts
+    (coder,) = part.coders
+    return part, coder
+
+
+def seconds(work: Callable[[], object], turns: int = TURNS) -> float:
+    """Return the median time of some work that waits for its results, after two rehearsals."""
+    times = []
+    for turn in range(-2, turns):
+        wait()
+        start = time.perf_counter()
+        work()
+        wait()
+        if turn >= 0:
+            times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def batches(task: Network):
+    weights = task.start[None]
+    for start in range(0, len(task), BATCH):
+        yield task.gradients(weights, np.arange(start, min(start + BATCH, len(task))))
+
+
+def rates(task: Network, turns: int = TURNS) -> Rates:
+    """Time the steps of a simulation one by one, and all of them as a training does them."""
+    part, coder = part_of(task.dimensions)
+    n, every, source = len(task), np.arange(task.dimensions), fedldp.source(2)
+    some = next(batches(task)).vectors(every).shortened(1.0, 0.0)
+    codes = coder.encode(some, source)
+    cells = np.zeros((1, part.starts[-1]), np.int64)
+
+    def gradients():
+        for batch in batches(task):
+            batch.vectors(every)
+
+    def everything():
+        for batch in batches(task):
+            part.simulate(batch, source, cells)
+
+    nearby = coder.nearby(some)
+    return Rates(
+        n / seconds(gradients, turns),
+        len(some) / seconds(lambda: coder.encode(some, source), turns),
+        len(some) / seconds(lambda: nearby.count(codes, 0, cells[0]), turns),
+        n / seconds(everything, turns),
+    )
+
+
+def agreement(channels: int, device: str) -> tuple[float, float]:
+    """Return the share of codes that are equal: from equal vectors, and from gradients."""
+    tasks = [task_of(channels, BATCH, each) for each in (device, "cpu")]
+    every = np.arange(tasks[0].dimensions)
+    coder = part_of(len(every))[1]
+    there, here = (next(batches(each)).vectors(every).shortened(1.0, 0.0) for each in tasks)
+    same = torch_directions.TorchRows(torch.from_numpy(here.matrix).to(device))
+    expected, from_equal, from_gradients = (
+        coder.encode(rows, fedldp.source(3)) for rows in (here, same, there)
+    )
+    return float((from_equal == expected).mean()), float((from_gradients == expected).mean())
+
+
+def bandwidth(device: str) -> float:
+    """Return how many bytes a second a copy on the device reads and writes."""
+    before = torch.rand(1 << 29, device=device)
+    after = torch.empty_like(before)
+    return 2 * before.nbytes / seconds(lambda: after.copy_(before))
+
+
+def words_a_second(device: str) -> float:
+    """Return how many words the device can mix if it does nothing else: the limit of ranking."""
+
+    def mixed(states, steps):
+        return torch_directions._mixed(states[:, None] + steps).sum(dim=1)
+
+    work = torch.compile(mixed, dynamic=True)
+    states = torch.randint(1 << 62, (1 << 18,), device=device)
+    steps = torch.randint(1 << 62, (1 << 12,), device=device)
+    return len(states) * len(steps) / seconds(lambda: work(states, steps))
+
+
+def least_bytes(task: Network) -> int:
+    """Return how many bytes a vehicle must move: its data, and its gradient, written and read."""
+    return 4 * 3 * LENGTH + 8 + 2 * 4 * task.dimensions
+
+
+def million(rate: float) -> str:
+    return f"{shown(rate / 1e6)} million" if rate >= 1e6 else f"{rate:,.0f}"
+
+
+def main() -> None:
+    parser = pages.options(__doc__)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--vehicles", type=int, default=VEHICLES)
+    chosen = parser.parse_args()
+    copied, mixed = bandwidth(chosen.device), words_a_second(chosen.device)
+    speed, shares = [], []
+    for channels in CHANNELS:
+        task = task_of(channels, chosen.vehicles, chosen.device)
+        there = rates(task)
+        here = rates(task_of(channels, ON_CPU, "cpu"), turns=1)
+        d = task.dimensions
+        words = d * (part_of(d)[1].directions + 1) // 4
+        for name, gpu, cpu in zip(Rates._fields, there, here, strict=True):
+            speed.append([f"{d:,} weights: {name}", million(gpu), million(cpu), shown(gpu / cpu)])
+        equal, close = agreement(channels, chosen.device)
+        shares.append(
+            [
+                f"{d:,} weights",
+                f"{there.everything * least_bytes(task) / copied:.1%}",
+                f"{there.gradients * least_bytes(task) / copied:.1%}",
+                f"{there.ranking * words / mixed:.1%}",
+                f"{equal:.4%}",
+                f"{close:.4%}",
+            ]
+        )
+    name = torch.cuda.get_device_name() if chosen.device == "cuda" else chosen.device
+    tables = [
+        pages.Table(
+            f"Vehicles a second, epsilon {EPSILON:g}, 63 directions",
+            ["step", name, "CPU", "ratio"],
+            speed,
+        ),
+        pages.Table(
+            "Shares of what is possible, and of codes that are those of the CPU",
+            [
+                "network",
+                "of bandwidth, everything",
+                "of bandwidth, gradients",
+                "of mixing words, ranking",
+                "equal codes, equal vectors",
+                "equal codes, own gradients",
+            ],
+            shares,
+        ),
+    ]
+    limits = f"copies {copied / 1e12:.2f} TB/s, mixes {mixed / 1e9:,.0f} billion words a second"
+    pages.publish(
+        "gpu", tables, f"{name}: {limits}; {pages.machine('torch')}; {pages.busy()}", chosen.write
+    )
+
+
+if __name__ == "__main__":
+    main()

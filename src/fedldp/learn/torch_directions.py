@@ -1,0 +1,193 @@
+"""Vectors on a device of torch, and the directions that are ranked there. Needs the extra `torch`.
+
+A simulation computes gradients on a GPU, and this module ranks directions where the gradients are:
+the same whole numbers as `coders.codebook`, and so the same codes for the same vectors. The device
+draws nothing. A coder draws seeds and ranks from its `Source`, on the CPU and in the same order as
+always, and asks the device which direction of a seed has a rank.
+
+Sums are of integers of 64 bits, so that they are exact in any order.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any, cast, final
+
+import numpy as np
+import numpy.typing as npt
+
+from fedldp import vehicle
+from fedldp._internal.validation import Floats, Integers
+from fedldp._internal.vectors import Vectors
+from fedldp.coders import codebook
+from fedldp.coders.codebook import Codebook
+from fedldp.errors import MissingExtra
+
+try:
+    import torch
+except ImportError as error:
+    raise MissingExtra("torch", "torch") from error
+
+Tensor = Any  # torch's types are not known where torch is not installed
+
+_WORDS = 1 << 26  # random words at a time: half a gibibyte, where operations are not fused
+
+
+def _signed(word: int) -> int:
+    """Return the signed integer with the same 64 bits: torch hardly knows any other."""
+    return word - (1 << 64) if word >> 63 else word
+
+
+_GOLDEN = _signed(vehicle.GOLDEN)
+_MIXING = tuple(zip((30, 27), map(_signed, vehicle.MIX), strict=True))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TorchRows(Vectors):
+    """Rows of a matrix on a device.
+
+    Parameters
+    ----------
+    matrix : torch.Tensor of shape (rows, width)
+        The numbers.
+    """
+
+    matrix: Tensor
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+    def __getitem__(self, part: slice) -> "TorchRows":
+        return TorchRows(self.matrix[part])
+
+    @property
+    def lengths(self) -> Floats:
+        return array(_lengths(self.matrix.double()))
+
+    def fits(self, width: int) -> bool:
+        return bool(self.matrix.ndim == 2 and self.matrix.shape[1] == width)
+
+    def sums(self, parts: int, width: int) -> Floats:
+        return array(self.matrix.double().view(parts, -1, width).sum(dim=1))
+
+    def shortened(self, scale: float, missing: float) -> "TorchRows":
+        largest = vehicle.LARGEST_NUMBER
+        matrix = (self.matrix.double() * scale).clamp_(-largest, largest)
+        matrix = matrix.nan_to_num_(nan=missing)
+        return TorchRows(matrix.div_(_lengths(matrix).clamp_(min=1.0)[:, None]))
+
+    def rounded(self, unit: int) -> "TorchRows":
+        return TorchRows((self.matrix.double() * unit).round_())
+
+    def nearby(self, codebook: Codebook) -> "TorchCodebook":
+        return TorchCodebook(codebook.d, codebook.directions, codebook.key, self.matrix.device)
+
+
+@final
+@dataclass(frozen=True)
+class TorchCodebook(Codebook):
+    """The directions of all seeds, on a device of torch.
+
+    Parameters
+    ----------
+    d : int
+        How many numbers a direction has.
+    directions : int
+        How many directions a seed has.
+    key : int
+        A number of 64 bits on which all directions depend.
+    device : torch.device
+        Where they are computed.
+    """
+
+    d: int
+    directions: int
+    key: int
+    device: Any
+
+    @property
+    def _words(self) -> int:
+        """How many words one coordinate of all directions of a seed takes."""
+        return (self.directions + 1) // 4
+
+    @property
+    def rows(self) -> int:
+        together = codebook.drawn_together(self.directions)
+        most = _WORDS // (self.d * self._words)
+        return max(1, most // together) * together
+
+    def ranked(self, vectors: TorchRows, seeds: Any, signs: Any, ranks: Any) -> Integers:
+        numbers = vectors.matrix.to(torch.int64)
+        signs, ranks = (self._moved(each)[:, None] for each in (signs, ranks))
+        find = _compiled(_ranked) if self.device.type == "cuda" and find_spec("triton") else _ranked
+        found = find(_table(self.device), numbers, self._states(seeds), signs, ranks, self._words)
+        return array(found)
+
+    def totals(self, seeds: Any, numbers: Any) -> tuple[Integers, Integers]:
+        numbers = self._moved(numbers)[:, None]
+        states = self._states(seeds)[:, None] + _GOLDEN * ((numbers >> 2) + 1)
+        step = max(1, _WORDS // self.d)
+        places = torch.arange(self.d, device=self.device) * self._words * _GOLDEN
+        totals = torch.zeros((2, self.d), dtype=torch.int64, device=self.device)
+        for start in range(0, len(states), step):
+            part = slice(start, start + step)
+            lanes = _mixed(states[part] + places) >> 16 * (numbers[part] & 3) & 0xFFFF
+            sent = _table(self.device)[lanes]
+            totals += torch.stack([sent.sum(dim=0), (sent * sent).sum(dim=0)])
+        sums, squares = array(totals)
+        return sums, squares
+
+    def _states(self, seeds: Any) -> Tensor:
+        return _mixed((self._moved(seeds) + 1) * _GOLDEN + _signed(self.key))
+
+    def _moved(self, numbers: npt.NDArray[Any]) -> Tensor:
+        """Return whole numbers on the device."""
+        return torch.from_numpy(numbers.astype(np.int64)).to(self.device)
+
+
+def _lengths(matrix: Tensor) -> Tensor:
+    """Return the length of each row; of whole numbers it is exact up to one rounding."""
+    return (matrix * matrix).sum(dim=1).sqrt_()
+
+
+def _ranked(
+    table: Tensor, numbers: Tensor, states: Tensor, signs: Tensor, ranks: Tensor, words: int
+) -> Tensor:
+    """Return which direction has a rank, for each vector of whole numbers and state of a seed."""
+    d, directions = numbers.shape[1], 4 * words - 1
+    steps = torch.arange(1, d * words + 1, device=numbers.device).view(d, words)
+    mixed = _mixed(states[:, None, None] + steps * _GOLDEN)
+    numbers = numbers[:, :, None]
+    lanes = [(table[mixed >> shift & 0xFFFF] * numbers).sum(dim=1) for shift in (0, 16, 32, 48)]
+    products = torch.stack(lanes, dim=2).view(len(numbers), -1)
+    # One number for product and direction; those of equal products descend with the number.
+    keys = products * (signs * (directions + 1)) + torch.arange(
+        directions, -1, -1, device=numbers.device
+    )
+    keys = keys[:, :-1].sort(dim=1, descending=True).values
+    return (directions - keys.gather(1, ranks).remainder(directions + 1))[:, 0]
+
+
+def _mixed(words: Tensor) -> Tensor:
+    """Mix words, as `vehicle.mixed` does. A shift must not repeat the sign."""
+    for shift, factor in _MIXING:
+        words = (words ^ words >> shift & (1 << 64 - shift) - 1) * factor
+    return words ^ words >> 31 & (1 << 33) - 1
+
+
+@lru_cache(maxsize=8)
+def _table(device: Any) -> Tensor:
+    """Return the numbers that directions are made of."""
+    return torch.from_numpy(codebook.table().astype(np.int64)).to(device)
+
+
+@lru_cache(maxsize=8)
+def _compiled(function: Any) -> Any:
+    """Return a function whose operations are fused: numbers then stay in the registers."""
+    return torch.compile(function, dynamic=True)
+
+
+def array(tensor: Tensor) -> npt.NDArray[Any]:
+    """Return a tensor as an array in memory."""
+    return cast(npt.NDArray[Any], tensor.cpu().numpy())
