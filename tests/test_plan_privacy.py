@@ -121,7 +121,7 @@ def cases(document):
 
 # Odds add up to 2^bits, at most; a vehicle draws those of a cube in another way.
 BITS = {"one of two": 3, "faint": 6, "two of three": 3, "small split": 2, "small paper": 3}
-BITS |= {"small cube": 3, "cube of three": 4}
+BITS |= {"small cube": 3, "cube of three": 4, "lines and a number": 6}
 VEHICLE_BITS = BITS | {"small cube": 2}
 
 

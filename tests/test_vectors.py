@@ -29,7 +29,7 @@ def test_the_file_is_what_the_command_writes(monkeypatch):
 def test_every_kind_is_there():
     documents = [json.loads(case["plan"]) for case in CASES]
     kinds = {table["kind"] for plan in documents for table in plan["tables"]}
-    assert kinds == {"numbers", "response", "unary"}
+    assert kinds == {"numbers", "response", "unary", "lines"}
     parts = {part["kind"] for plan in documents for part in plan["parts"]}
     assert parts == {"sample", "cube", "directions"}
     some = {part["k"] < 3 for plan in documents for part in plan["parts"] if "k" in part}
@@ -106,15 +106,26 @@ def alias(row, word):
     return column if is_own else other[column]
 
 
+def response(table, labels, own, word):
+    same, other = int(table["same"]), int(table["other"])
+    u = word * (same + (labels - 1) * other) // 2**64
+    return own if u < same - other else (u - (same - other)) // other
+
+
 def code(table, own, throws):
     if table["kind"] == "numbers":
         word, rounding = next(throws), next(throws)
         rows = [[int(count) for count in row] for row in table["counts"]]
         return alias(rows[letter(table["letters"], own, rounding)], word)
     if table["kind"] == "response":
-        same, other = int(table["same"]), int(table["other"])
-        u = next(throws) * (same + (table["categories"] - 1) * other) // 2**64
-        return own if u < same - other else (u - (same - other)) // other
+        return response(table, table["categories"], own, next(throws))
+    if table["kind"] == "lines":
+        base, digits = table["base"], table["digits"]
+        every = plans.line_directions(base, digits)
+        number = next(throws) * len(every) // 2**64
+        pairs = zip(every[number], plans.digits_of(own, base, digits), strict=True)
+        product = sum(a * b for a, b in pairs) % base
+        return number * base + response(table, base, product, next(throws))
     total, absent = int(table["total"]), int(table["absent"])
     ones = [total // 2 if i == own else absent for i in range(table["categories"])]
     return int("".join(str(int(next(throws) * total // 2**64 < odds)) for odds in ones), 2)

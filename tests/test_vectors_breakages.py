@@ -94,12 +94,21 @@ CHECKS = [
     ({"len(values) != len(channel.counts[0]) or": ""}, "a value without a column"),
     # tables of categories
     ({"refuse(response_fault(same, other, a, epsilon))": ""}, "a response that leaks"),
-    ({"1 <= other <= same or": "1 <= other or"}, "a response that avoids its own category"),
+    (
+        {"1 <= other <= same or": "1 <= other or"},
+        "a response that avoids its own category",
+        "lines that avoid the product",
+    ),
     (
         {"<= same or total & (total - 1) or": "<= same or"},
         "a response whose total is no power of two",
+        "lines whose total is no power of two",
     ),
-    ({" or total > LARGEST_TOTAL": ""}, "a response whose total is above 2^62"),
+    (
+        {" or total > LARGEST_TOTAL": ""},
+        "a response whose total is above 2^62",
+        "lines whose total is above 2^62",
+    ),
     ({"refuse(unary_fault(absent, total, epsilon))": ""}, "an encoding that leaks"),
     (
         {"2 <= 2 * absent <= total": "2 <= 2 * absent <= 2 * total"},
@@ -113,6 +122,14 @@ CHECKS = [
     (
         {'if kind == "unary":': 'if kind == "binary" and (kind := "unary"):'},
         "a table of an unknown kind",
+    ),
+    # lines
+    ({"refuse(lines_fault(lines, epsilon))": ""}, "lines that leak"),
+    ({"if digits > 1 and any(": "if False and any("}, "lines in a base that is not prime"),
+    ({" < categories <= base**digits": " < categories"}, "lines of too few digits"),
+    (
+        {"if not base ** (digits - 1) < categories <=": "if not categories <="},
+        "lines of too many digits",
     ),
     # cubes
     ({"refuse(cube_fault(d, threshold, heavy, light, epsilon))": ""}, "a cube that leaks"),
@@ -237,6 +254,7 @@ CHECKS = [
         "a number with a table for categories",
         "a category with a table for numbers",
         "a table for fewer categories",
+        "lines for more categories",
     ),
     ({"if not 1 <= k <= d:": "if not 0 <= k <= d:"}, "k = 0"),
     ({"if not 1 <= k <= d:": "if not 1 <= k:"}, "k above d"),
@@ -297,11 +315,13 @@ CHECKS = [
         {"if name != wanted:": "if not name:"},
         "another format",
         "directions in a plan of format 1",
+        "lines in a plan of format 1",
     ),
     (
         {"type(document[name]) is not of:": "False:"},
         "a threshold that is not whole",
         "best directions that are not whole",
+        "lines of categories that are not whole",
         "k that is not whole",
         "a size that is not whole",
         "a name that is no text",
@@ -404,6 +424,13 @@ DRAWING = [
     {"total // 2 if category == own": "total // 2 if category != own"},
     {"x * 0.5 + 0.5": "x * 0.5 + 0.25"},
     {"agrees == sign": "agrees != sign"},
+    # how it draws lines
+    {"rng.getrandbits(WORD) * lines.directions >> WORD": "rng.getrandbits(WORD) % lines.directions"},
+    {"while direction >= first:": "while direction > first:"},
+    {"number, product = first + direction, 0": "number, product = direction + 1, 0"},
+    {"product += factor * digit": "product += digit"},
+    {"return product % base": "return -product % base"},
+    {"return direction * lines.base + answer": "return answer * lines.directions + direction"},
     # how it draws directions
     {"longer = max(length_of(found), 1.0)": "longer = 1.0"},
     {"-LARGEST_NUMBER), LARGEST_NUMBER)": "-1.0), 1.0)"},

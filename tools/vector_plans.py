@@ -75,6 +75,17 @@ _DIRECTIONS = {
     "key": 5,
 }
 
+_GEAR = {"name": "gear", "categories": list("PRN12345"), "missing": "N"}
+_LINES = {
+    "kind": "lines",
+    "epsilon": "0.7",
+    "categories": 8,
+    "base": 3,
+    "digits": 2,
+    "same": 2,
+    "other": 1,
+}
+
 ONE_BIT = _plan("1.0", [_SPEED], [_numbers("duchi", 1.0)], _sample(1, [0], [0]))
 UNEVEN = _plan("1.7", [_SPEED], [_UNEVEN], _sample(1, [0], [0]))
 RESPONSE = _plan("1.8", [_MODEL], [_RESPONSE], _sample(1, [0], [0]))
@@ -104,6 +115,19 @@ NO_NULL = {
     ),
     "format": vehicle.PLAN_FORMAT_2,
 }
+LINES = {
+    **_plan("0.7", [_GEAR], [_LINES], _sample(1, [0], [0])),
+    "format": vehicle.PLAN_FORMAT_2,
+}
+HADAMARD = {
+    **_plan(
+        "2.9",
+        [_SPEED, _GEAR],
+        [_UNEVEN, {**_LINES, "epsilon": "1.2", "base": 2, "digits": 3, "same": 3}],
+        _sample(2, [0, 1], [0, 1]),
+    ),
+    "format": vehicle.PLAN_FORMAT_2,
+}
 
 PLANS = {
     "one number, one bit": ONE_BIT,
@@ -129,6 +153,8 @@ PLANS = {
     ),
     "seven directions": DIRECTIONS,
     "63 directions without null input, and a category": NO_NULL,
+    "lines of two digits in base 3": LINES,
+    "a number, and lines of three digits in base 2": HADAMARD,
 }
 
 ROWS: list[Any] = [
@@ -176,6 +202,21 @@ EDGES: dict[str, list[tuple[Any, list[int]]]] = {
         *(({"way": [0, 1.5, 0]}, [9 << 28, part, 15 << 60]) for part in _edge(3, 4, 32)),
         # Of equal products the first direction is the best.
         *(({"way": [0, 0, 0]}, [7 << 29, 0, word << 56]) for word in (0x80, 0xB0, 0xFF)),
+    ],
+    "lines of two digits in base 3": [
+        # Each direction of each category, and the last throw that keeps the product.
+        *(
+            ({"gear": gear}, [direction, 0])
+            for gear in "P25"
+            for place in (1, 2, 3, 4)
+            for direction in _edge(place, 4)[:1]
+        ),
+        *(({"gear": "5"}, [3 << 62, word]) for word in (*_edge(1, 4), *_edge(1, 2), *_edge(3, 4))),
+    ],
+    "a number, and lines of three digits in base 2": [
+        ({"speed": 0.0, "gear": "4"}, [0, 0, direction, word])
+        for direction in (*_edge(1, 7), *_edge(6, 7))
+        for word in _edge(1, 2)
     ],
 }
 
@@ -356,6 +397,26 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
         {"epsilon": "5.0", "schema.1": _SPEED, "parts.1": {**_CUBE, "attributes": [1]}},
     ),
     ("directions in a plan of format 1", DIRECTIONS, {"format": vehicle.PLAN_FORMAT}),
+    # lines
+    ("lines that leak", LINES, {"tables.0.epsilon": "0.69"}),
+    ("lines that avoid the product", LINES, {"tables.0.same": 2, "tables.0.other": 3}),
+    ("lines whose total is no power of two", LINES, {"tables.0.same": 3, "tables.0.other": 2}),
+    (
+        "lines whose total is above 2^62",
+        LINES,
+        {"tables.0.same": _LARGE, "tables.0.other": str(2**61)},
+    ),
+    (
+        "lines in a base that is not prime",
+        LINES,
+        {"tables.0.base": 4, "tables.0.same": 5, "tables.0.epsilon": "1.7", "epsilon": "1.7"},
+    ),
+    ("lines of too few digits", LINES, {"tables.0.digits": 1}),
+    ("lines of too many digits", LINES, {"tables.0.digits": 3}),
+    ("lines of categories that are not whole", LINES, {"tables.0.categories": 8.0}),
+    ("lines for more categories", LINES, {"tables.0.categories": 9}),
+    ("lines in a plan of format 1", LINES, {"format": vehicle.PLAN_FORMAT}),
+    ("an unknown entry of lines", LINES, {"tables.0.comment": ""}),
     # what it costs
     ("a claim below the cost", MIXED, {"epsilon": "3.49"}),
     (

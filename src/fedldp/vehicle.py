@@ -29,14 +29,14 @@ from difflib import get_close_matches
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import accumulate, pairwise
-from math import fsum, inf, isfinite, sqrt
+from math import fsum, inf, isfinite, isqrt, sqrt
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
 FORMAT = "fedldp channel 1"
 PLAN_FORMAT = "fedldp plan 1"
-PLAN_FORMAT_2 = "fedldp plan 2"  # with an `estimator` (nothing for a vehicle) or `directions`
+PLAN_FORMAT_2 = "fedldp plan 2"  # with an `estimator` (nothing for a vehicle) or a newer kind
 SERVERS_ESTIMATOR = "horvitz-thompson"
 WIRE_VERSION = 1
 WORD = 64  # bits that draw from the table
@@ -47,7 +47,9 @@ LARGEST_WEIGHT = 1 << 96  # of a cube
 LARGEST_JSON_INTEGER = 1 << 53  # beyond it, many readers of JSON lose digits
 LEAST_GAP = 2.0**-20  # between two letters: closer ones would not survive the division by it
 ROUNDING = 32  # further bits, that round a value to a letter
-MOST_CATEGORIES = 1 << 16
+MOST_CATEGORIES = 1 << 16  # of randomised response and of a unary encoding
+MOST_LABELS = 1 << 20  # of an attribute
+MOST_LINE_CODES = 1 << 26
 MOST_SIGNS = 10_000  # of a cube
 MOST_DIRECTIONS = 255
 MOST_NUMBERS = 1 << 17  # of a vector that directions answer
@@ -127,9 +129,13 @@ def response_fault(same: int, other: int, categories: int, epsilon: Fraction) ->
 
     The true category is sent with the odds `same`, each of the others with the odds `other`.
     """
-    total = same + (categories - 1) * other
     if not 2 <= categories <= MOST_CATEGORIES:
         return f"it has {categories} categories, not 2 to {MOST_CATEGORIES}"
+    return _response_fault(same, other, categories, epsilon)
+
+
+def _response_fault(same: int, other: int, labels: int, epsilon: Fraction) -> str | None:
+    total = same + (labels - 1) * other
     if not 1 <= other <= same or total & (total - 1) or total > LARGEST_TOTAL:
         return f"same = {same} and other = {other} are out of order or add up to no power of two"
     return _ratio_fault(same, other, epsilon)
@@ -144,6 +150,41 @@ def unary_fault(absent: int, total: int, epsilon: Fraction) -> str | None:
     if total & (total - 1) or not 2 <= 2 * absent <= total <= LARGEST_TOTAL:
         return f"absent = {absent} is more than half of total = {total}, or that no power of two"
     return _ratio_fault(total - absent, absent, epsilon)
+
+
+class Lines(NamedTuple):
+    """A category as a vector of `digits` digits in the given base, and the odds of its answers."""
+
+    categories: int
+    base: int
+    digits: int
+    same: int
+    other: int
+
+    @property
+    def directions(self) -> int:
+        """How many directions there are: vectors of digits whose first that is not 0 is 1."""
+        return sum(self.base**place for place in range(self.digits))
+
+
+def lines_fault(lines: Lines, epsilon: Fraction) -> str | None:
+    """Return why lines are not epsilon-private, or cannot be estimated from; None if they are valid.
+
+    A direction is drawn without looking at the data. Its product with the category, one of `base`
+    numbers, is sent by randomised response, so that integers decide as they do there.
+    """
+    categories, base, digits, same, other = lines
+    if not 2 <= categories <= MOST_LABELS:
+        return f"it has {categories} categories, not 2 to {MOST_LABELS}"
+    if not 1 <= digits <= MOST_LABELS.bit_length() or not 2 <= base <= MOST_LINE_CODES:
+        return f"it has {digits} digits in base {base}, which are too few or too many"
+    if not base ** (digits - 1) < categories <= base**digits:
+        return f"{digits} digits in base {base} are not what {categories} categories need"
+    if digits > 1 and any(base % divisor == 0 for divisor in range(2, isqrt(base) + 1)):
+        return f"its base {base} is not a prime number"
+    if lines.directions * base > MOST_LINE_CODES:
+        return f"it has {lines.directions * base} codes, more than {MOST_LINE_CODES}"
+    return _response_fault(same, other, base, epsilon)
 
 
 def cube_fault(d: int, threshold: int, heavy: int, light: int, epsilon: Fraction) -> str | None:
@@ -267,6 +308,33 @@ def response_code(same: int, other: int, categories: int, own: int, rng: random.
     total = same + (categories - 1) * other
     u = rng.getrandbits(WORD) >> (WORD + 1 - total.bit_length())
     return own if u < same - other else (u - (same - other)) // other
+
+
+def line_code(lines: Lines, own: int, rng: random.Random) -> int:
+    """Draw a direction, then the product of the category with it, with a random word for each.
+
+    All directions are equally likely up to a share of 2^-38.
+    """
+    direction = rng.getrandbits(WORD) * lines.directions >> WORD
+    product = line_product(lines.base, lines.digits, direction, own)
+    answer = response_code(lines.same, lines.other, lines.base, product, rng)
+    return direction * lines.base + answer
+
+
+def line_product(base: int, digits: int, direction: int, own: int) -> int:
+    """Return the product of a direction and a category: that of their digits, modulo the base.
+
+    Direction i has, as a number in this base, the i-th of all numbers that begin with the digit 1.
+    """
+    first = 1
+    while direction >= first:
+        direction, first = direction - first, first * base
+    number, product = first + direction, 0
+    for _ in range(digits):
+        number, factor = divmod(number, base)
+        own, digit = divmod(own, base)
+        product += factor * digit
+    return product % base
 
 
 def unary_code(absent: int, total: int, categories: int, own: int, rng: random.Random) -> int:
@@ -642,6 +710,7 @@ WEIGHTS = {"heavy": integer, "light": integer}
 NUMBER: Entries = {"name": str, "size": int, "low": finite, "high": finite, "missing": finite}
 ODDS = {"high": integer, "low": integer, "null": integer, "null_input": integer}
 DIRECTIONS: Entries = {"directions": int, "best": int, **ODDS, "seed_bits": int, "key": integer}
+LINES: Entries = {"categories": int, "base": int, "digits": int, "same": integer, "other": integer}
 ENTRIES: dict[str, Entries] = {  # of objects, except `kind`
     "plan": {"format": str, "epsilon": budget, "schema": list, "tables": list, "parts": list},
     "number": NUMBER,
@@ -650,11 +719,13 @@ ENTRIES: dict[str, Entries] = {  # of objects, except `kind`
     "numbers": {"epsilon": budget, "letters": list, "values": list, "counts": list},
     "response": {"epsilon": budget, "categories": int, "same": integer, "other": integer},
     "unary": {"epsilon": budget, "categories": int, "total": integer, "absent": integer},
+    "lines": {"epsilon": budget, **LINES},
     "sample": {"k": int, "attributes": list, "tables": list},
     "cube": {"epsilon": budget, "attributes": list, "threshold": int, **WEIGHTS},
     "directions": {"epsilon": budget, "attributes": list, **DIRECTIONS},
 }
 JOINT = ("cube", "directions")  # kinds of parts that answer all of their numbers at once
+NEWER = ("directions", "lines")  # kinds that are not in format 1
 
 
 def entries(document: Any, kind: str) -> list[Any]:
@@ -735,6 +806,12 @@ def read_table(document: Any) -> Table:
         epsilon, a, total, absent = entries(document, kind)
         refuse(unary_fault(absent, total, epsilon))
         return Table(epsilon, a, a, partial(unary_code, absent, total, a))
+    if kind == "lines":
+        epsilon, *numbers = entries(document, kind)
+        lines = Lines(*numbers)
+        refuse(lines_fault(lines, epsilon))
+        codes = lines.directions * lines.base
+        return Table(epsilon, lines.categories, column_bits(codes), partial(line_code, lines))
     raise ValueError(f"a table of an unknown kind: {kind!r:.80}")
 
 
@@ -862,7 +939,7 @@ class Plan:
             document = {name: entry for name, entry in document.items() if name != "estimator"}
             wanted = PLAN_FORMAT_2
         name, claim, schema, tables, parts = entries(document, "plan")
-        if any(type(part) is dict and part.get("kind") == "directions" for part in parts):
+        if any(type(each) is dict and each.get("kind") in NEWER for each in (*tables, *parts)):
             wanted = PLAN_FORMAT_2
         if name != wanted:
             raise ValueError(f"its format is not {wanted!r}")

@@ -15,7 +15,7 @@ from plans import directions_of, inputs, law
 import fedldp
 from fedldp import Plan, Schema, Source, vehicle
 from fedldp._internal import packing
-from fedldp.coders import CODERS, Cube, Directions, RandomizedResponse, UnaryEncoding
+from fedldp.coders import CODERS, Cube, Directions, Lines, RandomizedResponse, UnaryEncoding
 from fedldp.coders.base import ByLaw, ForNumbers, epsilon_of
 from fedldp.coders.laws import Law
 from fedldp.errors import PrivacyError, WireError
@@ -25,6 +25,12 @@ SAMPLES = {
     "numbers": [fedldp.Duchi(0.5).channel(), fedldp.HMTP(2.0).channel(7)],
     "response": [RandomizedResponse.of(0.7, 2), RandomizedResponse.of(3.0, 5)],
     "unary": [UnaryEncoding.of(0.7, 3), UnaryEncoding.of(3.0, 6)],
+    "lines": [
+        Lines.of(0.7, 3, bits=3),
+        Lines.of(3.0, 5),
+        Lines.of(1.0, 9),
+        Lines.of(0.3, 8, bits=4),
+    ],
     "cube": [Cube.of(0.7, 3), Cube.of(3.0, 4), Cube.of(1.0, 1)],
     "directions": [
         directions_of(0.7, 3, directions=7, best=2, null=False),

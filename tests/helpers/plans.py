@@ -55,6 +55,8 @@ FAINT["counts"] = [[37, 27], [27, 37]]
 RESPONSE = {"kind": "response", "epsilon": "1.8", "categories": 3, "same": 6, "other": 1}
 QUARTERS = {"kind": "response", "epsilon": "0.7", "categories": 3, "same": 2, "other": 1}
 FIVE = {"kind": "response", "epsilon": "0.29", "categories": 5, "same": 4, "other": 3}
+LINES = {"kind": "lines", "epsilon": "0.7", "categories": 8, "base": 3, "digits": 2}
+LINES |= {"same": 2, "other": 1}
 UNARY = {"kind": "unary", "epsilon": "1.1", "categories": 3, "total": 4, "absent": 1}
 
 
@@ -133,6 +135,10 @@ HAND_MADE = {
     "cube of three": document(
         "1.1", [number("x", size=2), number("y")], [], cube([0, 1], "1.1", 0, heavy=3, light=1)
     ),
+    "lines and a number": {
+        **document("0.7", [number("x"), category("c", 8)], [LINES, FAINT], sample(1, [1, 0], [0, 1])),
+        "format": "fedldp plan 2",
+    },
 }
 
 
@@ -151,6 +157,8 @@ def outputs(table):
         return (table["directions"] + 1) << table["seed_bits"]
     if table["kind"] == "unary":
         return 1 << table["categories"]
+    if table["kind"] == "lines":
+        return len(line_directions(table["base"], table["digits"])) * table["base"]
     return len(table["values"]) if table["kind"] == "numbers" else table["categories"]
 
 
@@ -291,6 +299,33 @@ def ranked(table, seed, vector):
     return sorted(range(len(found)), key=lambda j: (-found[j], j))
 
 
+# Lines
+
+
+def digits_of(number, base, digits):
+    return [number // base**place % base for place in range(digits)]
+
+
+@cache
+def line_directions(base, digits):
+    """Return the digits, the lowest first, of all numbers whose highest digit but zeros is 1."""
+    found = [digits_of(number, base, digits) for number in range(1, base**digits)]
+    return [each for each in found if [digit for digit in each if digit][-1] == 1]
+
+
+def lines_law(table, own):
+    base, digits = table["base"], table["digits"]
+    same, other = int(table["same"]), int(table["other"])
+    total, found = same + (base - 1) * other, {}
+    every, mine = line_directions(base, digits), digits_of(own, base, digits)
+    for number, direction in enumerate(every):
+        product = sum(a * b for a, b in zip(direction, mine, strict=True)) % base
+        for answer in range(base):
+            odds = same if answer == product else other
+            found[number * base + answer] = Fraction(odds, total * len(every))
+    return found
+
+
 # The law of a record, given for each coordinate the number of a letter, a category or a sign
 
 
@@ -368,6 +403,8 @@ def code_law(table, own):
     if table["kind"] == "numbers":
         row = [int(n) for n in table["counts"][own]]
         return {code: Fraction(n, sum(row)) for code, n in enumerate(row)}
+    if table["kind"] == "lines":
+        return lines_law(table, own)
     a = table["categories"]
     if table["kind"] == "response":
         same, other = int(table["same"]), int(table["other"])

@@ -1,9 +1,9 @@
 """Coders turn a value into a code, exactly private, with integers as their odds.
 
 `base` has the protocol that all of them follow: adding a coder takes one file and one entry below.
-`channel` answers one number through a table, `categories` one category, `cube` all numbers at once,
-with one sign each, and `directions` a whole vector of bounded length. `study` has floating-point
-noise, as in the paper, and is never sent.
+`channel` answers one number through a table, `categories` one category, `lines` one of very many,
+`cube` all numbers at once, with one sign each, and `directions` a whole vector of bounded length.
+`study` has floating-point noise, as in the paper, and is never sent.
 """
 
 from fedldp.coders.base import Coder
@@ -11,17 +11,20 @@ from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
 from fedldp.coders.channel import Channel
 from fedldp.coders.cube import Cube
 from fedldp.coders.directions import Directions
+from fedldp.coders.lines import Lines
 
 __all__ = [
     "Channel",
     "Coder",
     "Cube",
     "Directions",
+    "Lines",
     "RandomizedResponse",
     "UnaryEncoding",
 ]
 
 CODERS: dict[str, type[Coder]] = {
-    each.kind: each for each in (Channel, RandomizedResponse, UnaryEncoding, Cube, Directions)
+    each.kind: each
+    for each in (Channel, RandomizedResponse, UnaryEncoding, Lines, Cube, Directions)
 }
 """The coders that a plan's JSON can name, by their kind."""

@@ -81,7 +81,7 @@ class Coder(ABC):
     --------
     >>> from fedldp.coders import CODERS
     >>> sorted(CODERS)
-    ['cube', 'directions', 'numbers', 'response', 'unary']
+    ['cube', 'directions', 'lines', 'numbers', 'response', 'unary']
     """
 
     kind: ClassVar[str]
@@ -339,8 +339,11 @@ class Coder(ABC):
         >>> cells
         array([0, 0, 0, 0, 0, 1, 0, 2])
         """
-        found = np.bincount(codes.astype(np.intp, copy=False), minlength=self.cells)
-        cells[place : place + self.cells] += found
+        own, codes = cells[place : place + self.cells], codes.astype(np.intp, copy=False)
+        if self.cells > _FEW and codes.size < self.cells:
+            np.add.at(own, codes, 1)
+        else:
+            own += np.bincount(codes, minlength=self.cells)
 
     def count_at(self, codes: Codes, places: Integers, cells: Cells) -> None:
         """Add codes of several units to their counters.
@@ -371,7 +374,10 @@ class Coder(ABC):
             start, stop = int(places.min()), int(places.max()) + self.cells
             places -= start
         places += codes.astype(np.int64, copy=False)
-        cells[start:stop] += np.bincount(places, minlength=stop - start)
+        if places.size < stop - start - _FEW:
+            np.add.at(cells[start:stop], places, 1)
+        else:
+            cells[start:stop] += np.bincount(places, minlength=stop - start)
 
     def answers(self, cells: Cells) -> Cells:
         """Return how many answers counters hold.

@@ -24,7 +24,7 @@ from fedldp.randomness import Source
 
 __all__ = ["RandomizedResponse", "UnaryEncoding", "better", "project"]
 
-_CHUNK = 1 << 15  # words drawn at a time: a few arrays of this size stay in the cache
+CHUNK = 1 << 15  # words drawn at a time: a few arrays of this size stay in the cache
 
 
 @final
@@ -76,7 +76,7 @@ class RandomizedResponse(ByLaw, ForCategories):
         _check(self, "categories", "same", "other")
         epsilon = vehicle.exact(self.epsilon)
         reason = vehicle.response_fault(self.same, self.other, self.categories, epsilon)
-        _refuse(epsilon, reason, useless=self.same == self.other)
+        refuse(epsilon, reason, useless=self.same == self.other)
 
     @classmethod
     def of(cls, epsilon: float, categories: int) -> "RandomizedResponse":
@@ -100,9 +100,7 @@ class RandomizedResponse(ByLaw, ForCategories):
         2
         """
         epsilon, categories = validation.epsilon(epsilon), _categories(categories)
-        most = vehicle.exp_below(vehicle.exact(epsilon))
-        other = -(-(1 << TOTAL_BITS) // (most + categories - 1))
-        return cls(epsilon, categories, (1 << TOTAL_BITS) - (categories - 1) * other, other)
+        return cls(epsilon, categories, *response_odds(epsilon, categories))
 
     @property
     def total(self) -> int:
@@ -137,7 +135,7 @@ class RandomizedResponse(ByLaw, ForCategories):
     @property
     def variance(self) -> float:
         """The sum of the variances of all frequencies that one report estimates."""
-        return _variance(self.same, self.other, self.total, self.categories)
+        return float(indicator_variance(self.same, self.other, self.total, self.categories))
 
     @cached_property
     def law(self) -> Law:
@@ -146,7 +144,7 @@ class RandomizedResponse(ByLaw, ForCategories):
 
     def histograms(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
         others = cells.sum(axis=-1, keepdims=True) - cells
-        return _by_category(np.stack([others, cells], axis=-1))
+        return by_category(np.stack([others, cells], axis=-1))
 
     def encode(self, categories: npt.ArrayLike, source: Source) -> Any:
         """Return the category to send for each true one, with one random word for each.
@@ -174,21 +172,14 @@ class RandomizedResponse(ByLaw, ForCategories):
         >>> RandomizedResponse.of(1.0, 4).encode([0, 1, 2, 3, 3, 3], fedldp.source(7))
         array([2, 1, 2, 3, 2, 3], dtype=uint8)
         """
-        own = _own(categories, self.categories, source)
+        own = own_categories(categories, self.categories, source)
         dtype = np.uint8 if self.bits <= 8 else np.uint16
         codes = np.empty(own.shape, dtype)
         flat, sent = own.reshape(-1), codes.reshape(-1)
-        shift = np.uint64(vehicle.WORD + 1 - self.total.bit_length())
-        gap, other = np.uint64(self.same - self.other), np.uint64(self.other)
-        for start in range(0, flat.size, _CHUNK):
-            part = slice(start, start + _CHUNK)
-            words = source.words(flat[part].size)
-            words >>= shift
-            kept = words < gap
-            words -= gap
-            words //= other
-            # Where the true category is kept, the quotient has no meaning: it wrapped around.
-            sent[part] = np.where(kept, flat[part].astype(dtype), words.astype(dtype))
+        for start in range(0, flat.size, CHUNK):
+            part = slice(start, start + CHUNK)
+            mine = flat[part].astype(dtype)
+            sent[part] = respond(mine, self.same, self.other, self.total, source)
         return codes[()]
 
     def frequencies(self, counts: npt.ArrayLike) -> tuple[int, Floats]:
@@ -215,9 +206,9 @@ class RandomizedResponse(ByLaw, ForCategories):
         >>> reports, frequencies.round(3)
         (1000, array([ 1.082,  0.084,  0.084, -0.249]))
         """
-        array = _counts(counts, self.cells)
+        array = counts_of(counts, self.cells)
         reports = int(array.sum())
-        return reports, _unbiased(array, reports, self.other, self.same, self.total)
+        return reports, unbiased(array, reports, self.other, self.same, self.total)
 
     def to_document(self) -> Document:
         return {
@@ -230,7 +221,7 @@ class RandomizedResponse(ByLaw, ForCategories):
 
     @classmethod
     def from_document(cls, document: Document, coordinates: int = 1) -> "RandomizedResponse":
-        return cls(**_entries(document))
+        return cls(**entries_of(document))
 
 
 @final
@@ -281,7 +272,7 @@ class UnaryEncoding(AsBits, ByLaw, ForCategories):
         _check(self, "categories", "total", "absent")
         epsilon = vehicle.exact(self.epsilon)
         reason = vehicle.unary_fault(self.absent, self.total, epsilon)
-        _refuse(epsilon, reason, useless=2 * self.absent == self.total)
+        refuse(epsilon, reason, useless=2 * self.absent == self.total)
 
     @classmethod
     def of(cls, epsilon: float, categories: int) -> "UnaryEncoding":
@@ -337,7 +328,8 @@ class UnaryEncoding(AsBits, ByLaw, ForCategories):
     @property
     def variance(self) -> float:
         """The sum of the variances of all frequencies that one report estimates."""
-        return _variance(self.total // 2, self.absent, self.total, self.categories)
+        total, absent = self.total, self.absent
+        return float(indicator_variance(total // 2, absent, total, self.categories))
 
     @cached_property
     def law(self) -> Law:
@@ -346,7 +338,7 @@ class UnaryEncoding(AsBits, ByLaw, ForCategories):
 
     def histograms(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
         ones, reports = cells[..., :-1], cells[..., -1:]
-        return _by_category(np.stack([reports - ones, ones], axis=-1))
+        return by_category(np.stack([reports - ones, ones], axis=-1))
 
     def count(self, codes: Codes, place: int, cells: Cells) -> None:
         cells[place : place + self.categories] += codes.sum(axis=0, dtype=np.int64)
@@ -383,11 +375,11 @@ class UnaryEncoding(AsBits, ByLaw, ForCategories):
         >>> UnaryEncoding.of(1.0, 4).encode(3, fedldp.source(7))
         array([0, 0, 0, 1], dtype=uint8)
         """
-        own = _own(categories, self.categories, source)
+        own = own_categories(categories, self.categories, source)
         bits = np.empty((own.size, self.categories), np.bool_)
         flat = own.reshape(-1)
         threshold = np.uint64(self.absent << vehicle.WORD + 1 - self.total.bit_length())
-        rows = max(1, _CHUNK // self.categories)
+        rows = max(1, CHUNK // self.categories)
         for start in range(0, flat.size, rows):
             part = slice(start, start + rows)
             words = source.words(bits[part].shape)
@@ -420,9 +412,9 @@ class UnaryEncoding(AsBits, ByLaw, ForCategories):
         >>> reports, frequencies.round(3)
         (1000, array([ 0.567,  0.134, -0.082]))
         """
-        array = _counts(counts, self.cells)
+        array = counts_of(counts, self.cells)
         reports = int(array[-1])
-        return reports, _unbiased(array[:-1], reports, self.absent, self.total // 2, self.total)
+        return reports, unbiased(array[:-1], reports, self.absent, self.total // 2, self.total)
 
     def to_document(self) -> Document:
         return {
@@ -435,7 +427,7 @@ class UnaryEncoding(AsBits, ByLaw, ForCategories):
 
     @classmethod
     def from_document(cls, document: Document, coordinates: int = 1) -> "UnaryEncoding":
-        return cls(**_entries(document))
+        return cls(**entries_of(document))
 
 
 def better(epsilon: float, categories: int) -> RandomizedResponse | UnaryEncoding:
@@ -515,14 +507,33 @@ def _categories(number: int) -> int:
     return categories
 
 
-def _refuse(epsilon: Fraction, reason: str | None, useless: bool) -> None:
+def refuse(epsilon: Fraction, reason: str | None, useless: bool) -> None:
     if reason is not None:
         raise PrivacyError(f"not private with epsilon = {float(epsilon):g}: {reason}.")
     if useless:
         raise DomainError("the odds are the same for all categories: a report would say nothing.")
 
 
-def _own(categories: npt.ArrayLike, number: int, source: Source) -> npt.NDArray[Any]:
+def response_odds(epsilon: float, labels: int) -> tuple[int, int]:
+    """Return the odds `same` and `other` of randomised response, rounded towards privacy."""
+    most = vehicle.exp_below(vehicle.exact(epsilon))
+    other = -(-(1 << TOTAL_BITS) // (most + labels - 1))
+    return (1 << TOTAL_BITS) - (labels - 1) * other, other
+
+
+def respond(own: Codes, same: int, other: int, total: int, source: Source) -> Codes:
+    """Return the label to send for each true one by randomised response, with one word for each."""
+    words = source.words(own.size)
+    words >>= np.uint64(vehicle.WORD + 1 - total.bit_length())
+    gap = np.uint64(same - other)
+    kept = words < gap
+    words -= gap
+    words //= np.uint64(other)
+    # Where the true label is kept, the quotient has no meaning: it wrapped around.
+    return np.where(kept, own, words.astype(own.dtype))
+
+
+def own_categories(categories: npt.ArrayLike, number: int, source: Source) -> npt.NDArray[Any]:
     """Return categories as an array, or refuse them."""
     try:
         array = np.asarray(categories)
@@ -537,33 +548,33 @@ def _own(categories: npt.ArrayLike, number: int, source: Source) -> npt.NDArray[
     return array
 
 
-def _by_category(rows: Cells) -> Cells:
+def by_category(rows: Cells) -> Cells:
     """Return counts of 0 and 1, of units with some categories each, as a row for each category."""
     return rows.reshape(*rows.shape[:-3], -1, 2)
 
 
-def _entries(document: Document) -> dict[str, Any]:
+def entries_of(document: Document) -> dict[str, Any]:
     """Return a coder's arguments; errors become `WireError` when a plan is read."""
     numbers = {name: number for name, number in document.items() if name not in ("kind", "epsilon")}
     found = {name: vehicle.integer(number) for name, number in numbers.items()}
     return {"epsilon": epsilon_of(document), **found}
 
 
-def _counts(counts: npt.ArrayLike, cells: int) -> npt.NDArray[Any]:
+def counts_of(counts: npt.ArrayLike, cells: int) -> npt.NDArray[Any]:
     array = np.asarray(counts)
     if array.dtype.kind not in "iu" or array.shape != (cells,):
         raise DomainError(f"counts must be {cells} integers; got {array.dtype}, {array.shape}.")
     return array
 
 
-def _unbiased(counts: npt.NDArray[Any], reports: int, other: int, own: int, total: int) -> Floats:
+def unbiased(counts: npt.NDArray[Any], reports: int, other: int, own: int, total: int) -> Floats:
     """Return the frequencies; the difference of two odds is taken exactly."""
     if not reports:
         return np.full(counts.shape, np.nan)
     return (counts / reports - other / total) / ((own - other) / total)
 
 
-def _variance(own: int, other: int, total: int, categories: int) -> float:
+def indicator_variance(own: int, other: int, total: int, categories: int) -> Fraction:
     """Return [p(1-p) + (a-1) q(1-q)] / (p-q)^2, whatever the data are."""
     spread = own * (total - own) + (categories - 1) * other * (total - other)
-    return float(Fraction(spread, (own - other) ** 2))
+    return Fraction(spread, (own - other) ** 2)
