@@ -313,3 +313,31 @@ def test_estimates_of_a_study_are_unbiased(name, strategy):
     for attribute, own in (("city", 1), ("colour", 3)):
         wanted = np.eye(len(found[attribute].frequencies))[own]
         assert np.all(np.abs(found[attribute].frequencies - wanted) < 5 * found[attribute].stderr)
+
+
+# Few bits
+
+
+def test_a_compact_plan_sends_categories_in_few_bits():
+    schema = Schema.of(age=(0, 100), app=[str(i) for i in range(300)], city=["Oslo", "Rome"])
+    plain, few = (Plan(schema, 1.0, compact=compact) for compact in (False, True))
+    assert "fedldp plan 1" in plain.to_json()
+    assert "fedldp plan 2" in few.to_json()
+    assert (plain.bits, few.bits) == (302, 13)
+    assert few.expected_error(1000) < 1.05 * plain.expected_error(1000)
+    # Numbers and small categories are answered as before.
+    assert [few.parts[0].coders[i] for i in (0, 2)] == [plain.parts[0].coders[i] for i in (0, 2)]
+    assert Plan.from_json(few.to_json()) == few
+    rows = [{"age": 30, "app": "7", "city": "Rome"}] * 40_000
+    found = few.simulate(rows, fedldp.source(1)).estimate()["app"]
+    assert np.argmax(found.frequencies) == 7
+    assert np.mean(np.abs(found.frequencies - np.eye(300)[7]) < 1.96 * found.stderr) > 0.9
+
+
+def test_compact_is_not_of_the_paper_and_changes_nothing_where_there_is_nothing_to_save():
+    schema = Schema.of(age=(0, 100), city=["Oslo", "Rome"])
+    assert Plan(schema, 1.0, compact=True).to_json() == Plan(schema, 1.0).to_json()
+    with pytest.raises(DomainError, match="the paper sends categories through OUE"):
+        Plan(schema, 1.0, strategy="paper", compact=True)
+    wide = Schema.of(age=(0, 100), app=[str(i) for i in range(100)])
+    assert Plan(wide, 1.0, strategy="cube", compact=True).bits < 12

@@ -425,7 +425,7 @@ DRAWING = [
     {"x * 0.5 + 0.5": "x * 0.5 + 0.25"},
     {"agrees == sign": "agrees != sign"},
     # how it draws lines
-    {"rng.getrandbits(WORD) * lines.directions >> WORD": "rng.getrandbits(WORD) % lines.directions"},
+    {"getrandbits(WORD) * lines.directions >> WORD": "getrandbits(WORD) % lines.directions"},
     {"while direction >= first:": "while direction > first:"},
     {"number, product = first + direction, 0": "number, product = direction + 1, 0"},
     {"product += factor * digit": "product += digit"},

@@ -75,6 +75,11 @@ class Plan:
     fleet
         For directions: the largest number of vehicles that may answer, by default ten million. See
         `fedldp.coders.Directions.of`.
+    compact
+        Send categories in few bits: of the coders whose error is at most a tenth above the least
+        one, that with the fewest bits. It is mostly `fedldp.coders.Lines`, which older vehicles do
+        not know: the plan then has format 2. By default only categories that format 1 cannot
+        express use it, such as those with more than 65,536 labels.
     study
         Use the mechanism's own floating-point `perturb`, as in the paper. Such a plan can be
         simulated; it can neither be written nor be used for release.
@@ -121,6 +126,7 @@ class Plan:
         variance: float = strategies.UNIFORM,
         mean_length: float | None = None,
         fleet: int | None = None,
+        compact: bool = False,
         study: bool = False,
         estimator: str = RATIO,
     ) -> None:
@@ -141,6 +147,7 @@ class Plan:
             study=study,
             mean_length=mean_length,
             fleet=fleet,
+            few_bits=compact,
         )
         self._set(schema, float(epsilon), parts, estimator)
 

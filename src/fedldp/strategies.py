@@ -1,7 +1,7 @@
 """How a plan divides its budget: which attributes form a part, how many are answered, and how."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import ceil, nextafter
 from numbers import Real
@@ -9,10 +9,11 @@ from typing import Any, SupportsIndex
 
 from fedldp import vehicle
 from fedldp._internal.validation import SMALLEST_EPSILON, whole
-from fedldp.coders.base import Coder
+from fedldp.coders.base import Coder, ForCategories
 from fedldp.coders.categories import UnaryEncoding, better
 from fedldp.coders.cube import Cube
 from fedldp.coders.directions import Directions
+from fedldp.coders.lines import Lines, compact
 from fedldp.coders.study import Study
 from fedldp.errors import DomainError
 from fedldp.mechanisms import HMTP, PAPER, AnyMechanism, Duchi, Solved, mechanism
@@ -22,6 +23,8 @@ from fedldp.schema import Schema
 STRATEGIES = ("sample", "split", "paper", "cube", "directions")
 PAPER_MECHANISM = "hm-tp"  # the one that the paper proposes for every epsilon
 UNIFORM = 1 / 3  # the variance of a number that is uniform on [-1, 1]
+
+CategoryCoder = Callable[[float, int], ForCategories]  # for an epsilon and a number of categories
 
 _PAPER = Fraction(5, 2)  # the paper's budget for each coordinate
 _ALWAYS_MORE = 0.6  # with a smaller budget for each, another coordinate always costs more
@@ -40,6 +43,7 @@ def parts_of(
     study: bool,
     mean_length: float | None = None,
     fleet: int | None = None,
+    few_bits: bool = False,
 ) -> tuple[Part, ...]:
     """Return the parts of the plan that a `Plan`'s arguments describe."""
     if strategy not in STRATEGIES:
@@ -62,6 +66,8 @@ def parts_of(
         raise DomainError(
             f"variance must be a number from 0 to 1, on the scale of [-1, 1]; got {variance!r}."
         )
+    if few_bits and strategy == "paper":
+        raise DomainError("the paper sends categories through OUE: leave compact=True out.")
     everything = tuple(range(len(schema.attributes)))
     numbers = tuple(i for i in everything if not schema.attributes[i].labels)
     categories = tuple(i for i in everything if schema.attributes[i].labels)
@@ -80,8 +86,9 @@ def parts_of(
         raise DomainError("categories are exact as they are: leave study=True out.")
 
     def sampled(attributes: tuple[int, ...], budget: Fraction, k: int | str, oue: bool) -> Part:
-        chosen = _how_many(schema, attributes, budget, name, k, outputs, variance)
-        each, kind = each_part(budget, chosen), UnaryEncoding.of if oue else better
+        kind = _category_coder(oue, few_bits)
+        chosen = _how_many(schema, attributes, budget, name, k, outputs, variance, kind)
+        each = each_part(budget, chosen)
         # One object for each distinct table: the order of random draws depends on it.
         tables: dict[int, Coder] = {}
         coders = []
@@ -130,6 +137,18 @@ def as_printed(name: str) -> dict[str, Any]:
     return {"strategy": "cube", "threshold": 0} if name == "duchi" else {"strategy": "sample"}
 
 
+def _category_coder(oue: bool, few_bits: bool) -> CategoryCoder:
+    """Return which coder answers a number of categories with an epsilon.
+
+    Plans of format 1 have randomised response or OUE, whichever has less error. Lines are for plans
+    that ask for few bits, and for more categories than format 1 allows.
+    """
+    if few_bits:
+        return compact
+    known: CategoryCoder = UnaryEncoding.of if oue else better
+    return lambda epsilon, a: (Lines.of if a > vehicle.MOST_CATEGORIES else known)(epsilon, a)
+
+
 def _table(name: AnyMechanism, epsilon: float, outputs: int | None, study: bool) -> Coder:
     chosen = mechanism(name, epsilon)
     return Study(chosen) if study else chosen.channel(outputs)
@@ -143,12 +162,13 @@ def _how_many(
     k: int | str,
     outputs: int | None,
     variance: float,
+    kind: CategoryCoder,
 ) -> int:
     d = sum(schema.attributes[number].size for number in attributes)
     if k == "paper":
         return max(1, min(d, int(budget / _PAPER)))
     if k == "best":
-        return best_k(schema, attributes, budget, name, outputs, variance)
+        return best_k(schema, attributes, budget, name, outputs, variance, kind)
     number = whole(k, "k")
     if not 1 <= number <= d:
         raise DomainError(f'k must be "best", "paper" or from 1 to {d}; got {k!r}.')
@@ -162,6 +182,7 @@ def best_k(
     name: AnyMechanism,
     outputs: int | None,
     variance: float,
+    kind: CategoryCoder = better,
 ) -> int:
     """Return how many coordinates give the least error with the ratio estimator.
 
@@ -175,7 +196,7 @@ def best_k(
 
     def error(k: int) -> float:
         each = each_part(budget, k)
-        total = sum(number * (better(each, a).variance + 1 - 1 / a) for a, number in labels.items())
+        total = sum(number * (kind(each, a).variance + 1 - 1 / a) for a, number in labels.items())
         if sizes:
             total += sizes * (_worst_case(name, each, outputs) + variance)
         return total / k

@@ -168,7 +168,7 @@ class Lines(NamedTuple):
 
 
 def lines_fault(lines: Lines, epsilon: Fraction) -> str | None:
-    """Return why lines are not epsilon-private, or cannot be estimated from; None if they are valid.
+    """Return why lines are not epsilon-private, or say nothing; None if they are valid.
 
     A direction is drawn without looking at the data. Its product with the category, one of `base`
     numbers, is sent by randomised response, so that integers decide as they do there.

@@ -136,7 +136,9 @@ HAND_MADE = {
         "1.1", [number("x", size=2), number("y")], [], cube([0, 1], "1.1", 0, heavy=3, light=1)
     ),
     "lines and a number": {
-        **document("0.7", [number("x"), category("c", 8)], [LINES, FAINT], sample(1, [1, 0], [0, 1])),
+        **document(
+            "0.7", [number("x"), category("c", 8)], [LINES, FAINT], sample(1, [1, 0], [0, 1])
+        ),
         "format": "fedldp plan 2",
     },
 }

@@ -75,6 +75,12 @@ def plan_options(command: Command) -> Command:
             "numbers and categories apart, as in the paper; a sign for each number; one direction "
             "for a vector.",
         ),
+        click.option(
+            "--compact",
+            is_flag=True,
+            help="Send categories in few bits, with about the same error. Older vehicles refuse "
+            "such a plan.",
+        ),
         answer_options,
     )
 
