@@ -23,9 +23,10 @@ from rich.progress import track
 
 import fedldp
 from fedldp import plots
+from fedldp.learn.gradients import gradients_of
 from fedldp.learn.objectives import Objective, objective
 from fedldp.learn.settings import Settings
-from fedldp.learn.tasks import Gradients
+from fedldp.parts import Values
 
 VEHICLES = tuple(10**power for power in range(3, 9))
 DIMENSIONS = tuple(10**power for power in range(6))
@@ -80,9 +81,9 @@ class Task:
     def __len__(self) -> int:
         return self.vehicles
 
-    def gradients(self, weights: np.ndarray, vehicles: slice) -> Gradients:
+    def gradients(self, weights: np.ndarray, vehicles: slice) -> Values:
         x = self.clock.values(vehicles.stop - vehicles.start, self.dimensions)
-        return Gradients(self.objective, weights, x, np.where(x[:, 0] > 0, 1.0, -1.0))
+        return gradients_of(self.objective, weights, x, np.where(x[:, 0] > 0, 1.0, -1.0))
 
 
 class Collected(NamedTuple):

@@ -39,12 +39,14 @@ def test_columns_are_kept_in_few_bytes(fleet):
     assert data.vehicle_ids is None
 
 
-def test_a_number_is_for_linear_regression_and_two_labels_for_the_others(fleet):
+def test_a_number_is_for_linear_regression_and_labels_for_the_others(fleet):
     assert from_file(fleet, SCHEMA, "age").targets == {"squared": "age"}
     assert from_file(fleet, SCHEMA, "sold").targets == {"logistic": "sold", "hinge": "sold"}
     cities = Schema.of(age=(0, 100), city=["Oslo", "Rome", "Lima"])
-    with pytest.raises(DomainError, match="'city' must be a category with two labels"):
-        from_file(fleet, cities, "city")
+    several = from_file(fleet, cities, "city")
+    assert several.targets == {"softmax": "city"}
+    assert several.examples("softmax").objective.outputs == 3
+    assert from_file(fleet, SCHEMA, "sold").examples("softmax").objective.outputs == 2
     with pytest.raises(DomainError, match="no attribute 'price'"):
         from_file(fleet, SCHEMA, "price")
 

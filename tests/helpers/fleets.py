@@ -11,7 +11,7 @@ from fedldp.learn.objectives import OBJECTIVES, objective
 from fedldp.learn.tasks import Linear
 from fedldp.parts import Matrix
 
-NAMES = tuple(OBJECTIVES)
+NAMES = tuple(name for name, each in OBJECTIVES.items() if each.outputs == 1)
 STRATEGIES = {
     "one": {"k": 1},
     "two": {"k": 2},

@@ -15,9 +15,10 @@ from plans import canonical, changed, places
 import fedldp
 from fedldp import Category, Number, Schema, datasets
 from fedldp.errors import DataWarning, DomainError, WireError
+from fedldp.learn.gradients import BLOCK
 from fedldp.learn.model import LARGEST_WEIGHT, Model
 from fedldp.learn.objectives import objective
-from fedldp.learn.tasks import BLOCK, Linear
+from fedldp.learn.tasks import Linear
 
 SCHEMA = Schema.of(age=(0, 100), city=["Oslo", "Rome", "Lima"], at={"low": 0, "high": 2, "size": 2})
 SOLD, PRICE = Category("sold", ["no", "yes"]), Number("price", 100, 300)

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from fleets import NAMES
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from fedldp.learn import optimizer
 from fedldp.learn.examples import Arrays
 from fedldp.learn.features import Features, Scaling
 from fedldp.learn.noise_aware import CAUTION, DOUBT, FADING, Observed, Prior
-from fedldp.learn.objectives import OBJECTIVES, objective
+from fedldp.learn.objectives import objective
 from fedldp.learn.optimizer import Recipe, State
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
@@ -47,7 +48,7 @@ def by_hand(prior, observations, average=True):
     return w, mean, [each[1] for each in v]
 
 
-@given(st.integers(0, 10**6), st.sampled_from(sorted(OBJECTIVES)), st.booleans())
+@given(st.integers(0, 10**6), st.sampled_from(sorted(NAMES)), st.booleans())
 def test_steps(seed, name, average):
     schema = Schema.of(age=(0, 9), city=["Oslo", "Rome", "Lima"])
     prior = Prior.of(Features(schema, "none"), objective(name))

@@ -14,11 +14,11 @@ from rich.progress import BarColumn, Progress, TextColumn
 from fedldp._internal.validation import Floats
 from fedldp.datasets.dataset import Dataset
 from fedldp.learn.examples import VehicleRows
-from fedldp.learn.features import encode_target
+from fedldp.learn.gradients import BLOCK
 from fedldp.learn.objectives import OBJECTIVES, Objective
 from fedldp.learn.privacy import Privacy
 from fedldp.learn.settings import Settings
-from fedldp.learn.tasks import BLOCK, Linear, scores_of
+from fedldp.learn.tasks import Linear
 from fedldp.learn.training import Round, Training
 from fedldp.plan import Plan
 
@@ -42,17 +42,15 @@ class Point(NamedTuple):
 def linear(data: Dataset, goal: Objective) -> Linear:
     """Return the training task of a data set."""
     rows = None if data.vehicle_ids is None else VehicleRows(data.vehicle_ids)
-    return Linear(goal, data.examples(goal.name), rows)
+    examples = data.examples(goal.name)
+    return Linear(examples.objective, examples, rows)
 
 
 def base_rate(data: Dataset, goal: Objective) -> float:
     """Return the error of the best model without features."""
-    target = data.schema[data.targets[goal.name]]
-    values = encode_target(target, data.matrix(names=(target.name,))[:, 0])
-    if not goal.classifies:
-        return float(values.var())
-    share = float((values > 0).mean())
-    return min(share, 1 - share)
+    target = data.target(goal.name)
+    goal = goal.for_target(target)
+    return goal.base_rate(goal.targets(target, data.matrix(names=(target.name,))[:, 0]))
 
 
 def note_clipping(data: Dataset, say: Callable[[str], None] | None = None) -> None:
@@ -79,12 +77,14 @@ def gain(test: Linear, weights: Floats) -> tuple[float, float]:
     """
     found = []
     _, targets = test.examples.read(slice(None))
-    always = targets.mean() if not test.objective.classifies else (targets > 0).mean() - 0.5
+    goal = test.objective
+    always = np.broadcast_to(goal.constant(targets), (BLOCK, goal.outputs))
+    always = always[:, 0] if goal.outputs == 1 else always
     for start in range(0, len(test.examples), BLOCK):
         features, targets = test.examples.read(slice(start, start + BLOCK))
         with np.errstate(over="ignore", invalid="ignore"):  # the weights may have overflowed
-            (errors,) = test.objective.error(scores_of(features, weights[None]), targets)
-            found.append(test.objective.error(np.full(len(targets), always), targets) - errors)
+            (errors,) = goal.error(test.network.scores(weights[None], features), targets)
+            found.append(goal.error(always[: len(targets)], targets) - errors)
     differences = np.concatenate(found)
     with np.errstate(over="ignore", invalid="ignore"):
         error = (

@@ -41,7 +41,6 @@ from fedldp.cli.runs import (
 from fedldp.datasets import Dataset
 from fedldp.datasets.files import read_file
 from fedldp.learn.examples import Surveyed
-from fedldp.learn.features import check_target
 from fedldp.learn.forecasting import forecast
 from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
@@ -241,7 +240,7 @@ def train_command(
         measure = plot is not None
         points = follow(bars, "Training", training, test, measure=measure, checkpoint=checkpoint)
     seconds = monotonic() - began
-    target = data.schema[data.targets[goal.name]]
+    target = data.target(goal.name)
     model = Model(
         goal.name,
         data.features.schema,
@@ -369,7 +368,7 @@ def _load(
         raise click.UsageError(f"for the file {what}, give --schema and --target, but not --path.")
     columns = read_schema(schema)
     with naming(schema):
-        check_target(columns[target], objective(objective_name).classifies)
+        objective(objective_name).for_target(columns[target])
     found, quality = read_file(what, columns, target, vehicle, strict=strict)
     tell(what, quality)
     if rows is not None and rows > len(found):

@@ -13,7 +13,8 @@ from fedldp._internal.validation import Floats, whole
 from fedldp.data.quality import DataQuality
 from fedldp.errors import DomainError
 from fedldp.learn.examples import Rows, VehicleRows, rows_of
-from fedldp.learn.features import FeatureRows, Features, Scaling, check_target, encode_target
+from fedldp.learn.features import FeatureRows, Features, Scaling
+from fedldp.learn.objectives import Objective
 from fedldp.learn.objectives import objective as named_objective
 from fedldp.randomness import Source, source
 from fedldp.schema import Category, Number, Schema
@@ -293,6 +294,42 @@ class Dataset:
         )
         return fleet, public
 
+    def target(self, objective: str) -> Number | Category:
+        """Return what an objective predicts.
+
+        Parameters
+        ----------
+        objective
+            The name of an objective, such as `"logistic"`.
+
+        Returns
+        -------
+        Number or Category
+            Its entry in `targets` or, without one, the first target that fits it.
+
+        Raises
+        ------
+        DomainError
+            If the data set has no target for this objective.
+        UnknownName
+            If there is no such objective.
+
+        Examples
+        --------
+        >>> import fedldp.datasets
+        >>> fedldp.datasets.load("flights", rows=1000).target("softmax").name
+        'late'
+        """
+        goal = named_objective(objective)
+        if objective in self.targets:
+            return self.schema[self.targets[objective]]
+        for name in self.targets.values():
+            if goal.fits(self.schema[name]):
+                return self.schema[name]
+        raise DomainError(
+            f"{self.name} has no target for {objective!r}; it has targets for {list(self.targets)}."
+        )
+
     def examples(self, objective: str) -> "EncodedRows":
         """Return the features and targets that an objective trains on.
 
@@ -319,15 +356,8 @@ class Dataset:
         >>> fedldp.datasets.load("flights", rows=1000).examples("logistic").dimensions
         33
         """
-        classifies = named_objective(objective).classifies
-        if objective not in self.targets:
-            raise DomainError(
-                f"{self.name} has no target for {objective!r}; "
-                f"it has targets for {list(self.targets)}."
-            )
-        target = self.schema[self.targets[objective]]
-        check_target(target, classifies)
-        return EncodedRows(self, target)
+        target = self.target(objective)
+        return EncodedRows(self, target, named_objective(objective).for_target(target))
 
 
 @final
@@ -337,6 +367,7 @@ class EncodedRows:
 
     data: Dataset
     target: Number | Category
+    objective: Objective  # with as many scores as the target needs
 
     @property
     def dimensions(self) -> int:
@@ -357,15 +388,14 @@ class EncodedRows:
 
     def scaled(self, scaling: Scaling) -> "EncodedRows":
         """Return the same rows with another scaling of their numbers."""
-        return EncodedRows(replace(self.data, scaling=scaling), self.target)
+        return replace(self, data=replace(self.data, scaling=scaling))
 
     def read(self, rows: Rows) -> tuple[FeatureRows, Floats]:
         """Return the features of some rows, and their targets."""
         features = self.data.features
         encoded = features.encode(self.data.matrix(rows, features.schema.names))
-        return encoded, encode_target(
-            self.target, self.data.matrix(rows, (self.target.name,))[:, 0]
-        )
+        values = self.data.matrix(rows, (self.target.name,))[:, 0]
+        return encoded, self.objective.targets(self.target, values)
 
 
 def seeded_source(name: str, seed: int) -> Source:

@@ -19,7 +19,8 @@ from fedldp.data.quality import DataQuality, total
 from fedldp.data.vehicle_ids import VehicleIds
 from fedldp.datasets.dataset import About, Dataset
 from fedldp.errors import DomainError
-from fedldp.learn.features import category_codes, check_target
+from fedldp.learn.features import category_codes
+from fedldp.learn.objectives import OBJECTIVES
 from fedldp.schema import Category, Number, Schema
 
 _FINE = 1e-5  # the coarsest spacing of 32-bit numbers, on the scale of [-1, 1]
@@ -181,7 +182,9 @@ def compact(attribute: Number | Category, values: Floats) -> npt.NDArray[Any]:
 def _targets(schema: Schema, target: str | None) -> dict[str, str]:
     if target is None:
         return {}
-    attribute = schema[target]
-    classifies = isinstance(attribute, Category)
-    check_target(attribute, classifies)
-    return dict.fromkeys(("logistic", "hinge") if classifies else ("squared",), target)
+    fitting = [each for each in OBJECTIVES.values() if each.fits(schema[target])]
+    if not fitting:
+        OBJECTIVES["squared"].for_target(schema[target])  # says why
+    # Two labels need no entry for "softmax", which would change the fingerprint of the data.
+    chosen = [each.name for each in fitting if each.outputs == 1] or [e.name for e in fitting]
+    return dict.fromkeys(chosen, target)

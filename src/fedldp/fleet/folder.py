@@ -94,7 +94,7 @@ class Work:
             )
         asked: Model | Schema = data.asked
         if objective is not None:
-            target = data.schema[data.targets[objective]]
+            target = data.target(objective)
             asked = _first_model(objective, data.features.schema, target)
         vehicles = -(-len(data) // gateways)
         found = {"data": data.name, **entries}

@@ -1,7 +1,8 @@
 """LDP-FedSGD: train a model on a fleet, with one small report from each vehicle.
 
 `Settings` holds all options of a training, a task such as `Linear` the data, and `Training` runs
-it. The scikit-learn estimators are in `fedldp` itself, neural networks in `fedldp.learn.torch`.
+it. The scikit-learn estimators are in `fedldp` itself. A `Network` is a list of layers as data;
+`fedldp.learn.torch` trains any network of PyTorch.
 """
 
 from typing import TYPE_CHECKING
@@ -9,14 +10,22 @@ from typing import TYPE_CHECKING
 from fedldp._internal.lazy import attribute_loader
 
 __all__ = [
+    "Activation",
     "Arrays",
+    "ChannelMean",
+    "Conv",
+    "Dense",
     "Features",
+    "Flatten",
     "Forecast",
+    "Layered",
     "Linear",
     "Model",
+    "Network",
     "NoPrivacy",
     "Objective",
     "Observed",
+    "Pool",
     "Prior",
     "Privacy",
     "Recipe",
@@ -35,14 +44,16 @@ if TYPE_CHECKING:
     from fedldp.learn.examples import Arrays, VehicleRows
     from fedldp.learn.features import Features, Scaling
     from fedldp.learn.forecasting import Forecast, forecast
+    from fedldp.learn.layers import Activation, ChannelMean, Conv, Dense, Flatten, Pool
     from fedldp.learn.model import Model
+    from fedldp.learn.networks import Network
     from fedldp.learn.noise_aware import Observed, Prior
     from fedldp.learn.objectives import Objective, objective
     from fedldp.learn.optimizer import Recipe, State
     from fedldp.learn.privacy import NoPrivacy, Privacy
     from fedldp.learn.settings import Settings
     from fedldp.learn.survey import Survey
-    from fedldp.learn.tasks import Linear
+    from fedldp.learn.tasks import Layered, Linear
     from fedldp.learn.training import Round, Training
 else:
     # A vault needs only the modules for models and gradients.
@@ -52,14 +63,16 @@ else:
             "examples": "Arrays VehicleRows",
             "features": "Features Scaling",
             "forecasting": "Forecast forecast",
+            "layers": "Activation ChannelMean Conv Dense Flatten Pool",
             "model": "Model",
+            "networks": "Network",
             "objectives": "Objective objective",
             "noise_aware": "Observed Prior",
             "optimizer": "Recipe State",
             "privacy": "NoPrivacy Privacy",
             "settings": "Settings",
             "survey": "Survey",
-            "tasks": "Linear",
+            "tasks": "Layered Linear",
             "training": "Round Training",
         },
     )

@@ -14,7 +14,7 @@ from fedldp._internal.validation import Floats, whole
 from fedldp.errors import DomainError
 from fedldp.learn.examples import Surveyed
 from fedldp.learn.features import Features, Scaling
-from fedldp.learn.noise_aware import FIRST_SLOPE, Prior
+from fedldp.learn.noise_aware import Prior
 from fedldp.learn.objectives import Objective
 from fedldp.learn.objectives import objective as objective_of
 from fedldp.learn.settings import Settings
@@ -237,7 +237,7 @@ def _deviations(
     ((coder, attribute),) = part.asked
     length = min(1.0, _SLOPE * prior.length / attribute.half_width)
     variance = coder.noise_at(length) * attribute.half_width**2 / (max(asked, 1) * part.share)
-    slope = np.array([_SLOPE if goal.classifies else FIRST_SLOPE])
+    slope = np.array([_SLOPE if goal.classifies else goal.first_slope])
     curvature = goal.curvature(slope)[0] * prior.squares
     deviations = np.sqrt(variance) / curvature
     return deviations, prior, None if survey is None else survey.kind

@@ -5,6 +5,7 @@ schema and the weights can compute its gradient from its raw row.
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,9 +22,10 @@ from fedldp.data.frames import shown
 from fedldp.data.quality import DataQuality, total
 from fedldp.data.rows import Rows
 from fedldp.errors import DomainError
-from fedldp.learn.features import Features, Scaling, check_target, encode_target
-from fedldp.learn.objectives import objective
-from fedldp.learn.tasks import BLOCK, gradients_of, scores_of
+from fedldp.learn.features import Features, Scaling
+from fedldp.learn.gradients import BLOCK
+from fedldp.learn.networks import Network
+from fedldp.learn.objectives import Objective, objective
 from fedldp.parts import Values
 from fedldp.schema import Category, Number, Schema
 from fedldp.vehicle import canonical
@@ -31,15 +33,17 @@ from fedldp.vehicle import canonical
 FORMAT = "fedldp model 1"
 FORMAT_2 = "fedldp model 2"  # of models with another `reference`, which version 0.1 refuses
 FORMAT_3 = "fedldp model 3"  # of models with a `scaling`
-FORMATS = FORMAT, FORMAT_2, FORMAT_3
+FORMAT_4 = "fedldp model 4"  # of models with several scores, or with layers
+FORMATS = FORMAT, FORMAT_2, FORMAT_3, FORMAT_4
 _ENTRIES = {"objective", "schema", "target", "weights"}
+_OPTIONAL = "reference", "scaling", "network"
 LARGEST_WEIGHT = 1e25  # so that scores stay finite, in 32 bits and with any number of features
 
 
 @final
 @dataclass(frozen=True, repr=False)
 class Model:
-    """A linear model that predicts a target from the attributes of a schema.
+    """A model that predicts a target from the attributes of a schema.
 
     Equal models have equal JSON, and so equal fingerprints. `data` in the methods are rows in any
     form that `Schema.rows` reads; they may contain the target too. As on a vehicle, values outside
@@ -49,17 +53,27 @@ class Model:
     Parameters
     ----------
     objective : str
-        The name of the objective: "squared", "logistic" or "hinge".
+        The name of the objective: "squared", "logistic", "hinge" or "softmax".
     schema : Schema
         The attributes from which the model predicts.
     target : Number or Category
-        What it predicts: a number for "squared", otherwise a category with two labels.
+        What it predicts: a number for "squared", a category with any labels for "softmax",
+        otherwise a category with two.
     weights : sequence of float
-        A weight for each feature, in the order of `Features.names`; the last is the intercept.
+        A weight for each feature, in the order of `Features.names`; the last is the intercept. For
+        "softmax" there are as many for each label, one label after the other. A model with layers
+        has the weights of its `Network`.
     reference : {"first", "last", "none"}, default="first"
         Which label of a category has no feature: see `Features`.
     scaling : Scaling, optional
         How the numbers are scaled: see `Features`.
+    layers : Network, optional
+        The layers between features and scores; by default the model is linear.
+
+    Attributes
+    ----------
+    network : Network
+        The model that gives scores and gradients: `layers`, or the linear one.
 
     Raises
     ------
@@ -92,6 +106,7 @@ class Model:
     weights: tuple[float, ...]
     reference: str = "first"
     scaling: Scaling | None = None
+    layers: Network | None = None
 
     one_row: ClassVar[bool] = False  # a vehicle with several rows answers their mean gradient
 
@@ -101,10 +116,11 @@ class Model:
                 "a model needs a Schema and a target that is a Number or a Category; "
                 f"got {self.schema!r:.200} and {self.target!r:.200}."
             )
-        check_target(self.target, objective(self.objective).classifies)
+        if self.layers is not None:
+            _check_layers(self.layers, self.goal, self.features.dimensions)
         if self.target.name in self.schema:
             raise DomainError(f"the target {self.target.name!r} must not be in the schema too.")
-        object.__setattr__(self, "weights", _checked(self.weights, self.features.dimensions))
+        object.__setattr__(self, "weights", _checked(self.weights, self.network.dimensions))
 
     def __repr__(self) -> str:
         return (
@@ -113,8 +129,26 @@ class Model:
         )
 
     def _repr_html_(self) -> str:
-        rows = zip(self.features.names, self.weights, strict=True)
-        return notebook.table(repr(self)[1:-1], ["feature", "weight"], rows)
+        if self.layers is not None:
+            rows: Any = enumerate(self.weights)
+            return notebook.table(repr(self)[1:-1], ["number", "weight"], rows)
+        of_labels = np.reshape(self.weights, (self.goal.outputs, -1))
+        labels = self.target.categories if isinstance(self.target, Category) else ()
+        columns = ["weight"] if len(of_labels) == 1 else [*labels]
+        rows = zip(self.features.names, *of_labels.tolist(), strict=True)
+        return notebook.table(repr(self)[1:-1], ["feature", *columns], rows)
+
+    @cached_property
+    def goal(self) -> Objective:
+        """The objective, with as many scores as the target needs."""
+        return objective(self.objective).for_target(self.target)
+
+    @cached_property
+    def network(self) -> Network:
+        """The model that gives scores and gradients."""
+        if self.layers is not None:
+            return self.layers
+        return Network.linear(self.features.dimensions, self.goal)
 
     @property
     def features(self) -> Features:
@@ -153,11 +187,9 @@ class Model:
         >>> model.answers(np.array([[0.5, 1.0]])).all(np.arange(2))
         array([[-0.5, -1. ]])
         """
-        targets = encode_target(self.target, matrix[:, -1])
-        features = self.features.encode(matrix[:, :-1])
-        return gradients_of(
-            objective(self.objective), np.array([self.weights]), features, targets, begins
-        )
+        targets = self.goal.targets(self.target, matrix[:, -1])
+        features, weights = self.features.encode(matrix[:, :-1]), np.array([self.weights])
+        return self.network.gradients(weights, features, targets, begins)
 
     def scores(self, data: Any) -> Floats:
         """Return the score of each row.
@@ -169,9 +201,10 @@ class Model:
 
         Returns
         -------
-        ndarray of shape (rows,)
-            The scores. If a score is above 0, the second label is predicted. The score of a linear
-            regression is the prediction on the scale of [-1, 1].
+        ndarray of shape (rows,) or (rows, labels)
+            The scores. If a score is above 0, the second label is predicted; for "softmax" that of
+            the largest score. The score of a linear regression is the prediction on the scale of
+            [-1, 1].
         """
         scores, quality = self.checked_scores(data)
         quality.warn(stacklevel=2, strict=False)
@@ -193,6 +226,35 @@ class Model:
         scores, quality = self.checked_scores(data)
         quality.warn(stacklevel=2, strict=False)
         return self.predictions(scores)
+
+    def probabilities(self, data: Any) -> Floats:
+        """Return the probability of each label for each row.
+
+        Parameters
+        ----------
+        data : object
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (rows, labels)
+            The probabilities, in the order of the target's labels.
+
+        Raises
+        ------
+        DomainError
+            If the objective is not "logistic" or "softmax".
+
+        Examples
+        --------
+        >>> target = Category("sold", ["no", "yes"])
+        >>> model = Model("logistic", Schema.of(age=(0, 100)), target, [0.0, 0.0])
+        >>> model.probabilities({"age": [31]})
+        array([[0.5, 0.5]])
+        """
+        scores, quality = self.checked_scores(data)
+        quality.warn(stacklevel=2, strict=False)
+        return self.goal.probabilities(scores)
 
     def errors(self, data: Any) -> Floats:
         """Return the error of each row.
@@ -251,7 +313,7 @@ class Model:
 
         Returns
         -------
-        scores : ndarray of shape (rows,)
+        scores : ndarray of shape (rows,) or (rows, labels)
             The scores.
         quality : DataQuality
             What is clipped or replaced in the rows.
@@ -280,10 +342,9 @@ class Model:
             What is clipped or replaced in the rows.
         """
         rows = Schema((*self.schema.attributes, self.target)).rows(data, first_row)
-        measured = objective(self.objective).error
 
         def error(scores: Floats, targets: Floats) -> Floats:
-            found = measured(scores, encode_target(self.target, targets))
+            found = self.goal.error(scores, self.goal.targets(self.target, targets))
             return np.where(np.isnan(targets), np.nan, found)
 
         errors, quality = self._each(rows, error)
@@ -296,7 +357,7 @@ class Model:
 
         Parameters
         ----------
-        scores : ndarray of shape (rows,)
+        scores : ndarray of shape (rows,) or (rows, labels)
             Scores.
 
         Returns
@@ -304,22 +365,23 @@ class Model:
         ndarray of shape (rows,)
             Labels or, for a linear regression, numbers in the units of the target.
         """
+        decided = self.goal.decide(scores)
         if isinstance(self.target, Number):
-            return np.asarray(self.target.from_unit(scores))
-        return np.array(self.target.categories)[(scores > 0).astype(np.intp)]
+            return np.asarray(self.target.from_unit(decided))
+        return np.array(self.target.categories).take(decided)
 
     def _each(
         self, rows: Rows, function: Callable[[Floats, Floats], Floats]
     ) -> tuple[Floats, DataQuality]:
         """Apply a function to the score and the last column of each row; return the quality too."""
         features, weights = self.features, np.array([self.weights])
-        found, qualities = np.empty(len(rows)), []
+        found, qualities = [], []
         for start in range(0, max(len(rows), 1), BLOCK):
             matrix, quality = rows.read(start, start + BLOCK)
-            (scores,) = scores_of(features.encode(matrix), weights)
-            found[start : start + BLOCK] = function(scores.astype(np.float64), matrix[:, -1])
+            (scores,) = self.network.scores(weights, features.encode(matrix))
+            found.append(function(scores.astype(np.float64), matrix[:, -1]))
             qualities.append(quality)
-        return found, total(qualities)
+        return np.concatenate(found), total(qualities)
 
     def to_json(self) -> str:
         """Return the model as canonical JSON, from which `from_json` reads it exactly.
@@ -340,6 +402,10 @@ class Model:
             document |= {"format": FORMAT_2, "reference": self.reference}
         if self.scaling is not None:
             document |= {"format": FORMAT_3, "scaling": self.scaling.to_document()}
+        if self.goal.outputs > 1 or self.layers is not None:
+            document |= {"format": FORMAT_4}
+        if self.layers is not None:
+            document |= {"network": self.layers.to_document()}
         return canonical(document)
 
     @classmethod
@@ -363,13 +429,17 @@ class Model:
         """
         advice = ". Give a file that `fedldp train --save` wrote."
         with documents.reading(repr(FORMAT), advice):
-            document = documents.parse(text, FORMATS, _ENTRIES, "reference", "scaling")
+            document = documents.parse(text, FORMATS, _ENTRIES, *_OPTIONAL)
             schema = Schema.from_document(document["schema"])
             (target,) = Schema.from_document([document["target"]]).attributes
             reference = document.get("reference", Model.reference)
             scaling = Scaling.from_document(document["scaling"]) if "scaling" in document else None
             weights = document["weights"]
-            model = cls(document["objective"], schema, target, weights, reference, scaling)
+            layers = None
+            if "network" in document:
+                goal = objective(document["objective"]).for_target(target)
+                layers = Network.from_document(document["network"], goal)
+            model = cls(document["objective"], schema, target, weights, reference, scaling, layers)
             documents.check_written(model.to_json(), canonical(document))
         return model
 
@@ -379,11 +449,23 @@ class Model:
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
 
+def _check_layers(layers: Network, goal: Objective, features: int) -> None:
+    """Refuse a network for another objective, or for other features."""
+    if layers.objective != goal or math.prod(layers.inputs) + 1 != features:
+        raise DomainError(
+            f"the network must have {features - 1} inputs and be for {goal.name} with "
+            f"{goal.outputs} output{'s' * (goal.outputs > 1)}; got {layers!r}."
+        )
+    if not layers.layers:
+        raise DomainError("a linear model has no layers: leave the network out.")
+
+
 def _checked(weights: Sequence[float] | Floats, width: int) -> tuple[float, ...]:
     sequence = isinstance(weights, list | tuple | np.ndarray)
     if not sequence or len(weights) != width:
         raise DomainError(
-            f"weights must be {width} numbers, one for each feature and one for the constant; "
+            f"weights must be {width} numbers, for each score one for each feature and one for the "
+            "constant, or those of the layers; "
             f"got {len(weights) if sequence else shown(weights)}."
         )
     for weight in weights:

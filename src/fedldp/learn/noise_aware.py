@@ -17,6 +17,10 @@ each other and curvatures are only roughly known:
 - g = `CAUTION` times the number of attributes limits the first steps. Attributes that move together
   add up, at the worst all of them.
 
+With several labels, the gradients of all labels add up to 0 in each feature, and so do the weights.
+What the reports say about the sum is noise: it is taken out of G, and R falls by the factor
+1 - 1/m for m labels.
+
 The model is the average of the iterates that `Recipe` describes, which takes back what longer steps
 cost. The same recursion with the same gains gives the variance of each weight, prior and noise
 together: `coef_std_` of the estimators. There a weight is taken to follow its own gradient with
@@ -41,7 +45,6 @@ DOUBT = 1 / 8
 NUMBER, LABEL, CONSTANT = 1 / 3, 1 / 12, 1 / 2  # by how much of the distance each moves a score
 SPREAD = 1 / 9  # the mean square of a number that was not surveyed, on the scale of [-1, 1]
 
-FIRST_SLOPE = 0.5  # the mean absolute slope of the loss, where nothing has been seen yet
 _MEMORY = 0.1  # the weight of the last round in the mean length of gradients
 
 
@@ -49,6 +52,9 @@ _MEMORY = 0.1  # the weight of the last round in the mean length of gradients
 @dataclass(frozen=True, eq=False)
 class Prior:
     """What is known about a linear model before any vehicle is asked. None of it is from the data.
+
+    If the objective has several scores, arrays have the features of the first score, then those of
+    the second, and so on.
 
     Parameters
     ----------
@@ -100,7 +106,15 @@ class Prior:
         moves = np.where(numbers, NUMBER / np.sqrt(spread), np.where(labels > 0, LABEL, CONSTANT))
         categories = sum(1 for each in features.schema.attributes if each.labels)
         nonzero = int(numbers.sum()) + categories + 1 if sparse else features.dimensions
-        return cls(objective, squares, objective.distance * moves, nonzero)
+        return cls._of_every_score(objective, squares, moves, nonzero)
+
+    @classmethod
+    def _of_every_score(
+        cls, objective: Objective, squares: Floats, moves: Floats, attributes: int
+    ) -> "Prior":
+        """Return the prior, given what holds for the features of each score."""
+        squares, moves = np.tile(squares, objective.outputs), np.tile(moves, objective.outputs)
+        return cls(objective, squares, objective.distance * moves, attributes)
 
     @classmethod
     def of_numbers(cls, dimensions: int, objective: Objective) -> "Prior":
@@ -126,12 +140,39 @@ class Prior:
         """
         squares = np.append(np.full(dimensions - 1, SPREAD), 1.0)
         moves = np.append(np.full(dimensions - 1, NUMBER / SPREAD**0.5), CONSTANT)
-        return cls(objective, squares, objective.distance * moves, dimensions)
+        return cls._of_every_score(objective, squares, moves, dimensions)
 
     @property
     def length(self) -> float:
         """The length of a row of features, roughly."""
-        return float(np.sqrt(self.squares.sum()))
+        return float(np.sqrt(self.squares.sum() / self.objective.outputs))
+
+    def centred(self, observed: "Observed") -> "Observed":
+        """Take out of a round what is noise alone: the sum over several scores.
+
+        Parameters
+        ----------
+        observed : Observed
+            What the server learns from a round.
+
+        Returns
+        -------
+        Observed
+            The same for one score; for several, a gradient whose sum over the scores is 0.
+
+        Examples
+        --------
+        >>> from fedldp.learn.objectives import objective
+        >>> prior = Prior.of_numbers(1, objective("softmax"))
+        >>> prior.centred(Observed(np.array([[3.0, 1.0]]), variance=1.0))[:2]
+        (array([[ 1., -1.]]), 0.5)
+        """
+        outputs = self.objective.outputs
+        if outputs == 1:
+            return observed
+        found = observed.gradient.reshape(len(observed.gradient), outputs, -1)
+        found = (found - found.mean(axis=1, keepdims=True)).reshape(observed.gradient.shape)
+        return observed._replace(gradient=found, variance=observed.variance * (1 - 1 / outputs))
 
 
 class Observed(NamedTuple):
@@ -179,7 +220,7 @@ def gains(
 ) -> tuple[Floats, Floats]:
     """Return the gain and the curvature of each weight in a round; the first has the number 1."""
     seen = known.length > 0
-    slopes = np.where(seen, known.length / prior.length, FIRST_SLOPE)
+    slopes = np.where(seen, known.length / prior.length, prior.objective.first_slope)
     curvature = prior.objective.curvature(slopes)[:, None] * prior.squares
     noise = variance / (curvature * prior.deviations) ** 2
     first = noise + CAUTION * prior.attributes
@@ -193,6 +234,7 @@ def filtered(
 
     `kept` is the share of the old average in the new one.
     """
+    observed = prior.centred(observed)
     gain, curvature = gains(prior, known, observed.variance, number)
     rest = 1 - DOUBT * gain
     weights = rest**2 * known.weights + gain**2 * observed.variance / curvature**2

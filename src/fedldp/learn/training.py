@@ -30,11 +30,12 @@ from fedldp.errors import DomainError
 from fedldp.estimate import means_of_levels
 from fedldp.learn import optimizer
 from fedldp.learn.features import Scaling
+from fedldp.learn.gradients import BLOCK
 from fedldp.learn.noise_aware import Observed, Prior
 from fedldp.learn.optimizer import Recipe, State
 from fedldp.learn.privacy import NoPrivacy, bits_of
 from fedldp.learn.survey import Survey
-from fedldp.learn.tasks import BLOCK, Linear, Task
+from fedldp.learn.tasks import Linear, Task
 from fedldp.parts import Part, Values
 from fedldp.plan import Plan
 from fedldp.randomness import Source
