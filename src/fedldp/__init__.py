@@ -44,6 +44,7 @@ __all__ = [
     "Tally",
     "ThreeOutputs",
     "ThreeOutputsFlat",
+    "amplification",
     "audit",
     "best",
     "coders",
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
     from fedldp.randomness import Source, source
     from fedldp.report import Report
     from fedldp.schema import Category, Number, Schema
+    from fedldp.shuffling import amplification
     from fedldp.tally import Tally
 
     __version__: str
@@ -113,6 +115,7 @@ else:
             "randomness": "Source source",
             "report": "Report",
             "schema": "Category Number Schema",
+            "shuffling": "amplification",
             "tally": "Tally",
         },
     )

@@ -16,10 +16,14 @@ from fedldp.cli.plans import INPUT, OUTPUT, add, console, naming, read_plan
 from fedldp.errors import ImplausibleWarning
 from fedldp.estimate import ESTIMATORS, TARGETS, Estimate, Frequencies
 from fedldp.fleet.server.summary import shortfalls
+from fedldp.plan import Plan
 from fedldp.schema import Number, Schema
+from fedldp.shuffling import amplification
 from fedldp.tally import Tally
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+SHUFFLED_DELTA = 1e-9  # of the privacy that a trusted shuffler would add
 
 
 def estimate_options(of: str) -> Callable[[Command], Command]:
@@ -154,6 +158,12 @@ def draw(path: Path, rows: list[dict[str, Any]], title: str) -> None:
     plots.save(plots.estimates(rows, title), path)
 
 
+def shuffled(plan: Plan, reports: int) -> dict[str, float]:
+    """Return the privacy of all reports together if somebody trusted shuffled them."""
+    epsilon = amplification(plan.epsilon, max(reports, 1), SHUFFLED_DELTA)
+    return {"epsilon": epsilon, "delta": SHUFFLED_DELTA}
+
+
 @click.command("estimate")
 @click.argument("plan_file", metavar="PLAN", type=INPUT)
 @click.argument("tally_file", metavar="TALLY", type=INPUT)
@@ -193,10 +203,17 @@ def estimate_command(
             "vehicles": tally.reports,
             "confidence": confidence,
             "estimates": rows,
+            "shuffled": shuffled(plan, tally.reports),
             "warnings": list(estimate.warnings),
         }
         click.echo(json.dumps(document, indent=2))
         return
     console().print(render(title, rows, confidence))
+    central = shuffled(plan, tally.reports)
+    console().print(
+        f"Each report is {plan.epsilon:g}-private against everybody. If somebody whom the vehicles "
+        "trust shuffled the reports (an additional assumption), all of them together would be "
+        f"({central['epsilon']:.2g}, {central['delta']:g})-private."
+    )
     if plot is not None:
         console().print(f"Wrote {plot}", soft_wrap=True)
