@@ -84,8 +84,8 @@ def test_the_bound_falls_with_the_fleet_and_with_delta():
     assert bounds == sorted(bounds, reverse=True)
     assert bounds[0] == pytest.approx(1.0, rel=1e-8)
     assert amplification(1.0, 1_000, 1e-12) > amplification(1.0, 1_000, 1e-6)
-    # The noise of n - 1 coins grows like sqrt(n), so epsilon' falls like 1 / sqrt(n).
-    assert bounds[-1] == pytest.approx(bounds[-2] / 2, rel=0.02)
+    # The noise of the coins grows like sqrt(n), so epsilon' falls at least like 1 / sqrt(n).
+    assert bounds[-1] == pytest.approx(bounds[-2] / 2, rel=0.05)
 
 
 @pytest.mark.parametrize(
