@@ -16,7 +16,7 @@ from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
 from fedldp.coders.laws import Law
 from fedldp.errors import DataWarning, DomainError, ImplausibleWarning
 from fedldp.parts import Part
-from fedldp.plausibility import FALSE_ALARM, Finding, Plausibility
+from fedldp.plausibility import FALSE_ALARM, Finding, Plausibility, equal_reports
 
 MIXED = Schema.of(
     age=(0, 100),
@@ -270,3 +270,39 @@ def test_the_command_line_warns(tmp_path):
     assert "± (95%)" in shown.stdout
     found = CliRunner().invoke(command, ["estimate", str(plan_file), str(tally_file), "--json"])
     assert json.loads(found.stdout)["warnings"] == texts
+
+
+# Equal reports
+
+
+@pytest.mark.parametrize(("categories", "n"), [(2, 8), (5, 5), (40, 3)])
+@pytest.mark.parametrize("epsilon", [0.1, 3.0])
+def test_equal_reports_cause_no_more_alarms_than_they_may(categories, n, epsilon):
+    """By enumeration: a bound of at most a has a probability of at most a, for every a."""
+    schema = Schema.of(city=[str(i) for i in range(categories)])
+    coder = RandomizedResponse.of(epsilon, categories)
+    plan = Plan.from_parts(schema, epsilon, [Part(schema, (0,), (coder,), 1)])
+    law = np.full(categories, coder.q)
+    law[0] = coder.p  # of vehicles that all have the same value, which is the worst for this
+    found = {}
+    for sent in itertools.product(range(categories), repeat=n):
+        copies = [count for count in np.bincount(sent).tolist() if count]
+        bound = equal_reports(plan.parts, copies)
+        found[bound] = found.get(bound, 0.0) + float(np.prod(law[list(sent)]))
+    assert min(found) < 0.9 or categories == 2
+    for alarm in found:
+        assert sum(p for bound, p in found.items() if bound <= alarm) <= alarm + 1e-12
+
+
+def test_a_share_of_repeats_is_noticed_and_a_likely_pair_is_not():
+    plan = Plan(Schema.vector(15, length=1.0), 1.0, strategy="directions")
+    bits = plan.parts[0].coders[0].seed_bits
+    assert bits >= 20
+    assert equal_reports(plan.parts, [1] * 5000) == 1.0
+    assert equal_reports(plan.parts, [2] + [1] * 998) > 1e-4  # as birthdays do
+    assert equal_reports(plan.parts, [2] * 20 + [1] * 960) < FALSE_ALARM
+    assert equal_reports(plan.parts, [4] + [1] * 996) < FALSE_ALARM
+    signs = Plan(Schema.of(speed=(0, 50)), 1.0, mechanism="duchi")
+    assert equal_reports(signs.parts, [60]) < FALSE_ALARM < equal_reports(signs.parts, [30, 30])
+    certain = Plan(Schema.of(speed=(0, 50)), 16.0, mechanism="duchi")
+    assert equal_reports(certain.parts, [1000]) > FALSE_ALARM

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
+from math import comb, prod
 from typing import Any, NamedTuple, Protocol, cast, final, runtime_checkable
 
 import numpy as np
@@ -319,6 +320,16 @@ class Part:
         for ratio in ratios[-self.k :]:
             product *= ratio
         return product
+
+    @property
+    def likeliest(self) -> float:
+        """The largest probability of an answer under any row of values."""
+        largest = sorted(
+            likeliest
+            for coder, units in self._units_by_coder
+            for likeliest in [coder.likeliest] * min(units, self.k)
+        )
+        return prod(largest[-self.k :]) / comb(self.units, self.k)
 
     @property
     def most_answers(self) -> int:

@@ -11,6 +11,7 @@ range, are not noticed.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import exp, log, prod
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -235,6 +236,33 @@ def _others(part: Part, cells: npt.NDArray[Any]) -> Iterator[_Suspects]:
         for check in coder.checks(rows):
             found, p_value = np.array([check.found]), np.array([check.p_value])
             yield _Suspects(attributes[0], check.kind, found, check.expected, p_value)
+
+
+def equal_reports(parts: Sequence[Part], copies: Sequence[int]) -> float:
+    """Bound the probability that honest vehicles send as many equal reports, whatever their data.
+
+    `copies` says how often each report occurs. Let q be the largest probability of any report, and
+    n the number of reports. The i-th of them equals an earlier one with a probability of at most
+    (i - 1) q, so the number of repeats is at most binomial with (n - 1) q. And m given vehicles
+    send the same report with a probability of at most q^(m - 1), so that any m of the n do with at
+    most C(n, m) times that. The smaller of both bounds, doubled, is returned.
+
+    >>> import fedldp
+    >>> few = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> many = fedldp.Plan(fedldp.Schema.vector(9, length=1), epsilon=1.0, strategy="directions")
+    >>> equal_reports(few.parts, [40, 60]), equal_reports(many.parts, [2] * 50) < 1e-200
+    (1.0, True)
+    """
+    from scipy.special import bdtrc, gammaln
+
+    n, most = sum(copies), max(copies, default=0)
+    likeliest = prod(part.likeliest for part in parts)
+    if most < 2:
+        return 1.0
+    repeats = float(bdtrc(n - len(copies) - 1, n, min(1.0, (n - 1) * likeliest)))
+    ways = gammaln(n + 1) - gammaln(most + 1) - gammaln(n - most + 1)
+    same = exp(min(0.0, float(ways) + (most - 1) * log(likeliest))) if likeliest else 0.0
+    return min(1.0, 2 * min(repeats, same))
 
 
 class Influence(NamedTuple):

@@ -102,6 +102,8 @@ def test_whole_reports_are_private_in_integers(coder):
         ratio = max(max(each[r] for each in laws) / min(each[r] for each in laws) for r in records)
         assert ratio == plan.parts[0].ratio <= vehicle.exp_below(plan.total_epsilon)
         assert plan.total_epsilon == k * vehicle.exact(coder.epsilon)
+        largest = max(max(each.values()) for each in laws)
+        assert plan.parts[0].likeliest == pytest.approx(float(largest), rel=1e-12)
 
 
 @pytest.mark.parametrize("coder", ALL)

@@ -129,6 +129,14 @@ class Coder(ABC):
     def ratio(self) -> Fraction:
         """The largest ratio of the probabilities of a code under two inputs: at most e^epsilon."""
 
+    @property
+    def likeliest(self) -> float:
+        """The largest probability that a code has under any input; 1 if it is not known.
+
+        It tells how often honest vehicles send equal reports.
+        """
+        return 1.0
+
     @abstractmethod
     def to_document(self) -> Document:
         """Return the coder as it is written in a plan's JSON.

@@ -113,6 +113,11 @@ class RandomizedResponse(ByLaw, ForCategories):
         return Fraction(max(self.same, self.other), min(self.same, self.other))
 
     @property
+    def likeliest(self) -> float:
+        """The largest probability that a category is sent with."""
+        return max(self.p, self.q)
+
+    @property
     def p(self) -> float:
         """The probability of the true category."""
         return self.same / self.total
@@ -304,6 +309,11 @@ class UnaryEncoding(AsBits, ByLaw, ForCategories):
         """The largest ratio of two probabilities of all bits together: at most e^epsilon."""
         least, most = sorted((self.absent, self.total - self.absent))
         return Fraction(most, least)
+
+    @property
+    def likeliest(self) -> float:
+        """The largest probability of a row of bits: the bit of the true category is 0 or 1."""
+        return self.p * max(self.q, 1 - self.q) ** (self.categories - 1)
 
     @property
     def p(self) -> float:

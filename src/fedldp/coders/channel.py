@@ -161,6 +161,11 @@ class Channel(ByLaw, ForNumbers):
         columns = zip(*self.counts.tolist(), strict=True)
         return max(Fraction(max(column), min(column)) for column in columns if max(column))
 
+    @property
+    def likeliest(self) -> float:
+        """The largest probability that an output has at any letter."""
+        return float(self.counts.max() / self.total)
+
     @cached_property
     def table(self) -> Floats:
         """The probabilities of the outputs (columns) at the letters (rows)."""

@@ -192,6 +192,11 @@ class Cube(AsBits, ByLaw, ForNumbers):
         """The largest ratio of two probabilities of a code: at most e^epsilon."""
         return Fraction(max(self.heavy, self.light), min(self.heavy, self.light))
 
+    @property
+    def likeliest(self) -> float:
+        """The largest probability that some signs have."""
+        return float(Fraction(max(self.heavy, self.light), self._odds[-1]))
+
     @classmethod
     def from_document(cls, document: Document, coordinates: int = 1) -> "Cube":
         threshold = document["threshold"]

@@ -248,6 +248,12 @@ class Directions(ForNumbers):
         return max(ratio, Fraction(self.null_input, self.null)) if self.null_input else ratio
 
     @property
+    def likeliest(self) -> float:
+        """The largest probability of a seed together with a direction, or with the null code."""
+        odds = self._odds
+        return max(self.high, odds.null, odds.null_input) / odds.total / (1 << self.seed_bits)
+
+    @property
     def fleet(self) -> int:
         """To how many vehicles the finite number of seeds adds at most a tenth of the variance."""
         return max(1, int(_CODEBOOKS * (1 << self.seed_bits) / _doubling(self._odds)))

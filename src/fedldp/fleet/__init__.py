@@ -26,10 +26,11 @@ from typing import TYPE_CHECKING
 
 from fedldp._internal.lazy import attribute_loader
 
-__all__ = ["Job", "LDPFedSGD", "LDPMod", "Vault"]
+__all__ = ["Job", "LDPFedSGD", "LDPMod", "Vault", "private", "tally"]
 
 if TYPE_CHECKING:
-    from fedldp.fleet.flower.mod import LDPMod
+    from fedldp.fleet.flower.mod import LDPMod, tally
+    from fedldp.fleet.flower.private import private
     from fedldp.fleet.flower.strategy import LDPFedSGD
     from fedldp.fleet.job import Job
     from fedldp.fleet.vault.vault import Vault
@@ -37,7 +38,8 @@ else:
     __getattr__ = attribute_loader(
         __name__,
         {
-            "flower.mod": "LDPMod",
+            "flower.mod": "LDPMod tally",
+            "flower.private": "private",
             "flower.strategy": "LDPFedSGD",
             "job": "Job",
             "vault.vault": "Vault",

@@ -218,13 +218,25 @@ def test_a_mod_travels_to_other_processes(tmp_path):
     assert refused(node.ask(asked({"round": 2})))
 
 
-def test_a_ledger_that_is_damaged_or_cannot_be_made_is_a_refusal(tmp_path):
-    node = Node(tmp_path / "missing")
-    assert refused(node.ask())
+def test_a_ledger_that_is_damaged_later_is_a_refusal(tmp_path):
+    node = Node(tmp_path)
     (tmp_path / "ledger.db").write_bytes(b"no ledger")
-    other = Node(tmp_path)
-    assert refused(other.ask())
-    assert node.calls == other.calls == 0
+    assert refused(node.ask())
+    assert node.calls == 0
+
+
+def test_a_ledger_that_is_damaged_or_cannot_be_made_is_refused_at_once(tmp_path):
+    with pytest.raises(DomainError, match=r"needs a folder that exists.* got .*/missing"):
+        Node(tmp_path / "missing")
+    (tmp_path / "ledger.db").write_bytes(b"no ledger")
+    with pytest.raises(WireError, match="ledger"):
+        Node(tmp_path)
+
+
+@pytest.mark.parametrize("vehicle_id", ["", 7, b"car"])
+def test_an_id_that_is_no_text_is_refused_at_once(tmp_path, vehicle_id):
+    with pytest.raises(DomainError, match="vehicle_id must be a text"):
+        Node(tmp_path, vehicle_id=vehicle_id)
 
 
 def test_a_full_disk_is_a_refusal(tmp_path):

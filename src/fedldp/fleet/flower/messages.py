@@ -1,5 +1,7 @@
 """Bytes as the content of a Flower message, and back."""
 
+import logging
+
 from fedldp.errors import MissingExtra, WireError
 
 try:
@@ -8,6 +10,11 @@ except ImportError as error:
     raise MissingExtra("flwr", "flower") from error
 
 NAME = "fedldp"  # of the one record in a message, and of the one value in it
+PLAN = "fedldp-plan"  # the setting by which a server says which plan it counts: its fingerprint
+
+# Apps on Flower set up no logging of their own. Lines of a child of Flower's logger appear where
+# Flower's own lines do, on the node or on the server.
+log = logging.getLogger("flwr.fedldp")
 
 _EXPECTED = "a message must contain one record of bytes and nothing else."
 

@@ -1,30 +1,48 @@
 """A mod for an existing Flower app: it turns each reply into one private report.
 
-    app = ClientApp(mods=[LDPMod("plan.json", ledger="/var/lib/fleet/ledger.db", cap=4.0)])
+    app = ClientApp(mods=[LDPMod("plan.json", ledger="/var/lib/fleet.db", cap=4.0, delta=True)])
 
 See docs/flower-mod.md, also for what a mod cannot guarantee.
 """
 
+import contextlib
 import hashlib
-import logging
 import os
+import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
+
+import numpy as np
 
 from fedldp import report, vehicle
 from fedldp._internal import packing
-from fedldp.errors import DomainError, MissingExtra, WireError
-from fedldp.fleet.flower.messages import packed, unpacked
+from fedldp._internal.text import counted, listed
+from fedldp._internal.validation import Floats
+from fedldp.data.quality import DataQuality
+from fedldp.errors import DomainError, ImplausibleWarning, MissingExtra, WireError
+from fedldp.fleet.flower.arrays import difference, only_arrays, vector
+from fedldp.fleet.flower.messages import PLAN, log, packed, unpacked
 from fedldp.ledger import Ledger, Produce, check_answers_per_job, check_job
 from fedldp.plan import Plan, for_vehicle
+from fedldp.plausibility import FALSE_ALARM, equal_reports
 from fedldp.tally import Tally
 
 try:
-    from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+    from flwr.app import (
+        ArrayRecord,
+        ConfigRecord,
+        Context,
+        Message,
+        Metadata,
+        MetricRecord,
+        RecordDict,
+        UserConfig,
+    )
 except ImportError as error:
     raise MissingExtra("flwr", "flower") from error
 
@@ -32,7 +50,7 @@ App = Callable[[Message, Context], Message]
 PlanOrPath = Plan | str | os.PathLike[str]
 VehicleId = str | Callable[[Context], str]
 
-_log = logging.getLogger(__name__)
+PARTITION = "partition-id"  # by which the nodes of a simulation are told apart
 
 
 @final
@@ -40,24 +58,31 @@ class LDPMod:
     """A mod that replaces each reply of a ClientApp by one private report.
 
     The app's reply is the row that the report is about: its arrays, flattened, if they have as many
-    numbers as the plan asks for, and otherwise its metrics and settings by name. Missing values
-    become the plan's public default, even if the app fails: the data never cause a refusal.
+    numbers as the plan asks for, and otherwise its metrics and settings by name. With `delta`, it
+    is how far the app has moved the arrays that it received. Missing values become the plan's
+    public default, even if the app fails: the data never cause a refusal.
 
     The ledger records the report and its cost before it is sent. The same question gets the same
-    report again, without a call of the app. A refusal is as long as a report.
+    report again, without a call of the app. A refusal is as long as a report. Repeats, refusals and
+    replies that do not fit the plan are logged on this machine, by a child of Flower's logger.
 
     Parameters
     ----------
     plan : Plan, str or os.PathLike
         What to report and at which epsilon: a plan, or the path of its JSON file.
     ledger : str or os.PathLike
-        The file that records what each vehicle has spent. It is created if it does not exist.
-        Never delete it, and never restore a backup of it.
+        The file that records what each vehicle has spent. It is created if it does not exist; its
+        folder must exist. Never delete it, and never restore a backup of it.
     cap : float, str or Fraction
         The most that a vehicle may spend in its life, over all jobs.
-    vehicle_id : str or callable, default="vehicle"
-        Names the vehicle whose budget is spent. If one ledger serves many nodes, give a function
-        that takes Flower's context and returns the id.
+    delta : bool, default=False
+        Report how far the arrays in the app's reply are from those in the question. So handlers
+        that return the trained model, as most do, stay as they are.
+    vehicle_id : str or callable, optional
+        Names the vehicle whose budget is spent, by default "vehicle". If one ledger serves many
+        nodes, give a function that takes Flower's context and returns the id. A node whose
+        configuration has a `partition-id` needs it: without it, all nodes of a simulation would be
+        one vehicle.
     answers : str, default="train"
         The only type of message that is answered. Answering Flower's `evaluate` messages too
         would double the cost.
@@ -76,19 +101,23 @@ class LDPMod:
         The cap as an exact number.
     ledger : Path
         The absolute path of the ledger.
-    vehicle_id, answers, job, answers_per_job
+    delta, vehicle_id, answers, job, answers_per_job
         As given.
 
     Raises
     ------
     DomainError
-        If the cap, the job or `answers_per_job` is invalid, or one report would exceed the cap.
+        If the cap, the vehicle_id, the job or `answers_per_job` is invalid, or the folder of the
+        ledger does not exist or cannot be written to.
     PrivacyError
-        If the tables of the plan leak more than they claim.
+        If the tables of the plan leak more than they claim, or one report would exceed the cap.
+    WireError
+        If the ledger is damaged.
 
     See Also
     --------
-    fedldp.fleet.flower.mod.tally : Counts the reports on the server.
+    fedldp.fleet.private : Makes a strategy that adds up the reports, on the server.
+    fedldp.fleet.tally : Counts the reports on the server.
 
     Examples
     --------
@@ -122,21 +151,27 @@ class LDPMod:
         *,
         ledger: str | os.PathLike[str],
         cap: float | str | Fraction,
-        vehicle_id: VehicleId = "vehicle",
+        delta: bool = False,
+        vehicle_id: VehicleId | None = None,
         answers: str = "train",
         job: str | None = None,
         answers_per_job: int = 1,
     ) -> None:
-        self.plan = _plan(plan)
+        self.plan = plan_of(plan)
         try:
             self.cap = vehicle.exact(cap)
         except ValueError:
             raise DomainError(f"cap must be a positive number; got {cap!r}.") from None
         self.ledger = Path(ledger).resolve()  # opened where it is used: that is another process
-        self.vehicle_id, self.answers = vehicle_id, answers
+        if vehicle_id is not None and not callable(vehicle_id):
+            _check_id(vehicle_id)
+        self.delta, self.vehicle_id, self.answers = delta, vehicle_id, answers
         check_job(job)
         self.job, self.answers_per_job = job, check_answers_per_job(answers_per_job)
         _checked(self.plan.to_json(), self.cap)
+        _check_folder(self.ledger)
+        if self.ledger.exists():
+            self._opened().close()
 
     def __call__(self, message: Message, context: Context, call_next: App) -> Message:
         """Answer a message with a report, or with a refusal of the same length.
@@ -159,40 +194,223 @@ class LDPMod:
             refusal is logged on this machine only.
         """
         reply = Message(packed(bytes(_size(self.plan))), reply_to=message)
+        if isinstance(context, _Rehearsal):
+            context.quality = self._rehearse(message, context, call_next)
+            return reply
         try:
             reply.content = packed(self._answer(message, context, call_next))
         except Exception as error:  # it stays on this machine
-            _log.warning("refused: %s: %s", type(error).__name__, error)
+            log.warning("LDPMod refused a question: %s: %s", type(error).__name__, error)
         return reply
 
+    def dry_run(
+        self,
+        app: App,
+        content: RecordDict,
+        *,
+        node_config: UserConfig | None = None,
+        run_config: UserConfig | None = None,
+    ) -> DataQuality:
+        """Put a question to the app, raise if its answer would be no use, and pay nothing.
+
+        Call it on the node, before the app goes into a run. It checks the plan against the
+        question, the vehicle's id and budget, the app's reply, and whether another mod changes what
+        this one sends. Whatever the app raises is raised.
+
+        Parameters
+        ----------
+        app : callable
+            The `ClientApp` with this mod.
+        content : flwr.app.RecordDict
+            What the server will send: mostly the record "arrays" and the record "config".
+        node_config : dict, optional
+            The configuration of the node.
+        run_config : dict, optional
+            The configuration of the run.
+
+        Returns
+        -------
+        DataQuality
+            Which values would be clipped, for the owner of the data.
+
+        Raises
+        ------
+        DomainError
+            If something does not fit. The message says what.
+        BudgetError
+            If the vehicle cannot afford an answer.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from fedldp import Schema
+        >>> from flwr.clientapp import ClientApp
+        >>> plan = Plan(Schema.vector(2, length=1.0), epsilon=1.0, strategy="directions")
+        >>> mod = LDPMod(plan, ledger=tempfile.mkdtemp() + "/ledger.db", cap=1.0, delta=True)
+        >>> app = ClientApp(mods=[mod])
+        >>> @app.train()
+        ... def train(message, context):
+        ...     return Message(RecordDict({"arrays": ArrayRecord([np.ones(3)])}), reply_to=message)
+        >>> mod.dry_run(app, RecordDict({"arrays": ArrayRecord([np.zeros(2)])}))
+        Traceback (most recent call last):
+        fedldp.errors.DomainError: the reply must have the arrays of the question, 1 array (0 ...
+        """
+        metadata = Metadata(0, "", 0, 0, "", "", time.time(), 3600.0, self.answers)
+        context = _Rehearsal(0, 0, node_config or {}, RecordDict(), run_config or {})
+        question = Message(content=content, metadata=metadata)  # type: ignore[call-overload]
+        reply = app(question, context)
+        if context.quality is None:
+            raise DomainError("the app must have this mod: ClientApp(mods=[mod]).")
+        if not reply.has_content() or reply.content != packed(bytes(_size(self.plan))):
+            raise DomainError(
+                "another mod changes what LDPMod sends, so that a server could not count it: put "
+                "LDPMod first in the list of mods."
+            )
+        return context.quality
+
     def _answer(self, message: Message, context: Context, call_next: App) -> bytes:
-        kind = message.metadata.message_type
-        if kind != self.answers:
-            raise DomainError(f"only messages of type {self.answers!r} are answered; got {kind!r}.")
-        who = self.vehicle_id if isinstance(self.vehicle_id, str) else self.vehicle_id(context)
-        checked = _checked(self.plan.to_json(), self.cap)
-        request = _digest(checked.fingerprint, kind, message.content)
-        with Ledger(self.ledger, self.cap, answers_per_job=self.answers_per_job) as ledger:
+        question = self._question(message, context)
+        with self._opened() as ledger:
 
             def release(produce: Produce) -> bytes:
                 # Flower's run is a label and not the job: its id changes when a run is resumed.
-                run = str(message.metadata.run_id)
-                return ledger.release(who, checked.epsilon, request, produce, run=run, job=self.job)
+                return ledger.release(
+                    question.vehicle_id,
+                    question.checked.epsilon,
+                    question.request,
+                    produce,
+                    run=str(message.metadata.run_id),
+                    job=self.job,
+                )
 
             try:
-                return release(_ask_the_app)
+                stored = release(_ask_the_app)
             except _Unanswered:
                 # The app may take minutes and start processes: not inside a transaction.
-                row = self._row(message, context, call_next)
-            return release(lambda: checked.report(row))
+                row = self._row(question, message, context, call_next)
+                return release(lambda: question.checked.report(row))
+        log.warning(
+            "LDPMod: %r has answered this question before. The same report is sent again, at no "
+            "cost, and the app is not called: a change of the app has no effect on it.",
+            question.vehicle_id,
+        )
+        return stored
 
-    def _row(self, message: Message, context: Context, call_next: App) -> Any:
+    def _rehearse(self, message: Message, context: Context, call_next: App) -> DataQuality:
+        """Do what `_answer` does, except paying; raise where it would log."""
+        question = self._question(message, context)
+        if self.ledger.exists():
+            who, epsilon = question.vehicle_id, question.checked.epsilon
+            another = f"dry run {question.request}"  # a question that was never asked
+            with self._opened() as ledger, contextlib.suppress(_Unanswered):
+                ledger.release(who, epsilon, another, _ask_the_app, job=self.job)
+        reply = call_next(message, context)
+        if not reply.has_content():
+            raise DomainError(f"the app must reply with content; got the error {reply.error!r}.")
+        quality = self._quality(self._read(reply.content, question.received))
+        if any(each.replaced for each in quality.attributes):
+            raise DomainError(f"the app's reply lacks values of the plan: {quality.summary()}")
+        return quality
+
+    def _question(self, message: Message, context: Context) -> "_Question":
+        """Return what is asked of whom; raise if it does not fit this mod, before any cost."""
+        kind = message.metadata.message_type
+        if kind != self.answers:
+            raise DomainError(f"only messages of type {self.answers!r} are answered; got {kind!r}.")
+        checked = _checked(self.plan.to_json(), self.cap)
+        for record in message.content.config_records.values():
+            if record.get(PLAN, checked.fingerprint) != checked.fingerprint:
+                raise DomainError(
+                    "the server counts reports of another plan than that of LDPMod: give both "
+                    "sides the same file."
+                )
+        received = None
+        if self.delta:
+            received = only_arrays(message.content, "with delta=True, a question")
+            count, wanted = len(vector(received)), self.plan.schema.dimensions
+            if count != wanted:
+                raise DomainError(
+                    f"the plan is for {counted(wanted, 'number')}; the arrays of the question have "
+                    f"{count:,}."
+                )
+            received = ArrayRecord(dict(received))  # the app may change what it was given
+        request = _digest(checked.fingerprint, kind, message.content)
+        return _Question(checked, self._who(context), request, received)
+
+    def _who(self, context: Context) -> str:
+        if callable(self.vehicle_id):
+            return _check_id(self.vehicle_id(context))
+        if self.vehicle_id is None and PARTITION in context.node_config:
+            raise DomainError(
+                f"a node with a {PARTITION} must say which vehicle it is: nodes that share a "
+                "ledger would all be the same vehicle. Pass vehicle_id=lambda context: "
+                f'str(context.node_config["{PARTITION}"]) or, if no other node has this ledger, '
+                'vehicle_id="vehicle".'
+            )
+        return self.vehicle_id or "vehicle"
+
+    def _row(self, question: "_Question", message: Message, context: Context, app: App) -> Any:
         """Return the values in the app's reply; none if it fails, so that all count as missing."""
         try:
-            return _values(call_next(message, context).content, self.plan.schema.dimensions)
-        except (Exception, SystemExit) as error:
-            _log.warning("the app failed: %s: %s", type(error).__name__, error)
+            row = self._read(app(message, context).content, question.received)
+            quality = self._quality(row)
+        except DomainError as error:
+            log.error("LDPMod reports the public default, at the usual cost: %s", error)
             return {}
+        except (Exception, SystemExit) as error:
+            log.error(
+                "LDPMod reports the public default, at the usual cost: the app failed with %s: %s",
+                type(error).__name__,
+                error,
+            )
+            return {}
+        if any(each.replaced for each in quality.attributes):
+            log.error("LDPMod reports defaults for what is missing: %s", quality.summary())
+        elif quality.changed:
+            log.info("LDPMod: %s", quality.clipping)
+        return row
+
+    def _read(self, content: RecordDict, received: ArrayRecord | None) -> Any:
+        """Return the row in the app's reply, or raise if the reply does not fit the plan."""
+        if received is not None:
+            return difference(only_arrays(content, "with delta=True, a reply"), received).tolist()
+        wanted, names = self.plan.schema.dimensions, self.plan.schema.names
+        arrays = [np.empty(0), *(vector(each) for each in content.array_records.values())]
+        numbers: Floats = np.concatenate(arrays)
+        if len(numbers) == wanted:
+            return numbers.tolist()
+        named: dict[str, Any] = {}
+        for record in content.values():
+            if not isinstance(record, ArrayRecord):
+                named.update(record)
+        if not any(name in named for name in names):
+            raise DomainError(
+                f"the reply must have {counted(wanted, 'number')} in its arrays, or "
+                f"{listed(names)} by name; got {len(numbers):,} in arrays, and by name "
+                f"{listed(list(named)) or 'nothing'}."
+            )
+        return {name: named[name] for name in names if name in named}
+
+    def _quality(self, row: Any) -> DataQuality:
+        return self.plan.schema.check([row] if isinstance(row, dict) else np.array([row]))
+
+    def _opened(self) -> Ledger:
+        return Ledger(self.ledger, self.cap, answers_per_job=self.answers_per_job)
+
+
+class _Question(NamedTuple):
+    """A question that fits the mod."""
+
+    checked: vehicle.Plan
+    vehicle_id: str
+    request: str
+    received: ArrayRecord | None  # what the app's arrays are compared with
+
+
+class _Rehearsal(Context):
+    """The context of a dry run, which a server cannot send."""
+
+    quality: DataQuality | None = None
 
 
 def tally(plan: PlanOrPath, replies: Iterable[Message]) -> Tally:
@@ -219,24 +437,48 @@ def tally(plan: PlanOrPath, replies: Iterable[Message]) -> Tally:
     >>> tally(fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0), []).reports
     0
     """
-    plan = _plan(plan)
-    total, reasons = plan.tally(), Counter[str]()
+    return counted_replies(plan_of(plan), replies)[0]
+
+
+def counted_replies(plan: Plan, replies: Iterable[Message]) -> tuple[Tally, Counter[str]]:
+    """Return the tally of some replies, and how many were not counted for each reason."""
+    total, copies, reasons = plan.tally(), Counter[bytes](), Counter[str]()
     for reply in replies:
         try:
-            total += _parsed(plan, reply)
+            data = _report(plan, reply)
+            total += _parsed(plan, data)
+            copies[data] += 1
         except WireError as error:
             reasons[str(error)] += 1
     for reason, count in reasons.items():
-        _log.warning("%d replies were not counted: %s", count, reason)
-    return total
+        log.warning("%d replies were not counted: %s", count, reason)
+    p_value = equal_reports(plan.parts, list(copies.values()))
+    if p_value < FALSE_ALARM:
+        warnings.warn(
+            f"{total.reports - len(copies):,} of {counted(total.reports, 'report')} repeat another "
+            f"one. Honest vehicles cause this with a probability of at most {p_value:.0e}: "
+            "probably several nodes share a ledger without a vehicle_id of their own.",
+            ImplausibleWarning,
+            stacklevel=3,
+        )
+    return total, reasons
 
 
-def _parsed(plan: Plan, reply: Message) -> Tally:
+def _report(plan: Plan, reply: Message) -> bytes:
     if not reply.has_content():
         raise WireError("expected a report; got an error from Flower.")
-    data = unpacked(reply.content)
+    try:
+        data = unpacked(reply.content)
+    except WireError as error:
+        raise WireError(
+            f"{error} Is LDPMod the first of the app's mods, and are all handlers behind it?"
+        ) from None
     if data == bytes(_size(plan)):
         raise WireError("the vehicle refused.")
+    return data
+
+
+def _parsed(plan: Plan, data: bytes) -> Tally:
     found = plan.parse(data)
     if found.reports != 1:
         raise WireError(f"a reply must contain one report; got {found.reports}.")
@@ -247,7 +489,8 @@ def _size(plan: Plan) -> int:
     return report.HEADER + packing.length(1, plan.bits)
 
 
-def _plan(given: PlanOrPath) -> Plan:
+def plan_of(given: PlanOrPath) -> Plan:
+    """Return a plan, which may be given as the path of its file."""
     return given if isinstance(given, Plan) else Plan.from_json(Path(given).read_text("utf-8"))
 
 
@@ -270,17 +513,21 @@ def _canonical(record: ArrayRecord | MetricRecord | ConfigRecord) -> str:
     return repr((type(record).__name__, arrays))
 
 
-def _values(content: RecordDict, count: int) -> list[Any] | dict[str, Any]:
-    """Return the numbers in all arrays if there are `count` of them, else all values by name."""
-    numbers: list[Any] = []
-    named: dict[str, Any] = {}
-    for record in content.values():
-        if isinstance(record, ArrayRecord):
-            for array in record.to_numpy_ndarrays():
-                numbers += array.ravel().tolist()
-        else:
-            named.update(record)
-    return numbers if len(numbers) == count else named
+def _check_id(value: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise DomainError(
+            f"vehicle_id must be a text, or a function that returns one; got {value!r}."
+        )
+    return value
+
+
+def _check_folder(ledger: Path) -> None:
+    """Refuse a ledger that cannot be made: otherwise the node would refuse every question."""
+    if not ledger.parent.is_dir() or not os.access(ledger.parent, os.W_OK):
+        raise DomainError(
+            f"the ledger needs a folder that exists and can be written to; got {ledger.parent}. "
+            "Create it on the node, outside of the app's own folder: Flower replaces that one."
+        )
 
 
 class _Unanswered(Exception):

@@ -1,0 +1,342 @@
+"""Private training with any strategy of Flower's message API: the server's half of `LDPMod`.
+
+    strategy = private(FedAdam, "plan.json")(fraction_train=0.5)
+
+The strategy still chooses nodes and makes the server's step. Between the two, this module counts
+the reports, and gives the strategy one reply instead of many: the model that was sent, moved by the
+estimated mean of the vehicles' updates. See docs/flower-mod.md.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
+
+import numpy as np
+
+from fedldp._internal.text import counted, listed
+from fedldp._internal.validation import Floats
+from fedldp.attributes import Attribute
+from fedldp.errors import DomainError, MissingExtra
+from fedldp.fleet.flower.arrays import moved, only_arrays, vector
+from fedldp.fleet.flower.messages import PLAN, log
+from fedldp.fleet.flower.mod import PlanOrPath, counted_replies, plan_of
+from fedldp.plan import Plan
+from fedldp.tally import Tally
+
+try:
+    from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+    from flwr.serverapp import Grid
+    from flwr.serverapp.strategy import (
+        Bulyan,
+        FedMedian,
+        FedTrimmedAvg,
+        FedXgbBagging,
+        FedXgbCyclic,
+        Krum,
+        MultiKrum,
+        QFedAvg,
+        Strategy,
+    )
+except ImportError as error:
+    raise MissingExtra("flwr", "flower") from error
+
+# The noise that needs force=True, in terms of the longest update that is not clipped. On synthetic
+# problems of 15 and 84 weights, three to ten rounds with five times that noise learned half of what
+# they did without noise, or less.
+MULTIPLE = 5.0
+
+S = TypeVar("S", bound=Strategy)
+
+_COMPARE = (  # the replies of nodes with each other, or need more than arrays from them
+    Bulyan,
+    FedMedian,
+    FedTrimmedAvg,
+    FedXgbBagging,
+    FedXgbCyclic,
+    Krum,
+    MultiKrum,
+    QFedAvg,
+)
+
+
+def private(strategy: type[S], plan: PlanOrPath, *, force: bool = False) -> type[S]:
+    """Return a private form of a strategy of Flower's message API.
+
+    The result is a subclass, with the same parameters, for nodes whose apps have
+    `LDPMod(plan, ..., delta=True)`. It takes the class and not an object, so that everything that a
+    strategy overrides, `start` too, stays in effect.
+
+    In each round it counts the reports, estimates the mean update of the vehicles, and passes the
+    model that was sent plus this update to the strategy, as if it were the reply of one node. So
+    the strategy's own step, such as Adam's, is made. Coordinates without reports do not move, and
+    an estimate beyond the plan's bound is shortened to it, as no mean of updates can be longer.
+    Vehicles are not asked to evaluate a model: pass `evaluate_fn` to `start`.
+
+    Parameters
+    ----------
+    strategy : type
+        A class of `flwr.serverapp.strategy`, or a subclass of your own. Legacy strategies, of
+        `flwr.server.strategy`, are not supported, nor those that compare the replies of nodes.
+    plan : Plan, str or os.PathLike
+        What vehicles report, or the path of its JSON file: a plan for one vector, such as
+        `Plan(Schema.vector(d, length=1.0), epsilon=1.0, strategy="directions")`, where d is the
+        number of weights. The length is where updates are clipped.
+    force : bool, default=False
+        Train even if the noise of a round is more than 5 times the longest update that is not
+        clipped.
+
+    Returns
+    -------
+    type
+        A subclass of the strategy.
+
+    Raises
+    ------
+    DomainError
+        If the strategy is not supported, or the plan is not for one vector. `start` raises it if
+        the model has another size than the plan, if the noise is too large and `force` is not set
+        (both before any vehicle is asked), if no vehicle has answered, or if the strategy's step
+        results in numbers that are not finite.
+
+    See Also
+    --------
+    LDPMod : The vehicle's half.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> from flwr.serverapp.strategy import FedAdam
+    >>> schema = fedldp.Schema.vector(15, length=1.0)
+    >>> plan = fedldp.Plan(schema, epsilon=1.0, strategy="directions")
+    >>> strategy = private(FedAdam, plan)(fraction_train=0.5, eta=0.05)
+    >>> isinstance(strategy, FedAdam), strategy.eta
+    (True, 0.05)
+    >>> private(strategy, plan)
+    Traceback (most recent call last):
+    fedldp.errors.DomainError: private needs a class of flwr.serverapp.strategy, such as FedAvg; ...
+    """
+    if not isinstance(strategy, type) or not issubclass(strategy, Strategy):
+        raise DomainError(
+            "private needs a class of flwr.serverapp.strategy, such as FedAvg; got "
+            f"{strategy!r:.100}. Give its parameters to what private returns. Legacy strategies, "
+            "of flwr.server.strategy, are not supported."
+        )
+    if issubclass(strategy, _COMPARE):
+        raise DomainError(
+            f"{strategy.__name__} compares replies of single nodes, or needs more than arrays from "
+            "them, and reports of single vehicles are mostly noise. Use FedAvg, FedAvgM, FedAdam, "
+            "FedAdagrad or FedYogi."
+        )
+    if issubclass(strategy, _Private):
+        raise DomainError(f"{strategy.__name__} is private already.")
+    found = plan_of(plan)
+    _attribute(found)
+    fields = {"_ldp_plan": found, "_ldp_force": force, "__module__": strategy.__module__}
+    return cast(type[S], type(f"Private{strategy.__name__}", (_Private, strategy), fields))
+
+
+class _Private(Strategy):
+    """What a private strategy does before and after the methods of the strategy itself."""
+
+    _ldp_plan: ClassVar[Plan]
+    _ldp_force: ClassVar[bool]
+    _ldp_asked: Message | None = None  # one of the messages of this round
+    _ldp_first: ArrayRecord | None = None  # the model before the first round
+    _ldp_rounds = 0  # with reports, so far
+
+    def summary(self) -> None:
+        super().summary()  # type: ignore[safe-super]
+        plan = self._ldp_plan
+        log.info(
+            "Privacy: each answer of a vehicle costs it epsilon = %g and has %d bits. Vehicles are "
+            "not asked to evaluate the model: pass evaluate_fn to start.",
+            plan.epsilon,
+            plan.bits,
+        )
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        plan = self._ldp_plan
+        _check_model(plan, arrays)
+        config = ConfigRecord({**config, PLAN: plan.fingerprint})
+        found = super().configure_train(server_round, arrays, config, grid)  # type: ignore[safe-super]
+        messages = list(found)
+        self._ldp_asked = messages[0] if messages else None
+        if messages:
+            _check_questions(plan, messages)
+            if self._ldp_first is None:
+                self._ldp_first = arrays
+                forecast(plan, len(messages)).check(force=self._ldp_force)
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        if self._ldp_asked is None:
+            return None, None
+        tally, reasons = counted_replies(self._ldp_plan, replies)
+        if not tally.reports:
+            self._nobody(server_round, reasons)
+            return None, None
+        name, before = next(iter(self._ldp_asked.content.array_records.items()))
+        after = moved(before, mean_update(self._ldp_plan, tally))
+        weight = getattr(self, "weighted_by_key", "num-examples")
+        content = RecordDict({name: after, "metrics": MetricRecord({weight: tally.reports})})
+        reply = Message(content, reply_to=self._ldp_asked)
+        arrays, metrics = super().aggregate_train(server_round, [reply])  # type: ignore[safe-super]
+        self._ldp_rounds += 1
+        if arrays is not None:
+            self._check_step(server_round, before, arrays)
+        counts = {"reports": tally.reports, "not-counted": reasons.total()}
+        return arrays, MetricRecord({**(metrics or {}), **counts})
+
+    def _nobody(self, server_round: int, reasons: Counter[str]) -> None:
+        """Fail if no vehicle has ever answered; later, keep the model that there is."""
+        why = listed([f"{count:,}: {text}" for text, count in reasons.items()], room=400)
+        told = f"no vehicle answered in round {server_round}. Replies: {why or 'none'}"
+        if not self._ldp_rounds:
+            raise DomainError(
+                f"{told} The log of the nodes says why. Nothing was learned; what vehicles have "
+                "paid for is stored, and the same question gets the same reports again."
+            )
+        log.error("%s The model stays as it is.", told)
+
+    def _check_step(self, server_round: int, before: ArrayRecord, after: ArrayRecord) -> None:
+        """Refuse a model that is not finite, and warn of one that has moved too far."""
+        new, first = vector(after), vector(self._ldp_first or before)
+        if not np.isfinite(new).all():
+            raise DomainError(
+                f"{type(self).__name__} made {counted(int((~np.isfinite(new)).sum()), 'weight')} "
+                f"of {new.size:,} infinite or NaN in round {server_round}. Use a smaller learning "
+                "rate on the server, or a smaller bound in the plan."
+            )
+        moved_by, most = _length(new - first), self._ldp_rounds * _longest(self._ldp_plan)
+        if moved_by > MULTIPLE * most:
+            log.warning(
+                "After round %d the model has moved by %.3g, and %s of clipped updates can move it "
+                "by %.3g at most: the server's learning rate amplifies noise.",
+                server_round,
+                moved_by,
+                counted(self._ldp_rounds, "round"),
+                most,
+            )
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        return []
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> None:
+        pass
+
+
+class Forecast(NamedTuple):
+    """How large the noise of a round will be, from public numbers alone.
+
+    >>> import fedldp
+    >>> schema = fedldp.Schema.vector(15, length=1.0)
+    >>> plan = fedldp.Plan(schema, epsilon=1.0, strategy="directions")
+    >>> round(forecast(plan, vehicles=1000).multiple, 2), forecast(plan, vehicles=2).multiple > 5
+    (0.31, True)
+    """
+
+    plan: Plan
+    vehicles: int
+    noise: float  # the expected length of the error of the mean update
+    longest: float  # update that is not clipped
+
+    @property
+    def multiple(self) -> float:
+        """The noise in terms of the longest update that is not clipped."""
+        return self.noise / self.longest
+
+    def __str__(self) -> str:
+        return (
+            f"{self.plan.schema.dimensions:,} weights, {counted(self.vehicles, 'vehicle')} in a "
+            f"round, epsilon = {self.plan.epsilon:g}: the noise of a round will be about "
+            f"{self.multiple:.2g} times as long as a clipped update (which has a length of "
+            f"{self.longest:.3g})"
+        )
+
+    def check(self, *, force: bool) -> None:
+        """Log the forecast, and refuse noise that is too large unless force is set."""
+        if self.multiple <= MULTIPLE:
+            log.info("%s.", self)
+        elif force:
+            log.warning("%s. Training goes on because of force=True.", self)
+        else:
+            needed = math.ceil(self.vehicles * (self.multiple / MULTIPLE) ** 2)
+            raise DomainError(
+                f"{self}. More than {MULTIPLE:g} times is refused, before any vehicle is asked: "
+                f"ask {counted(needed, 'vehicle')} in a round, train fewer weights, raise epsilon, "
+                "or pass force=True to private."
+            )
+
+
+def forecast(plan: Plan, vehicles: int) -> Forecast:
+    """Return how large the noise of a round will be: see `Forecast`."""
+    half = _attribute(plan).half_width
+    square = plan.expected_error(vehicles, "worst", of="fleet")
+    return Forecast(plan, vehicles, half * math.sqrt(square), _longest(plan))
+
+
+def mean_update(plan: Plan, tally: Tally) -> Floats:
+    """Return the estimated mean of the vehicles' vectors: finite, and within the plan's bounds.
+
+    The true mean lies within the bounds, which are a convex set, so that moving the estimate to the
+    nearest point in them never makes its error larger.
+
+    >>> import fedldp
+    >>> plan = fedldp.Plan(fedldp.Schema.vector(3, bound=0.5), epsilon=1.0)
+    >>> mean_update(plan, plan.tally())
+    array([0., 0., 0.])
+    """
+    attribute = _attribute(plan)
+    mean: Any = tally.estimate()[attribute.name].values
+    found = np.nan_to_num(np.asarray(mean, np.float64).reshape(-1), nan=0.0)  # nobody answered
+    if attribute.length is None:
+        return np.clip(found, attribute.from_unit(-1.0), attribute.from_unit(1.0))
+    return found * min(1.0, attribute.length / max(_length(found), attribute.length))
+
+
+def _attribute(plan: Plan) -> Attribute:
+    attributes = plan.schema.attributes
+    if len(attributes) != 1 or attributes[0].labels:
+        raise DomainError(
+            "the plan must be for one vector, such as Schema.vector(d, length=1.0); got "
+            f"{plan.schema!r}."
+        )
+    return attributes[0]
+
+
+def _longest(plan: Plan) -> float:
+    """Return the length of the longest vector that the plan does not clip."""
+    attribute = _attribute(plan)
+    if attribute.length is not None:
+        return attribute.length
+    return attribute.half_width * math.sqrt(attribute.size)
+
+
+def _length(numbers: Floats) -> float:
+    return float(np.linalg.norm(numbers))
+
+
+def _check_model(plan: Plan, arrays: ArrayRecord) -> None:
+    weights = vector(arrays)
+    if weights.size != plan.schema.dimensions:
+        raise DomainError(
+            f"the model has {counted(weights.size, 'weight')}, and the plan is for "
+            f"{plan.schema.dimensions:,}: use Schema.vector({weights.size}, length=...)."
+        )
+    if not np.isfinite(weights).all():
+        raise DomainError("the model that is to be trained has weights that are infinite or NaN.")
+
+
+def _check_questions(plan: Plan, messages: list[Message]) -> None:
+    """Check that all nodes train the same model: otherwise a mean update has no meaning."""
+    first, *others = (only_arrays(each.content, "a question") for each in messages)
+    _check_model(plan, first)
+    if any(each is not first and each != first for each in others):
+        raise DomainError("the strategy sends different models to different nodes.")
