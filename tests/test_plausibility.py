@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -275,8 +277,8 @@ def test_the_command_line_warns(tmp_path):
 # Equal reports
 
 
-@pytest.mark.parametrize(("categories", "n"), [(2, 8), (5, 5), (40, 3)])
-@pytest.mark.parametrize("epsilon", [0.1, 3.0])
+@pytest.mark.parametrize(("categories", "n"), [(2, 8), (5, 5), (12, 4)])
+@pytest.mark.parametrize("epsilon", [0.1, 2.0])
 def test_equal_reports_cause_no_more_alarms_than_they_may(categories, n, epsilon):
     """By enumeration: a bound of at most a has a probability of at most a, for every a."""
     schema = Schema.of(city=[str(i) for i in range(categories)])
@@ -284,14 +286,14 @@ def test_equal_reports_cause_no_more_alarms_than_they_may(categories, n, epsilon
     plan = Plan.from_parts(schema, epsilon, [Part(schema, (0,), (coder,), 1)])
     law = np.full(categories, coder.q)
     law[0] = coder.p  # of vehicles that all have the same value, which is the worst for this
-    found = {}
+    chances = Counter()  # by how often each report occurs
     for sent in itertools.product(range(categories), repeat=n):
-        copies = [count for count in np.bincount(sent).tolist() if count]
-        bound = equal_reports(plan.parts, copies)
-        found[bound] = found.get(bound, 0.0) + float(np.prod(law[list(sent)]))
-    assert min(found) < 0.9 or categories == 2
-    for alarm in found:
-        assert sum(p for bound, p in found.items() if bound <= alarm) <= alarm + 1e-12
+        copies = tuple(sorted(Counter(sent).values()))
+        chances[copies] += math.prod(law[code] for code in sent)
+    found = [(equal_reports(plan.parts, copies), p) for copies, p in chances.items()]
+    assert min(found)[0] < 1
+    for alarm, _ in found:
+        assert sum(p for bound, p in found if bound <= alarm) <= alarm + 1e-12
 
 
 def test_a_share_of_repeats_is_noticed_and_a_likely_pair_is_not():

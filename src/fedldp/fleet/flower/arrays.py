@@ -1,5 +1,6 @@
 """The arrays of a Flower message as one vector, and a vector as such arrays again."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,7 @@ def vector(arrays: ArrayRecord) -> Floats:
     >>> vector(ArrayRecord([np.array([[1, 2], [3, 4]]), np.array([0.5])]))
     array([1. , 2. , 3. , 4. , 0.5])
     """
-    found = [np.empty(0), *(_numbers(name, each) for name, each in arrays.items())]
-    return np.concatenate([each.reshape(-1) for each in found])
+    return _joined(_numbers(arrays).values())
 
 
 def moved(arrays: ArrayRecord, update: Floats) -> ArrayRecord:
@@ -35,8 +35,7 @@ def moved(arrays: ArrayRecord, update: Floats) -> ArrayRecord:
            [-1.  ]], dtype=float32)
     """
     after, start = {}, 0
-    for name, each in arrays.items():
-        old = _numbers(name, each)
+    for name, old in _numbers(arrays).items():
         new = old + update[start : start + old.size].reshape(old.shape)
         start += old.size
         after[name] = Array(np.asarray(np.rint(new) if old.dtype.kind in "iu" else new, old.dtype))
@@ -53,14 +52,15 @@ def difference(after: ArrayRecord, before: ArrayRecord) -> Floats:
     >>> difference(ones, zeros)
     array([1., 1.])
     """
-    shapes, new = _shapes(before), _shapes(after)
-    names = list(after) if not set(shapes) & set(new) else list(before)
-    if len(shapes) != len(new) or [new.get(name) for name in names] != list(shapes.values()):
+    old, new = _numbers(before), _numbers(after)
+    names = list(new) if old.keys().isdisjoint(new) else list(old)
+    shapes = [new[name].shape for name in names if name in new]
+    if len(old) != len(new) or shapes != [each.shape for each in old.values()]:
         raise DomainError(
-            f"the reply must have the arrays of the question, {_described(before)}; got "
-            f"{_described(after)}."
+            f"the reply must have the arrays of the question, {_described(old)}; got "
+            f"{_described(new)}."
         )
-    return vector(ArrayRecord({name: after[name] for name in names})) - vector(before)
+    return _joined(new[name] for name in names) - _joined(old.values())
 
 
 def only_arrays(content: RecordDict, what: str) -> ArrayRecord:
@@ -72,17 +72,19 @@ def only_arrays(content: RecordDict, what: str) -> ArrayRecord:
     return records[0]
 
 
-def _numbers(name: str, array: Array) -> Any:
-    found = array.numpy()
-    if found.dtype.kind not in _NUMBERS:
-        raise DomainError(f"the array {name!r} must hold numbers; got the type {found.dtype}.")
+def _numbers(arrays: ArrayRecord) -> dict[str, Any]:
+    """Return arrays as NumPy has them: the shapes that Flower notes beside them may be missing."""
+    found = {name: each.numpy() for name, each in arrays.items()}
+    for name, each in found.items():
+        if each.dtype.kind not in _NUMBERS:
+            raise DomainError(f"the array {name!r} must hold numbers; got the type {each.dtype}.")
     return found
 
 
-def _shapes(arrays: ArrayRecord) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(each.shape) for name, each in arrays.items()}
+def _joined(arrays: Iterable[Any]) -> Floats:
+    return np.concatenate([np.empty(0), *(each.reshape(-1) for each in arrays)])
 
 
-def _described(arrays: ArrayRecord) -> str:
-    texts = [f"{name} {shape}" for name, shape in _shapes(arrays).items()]
+def _described(arrays: Mapping[str, Any]) -> str:
+    texts = [f"{name} {each.shape}" for name, each in arrays.items()]
     return f"{counted(len(texts), 'array')} ({listed(texts)})" if texts else "no array"

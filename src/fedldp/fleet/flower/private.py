@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from fedldp._internal.text import counted, listed
+from fedldp._internal.text import counted
 from fedldp._internal.validation import Floats
 from fedldp.attributes import Attribute
 from fedldp.errors import DomainError, MissingExtra
@@ -194,8 +194,8 @@ class _Private(Strategy):
 
     def _nobody(self, server_round: int, reasons: Counter[str]) -> None:
         """Fail if no vehicle has ever answered; later, keep the model that there is."""
-        why = listed([f"{count:,}: {text}" for text, count in reasons.items()], room=400)
-        told = f"no vehicle answered in round {server_round}. Replies: {why or 'none'}"
+        why = " ".join(f"{count:,} x {text}" for text, count in reasons.most_common(3))
+        told = f"no vehicle answered in round {server_round}. Replies: {why or 'none.'}"
         if not self._ldp_rounds:
             raise DomainError(
                 f"{told} The log of the nodes says why. Nothing was learned; what vehicles have "
