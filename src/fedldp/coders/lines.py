@@ -176,6 +176,11 @@ class Lines(ByLaw, ForCategories):
         return Fraction(self.same, self.other)
 
     @property
+    def likeliest(self) -> float:
+        """The largest probability of a direction together with a product."""
+        return max(self.same, self.other) / self.total / self.directions
+
+    @property
     def _support(self) -> tuple[int, int, int]:
         """The odds that a report supports the true category and another one, and all odds."""
         return _support(self.base, self.digits, self.same, self.other)
