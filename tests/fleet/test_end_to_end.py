@@ -1,4 +1,4 @@
-"""A small fleet of real processes, from end to end: TLS, keys, ledgers, three rounds.
+"""A small fleet of real processes, from end to end: TLS, keys, ledgers, a survey, three rounds.
 
 The cap of each vehicle is enough for three answers, and each gives one.
 
@@ -35,11 +35,12 @@ from fedldp.fleet.server.process import ServerConfig
 from fedldp.fleet.server.rounds import NOTHING, ROUNDS
 from fedldp.fleet.server.summary import Summary, shortfalls
 from fedldp.learn.model import Model
-from fedldp.learn.optimizer import State
 
 GATEWAYS, ROWS, HELD_OUT, TURNS = 2, 3000, 300, 3
 FLEET = ROWS - HELD_OUT
-REPORTS = FLEET // GATEWAYS // TURNS  # of a gateway in a round: everybody answers once
+SURVEYED = FLEET // 10 // GATEWAYS  # of a gateway, in the two rounds of the survey
+REPORTS = (FLEET // GATEWAYS - SURVEYED) // TURNS  # of a gateway in a round: everybody answers once
+ASKED = [(SURVEYED + 1) // 2, SURVEYED // 2, *[REPORTS] * TURNS]  # of a gateway, in each round
 
 
 @dataclass
@@ -76,9 +77,10 @@ def demo(tmp_path_factory):
 
 def test_everybody_answers_once_and_all_of_it_counts(demo):
     found = {name: demo.shown[name] for name in ("rounds", "reports", "refusals", "silent")}
-    assert found == {"rounds": TURNS, "reports": FLEET, "refusals": 0, "silent": 0}
+    assert found == {"rounds": len(ASKED), "reports": FLEET, "refusals": 0, "silent": 0}
     assert demo.shown["ended"] == ROUNDS
-    assert len(demo.fleet.batches()) == GATEWAYS * TURNS
+    assert demo.shown["surveyed"] == GATEWAYS * SURVEYED
+    assert len(demo.fleet.batches()) == GATEWAYS * len(ASKED)
     demo.fleet.prove()
 
 
@@ -96,19 +98,21 @@ def test_the_ledgers_prove_it(demo):
     assert len({key for key, _, _ in lines}) == len(lines) == FLEET
     assert {epsilon for _, _, epsilon in lines} == {"4/1"}
     requests = Counter(request for _, request, _ in lines)
-    assert requests == {f"flights/{i}": FLEET // TURNS for i in range(1, TURNS + 1)}
+    assert requests == {f"flights/{i}": GATEWAYS * n for i, n in enumerate(ASKED, 1)}
 
 
 def test_the_reports_give_the_same_model_in_the_simulator(demo):
     """Exactly: the captured reports, replayed through the simulator's server half."""
     job = demo.fleet.job
     [(text,)] = demo.fleet.checkpoint("SELECT state FROM job")
-    state = replay(job.checkpoint, job.plan, job.recipe, model=job.model)
-    assert state.to_json() == text
+    learned = replay(job.checkpoint, job.stages)
+    assert learned.to_json() == text
     model = Model.from_json(job.result.read_text())
-    assert list(model.weights) == state.average[0].tolist()
+    assert list(model.weights) == learned.state.average[0].tolist()
     assert model.weights != job.model.weights
-    assert State.from_json(text).round == TURNS
+    assert (learned.state.round, job.model.scaling) == (TURNS, None)
+    assert model.scaling == learned.scaling
+    assert all(factor > 1 for factor in model.scaling.factors)
 
 
 def test_the_result_is_a_model_that_was_evaluated(demo):
@@ -119,13 +123,15 @@ def test_the_result_is_a_model_that_was_evaluated(demo):
 
 def test_it_says_what_it_does(demo):
     counts = f"{GATEWAYS * REPORTS} vehicles asked, {GATEWAYS * REPORTS} answered, 0 silent"
+    total = len(ASKED)
     stages = (
         "Reading the flights",
         "Writing the fleet's folder",
         f"Starting {GATEWAYS} vaults and the server",
         f"Starting {GATEWAYS} gateways",
-        f"Round 1 of {TURNS} is done: {counts}",
-        f"Round {TURNS} of {TURNS} is done: {counts}",
+        f"Round 1 of {total}, a survey of centres, is done: {GATEWAYS * ASKED[0]} vehicles asked",
+        f"Round 3 of {total} is done: {counts}",
+        f"Round {total} of {total} is done: {counts}",
         "Stopping all processes",
         "Simulating the same training",
         "Reading the ledgers",
@@ -137,8 +143,8 @@ def test_it_says_what_it_does(demo):
 
 def test_the_summary_says_that_nothing_is_missing(demo):
     found = Summary.load(demo.fleet.job.summary)
-    assert (found.complete, found.done, found.reason) == (True, TURNS, ROUNDS)
-    assert found.rounds == (Counts(GATEWAYS * REPORTS, GATEWAYS * REPORTS),) * TURNS
+    assert (found.complete, found.done, found.reason) == (True, len(ASKED), ROUNDS)
+    assert found.rounds == tuple(Counts(GATEWAYS * n, GATEWAYS * n) for n in ASKED)
     assert list(shortfalls(demo.fleet.job.result)) == []
 
 
@@ -159,7 +165,7 @@ def test_a_second_job_without_budget_fails(demo, tmp_path):
         assert fleet.start("server").wait(PATIENCE) == FAILED
     finally:
         fleet.close()
-    asked = GATEWAYS * REPORTS
+    asked = GATEWAYS * ASKED[0]
     counts = f"{asked} vehicles asked, 0 answered, 0 silent, {asked} refused or absent"
     log = fleet.log("server")
     assert f"the job second has failed and has no result: {NOTHING}" in log
@@ -170,7 +176,7 @@ def test_a_second_job_without_budget_fails(demo, tmp_path):
     assert f"{fleet.job.result} belongs to another job" in log
     assert Summary.load(fleet.job.summary).failed
     for vault in fleet.vaults:  # the reason stays with them
-        said = f"second/1: of {REPORTS} vehicles that were asked for, 0 answered"
+        said = f"second/1: of {ASKED[0]} vehicles that were asked for, 0 answered"
         assert said in fleet.log(vault)
     assert "cap" not in fleet.job.log.read_text()
 
@@ -191,14 +197,16 @@ def test_a_gateway_sends_one_record_of_bytes_whatever_is_in_it(demo):
     shapes = Counter((kind, children) for kind, children, *_ in pushed)
     assert set(shapes) == {("Message", 1), ("RecordDict", 1), ("ConfigRecord", 0)}
     # What the server has already is not sent again, so there may be more messages than records.
-    assert GATEWAYS * TURNS <= shapes["RecordDict", 1] == shapes["ConfigRecord", 0]
+    assert GATEWAYS * len(ASKED) <= shapes["RecordDict", 1] == shapes["ConfigRecord", 0]
+    rounds = zip(ASKED, map(job.plan_of, range(1, len(ASKED) + 1)), strict=True)
+    lengths = {HEADER + packing.length(n, plan.bits) for n, plan in rounds}
     for kind, _, content, length in pushed:
         if kind == "Message":
             assert not Message.FromString(content[-length:]).HasField("error")
         elif kind == "ConfigRecord":
             [(name, batch)] = ConfigRecord.inflate(content).items()
             assert (name, type(batch)) == ("fedldp", bytes)
-            assert len(batch) == HEADER + packing.length(REPORTS, job.plan.bits)
+            assert len(batch) in lengths
 
 
 def test_gateways_say_nothing_but_what_the_front_lets_in(demo):

@@ -29,6 +29,7 @@ from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.server import checkpoint
 from fedldp.fleet.server.process import ServerConfig, registered
 from fedldp.fleet.server.rounds import ROUNDS
+from fedldp.fleet.stages import Learned
 from fedldp.fleet.state import holder
 from fedldp.learn.model import Model
 from fedldp.learn.settings import Settings
@@ -89,14 +90,14 @@ def finish(fleet):
     assert fleet.popens["server"].wait(600) == 0
     found = fleet.progress()
     assert (found.rounds, found.ended, found.failed) == (last, ROUNDS, False)
-    assert (found.reports, found.refusals, found.silent) == (last * 2 * fleet.job.reports, 0, 0)
+    asked = 2 * sum(fleet.job.question("0", number).n for number in range(1, last + 1))
+    assert (found.reports, found.refusals, found.silent) == (asked, 0, 0)
     fleet.prove()
-    state = checkpoint.replay(
-        fleet.job.checkpoint, fleet.job.plan, fleet.job.recipe, model=fleet.job.model
-    )
-    assert fleet.checkpoint("SELECT state FROM job") == [(state.to_json(),)]
+    learned = checkpoint.replay(fleet.job.checkpoint, fleet.job.stages)
+    assert fleet.checkpoint("SELECT state FROM job") == [(learned.to_json(),)]
     model = Model.from_json(fleet.job.result.read_text())
-    assert list(model.weights) == state.average[0].tolist()
+    assert list(model.weights) == learned.state.average[0].tolist()
+    assert model.scaling == learned.scaling
 
 
 def count(fleet):
@@ -141,7 +142,7 @@ def goes_on(fleet, number, before):
 
     until(done, "the end of the round")
     found = [len(records) for (each, _), records in fleet.batches().items() if each == number]
-    assert found == [fleet.job.reports] * 2
+    assert found == [fleet.job.question("0", number).n] * 2
     fleet.prove()
 
 
@@ -205,6 +206,44 @@ def test_the_whole_server_is_killed(fleet):
     number, _, before = harm(fleet, "vault-2", lambda: fleet.kill("server"))
     fleet.start("server")
     goes_on(fleet, number, before)
+
+
+def test_the_server_is_killed_in_the_survey_and_between_survey_and_training(tmp_path):
+    """In a fleet of its own: nothing is lost, nobody answers twice, and the map is the same."""
+    folder = tmp_path / "fleet"
+    work = Work.on_data_set(datasets.load("flights", rows=400), "logistic", 2, 2, {"rows": 400})
+    place = Place("127.0.0.1", processes.free_port(), processes.free_port())
+    init(folder, work, Settings(EPSILON, survey="scale", survey_share=0.2), 2, place)
+    edit(folder / "server" / "job.toml", resend=15.0, deadline=3600.0)
+    for path in folder.glob("vault-*/vault.toml"):
+        edit(path, tick=TICK)
+    surveyed = Fleet(folder)
+    try:
+        for part in (*surveyed.vaults, "server"):
+            surveyed.start(part)
+        until(lambda: len(registered(folder / "server" / "state")) == 2, "registration")
+        for part in surveyed.gateways:
+            surveyed.start(part)
+        for done in (0, 2):  # in the first round of the survey, and after its second
+            until(lambda done=done: surveyed.rounds() == done, "the round")
+            if not done:
+                until(partial(surveyed.recorded, "vault-1", 1), "an answer")
+            surveyed.kill("server")
+            assert surveyed.rounds() == done
+            before, learned = surveyed.batches(), surveyed.checkpoint("SELECT state FROM job")
+            surveyed.start("server")
+            goes_on(surveyed, done + 1, before)
+        assert surveyed.popens["server"].wait(600) == 0
+        found, job = surveyed.progress(), surveyed.job
+        assert (found.ended, found.rounds, found.reports) == (ROUNDS, 4, job.expected)
+        surveyed.prove()
+        again = checkpoint.replay(job.checkpoint, job.stages)
+        assert surveyed.checkpoint("SELECT state FROM job") == [(again.to_json(),)]
+        model = Model.from_json(job.result.read_text())
+        assert model.scaling == again.scaling == Learned.from_json(learned[0][0]).scaling
+    finally:
+        surveyed.close()
+        assert running(folder) == {}
 
 
 def test_a_vault_is_killed_when_it_has_recorded_and_not_answered(fleet):

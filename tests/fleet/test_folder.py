@@ -243,6 +243,28 @@ def test_files_of_ones_own(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("options", "kind", "asked", "rounds"),
+    [
+        ([], "whiten", 9821, 13),  # a tenth of 294,611 flights, behind three gateways
+        (["--survey", "scale", "--survey-share", "0.05"], "scale", 4911, 12),
+        (["--survey", "none"], None, 0, 10),
+    ],
+)
+def test_a_survey_comes_first(tmp_path, options, kind, asked, rounds):
+    folder = tmp_path / "fleet"
+    done = CliRunner().invoke(fedldp, ["fleet", "init", str(folder), *options])
+    assert done.exit_code == 0, done.output
+    job = Job.load(folder / "server" / "job.toml")
+    assert (job.survey, job.survey_reports, job.rounds) == (kind, asked, rounds)
+    vehicles = -(-294_611 // 3)
+    assert job.reports == -(-(vehicles - asked) // 10)
+    assert job.expected == 294_611
+    said = f"first asks 3 gateways for {asked:,} reports about numbers each, in {rounds - 10} round"
+    assert (said in done.output) == bool(asked)
+    assert "in 10 rounds" in done.output
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--data", "rows.csv"], "give --schema"),

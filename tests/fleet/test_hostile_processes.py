@@ -285,9 +285,7 @@ def test_no_round_is_lost_and_honest_reports_count_exactly(done):
         assert digest != [(asked,)]
     assert batches == {}
     assert (found.reports, found.refusals, found.silent) == (3 * VEHICLES, VEHICLES, 0)
-    state = checkpoint.replay(
-        fleet.job.checkpoint, fleet.job.plan, fleet.job.recipe, model=fleet.job.model
-    )
+    state = checkpoint.replay(fleet.job.checkpoint, fleet.job.stages)
     assert fleet.checkpoint("SELECT state FROM job") == [(state.to_json(),)]
 
 

@@ -61,7 +61,7 @@ def test_rounds_alternate_and_the_model_steps_after_all_levels(tmp_path):
         np.testing.assert_allclose(model.weights, state.weights[0], rtol=1e-9)
         state = optimizer.step(RECIPE, state, (top / bottom)[None])
     np.testing.assert_allclose(result(job).weights, state.average[0], rtol=1e-9)
-    again = checkpoint.replay(job.checkpoint, PLAN, RECIPE, BOLD)
+    again = checkpoint.replay(job.checkpoint, job.stages).state
     np.testing.assert_allclose(again.weights, state.weights, rtol=1e-9)
     progress = checkpoint.status(job.checkpoint)
     assert (progress.rounds, progress.ended, progress.reports) == (6, rounds.ROUNDS, 96)

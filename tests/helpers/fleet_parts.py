@@ -191,8 +191,9 @@ class Fleet:
 
     def batches(self):
         """Return the records in the checkpoint, by round and gateway."""
-        plan, found = self.job.plan, {}
+        found = {}
         for number, gateway, data in self.checkpoint("SELECT round, gateway, report FROM batches"):
+            plan = self.job.plan_of(number)
             count, records = report.records_of(data, plan.fingerprint, plan.bits)
             found[number, gateway] = sorted(packing.parse(records, count, plan.bits).split())
         return found

@@ -15,8 +15,9 @@ from fedldp.fleet.flower.strategy import LDPFedSGD
 from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import Answer, Question, inflated
 from fedldp.fleet.server import checkpoint
+from fedldp.fleet.stages import Learned
 from fedldp.learn.model import Model
-from fedldp.learn.optimizer import Recipe, State
+from fedldp.learn.optimizer import Recipe
 from fedldp.parts import Matrix
 
 FEATURES = Schema.of(speed=(0, 50), load=(0, 1))
@@ -144,11 +145,8 @@ def final(job):
     """Return the state of a job's training, after a replay has given the same."""
     with contextlib.closing(sqlite3.connect(job.checkpoint)) as file:
         [(text,)] = file.execute("SELECT state FROM job").fetchall()
-    state = State.from_json(text)
-    assert (
-        checkpoint.replay(job.checkpoint, job.plan, job.recipe, model=job.model).to_json() == text
-    )
-    return state
+    assert checkpoint.replay(job.checkpoint, job.stages).to_json() == text
+    return Learned.from_json(text).state
 
 
 def result(job):

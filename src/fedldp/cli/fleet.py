@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from fedldp import datasets
+from fedldp._internal.text import counted
 from fedldp.cli.fleet_demo import HOLDOUT, cap_option, demo_command, gateways_option
 from fedldp.cli.options import declared
 from fedldp.cli.plans import INPUT, console, read_schema, strict_option
@@ -98,8 +99,11 @@ def fleet_group() -> None:
     type=click.IntRange(1),
     default=10,
     show_default=True,
-    help="The most rounds of a training; each vehicle answers in one of them.",
+    help="The most rounds of a training in which vehicles answer gradients; a survey has two or "
+    "three rounds before.",
 )
+@declared(Settings, "survey")
+@declared(Settings, "survey_share")
 @click.option(
     "--data",
     default="flights",
@@ -133,6 +137,8 @@ def init_command(
     epsilon: float,
     cap: float | None,
     rounds: int,
+    survey: str | None,
+    survey_share: float,
     data: str,
     **of_files: Any,
 ) -> None:
@@ -161,12 +167,19 @@ def init_command(
         work = Work.on_data_set(found, objective, gateways, rounds, entries, job)
     else:
         work = _on_files(data, objective, rounds, job, **of_files)
-    written = init(folder, work, Settings(epsilon), gateways, Place(host, port, link_port), cap)
+    settings = Settings(epsilon, survey=survey, survey_share=survey_share)
+    written = init(folder, work, settings, gateways, Place(host, port, link_port), cap)
     shown = console(soft_wrap=True)
     shown.print(f"Wrote {folder}: read {folder / 'README.md'}")
+    *before, last = written.stages
+    if before:
+        shown.print(
+            f"The job {written.name} first asks {gateways} gateways for {written.survey_reports:,} "
+            f"reports about numbers each, in {counted(len(before), 'round')}."
+        )
     shown.print(
         f"The job {written.name} asks {gateways} gateways for {written.reports:,} reports each, "
-        f"in {written.rounds} round{'' if written.rounds == 1 else 's'}."
+        f"in {counted(last.rounds, 'round')}."
     )
 
 

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from fedldp import datasets
 from fedldp.cli.plans import console
-from fedldp.cli.runs import TASKS, base_rate, linear, note_clipping, volume
+from fedldp.cli.runs import TASKS, as_scaled, base_rate, linear, measured, note_clipping, volume
 from fedldp.cli.status import Status
 from fedldp.errors import DomainError
 from fedldp.fleet.flower import programs
@@ -30,6 +30,7 @@ from fedldp.fleet.processes import GRACE, Process, Supervisor, free_port, stop
 from fedldp.fleet.server import checkpoint
 from fedldp.fleet.server.checkpoint import JobStatus
 from fedldp.fleet.server.process import registered
+from fedldp.fleet.server.summary import Summary
 from fedldp.fleet.server.watch import JobFailed, Watch, ending
 from fedldp.fleet.state import STATE
 from fedldp.fleet.vault.process import VaultConfig
@@ -70,7 +71,7 @@ cap_option = click.option(
     type=click.IntRange(1),
     default=10,
     show_default=True,
-    help="The rounds of the training; each vehicle answers in one of them.",
+    help="The rounds of the training in which vehicles answer gradients; a survey comes before.",
 )
 @click.option(
     "--epsilon",
@@ -123,8 +124,7 @@ def demo_command(
         flights = replace(datasets.load("flights", rows=rows), reference=Settings.reference)
         note_clipping(flights, status.note)
         fleet, public = flights.split(HOLDOUT)
-        # A job of a fleet has no survey yet, so the simulation that it is compared to has none.
-        test, settings = linear(public, _GOAL), Settings(epsilon, survey=None)
+        test, settings = linear(public, _GOAL), Settings(epsilon)
         entries: dict[str, Any] = {"holdout": HOLDOUT} | ({} if rows is None else {"rows": rows})
         work = Work.on_data_set(fleet, _GOAL.name, gateways, rounds, entries)
         began = monotonic()
@@ -140,6 +140,7 @@ def demo_command(
         status.stage("Reading the ledgers")
         model = Model.from_json(job.result.read_text("utf-8"))
         vaults = [VaultConfig.load(folder / f"vault-{i}") for i in range(1, gateways + 1)]
+        counts = Summary.load(job.summary).rounds
         document: dict[str, Any] = {
             "gateways": gateways,
             "vehicles": len(fleet),
@@ -152,7 +153,8 @@ def demo_command(
             "refusals": found.refusals,
             "silent": found.silent,
             "bytes": sum(found.bytes.values()),
-            "error": float(test.error(np.array([model.weights]))[0]),
+            "surveyed": sum(each.reports for each in counts[: len(job.stages) - 1]),
+            "error": float(as_scaled(test, model.scaling).error(np.array([model.weights]))[0]),
             "base_rate": base_rate(public, _GOAL),
             "simulated": simulated,
             "ledgers": _ledgers(vaults, found.reports),
@@ -261,7 +263,9 @@ def _simulated(
     fleet: Linear, public: Linear, settings: Settings, rounds: int, status: Status
 ) -> dict[str, Any]:
     """Return the error of simulations of the same training, with several seeds."""
-    group = -(-len(fleet) // rounds)
+    survey = settings.survey_for(fleet.numbers, len(fleet))
+    asked = len(fleet) - (0 if survey is None else round(settings.survey_share * len(fleet)))
+    group = -(-asked // rounds)
     errors = []
     status.stage(f"Simulating the same training {_SEEDS} times, to compare")
     for seed in range(_SEEDS):
@@ -271,7 +275,7 @@ def _simulated(
         )
         for _ in training:
             pass
-        errors.append(float(public.error(training.models)[0]))
+        errors.append(float(measured(public, training)[0]))
     return {
         "seeds": _SEEDS,
         "error": float(np.mean(errors)),
@@ -317,6 +321,7 @@ def _render(document: dict[str, Any]) -> Table:
         ("epsilon of a vehicle", f"{document['epsilon']:g}"),
         ("rounds", f"{document['rounds']}: {document['ended']}"),
         ("reports counted", f"{document['reports']:,} of {document['planned']:,} planned"),
+        ("of them, about numbers", f"{document['surveyed']:,}: a survey before the training"),
         ("received in all", volume(document["bytes"])),
         ("vehicles asked", f"{document['asked']:,}"),
         ("refused or absent", f"{document['refusals']:,}"),

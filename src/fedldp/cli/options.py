@@ -29,6 +29,11 @@ class _Value(click.ParamType):  # type: ignore[type-arg]
             self.fail(f"must be {self._rule}; got {value}.", param, ctx)
 
 
+def _none(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    """Return the value that a word of the command line means."""
+    return None if value == "none" else value
+
+
 def declared(
     kind: type, name: str, *aliases: str, default: Any = _UNSET, **attributes: Any
 ) -> Callable[[Command], Command]:
@@ -47,7 +52,9 @@ def declared(
     if default is False:
         given = {"help": option.help, "is_flag": True}
     elif isinstance(option.rule, OneOf):
-        given["type"] = click.Choice([str(value) for value in option.rule.values])
+        given["type"] = click.Choice(["none" if v is None else str(v) for v in option.rule.values])
+        if None in option.rule.values:
+            given["callback"] = _none
     elif option.rule is not None:
         given["type"] = _Value(option.rule)
     flags = [f"--{each.replace('_', '-')}" for each in (name, *aliases)]

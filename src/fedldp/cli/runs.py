@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from fedldp._internal.validation import Floats
 from fedldp.datasets.dataset import Dataset
 from fedldp.learn.examples import VehicleRows
+from fedldp.learn.features import Scaling
 from fedldp.learn.gradients import BLOCK
 from fedldp.learn.objectives import OBJECTIVES, Objective
 from fedldp.learn.privacy import Privacy
@@ -62,12 +63,12 @@ def note_clipping(data: Dataset, say: Callable[[str], None] | None = None) -> No
 
 def measured(public: Linear, training: Training) -> Floats:
     """Return the error of each model of a training on the hold-out."""
-    return as_scaled(public, training).error(training.models)
+    return as_scaled(public, training.scaling).error(training.models)
 
 
-def as_scaled(public: Linear, training: Training) -> Linear:
-    """Return the hold-out as the models of a training see it, after its survey."""
-    return public if training.scaling is None else public.scaled(training.scaling)
+def as_scaled(public: Linear, scaling: Scaling | None) -> Linear:
+    """Return the hold-out as a model sees it whose numbers a survey has scaled."""
+    return public if scaling is None else public.scaled(scaling)
 
 
 def gain(test: Linear, weights: Floats) -> tuple[float, float]:
@@ -160,7 +161,7 @@ def follow(
 
 
 def _point(training: Training, public: Linear) -> Point:
-    models, public = training.models, as_scaled(public, training)
+    models, public = training.models, as_scaled(public, training.scaling)
     error, loss = public.error(models), public.loss(models)
     return Point(training.state.round, float(error.mean()), float(loss.mean()))
 

@@ -45,7 +45,6 @@ from fedldp.learn.forecasting import forecast
 from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
 from fedldp.learn.settings import AUTO, PAPER_DECIDES, Settings
-from fedldp.learn.survey import SURVEYS
 from fedldp.learn.tasks import Linear
 from fedldp.mechanisms import mechanism_names
 from fedldp.randomness import source
@@ -112,12 +111,7 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
 @declared(Settings, "participations")
 @declared(Settings, "alpha", "regularization")
 @declared(Settings, "optimizer")
-@declared(
-    Settings,
-    "survey",
-    type=click.Choice([each or NO_PRIVACY for each in SURVEYS]),
-    callback=lambda _context, _option, value: None if value == NO_PRIVACY else value,
-)
+@declared(Settings, "survey")
 @declared(Settings, "survey_share")
 @click.option(
     "--forecast",
@@ -251,7 +245,7 @@ def train_command(
     )
     if save is not None:
         files.write(save, model.to_json())
-    gained, doubt = gain(as_scaled(test, training), training.models[0])
+    gained, doubt = gain(as_scaled(test, training.scaling), training.models[0])
     document = {
         "data": data.name,
         "title": data.title,

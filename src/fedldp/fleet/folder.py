@@ -26,7 +26,6 @@ from fedldp.fleet.sockets import Address
 from fedldp.fleet.vault import process as vault_process
 from fedldp.learn.features import Features
 from fedldp.learn.model import Model
-from fedldp.learn.objectives import objective
 from fedldp.learn.settings import Settings
 from fedldp.plan import Plan
 from fedldp.schema import Category, Number, Schema
@@ -50,6 +49,8 @@ _NOTES = {  # the comment beside an entry
     "ledger": "records what each vehicle has spent: never delete it, never restore a backup",
     "reports": "how many vehicles each gateway is asked for in a round",
     "rounds": "at most",
+    "survey": "asks some vehicles about their numbers first, in rounds of its own, and scales them",
+    "survey_reports": "how many vehicles each gateway is asked for in the rounds of the survey",
     "planned": "reports in all: the job's summary says if fewer came",
     "resend": "seconds until an unanswered question is sent again",
     "checkpoint": "the state of the job, with all reports: a restarted server resumes from it",
@@ -68,7 +69,7 @@ class Work:
     job: str  # its name
     asked: Model | Schema
     vehicles: int  # expected behind each gateway
-    rounds: int
+    rounds: int  # in which vehicles answer gradients; those of a survey come before
     data: Mapping[str, Any]  # entries of every vault.toml
     schema: Schema | None = None  # of all columns, if the data are files
     total: int | None = None  # vehicles in the fleet, if not `vehicles` behind each gateway
@@ -232,33 +233,30 @@ def _answers(work: Work, settings: Settings) -> int:
 
 
 def _write_job(folder: Path, work: Work, settings: Settings, gateways: int) -> None:
-    statistic = isinstance(work.asked, Schema)
-    rounds = 1 if statistic else work.rounds
-    answers = _answers(work, settings)
-    reports = -(-work.vehicles * answers // rounds)
-    total = answers * (gateways * work.vehicles if work.total is None else work.total)
-    entries: dict[str, Any] = {
-        "job": work.job,
-        "plan": "plan.json",
-        "model": "model.json",
-        "gateways": gateways,
-        "reports": reports,
-        "rounds": rounds,
-        "planned": min(total, gateways * reports * rounds),
-        "resend": Job.resend,
-        "deadline": Job.deadline,
-        "checkpoint": "state/job.db",
-        "result": "state/tally.json" if statistic else "state/model.json",
-    }
+    answers, asked = _answers(work, settings), work.asked
+    total = gateways * work.vehicles if work.total is None else work.total
+    entries: dict[str, Any] = {"job": work.job, "plan": "plan.json", "gateways": gateways}
+    waits = {"resend": Job.resend, "deadline": Job.deadline, "checkpoint": "state/job.db"}
     recipe = ""
-    if isinstance(work.asked, Schema):
-        plan = Plan(work.asked, settings.epsilon)
-        del entries["model"]
+    if isinstance(asked, Schema):
+        plan, reports = Plan(asked, settings.epsilon), work.vehicles
+        entries |= {"reports": reports, "rounds": 1, "planned": min(total, gateways * reports)}
+        entries |= {**waits, "result": "state/tally.json"}
     else:
-        d, goal = len(work.asked.weights), objective(work.asked.objective)
+        d, goal = len(asked.weights), asked.goal
         plan = cast(Plan, settings.plan(d, goal.length))
-        (folder / "model.json").write_text(work.asked.to_json(), "utf-8")
-        steps = settings.recipe(d, rounds, goal.distance).to_document()
+        survey, surveyed = settings.survey_for(asked.features.numbers, total), 0
+        before = 0 if survey is None else len(survey.rounds)
+        if survey is not None:
+            surveyed = -(-round(settings.survey_share * total) // gateways)
+        reports = -(-(work.vehicles * answers - surveyed) // work.rounds)
+        most = gateways * (surveyed + reports * work.rounds)
+        entries |= {"model": "model.json", "reports": reports, "rounds": before + work.rounds}
+        if survey is not None:
+            entries |= {"survey": survey.kind, "survey_reports": surveyed}
+        entries |= {"planned": min(answers * total, most), **waits, "result": "state/model.json"}
+        (folder / "model.json").write_text(asked.to_json(), "utf-8")
+        steps = settings.recipe(d, work.rounds, goal.distance).to_document()
         recipe = "\n" + toml.table("recipe", entries=steps)
     (folder / "plan.json").write_text(plan.to_json(), "utf-8")
     notes = _NOTES | {

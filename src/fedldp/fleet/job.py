@@ -13,8 +13,10 @@ from fedldp._internal.validation import whole
 from fedldp.attributes import is_real
 from fedldp.errors import DomainError, FedLDPError
 from fedldp.fleet.protocol import LAST_ROUND, MOST, MOST_BYTES, Question
+from fedldp.fleet.stages import Collection, Descent, Span, Stage, SurveyStage, span_of, spans
 from fedldp.learn.model import Model
 from fedldp.learn.optimizer import Recipe
+from fedldp.learn.survey import SURVEYS, Survey, choose
 from fedldp.plan import Plan
 from fedldp.schema import Number
 
@@ -31,7 +33,8 @@ T = TypeVar("T")
 class Job:
     """A training or, without a model, a statistic: one round whose result is a tally.
 
-    In each round the server asks every gateway for the reports of some vehicles. When the job ends,
+    In each round the server asks every gateway for the reports of some vehicles. The rounds belong
+    to stages, each with a plan of its own: a training may begin with a survey. When the job ends,
     its summary says how many reports came, and how many were expected.
 
     Parameters
@@ -56,7 +59,7 @@ class Job:
     gateways : int, default=1
         How many gateways must be connected before the first round.
     rounds : int, default=1
-        The largest number of rounds.
+        The largest number of rounds, with those of a survey.
     resend : float, default=12.0
         Seconds after which the same question is sent again to a gateway that has not answered.
     deadline : float, default=120.0
@@ -64,7 +67,14 @@ class Job:
         has answered.
     planned : int, default=0
         How many reports are planned in all, if the fleet has fewer vehicles than
-        ``gateways * reports * rounds``. 0 means that all of these are planned.
+        the rounds ask for. 0 means that all of these are planned.
+    survey : {"auto", "scale", "whiten"}, optional
+        Ask some vehicles about their numbers first, in two or three rounds: see
+        `fedldp.learn.Survey`. The model then scales its numbers by what they answered. With "auto",
+        public numbers decide; by default there is no survey.
+    survey_reports : int, default=0
+        How many vehicles each gateway is asked for in all rounds of the survey together. They are
+        not asked for gradients.
     levels : sequence of Plan, default=()
         Further plans for a training in which vehicles choose their own epsilon, one for each other
         epsilon. The rounds take the plans in turn, with the same model, and the model makes a step
@@ -98,6 +108,8 @@ class Job:
     deadline: float = 120.0
     planned: int = 0
     levels: tuple[Plan, ...] = ()
+    survey: str | None = None
+    survey_reports: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.plan, Plan):
@@ -130,9 +142,11 @@ class Job:
             raise DomainError(
                 f"checkpoint and result must be different files; got {self.result} twice."
             )
+        _check_survey(self)
         if self.model is not None or self.recipe is not None:
             _check_training(self.plan, self.model, self.recipe)
             _check_levels(self.plans, self.rounds)
+            _check_rounds(self)
         elif self.levels:
             raise DomainError(
                 "levels are for a training only. For a statistic, run a job for each level and "
@@ -143,20 +157,27 @@ class Job:
                 "a job without a model is a statistic and has one round; "
                 f"got rounds = {self.rounds}. Leave rounds out, or give a model."
             )
-        questions = [self.question("0", 1 + place) for place in range(len(self.plans))]
         if self.summary.resolve() in (self.checkpoint.resolve(), self.result.resolve()):
             raise DomainError(
                 f"{self.summary} is the file of the job's summary: choose another name for the "
                 "checkpoint or the result."
             )
-        weights = 0 if self.model is None else _DIGITS * len(self.model.weights)
-        for question in questions:
-            question.check()
-            if (length := len(question.to_bytes()) + weights) > MOST_BYTES:
-                raise DomainError(
-                    f"a question must have at most {MOST_BYTES} bytes; with this plan and model it "
-                    f"may have {length}. Choose fewer features or fewer outputs."
-                )
+        self._check_questions()
+
+    def _check_questions(self) -> None:
+        """Refuse a job whose questions can become too large."""
+        numbers = 0 if self.model is None else len(self.model.weights)
+        if self.actual_survey is not None:
+            numbers += self.actual_survey.numbers * (self.actual_survey.numbers + 2)  # of a scaling
+        for first, last in ((span.first, span.cycle(span.first)[-1]) for span in self.spans):
+            for number in range(first, last + 1):
+                question = self.question("0", number)
+                question.check()
+                if (length := len(question.to_bytes()) + _DIGITS * numbers) > MOST_BYTES:
+                    raise DomainError(
+                        f"a question must have at most {MOST_BYTES} bytes; with this plan and "
+                        f"model it may have {length}. Choose fewer features or fewer outputs."
+                    )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Job":
@@ -218,10 +239,59 @@ class Job:
         fedldp.fleet.protocol.Question
             The question, with the plan and the model as JSON.
         """
-        model = model or self.model
-        text = "" if model is None else model.to_json()
-        plan = self.plan_of(number).to_json()
-        return Question(self.name, number, gateway, self.reports, plan, text)
+        span = self.span_of(number)
+        asked = span.stage.computation(model or self.model)
+        plan = span.plan(number).to_json()
+        return Question(self.name, number, gateway, span.stage.reports, plan, asked)
+
+    @cached_property
+    def actual_survey(self) -> Survey | None:
+        """The survey that is made; None if there is none, or "auto" has decided against it."""
+        if self.survey is None or self.model is None:
+            return None
+        numbers, epsilon = self.model.features.numbers, self.plan.epsilon
+        kind = choose(self.survey, numbers, self.gateways * self.survey_reports, epsilon)
+        return None if kind is None else Survey(kind, numbers, epsilon)
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages: a survey's rounds and gradients, or the collection of a statistic."""
+        if self.model is None or self.recipe is None:
+            return (Collection(self.plan, self.reports),)
+        found: list[Stage] = []
+        if (survey := self.actual_survey) is not None:
+            groups = survey.groups(self.survey_reports)
+            for each, plan, group in zip(survey.rounds, survey.plans, groups, strict=True):
+                found.append(SurveyStage(each, survey, plan, group, self.model))
+        rounds = self.rounds - len(found)
+        return (*found, Descent(self.plans, rounds, self.reports, self.model, self.recipe))
+
+    @property
+    def spans(self) -> list[Span]:
+        """The stages with their rounds."""
+        return list(spans(self.stages))
+
+    def span_of(self, number: int) -> Span:
+        """Return the stage of a round, with its rounds.
+
+        Parameters
+        ----------
+        number : int
+            The number of the round; the first is 1.
+
+        Returns
+        -------
+        fedldp.fleet.stages.Span
+            The stage.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> plan = Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0)
+        >>> Job("speeds", plan, "job.db", "tally.json", reports=100).span_of(1).stage.name
+        'rows'
+        """
+        return span_of(self.stages, number)
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -241,7 +311,7 @@ class Job:
         Plan
             The plan that the vehicles answer in this round.
         """
-        return self.plans[(number - 1) % len(self.plans)]
+        return self.span_of(number).plan(number)
 
     @property
     def expected(self) -> int:
@@ -249,7 +319,7 @@ class Job:
 
         It is the number of reports that are asked for, or `planned` if that is smaller.
         """
-        asked = self.gateways * self.reports * self.rounds
+        asked = self.gateways * sum(stage.rounds * stage.reports for stage in self.stages)
         return min(asked, self.planned or asked)
 
     @property
@@ -272,6 +342,8 @@ class Job:
         levels = tuple(plan.fingerprint for plan in self.levels)
         recipe = "None" if self.recipe is None else self.recipe.digest_text
         texts = [*map(repr, parts), recipe, *map(repr, (self.reports, *levels))]
+        for stage in self.stages[:-1]:
+            texts.append(repr((stage.name, stage.plans[0].fingerprint, stage.reports)))
         text = f"({', '.join(texts)})"
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -288,6 +360,40 @@ def _check_training(plan: Plan, model: Model | None, recipe: Recipe | None) -> N
         raise DomainError(
             f"the plan must be for the gradient of this model, a vector of {d} numbers; "
             f"got {plan.schema!r:.200}. Use Schema.vector({d}, bound=1.0)."
+        )
+
+
+def _check_survey(job: Job) -> None:
+    if isinstance(job.survey_reports, bool) or not 0 <= whole(job.survey_reports, "") <= MOST:
+        raise DomainError(f"survey_reports must be from 0 to {MOST}; got {job.survey_reports!r}.")
+    if (job.survey is None) == (job.survey_reports > 0):
+        raise DomainError(
+            "a survey needs both survey and survey_reports, the number of vehicles that each "
+            f"gateway is asked for; got {job.survey!r} and {job.survey_reports}."
+        )
+    if job.survey is None:
+        return
+    if job.survey not in SURVEYS:
+        known = ", ".join(repr(each) for each in SURVEYS if each is not None)
+        raise DomainError(f"survey must be one of {known}; got {job.survey!r:.80}.")
+    if job.model is None or job.levels:
+        raise DomainError(
+            "a survey is for a training in which all vehicles answer with one epsilon: leave "
+            "survey out, or give a model and no levels."
+        )
+
+
+def _check_rounds(job: Job) -> None:
+    """Refuse a survey that leaves no round for gradients, or has rounds that ask nobody."""
+    *survey, gradients = job.stages
+    if gradients.rounds < 1:
+        raise DomainError(
+            f"rounds must be more than the {len(survey)} of the survey; got {job.rounds}."
+        )
+    if any(stage.reports < 1 for stage in survey):
+        raise DomainError(
+            "survey_reports must be enough for a vehicle in each round of the survey; "
+            f"got {job.survey_reports}."
         )
 
 
@@ -316,6 +422,8 @@ _ENTRIES: dict[str, toml.Types] = {
     "resend": (int, float),
     "deadline": (int, float),
     "planned": int,
+    "survey": str,
+    "survey_reports": int,
     "checkpoint": str,
     "result": str,
     "recipe": dict,

@@ -269,10 +269,15 @@ class Features:
                 f"the scaling must be of {self.numbers} numbers; got {len(self.scaling.centres)}."
             )
 
+    @cached_property
+    def numeric(self) -> Schema:
+        """The attributes of the schema that are numbers."""
+        return Schema(tuple(each for each in self.schema.attributes if not each.labels))
+
     @property
     def numbers(self) -> int:
         """How many of the features are numbers."""
-        return sum(each.size for each in self.schema.attributes if isinstance(each, Number))
+        return sum(each.size for each in self.schema.attributes if not each.labels)
 
     @property
     def _first(self) -> int:

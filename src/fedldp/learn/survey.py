@@ -32,7 +32,7 @@ from fedldp._internal import documents
 from fedldp._internal.validation import Floats, Integers
 from fedldp.attributes import Attribute
 from fedldp.errors import DomainError
-from fedldp.estimate import Mean
+from fedldp.estimate import RATIO, Mean, estimate
 from fedldp.learn.features import Features, Scaling
 from fedldp.parts import Matrix, Values
 from fedldp.plan import Plan
@@ -436,8 +436,11 @@ class SurveyComputation:
 
 
 def answered(tally: Tally) -> Mean:
-    """Return the mean answer of a round of a survey."""
-    (mean,) = tally.estimate().attributes.values()
+    """Return the mean answer of a round of a survey; a fleet checks its plausibility elsewhere."""
+    found = estimate(
+        tally.parts, tally.reports, tally.counts, RATIO, of="population", confidence=0.95
+    )
+    (mean,) = found.attributes.values()
     return cast(Mean, mean)
 
 

@@ -26,7 +26,7 @@ from fedldp.fleet.flower.strategy import LDPFedSGD
 from fedldp.fleet.protocol import Answer
 from fedldp.fleet.server import checkpoint, rounds
 from fedldp.learn.model import Model
-from fedldp.learn.optimizer import Recipe, State
+from fedldp.learn.optimizer import Recipe, State, observed, step
 
 # A job that goes well
 
@@ -42,7 +42,7 @@ def test_a_training_by_the_book(tmp_path):
         assert [question for _, question in network.questions(number)] == asked
         batches = [Answer.from_bytes(batch(question), question) for question in asked]
         reports = [PLAN.parse(each.report(PLAN.fingerprint).to_bytes()) for each in batches]
-        state = checkpoint.advance(RECIPE, state, sum(reports, PLAN.tally()))
+        state = step(RECIPE, state, observed([sum(reports, PLAN.tally())]))
     assert final(job).to_json() == state.to_json()
     assert result(job).weights == tuple(state.average[0])
     assert len(network.sent) == 9
@@ -279,7 +279,7 @@ def test_a_model_beyond_all_bounds_ends_the_job(tmp_path, recipe, said):
     assert checkpoint.finished(job.checkpoint)
     assert not job.result.exists()
     assert len(network.sent) == 3 * (progress.rounds + 1)
-    assert checkpoint.replay(job.checkpoint, PLAN, recipe).round == progress.rounds
+    assert checkpoint.replay(job.checkpoint, job.stages).state.round == progress.rounds
 
 
 # Who uses it

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedldp
-from fedldp import Plan, Schema
+from fedldp import Number, Plan, Schema
 from fedldp._internal import locks, packing
 from fedldp.errors import DomainError, WireError
 from fedldp.fleet.protocol import Answer, Question
@@ -23,9 +23,12 @@ from fedldp.fleet.server.checkpoint import (
     locked,
     status,
 )
+from fedldp.fleet.stages import Descent
+from fedldp.learn.model import Model
 from fedldp.learn.optimizer import Recipe, State, gradient, step
 
 PLAN = Plan(Schema.vector(2, 1.0), 2.0, mechanism="three-outputs", k=1)
+MODEL = Model("squared", Schema.of(x=(-1, 1)), Number("y", -1, 1), (0.0, 0.0))
 NONE = Counts()
 START = State.start(np.zeros(2)).to_json()
 
@@ -43,6 +46,11 @@ def checkpoint(path):
 
 def question(number=1, gateway="7", n=10):
     return Question("test", number, gateway, n, PLAN.to_json())
+
+
+def gradients(recipe=None, plan=PLAN):
+    """Return the only stage of a training."""
+    return Descent((plan,), 3, 10, MODEL, recipe or Recipe(learning_rate=0.1))
 
 
 def answer(asked, answered=10, silent=0, seed=1):
@@ -125,7 +133,7 @@ def test_before_a_job_begins(path):
     assert status(path) is None
     module.check(path, "test", "settings")
     with pytest.raises(DomainError, match="expected the checkpoint of a job that has begun"):
-        module.replay(path, PLAN, Recipe(learning_rate=0.1))
+        module.replay(path, [gradients()])
     assert not path.exists()
     path.parent.mkdir()
     module.Database(path, module._KIND).close()  # killed between making the file and the job
@@ -211,8 +219,8 @@ def test_a_replay_gives_the_state(path, checkpoint):
         checkpoint.step(state.to_json())
     checkpoint.ask([question(4)])
     checkpoint.store(*answer(question(4)))  # of a round that is not done
-    assert module.replay(path, PLAN, recipe).to_json() == state.to_json()
-    assert module.replay(path, PLAN, Recipe(learning_rate=0.1)).to_json() != state.to_json()
+    assert module.replay(path, [gradients(recipe)]).to_json() == state.to_json()
+    assert module.replay(path, [gradients()]).to_json() != state.to_json()
 
 
 def test_a_tally_that_is_kept_is_not_counted_again(checkpoint, monkeypatch):
@@ -224,7 +232,7 @@ def test_a_tally_that_is_kept_is_not_counted_again(checkpoint, monkeypatch):
     monkeypatch.setattr(Plan, "parse", lambda *_: parsed.append(1))
     for _ in range(2):
         assert checkpoint.tally(PLAN, 1) == first[-1] + second[-1]
-        checkpoint.warnings(PLAN)
+        checkpoint.warnings([gradients()])
     assert parsed == []
 
 
@@ -248,7 +256,7 @@ def test_reports_of_another_plan_are_noticed(path, checkpoint):
     checkpoint.step(START)
     other = Plan(Schema.vector(2, 1.0), 1.0, mechanism="three-outputs", k=1)
     with pytest.raises(WireError, match="a report of round 1 does not fit the plan"):
-        module.replay(path, other, Recipe(learning_rate=0.1))
+        module.replay(path, [gradients(plan=other)])
 
 
 def test_who_looks_does_not_make_the_server_wait(path, checkpoint, monkeypatch):

@@ -13,6 +13,7 @@ from fedldp.fleet.protocol import Answer
 from fedldp.fleet.server import checkpoint
 from fedldp.fleet.server.process import ServerConfig, _say_end
 from fedldp.fleet.server.rounds import Rounds
+from fedldp.fleet.stages import Collection
 from fedldp.learn.model import Model
 from fedldp.learn.optimizer import Recipe
 
@@ -56,7 +57,7 @@ def test_a_statistic(tmp_path, caplog, liars, noticed):
     job = Job("statistic", PLAN, tmp_path / "job.db", tmp_path / "tally.json", REPORTS)
     with caplog.at_level(logging.WARNING):
         run(job, liars)
-    found = checkpoint.warnings(job.checkpoint, PLAN)
+    found = checkpoint.warnings(job.checkpoint, job.stages)
     assert [each.getMessage() for each in caplog.records] == [
         f"statistic, all rounds. {text}" for text in found
     ]
@@ -135,7 +136,7 @@ def test_a_training_with_two_levels(tmp_path):
         running.step()
     running.finish()
     running.close()
-    found = checkpoint.warnings(job.checkpoint, *job.plans)
+    found = checkpoint.warnings(job.checkpoint, job.stages)
     assert found
     assert all(text.startswith("Gateway 7, epsilon 2: Implausible reports: ") for text in found)
 
@@ -148,9 +149,11 @@ def test_the_terminal_shows_it(tmp_path, monkeypatch):
     server = ServerConfig(*[tmp_path] * 2, 1, 2, *[tmp_path] * 6)
     _say_end(checkpoint.status(job.checkpoint), server, job, said.append)
     assert said[0] == "The job is over."
-    assert said[1:] == [f"Warning: {text}" for text in checkpoint.warnings(job.checkpoint, PLAN)]
+    assert said[1:] == [
+        f"Warning: {text}" for text in checkpoint.warnings(job.checkpoint, job.stages)
+    ]
     assert len(said) > 1
 
 
 def test_nothing_has_begun(tmp_path):
-    assert checkpoint.warnings(tmp_path / "job.db", PLAN) == []
+    assert checkpoint.warnings(tmp_path / "job.db", [Collection(PLAN, 1)]) == []

@@ -304,6 +304,14 @@ class LDPFedSGD(Strategy):
     def summary(self) -> None:
         """Log what the job asks, and what it costs each vehicle."""
         job = self.job
+        for span in job.spans[:-1]:
+            _log.info(
+                "%s, round %d: %s, %d vehicles behind each gateway.",
+                job.name,
+                span.first,
+                span.stage.name,
+                span.stage.reports,
+            )
         _log.info(
             "%s: %s, epsilon %g, %d bits from each vehicle, %d vehicles behind each gateway in a "
             "round, at most %d rounds.",

@@ -14,16 +14,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import IO, NamedTuple, Self, final
 
-import numpy as np
-
 from fedldp._internal import locks
 from fedldp._internal.database import Database, Kind
 from fedldp.errors import DomainError, WireError
-from fedldp.fleet.protocol import Answer, Question
-from fedldp.learn.model import Model
-from fedldp.learn.noise_aware import Prior
-from fedldp.learn.objectives import objective
-from fedldp.learn.optimizer import NOISE_AWARE, Recipe, State, observed, step
+from fedldp.fleet.protocol import LAST_ROUND, Answer, Question
+from fedldp.fleet.stages import Learned, Stage, span_of, spans
 from fedldp.plan import Plan
 from fedldp.plausibility import Plausibility
 from fedldp.tally import Tally
@@ -241,13 +236,15 @@ class Checkpoint:
         with self._file.gate():
             return _tally(self._file, plan, number, self._counted)
 
-    def warnings(self, *plans: Plan, number: int | None = None, among: int = 1) -> list[str]:
-        """Return what is implausible about the reports of all rounds, or of one round.
+    def warnings(
+        self, stages: Sequence[Stage], *, number: int | None = None, among: int = 1
+    ) -> list[str]:
+        """Return what is implausible about the reports of all rounds of a job, or of one round.
 
         It is one of `among` such checks: the false-alarm rate holds for all of them together.
         """
         with self._file.gate():
-            return _warnings(self._file, plans, number, among, self._counted)
+            return _warnings(self._file, stages, number, among, self._counted)
 
     def counts(self, number: int) -> Counts:
         """Return the counts of a round."""
@@ -331,54 +328,27 @@ def status(path: str | os.PathLike[str]) -> JobStatus | None:
         )
 
 
-def warnings(path: str | os.PathLike[str], *plans: Plan) -> list[str]:
+def warnings(path: str | os.PathLike[str], stages: Sequence[Stage]) -> list[str]:
     """Return what is implausible about the reports of a job, of each gateway and of all together.
 
-    Give the plans of all levels. Honest vehicles cause a warning in less than one in a million
-    jobs.
+    Honest vehicles cause a warning in less than one in a million jobs.
     """
     with _opened(path) as file:
-        return [] if file is None else _warnings(file, plans, None, 1, _Counted(room=0))
+        return [] if file is None else _warnings(file, stages, None, 1, _Counted(room=0))
 
 
-def replay(
-    path: str | os.PathLike[str],
-    plan: Plan,
-    recipe: Recipe,
-    *levels: Plan,
-    model: Model | None = None,
-) -> State:
-    """Compute the state of a training again from the reports in its checkpoint.
-
-    `plan` and `levels` are those of the job. A noise-aware server needs the model too, that of any
-    round.
-    """
-    plans = (plan, *levels)
+def replay(path: str | os.PathLike[str], stages: Sequence[Stage]) -> Learned:
+    """Compute what a job has learned again from the reports in its checkpoint."""
     with _opened(path) as file:
         if file is None:
             raise DomainError(f"expected the checkpoint of a job that has begun; got {path}.")
         [(start,)] = file.execute("SELECT start FROM job")
-        state = State.from_json(start)
-        for number in range(len(plans), _standing(file).round + 1, len(plans)):
-            rounds = range(number - len(plans) + 1, number + 1)
-            tallies = [
-                _tally(file, *each, _Counted(room=0)) for each in zip(plans, rounds, strict=True)
-            ]
-            state = advance(recipe, state, *tallies, model=model)
-    return state
-
-
-def advance(recipe: Recipe, state: State, *tallies: Tally, model: Model | None = None) -> State:
-    """Return the state after one round of each level.
-
-    A noise-aware server needs the model, of any round. Callers check that the result is within
-    bounds. The server and `replay` share this function.
-    """
-    prior = None
-    if recipe.optimizer == NOISE_AWARE and model is not None:
-        prior = Prior.of(model.features, objective(model.objective))
-    with np.errstate(over="ignore", invalid="ignore"):
-        return step(recipe, state, observed(tallies, recipe.estimator), prior)
+        learned, done, number = Learned.from_json(start), _standing(file).round, 1
+        while (cycle := (span := span_of(stages, number)).cycle(number))[-1] <= done:
+            counted = _Counted(room=0)
+            tallies = [_tally(file, span.plan(each), each, counted) for each in cycle]
+            learned, number = span.stage.learn(learned, tallies), cycle[-1] + 1
+    return learned
 
 
 @contextlib.contextmanager
@@ -482,25 +452,27 @@ def _tallies(
 
 
 def _warnings(
-    file: Database, plans: Sequence[Plan], number: int | None, among: int, counted: _Counted
+    file: Database, stages: Sequence[Stage], number: int | None, among: int, counted: _Counted
 ) -> list[str]:
-    """Check the reports of each gateway, and of all of them together, on each plan.
-
-    The plans take turns: of L plans the first is asked in round 1, L + 1, and so on.
-    """
+    """Check the reports of each gateway, and of all of them together, on each plan."""
     query = """
         SELECT round, gateway FROM batches
-        WHERE (round = ?1 OR ?1 IS NULL AND (round - 1) % ?2 = ?3) ORDER BY gateway, round
+        WHERE round BETWEEN ?1 AND ?2 AND (round - ?1) % ?3 = ?4 AND (round = ?5 OR ?5 IS NULL)
+        ORDER BY gateway, round
     """
     found: dict[str, Plausibility] = {}
-    for level, plan in enumerate(plans):
-        which = f", epsilon {plan.epsilon:g}" if len(plans) > 1 else ""
-        total, before = plan.tally(), len(found)
-        for gateway, tally in _tallies(file, plan, counted, query, number, len(plans), level):
-            found[f"Gateway {gateway}{which}"] = tally.plausibility()
-            total += tally
-        if len(found) > before + 1:
-            found[f"All gateways{which}"] = total.plausibility()
+    for span in spans(stages):
+        plans = span.stage.plans
+        for level, plan in enumerate(plans):
+            which = f", epsilon {plan.epsilon:g}" if len(plans) > 1 else ""
+            which = which if span.last is None else f", {span.stage.name}"
+            total, before = plan.tally(), len(found)
+            values = span.first, span.last or LAST_ROUND, len(plans), level, number
+            for gateway, tally in _tallies(file, plan, counted, query, *values):
+                found[f"Gateway {gateway}{which}"] = tally.plausibility()
+                total += tally
+            if len(found) > before + 1:
+                found[f"All gateways{which}"] = total.plausibility()
     return [
         f"{who}: {text}"
         for who, each in found.items()

@@ -254,7 +254,7 @@ def _conclude(server: ServerConfig, job: Job, say: Callable[[str], None]) -> boo
 def _say_end(found: JobStatus, server: ServerConfig, job: Job, say: Callable[[str], None]) -> None:
     """Print how a job ended, and what is implausible about its reports."""
     say(ending(found, job, server.state))
-    for text in checkpoint.warnings(job.checkpoint, *job.plans):
+    for text in checkpoint.warnings(job.checkpoint, job.stages):
         say(f"Warning: {text}")
 
 

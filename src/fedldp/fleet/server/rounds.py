@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import final
 
 import numpy as np
@@ -12,8 +11,9 @@ from fedldp._internal.validation import Floats
 from fedldp.errors import DomainError, FedLDPError, WireError
 from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import Answer, Question
-from fedldp.fleet.server.checkpoint import Checkpoint, Counts, advance, total
+from fedldp.fleet.server.checkpoint import Checkpoint, Counts, total
 from fedldp.fleet.server.summary import Summary, collected, digest
+from fedldp.fleet.stages import Learned
 from fedldp.learn.model import Model
 from fedldp.learn.optimizer import State, settled
 
@@ -21,6 +21,7 @@ ROUNDS = "all rounds are done"
 SETTLED = "the model has settled"
 NOBODY = "no vehicle is left, or the job's name was used before"
 NOTHING = "no vehicle answered, so there is nothing to learn from"
+NO_GRADIENT = "no vehicle was left after the survey, so there is nothing to learn from"
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +32,8 @@ class Rounds:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        start = "" if job.model is None else State.start(np.array(job.model.weights)).to_json()
+        state = None if job.model is None else State.start(np.array(job.model.weights))
+        start = Learned(state).to_json()
         self._file = Checkpoint(job.checkpoint, job.name, job.settings, start)
 
     @property
@@ -42,8 +44,8 @@ class Rounds:
     @property
     def model(self) -> Model | None:
         """The model that is sent in this round."""
-        state = self._state
-        return None if state is None else self._model(state.weights)
+        first = self.job.model
+        return None if first is None else self._learned.model(first)
 
     @property
     def pending(self) -> list[str]:
@@ -128,66 +130,63 @@ class Rounds:
         recipe = self.job.recipe
         if recipe is None or not recipe.tol:
             return False
-        return (state := self._state) is not None and settled(recipe, state)
+        return (state := self._learned.state) is not None and settled(recipe, state)
 
     def _nobody_left(self) -> bool:
         """Return whether all gateways have answered, without any report, in this model's rounds."""
-        cycle = self._cycle(self.number)
-        if self.number != cycle[-1] or not self.complete(late=False):
+        number = self.number
+        cycle = self.job.span_of(number).cycle(number)
+        if number != cycle[-1] or not self.complete(late=False):
             return False
-        return not any(self.counts(number).reports for number in cycle)
-
-    def _cycle(self, number: int) -> range:
-        """Return the rounds, one for each level, that use the same model as this one."""
-        levels = len(self.job.plans)
-        first = number - (number - 1) % levels
-        return range(first, first + levels)
+        return not any(self.counts(each).reports for each in cycle)
 
     def step(self) -> None:
-        """End this round and open the next one; after the last level, improve the model.
+        """End this round and open the next one; when all levels were asked, learn from the answers.
 
         If the weights become too large, the job has failed. That costs vehicles nothing more.
         """
-        number, state, recipe = self.number, self._state, self.job.recipe
-        if state is None or recipe is None:
-            self._file.step("")
-            return
-        plan = self.job.plan_of(number)
-        for text in self._file.warnings(plan, number=number, among=self.job.rounds):
-            _log.warning("%s, round %d. %s", self.job.name, number, text)
-        cycle = self._cycle(number)
+        number, learned = self.number, self._learned
+        span = self.job.span_of(number)
+        if learned.state is not None:  # a statistic is checked once, at its end
+            for text in self._file.warnings(self.job.stages, number=number, among=self.job.rounds):
+                _log.warning("%s, round %d. %s", self.job.name, number, text)
+        cycle = span.cycle(number)
         if number != cycle[-1]:  # another level is asked with the same model
-            self._file.step(state.to_json())
+            self._file.step(learned.to_json())
             return
-        tallies = [self._file.tally(self.job.plan_of(each), each) for each in cycle]
-        state = advance(recipe, state, *tallies, model=self.job.model)
+        tallies = [self._file.tally(span.plan(each), each) for each in cycle]
         try:
-            self._model(state.weights)
-            State.from_json(state.to_json())  # raises if anything else has overflowed
+            learned = span.stage.learn(learned, tallies)
+            text = learned.to_json()
+            if self.job.model is not None:
+                Learned.from_json(text).model(self.job.model)  # raises if anything has overflowed
         except FedLDPError as error:
             self._end(f"in round {number}: {error}".rstrip("."), failed=True)
             raise
-        self._file.step(state.to_json())
+        self._file.step(text)
 
     def finish(self) -> None:
         """Write the result, then end the job, so that an ended job always has its result.
 
         If no vehicle answered, the job has failed: there is no result, and `DomainError` is raised.
         """
-        why, state, path = self.verdict, self._state, self.job.result.resolve()
+        why, learned, path = self.verdict, self._learned, self.job.result.resolve()
         if self._file.standing.ended:
             return
         if not why:
             raise DomainError(f"the job {self.job.name!r} has rounds left: it cannot end yet.")
-        if not total(self._file.history()).reports:
-            self._end(NOTHING, failed=True)
-            raise DomainError(f"the job {self.job.name!r} has failed: {NOTHING}. {self.collected}")
+        history = self._file.history()
+        if not total(history[self.job.spans[-1].first - 1 :]).reports:
+            nothing = NO_GRADIENT if total(history).reports else NOTHING
+            self._end(nothing, failed=True)
+            raise DomainError(f"the job {self.job.name!r} has failed: {nothing}. {self.collected}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        if state is None:
+        if learned.state is None or self.job.model is None:
             self._file.tally(self.job.plan, 1).save(path)
         else:
-            files.write(path, self._model(state.average).to_json())
-        for text in self._file.warnings(*self.job.plans):
+            model = learned.model(self.job.model, learned.state.average[0])
+            files.write(path, model.to_json())
+        for text in self._file.warnings(self.job.stages):
             _log.warning("%s, all rounds. %s", self.job.name, text)
         self._end(why, result=digest(path.read_bytes()))
 
@@ -203,7 +202,7 @@ class Rounds:
 
     def arrays(self) -> list[Floats]:
         """Return the current result as arrays: averaged weights, or the counters of the tally."""
-        state = self._state
+        state = self._learned.state
         if state is not None:
             return [state.average[0]]
         return list(self._file.tally(self.job.plan, 1).counts)
@@ -213,10 +212,5 @@ class Rounds:
         self._file.close()
 
     @property
-    def _state(self) -> State | None:
-        return None if self.job.model is None else State.from_json(self._file.standing.state)
-
-    def _model(self, weights: Floats) -> Model:
-        if self.job.model is None:
-            raise DomainError("a statistic has no model.")
-        return replace(self.job.model, weights=weights[0])
+    def _learned(self) -> Learned:
+        return Learned.from_json(self._file.standing.state)

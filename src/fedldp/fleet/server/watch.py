@@ -43,7 +43,7 @@ class Watch:
             self._since = now
         self.text = _waiting(found, self._job, now - self._since)
         if found is not None and before is not None and found.rounds > before[0]:
-            self._tell(f"Round {found.rounds} of {self._job.rounds} is done: {found.last}.")
+            self._tell(f"{_round(self._job, found.rounds)} is done: {found.last}.")
         elif now - self._said >= self._every and not (found is not None and found.ended):
             self._tell(self.text)
 
@@ -52,10 +52,16 @@ class Watch:
         self._say(line)
 
 
+def _round(job: Job, number: int) -> str:
+    """Return the name of a round; those of a survey are named after what they ask."""
+    span = job.span_of(number)
+    return f"Round {number} of {job.rounds}" + (f", {span.stage.name}," if span.last else "")
+
+
 def _waiting(found: JobStatus | None, job: Job, seconds: float) -> str:
     """Return a line that says what a job is waiting for, and since when."""
     rounds, asked = (0, 0) if found is None else (found.rounds, found.asked)
-    line, log = f"Round {rounds + 1} of {job.rounds}", f" See {job.log}"
+    line, log = _round(job, rounds + 1).rstrip(","), f" See {job.log}"
     if found is None or not asked:
         needed = "1 gateway" if rounds or job.gateways == 1 else f"{job.gateways} gateways"
         line += f": waiting for {needed} to connect ({seconds:.0f} s)."

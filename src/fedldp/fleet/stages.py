@@ -1,0 +1,220 @@
+"""The stages of a job: what its rounds ask, and what the server learns from the answers.
+
+A job is a sequence of stages. Each has its own plans, asks vehicles to compute one thing, and has
+its own rule for what follows from the tallies. A statistic has one stage. A training has one for
+its gradients and, before that, one for each round of its survey. The last stage lasts until the job
+ends.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, final
+
+import numpy as np
+
+from fedldp._internal import documents
+from fedldp._internal.validation import Floats
+from fedldp.learn.features import Scaling
+from fedldp.learn.model import Model
+from fedldp.learn.noise_aware import Prior
+from fedldp.learn.optimizer import NOISE_AWARE, Recipe, State, observed, step
+from fedldp.learn.survey import Survey, SurveyComputation, SurveyRound, answered
+from fedldp.plan import Plan
+from fedldp.tally import Tally
+from fedldp.vehicle import canonical
+
+FORMAT = "fedldp job state 1"  # of a job with a survey; others have the state of their optimizer
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What a job has learned so far: all that its next question depends on.
+
+    >>> start = Learned(State.start(np.zeros(2)))
+    >>> start.to_json() == start.state.to_json()
+    True
+    >>> later = replace(start, scaling=Scaling((0.5,), (4.0,)))
+    >>> Learned.from_json(later.to_json()).scaling
+    Scaling(centres=(0.5,), factors=(4.0,), mixing=None)
+    """
+
+    state: State | None = None  # of the optimizer; a statistic has none
+    scaling: Scaling | None = None  # that a survey has found; None for that of the first model
+
+    def model(self, first: Model, weights: Floats | None = None) -> Model:
+        """Return a job's model with what was learned: its current weights, or other ones."""
+        if weights is None and self.state is not None:
+            weights = self.state.weights[0]
+        entries: dict[str, Any] = {} if weights is None else {"weights": weights}
+        if self.scaling is not None:
+            entries["scaling"] = self.scaling
+        return replace(first, **entries)
+
+    def to_json(self) -> str:
+        """Return a text for the checkpoint, from which `from_json` reads it exactly."""
+        if self.state is None:
+            return ""
+        text = self.state.to_json()
+        if self.scaling is None:
+            return text
+        scaling = self.scaling.to_document()
+        return canonical({"format": FORMAT, "scaling": scaling, "state": json.loads(text)})
+
+    @classmethod
+    def from_json(cls, text: str) -> "Learned":
+        """Read what `to_json` wrote, or raise `WireError`."""
+        if not text:
+            return cls()
+        if f'"format":"{FORMAT}"' not in text:
+            return cls(State.from_json(text))
+        with documents.reading(repr(FORMAT)):
+            document = documents.parse(text, [FORMAT], ("scaling", "state"))
+            scaling = Scaling.from_document(document["scaling"])
+            found = cls(State.from_json(json.dumps(document["state"])), scaling)
+            documents.check_written(found.to_json(), canonical(document))
+        return found
+
+
+class Stage(Protocol):
+    """Some rounds of a job that ask for the same, and what the server learns from them."""
+
+    @property
+    def name(self) -> str:
+        """What its rounds ask for, in messages."""
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans that its rounds take in turn; when all were asked, the server learns."""
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds it has."""
+
+    @property
+    def reports(self) -> int:
+        """How many vehicles each gateway is asked for in a round."""
+
+    def computation(self, model: Model | None) -> str:
+        """Return what vehicles compute, as JSON, given the model so far; empty for their rows."""
+
+    def learn(self, learned: Learned, tallies: Sequence[Tally]) -> Learned:
+        """Return what is known after a round of each plan."""
+
+
+@final
+@dataclass(frozen=True)
+class Collection:
+    """The stage of a statistic, whose result is its tally."""
+
+    plan: Plan
+    reports: int
+    name: str = "rows"
+    rounds: int = 1
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plan."""
+        return (self.plan,)
+
+    def computation(self, model: Model | None) -> str:
+        """Return an empty text: vehicles answer their rows."""
+        return ""
+
+    def learn(self, learned: Learned, tallies: Sequence[Tally]) -> Learned:
+        """Return the same: the tally is all there is."""
+        return learned
+
+
+@final
+@dataclass(frozen=True)
+class SurveyStage:
+    """A round of a survey, which improves the scaling of a model."""
+
+    each: SurveyRound
+    survey: Survey
+    plan: Plan
+    reports: int
+    model: Model  # the first one
+    rounds: int = 1
+
+    @property
+    def name(self) -> str:
+        """Which round it is."""
+        return f"a survey of {self.each.name}"
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plan."""
+        return (self.plan,)
+
+    def computation(self, model: Model | None) -> str:
+        """Return what the survey asks, with the scaling so far."""
+        scaling = None if model is None else model.scaling
+        numeric = self.model.features.numeric
+        return SurveyComputation(self.each.name, numeric, scaling or self.survey.start).to_json()
+
+    def learn(self, learned: Learned, tallies: Sequence[Tally]) -> Learned:
+        """Return what is known with a better scaling."""
+        scaling = learned.scaling or self.survey.start
+        return replace(learned, scaling=self.each.improved(scaling, answered(*tallies)))
+
+
+@final
+@dataclass(frozen=True)
+class Descent:
+    """The stage of a training in which vehicles answer gradients, and each step uses a group."""
+
+    plans: tuple[Plan, ...]
+    rounds: int
+    reports: int
+    model: Model  # the first one
+    recipe: Recipe
+    name: str = "gradients"
+
+    def computation(self, model: Model | None) -> str:
+        """Return the model, whose gradient is asked for."""
+        return (model or self.model).to_json()
+
+    def learn(self, learned: Learned, tallies: Sequence[Tally]) -> Learned:
+        """Return what is known after a step; callers check that it is within bounds."""
+        state, prior = learned.state or State.start(np.array(self.model.weights)), None
+        if self.recipe.optimizer == NOISE_AWARE:
+            prior = Prior.of(learned.model(self.model).features, self.model.goal)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = observed(tallies, self.recipe.estimator)
+            return replace(learned, state=step(self.recipe, state, found, prior))
+
+
+class Span(NamedTuple):
+    """The rounds of a stage in its job; the last stage has no last round."""
+
+    stage: Stage
+    first: int
+    last: int | None
+
+    def plan(self, number: int) -> Plan:
+        """Return the plan of one of its rounds."""
+        plans = self.stage.plans
+        return plans[(number - self.first) % len(plans)]
+
+    def cycle(self, number: int) -> range:
+        """Return the rounds, one for each plan, that use the same model as one of its rounds."""
+        several = len(self.stage.plans)
+        first = number - (number - self.first) % several
+        return range(first, first + several)
+
+
+def spans(stages: Sequence[Stage]) -> Iterator[Span]:
+    """Yield the stages of a job with their rounds."""
+    first = 1
+    for stage in stages[:-1]:
+        yield Span(stage, first, first + stage.rounds - 1)
+        first += stage.rounds
+    yield Span(stages[-1], first, None)
+
+
+def span_of(stages: Sequence[Stage], number: int) -> Span:
+    """Return the stage of a round."""
+    return next(span for span in spans(stages) if span.last is None or number <= span.last)
