@@ -96,6 +96,37 @@ def test_gradients_are_those_of_autograd(make, data):
     np.testing.assert_allclose(found, np.concatenate(expected), atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"stride": 2, "padding": 1},
+        {"dilation": 2, "padding": "same"},
+        {"dilation": 3, "padding": "valid", "groups": 2, "bias": False},
+        {"stride": 3, "padding": 2, "padding_mode": "circular", "groups": 4},
+    ],
+)
+@pytest.mark.parametrize("kind", [nn.Conv1d, nn.Conv2d, nn.Conv3d])
+def test_convolutions_are_those_of_torch(kind, options):
+    dimensions = int(kind.__name__[4])
+    layer = seeded(lambda: kind(4, 8, (4, 3, 2)[:dimensions], **options))
+    x = torch.tensor(fedldp.source(12).uniform((2, 4, *(11, 9, 8)[:dimensions])))
+    for given in (x, x[0]):
+        expected = layer(given)
+        with networks._Convolutions():
+            found = layer(given)
+        assert found.shape == expected.shape
+        torch.testing.assert_close(found, expected, atol=1e-13, rtol=0.0)
+
+
+def test_convolutions_by_keywords():
+    x, weight = (torch.tensor(fedldp.source(13).uniform((3, 2, 4))) for _ in range(2))
+    with networks._Convolutions():
+        found = nn.functional.conv1d(input=x, weight=weight, stride=(2,), padding=(1,))
+    expected = nn.functional.conv1d(x, weight, stride=2, padding=1)
+    torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("kept", [0, 1 << 26])
 def test_take_is_a_choice_from_all_whether_gradients_are_kept_or_not(kept, data, monkeypatch):
     monkeypatch.setattr(networks, "_KEPT", kept)

@@ -10,6 +10,7 @@ from the training's `Source` alone, and are drawn on the CPU.
 """
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast, final
@@ -25,6 +26,7 @@ from fedldp.learn.torch_directions import Tensor, TorchRows, array
 try:
     import torch
     from torch.func import functional_call, grad, vmap
+    from torch.overrides import TorchFunctionMode
 except ImportError as error:
     raise MissingExtra("torch", "torch") from error
 
@@ -223,7 +225,12 @@ class Network:
             The gradients of a block, where the module is.
         """
         each = vmap(grad(self._loss_of_one), in_dims=(None, 0, 0))
-        for _, found in self._blocks(each, weights, rows):
+
+        def all_of_them(*arguments: Any) -> Any:
+            with _Convolutions():
+                return each(*arguments)
+
+        for _, found in self._blocks(all_of_them, weights, rows):
             yield torch.cat([part.flatten(1) for part in found.values()], dim=1)
 
     def _blocks(
@@ -418,6 +425,60 @@ def _all_bits() -> Iterator[None]:
     finally:
         for each, allowed in zip(places, before, strict=True):
             each.allow_tf32 = allowed
+
+
+class _Convolutions(TorchFunctionMode):  # type: ignore[misc]
+    """Compute convolutions as matrix products.
+
+    The gradient of one example is then a product of two small matrices. As a convolution, with a
+    group for each example, it takes a GPU up to forty times as long.
+    """
+
+    def __torch_function__(
+        self, function: Any, types: Any, arguments: Any = (), options: Any = None
+    ) -> Any:
+        known = _CONVOLUTIONS.get(function)
+        if known is None:
+            return function(*arguments, **(options or {}))
+        return _convolution(known, *arguments, **(options or {}))
+
+
+_CONVOLUTIONS = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}  # and their dimensions
+
+
+def _convolution(
+    dimensions: int,
+    input: Tensor,  # noqa: A002 (as torch names it)
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Return what `torch.conv1d`, `conv2d` and `conv3d` return, whose arguments these are."""
+    stride, dilation = (_each(value, dimensions) for value in (stride, dilation))
+    reach = [gap * (size - 1) for size, gap in zip(weight.shape[2:], dilation, strict=True)]
+    if padding == "same":
+        sides = [(each // 2, each - each // 2) for each in reach]
+    else:
+        sides = [(each, each) for each in _each(0 if padding == "valid" else padding, dimensions)]
+    alone = input.ndim == dimensions + 1  # one example, and not a batch of them
+    windows = input[None] if alone else input
+    windows = torch.nn.functional.pad(windows, [each for pair in sides[::-1] for each in pair])
+    for axis, (length, step, gap) in enumerate(zip(reach, stride, dilation, strict=True), start=2):
+        windows = windows.unfold(axis, length + 1, step)[..., ::gap]
+    n, channels, *places = windows.shape[: 2 + dimensions]
+    windows = windows.reshape(n, groups, channels // groups, math.prod(places), -1)
+    kernels = weight.reshape(groups, -1, channels // groups, windows.shape[-1])
+    found = torch.einsum("ngcpk,gock->ngop", windows, kernels).reshape(n, len(weight), *places)
+    if bias is not None:
+        found = found + bias.view(-1, *[1] * dimensions)
+    return found[0] if alone else found
+
+
+def _each(value: Any, dimensions: int) -> tuple[int, ...]:
+    return (value,) * dimensions if isinstance(value, int) else tuple(value)
 
 
 def _check_independent(module: Any) -> None:

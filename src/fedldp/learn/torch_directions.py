@@ -114,7 +114,7 @@ class TorchCodebook(Codebook):
     @property
     def rows(self) -> int:
         together = codebook.drawn_together(self.directions)
-        most = _WORDS // (self.d * self._words)
+        most = _WORDS // (self.d * self.directions)
         return max(1, most // together) * together
 
     def ranked(self, vectors: TorchRows, seeds: Any, signs: Any, ranks: Any) -> Integers:
@@ -125,15 +125,13 @@ class TorchCodebook(Codebook):
         return array(found)
 
     def totals(self, seeds: Any, numbers: Any) -> tuple[Integers, Integers]:
-        numbers = self._moved(numbers)[:, None]
-        states = self._states(seeds)[:, None] + _GOLDEN * ((numbers >> 2) + 1)
-        step = max(1, _WORDS // self.d)
-        places = torch.arange(self.d, device=self.device) * self._words * _GOLDEN
+        numbers, states = self._moved(numbers)[:, None], self._states(seeds)[:, None]
+        places = torch.arange(self.d, device=self.device)
         totals = torch.zeros((2, self.d), dtype=torch.int64, device=self.device)
+        step = max(1, _WORDS // self.d)
         for start in range(0, len(states), step):
             part = slice(start, start + step)
-            lanes = _mixed(states[part] + places) >> 16 * (numbers[part] & 3) & 0xFFFF
-            sent = _table(self.device)[lanes]
+            sent = _sent(_table(self.device), states[part], places, numbers[part], self._words)
             totals += torch.stack([sent.sum(dim=0), (sent * sent).sum(dim=0)])
         sums, squares = array(totals)
         return sums, squares
@@ -155,18 +153,21 @@ def _ranked(
     table: Tensor, numbers: Tensor, states: Tensor, signs: Tensor, ranks: Tensor, words: int
 ) -> Tensor:
     """Return which direction has a rank, for each vector of whole numbers and state of a seed."""
-    d, directions = numbers.shape[1], 4 * words - 1
-    steps = torch.arange(1, d * words + 1, device=numbers.device).view(d, words)
-    mixed = _mixed(states[:, None, None] + steps * _GOLDEN)
-    numbers = numbers[:, :, None]
-    lanes = [(table[mixed >> shift & 0xFFFF] * numbers).sum(dim=1) for shift in (0, 16, 32, 48)]
-    products = torch.stack(lanes, dim=2).view(len(numbers), -1)
+    directions, device = 4 * words - 1, numbers.device
+    every = torch.arange(directions, device=device)
+    places = torch.arange(numbers.shape[1], device=device)
+    sent = _sent(table, states[:, None, None], places, every[:, None], words)
+    products = (sent * numbers[:, None, :]).sum(dim=2)
     # One number for product and direction; those of equal products descend with the number.
-    keys = products * (signs * (directions + 1)) + torch.arange(
-        directions, -1, -1, device=numbers.device
-    )
-    keys = keys[:, :-1].sort(dim=1, descending=True).values
+    keys = products * (signs * (directions + 1)) + (directions - every)
+    keys = keys.sort(dim=1, descending=True).values
     return (directions - keys.gather(1, ranks).remainder(directions + 1))[:, 0]
+
+
+def _sent(table: Tensor, states: Tensor, places: Tensor, numbers: Tensor, words: int) -> Tensor:
+    """Return some coordinates of some directions of seeds; a word has those of four directions."""
+    mixed = _mixed(states + (places * words + (numbers >> 2) + 1) * _GOLDEN)
+    return table[mixed >> 16 * (numbers & 3) & 0xFFFF].to(torch.int64)
 
 
 def _mixed(words: Tensor) -> Tensor:
@@ -178,14 +179,14 @@ def _mixed(words: Tensor) -> Tensor:
 
 @lru_cache(maxsize=8)
 def _table(device: Any) -> Tensor:
-    """Return the numbers that directions are made of."""
-    return torch.from_numpy(codebook.table().astype(np.int64)).to(device)
+    """Return the numbers that directions are made of: so short that they fit into a cache."""
+    return torch.from_numpy(codebook.table().astype(np.int16)).to(device)
 
 
 @lru_cache(maxsize=8)
 def _compiled(function: Any) -> Any:
     """Return a function whose operations are fused: numbers then stay in the registers."""
-    return torch.compile(function, dynamic=True)
+    return torch.compile(function)
 
 
 def array(tensor: Tensor) -> npt.NDArray[Any]:
