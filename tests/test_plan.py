@@ -18,7 +18,7 @@ from fedldp.coders.categories import UnaryEncoding
 from fedldp.coders.cube import Cube
 from fedldp.errors import DataWarning, DomainError
 from fedldp.mechanisms.optimal.dominant import BelowPaper
-from fedldp.strategies import best_k
+from fedldp.strategies import Offered, best_k
 
 AWKWARD = (0.1, 0.3, 0.6 / 7, 0.7, 1 / 3, 1.1, 2.0, math.e, math.pi, 4.35, 9.95, 16.0)
 
@@ -93,7 +93,7 @@ def check_best(epsilon, sizes, labels, name="hm-tp", variance=1 / 3):
     if sizes:
         attributes["x"] = {"low": -1, "high": 1, "size": sizes}
     schema, d = Schema.of(**attributes), sizes + len(labels)
-    found = best_k(schema, range(len(schema)), vehicle.exact(epsilon), name, None, variance)
+    found = best_k(schema.attributes, vehicle.exact(epsilon), Offered(name, None, variance))
     errors = [
         error(epsilon, k, sizes, labels, name, variance)
         for k in range(1, d + 1)
@@ -139,9 +139,9 @@ def test_at_epsilon_4_one_is_best_and_horvitz_thompson_would_take_two(d):
 def test_solved_mechanisms_choose_k_by_the_formula_of_hm_tp():
     for epsilon, d in itertools.product((1.0, 4.0, 7.0, 10.0, 16.0), (1, 3, 20)):
         schema = Schema.vector(d, 1.0)
-        wanted = best_k(schema, [0], vehicle.exact(epsilon), "hm-tp", None, 1 / 3)
+        wanted = best_k(schema.attributes, vehicle.exact(epsilon), Offered("hm-tp"))
         for name in SOLVED:
-            assert best_k(schema, [0], vehicle.exact(epsilon), name, None, 1 / 3) == wanted
+            assert best_k(schema.attributes, vehicle.exact(epsilon), Offered(name)) == wanted
 
 
 @pytest.mark.parametrize("strategy", ["sample", "split", "paper", "cube"])
@@ -195,7 +195,7 @@ def test_paper_and_cube_divide_the_budget_by_coordinates(strategy, epsilon):
         wide = Plan(schema, epsilon, strategy="cube", threshold=0)
         assert wide.parts[0].coders[0].threshold == 0
     else:
-        assert numbers.k == best_k(schema, (3, 4), whole * Fraction(5, 8), "duchi", None, 1 / 3)
+        assert numbers.k == best_k(schema.attributes[3:], whole * Fraction(5, 8), Offered("duchi"))
         assert Plan(schema, epsilon, mechanism="duchi", k="paper", strategy="paper").parts[
             0
         ].k == max(1, math.floor(whole * Fraction(5, 8) / Fraction(5, 2)))

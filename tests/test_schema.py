@@ -227,7 +227,7 @@ def test_a_schema_is_looked_at():
 def test_impossible_schemas_are_refused():
     assert "different names" in refusal(Schema, ())
     assert "different names" in refusal(Schema, [Number("x", 0, 1), Number("x", 0, 2)])
-    assert "Numbers and Categories" in refusal(Schema, ["x"])
+    assert "Numbers, Categories" in refusal(Schema, ["x"])
     half = MOST_COORDINATES // 2 + 1
     two = [Number(name, 0, 1, size=half) for name in "ab"]
     assert "coordinates" in refusal(Schema, two)

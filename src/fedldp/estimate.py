@@ -7,24 +7,24 @@ in [-1, 1] or says (1 or 0) whether a vehicle is in a category. Of n vehicles, m
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, cast, final
+from typing import Any, cast, final
 
 import numpy as np
 
 from fedldp import plausibility
 from fedldp._internal import notebook
-from fedldp._internal.text import counted, listed, rounded, unknown
+from fedldp._internal.text import counted, listed, unknown
 from fedldp._internal.validation import Floats
 from fedldp.attributes import Attribute
+from fedldp.attributes.results import Frequencies, Line, Mean, Numbers, Result
 from fedldp.coders.base import ASSUMPTIONS, Cells
-from fedldp.coders.categories import project
 from fedldp.coders.moments import Moments
 from fedldp.data.frames import to_frame
 from fedldp.errors import DomainError
 from fedldp.parts import Part
 from fedldp.plausibility import Plausibility
 
-__all__ = ["Estimate", "Frequencies", "Mean", "combine"]
+__all__ = ["Estimate", "Frequencies", "Mean", "Result", "combine"]
 
 RATIO, HORVITZ_THOMPSON = "ratio", "horvitz-thompson"
 ESTIMATORS = (RATIO, HORVITZ_THOMPSON)
@@ -32,134 +32,12 @@ TARGETS = ("population", "fleet")
 
 Average = Callable[[float], tuple[Floats, Floats]]
 
-_NUMBERS = ("values", "stderr", "interval", "simultaneous", "answers")
-
 _USUAL_RISK = 0.05  # a standard error is meant for intervals of 95%
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Mean:
-    """The mean of a number, in its own units.
-
-    If the attribute is a vector, each attribute here is an array with an entry for each number.
-
-    Attributes
-    ----------
-    mean
-        The estimated mean.
-    stderr
-        Its standard error.
-    interval
-        The lower and the upper end, along the last axis, of an interval that contains this mean
-        with the estimate's confidence.
-    simultaneous
-        Wider intervals, which contain all means and frequencies of the estimate at once with that
-        confidence.
-    answers
-        How many vehicles answered.
-
-    Examples
-    --------
-    >>> import fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=4.0, mechanism="hm-tp")
-    >>> estimate = plan.simulate([{"speed": 30}] * 10_000, fedldp.source(1)).estimate()
-    >>> speed = estimate["speed"]
-    >>> round(speed.mean, 1), speed.interval.round(1), speed.answers
-    (29.8, array([29.7, 30. ]), 10000)
-    """
-
-    mean: Any
-    stderr: Any
-    interval: Any
-    simultaneous: Any
-    answers: Any
-
-    labels: ClassVar[tuple[str, ...]] = ()
-
-    def __repr__(self) -> str:
-        if np.ndim(self.mean):
-            return f"<Mean of {counted(np.size(self.mean), 'number')}: {_shown(self)}>"
-        answers = counted(self.answers, "answer")
-        return f"<Mean {_shown(self)}, {answers}>"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mean) and _equal(self, other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    @property
-    def values(self) -> Any:
-        """What is estimated: `mean`."""
-        return self.mean
-
-
-@final
-@dataclass(frozen=True, eq=False, repr=False)
-class Frequencies:
-    """How frequent each category is: unbiased, so that some may be below 0 or above 1.
-
-    Attributes
-    ----------
-    categories
-        The labels of the categories.
-    frequencies
-        The estimated frequency of each category.
-    stderr
-        The standard error of each frequency.
-    interval
-        For each category the lower and the upper end of an interval that contains its frequency
-        with the estimate's confidence.
-    simultaneous
-        Wider intervals, which contain all means and frequencies of the estimate at once with that
-        confidence.
-    answers
-        How many vehicles answered.
-
-    Examples
-    --------
-    >>> import fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(fuel=["petrol", "none"]), epsilon=4.0)
-    >>> estimate = plan.simulate([{"fuel": "none"}] * 10_000, fedldp.source(1)).estimate()
-    >>> fuel = estimate["fuel"]
-    >>> fuel.categories, fuel.frequencies.round(3), fuel.projected.round(3)
-    (('petrol', 'none'), array([-1.000e-03,  1.001e+00]), array([0., 1.]))
-    """
-
-    categories: tuple[str, ...]
-    frequencies: Floats
-    stderr: Floats
-    interval: Floats
-    simultaneous: Floats
-    answers: int
-
-    def __repr__(self) -> str:
-        return f"<Frequencies: {_shown(self)}; {counted(self.answers, 'answer')}>"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Frequencies) and _equal(self, other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The label of each frequency: `categories`."""
-        return self.categories
-
-    @property
-    def values(self) -> Floats:
-        """What is estimated: `frequencies`."""
-        return self.frequencies
-
-    @property
-    def projected(self) -> Floats:
-        """The closest frequencies that are not negative and add up to 1: biased, less error."""
-        return project(self.frequencies)
-
-
-@final
-@dataclass(frozen=True, eq=False, repr=False)
-class Estimate(Mapping[str, Mean | Frequencies]):
+class Estimate(Mapping[str, Result]):
     """What the reports say about each attribute: `estimate["age"].mean`.
 
     It is a mapping from the names of the attributes, in the order of the schema. Two estimates are
@@ -168,7 +46,7 @@ class Estimate(Mapping[str, Mean | Frequencies]):
     Attributes
     ----------
     attributes
-        A `Mean` or `Frequencies` for each name.
+        A result for each name: a `Mean` for a number, `Frequencies` for a category.
     reports
         The number of reports.
     confidence
@@ -194,13 +72,13 @@ class Estimate(Mapping[str, Mean | Frequencies]):
     ['attribute', 'label', 'estimate', 'stderr', 'low', 'high', 'answers']
     """
 
-    attributes: dict[str, Mean | Frequencies]
+    attributes: dict[str, Result]
     reports: int
     confidence: float
     of: str
     plausibility: Plausibility
 
-    def __getitem__(self, name: str) -> Mean | Frequencies:
+    def __getitem__(self, name: str) -> Result:
         if name not in self.attributes:
             raise unknown("attribute", name, self.attributes)
         return self.attributes[name]
@@ -220,7 +98,7 @@ class Estimate(Mapping[str, Mean | Frequencies]):
             f"Estimate of the {self.of} from {counted(self.reports, 'report')}; the intervals "
             f"have a confidence of {100 * self.confidence:g}%"
         )
-        return notebook.table(caption, _Line._fields, self._lines())
+        return notebook.table(caption, Line._fields, self._lines())
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Estimate):
@@ -252,12 +130,12 @@ class Estimate(Mapping[str, Mean | Frequencies]):
         (1, 7)
         """
         lines = [*self._lines()]
-        columns = zip(_Line._fields, zip(*lines, strict=True), strict=True)
+        columns = zip(Line._fields, zip(*lines, strict=True), strict=True)
         return to_frame({name: list(column) for name, column in columns})
 
-    def _lines(self) -> Iterator["_Line"]:
+    def _lines(self) -> Iterator[Line]:
         for name, each in self.items():
-            yield from _lines(name, each)
+            yield from each.lines(name)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -265,56 +143,10 @@ class Estimate(Mapping[str, Mean | Frequencies]):
         return self.plausibility.warnings
 
 
-class _Line(NamedTuple):
-    """One number that was estimated."""
-
-    attribute: str
-    label: str
-    estimate: float
-    stderr: float
-    low: float
-    high: float
-    answers: int
-
-    @property
-    def shown(self) -> str:
-        """The number with half the length of its interval."""
-        half = (self.high - self.low) / 2
-        return f"{rounded(self.estimate, half)} ± {rounded(half, half)}"
-
-
-def _lines(name: str, found: Mean | Frequencies) -> Iterator[_Line]:
-    values = np.atleast_1d(found.values)
-    places = [str(place) for place in range(values.size)] if values.size > 1 else [""]
-    columns = zip(
-        found.labels or places,
-        values.tolist(),
-        np.atleast_1d(found.stderr).tolist(),
-        *np.reshape(found.interval, (values.size, 2)).T.tolist(),
-        np.broadcast_to(found.answers, values.size).tolist(),
-        strict=True,
-    )
-    for column in columns:
-        yield _Line(name, *column)
-
-
 def _name(attribute: str, label: str, among: Estimate) -> str:
     if among[attribute].labels:
         return f"{attribute}={label}"
     return f"{attribute}[{label}]" if label else attribute
-
-
-def _shown(found: Mean | Frequencies) -> str:
-    lines = (f"{line.label} {line.shown}".strip() for line in _lines("", found))
-    return listed([*lines])
-
-
-def _equal(one: Mean | Frequencies, other: Mean | Frequencies) -> bool:
-    """Return whether all numbers are the same; an estimate that nobody answered equals itself."""
-    if one.labels != other.labels:
-        return False
-    pairs = ((getattr(one, name), getattr(other, name)) for name in _NUMBERS)
-    return all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
 
 
 def estimate(
@@ -461,7 +293,9 @@ def _risks(confidence: float, number: int) -> tuple[float, float]:
 
 def _described(
     attribute: Attribute, m: Floats, average: Average, confidence: float, number: int
-) -> Mean | Frequencies:
+) -> Result:
+    """Return the result of an attribute, in its own units."""
+
     def described(risk: float) -> tuple[Floats, Floats]:
         mean, error = average(risk)
         return attribute.from_unit(mean), error * attribute.half_width
@@ -469,25 +303,7 @@ def _described(
     alone, together = (
         _interval(*described(risk), m - 1, risk) for risk in _risks(confidence, number)
     )
-    answers = m.astype(np.int64)
-    if attribute.labels:
-        answers = answers[0]
-    elif attribute.size == 1:
-        return _result(
-            (), *(each[0] for each in (*described(_USUAL_RISK), alone, together, answers))
-        )
-    return _result(attribute.labels, *described(_USUAL_RISK), alone, together, answers)
-
-
-def _result(
-    labels: tuple[str, ...], mean: Any, error: Any, alone: Floats, together: Floats, answers: Any
-) -> Mean | Frequencies:
-    """Return frequencies if there are labels, and otherwise means, or a single one."""
-    if labels:
-        return Frequencies(labels, mean, error, alone, together, int(answers))
-    if np.ndim(mean) == 0:
-        return Mean(float(mean), float(error), alone, together, int(answers))
-    return Mean(mean, error, alone, together, answers)
+    return attribute.result(Numbers(*described(_USUAL_RISK), alone, together, m.astype(np.int64)))
 
 
 def combine(*estimates: Estimate) -> Estimate:
@@ -545,19 +361,17 @@ def combine(*estimates: Estimate) -> Estimate:
     )
 
 
-def _errors_in(kind: str, several: list[Mean | Frequencies], risk: float) -> Floats:
+def _errors_in(kind: str, several: list[Result], risk: float) -> Floats:
     """Return the standard errors that intervals with some risk were made of."""
 
-    def error(each: Mean | Frequencies) -> Floats:
+    def error(each: Result) -> Floats:
         low, high = np.moveaxis(getattr(each, kind), -1, 0)
         return cast(Floats, (high - low) / 2 / _student(np.asarray(each.answers) - 1, risk))
 
     return np.array([error(each) for each in several])
 
 
-def _combined(
-    several: list[Mean | Frequencies], confidence: float, number: int
-) -> Mean | Frequencies:
+def _combined(several: list[Result], confidence: float, number: int) -> Result:
     names = [each.labels for each in several]
     if names.count(names[0]) != len(names):
         raise DomainError(f"combine needs the same categories; got {names}.")
@@ -588,7 +402,7 @@ def _combined(
                 ("interval", "simultaneous"), _risks(confidence, number), strict=True
             )
         )
-    return _result(names[0], mean, error, alone, together, answers)
+    return several[0].with_numbers(Numbers(mean, error, alone, together, answers))
 
 
 def expected_error(

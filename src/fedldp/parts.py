@@ -19,7 +19,7 @@ import numpy.typing as npt
 from fedldp import vehicle
 from fedldp._internal.packing import Records
 from fedldp._internal.validation import Floats, Integers
-from fedldp._internal.vectors import DenseRows, Vectors
+from fedldp._internal.vectors import DenseRows, Vectors, scaled
 from fedldp.attributes import Attribute
 from fedldp.coders import CODERS
 from fedldp.coders.base import Cells, Coder, Document, Mask
@@ -439,11 +439,7 @@ class Part:
             inputs = values.take(rows, units if self._in_order else self.columns.take(units))
             if centre.size > 1:
                 centre, scale, missing = (each.take(units) for each in self._scaling)
-        with np.errstate(over="ignore", invalid="ignore"):
-            inputs -= centre
-            inputs *= scale
-        np.clip(inputs, *coder.inputs, out=inputs)
-        np.copyto(inputs, missing, where=inputs != inputs)
+        scaled(inputs, centre, scale, missing, coder.inputs)
         return inputs.astype(coder.inputs_dtype, copy=False)
 
     def _answers(self, values: Values, source: Source) -> Iterator[_Answer]:

@@ -14,9 +14,8 @@ import numpy as np
 
 from fedldp import estimate, report, strategies, tally, vehicle
 from fedldp._internal import documents, notebook, packing
-from fedldp._internal.text import counted, listed
+from fedldp._internal.text import counted
 from fedldp._internal.validation import whole
-from fedldp.attributes import Attribute
 from fedldp.coders.channel import channel_epsilon
 from fedldp.data.quality import DataQuality, total
 from fedldp.errors import DomainError, PrivacyError
@@ -205,7 +204,7 @@ class Plan:
         if choices["strategy"] != "cube":
             choices["strategy"] = "paper"
         if name == "laplace" and isinstance(schema, Schema):
-            numbers = sum(each.size for each in schema.attributes if not each.labels)
+            numbers = sum(each.size for each in schema.attributes if each.numeric)
             choices["k"] = max(1, numbers)
         return cls(
             schema,
@@ -298,7 +297,7 @@ class Plan:
         asked = {
             attribute.name: [
                 attribute.name,
-                _range(attribute),
+                attribute.domain,
                 type(coder).__name__,
                 coder.epsilon,
                 f"{100 * part.share:.3g}%",
@@ -746,6 +745,7 @@ class Plan:
                 f"{vehicle.MOST_TABLES}: ask for categories of fewer different sizes."
             )
         formats = {coder.plan_format for part in self.parts for coder in part.coders}
+        formats |= {attribute.plan_format for attribute in self.schema.attributes}
         if self.estimator != RATIO:
             formats.add(vehicle.PLAN_FORMAT_2)
         document = {
@@ -842,15 +842,6 @@ def _check_epsilon(mechanism: AnyMechanism, epsilon: float) -> None:
             "divides its own epsilon among a vehicle's answers: give the mechanism that epsilon, "
             f"or pass the class, mechanism={name}."
         )
-
-
-def _range(attribute: Attribute) -> str:
-    """Return the values that an attribute can have, for display."""
-    if attribute.labels:
-        return listed(attribute.labels, room=60)
-    low, high = (attribute.from_unit(end) for end in attribute.inputs)
-    size = f", {attribute.size:,} numbers" if attribute.size > 1 else ""
-    return f"{low:g} to {high:g}{size}"
 
 
 def _restored(schema: Schema, epsilon: float, parts: tuple[Part, ...], estimator: str) -> Plan:

@@ -188,9 +188,11 @@ class _Suspects:
     p_values: Floats
 
     def finding(self, place: int, checks: int) -> Finding:
-        name = self.attribute.name_of(place)
-        if self.kind != "range" and (self.attribute.labels or self.kind != "answers"):
-            name = self.attribute.name  # it is about all labels, or all numbers, together
+        name = self.attribute.name  # of all labels, or all numbers, together
+        if self.kind == "range":
+            name = self.attribute.name_of(place)
+        elif self.kind == "answers":
+            name = self.attribute.coordinate_name(place)
         p_value = float(self.p_values[place]) * checks
         return Finding(name, self.kind, float(self.found[place]), self.expected, p_value)
 

@@ -11,7 +11,9 @@ from typing import Any, final
 
 from fedldp._internal import toml
 from fedldp._internal.text import counted, listed, unknown
-from fedldp.attributes import OTHER, Category, Number, is_real
+from fedldp._internal.validation import is_real
+from fedldp.attributes import ATTRIBUTES, Attribute, Category, Number
+from fedldp.attributes.category import OTHER
 from fedldp.data.quality import DataQuality
 from fedldp.data.rows import Rows, kinds
 from fedldp.errors import DomainError, WireError
@@ -20,14 +22,11 @@ from fedldp.vehicle import MOST_COORDINATES
 __all__ = ["Category", "Number", "Schema", "template"]
 
 _UNFILLED = "?"  # what a template has instead of bounds and categories
-_NUMBER = {"low", "high", "missing", "size"}
-_VECTOR = {*_NUMBER, "length"}
-_CATEGORY = {"categories", "missing"}
 
 
 @final
 @dataclass(frozen=True, repr=False)
-class Schema(Mapping[str, Number | Category]):
+class Schema(Mapping[str, Attribute]):
     """Attributes with different names, in the order of their coordinates.
 
     A schema is a mapping from names to attributes; iterating over it gives the names.
@@ -54,12 +53,15 @@ class Schema(Mapping[str, Number | Category]):
            [54., nan]])
     """
 
-    attributes: tuple[Number | Category, ...]
+    attributes: tuple[Attribute, ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", tuple(self.attributes))
-        if not all(isinstance(attribute, Number | Category) for attribute in self.attributes):
-            raise DomainError(f"attributes must be Numbers and Categories; got {self.attributes!r}")
+        if not all(isinstance(attribute, Attribute) for attribute in self.attributes):
+            raise DomainError(
+                "attributes must be Numbers, Categories or other attributes; "
+                f"got {self.attributes!r:.200}."
+            )
         if not self.attributes or len(set(self.names)) < len(self.names):
             raise DomainError(f"a schema needs attributes with different names; got {self.names}.")
         if self.dimensions > MOST_COORDINATES:
@@ -198,10 +200,30 @@ class Schema(Mapping[str, Number | Category]):
         """How many coordinates there are: one for each number and each category."""
         return sum(attribute.size for attribute in self.attributes)
 
+    def is_vector(self, d: int) -> bool:
+        """Return whether this is the schema of one vector, such as a gradient.
+
+        Parameters
+        ----------
+        d
+            How many numbers the vector has.
+
+        Returns
+        -------
+        bool
+            Whether there is one attribute, with this many numbers.
+
+        Examples
+        --------
+        >>> Schema.vector(3, 0.5).is_vector(3), Schema.of(age=(0, 100)).is_vector(3)
+        (True, False)
+        """
+        return len(self) == 1 and self.attributes[0].numeric and self.dimensions == d
+
     def __repr__(self) -> str:
         return f"<Schema of {counted(len(self), 'attribute')}: {listed(self.names)}>"
 
-    def __getitem__(self, name: str) -> Number | Category:
+    def __getitem__(self, name: str) -> Attribute:
         for attribute in self.attributes:
             if attribute.name == name:
                 return attribute
@@ -280,7 +302,7 @@ class Schema(Mapping[str, Number | Category]):
         >>> Schema.of(city=["Oslo", "Rome"]).to_document()
         [{'name': 'city', 'categories': ['Oslo', 'Rome'], 'missing': 'Oslo'}]
         """
-        return [{"name": attribute.name, **_options(attribute)} for attribute in self.attributes]
+        return [{"name": attribute.name, **attribute.options()} for attribute in self.attributes]
 
     @classmethod
     def from_document(cls, document: Any) -> "Schema":
@@ -337,7 +359,7 @@ class Schema(Mapping[str, Number | Category]):
         missing = "Oslo"
         <BLANKLINE>
         """
-        return "\n".join(toml.table(a.name, entries=_options(a)) for a in self.attributes)
+        return "\n".join(toml.table(a.name, entries=a.options()) for a in self.attributes)
 
     @classmethod
     def from_toml(cls, text: str) -> "Schema":
@@ -410,21 +432,17 @@ def template(data: Any) -> str:
     return "\n".join(texts)
 
 
-def _attribute(name: str, given: Any, size: int | None = None) -> Number | Category:
+def _attribute(name: str, given: Any, size: int | None = None) -> Attribute:
     """Return the attribute that an argument of `Schema.of` describes; refuse an ambiguous one."""
-    if isinstance(given, Number | Category):
+    if isinstance(given, Attribute):
         if given.name != name:
             raise DomainError(f"the attribute given as {name!r} has another name: {given.name!r}.")
         return given
     if isinstance(given, Mapping):
         return _from_table(name, given)
-    if isinstance(given, list | tuple):
-        two_numbers = len(given) == 2 and all(is_real(value) for value in given)
-        if two_numbers and isinstance(given, tuple):
-            return Number(name, given[0], given[1], size=size or 1)
-        texts = all(isinstance(value, str) for value in given)
-        if texts or (isinstance(given, list) and not two_numbers):
-            return Category(name, tuple(given))
+    for kind in ATTRIBUTES.values():
+        if found := kind.from_shorthand(name, given, size or 1):
+            return found
     raise DomainError(
         f"{name!r} must be bounds in round brackets, such as (0, 100), or categories in square "
         f'brackets, such as ["Oslo", "Rome"]; got {given!r:.60}. Two categories that are numbers '
@@ -432,45 +450,28 @@ def _attribute(name: str, given: Any, size: int | None = None) -> Number | Categ
     )
 
 
-def _from_table(name: str, table: Any) -> Number | Category:
+def _from_table(name: str, table: Any) -> Attribute:
     if not isinstance(table, Mapping):
         raise DomainError(
             f"{name!r} must be a table of bounds or of categories; got {table!r:.60}."
         )
-    if "categories" in table and table.keys() <= _CATEGORY:
-        return Category(name, **table)
-    if "length" in table and table.keys() <= _VECTOR and is_real(table["length"]):
-        return Number(name, **{"low": -table["length"], "high": table["length"], **table})
-    if {"low", "high"} <= table.keys() <= _NUMBER:
-        return Number(name, **table)
+    for kind in ATTRIBUTES.values():
+        if found := kind.from_table(name, table):
+            return found
     raise DomainError(
-        f"{name!r} needs low and high, or a length (both with an optional missing and size), or "
-        f"categories (with an optional missing); got "
+        f"{name!r} needs {', or '.join(kind.declared_as for kind in ATTRIBUTES.values())}; got "
         f"{', '.join(map(repr, table)) or 'nothing'}."
     )
 
 
-def _from_entry(entry: Any) -> Number | Category:
+def _from_entry(entry: Any) -> Attribute:
     """Return an attribute from an entry that has exactly the keys of `to_document`."""
     if not isinstance(entry, dict) or "name" not in entry:
         raise DomainError(f"an entry has no name: {entry!r:.60}")
     options = {key: entry[key] for key in entry if key != "name"}
-    labels = options.get("categories")
-    if options.keys() == _CATEGORY and isinstance(labels, list):
-        fits = all(isinstance(text, str) for text in [*labels, options["missing"]])
-    else:
-        fits = options.keys() in (_NUMBER, _VECTOR)
-        fits = fits and all(type(x) in (int, float) for x in options.values())
-    if not fits:
+    if not any(kind.is_entry(options) for kind in ATTRIBUTES.values()):
         raise DomainError(f"an entry does not describe an attribute: {entry!r:.200}")
     return _from_table(entry["name"], options)
-
-
-def _options(attribute: Number | Category) -> dict[str, Any]:
-    if isinstance(attribute, Category):
-        return {"categories": list(attribute.categories), "missing": attribute.missing}
-    keys = ["low", "high", "missing", "size", *(["length"] if attribute.length is not None else [])]
-    return {key: getattr(attribute, key) for key in keys}
 
 
 def _call(places: Mapping[str, str]) -> str:

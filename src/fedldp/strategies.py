@@ -1,14 +1,15 @@
 """How a plan divides its budget: which attributes form a part, how many are answered, and how."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from math import ceil, nextafter
+from functools import cache
+from math import ceil, fsum, nextafter
 from numbers import Real
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, final
 
 from fedldp import vehicle
 from fedldp._internal.validation import SMALLEST_EPSILON, whole
+from fedldp.attributes import Attribute
 from fedldp.coders.base import Coder, ForCategories
 from fedldp.coders.categories import UnaryEncoding, better
 from fedldp.coders.cube import Cube
@@ -69,8 +70,8 @@ def parts_of(
     if few_bits and strategy == "paper":
         raise DomainError("the paper sends categories through OUE: leave compact=True out.")
     everything = tuple(range(len(schema.attributes)))
-    numbers = tuple(i for i in everything if not schema.attributes[i].labels)
-    categories = tuple(i for i in everything if schema.attributes[i].labels)
+    numbers = tuple(i for i in everything if schema.attributes[i].numeric)
+    categories = tuple(i for i in everything if not schema.attributes[i].numeric)
     lengths = [i for i in numbers if schema.attributes[i].length is not None]
     if lengths and strategy != "directions":
         raise DomainError(
@@ -86,18 +87,11 @@ def parts_of(
         raise DomainError("categories are exact as they are: leave study=True out.")
 
     def sampled(attributes: tuple[int, ...], budget: Fraction, k: int | str, oue: bool) -> Part:
-        kind = _category_coder(oue, few_bits)
-        chosen = _how_many(schema, attributes, budget, name, k, outputs, variance, kind)
+        kinds = [schema.attributes[number] for number in attributes]
+        coders = Offered(name, outputs, variance, _category_coder(oue, few_bits), study=study)
+        chosen = _how_many(kinds, budget, k, coders)
         each = each_part(budget, chosen)
-        # One object for each distinct table: the order of random draws depends on it.
-        tables: dict[int, Coder] = {}
-        coders = []
-        for attribute in (schema.attributes[number] for number in attributes):
-            a = len(attribute.labels)
-            if a not in tables:
-                tables[a] = kind(each, a) if a else _table(name, each, outputs, study)
-            coders.append(tables[a])
-        return Part(schema, attributes, tuple(coders), chosen)
+        return Part(schema, attributes, tuple(a.coder(each, coders) for a in kinds), chosen)
 
     if strategy == "sample":
         return (sampled(everything, epsilon, k, oue=False),)
@@ -149,71 +143,73 @@ def _category_coder(oue: bool, few_bits: bool) -> CategoryCoder:
     return lambda epsilon, a: (Lines.of if a > vehicle.MOST_CATEGORIES else known)(epsilon, a)
 
 
-def _table(name: AnyMechanism, epsilon: float, outputs: int | None, study: bool) -> Coder:
-    chosen = mechanism(name, epsilon)
-    return Study(chosen) if study else chosen.channel(outputs)
+@final
+class Offered:
+    """The coders that a plan offers to its attributes, each made once.
+
+    One object for equal arguments: the order of random draws depends on it.
+    """
+
+    def __init__(
+        self,
+        name: AnyMechanism,
+        outputs: int | None = None,
+        variance: float = UNIFORM,
+        for_labels: CategoryCoder = better,
+        *,
+        study: bool = False,
+    ) -> None:
+        self._name, self._outputs, self.variance = name, outputs, variance
+        self._study = study
+        self.for_numbers = cache(self._for_numbers)
+        self.for_labels = cache(for_labels)
+        self.noise = cache(self._noise)
+
+    def _for_numbers(self, epsilon: float) -> Coder:
+        chosen = mechanism(self._name, epsilon)
+        return Study(chosen) if self._study else chosen.channel(self._outputs)
+
+    def _noise(self, epsilon: float) -> float:
+        """Return the worst-case variance: for a solved mechanism that of HM-TP, by a formula."""
+        chosen, outputs = mechanism(self._name, epsilon), self._outputs
+        if not isinstance(chosen, Solved):
+            return (chosen if outputs is None else chosen.channel(outputs)).worst_case_variance
+        if outputs is None:
+            return HMTP(epsilon).worst_case_variance
+        if outputs < 3:
+            return Duchi(epsilon).worst_case_variance
+        return HMTP(epsilon).channel(outputs - 1 + outputs % 2).worst_case_variance
 
 
 def _how_many(
-    schema: Schema,
-    attributes: Sequence[int],
-    budget: Fraction,
-    name: AnyMechanism,
-    k: int | str,
-    outputs: int | None,
-    variance: float,
-    kind: CategoryCoder,
+    attributes: Sequence[Attribute], budget: Fraction, k: int | str, coders: Offered
 ) -> int:
-    d = sum(schema.attributes[number].size for number in attributes)
+    d = sum(each.size for each in attributes)
     if k == "paper":
         return max(1, min(d, int(budget / _PAPER)))
     if k == "best":
-        return best_k(schema, attributes, budget, name, outputs, variance, kind)
+        return best_k(attributes, budget, coders)
     number = whole(k, "k")
     if not 1 <= number <= d:
         raise DomainError(f'k must be "best", "paper" or from 1 to {d}; got {k!r}.')
     return number
 
 
-def best_k(
-    schema: Schema,
-    attributes: Sequence[int],
-    budget: Fraction,
-    name: AnyMechanism,
-    outputs: int | None,
-    variance: float,
-    kind: CategoryCoder = better,
-) -> int:
+def best_k(attributes: Sequence[Attribute], budget: Fraction, coders: Offered) -> int:
     """Return how many coordinates give the least error with the ratio estimator.
 
     That is the least (d/k)(V(epsilon/k) + variance), summed over the attributes, where V is the
-    worst-case variance: for a solved mechanism that of HM-TP, which has a formula. Once each
-    coordinate's budget is small, V grows faster than k, so the search ends there.
+    worst-case variance. Once each coordinate's budget is small, V grows faster than k, so the
+    search ends there.
     """
-    kinds = [schema.attributes[number] for number in attributes]
-    sizes = sum(each.size for each in kinds if not each.labels)
-    labels = Counter(len(each.labels) for each in kinds if each.labels)
 
     def error(k: int) -> float:
         each = each_part(budget, k)
-        total = sum(number * (kind(each, a).variance + 1 - 1 / a) for a, number in labels.items())
-        if sizes:
-            total += sizes * (_worst_case(name, each, outputs) + variance)
-        return total / k
+        return fsum(attribute.expected_error(each, coders) for attribute in attributes) / k
 
-    most = min(sizes + labels.total(), max(1, ceil(float(budget) / _ALWAYS_MORE)))
+    d = sum(each.size for each in attributes)
+    most = min(d, max(1, ceil(float(budget) / _ALWAYS_MORE)))
     return min(range(1, most + 1), key=error)
-
-
-def _worst_case(name: AnyMechanism, epsilon: float, outputs: int | None) -> float:
-    chosen = mechanism(name, epsilon)
-    if not isinstance(chosen, Solved):
-        return (chosen if outputs is None else chosen.channel(outputs)).worst_case_variance
-    if outputs is None:
-        return HMTP(epsilon).worst_case_variance
-    if outputs < 3:
-        return Duchi(epsilon).worst_case_variance
-    return HMTP(epsilon).channel(outputs - 1 + outputs % 2).worst_case_variance
 
 
 def each_part(budget: Fraction, k: int) -> float:

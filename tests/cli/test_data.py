@@ -78,7 +78,7 @@ def test_info_shows_columns_of_what_is_here():
     assert columns["arr_delay"]["low"] == -60
     assert 0 < columns["arr_delay"]["outside"] < 0.02
     shown = run("info", "flights")
-    for text in ("CC0-1.0", "12: Jan, Feb, Mar, ...", "derived from others", "target: hinge"):
+    for text in ("CC0-1.0", "Jan, Feb, Mar", "derived from others", "target: hinge"):
         assert text in shown
 
 

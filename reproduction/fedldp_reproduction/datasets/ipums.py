@@ -33,15 +33,15 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from fedldp._internal.validation import Floats
-from fedldp.attributes import is_real
+from fedldp._internal.validation import Floats, is_real
+from fedldp.attributes import Attribute
 from fedldp.data import frames
 from fedldp.datasets import File
 from fedldp.datasets.dataset import About, Dataset
 from fedldp.datasets.files import Gathered, read
 from fedldp.errors import DomainError, MissingExtra
 from fedldp.learn.features import check_target
-from fedldp.schema import Category, Number, Schema
+from fedldp.schema import Category, Schema
 
 ABOUT = About(
     name="ipums",
@@ -62,21 +62,21 @@ class _Variable:
     """How to read one variable of the extract."""
 
     name: str
-    attribute: Number | Category
+    attribute: Attribute
     codes: Mapping[str, int]  # the category that a code stands for
     unknown: frozenset[str]
 
     def read(self, cells: frames.Cells) -> tuple[frames.Cells, npt.NDArray[np.bool_]]:
         """Return what the cells mean, and which of them are unknown."""
         unknown = frames.codes(cells, dict.fromkeys(self.unknown, 0)) == 0
-        if isinstance(self.attribute, Number):
+        if self.attribute.reads_floats:
             values: Floats = frames.numbers(cells).copy()
             # However it is written: 99.0 would be clipped to the highest value there is.
             unknown |= np.isin(values, frames.numbers(sorted(self.unknown)))
             values[unknown] = self.attribute.missing
             return values, unknown
         found = frames.codes(cells, self.codes)
-        labels = self.attribute.categories
+        labels = self.attribute.labels
         meant = [
             labels[int(code)]
             if code == code
@@ -245,7 +245,7 @@ def country(data: Dataset) -> str | None:
 
 
 def _shape(data: Dataset) -> tuple[int, int, int]:
-    numbers = sum(isinstance(attribute, Number) for attribute in data.asked.attributes)
+    numbers = sum(attribute.numeric for attribute in data.asked.attributes)
     return numbers, len(data.asked) - numbers, data.dimensions
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from fedldp.datasets import File
 from fedldp.datasets.dataset import About, Dataset
-from fedldp.datasets.files import Gathered, compact, read
+from fedldp.datasets.files import Gathered, read
 from fedldp.errors import DomainError
 from fedldp.schema import Schema
 from fedldp_reproduction.datasets.download import Download
@@ -106,7 +106,7 @@ class Wisdm:
             )
         table = np.array(good)
         columns = tuple(
-            compact(each, table[:, [i]]) for i, each in enumerate(self.measured.attributes)
+            each.compact(table[:, [i]]) for i, each in enumerate(self.measured.attributes)
         )
         return self.dataset(columns, f" {malformed} malformed records were left out.")
 

@@ -9,7 +9,6 @@ import numpy as np
 from fedldp import audit, vehicle
 from fedldp.coders.cube import Cube
 from fedldp.mechanisms import Mechanism, Optimal, mechanism
-from fedldp.schema import Category
 from fedldp_reproduction.datasets import wisdm
 from fedldp_reproduction.results import Result, Verdict
 from fedldp_reproduction.theory.checks import LN_2, result, spaced
@@ -238,8 +237,8 @@ def _bits() -> Verdict:
 
 def _dimensions() -> Iterator[Verdict]:
     schema = wisdm.V1.measured
-    labels = [len(each.categories) - 1 for each in schema.attributes if isinstance(each, Category)]
-    numbers = sum(not isinstance(each, Category) for each in schema.attributes)
+    labels = [len(each.labels) - 1 for each in schema.attributes if each.labels]
+    numbers = sum(each.numeric for each in schema.attributes)
     users, total = len(wisdm.V1.users), numbers + sum(labels)
     yield Verdict(
         "WISDM has 43 dimensions (sec. Experiments B)",

@@ -24,13 +24,28 @@ def epsilon(value: Any) -> float:
     >>> epsilon(1)
     1.0
     """
-    is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-    if not is_number or not SMALLEST_EPSILON <= value <= LARGEST_EPSILON:
+    if not is_real(value) or not SMALLEST_EPSILON <= value <= LARGEST_EPSILON:
         raise DomainError(
             f"epsilon must be a number from {SMALLEST_EPSILON} to {LARGEST_EPSILON:g}; "
             f"got {value!r}. Below, the noise hides any result; above, nothing is private."
         )
     return float(value)
+
+
+def is_real(value: object) -> bool:
+    """Return whether a value is a real number; a boolean is not."""
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+def checked_text(text: object, what: str) -> str:
+    """Validate a text that must be non-empty and encodable as UTF-8."""
+    try:
+        if isinstance(text, str) and text:
+            text.encode()
+            return text
+    except UnicodeEncodeError:
+        pass
+    raise DomainError(f"{what} must be a text in Unicode, and not empty; got {text!r:.60}.")
 
 
 def whole(value: Any, name: str) -> int:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from fedldp._internal.validation import Floats
+from fedldp.attributes import Attribute
 from fedldp.cli.estimates import draw, estimate_options, finite, lines, render
 from fedldp.cli.options import declared
 from fedldp.cli.plans import (
@@ -29,7 +30,7 @@ from fedldp.learn.settings import Settings
 from fedldp.parts import Matrix
 from fedldp.plan import Plan
 from fedldp.randomness import source
-from fedldp.schema import Category, Number, Schema
+from fedldp.schema import Schema
 from fedldp.tally import Tally
 
 
@@ -139,7 +140,7 @@ def _simulated(
 class _Truth:
     """The true mean of a number, or the frequencies of a category, and those of the values used."""
 
-    def __init__(self, attribute: Number | Category) -> None:
+    def __init__(self, attribute: Attribute) -> None:
         self.attribute = attribute
         self._rows = 0
         self._readable: Any = 0  # of each coordinate
@@ -149,20 +150,10 @@ class _Truth:
     def add(self, values: Floats) -> None:
         """Add the values of some rows, with NaN for missing values."""
         self._rows += len(values)
-        known = ~np.isnan(values)
-        if isinstance(self.attribute, Category):
-            number = len(self.attribute.categories)
-            counts = np.bincount(values[known].astype(int), minlength=number)
-            default = np.arange(number) == self.attribute.codes[self.attribute.missing]
-            self._raw = self._raw + counts
-            self._used = self._used + counts + default * np.count_nonzero(~known)
-            self._readable = self._readable + len(values)
-            return
-        with np.errstate(invalid="ignore", over="ignore"):  # values may be infinite
-            self._raw = self._raw + np.where(known, values, 0.0).sum(axis=0)
-        used = self.attribute.from_unit(self.attribute.to_unit(values))
-        self._used = self._used + used.sum(axis=0)
-        self._readable = self._readable + known.sum(axis=0)
+        raw, readable = self.attribute.sums(values)
+        used, _ = self.attribute.sums(self.attribute.used(values))
+        self._raw, self._readable = self._raw + raw, self._readable + readable
+        self._used = self._used + used
 
     def lines(self, quality: DataQuality) -> list[dict[str, Any]]:
         """Return what to add to the line of each estimate."""

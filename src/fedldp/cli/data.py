@@ -15,7 +15,7 @@ from fedldp import datasets
 from fedldp.cli.completion import offer
 from fedldp.cli.plans import INPUT, console
 from fedldp.datasets import Dataset
-from fedldp.schema import Category
+from fedldp.schema import Schema
 
 _name = click.argument("name", metavar="NAME", shell_complete=offer(datasets.names))
 _GENERATED_FOR_INFO = 1000  # rows that are enough to show the columns
@@ -103,9 +103,10 @@ def info_command(name: str, path: Path | None, as_json: bool) -> None:
     fedldp data info flights
     fedldp data info wisdm --path WISDM_ar_latest.tar.gz   from elsewhere
     """  # noqa: D301 (click wants the character \b itself)
-    document, origin = _about(name), datasets.origin(name)
+    document, origin, found = _about(name), datasets.origin(name), None
     if origin.generated:
-        document |= _columns(datasets.load(name, path, rows=_GENERATED_FOR_INFO))
+        found = datasets.load(name, path, rows=_GENERATED_FOR_INFO)
+        document |= _columns(found)
     elif path is not None or origin.ready:
         found = datasets.load(name, path)
         document |= {**asdict(found.about), "rows": len(found), **_columns(found)}
@@ -123,8 +124,8 @@ def info_command(name: str, path: Path | None, as_json: bool) -> None:
     for objective, target in document.get("targets", {}).items():
         facts.add_row(f"target: {objective}", target)
     console().print(facts)
-    if "columns" in document:
-        console().print(_table(document["columns"]))
+    if found is not None:
+        console().print(_table(found.schema, document["columns"]))
 
 
 def _about(name: str) -> dict[str, Any]:
@@ -142,12 +143,7 @@ def _columns(data: Dataset) -> dict[str, Any]:
     columns = []
     for attribute, entry in zip(data.schema.attributes, data.schema.to_document(), strict=True):
         values = data.matrix(names=(attribute.name,))
-        if isinstance(attribute, Category):
-            counts = np.bincount(values[:, 0].astype(int), minlength=len(attribute.categories))
-            found: dict[str, Any] = {"frequencies": (counts / len(data)).tolist()}
-        else:
-            outside = (values < attribute.low) | (values > attribute.high)
-            found = {"mean": float(values.mean()), "outside": float(outside.mean())}
+        found = attribute.summary(values)
         columns.append({**entry, **found, "derived": attribute.name in data.derived})
     return {
         "dimensions": data.dimensions,
@@ -157,22 +153,14 @@ def _columns(data: Dataset) -> dict[str, Any]:
     }
 
 
-def _table(columns: list[dict[str, Any]]) -> Table:
+def _table(schema: Schema, columns: list[dict[str, Any]]) -> Table:
     rendered = Table(title="Columns")
     for heading in ("column", "public bounds or categories", "mean, or the most frequent", "note"):
         rendered.add_column(heading)
-    for column in columns:
-        if "categories" in column:
-            labels, frequencies = column["categories"], column["frequencies"]
-            domain = f"{len(labels)}: {', '.join(labels[:3])}{', ...' if len(labels) > 3 else ''}"
-            most = int(np.argmax(frequencies))
-            typical = f"{labels[most]} ({frequencies[most]:.0%})"
-        else:
-            size = f", {column['size']} numbers" if column["size"] > 1 else ""
-            domain = f"{column['low']:g} to {column['high']:g}{size}"
-            typical = f"{column['mean']:.4g}"
+    for attribute, column in zip(schema.attributes, columns, strict=True):
         notes = ["derived from others"] if column["derived"] else []
         if column.get("outside"):
             notes.append(f"{column['outside']:.2%} outside the bounds")
-        rendered.add_row(column["name"], domain, typical, ", ".join(notes))
+        typical = attribute.typical(column)
+        rendered.add_row(attribute.name, attribute.domain, typical, ", ".join(notes))
     return rendered

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from math import isfinite
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import click
 import numpy as np
@@ -14,10 +14,10 @@ from rich.table import Table
 from fedldp._internal.text import rounded
 from fedldp.cli.plans import INPUT, OUTPUT, add, console, naming, read_plan
 from fedldp.errors import ImplausibleWarning
-from fedldp.estimate import ESTIMATORS, TARGETS, Estimate, Frequencies
+from fedldp.estimate import ESTIMATORS, TARGETS, Estimate
 from fedldp.fleet.server.summary import shortfalls
 from fedldp.plan import Plan
-from fedldp.schema import Number, Schema
+from fedldp.schema import Schema
 from fedldp.shuffling import amplification
 from fedldp.tally import Tally
 
@@ -87,19 +87,11 @@ def _check_plot(_: click.Context, __: click.Parameter, path: Path | None) -> Pat
 
 def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
     """Yield each estimated number, with its name and its error."""
-    attributes = dict(schema)
     for name, each in estimate.items():
-        if isinstance(each, Frequencies):
-            labels = [f"{name} = {category}" for category in each.categories]
-            values, scale = each.frequencies, [0.0, 1.0]
-        else:
-            attribute = cast(Number, attributes[name])
-            scale = [attribute.low, attribute.high]
-            values = np.atleast_1d(each.mean)
-            labels = [name] if values.size == 1 else [f"{name}[{i}]" for i in range(values.size)]
-        shape = len(labels)
+        attribute, values = schema[name], np.atleast_1d(each.values)
+        shape = values.size
         columns = zip(
-            labels,
+            map(attribute.name_of, range(shape)),
             values.tolist(),
             np.atleast_1d(each.stderr).tolist(),
             np.reshape(each.interval, (shape, 2)).tolist(),
@@ -115,7 +107,7 @@ def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
                 "interval": [finite(end) for end in interval],
                 "simultaneous": [finite(end) for end in simultaneous],
                 "answers": answers,
-                "scale": scale,
+                "scale": list(attribute.ends),
             }
 
 

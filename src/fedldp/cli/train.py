@@ -11,6 +11,7 @@ from rich.table import Table
 
 from fedldp import datasets
 from fedldp._internal import files
+from fedldp.attributes import Attribute
 from fedldp.cli.completion import offer
 from fedldp.cli.options import declared
 from fedldp.cli.plans import (
@@ -48,7 +49,6 @@ from fedldp.learn.settings import AUTO, PAPER_DECIDES, Settings
 from fedldp.learn.tasks import Linear
 from fedldp.mechanisms import mechanism_names
 from fedldp.randomness import source
-from fedldp.schema import Category, Number
 from fedldp.strategies import PAPER_MECHANISM
 
 NO_PRIVACY = "none"  # instead of a mechanism
@@ -372,7 +372,7 @@ def _load(
     return found if rows is None else found.take(slice(rows))
 
 
-def _render(title: str, document: dict[str, Any], target: Number | Category) -> Table:
+def _render(title: str, document: dict[str, Any], target: Attribute) -> Table:
     rendered = Table(title=title, show_header=False)
     rendered.add_column(no_wrap=True)
     rendered.add_column(overflow="fold")
@@ -411,8 +411,8 @@ def _survey(document: dict[str, Any]) -> str:
     return f"{document['survey_reports']:,}: {kinds[document['survey']]}"
 
 
-def _error(error: float, target: Number | Category) -> str:
+def _error(error: float, target: Attribute) -> str:
     """Return an error for people: the share of wrong labels, or how far off a number is."""
-    if isinstance(target, Category):
+    if target.feature_labels:
         return f"{error:.2%}"
     return f"{error:.4g} (root mean square: {error**0.5 * target.half_width:.4g})"

@@ -15,20 +15,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedldp._internal.text import did_you_mean
-from fedldp._internal.validation import Floats
-from fedldp.attributes import Category, Number, checked_text
+from fedldp._internal.validation import Floats, checked_text
+from fedldp.attributes import Attribute
 from fedldp.data import frames
-from fedldp.data.frames import REAL, Cells, is_missing, numbers, shown
+from fedldp.data.frames import REAL, Cells, is_missing, numbers
 from fedldp.data.quality import AttributeQuality, DataQuality, total
 from fedldp.errors import DomainError, UnknownName
-from fedldp.vehicle import NO_NUMBER
 
 _LOOKED_AT = 1000  # cells of a column that decide whether it holds numbers
 _AT_ONCE = 1 << 15  # rows that are counted together
 _WIDE = 1024  # numbers of a line that NumPy reduces fast
-_SLACK = 1e-6  # of the range: a value that is closer to a bound is not counted as clipped
-_MOST_COMPARED = 1000  # labels that are compared with an unknown one
 
 
 class Rows:
@@ -45,9 +41,7 @@ class Rows:
     "row 1: 'Pari' is not one of the 2 categories (did you mean 'Paris'?)"
     """
 
-    def __init__(
-        self, attributes: Sequence[Number | Category], data: Any, first_row: int = 0
-    ) -> None:
+    def __init__(self, attributes: Sequence[Attribute], data: Any, first_row: int = 0) -> None:
         self._attributes = attributes
         self._first_row = first_row
         ends = np.cumsum([attribute.size for attribute in attributes]).tolist()
@@ -132,7 +126,7 @@ class Rows:
     def _is_plain(self) -> bool:
         """Whether the data are an array of numbers, which is a matrix as it is."""
         is_real = isinstance(self._data, np.ndarray) and self._data.dtype.kind in REAL
-        return is_real and all(isinstance(attribute, Number) for attribute in self._attributes)
+        return is_real and all(attribute.reads_floats for attribute in self._attributes)
 
     def _others(self, start: int, stop: int) -> tuple[dict[str, int], tuple[str, ...]]:
         """Return the keys of dicts and the columns of tables that the schema does not name."""
@@ -143,7 +137,7 @@ class Rows:
             return self._data.other_keys(names, start, stop), ()
         return {}, tuple(name for name in self._data.names if name not in names)
 
-    def _cells(self, attribute: Number | Category, columns: slice, start: int, stop: int) -> Cells:
+    def _cells(self, attribute: Attribute, columns: slice, start: int, stop: int) -> Cells:
         if isinstance(self._data, np.ndarray):
             return self._data[start:stop, columns]
         return self._data.cells(attribute.name, start, stop)
@@ -174,7 +168,7 @@ def _size(cells: Cells) -> int | None:
     return None if np.isnan(numbers(present)).any() else 1
 
 
-def _read(attribute: Number | Category, cells: Cells) -> Floats:
+def _read(attribute: Attribute, cells: Cells) -> Floats:
     """Return a row for each cell, with the coordinates of the attribute."""
     size = attribute.size
     if isinstance(cells, np.ndarray) and cells.ndim > 1:
@@ -221,33 +215,23 @@ def _extremes(matrix: Floats) -> tuple[Floats, Floats]:
 
 
 def _quality(
-    attribute: Number | Category,
+    attribute: Attribute,
     values: Floats,
     cells: Cells,
     ends: tuple[float, float],
     first_row: int,
 ) -> AttributeQuality:
     """Count what is clipped or replaced, given the values, their cells and their two extremes."""
-    if isinstance(attribute, Category):
-        bounds, replacement = "", repr(attribute.missing)
-        low, high = -np.inf, np.inf
-    else:
-        bounds = f"[{attribute.low:.10g}, {attribute.high:.10g}]"
-        replacement = f"{attribute.missing:.10g}"
-        slack = _SLACK * (attribute.high - attribute.low)
-        low, high = attribute.low - slack, attribute.high + slack
-    quality = AttributeQuality(attribute.name, values.size, bounds=bounds, replacement=replacement)
-    if attribute.length is not None:
-        quality = replace(quality, clipped=_too_long(values, attribute.length))
-        quality = replace(quality, bounds=f"a length of {attribute.length:.10g}")
-    elif ends[0] >= low and ends[1] <= high:  # not if one of them is NaN
+    quality = AttributeQuality(
+        attribute.name,
+        values.size,
+        clipped=attribute.clipped(values, *ends),
+        bounds=attribute.limits,
+        replacement=attribute.replacement,
+    )
+    if not np.isnan(ends[0]):
         return quality
-    else:
-        outside = (values < low) | (values > high)
-        quality = replace(quality, clipped=int(np.count_nonzero(outside)))
     bad = np.isnan(values)
-    if not bad.any():
-        return quality
     row, offset = divmod(int(bad.argmax()), attribute.size)
     place = f"row {first_row + row}"
     value, is_entry = cells[row], _is_vector(cells[row], attribute.size)
@@ -255,29 +239,17 @@ def _quality(
         value = value[offset]
         place += f", number {offset}" if attribute.size > 1 else ""
     missing = _missing(attribute, cells, bad)
-    others = int(np.count_nonzero(bad)) - missing
-    return replace(
-        quality,
-        missing=missing,
-        unreadable=0 if isinstance(attribute, Category) else others,
-        unknown=others if isinstance(attribute, Category) else 0,
-        example=f"{place}: {_fault(attribute, value, is_entry)}",
-    )
+    others: dict[str, Any] = {attribute.invalid: int(np.count_nonzero(bad)) - missing}
+    example = f"{place}: {attribute.fault(value, is_entry)}"
+    return replace(quality, missing=missing, example=example, **others)
 
 
-def _too_long(vectors: Floats, length: float) -> int:
-    """Return how many numbers the vectors have that are longer than their bound."""
-    with np.errstate(over="ignore"):
-        lengths = np.sqrt(np.nansum((vectors / length) ** 2, axis=1))
-    return int(np.count_nonzero(lengths > 1 + _SLACK) * vectors.shape[1])
-
-
-def _missing(attribute: Number | Category, cells: Cells, bad: npt.NDArray[np.bool_]) -> int:
+def _missing(attribute: Attribute, cells: Cells, bad: npt.NDArray[np.bool_]) -> int:
     """Return how many of the bad values are missing."""
     if isinstance(cells, np.ndarray) and cells.dtype.kind in "biufcmM":
         cells = cells.reshape(bad.shape)[bad]
         return int(np.count_nonzero(cells != cells))  # NaN and NaT, which differ from themselves
-    absent = is_missing if isinstance(attribute, Category) else _no_number
+    absent = attribute.is_missing
     rows = np.flatnonzero(bad.any(axis=1)).tolist()
     if attribute.size == 1 and not (isinstance(cells, np.ndarray) and cells.ndim > 1):
         found = [cell for row in rows if (cell := cells[row]) is not None]
@@ -290,25 +262,3 @@ def _missing(attribute: Number | Category, cells: Cells, bad: npt.NDArray[np.boo
         elif is_missing(cell):
             count += attribute.size
     return count
-
-
-def _no_number(cell: object) -> bool:
-    """Return whether a cell means that there is no number, also as a text."""
-    if type(cell) is str:
-        return cell.strip().lower() in NO_NUMBER
-    return is_missing(cell)
-
-
-def _fault(attribute: Number | Category, value: Any, is_entry: bool) -> str:
-    """Return why a value is read as NaN."""
-    if isinstance(attribute, Number):
-        if _no_number(value):
-            return "the value is missing"
-        whole = attribute.size == 1 or is_entry
-        return (
-            f"{shown(value)} is not a {'number' if whole else f'list of {attribute.size} numbers'}"
-        )
-    if is_missing(value):
-        return "the value is missing"
-    near = did_you_mean(value, attribute.categories[:_MOST_COMPARED])
-    return f"{shown(value)} is not one of the {len(attribute.categories)} categories{near}"

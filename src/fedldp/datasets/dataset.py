@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp._internal.validation import Floats, whole
+from fedldp.attributes import Attribute
 from fedldp.data.quality import DataQuality
 from fedldp.errors import DomainError
 from fedldp.learn.examples import Rows, VehicleRows, rows_of
@@ -17,7 +18,7 @@ from fedldp.learn.features import FeatureRows, Features, Scaling
 from fedldp.learn.objectives import Objective
 from fedldp.learn.objectives import objective as named_objective
 from fedldp.randomness import Source, source
-from fedldp.schema import Category, Number, Schema
+from fedldp.schema import Schema
 
 _ALL = slice(None)
 
@@ -192,7 +193,7 @@ class Dataset:
     @cached_property
     def quality(self) -> DataQuality:
         """What a vehicle clips in these rows; nothing is missing in a data set."""
-        numbers = tuple(each for each in self.schema.attributes if isinstance(each, Number))
+        numbers = tuple(each for each in self.schema.attributes if each.reads_floats)
         if not numbers:
             return DataQuality(len(self), ())
         return Schema(numbers).check({each.name: self._column(each.name) for each in numbers})
@@ -294,7 +295,7 @@ class Dataset:
         )
         return fleet, public
 
-    def target(self, objective: str) -> Number | Category:
+    def target(self, objective: str) -> Attribute:
         """Return what an objective predicts.
 
         Parameters
@@ -304,7 +305,7 @@ class Dataset:
 
         Returns
         -------
-        Number or Category
+        Attribute
             Its entry in `targets` or, without one, the first target that fits it.
 
         Raises
@@ -366,7 +367,7 @@ class EncodedRows:
     """Features and targets, encoded when they are read. Made by `Dataset.examples`."""
 
     data: Dataset
-    target: Number | Category
+    target: Attribute
     objective: Objective  # with as many scores as the target needs
 
     @property
@@ -415,21 +416,11 @@ def _without(schema: Schema, names: tuple[str, ...]) -> Schema:
     )
 
 
-def _check_column(attribute: Number | Category, column: npt.NDArray[Any]) -> None:
+def _check_column(attribute: Attribute, column: npt.NDArray[Any]) -> None:
     """Refuse a column that would be encoded as something else."""
     shape = (len(column), attribute.size) if attribute.size > 1 else (len(column),)
     if column.shape != shape:
         raise DomainError(
             f"column {attribute.name!r} must have the shape {shape}; got {column.shape}."
         )
-    if isinstance(attribute, Number):
-        if column.dtype.kind not in "iuf" or np.isnan(column).any():
-            raise DomainError(f"column {attribute.name!r} must hold numbers, none of them NaN.")
-        return
-    number = len(attribute.categories)
-    if column.dtype.kind not in "iu" or (
-        len(column) and not 0 <= column.min() <= column.max() < number
-    ):
-        raise DomainError(
-            f"column {attribute.name!r} must hold codes of its categories, from 0 to {number - 1}."
-        )
+    attribute.check_column(column)

@@ -13,17 +13,13 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from fedldp._internal.validation import Floats
 from fedldp.data import frames
 from fedldp.data.quality import DataQuality, total
 from fedldp.data.vehicle_ids import VehicleIds
 from fedldp.datasets.dataset import About, Dataset
 from fedldp.errors import DomainError
-from fedldp.learn.features import category_codes
 from fedldp.learn.objectives import OBJECTIVES
-from fedldp.schema import Category, Number, Schema
-
-_FINE = 1e-5  # the coarsest spacing of 32-bit numbers, on the scale of [-1, 1]
+from fedldp.schema import Schema
 
 
 def from_file(
@@ -147,7 +143,7 @@ class Gathered:
         self._qualities.append(quality)
         place = 0
         for attribute, parts in zip(self._schema.attributes, self._parts, strict=True):
-            parts.append(compact(attribute, matrix[:, place : place + attribute.size]))
+            parts.append(attribute.compact(matrix[:, place : place + attribute.size]))
             place += attribute.size
         return quality
 
@@ -160,23 +156,6 @@ class Gathered:
         if not self._parts[0]:
             raise DomainError("there are no rows.")
         return tuple(np.concatenate(parts) for parts in self._parts)
-
-
-def compact(attribute: Number | Category, values: Floats) -> npt.NDArray[Any]:
-    """Return coordinates of an attribute in few bytes, with the public default for NaN.
-
-    >>> compact(Number("age", 0, 100), np.array([[31.0], [130.0], [np.nan]]))
-    array([ 31., 100.,  50.], dtype=float32)
-    """
-    if isinstance(attribute, Category):
-        smallest = np.min_scalar_type(len(attribute.categories) - 1)
-        return category_codes(attribute, values[:, 0]).astype(smallest)
-    within = np.clip(values, attribute.low, attribute.high)
-    found = np.where(np.isnan(within), attribute.missing, within)
-    step = np.spacing(np.float32(max(abs(attribute.low), abs(attribute.high))))
-    if step * attribute.scale < _FINE:
-        found = found.astype(np.float32)
-    return found[:, 0] if attribute.size == 1 else found
 
 
 def _targets(schema: Schema, target: str | None) -> dict[str, str]:

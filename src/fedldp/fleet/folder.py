@@ -14,6 +14,7 @@ from typing import Any, cast, final
 
 from fedldp import __version__
 from fedldp._internal import toml
+from fedldp.attributes import Attribute
 from fedldp.datasets.dataset import Dataset
 from fedldp.errors import DomainError
 from fedldp.fleet import keys
@@ -28,7 +29,7 @@ from fedldp.learn.features import Features
 from fedldp.learn.model import Model
 from fedldp.learn.settings import Settings
 from fedldp.plan import Plan
-from fedldp.schema import Category, Number, Schema
+from fedldp.schema import Schema
 
 PORT = 9443  # for gateways
 LINK = 9410  # for processes on the server's machine
@@ -62,12 +63,13 @@ _NOTES = {  # the comment beside an entry
 class Work:
     """What a fleet is asked, and where its data are.
 
-    A training asks for gradients: `asked` is its first model. A statistic asks, in one round, for
-    the attributes of a schema. In the methods below, `objective=None` means a statistic.
+    A training asks for gradients of its first model. A statistic has no model and asks, in one
+    round, for attributes. In the methods below, `objective=None` means a statistic.
     """
 
     job: str  # its name
-    asked: Model | Schema
+    asked: Schema  # the attributes of a statistic, or those from which the model predicts
+    model: Model | None
     vehicles: int  # expected behind each gateway
     rounds: int  # in which vehicles answer gradients; those of a survey come before
     data: Mapping[str, Any]  # entries of every vault.toml
@@ -93,13 +95,13 @@ class Work:
                 f"expected a data set with one row for each vehicle; {data.name} has several. "
                 "Give it as a file."
             )
-        asked: Model | Schema = data.asked
+        asked, model = data.asked, None
         if objective is not None:
-            target = data.target(objective)
-            asked = _first_model(objective, data.features.schema, target)
+            asked = data.features.schema
+            model = _first_model(objective, asked, data.target(objective))
         vehicles = -(-len(data) // gateways)
         found = {"data": data.name, **entries}
-        return cls(job or data.name, asked, vehicles, rounds, found, total=len(data))
+        return cls(job or data.name, asked, model, vehicles, rounds, found, total=len(data))
 
     @classmethod
     def on_files(
@@ -114,16 +116,15 @@ class Work:
         job: str | None = None,
     ) -> "Work":
         """Have each vault read a file with these columns at this path in its folder."""
-        asked: Model | Schema = schema
+        asked, model = schema, None
         if objective is not None and target is not None:
-            predicted = schema[target]
-            features = Schema(tuple(each for each in schema.attributes if each.name != target))
-            asked = _first_model(objective, features, predicted)
+            asked = Schema(tuple(each for each in schema.attributes if each.name != target))
+            model = _first_model(objective, asked, schema[target])
         data = {"data": path, **entries}
-        return cls(job or Path(path).stem, asked, vehicles, rounds, data, schema)
+        return cls(job or Path(path).stem, asked, model, vehicles, rounds, data, schema)
 
 
-def _first_model(objective: str, features: Schema, target: Number | Category) -> Model:
+def _first_model(objective: str, features: Schema, target: Attribute) -> Model:
     """Return a model whose weights are zero."""
     reference = Settings.reference
     zeros = (0.0,) * Features(features, reference).dimensions
@@ -229,23 +230,23 @@ def _write_server(folder: Path, place: Place) -> None:
 
 def _answers(work: Work, settings: Settings) -> int:
     """Return how many times the job asks each vehicle."""
-    return 1 if isinstance(work.asked, Schema) else settings.participations
+    return 1 if work.model is None else settings.participations
 
 
 def _write_job(folder: Path, work: Work, settings: Settings, gateways: int) -> None:
-    answers, asked = _answers(work, settings), work.asked
+    answers, model = _answers(work, settings), work.model
     total = gateways * work.vehicles if work.total is None else work.total
     entries: dict[str, Any] = {"job": work.job, "plan": "plan.json", "gateways": gateways}
     waits = {"resend": Job.resend, "deadline": Job.deadline, "checkpoint": "state/job.db"}
     recipe = ""
-    if isinstance(asked, Schema):
-        plan, reports = Plan(asked, settings.epsilon), work.vehicles
+    if model is None:
+        plan, reports = Plan(work.asked, settings.epsilon), work.vehicles
         entries |= {"reports": reports, "rounds": 1, "planned": min(total, gateways * reports)}
         entries |= {**waits, "result": "state/tally.json"}
     else:
-        d, goal = len(asked.weights), asked.goal
+        d, goal = len(model.weights), model.goal
         plan = cast(Plan, settings.plan(d, goal.length))
-        survey, surveyed = settings.survey_for(asked.features.numbers, total), 0
+        survey, surveyed = settings.survey_for(model.features.numbers, total), 0
         before = 0 if survey is None else len(survey.rounds)
         if survey is not None:
             surveyed = -(-round(settings.survey_share * total) // gateways)
@@ -255,7 +256,7 @@ def _write_job(folder: Path, work: Work, settings: Settings, gateways: int) -> N
         if survey is not None:
             entries |= {"survey": survey.kind, "survey_reports": surveyed}
         entries |= {"planned": min(answers * total, most), **waits, "result": "state/model.json"}
-        (folder / "model.json").write_text(asked.to_json(), "utf-8")
+        (folder / "model.json").write_text(model.to_json(), "utf-8")
         steps = settings.recipe(d, work.rounds, goal.distance).to_document()
         recipe = "\n" + toml.table("recipe", entries=steps)
     (folder / "plan.json").write_text(plan.to_json(), "utf-8")

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar, final
 
 from fedldp._internal import toml
-from fedldp._internal.validation import whole
-from fedldp.attributes import is_real
+from fedldp._internal.validation import is_real, whole
 from fedldp.errors import DomainError, FedLDPError
 from fedldp.fleet.protocol import LAST_ROUND, MOST, MOST_BYTES, Question
 from fedldp.fleet.stages import Collection, Descent, Span, Stage, SurveyStage, span_of, spans
@@ -18,7 +17,6 @@ from fedldp.learn.model import Model
 from fedldp.learn.optimizer import Recipe
 from fedldp.learn.survey import SURVEYS, Survey, choose
 from fedldp.plan import Plan
-from fedldp.schema import Number
 
 LONGEST = 604_800  # seconds: a week
 ENDING = ".summary.json"  # of the name of a job's summary
@@ -355,8 +353,8 @@ def _check_training(plan: Plan, model: Model | None, recipe: Recipe | None) -> N
             "both out."
         )
     recipe.rate  # noqa: B018 (refuses one that is not resolved)
-    vector, d = plan.schema.attributes[0], len(model.weights)
-    if not isinstance(vector, Number) or (len(plan.schema), vector.size) != (1, d):
+    d = len(model.weights)
+    if not plan.schema.is_vector(d):
         raise DomainError(
             f"the plan must be for the gradient of this model, a vector of {d} numbers; "
             f"got {plan.schema!r:.200}. Use Schema.vector({d}, bound=1.0)."

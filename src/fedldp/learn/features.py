@@ -17,10 +17,10 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from fedldp._internal.validation import Floats, Integers
-from fedldp.attributes import is_real
+from fedldp._internal.validation import Floats, Integers, is_real
+from fedldp.attributes import Attribute
 from fedldp.errors import DomainError
-from fedldp.schema import Category, Number, Schema
+from fedldp.schema import Schema
 
 Singles = npt.NDArray[np.float32]
 
@@ -277,31 +277,29 @@ class Features:
     @property
     def numbers(self) -> int:
         """How many of the features are numbers."""
-        return sum(each.size for each in self.schema.attributes if not each.labels)
+        return sum(each.size for each in self.schema.attributes if not each.feature_labels)
 
     @property
     def _first(self) -> int:
         """The code of the label that has the first feature of its category."""
         return 1 if self.reference == "first" else 0
 
-    def _width(self, attribute: Number | Category) -> int:
+    def _width(self, attribute: Attribute) -> int:
         """Return how many features an attribute becomes."""
-        if isinstance(attribute, Number):
+        if not attribute.feature_labels:
             return attribute.size
-        return len(attribute.categories) - (self.reference != "none")
+        return len(attribute.feature_labels) - (self.reference != "none")
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The name of each feature."""
         found: list[str] = []
         for each in self.schema.attributes:
-            if isinstance(each, Category):
-                labels = each.categories[self._first :][: self._width(each)]
+            if each.feature_labels:
+                labels = each.feature_labels[self._first :][: self._width(each)]
                 found += [f"{each.name}={label}" for label in labels]
-            elif each.size == 1:
-                found.append(each.name)
             else:
-                found += [f"{each.name}[{i}]" for i in range(each.size)]
+                found += [each.coordinate_name(place) for place in range(each.size)]
         return (*found, "1")
 
     @property
@@ -313,8 +311,8 @@ class Features:
     def kinds(self) -> tuple[npt.NDArray[np.bool_], Integers]:
         """For each feature, whether it is a number, and how many labels its category has, or 0."""
         widths = [*map(self._width, self.schema.attributes), 1]
-        labels = [len(each.labels) for each in self.schema.attributes] + [0]
-        numbers = [not each.labels for each in self.schema.attributes] + [False]
+        labels = [len(each.feature_labels) for each in self.schema.attributes] + [0]
+        numbers = [not each.feature_labels for each in self.schema.attributes] + [False]
         return np.repeat(numbers, widths), np.repeat(labels, widths)
 
     def encode(self, matrix: npt.NDArray[Any]) -> FeatureRows:
@@ -340,13 +338,13 @@ class Features:
         place = 0
         for each, values in self._columns(matrix):
             width = self._width(each)
-            if isinstance(each, Category):
+            if each.feature_labels:
                 encoded[:, place : place + width] = -1.0
-                own = category_codes(each, values[:, 0]) - self._first  # column of the label
+                own = _codes(each, values) - self._first  # column of the label
                 rows = np.flatnonzero((own >= 0) & (own < width))
                 encoded[rows, place + own[rows]] = 1.0
             else:
-                encoded[:, place : place + width] = each.to_unit(values)
+                encoded[:, place : place + width] = each.to_features(values)
             place += width
         if self.scaling is not None:
             places = np.flatnonzero(self.kinds[0])
@@ -369,18 +367,18 @@ class Features:
         found = np.empty((len(matrix), self.numbers))
         place = 0
         for each, values in self._columns(matrix):
-            if isinstance(each, Number):
-                found[:, place : place + each.size] = each.to_unit(values)
+            if not each.feature_labels:
+                found[:, place : place + each.size] = each.to_features(values)
                 place += each.size
         return found
 
     def _encode_sparse(self, matrix: npt.NDArray[Any]) -> SparseFeatures:
-        categories = sum(isinstance(each, Category) for each in self.schema.attributes)
+        categories = sum(1 for each in self.schema.attributes if each.feature_labels)
         labels = np.empty((len(matrix), categories), np.int32)
         place = category = 0
         for each, values in self._columns(matrix):
-            if isinstance(each, Category):
-                labels[:, category] = place + category_codes(each, values[:, 0])
+            if each.feature_labels:
+                labels[:, category] = place + _codes(each, values)
                 category += 1
             place += self._width(each)
         units = self.units(matrix)
@@ -388,9 +386,7 @@ class Features:
         places = np.flatnonzero(self.kinds[0])
         return SparseFeatures(self.dimensions, places, numbers.astype(np.float32), labels)
 
-    def _columns(
-        self, matrix: npt.NDArray[Any]
-    ) -> Iterator[tuple[Number | Category, npt.NDArray[Any]]]:
+    def _columns(self, matrix: npt.NDArray[Any]) -> Iterator[tuple[Attribute, npt.NDArray[Any]]]:
         """Yield each attribute with its columns of a matrix."""
         column = 0
         for each in self.schema.attributes:
@@ -398,31 +394,30 @@ class Features:
             column += each.size
 
 
-def encode_target(attribute: Number | Category, values: npt.NDArray[Any]) -> Floats:
+def encode_target(attribute: Attribute, values: npt.NDArray[Any]) -> Floats:
     """Return targets in [-1, 1]: a number's scaled, and -1 or 1 for the two labels of a category.
 
+    >>> from fedldp import Category
     >>> encode_target(Category("late", ["no", "yes"]), np.array([0.0, 1.0, np.nan]))
     array([-1.,  1., -1.])
     """
-    if isinstance(attribute, Number):
-        return attribute.to_unit(values)
-    return 2.0 * category_codes(attribute, values).astype(np.float64) - 1.0
+    found = attribute.to_features(values)
+    return 2.0 * found - 1.0 if attribute.feature_labels else found
 
 
-def category_codes(attribute: Category, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return the code of each value's label; a missing value gets that of the public default."""
-    missing = attribute.codes[attribute.missing]
-    return np.where(values == values, values, missing).astype(np.int64)
+def _codes(attribute: Attribute, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return the number of each row's label."""
+    return attribute.to_features(values[:, 0]).astype(np.int64)
 
 
-def check_target(attribute: Number | Category, classifies: bool) -> None:
+def check_target(attribute: Attribute, classifies: bool) -> None:
     """Raise an error if an objective cannot have this target."""
-    if classifies and (not isinstance(attribute, Category) or len(attribute.categories) != 2):
+    if classifies and len(attribute.feature_labels) != 2:
         raise DomainError(
             f"the target {attribute.name!r} must be a category with two labels to be classified; "
             f"got {attribute!r:.200}. For a number use linear regression, or make two labels of it."
         )
-    if not classifies and (not isinstance(attribute, Number) or attribute.size > 1):
+    if not classifies and (attribute.feature_labels or attribute.size > 1):
         raise DomainError(
             f"the target {attribute.name!r} of a linear regression must be one number with "
             f"bounds; got {attribute!r:.200}. For two labels use logistic regression or an SVM."

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from fedldp._internal import documents, notebook
 from fedldp._internal.text import counted
-from fedldp._internal.validation import Floats, Integers
-from fedldp.attributes import is_real
+from fedldp._internal.validation import Floats, Integers, is_real
+from fedldp.attributes import Attribute
 from fedldp.data.frames import shown
 from fedldp.data.quality import DataQuality, total
 from fedldp.data.rows import Rows
@@ -27,7 +27,7 @@ from fedldp.learn.gradients import BLOCK
 from fedldp.learn.networks import Network
 from fedldp.learn.objectives import Objective, objective
 from fedldp.parts import Values
-from fedldp.schema import Category, Number, Schema
+from fedldp.schema import Schema
 from fedldp.vehicle import canonical
 
 FORMAT = "fedldp model 1"
@@ -82,6 +82,7 @@ class Model:
 
     Examples
     --------
+    >>> from fedldp import Category
     >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome"])
     >>> model = Model("logistic", schema, Category("sold", ["no", "yes"]), [1.0, 0.5, -0.2])
     >>> model
@@ -102,7 +103,7 @@ class Model:
 
     objective: str
     schema: Schema
-    target: Number | Category
+    target: Attribute
     weights: tuple[float, ...]
     reference: str = "first"
     scaling: Scaling | None = None
@@ -111,7 +112,7 @@ class Model:
     one_row: ClassVar[bool] = False  # a vehicle with several rows answers their mean gradient
 
     def __post_init__(self) -> None:
-        if not isinstance(self.schema, Schema) or not isinstance(self.target, Number | Category):
+        if not isinstance(self.schema, Schema) or not isinstance(self.target, Attribute):
             raise DomainError(
                 "a model needs a Schema and a target that is a Number or a Category; "
                 f"got {self.schema!r:.200} and {self.target!r:.200}."
@@ -133,8 +134,7 @@ class Model:
             rows: Any = enumerate(self.weights)
             return notebook.table(repr(self)[1:-1], ["number", "weight"], rows)
         of_labels = np.reshape(self.weights, (self.goal.outputs, -1))
-        labels = self.target.categories if isinstance(self.target, Category) else ()
-        columns = ["weight"] if len(of_labels) == 1 else [*labels]
+        columns = ["weight"] if len(of_labels) == 1 else [*self.target.feature_labels]
         rows = zip(self.features.names, *of_labels.tolist(), strict=True)
         return notebook.table(repr(self)[1:-1], ["feature", *columns], rows)
 
@@ -156,7 +156,7 @@ class Model:
         return Features(self.schema, self.reference, self.scaling)
 
     @property
-    def attributes(self) -> tuple[Number | Category, ...]:
+    def attributes(self) -> tuple[Attribute, ...]:
         """The attributes of a row with a gradient: those of the schema, and the target."""
         return (*self.schema.attributes, self.target)
 
@@ -247,6 +247,7 @@ class Model:
 
         Examples
         --------
+        >>> from fedldp import Category
         >>> target = Category("sold", ["no", "yes"])
         >>> model = Model("logistic", Schema.of(age=(0, 100)), target, [0.0, 0.0])
         >>> model.probabilities({"age": [31]})
@@ -366,9 +367,9 @@ class Model:
             Labels or, for a linear regression, numbers in the units of the target.
         """
         decided = self.goal.decide(scores)
-        if isinstance(self.target, Number):
-            return np.asarray(self.target.from_unit(decided))
-        return np.array(self.target.categories).take(decided)
+        if self.target.feature_labels:
+            return np.array(self.target.feature_labels).take(decided)
+        return np.asarray(self.target.from_features(decided))
 
     def _each(
         self, rows: Rows, function: Callable[[Floats, Floats], Floats]

@@ -104,7 +104,7 @@ class Prior:
         squares = np.where(labels > 0, 1 / np.maximum(labels, 1) if sparse else 1.0, 1.0)
         squares = np.where(numbers, spread, squares)
         moves = np.where(numbers, NUMBER / np.sqrt(spread), np.where(labels > 0, LABEL, CONSTANT))
-        categories = sum(1 for each in features.schema.attributes if each.labels)
+        categories = sum(1 for each in features.schema.attributes if each.feature_labels)
         nonzero = int(numbers.sum()) + categories + 1 if sparse else features.dimensions
         return cls._of_every_score(objective, squares, moves, nonzero)
 

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from fedldp._internal.text import unknown
 from fedldp._internal.validation import Floats
+from fedldp.attributes import Attribute
 from fedldp.errors import DomainError
-from fedldp.learn.features import category_codes, check_target, encode_target
-from fedldp.schema import Category, Number
+from fedldp.learn.features import check_target, encode_target
 
 
 class Objective(ABC):
@@ -83,12 +83,12 @@ class Objective(ABC):
         """The mean length of slopes where all scores are 0."""
         return 0.5
 
-    def for_target(self, target: Number | Category) -> "Objective":
+    def for_target(self, target: Attribute) -> "Objective":
         """Return this objective for a target, with as many outputs as it needs.
 
         Parameters
         ----------
-        target : Number or Category
+        target : Attribute
             What is predicted.
 
         Returns
@@ -103,18 +103,19 @@ class Objective(ABC):
 
         Examples
         --------
+        >>> from fedldp import Category
         >>> objective("softmax").for_target(Category("gait", ["stand", "walk", "run"])).outputs
         3
         """
         check_target(target, self.classifies)
         return self
 
-    def fits(self, target: Number | Category) -> bool:
+    def fits(self, target: Attribute) -> bool:
         """Return whether this objective can have a target.
 
         Parameters
         ----------
-        target : Number or Category
+        target : Attribute
             What is predicted.
 
         Returns
@@ -124,6 +125,7 @@ class Objective(ABC):
 
         Examples
         --------
+        >>> from fedldp import Category
         >>> objective("squared").fits(Category("gait", ["stand", "walk", "run"]))
         False
         """
@@ -160,12 +162,12 @@ class Objective(ABC):
             raise DomainError(f"{self.name} has {self.outputs} output; got {outputs!r:.80}.")
         return self
 
-    def targets(self, target: Number | Category, values: npt.NDArray[Any]) -> Floats:
+    def targets(self, target: Attribute, values: npt.NDArray[Any]) -> Floats:
         """Return the targets of some rows, as `loss`, `slope` and `error` take them.
 
         Parameters
         ----------
-        target : Number or Category
+        target : Attribute
             What is predicted.
         values : ndarray of shape (rows,)
             Numbers in the units of the target, or codes of labels. A missing value, NaN, counts as
@@ -178,6 +180,7 @@ class Objective(ABC):
 
         Examples
         --------
+        >>> from fedldp import Category
         >>> objective("logistic").targets(Category("late", ["no", "yes"]), np.array([0, 1]))
         array([-1.,  1.])
         """
@@ -456,22 +459,22 @@ class Softmax(Objective):
         """The length of the slopes of a row where all scores are 0."""
         return math.sqrt(1 - 1 / self.outputs)
 
-    def for_target(self, target: Number | Category) -> "Softmax":
+    def for_target(self, target: Attribute) -> "Softmax":
         """Return the objective with a score for each label of the target."""
-        if not isinstance(target, Category):
+        if not target.feature_labels:
             raise DomainError(
                 f"the target {target.name!r} must be a category to be classified; got "
                 f"{target!r:.200}. For a number use linear regression, or make labels of it."
             )
-        return self.with_outputs(len(target.categories))
+        return self.with_outputs(len(target.feature_labels))
 
     def with_outputs(self, outputs: int) -> "Softmax":
         """Return the objective with this many labels."""
         return Softmax(outputs)
 
-    def targets(self, target: Number | Category, values: npt.NDArray[Any]) -> Floats:
+    def targets(self, target: Attribute, values: npt.NDArray[Any]) -> Floats:
         """Return the codes of the labels."""
-        return category_codes(target, values).astype(np.float64)  # type: ignore[arg-type]
+        return target.to_features(values)
 
     def loss(self, scores: Floats, targets: Floats) -> Floats:
         top = scores.max(axis=-1)

@@ -194,7 +194,7 @@ class NoPrivacy:
                 total += vector.half_width * rows.sums(replicas, columns.size)
                 lengths += vector.half_width * rows.lengths.reshape(replicas, -1).sum(axis=1)
                 continue
-            clipped = vector.from_unit(vector.to_unit(batch.all(columns)))
+            clipped = vector.used(batch.all(columns))
             total += clipped.reshape(*total.shape[:1], -1, columns.size).sum(axis=1)
             squares = np.einsum("ij,ij->i", clipped, clipped)
             lengths += np.sqrt(squares).reshape(replicas, -1).sum(axis=1)

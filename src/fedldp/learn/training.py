@@ -39,7 +39,7 @@ from fedldp.learn.tasks import Linear, Task
 from fedldp.parts import Part, Values
 from fedldp.plan import Plan
 from fedldp.randomness import Source
-from fedldp.schema import Number, Schema
+from fedldp.schema import Schema
 
 FORMAT = "fedldp training 1"
 
@@ -547,8 +547,7 @@ def _plans(plan: Plan | NoPrivacy | Sequence[Plan | NoPrivacy]) -> tuple[Plan | 
 
 def _check_schemas(schemas: Sequence[Schema], dimensions: int) -> None:
     """Refuse plans for something else than one gradient."""
-    vector = schemas[0].attributes[0]
-    if not isinstance(vector, Number) or (len(schemas[0]), vector.size) != (1, dimensions):
+    if not schemas[0].is_vector(dimensions):
         raise DomainError(
             f"the plan must be for a vector of {dimensions} numbers; got {schemas[0]!r:.200}. "
             f"Use Schema.vector({dimensions}, bound=1.0)."

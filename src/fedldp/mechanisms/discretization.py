@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp._internal import validation
-from fedldp._internal.validation import Floats, whole
-from fedldp.attributes import is_real
+from fedldp._internal.validation import Floats, is_real, whole
 from fedldp.coders.channel import Channel, channel_epsilon, exact_channel
 from fedldp.errors import DomainError
 from fedldp.randomness import Source

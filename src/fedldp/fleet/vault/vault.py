@@ -33,7 +33,7 @@ from fedldp.parts import Values
 from fedldp.plan import Plan, for_vehicle
 from fedldp.randomness import Source
 from fedldp.randomness import source as secret_source
-from fedldp.schema import Category, Schema
+from fedldp.schema import Schema
 
 MOST_ROWS = 1000  # of a vehicle: the time to answer must not reveal how many it has
 _AT_ONCE = 1 << 14  # vehicles answered together
@@ -249,8 +249,8 @@ class Vault:
         schema = _schema(question.plan)
         asked: Computation = RowsThemselves(schema.attributes)
         if question.model:
-            asked, vector = read(question.model), schema.attributes[0]
-            if vector.labels or (len(schema), vector.size) != (1, asked.dimensions):
+            asked = read(question.model)
+            if not schema.is_vector(asked.dimensions):
                 raise DomainError(
                     "the plan must be for what is asked, a vector of "
                     f"{asked.dimensions} numbers, such as the gradient of a model."
@@ -308,15 +308,14 @@ def _chosen(
 
 
 def _cleaned(schema: Schema, matrix: Floats) -> Floats:
-    """Return a copy with NaN, which means missing, for invalid codes of categories.
+    """Return a copy with NaN, which means missing, for what is not a value of its attribute.
 
     A record drawn from an invalid code could be distinguished from all others.
     """
     found, place = np.array(matrix, np.float64), 0
     for attribute in schema.attributes:
-        if isinstance(attribute, Category):
-            column = found[:, place]
-            column[~np.isin(column, np.arange(len(attribute.categories)))] = np.nan
+        columns = found[:, place : place + attribute.size]
+        columns[~attribute.known(columns)] = np.nan
         place += attribute.size
     return found
 

@@ -1,0 +1,323 @@
+"""Results: what is estimated about one attribute, with errors and intervals."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self, final
+
+import numpy as np
+
+from fedldp._internal.text import counted, listed, rounded
+from fedldp._internal.validation import Floats
+from fedldp.coders.categories import project
+
+__all__ = ["Frequencies", "Mean", "Result"]
+
+_COMPARED = ("values", "stderr", "interval", "simultaneous", "answers")
+
+
+class Numbers(NamedTuple):
+    """The estimates of an attribute in its own units: arrays with an entry for each of them."""
+
+    values: Any
+    stderr: Any
+    interval: Any  # low and high along the last axis
+    simultaneous: Any
+    answers: Any
+
+    @property
+    def first(self) -> "Numbers":
+        """The first estimate alone."""
+        return Numbers(*(each[0] for each in self))
+
+
+class Line(NamedTuple):
+    """One number that was estimated."""
+
+    attribute: str
+    label: str
+    estimate: float
+    stderr: float
+    low: float
+    high: float
+    answers: int
+
+    @property
+    def shown(self) -> str:
+        """The number with half the length of its interval."""
+        half = (self.high - self.low) / 2
+        return f"{rounded(self.estimate, half)} ± {rounded(half, half)}"
+
+
+class Result(ABC):
+    """What is estimated about one attribute. `Attribute.result` makes it.
+
+    Two results are equal if all their numbers are; one that nobody answered equals itself.
+
+    Attributes
+    ----------
+    stderr
+        The standard error of each value.
+    interval
+        The lower and the upper end, along the last axis, of an interval that contains the true
+        value with the estimate's confidence.
+    simultaneous
+        Wider intervals, which contain all true values of the estimate at once with that confidence.
+    answers
+        How many vehicles answered.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=4.0, mechanism="hm-tp")
+    >>> estimate = plan.simulate([{"speed": 30}] * 10_000, fedldp.source(1)).estimate()
+    >>> isinstance(estimate["speed"], Result), estimate["speed"].labels
+    (True, ())
+    """
+
+    stderr: Any
+    interval: Any
+    simultaneous: Any
+    answers: Any
+
+    @property
+    @abstractmethod
+    def labels(self) -> tuple[str, ...]:
+        """The label of each value; empty if the values are numbers without labels."""
+
+    @property
+    @abstractmethod
+    def values(self) -> Any:
+        """What is estimated: a number, or an array of them."""
+
+    @abstractmethod
+    def with_numbers(self, numbers: Numbers) -> Self:
+        """Return a result of the same kind with other numbers.
+
+        Parameters
+        ----------
+        numbers
+            The numbers.
+
+        Returns
+        -------
+        Result
+            The result.
+
+        Examples
+        --------
+        >>> mean = Mean(1.0, 0.5, np.array([0.0, 2.0]), np.array([0.0, 2.0]), 10)
+        >>> mean.with_numbers(Numbers(2.0, 0.5, mean.interval, mean.simultaneous, 20)).mean
+        2.0
+        """
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self) or other.labels != self.labels:
+            return False
+        pairs = ((getattr(self, name), getattr(other, name)) for name in _COMPARED)
+        return all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def lines(self, name: str = "") -> Iterator[Line]:
+        """Yield each number that was estimated.
+
+        Parameters
+        ----------
+        name
+            The name of the attribute.
+
+        Yields
+        ------
+        Line
+            A number with its label, its error and its interval.
+
+        Examples
+        --------
+        >>> mean = Mean(1.0, 0.5, np.array([0.0, 2.0]), np.array([0.0, 2.0]), 10)
+        >>> [line.shown for line in mean.lines("speed")]
+        ['1.0 ± 1.0']
+        """
+        values = np.atleast_1d(self.values)
+        places = [str(place) for place in range(values.size)] if values.size > 1 else [""]
+        columns = zip(
+            self.labels or places,
+            values.tolist(),
+            np.atleast_1d(self.stderr).tolist(),
+            *np.reshape(self.interval, (values.size, 2)).T.tolist(),
+            np.broadcast_to(self.answers, values.size).tolist(),
+            strict=True,
+        )
+        for column in columns:
+            yield Line(name, *column)
+
+    def _shown(self) -> str:
+        return listed([f"{line.label} {line.shown}".strip() for line in self.lines()])
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Mean(Result):
+    """The mean of a number, in its own units.
+
+    If the attribute is a vector, each attribute here is an array with an entry for each number.
+
+    Attributes
+    ----------
+    mean
+        The estimated mean.
+    stderr
+        Its standard error.
+    interval
+        The lower and the upper end, along the last axis, of an interval that contains this mean
+        with the estimate's confidence.
+    simultaneous
+        Wider intervals, which contain all means and frequencies of the estimate at once with that
+        confidence.
+    answers
+        How many vehicles answered.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=4.0, mechanism="hm-tp")
+    >>> estimate = plan.simulate([{"speed": 30}] * 10_000, fedldp.source(1)).estimate()
+    >>> speed = estimate["speed"]
+    >>> round(speed.mean, 1), speed.interval.round(1), speed.answers
+    (29.8, array([29.7, 30. ]), 10000)
+    """
+
+    mean: Any
+    stderr: Any
+    interval: Any
+    simultaneous: Any
+    answers: Any
+
+    labels: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def of(cls, numbers: Numbers) -> "Mean":
+        """Return the mean that some numbers describe.
+
+        Parameters
+        ----------
+        numbers
+            A number, or arrays for a vector, with errors and intervals.
+
+        Returns
+        -------
+        Mean
+            The mean.
+
+        Examples
+        --------
+        >>> ends = np.array([0.0, 2.0])
+        >>> Mean.of(Numbers(1.0, 0.5, ends, ends, 10))
+        <Mean 1.0 ± 1.0, 10 answers>
+        """
+        values, stderr, interval, simultaneous, answers = numbers
+        if np.ndim(values) == 0:
+            values, stderr, answers = float(values), float(stderr), int(answers)
+        return cls(values, stderr, interval, simultaneous, answers)
+
+    def with_numbers(self, numbers: Numbers) -> "Mean":
+        return Mean.of(numbers)
+
+    def __repr__(self) -> str:
+        if np.ndim(self.mean):
+            return f"<Mean of {counted(np.size(self.mean), 'number')}: {self._shown()}>"
+        answers = counted(self.answers, "answer")
+        return f"<Mean {self._shown()}, {answers}>"
+
+    @property
+    def values(self) -> Any:
+        """What is estimated: `mean`."""
+        return self.mean
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Frequencies(Result):
+    """How frequent each category is: unbiased, so that some may be below 0 or above 1.
+
+    Attributes
+    ----------
+    categories
+        The labels of the categories.
+    frequencies
+        The estimated frequency of each category.
+    stderr
+        The standard error of each frequency.
+    interval
+        For each category the lower and the upper end of an interval that contains its frequency
+        with the estimate's confidence.
+    simultaneous
+        Wider intervals, which contain all means and frequencies of the estimate at once with that
+        confidence.
+    answers
+        How many vehicles answered.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> plan = fedldp.Plan(fedldp.Schema.of(fuel=["petrol", "none"]), epsilon=4.0)
+    >>> estimate = plan.simulate([{"fuel": "none"}] * 10_000, fedldp.source(1)).estimate()
+    >>> fuel = estimate["fuel"]
+    >>> fuel.categories, fuel.frequencies.round(3), fuel.projected.round(3)
+    (('petrol', 'none'), array([-1.000e-03,  1.001e+00]), array([0., 1.]))
+    """
+
+    categories: tuple[str, ...]
+    frequencies: Floats
+    stderr: Floats
+    interval: Floats
+    simultaneous: Floats
+    answers: int
+
+    @classmethod
+    def of(cls, categories: tuple[str, ...], numbers: Numbers) -> "Frequencies":
+        """Return the frequencies that some numbers describe.
+
+        Parameters
+        ----------
+        categories
+            The labels of the categories.
+        numbers
+            A number for each category, with errors and intervals.
+
+        Returns
+        -------
+        Frequencies
+            The frequencies.
+
+        Examples
+        --------
+        >>> ends = np.array([[0.0, 0.5], [0.5, 1.0]])
+        >>> numbers = Numbers(np.array([0.25, 0.75]), np.array([0.1, 0.1]), ends, ends, 10)
+        >>> Frequencies.of(("petrol", "none"), numbers)
+        <Frequencies: petrol 0.25 ± 0.25, none 0.75 ± 0.25; 10 answers>
+        """
+        values, stderr, interval, simultaneous, answers = numbers
+        together = int(np.max(answers))  # each answer is about all categories
+        return cls(categories, values, stderr, interval, simultaneous, together)
+
+    def with_numbers(self, numbers: Numbers) -> "Frequencies":
+        return Frequencies.of(self.categories, numbers)
+
+    def __repr__(self) -> str:
+        return f"<Frequencies: {self._shown()}; {counted(self.answers, 'answer')}>"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The label of each frequency: `categories`."""
+        return self.categories
+
+    @property
+    def values(self) -> Floats:
+        """What is estimated: `frequencies`."""
+        return self.frequencies
+
+    @property
+    def projected(self) -> Floats:
+        """The closest frequencies that are not negative and add up to 1: biased, less error."""
+        return project(self.frequencies)
