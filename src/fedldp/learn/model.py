@@ -183,6 +183,7 @@ class Model:
 
         Examples
         --------
+        >>> from fedldp import Number
         >>> model = Model("squared", Schema.of(x=(-1, 1)), Number("y", -1, 1), [0.0, 0.0])
         >>> model.answers(np.array([[0.5, 1.0]])).all(np.arange(2))
         array([[-0.5, -1. ]])
