@@ -22,8 +22,7 @@ from typing import Any, final
 import numpy as np
 
 from fedldp._internal import documents
-from fedldp._internal.validation import Floats, Integers, whole
-from fedldp.attributes import is_real
+from fedldp._internal.validation import Floats, Integers, is_real, whole
 from fedldp.errors import DomainError
 from fedldp.learn.features import FeatureRows, written_out
 from fedldp.learn.gradients import gradients_of, mean_of_rows, scores_of, silently
