@@ -19,7 +19,7 @@ SELECTED ?= tests/test_golden.py tests/test_vectors.py tests/test_randomness.py 
 
 .PHONY: demo test test-tools test-reproduction test-minimum test-python test-slow test-torch test-simulation \
 	test-faults test-hostile test-flower test-browser \
-	bench bench-growth bench-peers bench-docs bench-gpu bench-reproduce bench-fleet \
+	bench bench-growth bench-scale bench-peers bench-docs bench-gpu bench-reproduce bench-fleet \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures page docs notebooks dist mutation clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
@@ -81,6 +81,10 @@ bench: $(VENV)/test.done  ## speed and size, as ratios measured in one run; BENC
 
 bench-growth: $(VENV)/test.done  ## how cost grows with vehicles, dimensions and outputs
 	$(BIN)/python benchmarks/growth.py $(BENCH)
+
+# make bench-scale BENCH='--packets 100000000 --folder /data' needs 4 GB there.
+bench-scale: $(VENV)/test.done  ## what it costs to count many packets, in memory and in Parquet files
+	$(BIN)/python benchmarks/scale.py $(BENCH)
 
 bench-peers: $(VENV)/test.done  ## beside other libraries, each in an environment under .venv-peers
 	$(BIN)/python benchmarks/peers/run.py $(BENCH)

@@ -1,6 +1,4 @@
-"""A report's header: its numbers, and what it makes a reader of a stream do."""
-
-import io
+"""The numbers of a report's header."""
 
 import pytest
 
@@ -19,15 +17,6 @@ def some_report(n):
     return PLAN.report([{}] * n, fedldp.source(1)).to_bytes()
 
 
-def test_reports_one_after_another():
-    several = [some_report(n) for n in (3, 0, 20)]
-    stream = io.BytesIO(b"".join(several) + several[2][:-1])
-    assert [report.read(stream, PLAN.fingerprint, 9) for _ in several] == several
-    with pytest.raises(WireError, match="a report of 20 vehicles has"):
-        PLAN.parse(report.read(stream, PLAN.fingerprint, 9))
-    assert report.read(stream, PLAN.fingerprint, 9) is None
-
-
 def test_the_numbers_of_a_header_have_no_sign():
     data = some_report(3)
     with pytest.raises(WireError, match=r"the format of a report must be 1; got 255"):
@@ -36,16 +25,3 @@ def test_the_numbers_of_a_header_have_no_sign():
         PLAN.parse(data[:8] + b"\xff" * 4 + data[12:])
     most = report.Report(PLAN.fingerprint, 9, report.MOST_REPORTS, b"").to_bytes()
     assert most[8:12] == b"\xff" * 4
-
-
-def test_a_header_alone_asks_for_little_memory():
-    asked = []
-
-    class Stream(io.BytesIO):
-        def read(self, size):
-            asked.append(size)
-            return super().read(size)
-
-    promise = some_report(0)[:8] + b"\xff" * 4 + bytes(4)
-    assert report.read(Stream(promise), PLAN.fingerprint, 9) == promise
-    assert max(asked) == 2**20

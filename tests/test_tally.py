@@ -1,12 +1,14 @@
 """Tallies: exact under any order and sharding, whole on disk, and large."""
 
 import functools
+import hashlib
 import itertools
 import json
 import math
 import operator
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -248,6 +250,99 @@ def test_counters_must_be_possible(counts, said, tmp_path):
     else:
         with pytest.raises(WireError, match=said):
             plan.load_tally(path)
+
+
+# Bytes
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_bytes_and_back(name, tmp_path):
+    plan = PLANS[name]
+    for tally in (plan.tally(), some_tally(plan), some_tally(plan, 300) + some_tally(plan, 2)):
+        data = tally.to_bytes()
+        assert Tally.from_bytes(data, plan) == tally
+        assert data == Tally.from_bytes(bytearray(data), plan).to_bytes()
+        assert len(data) <= 85 + sum(1 + 8 * cells.size for cells in tally.counts)
+        (tmp_path / "tally.bin").write_bytes(data)
+        loaded = plan.load_tally(tmp_path / "tally.bin")
+        assert loaded == tally
+        assert [cells.dtype for cells in loaded.counts] == [np.int64] * len(plan.parts)
+
+
+def test_golden_bytes():
+    """As docs/wire-format.md describes them."""
+    plan = PLANS["one of two"]
+    assert plan.fingerprint[:14] == "d73fad3784b76d"
+    head = b"fedldp tally\1" + bytes.fromhex(plan.fingerprint)
+    for reports, counts, size, octets in [
+        (0, [0, 0, 0, 0, 0, 0], 0, ""),
+        (127, [127, 0, 0, 0, 0, 0], 1, "7f 00 00 00 00 00"),
+        (131, [0, 128, 0, 1, 0, 2], 2, "0000 0080 0000 0001 0000 0002"),
+    ]:
+        cells = np.array(counts[: plan.parts[0].starts[-1]])
+        tally = replace(plan.tally(), reports=reports, counts=(cells,))
+        packed = bytes.fromhex(octets)[: size * cells.size]
+        data = head + reports.to_bytes(8, "big") + bytes([size]) + packed
+        assert tally.to_bytes() == data + hashlib.sha256(data).digest()
+
+
+def test_counters_below_zero_survive():
+    plan = Plan(Schema.vector(3, length=1.0), 2.0, strategy="directions")
+    source, rows = fedldp.source(1), [{"x": [-0.9, 0.1, 0.0]}] * 500
+    tally = plan.simulate(rows, source)
+    assert tally.counts[0].min() < -1000
+    assert Tally.from_bytes(tally.to_bytes(), plan) == tally
+
+
+@pytest.mark.parametrize("name", ["one of two", "two of three", "small split"])
+def test_damaged_bytes_are_refused(name):
+    plan, data = PLANS[name], some_tally(PLANS[name]).to_bytes()
+    with pytest.raises(WireError, match="it belongs to another plan"):
+        Tally.from_bytes(data, PLANS["small cube"])
+    for size in range(len(data)):
+        with pytest.raises(WireError):
+            Tally.from_bytes(data[:size], plan)
+    for more in (b"\0", data):
+        with pytest.raises(WireError):
+            Tally.from_bytes(data + more, plan)
+    for place in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[place // 8] ^= 128 >> place % 8
+        with pytest.raises(WireError):
+            Tally.from_bytes(bytes(flipped), plan)
+        body = bytes(flipped[:-32])  # with the right checksum it is another tally, or refused
+        sealed = body + hashlib.sha256(body).digest()
+        try:
+            found = Tally.from_bytes(sealed, plan)
+        except WireError:
+            continue
+        assert sealed in (found.to_bytes(), data)
+
+
+def test_bytes_that_are_not_the_shortest_are_refused():
+    plan = PLANS["one of two"]
+    body = plan.tally().to_bytes()[:-32]
+    cells = int(plan.parts[0].starts[-1])
+    for changed, said in [
+        (body[:-1] + b"\1" + bytes(cells), "other bytes than the counters need"),
+        (body + b"\0", "other bytes than the counters need"),
+        (body[:-1] + b"\1" + bytes(cells - 1), "ends before its counters"),
+        (body[:-1] + b"\11" + bytes(9 * cells), "ends before its counters"),
+        (body[:-1], "not a tally of this plan"),
+        (body[:12] + b"\2" + body[13:], "the version must be 1; got 2"),
+    ]:
+        with pytest.raises(WireError, match=said):
+            Tally.from_bytes(changed + hashlib.sha256(changed).digest(), plan)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_refused(data):
+    for given_ in (data, PLANS["sample"].tally().to_bytes()[:60] + data):
+        with pytest.raises(WireError):
+            Tally.from_bytes(given_, PLANS["sample"])
+    for other in (None, "text", 7):
+        with pytest.raises(WireError):
+            Tally.from_bytes(other, PLANS["sample"])
 
 
 @given(st.one_of(st.binary(), st.text().map(str.encode), st.just(b"[" * 10**5)))

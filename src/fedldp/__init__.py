@@ -19,6 +19,7 @@ __all__ = [
     "PM",
     "Category",
     "Channel",
+    "Counted",
     "DataQuality",
     "Dominant",
     "Duchi",
@@ -29,6 +30,7 @@ __all__ = [
     "LDPLogisticRegression",
     "Laplace",
     "Ledger",
+    "Manifest",
     "Mean",
     "Mechanism",
     "NearZero",
@@ -65,6 +67,7 @@ __all__ = [
 if TYPE_CHECKING:
     from fedldp import audit, coders, datasets, errors, fleet, learn, mechanisms, parts, vehicle
     from fedldp.coders.channel import Channel
+    from fedldp.counting import Counted, Manifest
     from fedldp.data.quality import DataQuality
     from fedldp.estimate import Estimate, Frequencies, Mean, combine
     from fedldp.learn.estimators import LDPLinearRegression, LDPLinearSVC, LDPLogisticRegression
@@ -104,6 +107,7 @@ else:
         {
             "": "audit coders datasets errors fleet learn mechanisms parts vehicle",
             "coders.channel": "Channel",
+            "counting": "Counted Manifest",
             "data.quality": "DataQuality",
             "estimate": "Estimate Frequencies Mean combine",
             "learn.estimators": "LDPLinearRegression LDPLinearSVC LDPLogisticRegression",

@@ -12,11 +12,12 @@ from typing import Any, final
 
 import numpy as np
 
-from fedldp import estimate, report, strategies, tally, vehicle
+from fedldp import counting, estimate, report, strategies, tally, vehicle
 from fedldp._internal import documents, notebook, packing
 from fedldp._internal.text import counted
 from fedldp._internal.validation import whole
 from fedldp.coders.channel import channel_epsilon
+from fedldp.counting import Counted
 from fedldp.data.quality import DataQuality, total
 from fedldp.errors import DomainError, PrivacyError
 from fedldp.estimate import HORVITZ_THOMPSON, RATIO, check_choices
@@ -504,6 +505,49 @@ class Plan:
         """
         return tally.count(data, self.fingerprint, self.parts, self.estimator)
 
+    def count(
+        self, packets: Any, *, column: str | None = None, most_listed: int = counting.MOST_LISTED
+    ) -> Counted:
+        """Count many packets at once: the bytes of reports as they were received.
+
+        Every packet is validated as `parse` does. A packet that is not valid is counted by the
+        reason and listed; nothing of it enters the tally, and it does not stop the others. Equal
+        packets all count: small reports repeat legitimately. Memory use is bounded, whatever the
+        number of packets.
+
+        Parameters
+        ----------
+        packets
+            A list of bytes, or another iterable; a binary column, or a table with one, of pandas,
+            polars or Arrow; or a path. A path names a Parquet file, a file in which reports follow
+            one another, a folder of such files, or a pattern such as `"reports/*.parquet"`.
+        column
+            The name of the column of packets in a table or a Parquet file. By default it is the
+            only binary column.
+        most_listed
+            How many refused packets are listed.
+
+        Returns
+        -------
+        Counted
+            The tally, the numbers of refused packets, and the manifest of the files.
+
+        Raises
+        ------
+        DomainError
+            If the packets cannot be read: not those of a column, or a file that is not there.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> source = fedldp.source(1)
+        >>> packets = [plan.report([{"speed": 30}], source).to_bytes() for _ in range(100)]
+        >>> plan.count([*packets, b"damaged", None])
+        <Counted: 100 vehicles in 100 packets; 2 packets refused (missing 1, length 1)>
+        """
+        return counting.count(packets, self, column=column, most_listed=most_listed)
+
     def tally(self) -> Tally:
         """Return a tally of no reports, to add to.
 
@@ -528,7 +572,7 @@ class Plan:
         Parameters
         ----------
         path
-            A file that `Tally.save` wrote.
+            A file that `Tally.save` wrote, or one with the bytes of `Tally.to_bytes`.
 
         Returns
         -------
@@ -550,8 +594,7 @@ class Plan:
         0
         """
         self._for_release("has no saved tallies")
-        text = Path(path).read_text("utf-8", errors="replace")
-        return tally.from_json(text, self.fingerprint, self.parts, self.estimator)
+        return tally.read(Path(path).read_bytes(), self)
 
     def simulate(self, data: Any, source: Source, *, strict: bool = False) -> Tally:
         """Return the tally of a simulated fleet, with a vehicle for each row: report, then parse.

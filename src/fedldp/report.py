@@ -5,12 +5,18 @@ The format is described in docs/wire-format.md.
 
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, final
 
+import numpy as np
+import numpy.typing as npt
+
 from fedldp import vehicle
 from fedldp._internal import packing
+from fedldp._internal.packets import Octets, Packets
 from fedldp._internal.text import counted
+from fedldp._internal.validation import Integers
 from fedldp.errors import WireError
 
 __all__ = ["Report"]
@@ -22,7 +28,21 @@ _HEAD = struct.Struct(">B7sI")  # version, the plan's fingerprint cut short, num
 _CHECK = struct.Struct(">I")
 HEADER = _HEAD.size + _CHECK.size
 
-_PIECE = 1 << 20  # bytes
+Verdicts = npt.NDArray[np.uint8]  # ACCEPTED, or the number of a reason
+
+# Why a packet is refused, in the order in which it is checked.
+REASONS = {
+    "missing": "there are no bytes",
+    "length": "the number of bytes is not what the header says",
+    "format": f"the format of a report must be {VERSION}",
+    "plan": "the report answers another plan",
+    "checksum": "the checksum differs: the report was damaged in transit",
+    "code": "a record names an unknown coordinate or code, or has bits beyond it",
+}
+ACCEPTED, MISSING, LENGTH, FORMAT, PLAN, CHECKSUM, CODE = range(len(REASONS) + 1)
+
+_PIECE = 1 << 22  # bytes
+_MOST_RUN = 1 << 16  # packets
 _ANOTHER_PLAN = "the report answers another plan: its fingerprint differs."
 
 
@@ -156,20 +176,91 @@ def _without_spare_bits(vehicles: int, packed: memoryview, width: int) -> tuple[
     return vehicles, packed
 
 
-def read(stream: BinaryIO, plan: str, width: int) -> bytes | None:
-    """Return the next of several reports in a stream, or None at its end.
+def check_headers(packets: Packets, plan: str, width: int) -> tuple[Verdicts, Integers]:
+    """Return why each packet is refused because of its header, and its number of vehicles."""
+    verdicts = np.zeros(len(packets), np.uint8)
+    vehicles = np.zeros(len(packets), np.int64)
+    if np.all(packets.lengths >= HEADER):
+        long: Integers | slice = slice(None)
+    else:
+        long = np.flatnonzero(packets.lengths >= HEADER)
+        verdicts[packets.lengths < HEADER] = LENGTH
+        packets = packets.take(long)
+    found = packets.field(_HEAD.size - 4, ">u4").astype(np.int64)
+    wrong = np.where(packets.lengths != HEADER + (found * width + 7) // 8, LENGTH, ACCEPTED)
+    start = np.frombuffer(_start(plan), "<u8")
+    if np.any(packets.field(0, "<u8") != start):
+        wrong[packets.field(0, "<u8") != start] = PLAN
+        wrong[packets.field(0, "u1") != VERSION] = FORMAT
+    verdicts[long], vehicles[long] = wrong, found
+    return verdicts, vehicles
 
-    Only the header is validated here.
+
+def check_bodies(packets: Packets, plan: str, width: int, vehicles: int) -> Verdicts:
+    """Return why packets are refused whose headers are valid and name a number of vehicles."""
+    size, verdicts = packing.length(vehicles, width), np.zeros(len(packets), np.uint8)
+    spare = -vehicles * width % 8
+    if spare:
+        after = packets.field(HEADER + size - 1, "u1") & np.uint8((1 << spare) - 1)
+        verdicts[after != 0] = CODE
+    head = zlib.crc32(_HEAD.pack(VERSION, _short(plan), vehicles))
+    found = packets.checksums(HEADER, size, head)
+    verdicts[found != packets.field(_HEAD.size, ">u4")] = CHECKSUM
+    return verdicts
+
+
+def split(stream: BinaryIO, plan: str, width: int) -> Iterator[Packets]:
+    """Yield the packets of a stream in which reports follow one another.
+
+    The rest of a stream whose next header is invalid is one packet, which is refused.
     """
-    header = stream.read(HEADER)
-    if not header:
-        return None
-    _, size = _sizes(memoryview(header), plan, width)
     # In pieces: a header alone must not make a server allocate the memory that it announces.
-    packet = bytearray(header)
-    while piece := stream.read(min(size - len(packet), _PIECE)):
-        packet += piece
-    return bytes(packet)
+    left = bytearray()
+    while piece := stream.read(_PIECE):
+        left += piece
+        if len(left) < _next_size(left, plan, width):
+            continue
+        data = np.frombuffer(bytes(left), np.uint8)
+        used = 0
+        for packets in _runs(data, plan, width):
+            used = int(packets.starts[-1] + packets.lengths[-1])
+            yield packets
+        del left[:used]
+        if len(left) >= HEADER and not _is_followed(left, plan):
+            yield Packets.of([bytes(left[:HEADER])])
+            return
+    if left:
+        yield Packets.of([bytes(left)])
+
+
+def _runs(data: Octets, plan: str, width: int) -> Iterator[Packets]:
+    """Yield the whole packets at the start of some bytes, those of one size at once."""
+    start, ahead = 0, 1
+    while len(data) - start >= HEADER and _is_followed(data[start : start + HEADER], plan):
+        size = _next_size(data[start : start + HEADER], plan, width)
+        ahead = min(ahead, (len(data) - start) // size)
+        if not ahead:
+            return
+        places = np.arange(start, start + ahead * size, size, dtype=np.int64)
+        packets = Packets(data, places, np.full(ahead, size, np.int64))
+        same = packets.field(0, "<u8") == packets.field(0, "<u8")[0]
+        same &= packets.field(8, "<u4") == packets.field(8, "<u4")[0]
+        run = ahead if same.all() else int(np.argmin(same))
+        yield packets.take(slice(run))
+        start += run * size
+        ahead = min(2 * run, _MOST_RUN)
+
+
+def _is_followed(header: Any, plan: str) -> bool:
+    """Return whether a header tells where the next packet begins."""
+    return bytes(header[:8]) == _start(plan)
+
+
+def _next_size(data: Any, plan: str, width: int) -> int:
+    """Return the size of the first packet as far as it is known."""
+    if len(data) < HEADER or not _is_followed(data, plan):
+        return HEADER
+    return HEADER + packing.length(_HEAD.unpack(bytes(data[: _HEAD.size]))[2], width)
 
 
 def _sizes(header: memoryview, plan: str, width: int) -> tuple[int, int]:
@@ -182,6 +273,11 @@ def _sizes(header: memoryview, plan: str, width: int) -> tuple[int, int]:
     if short != _short(plan):
         raise WireError(_ANOTHER_PLAN)
     return vehicles, HEADER + packing.length(vehicles, width)
+
+
+def _start(plan: str) -> bytes:
+    """Return the version and the plan's fingerprint, cut short, with which a report begins."""
+    return bytes([VERSION]) + _short(plan)
 
 
 def _short(fingerprint: str) -> bytes:

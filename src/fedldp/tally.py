@@ -1,9 +1,11 @@
 """What a server keeps of the reports: how often each code occurred, and nothing else."""
 
+import hashlib
 import os
+import struct
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +21,29 @@ from fedldp.plausibility import Plausibility
 from fedldp.report import Report, records_of
 
 FORMAT = "fedldp tally 1"
+VERSION = 1  # of the bytes
 MOST_REPORTS = 1 << 46  # so that the sum over 2^16 codes stays far from where int64 ends
 
+_MAGIC = b"fedldp tally"
+_HEAD = struct.Struct(">12sB32sQ")  # the magic, the version, the plan's fingerprint, the reports
+_CHECK = hashlib.sha256().digest_size
+
 Cells = npt.NDArray[Any]  # integers; floats in a plan for study
+
+
+class Asked(Protocol):
+    """What a tally needs to know about its plan."""
+
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def bits(self) -> int: ...
+    @property
+    def parts(self) -> tuple[Part, ...]: ...
+    @property
+    def estimator(self) -> str: ...
+    @property
+    def study(self) -> bool: ...
 
 
 @final
@@ -209,8 +231,7 @@ class Tally:
         >>> print(plan.tally().to_json()[:60])
         {"counts":[[0,0]],"format":"fedldp tally 1","plan":"6e5cc234
         """
-        if any(part.study for part in self.parts):
-            raise DomainError("a tally for study cannot be saved: simulate it again.")
+        self._check_exact()
         document = {
             "format": FORMAT,
             "plan": self.plan,
@@ -218,6 +239,90 @@ class Tally:
             "counts": [part.tolist() for part in self.counts],
         }
         return vehicle.canonical(document)
+
+    def _check_exact(self) -> None:
+        if any(part.study for part in self.parts):
+            raise DomainError("a tally for study cannot be saved: simulate it again.")
+
+    def to_bytes(self) -> bytes:
+        """Return the tally as bytes: smaller than JSON, with a version and a checksum.
+
+        Equal tallies give equal bytes. See [the wire format](../wire-format.md#the-tally).
+
+        Returns
+        -------
+        bytes
+            The bytes, which `from_bytes` reads.
+
+        Raises
+        ------
+        DomainError
+            If the tally belongs to a plan for study.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> tally = plan.simulate([{"speed": 30}] * 1000, fedldp.source(1))
+        >>> len(tally.to_bytes()), len(tally.to_json())
+        (90, 137)
+        """
+        self._check_exact()
+        pieces = [_HEAD.pack(_MAGIC, VERSION, bytes.fromhex(self.plan), self.reports)]
+        for cells in self.counts:
+            size = _size(cells)
+            octets = cells.astype(">i8").view(np.uint8).reshape(-1, 8)[:, 8 - size :]
+            pieces += [bytes([size]), octets.tobytes()]
+        data = b"".join(pieces)
+        return data + hashlib.sha256(data).digest()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, plan: Asked) -> "Tally":
+        """Read and validate what `to_bytes` returned.
+
+        Parameters
+        ----------
+        data
+            The bytes of a tally.
+        plan
+            The plan of the tally.
+
+        Returns
+        -------
+        Tally
+            The tally.
+
+        Raises
+        ------
+        WireError
+            If the bytes are damaged, belong to another plan, or no reports have these counts.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> Tally.from_bytes(plan.tally().to_bytes(), plan) == plan.tally()
+        True
+        """
+        with documents.reading("tally of this plan"):
+            body, check = bytes(data[:-_CHECK]), bytes(data[-_CHECK:])
+            if len(body) < _HEAD.size or not body.startswith(_MAGIC):
+                raise ValueError(f"it must begin with {_MAGIC.decode()!r} and a header")
+            _, version, fingerprint, reports = _HEAD.unpack(body[: _HEAD.size])
+            if version != VERSION:
+                raise ValueError(f"the version must be {VERSION}; got {version}")
+            if hashlib.sha256(body).digest() != check:
+                raise ValueError("the checksum differs: the bytes are damaged")
+            _check_plan(plan, fingerprint.hex())
+            counts, start = [], _HEAD.size
+            for part in plan.parts:
+                size, end = body[start], start + 1 + body[start] * int(part.starts[-1])
+                counts.append(_unpacked(body[start + 1 : end], size, int(part.starts[-1])))
+                start = end
+            found = _checked(plan, reports, tuple(counts))
+            if found.to_bytes() != bytes(data):
+                raise ValueError("there are other bytes than the counters need")
+        return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the tally to a file, atomically: the file holds the old text or the new one.
@@ -253,29 +358,67 @@ def count(
     width = sum(part.width for part in parts)
     vehicles, packed = records_of(data, plan, width)
     counts = [np.zeros(part.starts[-1], np.int64) for part in parts]
-    for start, stop in packing.ranges(vehicles, width):
-        octets = packed[start * width // 8 : packing.length(stop, width)]
-        records, first = packing.parse(octets, stop - start, width), 0
+    for records in packing.parse_ranges(packed, vehicles, width):
+        first = 0
         for part, cells in zip(parts, counts, strict=True):
             part.count(records, first, cells)
             first += part.width
     return Tally(plan, parts, vehicles, tuple(counts), estimator)
 
 
-def from_json(text: str, plan: str, parts: tuple[Part, ...], estimator: str = RATIO) -> Tally:
+def is_tally(start: bytes) -> bool:
+    """Return whether a file is a tally rather than reports or Parquet, from its first bytes."""
+    return start.startswith((_MAGIC, b"{"))
+
+
+def read(data: bytes, plan: Asked) -> Tally:
+    """Read a tally of a plan, from JSON or from the bytes of `Tally.to_bytes`."""
+    if data.startswith(_MAGIC):
+        return Tally.from_bytes(data, plan)
+    return from_json(data.decode("utf-8", errors="replace"), plan)
+
+
+def from_json(text: str, plan: Asked) -> Tally:
     """Read and validate a tally of a plan, or raise `WireError`."""
     with documents.reading(f"{FORMAT!r} of this plan"):
         document = documents.parse(text, [FORMAT], ("plan", "reports", "counts"))
-        if document["plan"] != plan:
-            raise ValueError("it belongs to another plan")
-        reports, rows = document["reports"], document["counts"]
-        if type(reports) is not int or not 0 <= reports <= MOST_REPORTS:
-            raise ValueError("invalid number of reports")
-        if len(rows) != len(parts) or not all(type(n) is int for row in rows for n in row):
+        _check_plan(plan, document["plan"])
+        rows = document["counts"]
+        if len(rows) != len(plan.parts) or not all(type(n) is int for row in rows for n in row):
             raise ValueError("the counts are not whole numbers, a list for each part")
         counts = tuple(np.array(row, np.int64) for row in rows)
-        for part, cells in zip(parts, counts, strict=True):
-            reason = part.invalid(reports, cells)
-            if reason is not None:
-                raise ValueError(reason)
-    return Tally(plan, parts, reports, counts, estimator)
+        return _checked(plan, document["reports"], counts)
+
+
+def _check_plan(plan: Asked, fingerprint: Any) -> None:
+    if fingerprint != plan.fingerprint:
+        raise ValueError("it belongs to another plan")
+
+
+def _checked(plan: Asked, reports: Any, counts: tuple[Cells, ...]) -> Tally:
+    """Return the tally that was read, or raise `ValueError` if it is impossible."""
+    if type(reports) is not int or not 0 <= reports <= MOST_REPORTS:
+        raise ValueError("invalid number of reports")
+    for part, cells in zip(plan.parts, counts, strict=True):
+        reason = part.invalid(reports, cells)
+        if reason is not None:
+            raise ValueError(reason)
+    return Tally(plan.fingerprint, plan.parts, reports, counts, plan.estimator)
+
+
+def _size(cells: Cells) -> int:
+    """Return how many bytes the largest of some counters takes, and 0 if all are 0."""
+    largest = max(int(cells.max()), -1 - int(cells.min()))
+    return 0 if not cells.any() else largest.bit_length() // 8 + 1
+
+
+def _unpacked(octets: bytes, size: int, count: int) -> Cells:
+    """Return counters of `size` bytes each."""
+    if size > 8 or len(octets) != size * count:
+        raise ValueError("it ends before its counters do")
+    rows = np.frombuffer(octets, np.uint8).reshape(count, size)
+    wide = np.zeros((count, 8), np.uint8)
+    if size:
+        wide[:, : 8 - size] = np.where(rows[:, :1] >= 128, 255, 0)
+        wide[:, 8 - size :] = rows
+    return wide.view(">i8").reshape(-1).astype(np.int64)

@@ -11,6 +11,7 @@ import harness
 import numpy as np
 import pages
 import pytest
+import scale
 import sizes
 import straightforward
 from harness import Case, Row, Spread
@@ -209,3 +210,17 @@ def test_entropy_of_a_channel_is_that_of_uniform_data():
 def test_no_report_is_smaller_than_its_entropy():
     for row in sizes.rows():
         assert row.limit.middle >= 1, row.what
+
+
+def test_packets_for_counting_are_valid_and_written_to_shards(tmp_path, monkeypatch):
+    monkeypatch.setattr(scale, "SHARD", 700)
+    monkeypatch.setattr(scale, "DISTINCT", 50)
+    for k, bits in ((1, 9), (4, 36)):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        scale.write(folder, k, 1000)
+        assert scale.plan(k).bits == bits
+        found = scale.plan(k).count(folder)
+        assert (found.packets, found.refused, len(found.manifest)) == (1000, {}, 2)
+    ways = scale.in_memory(1, 500, 10)
+    assert min(ways) > 0

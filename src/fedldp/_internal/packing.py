@@ -28,6 +28,10 @@ class Records(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
+    def take(self, rows: Integers) -> "Records":
+        """Return some of the records."""
+
+    @abstractmethod
     def put(self, first: int, width: int, numbers: Any, rows: Integers | None = None) -> None:
         """Write numbers into a field that is zero so far, of all records or of some rows."""
 
@@ -85,6 +89,13 @@ def parse(data: bytes | memoryview, count: int, width: int) -> Records:
     return _Wide(np.unpackbits(octets, count=count * width).reshape(count, width))
 
 
+def parse_ranges(data: bytes | memoryview, count: int, width: int) -> Iterator[Records]:
+    """Yield the records in some bytes, a range of them at a time."""
+    for start, stop in ranges(count, width):
+        octets = data[start * width // 8 : length(stop, width)]
+        yield parse(octets, stop - start, width)
+
+
 def join(pieces: Sequence[bytes], width: int) -> Records:
     r"""Return records of which each is given as separate bytes: the inverse of `split`.
 
@@ -93,12 +104,25 @@ def join(pieces: Sequence[bytes], width: int) -> Records:
     ('ba0240', [b'\xba\x00', b'\x04\x80'])
     """
     octets = np.frombuffer(b"".join(pieces), np.uint8).reshape(len(pieces), length(1, width))
-    if width <= _WIDEST_NUMBER:
-        numbers = np.zeros((len(pieces), 8), np.uint8)
-        numbers[:, : octets.shape[1]] = octets
-        aligned = numbers.view(">u8").reshape(-1) >> np.uint64(64 - width)
-        return _Narrow(width, aligned.astype(_number_type(width)))
-    return _Wide(np.unpackbits(octets, axis=1)[:, :width])
+    return from_rows(octets, 1, width)
+
+
+def from_rows(octets: Bits, each: int, width: int) -> Records:
+    """Return the records in rows of bytes, with the same number of records in each row.
+
+    >>> from_rows(np.array([[93], [2]], np.uint8), each=2, width=3).get(0, 3)
+    array([2, 7, 0, 0], dtype=uint16)
+    """
+    if each > 1:
+        bits = np.unpackbits(octets, axis=1)[:, : each * width].reshape(-1, width)
+        octets = np.packbits(bits, axis=1)
+    if width > _WIDEST_NUMBER:
+        return _Wide(np.unpackbits(octets, axis=1)[:, :width])
+    numbers = np.zeros((len(octets), 8), np.uint8)
+    for place in range(octets.shape[1]):
+        numbers[:, place] = octets[:, place]
+    aligned = numbers.view(">u8").reshape(-1) >> np.uint64(64 - width)
+    return _Narrow(width, aligned.astype(_number_type(width)))
 
 
 def length(count: int, width: int) -> int:
@@ -114,6 +138,9 @@ class _Narrow(Records):
 
     def __len__(self) -> int:
         return len(self._numbers)
+
+    def take(self, rows: Integers) -> "Records":
+        return _Narrow(self._width, self._numbers[rows])
 
     def put(self, first: int, width: int, numbers: Any, rows: Integers | None = None) -> None:
         shift = self._width - first - width
@@ -156,6 +183,9 @@ class _Wide(Records):
 
     def __len__(self) -> int:
         return len(self._bits)
+
+    def take(self, rows: Integers) -> "Records":
+        return _Wide(self._bits[rows])
 
     def put(self, first: int, width: int, numbers: Any, rows: Integers | None = None) -> None:
         octets = numbers.astype(">u4").view(np.uint8).reshape(-1, 4)

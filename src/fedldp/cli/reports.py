@@ -2,20 +2,30 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from time import monotonic
 from typing import Any, BinaryIO, cast
 
 import click
+from rich.progress import Progress, TextColumn
 
-from fedldp import report, vehicle
+from fedldp import counting, vehicle
 from fedldp._internal import locks
+from fedldp._internal.text import counted
 from fedldp.cli.plans import INPUT, OUTPUT, console, naming, read_plan, strict_option
-from fedldp.errors import DomainError, WireError
+from fedldp.counting import Counted, Outcome
+from fedldp.data import packets
+from fedldp.data.packets import Shard
+from fedldp.errors import DomainError
 from fedldp.ledger import Ledger
 from fedldp.plan import Plan, for_vehicle
-from fedldp.tally import Tally
+from fedldp.report import REASONS
 
+_NO_MANIFEST = (
+    "has no manifest: a file that it counts already would count again if it is given again."
+)
 _SHOWN = 10  # notes about a row that are printed
 
 
@@ -142,7 +152,7 @@ def _budget(cap: str) -> Fraction:
 
 @click.command("tally")
 @click.argument("plan_file", metavar="PLAN", type=INPUT)
-@click.argument("reports", nargs=-1, type=click.Path(allow_dash=True, path_type=Path))
+@click.argument("reports", nargs=-1, type=click.Path(allow_dash=True))
 @click.option(
     "--output",
     "-o",
@@ -151,51 +161,165 @@ def _budget(cap: str) -> Fraction:
     help="The file of the tally (JSON). If it exists, the reports are added to it.",
     metavar="FILE",
 )
+@click.option(
+    "--column",
+    help="The column of reports in Parquet files.  [default: the only binary column]",
+    metavar="NAME",
+)
+@click.option(
+    "--save-every",
+    type=click.FloatRange(min=0),
+    default=5.0,
+    show_default=True,
+    help="How often the tally is saved on the way.",
+    metavar="SECONDS",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
-def tally_command(plan_file: Path, reports: tuple[Path, ...], output: Path, as_json: bool) -> None:
+def tally_command(
+    plan_file: Path,
+    reports: tuple[str, ...],
+    output: Path,
+    column: str | None,
+    save_every: float,
+    as_json: bool,
+) -> None:
     """Count reports, as a server does.
 
     \b
     fedldp tally plan.json reports/*.bin -o tally.json
+    fedldp tally plan.json 'reports/**/*.parquet' -o tally.json
+    fedldp tally plan.json north.json south.json -o all.json
     cat reports/*.bin | fedldp tally plan.json - -o tally.json
 
-    PLAN is the file that the vehicles answered. Each file of REPORTS may
-    contain several reports, one after another. An invalid file is not counted
-    at all; the others are, and the exit status is 1. A file that is given twice
-    counts twice.
+    PLAN is the file that the vehicles answered. REPORTS are files, folders and
+    patterns. A file may be Parquet with a binary column of reports, contain
+    reports one after another, or be the tally of another server, which is
+    merged.
+
+    An invalid report is not counted; the others are, and the exit status is 1.
+    The output says how many were refused, and why.
+
+    FILE.manifest, next to the tally, lists the files that are counted, each
+    with its SHA-256. A file that it lists is not counted again, so the same
+    command resumes after a stop or a crash. A tally that shares a file with
+    this one is refused. Standard input has no name, and counts every time.
     """  # noqa: D301 (click wants the character \b itself)
     plan = read_plan(plan_file)
-    refused = []
     with locks.waiting(output):
         with naming(output):
-            before = plan.load_tally(output) if output.exists() else plan.tally()
-        tally = before
-        for path in reports or (Path("-"),):
-            try:
-                if str(path) == "-":
-                    tally += _counted(plan, sys.stdin.buffer)
-                else:
-                    with path.open("rb") as stream:
-                        tally += _counted(plan, stream)
-            except (WireError, OSError) as error:
-                refused.append({"file": str(path), "reason": str(error)})
-        tally.save(output)
-    added = tally.reports - before.reports
-    if as_json:
-        document = {"added": added, "reports": tally.reports, "refused": refused}
-        click.echo(json.dumps(document, indent=2))
-    else:
-        shown = console(soft_wrap=True)
-        for each in refused:
-            shown.print(f"Refused {each['file']}: {each['reason']}")
-        vehicles = "vehicle" if added == 1 else "vehicles"
-        shown.print(f"Counted {added} {vehicles}, {tally.reports} in all. Wrote {output}")
-    if refused:
+            before = counting.load_or_begin(output, plan)
+        if before.tally.reports and not counting.manifest_path(output.resolve()).exists():
+            click.echo(f"fedldp: warning: {output} {_NO_MANIFEST}", err=True)
+        run = _Tallying(plan, before, column)
+        run.count(reports or ("-",), output, save_every)
+    run.show(output, as_json)
+    if run.refused or run.refused_packets:
         sys.exit(1)
 
 
-def _counted(plan: Plan, stream: BinaryIO) -> Tally:
-    tally = plan.tally()
-    while (packet := report.read(stream, plan.fingerprint, plan.bits)) is not None:
-        tally += plan.parse(packet)
-    return tally
+class _Tallying:
+    """One run of `fedldp tally`."""
+
+    def __init__(self, plan: Plan, before: Counted, column: str | None) -> None:
+        self.plan, self.column = plan, column
+        self.before = self.total = before
+        self.refused: list[dict[str, str]] = []  # files
+        self.skipped = self.twins = 0
+
+    @property
+    def refused_packets(self) -> dict[str, int]:
+        """The packets that this run refused, by reason."""
+        was = self.before.refused
+        now = {reason: n - was.get(reason, 0) for reason, n in self.total.refused.items()}
+        return {reason: number for reason, number in now.items() if number}
+
+    def count(self, reports: tuple[str, ...], output: Path, save_every: float) -> None:
+        """Count what is new, and save the tally every few seconds and at the end."""
+        named = [each for each in reports if each != "-"]
+        own = output.resolve(), counting.manifest_path(output.resolve())
+        shards = [each for each in self._shards(named) if each.path.resolve() not in own]
+        screen = console(stderr=True)
+        with Progress(
+            *Progress.get_default_columns(),
+            TextColumn("{task.fields[vehicles]:,} vehicles"),
+            transient=True,
+            console=screen,
+            disable=not screen.is_terminal,
+        ) as progress:
+            size = sum(shard.size for shard in shards)
+            task = progress.add_task("Counting", total=size, vehicles=self.total.tally.reports)
+            outcomes = counting.count_new(
+                shards,
+                self.plan,
+                self.before.manifest,
+                self.column,
+                lambda done: progress.advance(task, done),
+            )
+            while True:
+                known, until = len(self.total.manifest), monotonic() + save_every
+                self.total = counting.merged(self.total, self._some(outcomes, until))
+                if len(self.total.manifest) == known:
+                    break
+                progress.update(task, vehicles=self.total.tally.reports)
+                begun = monotonic()
+                self.total.save(output)
+                # A large tally is saved less often: saving takes a tenth of the time at most.
+                save_every = max(save_every, 10 * (monotonic() - begun))
+        for _ in range(len(reports) - len(named)):
+            self.total += counting.count_stream(sys.stdin.buffer, self.plan)
+        self.total.save(output)
+
+    def _shards(self, reports: list[str]) -> Iterator[Shard]:
+        for each in reports:
+            try:
+                yield from packets.shards(each)
+            except DomainError as error:
+                self.refused.append({"file": each, "reason": str(error)})
+
+    def _some(self, outcomes: Iterator[Outcome], until: float) -> Iterator[Counted]:
+        """Yield the results of some shards, until it is time to save them."""
+        for outcome in outcomes:
+            self.twins += outcome.twins
+            if outcome.counted is not None:
+                yield outcome.counted
+                if monotonic() >= until:
+                    return
+            elif outcome.refused:
+                self.refused.append({"file": str(outcome.shard.path), "reason": outcome.refused})
+            else:
+                self.skipped += 1
+
+    def show(self, output: Path, as_json: bool) -> None:
+        added = self.total.tally.reports - self.before.tally.reports
+        if as_json:
+            document = {
+                "added": added,
+                "reports": self.total.tally.reports,
+                "refused": self.refused,
+                "refused_packets": self.refused_packets,
+                "listed": [each._asdict() for each in self.total.listed],
+                "skipped": self.skipped,
+                "same_contents": self.twins,
+            }
+            click.echo(json.dumps(document, indent=2))
+            return
+        shown = console(soft_wrap=True)
+        for each in self.refused:
+            shown.print(f"Refused {each['file']}: {each['reason']}", markup=False)
+        for reason, number in self.refused_packets.items():
+            shown.print(f"Refused {counted(number, 'report')}: {REASONS[reason]}")
+        for bad in self.total.listed[:_SHOWN]:
+            place = f"{bad.shard or 'standard input'}, number {bad.number}"
+            shown.print(f"  {place}: {bad.reason}", markup=False)
+        if len(self.total.listed) > _SHOWN:
+            shown.print("  and more: --json lists a thousand of them")
+        if self.twins:
+            shown.print(
+                f"Note: {counted(self.twins, 'file')} with the contents of another one counted. "
+                "Small reports repeat; a copied folder would count twice"
+            )
+        if self.skipped:
+            shown.print(f"Skipped {counted(self.skipped, 'file')} that the tally has already")
+        vehicles = "vehicle" if added == 1 else "vehicles"
+        total = self.total.tally.reports
+        shown.print(f"Counted {added} {vehicles}, {total} in all. Wrote {output}")
