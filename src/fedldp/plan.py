@@ -689,7 +689,8 @@ class Plan:
             The number of vehicles.
         data
             What to assume about the data: `"uniform"`, `"worst"` (half of all vehicles at one end,
-            half at the other), or public rows that resemble the fleet's.
+            half at the other), or public rows that resemble the fleet's. Values that are clipped or
+            replaced cause a `DataWarning`.
         estimator
             As for `Tally.estimate`; by default the plan's estimator.
         of
@@ -715,10 +716,10 @@ class Plan:
         if whole(n, "n") < 1:
             raise DomainError(f"n must be at least 1; got {n!r}.")
         if not isinstance(data, str):
-            rows = self.schema.rows(data)
-            data = rows.matrix(0, len(rows))
-            if not len(rows):
+            data, quality = self.schema.rows(data).read()
+            if not len(data):
                 raise DomainError("data must have at least one row; got none.")
+            quality.warn(stacklevel=2, strict=False)
         estimator = self.estimator if estimator is None else estimator
         return estimate.expected_error(self.parts, n, data, estimator, of)
 

@@ -3,10 +3,11 @@
 Add a few small coders of the new kind to `SAMPLES`.
 """
 
+import itertools
 import json
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import pytest
@@ -192,6 +193,76 @@ def test_counting_adds_up_in_any_way(coder):
     np.testing.assert_array_equal(
         coder.answers(several.reshape(3, -1)), np.bincount(units, minlength=3)
     )
+
+
+def alone(coder):
+    """Return a plan that asks for one unit alone: a record is a code."""
+    schema = schema_of(coder)
+    if not coder.joint:
+        schema = Schema(
+            (replace(schema.attributes[0], **({} if len(schema) > 1 else {"size": 1})),)
+        )
+    return Plan.from_parts(schema, coder.epsilon, [Part(schema, (0,), (coder,), 1)])
+
+
+def decoded(plan, record):
+    """Return what a server makes of one record: a number for each estimate."""
+    (part,), width = plan.parts, len(record)
+    octets = int(record.ljust(-(-width // 8) * 8, "0"), 2).to_bytes(-(-width // 8))
+    cells = np.zeros(part.starts[-1], np.int64)
+    part.count(packing.parse(octets, 1, width), 0, cells)
+    ((coder, _, rows),) = part.by_block(cells)
+    return coder.sums(rows)[1]
+
+
+def meant(coder, table, given):
+    """Return the mean that a letter, a category or a vector of signs has."""
+    if table["kind"] == "numbers":
+        return np.array([table["letters"][given[0]]])
+    if coder.inputs_dtype is np.int64:
+        return np.eye(coder.estimates)[given[0]]
+    return 2.0 * np.array(given) - 1  # of a cube
+
+
+@pytest.mark.parametrize("coder", [each for each in ALL if not each.values[0].ball])
+def test_mean_and_variance_of_an_estimate_are_exact(coder):
+    """By enumeration of all records and inputs: what a server decodes has the input as its mean."""
+    plan = alone(coder)
+    document = json.loads(plan.to_json())
+    (table,) = document["tables"] or document["parts"]
+    for (given,) in inputs(document):
+        odds = law(document, (given,))
+        weights, values = (
+            np.array([float(each) for each in odds.values()]),
+            np.array([decoded(plan, record) for record in odds]),
+        )
+        wanted = meant(coder, table, given)
+        np.testing.assert_allclose(weights @ values, wanted, rtol=0, atol=1e-13 * coder.reach)
+        variance = weights @ (values - wanted) ** 2
+        x = np.array([given if coder.inputs_dtype is np.int64 else wanted])
+        noise, _, _ = coder.assumed(x, 1.0)
+        promised = np.sum(noise * np.ones(coder.estimates))
+        np.testing.assert_allclose(variance.sum(), promised, rtol=1e-9)
+
+
+@pytest.mark.parametrize("coder", SAMPLES["directions"][:2])
+def test_directions_are_unbiased_over_all_seeds(coder):
+    """The odds are exact; of the seeds, 64 stand for all: by chance off in 1 of 10^5 runs."""
+    seeds, codes, d = 64, coder.directions + 1, coder.coordinates
+    plan = alone(replace(coder, seed_bits=6))
+    document = json.loads(plan.to_json())
+    vectors = [*itertools.product((-1, 0, 1), repeat=d)]
+    along, across = (vectors.index((1,) + (end,) * (d - 1)) for end in (0, -1))
+    decode = cache(lambda record: decoded(plan, record))
+    for given in (along, across, *([len(vectors)] if coder.null_input else [])):
+        odds = law(document, [(given,)])
+        each = [float(odds[record]) * decode(record) for record in odds]
+        by_seed = seeds * np.reshape(each, (seeds, codes, d)).sum(axis=1)
+        vector = np.array(vectors[given]) if given < len(vectors) else np.zeros(d)
+        error = by_seed.std(axis=0, ddof=1) / np.sqrt(seeds)
+        wanted = vector / max(np.linalg.norm(vector), 1)
+        assert np.all(np.abs(by_seed.mean(axis=0) - wanted) <= 5 * error)
+        assert np.all(error < 0.5)
 
 
 @pytest.mark.parametrize("coder", ALL)

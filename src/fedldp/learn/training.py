@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, singledispatchmethod
 from typing import Any, cast, final
 
 import numpy as np
@@ -388,11 +388,16 @@ class Training:
 
     def _average(self, batches: Iterable[Values], n: int) -> Observed:
         """Return the mean gradient of n vehicles, as the server learns it, for each replica."""
-        (plan,) = self._plans
-        if isinstance(plan, NoPrivacy):
-            return plan.observe(batches, n, self._replicas)
+        return self._observe(self._plans[0], batches, n)
+
+    @singledispatchmethod
+    def _observe(self, plan: Plan, batches: Iterable[Values], n: int) -> Observed:
         (part,) = plan.parts
         return self._observed([(part, n, self._counted(part, batches))])
+
+    @_observe.register
+    def _(self, plan: NoPrivacy, batches: Iterable[Values], n: int) -> Observed:
+        return plan.observe(batches, n, self._replicas)
 
     def _observed(self, levels: list[tuple[Part, int, npt.NDArray[Any]]]) -> Observed:
         estimator = self._recipe.estimator

@@ -1,9 +1,9 @@
-"""Fork so that parent and child have the same process number, and print what both see.
+"""Fork so that parent and child have the same process id, and print what both see.
 
-A process that is number 1 in its PID namespace makes another one and forks: its child is number 1
-too. Run as a script: `same_number.py namespace CASE FOLDER` as the first process of a namespace, or
-`same_number.py pretended CASE FOLDER`, where the system allows no namespaces. There is one fork for
-each case, as a process can make one such namespace.
+A process with the id 1 in its PID namespace makes another namespace and forks: its child has the id
+1 too. Run it as a script: `equal_process_ids.py namespace CASE FOLDER` as the first process of a
+namespace, or `equal_process_ids.py pretended CASE FOLDER` where the system allows no namespaces.
+There is one fork for each case, as a process can make one such namespace.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ NEW_PID_NAMESPACE = 0x20000000
 
 
 def said(act):
-    """Return the process number of a forked child, and what an action says there."""
+    """Return the process id of a forked child, and what an action says there."""
     if sys.argv[1] == "namespace" and ctypes.CDLL(None).unshare(NEW_PID_NAMESPACE):
         raise OSError("no PID namespace")
     read, write = os.pipe()

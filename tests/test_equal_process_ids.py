@@ -1,12 +1,12 @@
-"""A parent and a child with the same process number share neither random words nor a connection."""
+"""A parent and a child with the same process id share neither random words nor a connection."""
 
 import json
 import shutil
 import subprocess
 import sys
 
+import equal_process_ids
 import pytest
-import same_number
 
 NAMESPACE = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child")
 
@@ -20,13 +20,13 @@ def allows_namespaces():
 
 
 @pytest.mark.parametrize("how", ["pretended", "namespace"])
-def test_a_child_with_the_number_of_its_parent(tmp_path, how):
+def test_a_child_with_the_process_id_of_its_parent(tmp_path, how):
     if how == "namespace" and not allows_namespaces():
-        pytest.skip("this system allows no PID namespaces; the pretended number covers the code")
+        pytest.skip("this system allows no PID namespaces; the pretended id covers the code")
     found = {}
-    for case in same_number.CASES:
+    for case in equal_process_ids.CASES:
         (tmp_path / case).mkdir()
-        script = [sys.executable, same_number.__file__, how, case, str(tmp_path / case)]
+        script = [sys.executable, equal_process_ids.__file__, how, case, str(tmp_path / case)]
         argv = [*NAMESPACE, *script] if how == "namespace" else script
         done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stderr
