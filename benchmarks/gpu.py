@@ -21,23 +21,36 @@ import fedldp
 from fedldp import Plan, Schema
 from fedldp.coders import Directions
 from fedldp.learn import torch_directions
+from fedldp.learn.settings import Settings
 from fedldp.learn.torch import Network
+from fedldp.learn.training import Training
 from fedldp.parts import Part
 
 CHANNELS = (16, 64)  # of networks with 324 and with 1,284 weights
 CLASSES, LENGTH, EPSILON = 4, 64, 2.0
 VEHICLES, BATCH = 1 << 20, 1 << 14  # a training simulates so many vehicles at a time
 ON_CPU = 1 << 12
+REPLICAS, GROUP = 20, 400  # trainings at once, and the vehicles of each in a round
 TURNS = 5
 
 
+STEPS = (
+    "gradients",
+    "clipping, drawing and ranking",
+    "counting",
+    f"all of these, {BATCH:,} vehicles at a time",
+    f"{REPLICAS} trainings at once, {GROUP} vehicles a round in each",
+)
+
+
 class Rates(NamedTuple):
-    """Vehicles a second of each step, and of all of them."""
+    """Vehicles a second of each step, of all of them, and of trainings with small rounds."""
 
     gradients: float
     ranking: float
     counting: float
     everything: float
+    training: float
 
 
 def network(channels: int) -> nn.Module:
@@ -95,7 +108,8 @@ def rates(task: Network, turns: int = TURNS) -> Rates:
     """Time the steps of a simulation one by one, and all of them as a training does them."""
     part, coder = part_of(task.dimensions)
     n, every, source = len(task), np.arange(task.dimensions), fedldp.source(2)
-    some = next(batches(task)).vectors(every).shortened(1.0, 0.0)
+    rows = next(batches(task)).vectors(every)
+    some = rows.shortened(1.0, 0.0)
     codes = coder.encode(some, source)
     cells = np.zeros((1, part.starts[-1]), np.int64)
 
@@ -110,10 +124,16 @@ def rates(task: Network, turns: int = TURNS) -> Rates:
     nearby = coder.nearby(some)
     return Rates(
         n / seconds(gradients, turns),
-        len(some) / seconds(lambda: coder.encode(some, source), turns),
+        len(rows) / seconds(lambda: coder.encode(rows.shortened(1.0, 0.0), source), turns),
         len(some) / seconds(lambda: nearby.count(codes, 0, cells[0]), turns),
         n / seconds(everything, turns),
+        REPLICAS * GROUP / seconds(training_of(task).advance, turns),
     )
+
+
+def training_of(task: Network) -> Training:
+    settings = Settings(epsilon=EPSILON, learning_rate=0.06, group=GROUP)
+    return settings.training(task, 1.0, fedldp.source(4), start=task.start, replicas=REPLICAS)
 
 
 def agreement(channels: int, device: str) -> tuple[float, float]:
@@ -142,7 +162,7 @@ def words_a_second(device: str) -> float:
     def mixed(states, steps):
         return torch_directions._mixed(states[:, None] + steps).sum(dim=1)
 
-    work = torch.compile(mixed, dynamic=True)
+    work = torch.compile(mixed)
     states = torch.randint(1 << 62, (1 << 18,), device=device)
     steps = torch.randint(1 << 62, (1 << 12,), device=device)
     return len(states) * len(steps) / seconds(lambda: work(states, steps))
@@ -170,7 +190,7 @@ def main() -> None:
         here = rates(task_of(channels, ON_CPU, "cpu"), turns=1)
         d = task.dimensions
         words = d * (part_of(d)[1].directions + 1) // 4
-        for name, gpu, cpu in zip(Rates._fields, there, here, strict=True):
+        for name, gpu, cpu in zip(STEPS, there, here, strict=True):
             speed.append([f"{d:,} weights: {name}", million(gpu), million(cpu), shown(gpu / cpu)])
         equal, close = agreement(channels, chosen.device)
         shares.append(

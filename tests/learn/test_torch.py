@@ -148,8 +148,20 @@ def test_take_is_a_choice_from_all_whether_gradients_are_kept_or_not(kept, data,
 def test_blocks_of_a_large_network_are_small(data, monkeypatch):
     task = Network(seeded(convolution), cross_entropy, *data)
     monkeypatch.setattr(networks, "_BLOCK_NUMBERS", 10 * task.dimensions)
-    blocks = list(task.gradient_blocks(task.start, np.arange(25)))
-    assert [len(block) for block in blocks] == [10, 10, 5]
+    blocks = list(task.gradient_blocks(models_near(task, 3), np.arange(25)))
+    assert [len(block) for block in blocks] == [10, 10, 5] * 3
+
+
+def test_small_groups_of_several_models_share_a_block(data, monkeypatch):
+    task = Network(seeded(convolution), cross_entropy, *data)
+    rows, models = np.arange(4), models_near(task, 7)
+    expected = torch.cat(
+        [block for each in models for block in task.gradient_blocks(each[None], rows)]
+    )
+    monkeypatch.setattr(networks, "_BLOCK_NUMBERS", 13 * task.dimensions)
+    blocks = list(task.gradient_blocks(models, rows))
+    assert [len(block) for block in blocks] == [12, 12, 4]
+    torch.testing.assert_close(torch.cat(blocks), expected, atol=1e-13, rtol=0.0)
 
 
 def test_one_layer_is_a_linear_model():

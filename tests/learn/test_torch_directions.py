@@ -1,5 +1,10 @@
 """Directions that torch ranks: the codes and the counters of NumPy, on every device there is."""
 
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 import torch
@@ -126,6 +131,25 @@ def test_sums_are_exact_where_floats_of_32_bits_are_not(device):
         np.testing.assert_array_equal(book.ranked(rows, seeds, ones, ones * rank), expected)
 
 
+KERNEL = """
+import torch
+from fedldp.learn import torch_directions, torch_kernel
+table = torch_directions._table(torch.device("cpu"))
+for n, d, words in ((5, 1, 1), (130, 7, 2), (37, 20, 16), (3, 9, 64)):
+    numbers = torch.randint(-(2**20), 2**20 + 1, (n, d), dtype=torch.int32)
+    given = table, numbers, torch.randint(-(2**63), 2**63 - 1, (n,)), words
+    expected = torch_directions._products(*given)
+    assert torch.equal(torch_kernel.products(*given), expected), (n, d, words)
+"""
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed: no kernels")
+def test_the_kernel_computes_what_torch_computes():
+    """By Triton's interpreter, which needs no GPU; with one, all tests above use the kernel."""
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    subprocess.run([sys.executable, "-c", KERNEL], env=environment, check=True)
+
+
 def test_rows_are_clipped_as_in_memory(device):
     matrix = vectors(50, 6, 4) * 3
     matrix[3, 2], matrix[4, 1], matrix[5, 0], matrix[6] = np.nan, np.inf, -np.inf, 1e200
@@ -220,10 +244,10 @@ def test_nearly_all_codes_are_the_same_from_gradients_that_were_rounded_otherwis
 
 def test_blocks_of_another_device_are_large(monkeypatch):
     task = task_of(1200)
-    blocks = [len(block) for block in task.gradient_blocks(task.start, np.arange(1200))]
+    blocks = [len(block) for block in task.gradient_blocks(task.start[None], np.arange(1200))]
     assert blocks == [512, 512, 176]
     monkeypatch.setattr(Network, "device", torch.device("meta"))
-    (block,) = task.gradient_blocks(task.start, np.arange(1200))
+    (block,) = task.gradient_blocks(task.start[None], np.arange(1200))
     assert len(block) == 1200
 
 

@@ -90,7 +90,7 @@ class Network:
     tensor([0, 1])
     >>> task.gradients(task.start[None], slice(3)).all(np.arange(4)).shape
     (3, 4)
-    >>> [len(block) for block in task.gradient_blocks(task.start, np.arange(600))]
+    >>> [len(block) for block in task.gradient_blocks(task.start[None], np.arange(600))]
     [512, 88]
     """
 
@@ -210,50 +210,50 @@ class Network:
         return self._mean(self._errors, weights)
 
     def gradient_blocks(self, weights: Floats, rows: Integers) -> Iterator[Tensor]:
-        """Yield the gradients of some examples for one model, a block of them at a time.
+        """Yield the gradients of some examples for some models, a block of them at a time.
 
         Parameters
         ----------
-        weights : ndarray of shape (dimensions,)
-            The weights of the model.
+        weights : ndarray of shape (models, dimensions)
+            The weights of each model.
         rows : ndarray of int
             The numbers of the examples.
 
         Yields
         ------
-        torch.Tensor of shape (examples, dimensions)
-            The gradients of a block, where the module is.
+        torch.Tensor of shape (gradients, dimensions)
+            The gradients of a block, where the module is: those of all examples for the first
+            model, then those for the second, and so on.
         """
-        each = vmap(grad(self._loss_of_one), in_dims=(None, 0, 0))
+        of_examples = vmap(grad(self._loss_of_one), in_dims=(None, 0, 0))
+        of_models = vmap(of_examples, in_dims=(0, None, None))
+        together = max(1, self._block // max(1, len(rows)))
+        for first in range(0, len(weights), together):
+            named = self._named(weights[first : first + together])
+            for some in self._read(rows):
+                with _all_bits(), _Convolutions():
+                    found = of_models(named, *some)
+                yield torch.cat([each.flatten(2) for each in found.values()], dim=2).flatten(0, 1)
 
-        def all_of_them(*arguments: Any) -> Any:
-            with _Convolutions():
-                return each(*arguments)
-
-        for _, found in self._blocks(all_of_them, weights, rows):
-            yield torch.cat([part.flatten(1) for part in found.values()], dim=1)
-
-    def _blocks(
-        self, function: Callable[..., Any], weights: Floats, rows: Integers
-    ) -> Iterator[tuple[int, Any]]:
-        """Yield how many examples a block has, and what a function gives for them."""
-        named = self._named(weights)
+    @property
+    def _block(self) -> int:
+        """How many gradients are computed at a time."""
         most = _BLOCK if self.device.type == "cpu" else _BLOCK_ELSEWHERE
-        size = max(1, min(most, _BLOCK_NUMBERS // self.dimensions))
-        for first in range(0, len(rows), size):
-            block = torch.from_numpy(rows[first : first + size])
-            some = [self._moved(each[block.to(each.device)]) for each in self._data]
-            with _all_bits():
-                found = function(named, *some)
-            yield len(block), found
+        return max(1, min(most, _BLOCK_NUMBERS // self.dimensions))
+
+    def _read(self, rows: Integers) -> Iterator[list[Tensor]]:
+        """Yield the inputs and the targets of some examples, a block of them at a time."""
+        for first in range(0, len(rows), self._block):
+            block = torch.from_numpy(rows[first : first + self._block])
+            yield [self._moved(each[block.to(each.device)]) for each in self._data]
 
     def _mean(self, function: Callable[..., Tensor], weights: Floats) -> Floats:
-        rows = np.arange(len(self._data[0]))
-        with torch.no_grad():
-            totals = [
-                sum(n * float(found.double().mean()) for n, found in self._blocks(function, *each))
-                for each in ((model, rows) for model in weights)
-            ]
+        rows, totals = np.arange(len(self._data[0])), []
+        with torch.no_grad(), _all_bits():
+            for model in weights:
+                named = self._named(model)
+                sums = (function(named, *some).double().sum() for some in self._read(rows))
+                totals.append(float(sum(sums)))
         return np.array(totals) / len(rows)
 
     def _loss_of_one(self, named: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
@@ -266,16 +266,17 @@ class Network:
         return outputs.argmax(dim=1) != y
 
     def _named(self, weights: Floats) -> dict[str, Tensor]:
-        """Return the weights of one model in the shapes that the module has for them."""
-        if weights.shape != (self.dimensions,):
+        """Return the weights of a model, or of several, in the shapes that the module has."""
+        *models, numbers = weights.shape
+        if numbers != self.dimensions:
             raise DomainError(
                 f"the weights of a model must be {self.dimensions} numbers; got an array of shape "
                 f"{weights.shape}."
             )
         flat = self._moved(torch.tensor(weights))
         sizes = [each.numel() for each in self._trained.values()]
-        parts = zip(self._trained.items(), flat.split(sizes), strict=True)
-        return {name: part.view(each.shape) for (name, each), part in parts}
+        parts = zip(self._trained.items(), flat.split(sizes, dim=-1), strict=True)
+        return {name: part.reshape(*models, *each.shape) for (name, each), part in parts}
 
     def _moved(self, tensor: Tensor) -> Tensor:
         """Return numbers as the module takes them: where it is, floats in its precision."""
@@ -394,11 +395,7 @@ class Gradients:
         """Return the gradients of all examples, for the first model, then for the second."""
         if self._kept is not None:
             return self._kept
-        blocks = (
-            block
-            for model in self._weights
-            for block in self._network.gradient_blocks(model, self._rows)
-        )
+        blocks = self._network.gradient_blocks(self._weights, self._rows)
         if len(self._weights) * len(self._rows) * self._network.dimensions > _KEPT:
             return blocks
         self._kept = list(blocks)

@@ -30,7 +30,8 @@ except ImportError as error:
 
 Tensor = Any  # torch's types are not known where torch is not installed
 
-_WORDS = 1 << 26  # random words at a time: half a gibibyte, where operations are not fused
+_WORDS = 1 << 26  # mixed at a time where each step is written to memory: half a gibibyte
+_ROWS = 1 << 16  # at a time where nothing of that is written
 
 
 def _signed(word: int) -> int:
@@ -112,26 +113,40 @@ class TorchCodebook(Codebook):
         return (self.directions + 1) // 4
 
     @property
+    def _kernel(self) -> bool:
+        """Whether a kernel computes products."""
+        return self.device.type == "cuda" and find_spec("triton") is not None
+
+    @property
     def rows(self) -> int:
         together = codebook.drawn_together(self.directions)
-        most = _WORDS // (self.d * self.directions)
+        most = _ROWS if self._kernel else _WORDS // (self.d * self._words)
         return max(1, most // together) * together
 
     def ranked(self, vectors: TorchRows, seeds: Any, signs: Any, ranks: Any) -> Integers:
-        numbers = vectors.matrix.to(torch.int64)
+        products = _products
+        if self._kernel:
+            from fedldp.learn.torch_kernel import products
         signs, ranks = (self._moved(each)[:, None] for each in (signs, ranks))
-        find = _compiled(_ranked) if self.device.type == "cuda" and find_spec("triton") else _ranked
-        found = find(_table(self.device), numbers, self._states(seeds), signs, ranks, self._words)
-        return array(found)
+        numbers = vectors.matrix.to(torch.int32)
+        found = products(_table(self.device), numbers, self._states(seeds), self._words)
+        # One number for product and direction; those of equal products descend with the number.
+        numbers = torch.arange(self.directions, -1, -1, device=self.device)
+        keys = (found * (signs * (self.directions + 1)) + numbers)[:, :-1]
+        keys = keys.sort(dim=1, descending=True).values.gather(1, ranks)[:, 0]
+        return array(self.directions - keys.remainder(self.directions + 1))
 
     def totals(self, seeds: Any, numbers: Any) -> tuple[Integers, Integers]:
-        numbers, states = self._moved(numbers)[:, None], self._states(seeds)[:, None]
-        places = torch.arange(self.d, device=self.device)
+        numbers = self._moved(numbers)[:, None]
+        states = self._states(seeds)[:, None] + ((numbers >> 2) + 1) * _GOLDEN
+        places = torch.arange(self.d, device=self.device) * self._words * _GOLDEN
         totals = torch.zeros((2, self.d), dtype=torch.int64, device=self.device)
         step = max(1, _WORDS // self.d)
         for start in range(0, len(states), step):
             part = slice(start, start + step)
-            sent = _sent(_table(self.device), states[part], places, numbers[part], self._words)
+            sent = _sent(
+                _table(self.device), _mixed(states[part] + places), 16 * (numbers[part] & 3)
+            )
             totals += torch.stack([sent.sum(dim=0), (sent * sent).sum(dim=0)])
         sums, squares = array(totals)
         return sums, squares
@@ -149,25 +164,22 @@ def _lengths(matrix: Tensor) -> Tensor:
     return (matrix * matrix).sum(dim=1).sqrt_()
 
 
-def _ranked(
-    table: Tensor, numbers: Tensor, states: Tensor, signs: Tensor, ranks: Tensor, words: int
-) -> Tensor:
-    """Return which direction has a rank, for each vector of whole numbers and state of a seed."""
-    directions, device = 4 * words - 1, numbers.device
-    every = torch.arange(directions, device=device)
-    places = torch.arange(numbers.shape[1], device=device)
-    sent = _sent(table, states[:, None, None], places, every[:, None], words)
-    products = (sent * numbers[:, None, :]).sum(dim=2)
-    # One number for product and direction; those of equal products descend with the number.
-    keys = products * (signs * (directions + 1)) + (directions - every)
-    keys = keys.sort(dim=1, descending=True).values
-    return (directions - keys.gather(1, ranks).remainder(directions + 1))[:, 0]
+def _products(table: Tensor, numbers: Tensor, states: Tensor, words: int) -> Tensor:
+    """Return the product of each direction of the seeds with vectors of whole numbers.
+
+    The last column is of a direction that is not used.
+    """
+    n, d = numbers.shape
+    steps = torch.arange(1, d * words + 1, device=numbers.device).view(d, words)
+    mixed = _mixed(states[:, None, None] + steps * _GOLDEN)
+    numbers = numbers[:, :, None].to(torch.int64)
+    lanes = [(_sent(table, mixed, shift) * numbers).sum(dim=1) for shift in (0, 16, 32, 48)]
+    return torch.stack(lanes, dim=2).view(n, 4 * words)
 
 
-def _sent(table: Tensor, states: Tensor, places: Tensor, numbers: Tensor, words: int) -> Tensor:
-    """Return some coordinates of some directions of seeds; a word has those of four directions."""
-    mixed = _mixed(states + (places * words + (numbers >> 2) + 1) * _GOLDEN)
-    return table[mixed >> 16 * (numbers & 3) & 0xFFFF].to(torch.int64)
+def _sent(table: Tensor, mixed: Tensor, shift: Any) -> Tensor:
+    """Return the coordinates of directions: a word has those of four."""
+    return table[mixed >> shift & 0xFFFF].to(torch.int64)
 
 
 def _mixed(words: Tensor) -> Tensor:
@@ -181,12 +193,6 @@ def _mixed(words: Tensor) -> Tensor:
 def _table(device: Any) -> Tensor:
     """Return the numbers that directions are made of: so short that they fit into a cache."""
     return torch.from_numpy(codebook.table().astype(np.int16)).to(device)
-
-
-@lru_cache(maxsize=8)
-def _compiled(function: Any) -> Any:
-    """Return a function whose operations are fused: numbers then stay in the registers."""
-    return torch.compile(function)
 
 
 def array(tensor: Tensor) -> npt.NDArray[Any]:
