@@ -55,20 +55,20 @@ def products(table: Tensor, numbers: Tensor, states: Tensor, words: int) -> Tens
     return found
 
 
-def _sums(
-    table: Any,
-    numbers: Any,
-    states: Any,
-    found: Any,
-    n: Any,
-    d: Any,
+def _sums(  # type: ignore[no-untyped-def] # Triton reads annotations, and knows few
+    table,
+    numbers,
+    states,
+    found,
+    n,
+    d,
     golden: tl.constexpr,
     step: tl.constexpr,
     first_factor: tl.constexpr,
     second_factor: tl.constexpr,
     words: tl.constexpr,
     rows: tl.constexpr,
-) -> None:
+):
     row = tl.program_id(0).to(tl.int64) * rows + tl.arange(0, rows)
     there = row < n
     word = tl.arange(0, words)[None, :]
