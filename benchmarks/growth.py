@@ -26,6 +26,7 @@ from fedldp import plots
 from fedldp.learn.gradients import gradients_of
 from fedldp.learn.objectives import Objective, objective
 from fedldp.learn.settings import Settings
+from fedldp.learn.tasks import Task
 from fedldp.parts import Values
 
 VEHICLES = tuple(10**power for power in range(3, 9))
@@ -69,7 +70,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Task:
+class Made(Task):
     """A model to train, of vehicles whose examples are made when they are asked for."""
 
     vehicles: int
@@ -128,7 +129,7 @@ def train(vehicles: int) -> Trained:
 
     def once() -> float:
         clock = Clock()
-        task, source = Task(vehicles, clock, logistic), fedldp.source(2)
+        task, source = Made(vehicles, clock, logistic), fedldp.source(2)
         for _ in settings.training(task, logistic.distance, source, shuffle=False):
             pass
         return clock.seconds()

@@ -8,7 +8,7 @@ import fedldp
 from fedldp import Plan, Schema
 from fedldp.learn.examples import Arrays
 from fedldp.learn.objectives import OBJECTIVES, objective
-from fedldp.learn.tasks import Linear
+from fedldp.learn.tasks import Linear, Task
 from fedldp.parts import Matrix
 
 NAMES = tuple(name for name, each in OBJECTIVES.items() if each.outputs == 1)
@@ -63,10 +63,10 @@ def naive(name, weights, features, targets, vehicle_ids=None):
     return np.array(found)
 
 
-class Spy:
+class Spy(Task):
     """A task that writes down who was asked, and with what weights."""
 
-    kind = "spy"
+    kind, dimensions = "spy", 0
 
     def __init__(self, n, d, value=0.0):
         self.n, self.dimensions, self.value, self.asked, self.weights = n, d, value, [], []

@@ -9,6 +9,7 @@ import fedldp
 from fedldp import LDPLinearRegression, LDPLogisticRegression, Plan, Schema
 from fedldp.errors import DomainError, WireError
 from fedldp.learn import NoPrivacy, Privacy, Recipe, Settings, Training, VehicleRows
+from fedldp.learn.tasks import Task
 from fedldp.parts import Matrix
 
 ESTIMATORS = ("ratio", "horvitz-thompson")
@@ -24,10 +25,10 @@ def train(task, plans, levels, recipe=PLAIN, seed=1, group=100, **options):
     return Training(task, plans, recipe, source, group=group, levels=levels, **options)
 
 
-class Own:
+class Own(Task):
     """Each vehicle has a gradient of its own, the same in all rounds."""
 
-    kind = "own"
+    kind, dimensions = "own", 0
 
     def __init__(self, values):
         self.values, self.dimensions = np.asarray(values), np.shape(values)[1]

@@ -304,7 +304,7 @@ def test_a_network_learns_what_a_linear_model_cannot():
     rows = Arrays(np.c_[x, np.ones(len(x))], y)
     task = Layered(Network((2,), (Dense(8), Activation("tanh")), objective("logistic")), rows)
     settings = Settings(epsilon=8.0, learning_rate=0.1, group=200)
-    training = settings.training(task, 1.0, fedldp.source(3), start=task.start(1))
+    training = settings.training(task, 1.0, fedldp.source(3), start=task.start)
     *_, last = training
     assert last.reports == 20_000
     assert task.error(training.models)[0] < 0.2
@@ -322,7 +322,7 @@ def test_a_training_resumes_only_with_the_same_layers():
 
     def training(task):
         settings = Settings(epsilon=4.0, group=100)
-        return settings.training(task, 1.0, fedldp.source(1), start=task.start(1))
+        return settings.training(task, 1.0, fedldp.source(1), start=task.start)
 
     began = training(first)
     began.advance()

@@ -36,14 +36,17 @@ from fedldp import (
 from fedldp.cli.app import fedldp as command_line
 from fedldp.errors import DomainError
 from fedldp.learn import Features, Model, NoPrivacy, Settings, Training
+from fedldp.learn.tasks import Task
 from fedldp.mechanisms import PAPER
 
 D, GROUP, N = 20, 300, 1500
 PROPOSED = tuple(page.MECHANISMS)
 
 
-class Asked:
+class Asked(Task):
     """A task that notes who was asked in each round."""
+
+    kind, dimensions = "asked", 0
 
     def __init__(self, task):
         self.task, self.groups = task, []

@@ -17,6 +17,7 @@ from fedldp.learn.optimizer import (
     NOISE_AWARE,
     OPTIMIZERS,
     Recipe,
+    State,
     auto_aware_group,
     auto_group,
     auto_rate,
@@ -442,6 +443,7 @@ class Settings(Recipe):
         watch: Callable[[Floats], Floats] | None = None,
         label: str = "",
         epsilons: npt.ArrayLike | None = None,
+        state: State | None = None,
     ) -> Training:
         """Return a training with these settings; iterate over it to run it.
 
@@ -453,8 +455,8 @@ class Settings(Recipe):
             How far from 0 the best weights may be: `Objective.distance`.
         source : Source
             The random source.
-        replicas, shuffle, start, watch, label
-            See `Training`.
+        replicas, shuffle, start, watch, label, state
+            See `Training`. With a state there is no survey: it was made before.
         epsilons : array-like of shape (vehicles,), optional
             The epsilon of each vehicle, if they choose their own: see `levels`. The size of a group
             is then that for the smallest epsilon.
@@ -479,11 +481,11 @@ class Settings(Recipe):
         d, levels, places = task.dimensions, [self], None
         if epsilons is not None:
             levels, places = self.levels(epsilons)
-        # Only tasks of linear models need to have more than a task of any kind has.
-        plans = [each.plan(d, getattr(task, "length", 1.0)) for each in levels]
-        linear, survey = getattr(task, "prior", None) is not None, None
-        if linear and (self.survey != AUTO or (replicas == 1 and epsilons is None)):
-            survey = self.survey_for(getattr(task, "numbers", 0), len(task))
+        plans = [each.plan(d, task.length) for each in levels]
+        linear, survey = task.prior is not None, None
+        alone = replicas == 1 and epsilons is None
+        if linear and state is None and (self.survey != AUTO or alone):
+            survey = self.survey_for(task.numbers, len(task))
         asked = len(task) - (0 if survey is None else round(self.survey_share * len(task)))
         group = levels[0].group_size(d, asked, linear)
         rounds = max(1, -(-asked // group)) * self.participations
@@ -505,6 +507,7 @@ class Settings(Recipe):
             levels=places,
             survey=survey,
             survey_share=self.survey_share,
+            state=state,
         )
 
 

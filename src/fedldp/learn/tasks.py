@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol, Self, cast, final
+from typing import Self, cast, final
 
 import numpy as np
 
@@ -20,28 +20,129 @@ from fedldp.parts import Values
 from fedldp.randomness import Source
 
 
-class Task(Protocol):
-    """A model to train, and the data of the vehicles."""
+class Task(ABC):
+    """A model to train, and the data of the vehicles. Derive from it to train any other model.
+
+    Examples
+    --------
+    >>> from fedldp.parts import Matrix
+    >>> class Means(Task):  # the gradient of half the squared distance from a vehicle's numbers
+    ...     kind, dimensions = "means", 2
+    ...     numbers_of_vehicles = np.array([[0.5, 0.1], [0.3, -0.1]])
+    ...     def __len__(self):
+    ...         return 2
+    ...     def gradients(self, weights, vehicles):
+    ...         rows = weights[:, None] - self.numbers_of_vehicles[vehicles]
+    ...         return Matrix(rows.reshape(-1, 2))
+    >>> Means().length, Means().prior, Means().start
+    (1.0, None, None)
+    """
 
     @property
+    @abstractmethod
     def kind(self) -> str:
         """What distinguishes tasks that must not resume each other's training."""
 
     @property
+    @abstractmethod
     def dimensions(self) -> int:
         """How many weights a model has."""
 
+    @abstractmethod
     def __len__(self) -> int:
         """Return how many vehicles there are."""
 
+    @abstractmethod
     def gradients(self, weights: Floats, vehicles: Rows) -> Values:
-        """Return the gradients of some vehicles for some models, each a row of `weights`.
+        """Return the gradients of some vehicles for some models.
 
-        The gradients of all vehicles for the first model come first, then those for the second.
+        Parameters
+        ----------
+        weights : ndarray of shape (models, dimensions)
+            The weights of each model.
+        vehicles : slice or ndarray of int
+            The numbers of the vehicles.
+
+        Returns
+        -------
+        Values
+            The gradients of all vehicles for the first model, then those for the second, and so on.
         """
 
+    @property
+    def start(self) -> Floats | None:
+        """The public first weights; None for zeros."""
+        return None
 
-class Supervised(ABC):
+    @property
+    def length(self) -> float:
+        """Where the length of a gradient is clipped by default."""
+        return 1.0
+
+    @property
+    def prior(self) -> Prior | None:
+        """What is known about the model before any vehicle is asked, for a noise-aware server."""
+        return None
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a survey can ask for."""
+        return 0
+
+    def units(self, vehicles: Rows, source: Source) -> Floats:
+        """Return the numbers of some vehicles on the scale of [-1, 1], for a survey.
+
+        Parameters
+        ----------
+        vehicles : slice or ndarray of int
+            The numbers of the vehicles.
+        source : Source
+            The random source; it chooses one row of a vehicle that has several.
+
+        Returns
+        -------
+        ndarray of shape (vehicles, numbers)
+            The numbers.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> from fedldp import datasets
+        >>> from fedldp.learn import objective
+        >>> flights = datasets.load("flights", rows=100)
+        >>> task = Linear(objective("logistic"), flights.examples("logistic"))
+        >>> task.units(slice(2), fedldp.source(1)).shape == (2, task.numbers)
+        True
+        """
+        raise DomainError("this task has no numbers that a survey can ask for.")
+
+    def scaled(self, scaling: Scaling) -> Self:
+        """Return the same task with scaled numbers.
+
+        Parameters
+        ----------
+        scaling : Scaling
+            The public map of the numbers.
+
+        Returns
+        -------
+        Task
+            The task.
+
+        Examples
+        --------
+        >>> from fedldp import datasets
+        >>> from fedldp.learn import Scaling, objective
+        >>> flights = datasets.load("flights", rows=100)
+        >>> task = Linear(objective("logistic"), flights.examples("logistic"))
+        >>> same = Scaling((0.0,) * task.numbers, (1.0,) * task.numbers)
+        >>> task.scaled(same).dimensions == task.dimensions
+        True
+        """
+        raise DomainError("this task has no numbers that can be scaled.")
+
+
+class Supervised(Task):
     """A model whose gradients follow from rows with a target: what `Linear` and `Layered` share.
 
     Attributes
@@ -76,16 +177,6 @@ class Supervised(ABC):
             )
 
     @property
-    @abstractmethod
-    def kind(self) -> str:
-        """What distinguishes tasks that must not resume each other's training."""
-
-    @property
-    @abstractmethod
-    def prior(self) -> Prior | None:
-        """What is known about the model before any vehicle is asked, for a noise-aware server."""
-
-    @property
     def dimensions(self) -> int:
         """The number of weights of a model."""
         return self.network.dimensions
@@ -101,30 +192,6 @@ class Supervised(ABC):
         return self.examples.encoding.numbers if isinstance(self.examples, Surveyed) else 0
 
     def units(self, vehicles: Rows, source: Source) -> Floats:
-        """Return the numbers of some vehicles on the scale of [-1, 1].
-
-        Parameters
-        ----------
-        vehicles : slice or ndarray of int
-            The numbers of the vehicles.
-        source : Source
-            The random source; it chooses one row of a vehicle that has several.
-
-        Returns
-        -------
-        ndarray of shape (vehicles, numbers)
-            The numbers.
-
-        Examples
-        --------
-        >>> import fedldp
-        >>> from fedldp import datasets
-        >>> from fedldp.learn import objective
-        >>> flights = datasets.load("flights", rows=100)
-        >>> task = Linear(objective("logistic"), flights.examples("logistic"))
-        >>> task.units(slice(2), fedldp.source(1)).shape == (2, task.numbers)
-        True
-        """
         examples = cast(Surveyed, self.examples)
         rows, begins = rows_of(self.vehicle_rows, vehicles)
         if begins is not None:
@@ -135,28 +202,6 @@ class Supervised(ABC):
         return examples.units(rows)
 
     def scaled(self, scaling: Scaling) -> Self:
-        """Return the same task with scaled numbers.
-
-        Parameters
-        ----------
-        scaling : Scaling
-            The public map of the numbers.
-
-        Returns
-        -------
-        Supervised
-            The task.
-
-        Examples
-        --------
-        >>> from fedldp import datasets
-        >>> from fedldp.learn import Scaling, objective
-        >>> flights = datasets.load("flights", rows=100)
-        >>> task = Linear(objective("logistic"), flights.examples("logistic"))
-        >>> same = Scaling((0.0,) * task.numbers, (1.0,) * task.numbers)
-        >>> task.scaled(same).dimensions == task.dimensions
-        True
-        """
         return self.with_examples(cast(Surveyed, self.examples).scaled(scaling))
 
     def with_examples(self, examples: Examples) -> Self:
@@ -185,21 +230,6 @@ class Supervised(ABC):
         return len(self.examples if self.vehicle_rows is None else self.vehicle_rows)
 
     def gradients(self, weights: Floats, vehicles: Rows) -> Values:
-        """Return the gradients of some vehicles for some models.
-
-        Parameters
-        ----------
-        weights : ndarray of shape (models, dimensions)
-            The weights of each model.
-        vehicles : slice or ndarray of int
-            The numbers of the vehicles.
-
-        Returns
-        -------
-        Values
-            The gradients, computed when they are needed: those of all vehicles for the first model,
-            then those for the second, and so on.
-        """
         rows, begins = rows_of(self.vehicle_rows, vehicles)
         return self.network.gradients(weights, *self.examples.read(rows), begins)
 
@@ -311,6 +341,8 @@ class Layered(Supervised):
         The rows of all vehicles: the values of a row, flattened, and the constant.
     vehicle_rows : VehicleRows, optional
         Which rows each vehicle has. By default each row is a vehicle.
+    seed : int, default=0
+        The public seed of the first weights: see `Network.start`.
 
     Raises
     ------
@@ -323,7 +355,7 @@ class Layered(Supervised):
     >>> network = Network((1,), (Dense(2), Activation("relu")), objective("squared"))
     >>> rows = Arrays(np.array([[0.5, 1.0], [-0.5, 1.0]]), np.array([1.0, -1.0]))
     >>> task = Layered(network, rows)
-    >>> weights = task.start(seed=1)[None]
+    >>> weights = task.start[None]
     >>> task.dimensions, task.loss(weights), task.error(weights)
     (7, array([0.5]), array([1.]))
     >>> task.gradients(weights, slice(2)).all(np.arange(7)).shape
@@ -333,6 +365,7 @@ class Layered(Supervised):
     network: Network
     examples: Examples
     vehicle_rows: VehicleRows | None = None
+    seed: int = 0
     objective: Objective = field(init=False)
 
     def __post_init__(self) -> None:
@@ -350,21 +383,6 @@ class Layered(Supervised):
         return self.network.fingerprint
 
     @property
-    def prior(self) -> None:
-        """None: nothing is known about the weights of layers."""
-        return
-
-    def start(self, seed: int) -> Floats:
-        """Return public first weights: see `Network.start`.
-
-        Parameters
-        ----------
-        seed : int
-            The public seed.
-
-        Returns
-        -------
-        ndarray of shape (dimensions,)
-            The weights.
-        """
-        return self.network.start(seed)
+    def start(self) -> Floats:
+        """The public first weights."""
+        return self.network.start(self.seed)

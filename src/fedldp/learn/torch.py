@@ -21,6 +21,7 @@ from fedldp._internal.validation import Floats, Integers
 from fedldp._internal.vectors import DenseRows, Vectors
 from fedldp.errors import DomainError, MissingExtra
 from fedldp.learn.examples import Rows, VehicleRows, rows_of
+from fedldp.learn.tasks import Task
 from fedldp.learn.torch_directions import Tensor, TorchRows, array
 
 try:
@@ -37,7 +38,7 @@ _KEPT = 1 << 26  # numbers of gradients that are kept from one question to the n
 
 
 @final
-class Network:
+class Network(Task):
     """The task of training a neural network.
 
     Work is done where the module is and in its precision, on a copy of it in evaluation mode:

@@ -35,7 +35,7 @@ from fedldp.learn.noise_aware import Observed, Prior
 from fedldp.learn.optimizer import Recipe, State
 from fedldp.learn.privacy import NoPrivacy, bits_of
 from fedldp.learn.survey import Survey
-from fedldp.learn.tasks import Linear, Task
+from fedldp.learn.tasks import Task
 from fedldp.parts import Part, Values
 from fedldp.plan import Plan
 from fedldp.randomness import Source
@@ -119,7 +119,7 @@ class Training:
     shuffle : bool, default=True
         Whether to ask vehicles in random order. Use False for data that are in random order.
     start : array-like of shape (dimensions,), optional
-        The first weights; by default zeros.
+        The first weights; by default those of the task, and zeros for a linear model.
     watch : callable, optional
         Called with the models after each round, to measure them on public data; for example
         `Linear(objective, public_examples).loss`.
@@ -133,6 +133,9 @@ class Training:
         are then scaled by what these vehicles answer.
     survey_share : float, default=0.1
         The share of the vehicles that the survey asks.
+    state : State, optional
+        The state in which another training of the same model has ended, with other vehicles: this
+        one begins there.
 
     Attributes
     ----------
@@ -200,6 +203,7 @@ class Training:
         levels: npt.ArrayLike | None = None,
         survey: Survey | None = None,
         survey_share: float = 0.1,
+        state: State | None = None,
     ) -> None:
         if not isinstance(source, Source):
             raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
@@ -234,18 +238,25 @@ class Training:
         self._rounds = everyone if max_iter is None else min(everyone, whole(max_iter, ""))
         self._source = source.spawn(1)[0]
         self._key = int(self._source.words(1)[0])  # of the order in which vehicles are asked
+        start = task.start if start is None else start
         weights = np.zeros(task.dimensions) if start is None else reals(start, "start")
         if weights.shape != (task.dimensions,) or not np.isfinite(weights).all():
             raise DomainError(f"start must be {task.dimensions} finite numbers; got {start!r:.60}.")
-        self.state = State.start(np.tile(weights, (self._replicas, 1)))
+        self.state = State.start(np.tile(weights, (self._replicas, 1))) if state is None else state
+        if self.state.weights.shape != (self._replicas, task.dimensions):
+            raise DomainError(
+                f"state must be of {self._replicas} x {task.dimensions} weights; "
+                f"got {self.state.weights.shape}."
+            )
+        self._before = self.state.round  # rounds of trainings that went before
         self._ordered: tuple[int, Integers] | None = None
         self._prior: Prior | None = None
         if recipe.optimizer == optimizer.NOISE_AWARE:
-            if not isinstance(task, Linear):
+            self._prior = task.prior
+            if self._prior is None:
                 raise DomainError(
                     "a noise-aware server is for linear models: choose optimizer='adam'."
                 )
-            self._prior = task.prior
         # What each report takes and costs, computed once: rounds can be very short.
         self._widths = [bits_of(each) for each in self._plans]
         costs = [each.total_epsilon for each in self._plans if each.total_epsilon is not None]
@@ -253,7 +264,7 @@ class Training:
 
     def __repr__(self) -> str:
         return (
-            f"<Training: round {self.state.round:,} of {self.rounds:,}, "
+            f"<Training: round {self._done:,} of {self.rounds:,}, "
             f"{counted(self.reports, 'report')}{', finished' * self.finished}>"
         )
 
@@ -274,9 +285,14 @@ class Training:
         return self._rounds
 
     @property
+    def _done(self) -> int:
+        """The number of rounds of this training so far."""
+        return self.state.round - self._before
+
+    @property
     def reports(self) -> int:
         """The number of reports so far, in each replica."""
-        again, place = divmod(self.state.round, self._groups)
+        again, place = divmod(self._done, self._groups)
         asked = self._vehicles - self.surveyed
         surveyed = 0 if self.scaling is None else self.surveyed
         return surveyed + again * asked + asked * place // self._groups
@@ -320,7 +336,7 @@ class Training:
     @property
     def finished(self) -> bool:
         """Whether the model has settled, all rounds are done, or no vehicle is left."""
-        if self.state.round >= self.rounds:
+        if self._done >= self.rounds:
             return True
         return self._recipe.tol > 0 and optimizer.settled(self._recipe, self.state)
 
@@ -345,7 +361,7 @@ class Training:
             raise DomainError("this training is finished: no vehicle may be asked again.")
         if self.survey is not None and self.scaling is None:
             self._scale(self.survey.simulate(self._units, self.surveyed, self._source))
-        again, place = divmod(self.state.round, self._groups)
+        again, place = divmod(self._done, self._groups)
         asked = self._vehicles - self.surveyed
         first = self.surveyed + asked * place // self._groups
         end = self.surveyed + asked * (place + 1) // self._groups
@@ -360,7 +376,7 @@ class Training:
 
     def _scale(self, scaling: Scaling) -> None:
         """Scale the numbers from now on."""
-        task = cast(Linear, self._task).scaled(scaling)
+        task = self._task.scaled(scaling)
         self.scaling, self._task = scaling, task
         if self._prior is not None:
             self._prior = task.prior
@@ -370,7 +386,7 @@ class Training:
         order = self._order(0) if self._shuffle else np.arange(self._vehicles)
         for at in range(first, end, _AT_ONCE):
             vehicles = order[at : min(at + _AT_ONCE, end)]
-            yield cast(Linear, self._task).units(vehicles, self._source)
+            yield self._task.units(vehicles, self._source)
 
     def _order(self, again: int) -> Integers:
         """Return the order in which the vehicles are asked, anew each time they take part."""
@@ -423,9 +439,9 @@ class Training:
         return cells
 
     def _round(self) -> Round:
-        again, place = divmod(self.state.round, self._groups)
+        again, place = divmod(self._done, self._groups)
         return Round(
-            number=self.state.round,
+            number=self._done,
             rounds=self.rounds,
             reports=self.reports,
             bytes=self.bytes,
@@ -501,11 +517,11 @@ class Training:
             state = State.from_json(json.dumps(document["state"]))
             if state.weights.shape != self.state.weights.shape:
                 raise ValueError("its arrays have other shapes")
-            if state.round > self._groups * self._passes:
+            if not 0 <= state.round - self._before <= self._groups * self._passes:
                 raise ValueError("it has more rounds than this training")
             if drawn < self._source.position or order < 0:
                 raise ValueError("its position in the random stream is invalid")
-            if ("scaling" in document) != (self.survey is not None and state.round > 0):
+            if ("scaling" in document) != (self.survey is not None and state.round > self._before):
                 raise ValueError("it has a scaling without a survey, or none after one")
             scaling = Scaling.from_document(document["scaling"]) if "scaling" in document else None
         if scaling is not None:
@@ -533,8 +549,8 @@ def _check_survey(
     task: Task, replicas: int, participations: int, levels: npt.ArrayLike | None
 ) -> None:
     """Refuse a survey where there is nothing to ask, or where its answers differ."""
-    if not isinstance(task, Linear) or not task.numbers:
-        raise DomainError("a survey is for a linear model whose rows have numbers with bounds.")
+    if not task.numbers:
+        raise DomainError("a survey is for a model whose rows have numbers with bounds.")
     if replicas > 1 or participations > 1 or levels is not None:
         raise DomainError(
             "a survey is for one training in which each vehicle answers once, all with one "
