@@ -28,6 +28,8 @@ __all__ = [
     "LDPLinearRegression",
     "LDPLinearSVC",
     "LDPLogisticRegression",
+    "LDPMLPClassifier",
+    "LDPMLPRegressor",
     "Laplace",
     "Ledger",
     "Manifest",
@@ -70,7 +72,13 @@ if TYPE_CHECKING:
     from fedldp.counting import Counted, Manifest
     from fedldp.data.quality import DataQuality
     from fedldp.estimate import Estimate, Frequencies, Mean, combine
-    from fedldp.learn.estimators import LDPLinearRegression, LDPLinearSVC, LDPLogisticRegression
+    from fedldp.learn.estimators import (
+        LDPLinearRegression,
+        LDPLinearSVC,
+        LDPLogisticRegression,
+        LDPMLPClassifier,
+        LDPMLPRegressor,
+    )
     from fedldp.ledger import Ledger
     from fedldp.mechanisms import (
         HM,
@@ -110,7 +118,8 @@ else:
             "counting": "Counted Manifest",
             "data.quality": "DataQuality",
             "estimate": "Estimate Frequencies Mean combine",
-            "learn.estimators": "LDPLinearRegression LDPLinearSVC LDPLogisticRegression",
+            "learn.estimators": "LDPLinearRegression LDPLinearSVC LDPLogisticRegression "
+            "LDPMLPClassifier LDPMLPRegressor",
             "ledger": "Ledger",
             "mechanisms": "HM HMTP PM Dominant Duchi Laplace Mechanism NearZero Optimal PMOpt "
             "PMSub ThreeOutputs ThreeOutputsFlat best discretize mechanism mechanism_names",

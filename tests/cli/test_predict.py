@@ -101,3 +101,39 @@ def _predicted(text):
     error = refused("predict", "model.json", "new.csv", "-o", "told.csv")
     assert not Path("told.csv").exists()
     return error
+
+
+def test_probabilities_of_several_labels():
+    # The city follows from the minutes and the kilometres only a little: this is about the columns.
+    options = *FILE, "--target", "city [x]", "--task", "multiclass", "--epsilon", 8, "--seed", 1
+    run(*options, "--save", "model.json")
+    model = saved()
+    rows = table(40)
+    write(rows, "new.csv")
+    result = run("predict", "model.json", "new.csv", "--probabilities")
+    told = list(csv.DictReader(result.stdout.splitlines()))
+    wanted = model.probabilities(pd.DataFrame(rows))
+    names = [f"probability of {label}" for label in model.target.categories]
+    found = [[float(row[name]) for name in names] for row in told]
+    assert found == wanted.tolist()
+    assert [row["prediction"] for row in told] == model.predict(pd.DataFrame(rows)).tolist()
+    found = document("predict", "model.json", "new.csv", "--probabilities")
+    assert found["labels"] == list(model.target.categories)
+    assert found["probabilities"] == wanted.tolist()
+    assert "labels" not in document("predict", "model.json", "new.csv")
+    write([row | {names[1]: 1} for row in rows], "taken.csv")
+    said = refused("predict", "model.json", "taken.csv", "--probabilities")
+    assert f"must not have a column '{names[1]}'" in said
+
+
+def test_probabilities_of_two_labels(model):
+    rows = table(10)
+    write(rows, "new.csv")
+    found = document("predict", "model.json", "new.csv", "--probabilities")
+    assert found["probabilities"] == model.probabilities(pd.DataFrame(rows)).tolist()
+
+
+def test_a_number_has_no_probabilities():
+    run(*FILE, "--target", "minutes", "--task", "linear", "--epsilon", 8, "--save", "model.json")
+    write(table(3), "new.csv")
+    assert "not probabilities" in refused("predict", "model.json", "new.csv", "--probabilities")

@@ -6,7 +6,14 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.svm import LinearSVC
 
 import fedldp
-from fedldp.learn.estimators import LDPLinearRegression, LDPLinearSVC, LDPLogisticRegression
+from fedldp.learn.estimators import (
+    LDPLinearRegression,
+    LDPLinearSVC,
+    LDPLogisticRegression,
+    LDPMLPClassifier,
+    LDPMLPRegressor,
+    _LinearModel,
+)
 
 LOWS, HIGHS = np.array([0.0, -5.0, 100.0]), np.array([10.0, 5.0, 200.0])
 TARGET = (-100.0, 140.0)
@@ -27,7 +34,10 @@ REFERENCES = {  # what each estimator is compared with, and its target
     LDPLinearRegression: (LinearRegression(), NUMBER),
     LDPLogisticRegression: (LogisticRegression(C=1e6), LABEL),
     LDPLinearSVC: (LinearSVC(), LABEL),
+    LDPMLPClassifier: (LogisticRegression(C=1e6), LABEL),  # these rows are best for a line
+    LDPMLPRegressor: (LinearRegression(), NUMBER),
 }
+LINEAR = [kind for kind in REFERENCES if issubclass(kind, _LinearModel)]
 
 
 def made(kind, **choices):

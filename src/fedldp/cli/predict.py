@@ -21,6 +21,7 @@ from fedldp.fleet.server.summary import shortfalls
 from fedldp.learn.model import Model
 
 COLUMN = "prediction"  # the name of the added column
+PROBABILITY = "probability of "  # and how the names of those of labels begin
 
 
 @click.command("predict")
@@ -33,8 +34,13 @@ COLUMN = "prediction"  # the name of the added column
     help="Write the CSV to a file.  [default: standard output]",
     metavar="FILE",
 )
+@click.option(
+    "--probabilities", is_flag=True, help="Add the probability of each label, as columns."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
-def predict_command(model_file: Path, data: Path, output: Path | None, as_json: bool) -> None:
+def predict_command(
+    model_file: Path, data: Path, output: Path | None, probabilities: bool, as_json: bool
+) -> None:
     """Add a prediction to each row of a CSV or Parquet file.
 
     \b
@@ -42,37 +48,45 @@ def predict_command(model_file: Path, data: Path, output: Path | None, as_json: 
       --task logistic --epsilon 4 --save model.json
     fedldp predict model.json new.csv                 CSV to standard output
     fedldp predict model.json new.csv -o output.csv   or to a file
+    fedldp predict model.json new.csv --probabilities
 
     MODEL is a file that `fedldp train --save` or a fleet wrote. As on a
     vehicle, a missing or unknown value counts as the public default of the
     schema; standard error says how many there are. It also shows the error, if
     the file contains the target, and says if a fleet trained the model with
-    fewer reports than planned.
+    fewer reports than planned. Models of the tasks logistic, multiclass and
+    mlp for labels have probabilities.
     """  # noqa: D301 (click wants the character \b itself)
     with naming(model_file):
         model = Model.from_json(model_file.read_text("utf-8", errors="replace"))
     said = console(stderr=True, soft_wrap=True)
     for line in shortfalls(model_file):
         said.print(line)
+    labels = _labels(model) if probabilities else []
+    added = [COLUMN, *(f"{PROBABILITY}{label}" for label in labels)]
     text = io.StringIO()
     writer = csv.writer(text if output or as_json else sys.stdout, lineterminator="\n")
     predictions: list[Any] = []
+    likely: list[list[float]] = []
     errors: list[Floats] = []
     qualities: list[DataQuality] = []
     for chunk in read(data):
         table = frames.table(chunk.data)
-        if COLUMN in table.names:
+        if taken := [name for name in added if name in table.names]:
             raise DomainError(
-                f"{data} must not have a column {COLUMN!r}, which is added: rename it first."
+                f"{data} must not have a column {taken[0]!r}, which is added: rename it first."
             )
         scores, quality = model.checked_scores(chunk.data, chunk.first_row)
         told = model.predictions(scores).tolist()
+        chances = model.goal.probabilities(scores).tolist() if labels else []
         qualities.append(quality)
         if chunk.first_row == 0:
-            writer.writerow([*table.names, COLUMN])
+            writer.writerow([*table.names, *added])
         cells = [table.cells(name, 0, len(table)) for name in table.names]
-        writer.writerows(zip(*cells, told, strict=True))
+        columns = zip(*chances, strict=True) if labels else ()
+        writer.writerows(zip(*cells, told, *columns, strict=True))
         predictions += told
+        likely += chances
         if model.target.name in table.names:
             errors.append(model.checked_errors(chunk.data)[0])
     if not predictions:
@@ -92,9 +106,17 @@ def predict_command(model_file: Path, data: Path, output: Path | None, as_json: 
             "error": error,
             "predictions": predictions,
         }
+        if labels:
+            document |= {"labels": labels, "probabilities": likely}
         click.echo(json.dumps(document, indent=2))
         return
     if error is not None:
         said.print(f"The error on {known.size:,} rows with the target is {error:.4g}.")
     if output is not None:
         said.print(f"Wrote {output}")
+
+
+def _labels(model: Model) -> list[str]:
+    """Return the labels that have probabilities."""
+    model.goal.probabilities(np.zeros((0, model.goal.outputs)))  # refuses a model that has none
+    return list(model.target.labels)

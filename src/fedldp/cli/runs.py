@@ -13,13 +13,16 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from fedldp._internal.validation import Floats
 from fedldp.datasets.dataset import Dataset
+from fedldp.errors import DomainError
 from fedldp.learn.examples import VehicleRows
 from fedldp.learn.features import Scaling
 from fedldp.learn.gradients import BLOCK
+from fedldp.learn.layers import Activation, Dense, Layer
+from fedldp.learn.networks import Network
 from fedldp.learn.objectives import OBJECTIVES, Objective
 from fedldp.learn.privacy import Privacy
 from fedldp.learn.settings import Settings
-from fedldp.learn.tasks import Linear
+from fedldp.learn.tasks import Layered, Linear, Supervised
 from fedldp.learn.training import Round, Training
 from fedldp.plan import Plan
 
@@ -32,6 +35,16 @@ _UNITS = ("B", "kB", "MB", "GB")
 TASKS: dict[str, Objective] = {each.task: each for each in OBJECTIVES.values()}
 
 
+NETWORK = "mlp"  # the task of a network with hidden layers, whose objective follows from the target
+
+
+class Hidden(NamedTuple):
+    """The hidden layers of a network."""
+
+    sizes: tuple[int, ...]
+    activation: str
+
+
 class Point(NamedTuple):
     """The error and loss on the hold-out after a round: the mean of all replicas."""
 
@@ -42,9 +55,31 @@ class Point(NamedTuple):
 
 def linear(data: Dataset, goal: Objective) -> Linear:
     """Return the training task of a data set."""
-    rows = None if data.vehicle_ids is None else VehicleRows(data.vehicle_ids)
     examples = data.examples(goal.name)
-    return Linear(examples.objective, examples, rows)
+    return Linear(examples.objective, examples, _vehicle_rows(data))
+
+
+def layered(data: Dataset, goal: Objective, hidden: Hidden, seed: int) -> Layered:
+    """Return the task of training a network with hidden layers."""
+    examples = data.examples(goal.name)
+    layers: list[Layer] = []
+    for units in hidden.sizes:
+        layers += [Dense(units), Activation(hidden.activation)]
+    network = Network((examples.dimensions - 1,), tuple(layers), examples.objective)
+    return Layered(network, examples, _vehicle_rows(data), seed)
+
+
+def network_goal(data: Dataset) -> Objective:
+    """Return the objective of a network: it follows from the first target of the data."""
+    for name in data.targets.values():
+        for goal in (OBJECTIVES[each] for each in ("squared", "logistic", "softmax")):
+            if goal.fits(data.schema[name]) and data.target(goal.name).name == name:
+                return goal
+    raise DomainError(f"{data.name} has no target: give --target.")
+
+
+def _vehicle_rows(data: Dataset) -> VehicleRows | None:
+    return None if data.vehicle_ids is None else VehicleRows(data.vehicle_ids)
 
 
 def base_rate(data: Dataset, goal: Objective) -> float:
@@ -61,17 +96,17 @@ def note_clipping(data: Dataset, say: Callable[[str], None] | None = None) -> No
         click.echo(text, err=True) if say is None else say(text)
 
 
-def measured(public: Linear, training: Training) -> Floats:
+def measured(public: Supervised, training: Training) -> Floats:
     """Return the error of each model of a training on the hold-out."""
     return as_scaled(public, training.scaling).error(training.models)
 
 
-def as_scaled(public: Linear, scaling: Scaling | None) -> Linear:
+def as_scaled(public: Supervised, scaling: Scaling | None) -> Supervised:
     """Return the hold-out as a model sees it whose numbers a survey has scaled."""
     return public if scaling is None else public.scaled(scaling)
 
 
-def gain(test: Linear, weights: Floats) -> tuple[float, float]:
+def gain(test: Supervised, weights: Floats) -> tuple[float, float]:
     """Return how far a model's error on the hold-out is below the base rate, and the +-.
 
     The +- is half the width of a 95% interval, over other hold-outs of this size.
@@ -94,7 +129,7 @@ def gain(test: Linear, weights: Floats) -> tuple[float, float]:
         return float(differences.mean()), float(1.96 * error)
 
 
-def spending(settings: Settings, fleet: Linear, training: Training) -> dict[str, Any]:
+def spending(settings: Settings, fleet: Supervised, training: Training) -> dict[str, Any]:
     """Return what a training costs each vehicle, and the size of its reports."""
     plan, times = settings.plan(fleet.dimensions), settings.participations
     reports = training.reports
@@ -128,7 +163,7 @@ def follow(
     bars: Progress,
     label: str,
     training: Training,
-    public: Linear,
+    public: Supervised,
     *,
     measure: bool = False,
     checkpoint: Path | None = None,
@@ -160,7 +195,7 @@ def follow(
     return points
 
 
-def _point(training: Training, public: Linear) -> Point:
+def _point(training: Training, public: Supervised) -> Point:
     models, public = training.models, as_scaled(public, training.scaling)
     error, loss = public.error(models), public.loss(models)
     return Point(training.state.round, float(error.mean()), float(loss.mean()))

@@ -27,14 +27,18 @@ from fedldp.cli.plans import (
     tell,
 )
 from fedldp.cli.runs import (
+    NETWORK,
     TASKS,
+    Hidden,
     as_scaled,
     base_rate,
     display,
     follow,
     gain,
+    layered,
     linear,
     measured,
+    network_goal,
     note_clipping,
     spending,
     volume,
@@ -43,10 +47,11 @@ from fedldp.datasets import Dataset
 from fedldp.datasets.files import read_file
 from fedldp.learn.examples import Surveyed
 from fedldp.learn.forecasting import forecast
+from fedldp.learn.layers import ACTIVATIONS
 from fedldp.learn.model import Model
-from fedldp.learn.objectives import objective
+from fedldp.learn.objectives import Objective, objective
 from fedldp.learn.settings import AUTO, PAPER_DECIDES, Settings
-from fedldp.learn.tasks import Linear
+from fedldp.learn.tasks import Linear, Supervised
 from fedldp.mechanisms import mechanism_names
 from fedldp.randomness import source
 from fedldp.strategies import PAPER_MECHANISM
@@ -66,7 +71,23 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
     shell_complete=offer(datasets.names, files=True),
 )
 @click.option(
-    "--task", type=click.Choice(list(TASKS)), required=True, help="The kind of model (see above)."
+    "--task",
+    type=click.Choice([*TASKS, NETWORK]),
+    required=True,
+    help="The kind of model (see above).",
+)
+@click.option(
+    "--hidden",
+    type=click.IntRange(1),
+    multiple=True,
+    help="The units of a hidden layer of mlp; give it again for more layers.  [default: 8]",
+)
+@click.option(
+    "--activation",
+    type=click.Choice(ACTIVATIONS),
+    default="tanh",
+    show_default=True,
+    help="The function of the hidden units of mlp.",
 )
 @declared(Settings, "epsilon", type=float, required=False)
 @declared(
@@ -142,6 +163,8 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
 def train_command(
     what: str,
     task: str,
+    hidden: tuple[int, ...],
+    activation: str,
     epsilon: float | None,
     mechanism: str,
     holdout: float,
@@ -165,6 +188,9 @@ def train_command(
       --task svm --epsilon 4 --save model.json
     fedldp train --data trips.parquet --schema trips.toml --target minutes \\
       --vehicle car --task linear --epsilon 4 --checkpoint trips.json
+    fedldp train --data diamonds.csv --schema diamonds.toml --target cut \\
+      --task multiclass --epsilon 2
+    fedldp train --data flights --task mlp --hidden 8 --epsilon 4
     fedldp train --data flights --task logistic --epsilon 1 --forecast
     fedldp train --data flights --task logistic --epsilon 4 --paper \\
       --group 1000 --learning-rate 0.2 --max-iter 200
@@ -177,7 +203,10 @@ def train_command(
     Logistic regression (logistic) and a support vector machine (svm) predict
     one of two labels; their error is the share of wrong labels. Linear
     regression (linear) predicts a number; its error is the mean squared error
-    on the scale of [-1, 1]. The base rate is the error of always giving the
+    on the scale of [-1, 1]. Logistic regression with several labels
+    (multiclass) predicts one of two or more. A small network with hidden layers
+    (mlp) predicts a label or a number, whatever the target is; it has more
+    weights, and so needs more vehicles. The base rate is the error of always giving the
     same answer: a model that is not better is useless, and the output says so.
 
     As on a vehicle, values outside the bounds are clipped; missing, unreadable
@@ -211,16 +240,20 @@ def train_command(
         mechanism if private else None,
         **chosen,
     )
-    goal = TASKS[task]
-    data = _load(what, goal.name, **of_data)
+    if task != NETWORK and (hidden or given("activation")):
+        raise click.UsageError("--hidden and --activation are for --task mlp.")
+    data = _load(what, None if task == NETWORK else TASKS[task].name, **of_data)
     data = replace(data, reference=settings.reference)
+    goal = network_goal(data) if task == NETWORK else TASKS[task]
     fleet, public = data.split(holdout)
-    work, test = linear(fleet, goal), linear(public, goal)
+    work, test = _work(task, fleet, public, goal, Hidden(hidden or (8,), activation), seed)
     if vehicles is not None and not only_forecast:
         raise click.UsageError("--vehicles is for --forecast; to train on fewer, give --rows.")
     if only_forecast:
         if paper:
             raise click.UsageError("--forecast is about the defaults: leave out --paper.")
+        if not isinstance(test, Linear) or test.objective.outputs > 1:
+            raise click.UsageError("--forecast is for linear, logistic and svm.")
         _forecast(settings, chosen, test, vehicles or len(work), seed, as_json=as_json)
         return
     label = f"{fleet.fingerprint} {seed}"
@@ -242,6 +275,7 @@ def train_command(
         training.models[0],
         data.reference,
         training.scaling,
+        work.network if work.network.layers else None,
     )
     if save is not None:
         files.write(save, model.to_json())
@@ -257,7 +291,7 @@ def train_command(
         "better_than_base_rate": gained > doubt,
         "mechanism": "cube" if settings.strategy == "cube" else settings.mechanism or NO_PRIVACY,
         "strategy": settings.strategy,
-        "optimizer": settings.optimizer_for(),
+        "optimizer": settings.optimizer_for(linear=work.prior is not None),
         "survey": None if training.survey is None else training.survey.kind,
         "survey_reports": training.survey_reports,
         **spending(settings, work, training),
@@ -266,7 +300,8 @@ def train_command(
         "seconds": seconds,
         "model": model.fingerprint,
     }
-    title = f"{goal.title} of {target.name}: {data.title}"
+    kind = "Network with hidden layers" if task == NETWORK else goal.title
+    title = f"{kind} of {target.name}: {data.title}"
     if plot is not None:
         plots.save(plots.training_rounds(points, document["base_rate"], title), plot)
     if as_json:
@@ -288,6 +323,16 @@ def train_command(
     for path in (save, plot):
         if path is not None:
             console().print(f"Wrote {path}", soft_wrap=True)
+
+
+def _work(
+    task: str, fleet: Dataset, public: Dataset, goal: Objective, hidden: Hidden, seed: int | None
+) -> tuple[Supervised, Supervised]:
+    """Return what is trained, and what it is tested on."""
+    if task != NETWORK:
+        return linear(fleet, goal), linear(public, goal)
+    first, second = (layered(part, goal, hidden, seed or 0) for part in (fleet, public))
+    return first, second
 
 
 def _forecast(
@@ -337,7 +382,7 @@ def _forecast(
 
 def _load(
     what: str,
-    objective_name: str,
+    objective_name: str | None,
     *,
     schema: Path | None,
     target: str | None,
@@ -361,8 +406,9 @@ def _load(
     if schema is None or target is None or path is not None:
         raise click.UsageError(f"for the file {what}, give --schema and --target, but not --path.")
     columns = read_schema(schema)
-    with naming(schema):
-        objective(objective_name).for_target(columns[target])
+    if objective_name is not None:
+        with naming(schema):
+            objective(objective_name).for_target(columns[target])
     found, quality = read_file(what, columns, target, vehicle, strict=strict)
     tell(what, quality)
     if rows is not None and rows > len(found):

@@ -1,14 +1,16 @@
-"""Linear models as scikit-learn estimators. Needs the extra `learn`: scikit-learn.
+"""Models as scikit-learn estimators. Needs the extra `learn`: scikit-learn.
 
 Each row is a vehicle, or all rows with the same vehicle_id are one vehicle, whose gradient is their
 mean gradient. `fit` simulates the training of a fleet: each vehicle sends one private report of its
 gradient, or several if `participations` is larger than 1.
 
 Everything except X and y is public. In particular, the bounds of features and target come from you.
-A scaler in front, such as `MinMaxScaler`, would learn them from the data, which is not private.
+A scaler in front, such as `MinMaxScaler`, would learn them from the data, which is not private. The
+labels of a classifier are public too: declare them with `classes`, or those in y count as public.
 """
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from numbers import Integral
@@ -18,18 +20,21 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp._internal.options import document
-from fedldp._internal.validation import Floats, reals
+from fedldp._internal.validation import Floats, reals, whole
 from fedldp.data.frames import is_missing
 from fedldp.data.quality import AttributeQuality, DataQuality
 from fedldp.errors import DomainError, MissingExtra
-from fedldp.learn.examples import Array, Rows, VehicleRows
-from fedldp.learn.features import FeatureRows, Features, Scaling, Singles, encode_target
+from fedldp.learn.examples import Array, Examples, Rows, VehicleRows
+from fedldp.learn.features import FeatureRows, Features, Scaling, Singles
+from fedldp.learn.layers import Activation, Dense, Layer
 from fedldp.learn.model import LARGEST_WEIGHT
-from fedldp.learn.objectives import OBJECTIVES
+from fedldp.learn.networks import Network
+from fedldp.learn.objectives import Objective, objective
+from fedldp.learn.optimizer import State
 from fedldp.learn.privacy import Privacy
 from fedldp.learn.settings import Settings, paper_options
-from fedldp.learn.tasks import Linear
-from fedldp.learn.training import Round
+from fedldp.learn.tasks import Layered, Linear, Task
+from fedldp.learn.training import Round, Training
 from fedldp.plan import Plan
 from fedldp.randomness import Source, source
 from fedldp.schema import Number, Schema
@@ -43,9 +48,18 @@ try:
 except ImportError as error:
     raise MissingExtra("scikit-learn", "learn") from error
 
-__all__ = ["LDPLinearRegression", "LDPLinearSVC", "LDPLogisticRegression", "PrivacyWarning"]
+__all__ = [
+    "LDPLinearRegression",
+    "LDPLinearSVC",
+    "LDPLogisticRegression",
+    "LDPMLPClassifier",
+    "LDPMLPRegressor",
+    "PrivacyWarning",
+]
 
 Ends = tuple[npt.ArrayLike, npt.ArrayLike]  # the lowest and the highest
+
+_NO_WEIGHTS = np.empty(0)
 
 _CHOICES = [each.name for each in fields(Settings) if each.name != "reference"]
 
@@ -62,6 +76,38 @@ _OWN = """
     random_state : int, RandomState or None, default=None
         None uses the operating system's randomness. A seed makes `fit` reproducible and is for
         study only: anybody who knows it can remove the noise.
+"""
+_CLASSES = """
+    classes : array-like of shape (n_classes,), optional
+        The labels, which are public. Declare those that may occur, whether or not they are in y; a
+        label in y that is not declared is refused. By default they are those in y, which then count
+        as public.
+"""
+_TARGET_BOUNDS = """
+    target_bounds : tuple (low, high)
+        The public bounds of the target. They are required, and values outside count as the bound.
+"""
+_LAYERS = """
+    hidden_layer_sizes : tuple of int, default=(8,)
+        The number of units of each hidden layer. Noise grows with the number of weights: keep them
+        few.
+    activation : {"relu", "tanh", "logistic", "silu"}, default="tanh"
+        The function of the hidden units.
+"""
+_COEFS = """
+    coefs_ : list of ndarray
+        The weights of each layer, (inputs, units), as in scikit-learn; those of the first layer are
+        in the units of the data.
+    intercepts_ : list of ndarray
+        The biases of each layer.
+    network_ : fedldp.learn.Network
+        The network, which has features on the scale of [-1, 1] or as `scaling_` makes them.
+    weights_ : ndarray
+        Its weights.
+    n_layers_ : int
+        The number of layers, with those of inputs and outputs.
+    out_activation_ : {"identity", "logistic", "softmax"}
+        The function of the outputs.
 """
 _ATTRIBUTES = """
     scaling_ : Scaling or None
@@ -88,8 +134,21 @@ _NOTES = """
 
     With ``participations=r``, each report of a vehicle costs an r-th of epsilon. ``mechanism=None``
     trains without privacy, for comparison.
+
+    There is no ``sample_weight``: each vehicle has one report of bounded length, and so the same
+    weight. Rows of one vehicle count equally in its report. To count a vehicle less, leave it out.
 """
-_shared = document(Settings, bounds=_BOUNDS, own=_OWN, attributes=_ATTRIBUTES, notes=_NOTES)
+_shared = document(
+    Settings,
+    bounds=_BOUNDS,
+    own=_OWN,
+    declared=_CLASSES,
+    target=_TARGET_BOUNDS,
+    layers=_LAYERS,
+    coefs=_COEFS,
+    attributes=_ATTRIBUTES,
+    notes=_NOTES,
+)
 
 
 class PrivacyWarning(UserWarning):
@@ -103,8 +162,30 @@ class PrivacyWarning(UserWarning):
     """
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class _Before:
+    """What an estimator keeps of the vehicles that it has asked, to go on with others."""
+
+    settings: Settings
+    objective: Objective
+    width: int  # features
+    state: State
+    scaling: Scaling | None
+    vehicle_ids: frozenset[Any]
+    calls: int
+
+    def check(self, settings: Settings, objective: Objective) -> None:
+        """Refuse to go on with another training."""
+        if (settings, objective) != (self.settings, self.objective):
+            raise DomainError(
+                "partial_fit goes on with the options and classes of the first call; got others. "
+                "Use fit for a new model."
+            )
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
+class _LDPModel(BaseEstimator):  # type: ignore[misc]
     """What the estimators share. The fields are the constructor's parameters, which it only stores.
 
     scikit-learn requires an explicit signature: it is here, and in no subclass. All parameters
@@ -139,6 +220,7 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
     strict: bool = False
     random_state: int | np.random.RandomState | None = None
     _fits: list[float] = field(init=False, default_factory=list)  # their epsilons, with all clones'
+    _before: _Before | None = field(init=False, default=None)
 
     _objective: ClassVar[str]
 
@@ -157,7 +239,7 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
             One of the paper's mechanisms.
         **options : object
             The options of `Settings.paper`, and the estimator's own parameters: `bounds`, `strict`,
-            `random_state` and, for a regression, `target_bounds`.
+            `random_state`, for a regression `target_bounds`, for a classifier `classes`.
 
         Returns
         -------
@@ -188,54 +270,82 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
         tags.non_deterministic = False  # given a random_state; without one every fit differs
         return tags
 
+    def _task(self, objective: Objective, examples: Examples, rows: VehicleRows | None) -> Task:
+        """Return what is trained."""
+        return Linear(objective, examples, rows)
+
+    def _keep(self, features: Features, training: Training, objective: Objective) -> None:
+        """Set the attributes that make predictions."""
+        raise NotImplementedError
+
+    def _scores(self, X: Any) -> Floats:
+        """Return a row of scores for each row, on the scale of the objective."""
+        raise NotImplementedError
+
     def _train(
         self,
         X: Array,
         targets: Floats,
+        objective: Objective,
         vehicle_ids: Any,
-        epsilons: Any,
+        epsilons: Any = None,
         target: AttributeQuality | None = None,
-    ) -> tuple[Floats, float]:
-        """Train; return the coefficients and the intercept for targets on the scale of [-1, 1]."""
+        *,
+        more: bool = False,
+    ) -> None:
+        """Train with vehicles; `more` goes on from what was learned from others."""
         settings = Settings(**{name: getattr(self, name) for name in _CHOICES})
         features = Features(_schema(self.bounds, X.shape[1], type(self).__name__))
         quality = _quality(features.schema, X, target)
         if self.strict:
             quality.refuse()
-        quality.warn(stacklevel=3)  # where fit was called
-        rows = None if vehicle_ids is None else VehicleRows(_checked_ids(vehicle_ids, len(X)))
-        goal = OBJECTIVES[self._objective]
-        task = Linear(goal, _Encoded(features, X, targets.astype(np.float32)), rows)
+        quality.warn(stacklevel=4)  # where fit was called
+        ids = None if vehicle_ids is None else _checked_ids(vehicle_ids, len(X))
+        before = self._before if more else None
+        if before is not None:
+            before.check(settings, objective)
+            features = replace(features, scaling=before.scaling)
+        seen = _once(ids, before)
+        rows = None if ids is None else VehicleRows(ids)
+        task = self._task(objective, _Encoded(features, X, targets.astype(np.float32)), rows)
         levels, chosen = [settings], None
         if epsilons is not None:
             chosen = _one_each(epsilons, rows, len(X))
             levels, _ = settings.levels(chosen)
         training = settings.training(
-            task, goal.distance, _source(self.random_state), epsilons=chosen
+            task,
+            objective.distance,
+            _source(self.random_state, 0 if before is None else before.calls),
+            epsilons=chosen,
+            state=None if before is None else before.state,
         )
-        if settings.private:
+        if settings.private and before is None:
             self._spend(float(levels[-1].epsilon))
-        self.history_: list[Round] = list(training)
-        self.scaling_ = training.scaling
+        if before is None:
+            self.history_: list[Round] = []
+            self.levels_: dict[float, Privacy] = {}
+        self.history_ += training
+        if before is None:
+            self.scaling_ = training.scaling
+            features = replace(features, scaling=training.scaling)
+        spent = _spent(settings, levels, task, training)
+        for each, earlier in self.levels_.items():
+            spent[each] = Privacy.of_levels([earlier, spent[each]])
         self.n_iter_ = len(self.history_)
-        times = -(-training.reports // len(task))
-        self.levels_ = {
-            each.epsilon: Privacy.of(cast(Plan, each.plan(task.dimensions)), reports, times)
-            for each, reports in zip(levels, training.reports_by_level, strict=True)
-            if settings.private
-        }
-        if (
-            training.survey is not None and self.levels_
-        ):  # whose reports have other sizes and other tables
-            (only,) = self.levels_
-            spent = self.levels_[only]
-            ratio = max(cast(Fraction, spent.ratio), training.survey.ratio)
-            self.levels_[only] = replace(spent, bytes=training.bytes, ratio=ratio)
-        self.privacy_ = Privacy.of_levels([*self.levels_.values()]) if self.levels_ else None
+        self.levels_ = spent
+        self.privacy_ = Privacy.of_levels([*spent.values()]) if spent else None
         self.price_ = levels[-1].price(task.dimensions)
-        features = replace(features, scaling=training.scaling)
-        self._deviations = _own_deviations(features, training.deviations)
-        return _own_units(features, training.models[0])
+        self._before = _Before(
+            settings,
+            objective,
+            X.shape[1],
+            training.state,
+            self.scaling_,
+            seen,
+            1 if before is None else before.calls + 1,
+        )
+        _check_weights(training.models[0])
+        self._keep(features, training, objective)
 
     def _spend(self, epsilon: float) -> None:
         """Warn before vehicles are asked again, and record what they spend.
@@ -250,20 +360,418 @@ class _LDPLinearModel(BaseEstimator):  # type: ignore[misc]
                 "for a vehicle in all of them. Scores on the vehicles' own data are not private "
                 "either: search and cross-validate on public data.",
                 PrivacyWarning,
-                stacklevel=4,  # where fit was called
+                stacklevel=5,  # where fit was called
             )
         self._fits.append(epsilon)  # not if the warning is an error: then no vehicle is asked
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class _LinearModel(_LDPModel):
+    """A model that is linear in the user's units: `coef_` and `intercept_` have a row a score."""
+
+    def _keep(self, features: Features, training: Training, objective: Objective) -> None:
+        models = training.models.reshape(objective.outputs, -1)
+        self.coef_, self.intercept_ = _own_units(features, models)
+        self.coef_std_ = _own_deviations(features, training.deviations, objective.outputs)
 
     def _scores(self, X: Any) -> Floats:
         check_is_fitted(self, "coef_")
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.asarray(X @ np.ravel(self.coef_) + self.intercept_)
+        coefficients, intercepts = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
+        return np.asarray(X @ coefficients.T + intercepts)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class _LayeredModel(_LDPModel):
+    """A network with hidden layers: `coefs_` and `intercepts_` as in scikit-learn."""
+
+    hidden_layer_sizes: tuple[int, ...] | int = (8,)
+    activation: str = "tanh"
+
+    def _network(self, objective: Objective, inputs: int) -> Network:
+        sizes = self.hidden_layer_sizes
+        sizes = (sizes,) if isinstance(sizes, Integral) else sizes
+        if not isinstance(sizes, list | tuple | np.ndarray) or not len(sizes):
+            raise DomainError(
+                "hidden_layer_sizes must be a number of units for each hidden layer, such as (8,); "
+                f"got {sizes!r:.80}."
+            )
+        layers: list[Layer] = []
+        for size in sizes:
+            layers += [Dense(whole(size, "hidden_layer_sizes")), Activation(self.activation)]
+        return Network((inputs,), tuple(layers), objective)
+
+    def _task(self, objective: Objective, examples: Examples, rows: VehicleRows | None) -> Task:
+        network = self._network(objective, examples.dimensions - 1)
+        seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0
+        return Layered(network, examples, rows, seed)
+
+    def _keep(self, features: Features, training: Training, objective: Objective) -> None:
+        self.network_ = self._network(objective, features.dimensions - 1)
+        self.weights_ = training.models[0]
+        self.coefs_, self.intercepts_ = [], []
+        for number, layer in enumerate(self.network_.dense_weights(self.weights_)):
+            if number == 0:
+                coefficients, intercepts = _own_units(features, layer)
+            else:
+                coefficients, intercepts = layer[:, :-1], layer[:, -1]
+            self.coefs_.append(coefficients.T)
+            self.intercepts_.append(intercepts)
+        self.n_layers_ = len(self.coefs_) + 1
+
+    def _scores(self, X: Any) -> Floats:
+        check_is_fitted(self, "coefs_")
+        values = validate_data(self, X, dtype=np.float64, reset=False)
+        activation, last = Activation(self.activation), len(self.coefs_) - 1
+        pairs = zip(self.coefs_, self.intercepts_, strict=True)
+        for number, (coefficients, intercepts) in enumerate(pairs):
+            values = values @ coefficients + intercepts
+            if number < last:
+                values, _ = activation.forward(_NO_WEIGHTS, values)
+        return np.asarray(values)
+
+
+class _Regression(RegressorMixin, _LDPModel):  # type: ignore[misc]
+    """Predicts a number with public bounds."""
+
+    target_bounds: tuple[float, float] | None
+    _objective = "squared"
+
+    def _fit(self, X: Any, y: Any, vehicle_ids: Any, epsilons: Any, *, more: bool) -> Self:
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            dtype=(np.float64, np.float32),
+            y_numeric=True,
+            reset=not more or self._before is None,
+        )
+        low, high = _pair(self.target_bounds, "target_bounds", type(self).__name__)
+        target = Number("target_bounds", low, high)
+        (quality,) = Schema((target,)).check(np.asarray(y)).attributes
+        quality, goal = replace(quality, name="y"), objective(self._objective)
+        self._train(X, goal.targets(target, y), goal, vehicle_ids, epsilons, quality, more=more)
+        self._to_units(target)
+        return self
+
+    def _to_units(self, target: Number) -> None:
+        """Turn scores on the scale of [-1, 1] into those in the units of the target."""
+        raise NotImplementedError
+
+    def fit(
+        self, X: Any, y: Any, vehicle_ids: Any = None, epsilons: Any = None, **unsupported: Any
+    ) -> Self:
+        """Train on rows and their targets.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The features.
+        y : array-like of shape (n_rows,)
+            The targets.
+        vehicle_ids : array-like of shape (n_rows,), optional
+            The id of each row's vehicle, if vehicles have several rows. By default each row is a
+            vehicle.
+        epsilons : array-like of shape (n_rows,), optional
+            The epsilon of each row's vehicle, if vehicles choose their own instead of `epsilon`.
+            What they choose is public.
+        **unsupported : object
+            Nothing else is taken: `sample_weight` is refused with the reason.
+
+        Returns
+        -------
+        estimator
+            The fitted estimator.
+
+        Raises
+        ------
+        DomainError
+            If a parameter is invalid, bounds are missing, or the training diverges.
+
+        Examples
+        --------
+        >>> model = LDPLinearRegression(
+        ...     epsilon=4.0, bounds=(0, 1), target_bounds=(0, 1), random_state=0
+        ... )
+        >>> X = np.tile([[0.0], [1.0]], (500, 1))
+        >>> model.fit(X, X[:, 0], vehicle_ids=np.arange(1000) // 2).privacy_.reports
+        500
+        """
+        _refuse(unsupported)
+        return self._fit(X, y, vehicle_ids, epsilons, more=False)
+
+    def partial_fit(self, X: Any, y: Any, vehicle_ids: Any = None, **unsupported: Any) -> Self:
+        """Go on with vehicles that were not asked before: for fleets that grow.
+
+        Each vehicle is asked once. A vehicle_id that was asked before is refused; without ids, each
+        row must be a new vehicle. Options, bounds and what a survey found stay those of the first
+        call.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The features.
+        y : array-like of shape (n_rows,)
+            The targets.
+        vehicle_ids : array-like of shape (n_rows,), optional
+            The id of each row's vehicle, if vehicles have several rows. By default each row is a
+            vehicle.
+        **unsupported : object
+            Nothing else is taken: `sample_weight` is refused with the reason.
+
+        Returns
+        -------
+        estimator
+            The fitted estimator.
+
+        Raises
+        ------
+        DomainError
+            If a vehicle was asked before, or an option has changed since.
+
+        Examples
+        --------
+        >>> model = LDPLinearRegression(
+        ...     epsilon=4.0, bounds=(0, 1), target_bounds=(0, 1), random_state=0
+        ... )
+        >>> X = np.tile([[0.0], [1.0]], (500, 1))
+        >>> model.partial_fit(X, X[:, 0]).partial_fit(X, X[:, 0]).privacy_.reports
+        2000
+        """
+        _refuse(unsupported)
+        return self._fit(X, y, vehicle_ids, None, more=True)
+
+    def predict(self, X: Any) -> Floats:
+        """Predict the target of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The features.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            The predictions, in the units of the target.
+
+        Examples
+        --------
+        >>> model = LDPLinearRegression(epsilon=4.0, bounds=(0, 1), target_bounds=(0, 1))
+        >>> X = np.tile([[0.0], [1.0]], (500, 1))
+        >>> model.fit(X, X[:, 0]).predict(X).shape
+        (1000,)
+        """
+        return self._scores(X)[:, 0]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # there is too much noise for a few hundred vehicles
+        return tags
+
+
+class _Classification(ClassifierMixin, _LDPModel):  # type: ignore[misc]
+    """Predicts one of some classes, whose labels are public."""
+
+    classes: npt.ArrayLike | None
+    _several: ClassVar[str | None] = "softmax"  # the objective for more than two classes
+
+    def _fit(
+        self, X: Any, y: Any, classes: Any, vehicle_ids: Any, epsilons: Any, *, more: bool
+    ) -> Self:
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            dtype=(np.float64, np.float32),
+            reset=not more or self._before is None,
+        )
+        check_classification_targets(y)
+        labels, codes = self._codes(y, classes, more=more)
+        goal = objective(self._objective)
+        if len(labels) > 2:
+            goal = objective(cast(str, self._several)).with_outputs(len(labels))
+        targets = codes.astype(np.float64) if goal.outputs > 1 else np.where(codes, 1.0, -1.0)
+        self._train(X, targets, goal, vehicle_ids, epsilons, more=more)
+        self.classes_ = labels
+        return self
+
+    def _codes(self, y: Array, classes: Any, *, more: bool) -> tuple[Array, Array]:
+        """Return the classes, and which of them each row has."""
+        found, codes = np.unique(y, return_inverse=True)
+        declared = self.classes if classes is None else classes
+        if declared is None and more and self._before is not None:
+            declared = self.classes_
+        if declared is not None:
+            labels = np.unique(np.asarray(declared))
+            if not np.isin(found, labels).all():
+                unknown = found[~np.isin(found, labels)][0]
+                raise DomainError(
+                    f"y must have the declared classes {labels.tolist()!r:.200} only; "
+                    f"got {unknown!r}."
+                )
+            found, codes = labels, np.searchsorted(labels, found)[codes]
+        count = "1 class" if len(found) == 1 else f"{len(found)} classes"
+        if len(found) < 2:
+            raise DomainError(f"y must have at least two labels; got {count}.")
+        if len(found) > 2 and self._several is None:
+            raise DomainError(
+                f"Only binary classification is supported. y must have two labels; got {count}. "
+                "For several use LDPLogisticRegression."
+            )
+        return found, codes
+
+    def fit(
+        self, X: Any, y: Any, vehicle_ids: Any = None, epsilons: Any = None, **unsupported: Any
+    ) -> Self:
+        """Train on rows and their labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The features.
+        y : array-like of shape (n_rows,)
+            The labels. Which labels there are is public: see `classes`.
+        vehicle_ids : array-like of shape (n_rows,), optional
+            The id of each row's vehicle, if vehicles have several rows. By default each row is a
+            vehicle.
+        epsilons : array-like of shape (n_rows,), optional
+            The epsilon of each row's vehicle, if vehicles choose their own instead of `epsilon`.
+            What they choose is public.
+        **unsupported : object
+            Nothing else is taken: `sample_weight` is refused with the reason.
+
+        Returns
+        -------
+        estimator
+            The fitted estimator.
+
+        Raises
+        ------
+        DomainError
+            If y has fewer than two labels, or labels that were not declared, a parameter is
+            invalid, bounds are missing, or the training diverges.
+        """
+        _refuse(unsupported)
+        return self._fit(X, y, None, vehicle_ids, epsilons, more=False)
+
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, vehicle_ids: Any = None, **unsupported: Any
+    ) -> Self:
+        """Go on with vehicles that were not asked before: for fleets that grow.
+
+        Each vehicle is asked once. A vehicle_id that was asked before is refused; without ids, each
+        row must be a new vehicle. Options, bounds and what a survey found stay those of the first
+        call.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The features.
+        y : array-like of shape (n_rows,)
+            The labels.
+        classes : array-like of shape (n_classes,), optional
+            The labels that may occur, in this call or later; by default the parameter `classes`, or
+            the labels of the first call.
+        vehicle_ids : array-like of shape (n_rows,), optional
+            The id of each row's vehicle, if vehicles have several rows. By default each row is a
+            vehicle.
+        **unsupported : object
+            Nothing else is taken: `sample_weight` is refused with the reason.
+
+        Returns
+        -------
+        estimator
+            The fitted estimator.
+
+        Raises
+        ------
+        DomainError
+            If a vehicle was asked before, a label is new, or an option has changed since.
+
+        Examples
+        --------
+        >>> X = np.tile([[0.0], [1.0]], (500, 1))
+        >>> model = LDPLogisticRegression(epsilon=4.0, bounds=(0, 1), classes=[0, 1])
+        >>> model.partial_fit(X, X[:, 0]).partial_fit(X, X[:, 0]).privacy_.reports
+        2000
+        """
+        _refuse(unsupported)
+        return self._fit(X, y, classes, vehicle_ids, None, more=True)
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the scores of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The features.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,) or (n_rows, n_classes)
+            With two classes, a score above 0 means the second one. With more, there is a score for
+            each, and `predict` returns the class with the largest.
+        """
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> Array:
+        """Predict the label of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The features.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            The labels, from `classes_`.
+        """
+        scores = self.decision_function(X)
+        codes = scores.argmax(axis=1) if scores.ndim > 1 else (scores > 0).astype(np.intp)
+        return np.asarray(self.classes_[codes])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self._several is not None
+        tags.classifier_tags.poor_score = True  # there is too much noise for a few hundred vehicles
+        return tags
+
+
+class _Probabilities(_Classification):
+    """A classifier whose scores are about probabilities."""
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The features.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes)
+            The probability of each class, in the order of `classes_`.
+
+        Examples
+        --------
+        >>> X = np.tile([[0.0], [1.0]], (500, 1))
+        >>> model = LDPLogisticRegression(epsilon=4.0, bounds=(0, 1), random_state=0)
+        >>> model.fit(X, X[:, 0] > 0.5).predict_proba([[0.0], [1.0]]).round()
+        array([[1., 0.],
+               [0., 1.]])
+        """
+        scores = self.decision_function(X)
+        name = cast(str, self._several) if scores.ndim > 1 else self._objective
+        return objective(name).probabilities(scores)
 
 
 @final
 @_shared
 @dataclass(kw_only=True, eq=False, repr=False)
-class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc]
+class LDPLinearRegression(_Regression, _LinearModel):
     """Linear regression with epsilon-local differential privacy for each vehicle.
 
     `fit` simulates the training of a fleet in which each row is a vehicle.
@@ -273,8 +781,7 @@ class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc
     {bounds}
     {options}
     {own}
-    target_bounds : tuple (low, high)
-        The public bounds of the target. They are required, and values outside count as the bound.
+    {target}
 
     Attributes
     ----------
@@ -290,7 +797,8 @@ class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc
     See Also
     --------
     fedldp.learn.Settings : The options, and what follows from them.
-    LDPLogisticRegression : For two classes, with probabilities.
+    LDPMLPRegressor : For what is not linear.
+    LDPLogisticRegression : For classes, with probabilities.
     LDPLinearSVC : For two classes.
 
     Notes
@@ -312,190 +820,46 @@ class LDPLinearRegression(RegressorMixin, _LDPLinearModel):  # type: ignore[misc
 
     target_bounds: tuple[float, float] | None = None
 
-    _objective = "squared"
-
-    def fit(self, X: Any, y: Any, vehicle_ids: Any = None, epsilons: Any = None) -> Self:
-        """Train on rows and their targets.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-            The features.
-        y : array-like of shape (n_rows,)
-            The targets.
-        vehicle_ids : array-like of shape (n_rows,), optional
-            The id of each row's vehicle, if vehicles have several rows. By default each row is a
-            vehicle.
-        epsilons : array-like of shape (n_rows,), optional
-            The epsilon of each row's vehicle, if vehicles choose their own instead of `epsilon`.
-            What they choose is public.
-
-        Returns
-        -------
-        LDPLinearRegression
-            The fitted estimator.
-
-        Raises
-        ------
-        DomainError
-            If a parameter is invalid, bounds are missing, or the training diverges.
-
-        Examples
-        --------
-        >>> model = LDPLinearRegression(
-        ...     epsilon=4.0, bounds=(0, 1), target_bounds=(0, 1), random_state=0
-        ... )
-        >>> X = np.tile([[0.0], [1.0]], (500, 1))
-        >>> model.fit(X, X[:, 0], vehicle_ids=np.arange(1000) // 2).privacy_.reports
-        500
-        """
-        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), y_numeric=True)
-        low, high = _pair(self.target_bounds, "target_bounds", type(self).__name__)
-        target = Number("target_bounds", low, high)
-        (quality,) = Schema((target,)).check(np.asarray(y)).attributes
-        quality = replace(quality, name="y")
-        coefficients, intercept = self._train(
-            X, encode_target(target, y), vehicle_ids, epsilons, quality
-        )
-        self.coef_ = coefficients * target.half_width
-        deviations = self._deviations
-        self.coef_std_ = None if deviations is None else deviations * target.half_width
-        self.intercept_ = target.from_unit(intercept)
-        return self
-
-    def predict(self, X: Any) -> Floats:
-        """Predict the target of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-            The features.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-            The predictions, in the units of the target.
-        """
-        return self._scores(X)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # there is too much noise for a few hundred vehicles
-        return tags
-
-
-class _LDPClassifier(ClassifierMixin, _LDPLinearModel):  # type: ignore[misc]
-    """A linear model that predicts one of two classes."""
-
-    def fit(self, X: Any, y: Any, vehicle_ids: Any = None, epsilons: Any = None) -> Self:
-        """Train on rows and their labels.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-            The features.
-        y : array-like of shape (n_rows,)
-            The labels: two different values, which count as public.
-        vehicle_ids : array-like of shape (n_rows,), optional
-            The id of each row's vehicle, if vehicles have several rows. By default each row is a
-            vehicle.
-        epsilons : array-like of shape (n_rows,), optional
-            The epsilon of each row's vehicle, if vehicles choose their own instead of `epsilon`.
-            What they choose is public.
-
-        Returns
-        -------
-        estimator
-            The fitted estimator.
-
-        Raises
-        ------
-        DomainError
-            If y does not have two labels, a parameter is invalid, bounds are missing, or the
-            training diverges.
-        """
-        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32))
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) != 2:
-            count = "1 class" if len(self.classes_) == 1 else f"{len(self.classes_)} classes"
-            raise DomainError(
-                f"Only binary classification is supported. y must have two labels; got {count}."
-            )
-        targets = np.where(codes, 1.0, -1.0)
-        coefficients, intercept = self._train(X, targets, vehicle_ids, epsilons)
-        self.coef_, self.intercept_ = coefficients[None], np.array([intercept])
-        self.coef_std_ = None if self._deviations is None else self._deviations[None]
-        return self
-
-    def decision_function(self, X: Any) -> Floats:
-        """Return a score for each row; `predict` returns the second class if it is above 0.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-            The features.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-            The scores.
-        """
-        return self._scores(X)
-
-    def predict(self, X: Any) -> Array:
-        """Predict the label of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-            The features.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-            The labels, from `classes_`.
-        """
-        scores = self._scores(X)
-        return self.classes_[(scores > 0).astype(np.intp)]
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        tags.classifier_tags.poor_score = True  # there is too much noise for a few hundred vehicles
-        return tags
+    def _to_units(self, target: Number) -> None:
+        self.coef_ = self.coef_[0] * target.half_width
+        if self.coef_std_ is not None:
+            self.coef_std_ = self.coef_std_[0] * target.half_width
+        self.intercept_ = target.from_unit(float(self.intercept_[0]))
 
 
 @final
 @_shared
-class LDPLogisticRegression(_LDPClassifier):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LDPLogisticRegression(_Probabilities, _LinearModel):
     """Logistic regression with epsilon-local differential privacy for each vehicle.
 
-    `fit` simulates the training of a fleet in which each row is a vehicle. It predicts one of two
-    classes, whose labels are taken from y and count as public.
+    `fit` simulates the training of a fleet in which each row is a vehicle. With more than two
+    classes it is softmax regression, whose weights add up to 0 over the classes.
 
     Parameters
     ----------
     {bounds}
     {options}
     {own}
+    {declared}
 
     Attributes
     ----------
-    coef_ : ndarray of shape (1, n_features)
-        The coefficients, in the units of the data.
-    intercept_ : ndarray of shape (1,)
-        The intercept.
-    coef_std_ : ndarray of shape (1, n_features) or None
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        The coefficients, in the units of the data; one row for two classes.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+        The intercepts.
+    coef_std_ : ndarray of the shape of coef_, or None
         The standard deviation of each coefficient that noise and prior leave; None unless the
         server is noise-aware.
-    classes_ : ndarray of shape (2,)
+    classes_ : ndarray of shape (n_classes,)
         The labels, sorted.
     {attributes}
 
     See Also
     --------
     fedldp.learn.Settings : The options, and what follows from them.
+    LDPMLPClassifier : For what is not linear.
     LDPLinearSVC : Without probabilities.
     LDPLinearRegression : For a numeric target.
 
@@ -513,50 +877,38 @@ class LDPLogisticRegression(_LDPClassifier):
     array(['late', 'on time'], dtype='<U7')
     >>> model.decision_function([[0.9, 0.8], [0.1, 0.2]]) > 0
     array([False,  True])
+
+    Several classes:
+
+    >>> y = np.select([X[:, 0] < 0.3, X[:, 1] < 0.5], ["early", "late"], "on time")
+    >>> labels = ["early", "late", "on time"]
+    >>> model = LDPLogisticRegression(epsilon=4.0, bounds=(0, 1), classes=labels, random_state=0)
+    >>> model.fit(X, y).predict([[0.05, 0.5], [0.9, 0.1], [0.9, 0.9]])
+    array(['early', 'late', 'on time'], dtype='<U7')
+    >>> model.predict_proba([[0.05, 0.5]]).shape, model.coef_.shape
+    ((1, 3), (3, 2))
     """
 
+    classes: npt.ArrayLike | None = None
+
     _objective = "logistic"
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Return the probabilities of the two classes.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-            The features.
-
-        Returns
-        -------
-        ndarray of shape (n_rows, 2)
-            The probability of each class, in the order of `classes_`.
-
-        Examples
-        --------
-        >>> X = np.tile([[0.0], [1.0]], (500, 1))
-        >>> model = LDPLogisticRegression(epsilon=4.0, bounds=(0, 1), random_state=0)
-        >>> model.fit(X, X[:, 0] > 0.5).predict_proba([[0.0], [1.0]]).round()
-        array([[1., 0.],
-               [0., 1.]])
-        """
-        from scipy.special import expit
-
-        scores = self._scores(X)
-        return np.stack([expit(-scores), expit(scores)], axis=1)
 
 
 @final
 @_shared
-class LDPLinearSVC(_LDPClassifier):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LDPLinearSVC(_Classification, _LinearModel):
     """A linear support vector machine with epsilon-local differential privacy for each vehicle.
 
     `fit` simulates the training of a fleet in which each row is a vehicle. It predicts one of two
-    classes, whose labels are taken from y and count as public.
+    classes.
 
     Parameters
     ----------
     {bounds}
     {options}
     {own}
+    {declared}
 
     Attributes
     ----------
@@ -574,7 +926,7 @@ class LDPLinearSVC(_LDPClassifier):
     See Also
     --------
     fedldp.learn.Settings : The options, and what follows from them.
-    LDPLogisticRegression : With probabilities.
+    LDPLogisticRegression : With probabilities, and for several classes.
     LDPLinearRegression : For a numeric target.
 
     Notes
@@ -592,11 +944,142 @@ class LDPLinearSVC(_LDPClassifier):
     array([ True, False])
     """
 
+    classes: npt.ArrayLike | None = None
+
     _objective = "hinge"
+    _several = None
+
+
+@final
+@_shared
+@dataclass(kw_only=True, eq=False, repr=False)
+class LDPMLPClassifier(_Probabilities, _LayeredModel):
+    """A small neural network for classes, with epsilon-local differential privacy.
+
+    `fit` simulates the training of a fleet in which each row is a vehicle. Try
+    `LDPLogisticRegression` first: it has fewer weights, and so less noise.
+
+    Parameters
+    ----------
+    {layers}
+    {bounds}
+    {options}
+    {own}
+    {declared}
+
+    Attributes
+    ----------
+    {coefs}
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted.
+    {attributes}
+
+    See Also
+    --------
+    fedldp.learn.Network : Networks with other layers, for signals too.
+    LDPLogisticRegression : With fewer weights.
+    LDPMLPRegressor : For a numeric target.
+
+    Notes
+    -----
+    {notes}
+
+    The first weights are public. They follow from `random_state` if that is a number, and are
+    always the same otherwise.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> X = fedldp.source(1).uniform((20_000, 2)) * 2 - 1
+    >>> model = LDPMLPClassifier(epsilon=8.0, bounds=(-1, 1), random_state=0)
+    >>> model = model.fit(X, X[:, 0] * X[:, 1] > 0)
+    >>> model.predict([[0.7, 0.7], [-0.7, 0.7]])
+    array([ True, False])
+    >>> bool(model.score(X, X[:, 0] * X[:, 1] > 0) > 0.8), model.coefs_[0].shape
+    (True, (2, 8))
+    >>> model.predict_proba([[0.7, 0.7]]).shape, model.decision_function([[0.7, 0.7]]).shape
+    ((1, 2), (1,))
+    """
+
+    classes: npt.ArrayLike | None = None
+
+    _objective = "logistic"
+
+    @property
+    def out_activation_(self) -> str:
+        """The function of the outputs."""
+        check_is_fitted(self, "coefs_")
+        return cast(str, self._several) if self.coefs_[-1].shape[1] > 1 else self._objective
+
+
+@final
+@_shared
+@dataclass(kw_only=True, eq=False, repr=False)
+class LDPMLPRegressor(_Regression, _LayeredModel):
+    """A small neural network for a number, with epsilon-local differential privacy.
+
+    `fit` simulates the training of a fleet in which each row is a vehicle. Try
+    `LDPLinearRegression` first: it has fewer weights, and so less noise.
+
+    Parameters
+    ----------
+    {layers}
+    {bounds}
+    {options}
+    {own}
+    {target}
+
+    Attributes
+    ----------
+    {coefs}
+    {attributes}
+
+    See Also
+    --------
+    fedldp.learn.Network : Networks with other layers, for signals too.
+    LDPLinearRegression : With fewer weights.
+    LDPMLPClassifier : For classes.
+
+    Notes
+    -----
+    {notes}
+
+    The first weights are public. They follow from `random_state` if that is a number, and are
+    always the same otherwise.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> X = fedldp.source(1).uniform((20_000, 1)) * 2 - 1
+    >>> public = {"bounds": (-1, 1), "target_bounds": (0, 10)}
+    >>> model = LDPMLPRegressor(epsilon=8.0, **public, random_state=0)
+    >>> model = model.fit(X, 10 * X[:, 0] ** 2)
+    >>> low, high = model.predict([[0.0], [0.9]])
+    >>> bool(high > low + 3), model.out_activation_
+    (True, 'identity')
+    """
+
+    target_bounds: tuple[float, float] | None = None
+
+    def _to_units(self, target: Number) -> None:
+        self.coefs_[-1] = self.coefs_[-1] * target.half_width
+        self.intercepts_[-1] = target.from_unit(self.intercepts_[-1])
+
+    @property
+    def out_activation_(self) -> str:
+        """The function of the outputs."""
+        check_is_fitted(self, "coefs_")
+        return "identity"
 
 
 # Every estimator: the contract suite of the tests goes through them.
-ESTIMATORS = (LDPLinearRegression, LDPLogisticRegression, LDPLinearSVC)
+ESTIMATORS = (
+    LDPLinearRegression,
+    LDPLogisticRegression,
+    LDPLinearSVC,
+    LDPMLPClassifier,
+    LDPMLPRegressor,
+)
 
 
 @final
@@ -681,27 +1164,72 @@ def _quality(schema: Schema, X: Array, target: AttributeQuality | None) -> DataQ
     return replace(found, attributes=(*attributes, *([] if target is None else [target])))
 
 
-def _own_units(features: Features, weights: Floats) -> tuple[Floats, float]:
-    """Return the coefficients and the intercept for rows in their own units."""
+def _refuse(unsupported: dict[str, Any]) -> None:
+    """Refuse arguments of `fit` that an estimator does not take."""
+    if "sample_weight" in unsupported:
+        raise DomainError(
+            "sample_weight is not supported: each vehicle has one report of bounded length, and so "
+            "the same weight. To count a vehicle less, leave it out."
+        )
+    if unsupported:
+        raise TypeError(f"unexpected arguments: {', '.join(unsupported)}.")
+
+
+def _once(ids: Array | None, before: _Before | None) -> frozenset[Any]:
+    """Return which vehicles were asked after this; raise an error if one was asked before."""
+    now = frozenset() if ids is None else frozenset(ids.tolist())
+    if before is None:
+        return now
+    if again := now & before.vehicle_ids:
+        raise DomainError(
+            f"each vehicle is asked once; {len(again)} of these were asked before, such as "
+            f"{min(map(str, again))!r:.80}. Give only new vehicles to partial_fit."
+        )
+    return now | before.vehicle_ids
+
+
+def _spent(
+    settings: Settings, levels: Sequence[Settings], task: Task, training: Training
+) -> dict[float, Privacy]:
+    """Return what vehicles have spent and sent, for each epsilon that they have chosen."""
+    if not settings.private:
+        return {}
+    times = -(-training.reports // len(task))
+    found = {
+        each.epsilon: Privacy.of(cast(Plan, each.plan(task.dimensions)), reports, times)
+        for each, reports in zip(levels, training.reports_by_level, strict=True)
+    }
+    if training.survey is not None:  # whose reports have other sizes and other tables
+        ((only, spent),) = found.items()
+        ratio = max(cast(Fraction, spent.ratio), training.survey.ratio)
+        found[only] = replace(spent, bytes=training.bytes, ratio=ratio)
+    return found
+
+
+def _check_weights(weights: Floats) -> None:
     if not np.abs(weights).max() <= LARGEST_WEIGHT:
         raise DomainError(
             f"the training diverged: a weight became {np.abs(weights).max():g}. Use a lower "
             "learning_rate or a smaller alpha."
         )
-    slopes, intercept = weights[:-1], weights[-1]
+
+
+def _own_units(features: Features, weights: Floats) -> tuple[Floats, Floats]:
+    """Return the coefficients and the intercepts for rows in their own units, a row a score."""
+    slopes, intercepts = weights[:, :-1], weights[:, -1]
     if features.scaling is not None:
         slopes = slopes @ features.scaling.matrix
-        intercept = intercept - slopes @ np.array(features.scaling.centres)
+        intercepts = intercepts - slopes @ np.array(features.scaling.centres)
     centres, scales = _bounds(features.schema)
     coefficients = slopes * scales
-    return coefficients, float(intercept - coefficients @ centres)
+    return coefficients, intercepts - coefficients @ centres
 
 
-def _own_deviations(features: Features, deviations: Floats | None) -> Floats | None:
+def _own_deviations(features: Features, deviations: Floats | None, scores: int) -> Floats | None:
     """Return the standard deviations of the coefficients of rows as they are."""
     if deviations is None:
         return None
-    variances = deviations[0, :-1] ** 2
+    variances = deviations.reshape(scores, -1)[:, :-1] ** 2
     if features.scaling is not None:
         variances = variances @ features.scaling.matrix**2
     return np.sqrt(variances) * _bounds(features.schema)[1]
@@ -742,8 +1270,16 @@ def _one_each(epsilons: Any, vehicle_rows: VehicleRows | None, rows: int) -> Arr
     return each
 
 
-def _source(random_state: Any) -> Source:
-    """Return the operating system's randomness or, for study, a source from a seed."""
+def _source(random_state: Any, calls: int = 0) -> Source:
+    """Return the operating system's randomness or, for study, a source from a seed.
+
+    Each further call of `partial_fit` has a stream of its own.
+    """
+    found = _first_source(random_state)
+    return found.spawn(calls + 1)[calls] if calls else found
+
+
+def _first_source(random_state: Any) -> Source:
     if random_state is None or isinstance(random_state, Integral):
         return source(random_state)
     return source(int(check_random_state(random_state).randint(1 << 62)))

@@ -247,6 +247,28 @@ class Network:
         weights[:, :inputs] = np.round(drawn * math.sqrt(gain / inputs), _DIGITS)
         return weights.reshape(-1)
 
+    def dense_weights(self, weights: Floats) -> list[Floats]:
+        """Return the weights of each layer that has any, with a row for each unit or filter.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (dimensions,)
+            The weights that are trained.
+
+        Returns
+        -------
+        list of ndarray
+            A matrix for each layer, the bias in the last column, that of the last layer last.
+
+        Examples
+        --------
+        >>> network = Network((4,), (Dense(3),), objective("squared"))
+        >>> [each.shape for each in network.dense_weights(network.start(1))]
+        [(3, 5), (1, 4)]
+        """
+        parts = zip(self._steps, self._shapes, self._parts(weights, weights), strict=True)
+        return [mine.reshape(step.output(shape)[0], -1) for step, shape, mine in parts if mine.size]
+
     def outputs(self, weights: Floats, features: FeatureRows) -> Array:
         """Return the scores of some rows.
 

@@ -337,6 +337,7 @@ class Objective(ABC):
 
 
 @final
+@dataclass(frozen=True)
 class Squared(Objective):
     """Linear regression: half the squared difference."""
 
@@ -371,6 +372,7 @@ class Squared(Objective):
 
 
 @final
+@dataclass(frozen=True)
 class Logistic(Objective):
     """Logistic regression: ln(1 + e^(-y z))."""
 
@@ -395,6 +397,7 @@ class Logistic(Objective):
 
 
 @final
+@dataclass(frozen=True)
 class Hinge(Objective):
     """Support vector machine: max(0, 1 - y z)."""
 
@@ -440,6 +443,7 @@ class Softmax(Objective):
     name = "softmax"
     task = "multiclass"
     title = "Logistic regression with several labels"
+    length = math.sqrt(2.0)  # so that with two labels it is that of logistic regression
 
     def __post_init__(self) -> None:
         if type(self.outputs) is not int or self.outputs < 2:
