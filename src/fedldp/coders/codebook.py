@@ -50,8 +50,11 @@ class Codebook(ABC):
         """
 
     @abstractmethod
-    def totals(self, seeds: Any, numbers: Any) -> tuple[Integers, Integers]:
-        """Return the sum of some directions, and that of their squares, for each coordinate."""
+    def totals(self, seeds: Any, numbers: Any, owners: Any, several: int) -> Integers:
+        """Return the sum of the directions of each owner, and the sum of their squares.
+
+        Owners are numbered. There is a row for each, of two rows with a number for each coordinate.
+        """
 
 
 def drawn_together(directions: int) -> int:
@@ -116,15 +119,17 @@ class NumpyCodebook(Codebook):
         numbers[order] = found
         return numbers
 
-    def totals(self, seeds: Any, numbers: Any) -> tuple[Integers, Integers]:
-        sums, squares = np.zeros(self.d, np.int64), np.zeros(self.d, np.int64)
+    def totals(self, seeds: Any, numbers: Any, owners: Any, several: int) -> Integers:
+        totals = np.zeros((several, 2, self.d), np.int64)
         step = max(1, 4 * BLOCK // self.d)
-        for start in range(0, len(seeds), step):
-            part = slice(start, start + step)
-            sent = self.sent(seeds[part], numbers[part])
-            sums += sent.sum(axis=1).astype(np.int64)  # floats of whole numbers below 2^53
-            squares += np.einsum("ij,ij->i", sent, sent).astype(np.int64)
-        return sums, squares
+        for owner, (sums, squares) in enumerate(totals):
+            mine = np.flatnonzero(owners == owner)
+            for start in range(0, len(mine), step):
+                part = mine[start : start + step]
+                sent = self.sent(seeds[part], numbers[part])
+                sums += sent.sum(axis=1).astype(np.int64)  # floats of whole numbers below 2^53
+                squares += np.einsum("ij,ij->i", sent, sent).astype(np.int64)
+        return totals
 
     def sent(self, seeds: Any, numbers: Any) -> Floats:
         """Return the coordinates of some directions, a row for each coordinate."""

@@ -382,15 +382,25 @@ class Directions(ForNumbers):
         return None  # a seed, then a direction or the null code: they fill their bits
 
     def count(self, codes: Codes, place: int, cells: Cells) -> None:
-        own = cells[place : place + self.cells]
+        self._count(codes, np.zeros(len(codes), np.int64), np.array([place]), cells)
+
+    def count_at(self, codes: Codes, places: Integers, cells: Cells) -> None:
+        starts, owners = np.unique(places, return_inverse=True)
+        self._count(codes, owners, starts, cells)
+
+    def _count(self, codes: Codes, owners: Integers, starts: Integers, cells: Cells) -> None:
+        """Add codes to the counters of their owners, which begin at `starts`."""
         direction = codes & codes.dtype.type(self.directions)
         sent = np.flatnonzero(direction < self.directions)
-        own[0] += len(codes)
-        own[1] += len(codes) - len(sent)
-        seeds, direction = codes[sent] >> codes.dtype.type(self._code_bits), direction[sent]
-        sums, squares = self._counted_by.totals(seeds, direction)
-        own[2 : 2 + self.d] += sums
-        own[2 + self.d :] += squares
+        seeds, several = codes[sent] >> codes.dtype.type(self._code_bits), len(starts)
+        totals = self._counted_by.totals(seeds, direction[sent], owners[sent], several)
+        answers, others = (np.bincount(each, minlength=several) for each in (owners, owners[sent]))
+        for start, n, m, (sums, squares) in zip(starts, answers, others, totals, strict=True):
+            own = cells[start : start + self.cells]
+            own[0] += n
+            own[1] += n - m
+            own[2 : 2 + self.d] += sums
+            own[2 + self.d :] += squares
 
     def vectors(self, codes: Codes) -> Floats:
         """Return the direction of each code, a row for each; the null code has zeros.

@@ -5,7 +5,7 @@ the same whole numbers as `coders.codebook`, and so the same codes for the same 
 draws nothing. A coder draws seeds and ranks from its `Source`, on the CPU and in the same order as
 always, and asks the device which direction of a seed has a rank.
 
-Sums are of integers of 64 bits, so that they are exact in any order.
+Sums are of integers of 64 bits, or of whole numbers below 2^53: they are exact in any order.
 """
 
 from dataclasses import dataclass
@@ -136,20 +136,21 @@ class TorchCodebook(Codebook):
         keys = keys.sort(dim=1, descending=True).values.gather(1, ranks)[:, 0]
         return array(self.directions - keys.remainder(self.directions + 1))
 
-    def totals(self, seeds: Any, numbers: Any) -> tuple[Integers, Integers]:
+    def totals(self, seeds: Any, numbers: Any, owners: Any, several: int) -> Integers:
         numbers = self._moved(numbers)[:, None]
         states = self._states(seeds)[:, None] + ((numbers >> 2) + 1) * _GOLDEN
         places = torch.arange(self.d, device=self.device) * self._words * _GOLDEN
-        totals = torch.zeros((2, self.d), dtype=torch.int64, device=self.device)
+        whose = self._moved(owners) == torch.arange(several, device=self.device)[:, None]
+        totals = torch.zeros((several, 2 * self.d), dtype=torch.int64, device=self.device)
         step = max(1, _WORDS // self.d)
         for start in range(0, len(states), step):
             part = slice(start, start + step)
-            sent = _sent(
-                _table(self.device), _mixed(states[part] + places), 16 * (numbers[part] & 3)
-            )
-            totals += torch.stack([sent.sum(dim=0), (sent * sent).sum(dim=0)])
-        sums, squares = array(totals)
-        return sums, squares
+            mixed = _mixed(states[part] + places)
+            sent = _sent(_table(self.device), mixed, 16 * (numbers[part] & 3)).double()
+            # A product of matrices sums up: floats of whole numbers below 2^53.
+            both = torch.cat([sent, sent * sent], dim=1)
+            totals += (whose[:, part].double() @ both).to(torch.int64)
+        return array(totals.view(several, 2, self.d))
 
     def _states(self, seeds: Any) -> Tensor:
         return _mixed((self._moved(seeds) + 1) * _GOLDEN + _signed(self.key))
