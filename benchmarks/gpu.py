@@ -18,9 +18,9 @@ from harness import shown
 from torch import nn
 
 import fedldp
-from fedldp import Plan, Schema
+from fedldp import Plan, Schema, vehicle
 from fedldp.coders import Directions
-from fedldp.learn import torch_directions
+from fedldp.learn import torch_directions, torch_kernel
 from fedldp.learn.settings import Settings
 from fedldp.learn.torch import Network
 from fedldp.learn.training import Training
@@ -28,7 +28,8 @@ from fedldp.parts import Part
 
 CHANNELS = (16, 64)  # of networks with 324 and with 1,284 weights
 CLASSES, LENGTH, EPSILON = 4, 64, 2.0
-VEHICLES, BATCH = 1 << 20, 1 << 14  # a training simulates so many vehicles at a time
+VEHICLES = 1 << 20
+BATCH, LARGE = 1 << 14, 1 << 16  # vehicles at a time: as in a training, and as a GPU likes it
 ON_CPU = 1 << 12
 REPLICAS, GROUP = 20, 400  # trainings at once, and the vehicles of each in a round
 TURNS = 5
@@ -38,7 +39,8 @@ STEPS = (
     "gradients",
     "clipping, drawing and ranking",
     "counting",
-    f"all of these, {BATCH:,} vehicles at a time",
+    f"all of these, {BATCH:,} vehicles at a time as in a training",
+    f"all of these, {LARGE:,} vehicles at a time",
     f"{REPLICAS} trainings at once, {GROUP} vehicles a round in each",
 )
 
@@ -50,6 +52,7 @@ class Rates(NamedTuple):
     ranking: float
     counting: float
     everything: float
+    in_large_batches: float
     training: float
 
 
@@ -98,10 +101,10 @@ def wait() -> None:
         torch.cuda.synchronize()
 
 
-def batches(task: Network):
+def batches(task: Network, size: int = BATCH):
     weights = task.start[None]
-    for start in range(0, len(task), BATCH):
-        yield task.gradients(weights, np.arange(start, min(start + BATCH, len(task))))
+    for start in range(0, len(task), size):
+        yield task.gradients(weights, np.arange(start, min(start + size, len(task))))
 
 
 def rates(task: Network, turns: int = TURNS) -> Rates:
@@ -117,8 +120,8 @@ def rates(task: Network, turns: int = TURNS) -> Rates:
         for batch in batches(task):
             batch.vectors(every)
 
-    def everything():
-        for batch in batches(task):
+    def everything(size):
+        for batch in batches(task, size):
             part.simulate(batch, source, cells)
 
     nearby = coder.nearby(some)
@@ -126,7 +129,8 @@ def rates(task: Network, turns: int = TURNS) -> Rates:
         n / seconds(gradients, turns),
         len(rows) / seconds(lambda: coder.encode(rows.shortened(1.0, 0.0), source), turns),
         len(some) / seconds(lambda: nearby.count(codes, 0, cells[0]), turns),
-        n / seconds(everything, turns),
+        n / seconds(lambda: everything(BATCH), turns),
+        n / seconds(lambda: everything(LARGE), turns),
         REPLICAS * GROUP / seconds(training_of(task).advance, turns),
     )
 
@@ -156,8 +160,19 @@ def bandwidth(device: str) -> float:
     return 2 * before.nbytes / seconds(lambda: after.copy_(before))
 
 
+def products(d: int, device: str) -> float:
+    """Return for how many vehicles a second the products of directions are computed, by itself."""
+    coder = part_of(d)[1]
+    rows = torch_directions.TorchRows(torch.randn((LARGE, d), device=device)).shortened(1.0, 0.0)
+    numbers = rows.rounded(vehicle.LENGTH).matrix.to(torch.int32)
+    states = torch.randint(1 << 62, (LARGE,), device=device)
+    table = torch_directions._table(numbers.device)
+    words = (coder.directions + 1) // 4
+    return LARGE / seconds(lambda: torch_kernel.products(table, numbers, states, words))
+
+
 def words_a_second(device: str) -> float:
-    """Return how many words the device can mix if it does nothing else: the limit of ranking."""
+    """Return how many words the device can mix if it does nothing else: the limit of products."""
 
     def mixed(states, steps):
         return torch_directions._mixed(states[:, None] + steps).sum(dim=1)
@@ -189,16 +204,16 @@ def main() -> None:
         there = rates(task)
         here = rates(task_of(channels, ON_CPU, "cpu"), turns=1)
         d = task.dimensions
-        words = d * (part_of(d)[1].directions + 1) // 4
+        words = d * (part_of(d)[1].directions + 1) // 4  # that a vehicle mixes
         for name, gpu, cpu in zip(STEPS, there, here, strict=True):
             speed.append([f"{d:,} weights: {name}", million(gpu), million(cpu), shown(gpu / cpu)])
         equal, close = agreement(channels, chosen.device)
         shares.append(
             [
                 f"{d:,} weights",
-                f"{there.everything * least_bytes(task) / copied:.1%}",
-                f"{there.gradients * least_bytes(task) / copied:.1%}",
-                f"{there.ranking * words / mixed:.1%}",
+                f"{products(d, chosen.device) * words / mixed:.0%}",
+                f"{there.in_large_batches * words / mixed:.1%}",
+                f"{there.in_large_batches * least_bytes(task) / copied:.1%}",
                 f"{equal:.4%}",
                 f"{close:.4%}",
             ]
@@ -214,9 +229,9 @@ def main() -> None:
             "Shares of what is possible, and of codes that are those of the CPU",
             [
                 "network",
+                "of mixing words, products alone",
+                "of mixing words, everything",
                 "of bandwidth, everything",
-                "of bandwidth, gradients",
-                "of mixing words, ranking",
                 "equal codes, equal vectors",
                 "equal codes, own gradients",
             ],
