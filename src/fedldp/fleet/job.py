@@ -13,6 +13,7 @@ from fedldp._internal.validation import is_real, whole
 from fedldp.errors import DomainError, FedLDPError
 from fedldp.fleet.protocol import LAST_ROUND, MOST, MOST_BYTES, Question
 from fedldp.fleet.stages import Collection, Descent, Span, Stage, SurveyStage, span_of, spans
+from fedldp.learn.computations import check_work, read
 from fedldp.learn.model import Model
 from fedldp.learn.optimizer import Recipe
 from fedldp.learn.survey import SURVEYS, Survey, choose
@@ -163,7 +164,7 @@ class Job:
         self._check_questions()
 
     def _check_questions(self) -> None:
-        """Refuse a job whose questions can become too large."""
+        """Refuse a job whose questions can become too large, or that a vault does not compute."""
         numbers = 0 if self.model is None else len(self.model.weights)
         if self.actual_survey is not None:
             numbers += self.actual_survey.numbers * (self.actual_survey.numbers + 2)  # of a scaling
@@ -171,6 +172,8 @@ class Job:
             for number in range(first, last + 1):
                 question = self.question("0", number)
                 question.check()
+                if question.model:
+                    check_work(read(question.model), question.n)
                 if (length := len(question.to_bytes()) + _DIGITS * numbers) > MOST_BYTES:
                     raise DomainError(
                         f"a question must have at most {MOST_BYTES} bytes; with this plan and "

@@ -4,6 +4,8 @@ A question carries no code. It carries a plan and, unless it asks for the rows t
 document: a model, whose gradient is asked for, or a round of a survey. Its format names one of the
 computations below, which a vault has installed; its entries are validated before anything is
 computed. A new kind of model needs a class with this interface and an entry in `FORMATS`.
+
+What a question may cost a vault in memory and time is limited, too, by public numbers alone.
 """
 
 import json
@@ -13,9 +15,16 @@ from typing import ClassVar, Protocol, final
 
 from fedldp._internal.validation import Floats, Integers
 from fedldp.attributes import Attribute
+from fedldp.errors import DomainError
 from fedldp.learn import model, survey
 from fedldp.parts import Matrix, Values
 from fedldp.vehicle import UNREADABLE
+
+MOST_ROWS = 1000  # of a vehicle: the time to answer must not reveal how many it has
+MOST_VEHICLES = 1 << 14  # answered together
+MOST_WORK = 1 << 36  # multiplications for a question: some minutes
+_WORK_OF_ROWS = 1 << 20  # multiplications for further rows of a vehicle: a few milliseconds
+_ROOM = 1 << 22  # numbers in memory for vehicles that are answered together
 
 
 class Computation(Protocol):
@@ -32,6 +41,14 @@ class Computation(Protocol):
     @property
     def dimensions(self) -> int:
         """How many numbers a vehicle answers."""
+
+    @property
+    def cost(self) -> int:
+        """About how many multiplications a row takes."""
+
+    @property
+    def room(self) -> int:
+        """How many numbers a row needs in memory while others are computed."""
 
     def answers(self, matrix: Floats, begins: Integers | None) -> Values:
         """Return what vehicles answer before noise.
@@ -62,6 +79,16 @@ class RowsThemselves:
         """How many numbers a vehicle answers."""
         return sum(each.size for each in self.attributes)
 
+    @property
+    def cost(self) -> int:
+        """About how many multiplications a row takes."""
+        return self.dimensions
+
+    @property
+    def room(self) -> int:
+        """How many numbers a row needs in memory."""
+        return self.dimensions
+
     def answers(self, matrix: Floats, begins: Integers | None) -> Values:
         """Return the rows."""
         return Matrix(matrix)
@@ -86,3 +113,32 @@ def read(text: str) -> Computation:
     except (*UNREADABLE, LookupError):
         reader = model.Model.from_json  # which says what is wrong
     return reader(text)
+
+
+def most_rows(asked: Computation) -> int:
+    """Return how many rows of a vehicle are used at most.
+
+    It depends on what is asked, and not on the data: what takes long is computed for few rows, so
+    that the time to answer does not reveal how many a vehicle has.
+
+    >>> from fedldp import Schema
+    >>> from fedldp.learn.model import Model
+    >>> schema = Schema.of(speed=(0, 50), load=(0, 1))
+    >>> most_rows(Model("squared", Schema.of(speed=(0, 50)), schema["load"], [0.0, 0.0]))
+    1000
+    """
+    return 1 if asked.one_row else max(1, min(MOST_ROWS, _WORK_OF_ROWS // asked.cost))
+
+
+def vehicles_at_once(asked: Computation) -> int:
+    """Return for how many vehicles to compute at a time, so that memory is limited."""
+    return max(1, min(MOST_VEHICLES, _ROOM // asked.room))
+
+
+def check_work(asked: Computation, vehicles: int) -> None:
+    """Raise `DomainError` if it takes too long to compute for this many vehicles."""
+    if vehicles * asked.cost > MOST_WORK:
+        raise DomainError(
+            f"a question may take at most {MOST_WORK:,} multiplications; got {asked.cost:,} for "
+            f"each of {vehicles:,} vehicles. Ask fewer vehicles at a time, or a smaller model."
+        )

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp._internal.validation import Floats, Integers, is_real
+from fedldp._internal.vectors import without_tiny
 from fedldp.attributes import Attribute
 from fedldp.errors import DomainError
 from fedldp.schema import Schema
@@ -348,7 +349,8 @@ class Features:
             place += width
         if self.scaling is not None:
             places = np.flatnonzero(self.kinds[0])
-            encoded[:, places] = self.scaling(encoded[:, places].astype(np.float64))
+            scaled = self.scaling(encoded[:, places].astype(np.float64))
+            encoded[:, places] = without_tiny(scaled)
         return encoded
 
     def units(self, matrix: npt.NDArray[Any]) -> Floats:
@@ -382,7 +384,7 @@ class Features:
                 category += 1
             place += self._width(each)
         units = self.units(matrix)
-        numbers = units if self.scaling is None else self.scaling(units)
+        numbers = units if self.scaling is None else without_tiny(self.scaling(units))
         places = np.flatnonzero(self.kinds[0])
         return SparseFeatures(self.dimensions, places, numbers.astype(np.float32), labels)
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from fedldp._internal import documents, notebook
 from fedldp._internal.text import counted
 from fedldp._internal.validation import Floats, Integers, is_real
+from fedldp._internal.vectors import without_tiny
 from fedldp.attributes import Attribute
 from fedldp.data.frames import shown
 from fedldp.data.quality import DataQuality, total
@@ -165,6 +166,16 @@ class Model:
         """The number of weights, and of coordinates of a gradient."""
         return len(self.weights)
 
+    @property
+    def cost(self) -> int:
+        """About how many multiplications the score of a row takes; a gradient takes thrice that."""
+        return max(self.network.operations, self.dimensions)
+
+    @property
+    def room(self) -> int:
+        """How many numbers the gradient of a row needs in memory while others are computed."""
+        return max(self.dimensions, self.features.dimensions)
+
     def answers(self, matrix: Floats, begins: Integers | None = None) -> Values:
         """Return the gradients of some vehicles.
 
@@ -189,7 +200,8 @@ class Model:
         array([[-0.5, -1. ]])
         """
         targets = self.goal.targets(self.target, matrix[:, -1])
-        features, weights = self.features.encode(matrix[:, :-1]), np.array([self.weights])
+        features = self.features.encode(matrix[:, :-1])
+        weights = without_tiny(np.array([self.weights]))
         return self.network.gradients(weights, features, targets, begins)
 
     def scores(self, data: Any) -> Floats:

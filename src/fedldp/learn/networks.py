@@ -23,9 +23,10 @@ import numpy as np
 
 from fedldp._internal import documents
 from fedldp._internal.validation import Floats, Integers, is_real, whole
+from fedldp._internal.vectors import without_tiny
 from fedldp.errors import DomainError
 from fedldp.learn.features import FeatureRows, written_out
-from fedldp.learn.gradients import gradients_of, mean_of_rows, scores_of, silently
+from fedldp.learn.gradients import gradients_of, scores_of, silently
 from fedldp.learn.layers import Array, Dense, Layer, Shape, layer_from_document
 from fedldp.learn.objectives import Objective, objective
 from fedldp.parts import Matrix, Values
@@ -292,7 +293,7 @@ class Network:
         for model, row in zip(found, weights, strict=True):
             for rows, values in self._blocks(features):
                 for step, mine in zip(self._steps, self._parts(row, values), strict=True):
-                    values, _ = step.forward(mine, values)
+                    values = without_tiny(step.forward(mine, values)[0])
                 model[rows] = values
         return found
 
@@ -349,39 +350,58 @@ class Network:
         if not self.layers:  # the gradients need not be written out
             return gradients_of(self.objective, weights, features, targets, begins)
         with silently():
-            every = [self._of_rows(row, features, targets) for row in weights]
-            return Matrix(mean_of_rows(np.array(every), begins).reshape(-1, self.dimensions))
+            every = [self._of_vehicles(row, features, targets, begins) for row in weights]
+            return Matrix(np.concatenate(every))
 
-    def _of_rows(self, weights: Floats, features: FeatureRows, targets: Floats) -> Array:
-        """Return the gradient of each row for one model."""
-        found = np.empty((len(features), self.dimensions), features.dtype)
+    def _of_vehicles(
+        self, weights: Floats, features: FeatureRows, targets: Floats, begins: Integers | None
+    ) -> Floats:
+        """Return the gradient of each vehicle for one model; few rows are in memory at a time."""
+        begins = np.arange(len(features)) if begins is None else begins
+        sizes = np.diff(begins, append=len(features))
+        vehicles = np.repeat(np.arange(len(begins)), sizes)
+        found = np.zeros((len(begins), self.dimensions))
+        for rows, gradients in self._of_rows(weights, features, targets):
+            own = vehicles[rows]
+            starts = np.flatnonzero(np.diff(own, prepend=-1))
+            found[own[starts]] += np.add.reduceat(gradients, starts, axis=0, dtype=np.float64)
+        found /= sizes[:, None]
+        return found
+
+    def _of_rows(
+        self, weights: Floats, features: FeatureRows, targets: Floats
+    ) -> Iterator[tuple[slice, Array]]:
+        """Yield the gradients of some rows at a time, for one model."""
         for rows, values in self._blocks(features):
+            found = np.empty((len(values), self.dimensions), values.dtype)
             parts, kept = list(self._parts(weights, values)), []
             for step, mine in zip(self._steps, parts, strict=True):
                 values, needed = step.forward(mine, values)
+                values = without_tiny(values)
                 kept.append(needed)
             one = self.objective.outputs == 1
             slopes = self.objective.slope(values[:, 0] if one else values, targets[rows])
-            slopes = slopes.reshape(values.shape).astype(values.dtype, copy=False)
+            slopes = without_tiny(slopes.reshape(values.shape).astype(values.dtype, copy=False))
             end = self.dimensions
             for number in range(len(parts) - 1, self._frozen - 1, -1):
                 step = self._steps[number]
                 gradient, slopes = step.backward(parts[number], kept[number], slopes)
-                found[rows, end - gradient.shape[1] : end] = gradient
+                slopes = without_tiny(slopes)
+                found[:, end - gradient.shape[1] : end] = gradient
                 end -= gradient.shape[1]
-        return found
+            yield rows, found
 
     def _blocks(self, features: FeatureRows) -> Iterator[tuple[slice, Array]]:
         """Yield the inputs of some rows at a time, so that memory is limited."""
         size = max(1, _BLOCK_NUMBERS // self.room)
         for start in range(0, len(features), size):
             rows = slice(start, start + size)
-            dense = written_out(features[rows])[:, :-1]
+            dense = without_tiny(written_out(features[rows])[:, :-1])
             yield rows, dense.reshape(len(dense), *self.inputs)
 
     def _parts(self, weights: Floats, values: Array) -> Iterator[Array]:
         """Yield the weights of each step, in the precision of the values."""
-        every = np.concatenate([np.array(self.fixed), weights]).astype(values.dtype)
+        every = without_tiny(np.concatenate([np.array(self.fixed), weights]).astype(values.dtype))
         for start, end in zip(self._ends, self._ends[1:], strict=False):
             yield every[start:end]
 

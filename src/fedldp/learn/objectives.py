@@ -15,9 +15,12 @@ import numpy.typing as npt
 
 from fedldp._internal.text import unknown
 from fedldp._internal.validation import Floats
+from fedldp._internal.vectors import without_tiny
 from fedldp.attributes import Attribute
 from fedldp.errors import DomainError
 from fedldp.learn.features import check_target, encode_target
+
+_LEAST = -60.0  # e^-60 counts as no probability: smaller numbers take time (see `without_tiny`)
 
 
 class Objective(ABC):
@@ -493,7 +496,7 @@ class Softmax(Objective):
         found = self.probabilities(scores)
         own = targets.astype(np.int64)
         found[..., np.arange(len(own)), own] -= 1
-        return found
+        return without_tiny(found)
 
     def curvature(self, slopes: Floats) -> Floats:
         """Return the mean second derivative along weights that add up to 0 over the labels.
@@ -515,7 +518,8 @@ class Softmax(Objective):
 
     def probabilities(self, scores: Floats) -> Floats:
         """Return the probabilities of the labels."""
-        found: Floats = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        below = scores - scores.max(axis=-1, keepdims=True)
+        found: Floats = np.exp(np.maximum(below, _LEAST))
         found /= found.sum(axis=-1, keepdims=True)
         return found
 

@@ -373,6 +373,17 @@ class SurveyComputation:
         """How many numbers a vehicle answers."""
         return ROUNDS[self.asks].coordinates(Features(self.schema).numbers)
 
+    @property
+    def cost(self) -> int:
+        """About how many multiplications a row takes."""
+        numbers = len(self.scaling.centres)
+        return self.dimensions + numbers * numbers
+
+    @property
+    def room(self) -> int:
+        """How many numbers a row needs in memory."""
+        return self.dimensions
+
     def answers(self, matrix: Floats, begins: Integers | None = None) -> Values:
         """Return what vehicles answer before noise.
 

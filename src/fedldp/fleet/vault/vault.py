@@ -13,7 +13,7 @@ question cannot change that.
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple, final
@@ -26,7 +26,15 @@ from fedldp._internal.validation import Floats, Integers
 from fedldp.attributes import Attribute
 from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.fleet.protocol import Answer, Question
-from fedldp.learn.computations import Computation, RowsThemselves, read
+from fedldp.learn.computations import (
+    MOST_ROWS,
+    Computation,
+    RowsThemselves,
+    check_work,
+    most_rows,
+    read,
+    vehicles_at_once,
+)
 from fedldp.learn.examples import VehicleRows
 from fedldp.ledger import Ledger
 from fedldp.parts import Values
@@ -35,8 +43,7 @@ from fedldp.randomness import Source
 from fedldp.randomness import source as secret_source
 from fedldp.schema import Schema
 
-MOST_ROWS = 1000  # of a vehicle: the time to answer must not reveal how many it has
-_AT_ONCE = 1 << 14  # vehicles answered together
+_Asked = Callable[[Integers], Iterator[Values]]  # what some vehicles answer, some at a time
 
 
 class _Checked(NamedTuple):
@@ -155,7 +162,8 @@ class Vault:
         ------
         FedLDPError
             If the question must not be answered: its plan or model is invalid, asks for attributes
-            that this vault does not hold, or leaks more than it claims.
+            that this vault does not hold, takes too much memory or time, or leaks more than it
+            claims.
         OSError
             If the ledger cannot be read or written. Nothing is released then.
         """
@@ -170,9 +178,7 @@ class Vault:
             raise OSError(str(error)) from error
         return Answer.of(question, records.values())
 
-    def _answer(
-        self, question: Question, checked: _Checked, values: Callable[[Integers], Values]
-    ) -> dict[str, bytes]:
+    def _answer(self, question: Question, checked: _Checked, values: _Asked) -> dict[str, bytes]:
         # The choice depends only on the owner's settings and on the ledger, which has the last
         # word.
         self._count(question.job)
@@ -234,18 +240,18 @@ class Vault:
         places = np.arange(len(owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return np.sort(mixed[places < MOST_ROWS])
 
-    def _records(
-        self, plan: Plan, values: Callable[[Integers], Values], vehicles: Integers
-    ) -> list[bytes]:
+    def _records(self, plan: Plan, values: _Asked, vehicles: Integers) -> list[bytes]:
         """Return the records of some vehicles, each as separate bytes for the ledger."""
         found: list[bytes] = []
-        for first in range(0, len(vehicles), _AT_ONCE):
-            block = values(vehicles[first : first + _AT_ONCE])
+        for block in values(vehicles):
             found += plan.records(block, self._source).split()
         return found
 
-    def _asked(self, question: Question) -> Callable[[Integers], Values]:
-        """Return a function that maps vehicles to the values that they are asked for."""
+    def _asked(self, question: Question) -> _Asked:
+        """Return a function that maps vehicles to the values that they are asked for.
+
+        It computes nothing yet. What a question may ask for depends on public numbers alone.
+        """
         schema = _schema(question.plan)
         asked: Computation = RowsThemselves(schema.attributes)
         if question.model:
@@ -255,22 +261,33 @@ class Vault:
                     "the plan must be for what is asked, a vector of "
                     f"{asked.dimensions} numbers, such as the gradient of a model."
                 )
-        columns = self._columns(asked.attributes)
+        check_work(asked, question.n)
+        columns, step = self._columns(asked.attributes), vehicles_at_once(asked)
 
-        def values(vehicles: Integers) -> Values:
-            rows, begins = self._rows.of(vehicles)
-            if asked.one_row:
-                return asked.answers(self._one(rows, begins)[:, columns], None)
-            return asked.answers(self._matrix[rows[:, None], columns], begins)
+        def values(vehicles: Integers) -> Iterator[Values]:
+            for first in range(0, len(vehicles), step):
+                rows, begins = self._rows_of(vehicles[first : first + step], most_rows(asked))
+                yield asked.answers(self._matrix[rows[:, None], columns], begins)
 
         return values
 
-    def _one(self, rows: Integers, begins: Integers) -> Floats:
-        """Return one row of each vehicle: a random one, if there are several."""
+    def _rows_of(self, vehicles: Integers, most: int) -> tuple[Integers, Integers | None]:
+        """Return rows of some vehicles, and where those of each begin; None if each has one.
+
+        Of a vehicle with more than `most` rows, as many neighbours are taken, from a random one on;
+        the first row follows the last. So each row is equally likely.
+        """
+        rows, begins = self._rows.of(vehicles)
+        if most >= MOST_ROWS:
+            return rows, begins
         sizes = np.diff(begins, append=len(rows))
         offsets = (self._source.uniform(len(begins)) * sizes).astype(np.int64)
-        found: Floats = self._matrix[rows[begins + offsets]]
-        return found
+        if most == 1:
+            return rows[begins + offsets], None
+        taken = np.minimum(sizes, most)
+        starts = np.cumsum(taken) - taken
+        places = np.arange(taken.sum()) + np.repeat(offsets - starts, taken)
+        return rows[np.repeat(begins, taken) + places % np.repeat(sizes, taken)], starts
 
     def _columns(self, attributes: Sequence[Attribute]) -> Integers:
         """Return the columns of some attributes, which this vault must hold with these bounds."""
