@@ -17,7 +17,7 @@ from harness import Row, Spread
 from pages import Table
 from rich.progress import track
 
-from fedldp import plots
+from fedldp import _plots as plots
 
 TURNS, PROCESSES = 5, 3
 

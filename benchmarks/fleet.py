@@ -27,7 +27,8 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from fedldp import datasets, plots
+from fedldp import _plots as plots
+from fedldp import datasets
 from fedldp.fleet.vault.listener import TICK
 from fedldp.learn.settings import Settings
 

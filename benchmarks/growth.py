@@ -22,7 +22,7 @@ from pages import Table
 from rich.progress import track
 
 import fedldp
-from fedldp import plots
+from fedldp import _plots as plots
 from fedldp.learn.gradients import gradients_of
 from fedldp.learn.objectives import Objective, objective
 from fedldp.learn.settings import Settings

@@ -26,7 +26,8 @@ from scipy.special import ndtri
 from torch import nn
 
 import fedldp
-from fedldp import datasets, plots
+from fedldp import _plots as plots
+from fedldp import datasets
 from fedldp.learn.settings import Settings
 from fedldp.learn.torch import Network
 

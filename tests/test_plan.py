@@ -14,11 +14,11 @@ from plans import CATEGORIES, MIXED, NUMBERS, STRATEGIES, plan_of
 
 import fedldp
 from fedldp import HMTP, Plan, Schema, vehicle
+from fedldp._strategies import Offered, best_k
 from fedldp.coders.categories import UnaryEncoding
 from fedldp.coders.cube import Cube
 from fedldp.errors import DataWarning, DomainError
 from fedldp.mechanisms.optimal.dominant import BelowPaper
-from fedldp.strategies import Offered, best_k
 
 AWKWARD = (0.1, 0.3, 0.6 / 7, 0.7, 1 / 3, 1.1, 2.0, math.e, math.pi, 4.35, 9.95, 16.0)
 

@@ -15,8 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 import fedldp
-from fedldp import plots, vehicle
-from fedldp.plots import BLUE, GREY, VERMILION
+from fedldp import _plots as plots
+from fedldp import vehicle
+from fedldp._plots import BLUE, GREY, VERMILION
 from fedldp.report import Report
 
 SPEED, EPSILON, FLEET, SEED = 91.0, 2.0, 20_000, 3

@@ -49,6 +49,7 @@ __all__ = [
     "ThreeOutputs",
     "ThreeOutputsFlat",
     "amplification",
+    "attributes",
     "audit",
     "best",
     "coders",
@@ -67,7 +68,18 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from fedldp import audit, coders, datasets, errors, fleet, learn, mechanisms, parts, vehicle
+    from fedldp import (
+        attributes,
+        audit,
+        coders,
+        datasets,
+        errors,
+        fleet,
+        learn,
+        mechanisms,
+        parts,
+        vehicle,
+    )
     from fedldp.coders.channel import Channel
     from fedldp.counting import Counted, Manifest
     from fedldp.data.quality import DataQuality
@@ -113,7 +125,7 @@ else:
     _load = attribute_loader(
         __name__,
         {
-            "": "audit coders datasets errors fleet learn mechanisms parts vehicle",
+            "": "attributes audit coders datasets errors fleet learn mechanisms parts vehicle",
             "coders.channel": "Channel",
             "counting": "Counted Manifest",
             "data.quality": "DataQuality",

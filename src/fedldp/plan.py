@@ -12,7 +12,7 @@ from typing import Any, final
 
 import numpy as np
 
-from fedldp import counting, estimate, report, strategies, tally, vehicle
+from fedldp import _strategies, counting, estimate, report, tally, vehicle
 from fedldp._internal import documents, notebook, packing
 from fedldp._internal.text import counted
 from fedldp._internal.validation import whole
@@ -123,7 +123,7 @@ class Plan:
         strategy: str = "sample",
         outputs: int | None = None,
         threshold: int | str = "best",
-        variance: float = strategies.UNIFORM,
+        variance: float = _strategies.UNIFORM,
         mean_length: float | None = None,
         fleet: int | None = None,
         compact: bool = False,
@@ -135,7 +135,7 @@ class Plan:
                 f"schema must be a Schema, such as Schema.of returns; got {schema!r}."
             )
         _check_epsilon(mechanism, epsilon)
-        parts = strategies.parts_of(
+        parts = _strategies.parts_of(
             schema,
             vehicle.exact(channel_epsilon(epsilon)),
             name=mechanism,
@@ -157,7 +157,7 @@ class Plan:
         schema: Schema,
         epsilon: float,
         *,
-        mechanism: AnyMechanism = strategies.PAPER_MECHANISM,
+        mechanism: AnyMechanism = _strategies.PAPER_MECHANISM,
         outputs: int | None = None,
         study: bool = False,
     ) -> "Plan":
@@ -201,7 +201,7 @@ class Plan:
         ([(2, 6.0), (1, 3.0)], 'horvitz-thompson')
         """
         name: Any = getattr(mechanism, "name", mechanism)
-        choices: dict[str, Any] = {"k": "paper"} | strategies.as_printed(name)
+        choices: dict[str, Any] = {"k": "paper"} | _strategies.as_printed(name)
         if choices["strategy"] != "cube":
             choices["strategy"] = "paper"
         if name == "laplace" and isinstance(schema, Schema):

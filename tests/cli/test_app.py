@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import fedldp
-from fedldp import plots
+from fedldp import _plots as plots
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import MissingExtra
 from fedldp.learn.settings import Settings

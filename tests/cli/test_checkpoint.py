@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from trips import HMTP, LATE, document, invoke, prepare, refused, run, saved
 
-from fedldp import plots
+from fedldp import _plots as plots
 from fedldp.cli import runs
 
 

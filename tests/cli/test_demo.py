@@ -15,7 +15,8 @@ from matplotlib.image import imread
 from sklearn.linear_model import LogisticRegression
 
 import fedldp
-from fedldp import datasets, plots
+from fedldp import _plots as plots
+from fedldp import datasets
 from fedldp.cli.demo import demo_command
 from fedldp.cli.program import program
 from fedldp.cli.runs import TASKS, base_rate, linear, measured

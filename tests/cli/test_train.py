@@ -24,7 +24,8 @@ from trips import (
 )
 
 import fedldp
-from fedldp import datasets, plots
+from fedldp import _plots as plots
+from fedldp import datasets
 from fedldp.cli.runs import TASKS, Point, base_rate, gain, linear, volume
 from fedldp.errors import DomainError
 from fedldp.learn.layers import Activation, Dense

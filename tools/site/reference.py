@@ -24,6 +24,8 @@ PUBLIC = (
     "fedldp.mechanisms",
     "fedldp.coders",
     "fedldp.coders.base",
+    "fedldp.attributes",
+    "fedldp.attributes.results",
     "fedldp.parts",
     "fedldp.data.quality",
     "fedldp.plausibility",

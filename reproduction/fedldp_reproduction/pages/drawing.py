@@ -11,8 +11,8 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
+from fedldp._plots import BLACK, GREEN, ORANGE, PURPLE, STYLES, VERMILION
 from fedldp.errors import DomainError
-from fedldp.plots import BLACK, GREEN, ORANGE, PURPLE, STYLES, VERMILION
 from fedldp_reproduction.results import Point, Result
 
 WIDE, NARROW = 10.0, 4.0  # inches: of a page, and of a phone

@@ -14,7 +14,7 @@ from jinja2 import Environment, StrictUndefined
 
 from fedldp import __version__
 from fedldp._internal import files
-from fedldp.plots import save
+from fedldp._plots import save
 from fedldp_reproduction.figures import description
 from fedldp_reproduction.pages import drawing
 from fedldp_reproduction.results import Result, Verdict, to_csv

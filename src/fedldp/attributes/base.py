@@ -420,7 +420,7 @@ class Attribute(ABC):
         Examples
         --------
         >>> from fedldp import Category
-        >>> from fedldp.strategies import Offered
+        >>> from fedldp._strategies import Offered
         >>> Category("city", ["Oslo", "Rome"]).coder(1.0, Offered("hm-tp")).inputs
         (0.0, 1.0)
         """
@@ -444,7 +444,7 @@ class Attribute(ABC):
         Examples
         --------
         >>> from fedldp import Number
-        >>> from fedldp.strategies import Offered
+        >>> from fedldp._strategies import Offered
         >>> round(Number("way", 0, 1, size=3).expected_error(1.0, Offered("duchi")), 1)
         15.0
         """

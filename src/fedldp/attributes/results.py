@@ -11,17 +11,38 @@ from fedldp._internal.text import counted, listed, rounded
 from fedldp._internal.validation import Floats
 from fedldp.coders.categories import project
 
-__all__ = ["Frequencies", "Mean", "Result"]
+__all__ = ["Frequencies", "Line", "Mean", "Numbers", "Result"]
 
 _COMPARED = ("values", "stderr", "interval", "simultaneous", "answers")
 
 
 class Numbers(NamedTuple):
-    """The estimates of an attribute in its own units: arrays with an entry for each of them."""
+    """The estimates of an attribute in its own units: arrays with an entry for each of them.
+
+    Attributes
+    ----------
+    values
+        What is estimated.
+    stderr
+        The standard errors.
+    interval
+        The lower and the upper ends of intervals, along the last axis.
+    simultaneous
+        The ends of wider intervals, which hold for all estimates at once.
+    answers
+        How many vehicles answered.
+
+    Examples
+    --------
+    >>> ends = np.array([[0.0, 2.0], [1.0, 3.0]])
+    >>> numbers = Numbers(np.array([1.0, 2.0]), np.array([0.5, 0.5]), ends, ends, np.array([9, 8]))
+    >>> float(numbers.first.values), int(numbers.first.answers)
+    (1.0, 9)
+    """
 
     values: Any
     stderr: Any
-    interval: Any  # low and high along the last axis
+    interval: Any
     simultaneous: Any
     answers: Any
 
@@ -32,7 +53,28 @@ class Numbers(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One number that was estimated."""
+    """One number that was estimated.
+
+    Attributes
+    ----------
+    attribute
+        The name of the attribute.
+    label
+        The category or, for a vector, the position; empty for a single number.
+    estimate
+        The number.
+    stderr
+        Its standard error.
+    low, high
+        The ends of its interval.
+    answers
+        How many vehicles answered.
+
+    Examples
+    --------
+    >>> Line("speed", "", 41.2, 0.5, 40.2, 42.2, 900).shown
+    '41.2 ± 1.0'
+    """
 
     attribute: str
     label: str

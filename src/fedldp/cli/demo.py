@@ -76,7 +76,7 @@ def demo_command(output: Path, rows: int | None, replicas: int, as_json: bool) -
     that sends a few noisy bits. Takes some seconds, prints a table and draws a
     picture.
     """  # noqa: D301 (click wants the character \b itself)
-    from fedldp import plots
+    from fedldp import _plots as plots
 
     output.mkdir(parents=True, exist_ok=True)
     flights = replace(datasets.load("flights", rows=rows), reference=Settings.reference)

@@ -79,7 +79,7 @@ def estimated(tally: Tally, estimator: str | None, *, of: str, confidence: float
 def _check_plot(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
     """Refuse a picture that cannot be written, before any work is done."""
     if path is not None:
-        from fedldp import plots
+        from fedldp import _plots as plots
 
         plots.check_path(path)
     return path
@@ -145,7 +145,7 @@ def _shown(number: float | None, error: float | None) -> str:
 
 def draw(path: Path, rows: list[dict[str, Any]], title: str) -> None:
     """Draw estimates with their intervals to a file."""
-    from fedldp import plots
+    from fedldp import _plots as plots
 
     plots.save(plots.estimates(rows, title), path)
 

@@ -70,7 +70,7 @@ def mechanisms_command(
 
 
 def _draw(path: Path, epsilon: float, bits: bool, inputs: bool) -> None:
-    from fedldp import plots
+    from fedldp import _plots as plots
 
     plots.check_path(path)
     if bits:

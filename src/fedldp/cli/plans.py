@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedldp._internal import files
+from fedldp._strategies import PAPER_MECHANISM, STRATEGIES
 from fedldp.cli.options import declared
 from fedldp.data import frames
 from fedldp.data.quality import DataQuality
@@ -21,7 +22,6 @@ from fedldp.learn.settings import Settings
 from fedldp.mechanisms import mechanism_names
 from fedldp.plan import Plan
 from fedldp.schema import Schema, template
-from fedldp.strategies import PAPER_MECHANISM, STRATEGIES
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from fedldp import datasets
 from fedldp._internal import files
+from fedldp._strategies import PAPER_MECHANISM
 from fedldp.attributes import Attribute
 from fedldp.cli.completion import offer
 from fedldp.cli.options import declared
@@ -54,7 +55,6 @@ from fedldp.learn.settings import AUTO, PAPER_DECIDES, Settings
 from fedldp.learn.tasks import Linear, Supervised
 from fedldp.mechanisms import mechanism_names
 from fedldp.randomness import source
-from fedldp.strategies import PAPER_MECHANISM
 
 NO_PRIVACY = "none"  # instead of a mechanism
 
@@ -228,7 +228,7 @@ def train_command(
     if private and epsilon is None:
         raise click.UsageError(f"give --epsilon, or --mechanism {NO_PRIVACY} for no privacy.")
     if plot is not None:
-        from fedldp import plots
+        from fedldp import _plots as plots
 
         plots.check_path(plot)
     of_data = {name: options.pop(name) for name in _OF_DATA}

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from fedldp._internal.options import document
 from fedldp._internal.validation import Floats, reals, whole
+from fedldp._strategies import PAPER_MECHANISM
 from fedldp.data.frames import is_missing
 from fedldp.data.quality import AttributeQuality, DataQuality
 from fedldp.errors import DomainError, MissingExtra
@@ -38,7 +39,6 @@ from fedldp.learn.training import Round, Training
 from fedldp.plan import Plan
 from fedldp.randomness import Source, source
 from fedldp.schema import Number, Schema
-from fedldp.strategies import PAPER_MECHANISM
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # type: ignore[import-untyped]

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from fedldp._internal.options import OneOf, Real, Whole, document, option, validate
 from fedldp._internal.validation import Floats, Integers, epsilon, reals
+from fedldp._strategies import PAPER_MECHANISM, STRATEGIES, as_printed, each_part
 from fedldp.errors import DomainError
 from fedldp.estimate import HORVITZ_THOMPSON
 from fedldp.learn.features import REFERENCES
@@ -29,7 +30,6 @@ from fedldp.learn.training import Training
 from fedldp.plan import Plan
 from fedldp.randomness import Source
 from fedldp.schema import Schema
-from fedldp.strategies import PAPER_MECHANISM, STRATEGIES, as_printed, each_part
 from fedldp.vehicle import exact
 
 AUTO, DIRECTIONS = "auto", "directions"
