@@ -28,9 +28,8 @@ from fedldp.parts import Part
 
 CHANNELS = (16, 64)  # of networks with 324 and with 1,284 weights
 CLASSES, LENGTH, EPSILON = 4, 64, 2.0
-VEHICLES = 1 << 20
-BATCH, LARGE = 1 << 14, 1 << 16  # vehicles at a time: as in a training, and as a GPU likes it
-ON_CPU = 1 << 12
+VEHICLES, BATCH = 1 << 20, 1 << 16
+ON_CPU, COMPARED = 1 << 12, 1 << 14
 REPLICAS, GROUP = 20, 400  # trainings at once, and the vehicles of each in a round
 TURNS = 5
 
@@ -39,8 +38,7 @@ STEPS = (
     "gradients",
     "clipping, drawing and ranking",
     "counting",
-    f"all of these, {BATCH:,} vehicles at a time as in a training",
-    f"all of these, {LARGE:,} vehicles at a time",
+    "all of these, in batches as a training has them",
     f"{REPLICAS} trainings at once, {GROUP} vehicles a round in each",
 )
 
@@ -52,7 +50,6 @@ class Rates(NamedTuple):
     ranking: float
     counting: float
     everything: float
-    in_large_batches: float
     training: float
 
 
@@ -101,8 +98,8 @@ def wait() -> None:
         torch.cuda.synchronize()
 
 
-def batches(task: Network, size: int = BATCH):
-    weights = task.start[None]
+def batches(task: Network):
+    weights, size = task.start[None], task.at_once
     for start in range(0, len(task), size):
         yield task.gradients(weights, np.arange(start, min(start + size, len(task))))
 
@@ -120,8 +117,8 @@ def rates(task: Network, turns: int = TURNS) -> Rates:
         for batch in batches(task):
             batch.vectors(every)
 
-    def everything(size):
-        for batch in batches(task, size):
+    def everything():
+        for batch in batches(task):
             part.simulate(batch, source, cells)
 
     nearby = coder.nearby(some)
@@ -129,8 +126,7 @@ def rates(task: Network, turns: int = TURNS) -> Rates:
         n / seconds(gradients, turns),
         len(rows) / seconds(lambda: coder.encode(rows.shortened(1.0, 0.0), source), turns),
         len(some) / seconds(lambda: nearby.count(codes, 0, cells[0]), turns),
-        n / seconds(lambda: everything(BATCH), turns),
-        n / seconds(lambda: everything(LARGE), turns),
+        n / seconds(everything, turns),
         REPLICAS * GROUP / seconds(training_of(task).advance, turns),
     )
 
@@ -142,7 +138,7 @@ def training_of(task: Network) -> Training:
 
 def agreement(channels: int, device: str) -> tuple[float, float]:
     """Return the share of codes that are equal: from equal vectors, and from gradients."""
-    tasks = [task_of(channels, BATCH, each) for each in (device, "cpu")]
+    tasks = [task_of(channels, COMPARED, each) for each in (device, "cpu")]
     every = np.arange(tasks[0].dimensions)
     coder = part_of(len(every))[1]
     there, here = (next(batches(each)).vectors(every).shortened(1.0, 0.0) for each in tasks)
@@ -163,12 +159,12 @@ def bandwidth(device: str) -> float:
 def products(d: int, device: str) -> float:
     """Return for how many vehicles a second the products of directions are computed, by itself."""
     coder = part_of(d)[1]
-    rows = torch_directions.TorchRows(torch.randn((LARGE, d), device=device)).shortened(1.0, 0.0)
+    rows = torch_directions.TorchRows(torch.randn((BATCH, d), device=device)).shortened(1.0, 0.0)
     numbers = rows.rounded(vehicle.LENGTH).matrix.to(torch.int32)
-    states = torch.randint(1 << 62, (LARGE,), device=device)
+    states = torch.randint(1 << 62, (BATCH,), device=device)
     table = torch_directions._table(numbers.device)
     words = (coder.directions + 1) // 4
-    return LARGE / seconds(lambda: torch_kernel.products(table, numbers, states, words))
+    return BATCH / seconds(lambda: torch_kernel.products(table, numbers, states, words))
 
 
 def words_a_second(device: str) -> float:
@@ -212,8 +208,8 @@ def main() -> None:
             [
                 f"{d:,} weights",
                 f"{products(d, chosen.device) * words / mixed:.0%}",
-                f"{there.in_large_batches * words / mixed:.1%}",
-                f"{there.in_large_batches * least_bytes(task) / copied:.1%}",
+                f"{there.everything * words / mixed:.1%}",
+                f"{there.everything * least_bytes(task) / copied:.1%}",
                 f"{equal:.4%}",
                 f"{close:.4%}",
             ]

@@ -253,9 +253,11 @@ def test_blocks_of_another_device_are_large(monkeypatch):
     task = task_of(1200)
     blocks = [len(block) for block in task.gradient_blocks(task.start[None], np.arange(1200))]
     assert blocks == [512, 512, 176]
+    assert task.at_once == 1 << 14
     monkeypatch.setattr(Network, "device", torch.device("meta"))
     (block,) = task.gradient_blocks(task.start[None], np.arange(1200))
     assert len(block) == 1200
+    assert task.at_once == 1 << 16
 
 
 class Watched(nn.Module):

@@ -70,6 +70,11 @@ class Task(ABC):
         """
 
     @property
+    def at_once(self) -> int:
+        """How many gradients a training asks for at a time, counted from the first of a group."""
+        return 4 * BLOCK
+
+    @property
     def start(self) -> Floats | None:
         """The public first weights; None for zeros."""
         return None

@@ -237,6 +237,11 @@ class Network(Task):
                 yield torch.cat([each.flatten(2) for each in found.values()], dim=2).flatten(0, 1)
 
     @property
+    def at_once(self) -> int:
+        """How many gradients a training asks for at a time: more if the module is on a GPU."""
+        return max(super().at_once, self._block)
+
+    @property
     def _block(self) -> int:
         """How many gradients are computed at a time."""
         most = _BLOCK if self.device.type == "cpu" else _BLOCK_ELSEWHERE

@@ -43,8 +43,6 @@ from fedldp.schema import Schema
 
 FORMAT = "fedldp training 1"
 
-_AT_ONCE = 4 * BLOCK  # vehicles simulated together, counted from the beginning of a group
-
 
 @final
 @dataclass(frozen=True)
@@ -384,8 +382,9 @@ class Training:
     def _units(self, first: int, end: int) -> Iterator[Floats]:
         """Yield the numbers of some vehicles of the survey."""
         order = self._order(0) if self._shuffle else np.arange(self._vehicles)
-        for at in range(first, end, _AT_ONCE):
-            vehicles = order[at : min(at + _AT_ONCE, end)]
+        at_once = self._task.at_once
+        for at in range(first, end, at_once):
+            vehicles = order[at : min(at + at_once, end)]
             yield self._task.units(vehicles, self._source)
 
     def _order(self, again: int) -> Integers:
@@ -397,7 +396,7 @@ class Training:
 
     def _batches(self, order: Integers | None, first: int, end: int) -> Iterator[Values]:
         """Yield the gradients of the vehicles from `first` on, as many at once as memory allows."""
-        at_once = max(BLOCK, _AT_ONCE // self._replicas // BLOCK * BLOCK)
+        at_once = max(BLOCK, self._task.at_once // self._replicas // BLOCK * BLOCK)
         for at in range(first, end, at_once):
             rows = slice(at, min(at + at_once, end))
             yield self._task.gradients(self.state.weights, rows if order is None else order[rows])
