@@ -18,7 +18,7 @@ SELECTED ?= tests/test_golden.py tests/test_vectors.py tests/test_randomness.py 
 	tests/cli/test_collection.py tests/cli/test_help.py
 
 .PHONY: demo test test-tools test-reproduction test-minimum test-python test-slow test-torch test-simulation \
-	test-faults test-hostile test-flower test-browser \
+	test-faults test-hostile test-flower test-vss test-browser \
 	bench bench-growth bench-scale bench-peers bench-docs bench-gpu bench-reproduce bench-fleet \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures page docs notebooks dist mutation clean
 
@@ -68,6 +68,9 @@ test-flower: $(FLOWER:%=.venv-flower/%.done)  ## the fleet on every version of F
 	  .venv-flower/$$version/bin/python -m pytest -n auto --dist loadfile tests/fleet \
 	    || exit 1; \
 	done
+
+test-vss: $(VENV)/test.done .venv-vss/vss.done  ## signals of a real VSS catalogue, and of today's VSS tools
+	$(BIN)/pytest -m vss tests/test_vss.py
 
 test-browser: $(VENV)/test.done  ## the interactive page, in Chromium
 	$(BIN)/pytest -m browser tests/tools/test_playground_browser.py tests/tools/test_playground_proof.py
@@ -157,7 +160,7 @@ dist: $(VENV)/test.done  ## sdist and wheel, tried out in an environment of thei
 	$(BIN)/pytest -m dist tests/tools/test_dist.py
 
 clean:
-	rm -rf .cache/solved $(VENV) .venv-flower .venv-minimum .venv-peers .venv-python demo site dist
+	rm -rf .cache/solved $(VENV) .venv-flower .venv-minimum .venv-peers .venv-python .venv-vss demo site dist
 
 $(VENV)/pip.done:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -201,6 +204,13 @@ $(VENV)/test.done: $(VENV)/reproduction.done pyproject.toml
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(@D)/bin/python -m pip install --quiet --editable '.[cli,learn,parquet,plots]' --group test
+	@touch $@
+
+# The package vss is old and needs old packages; only its catalogue is read.
+.venv-vss/vss.done:
+	$(PYTHON) -m venv --clear .venv-vss
+	.venv-vss/bin/python -m pip install --quiet 'vss-tools>=6,<7'
+	.venv-vss/bin/python -m pip install --quiet --no-deps vss==1.0.5
 	@touch $@
 
 $(VENV)/docs.done: $(VENV)/test.done pyproject.toml

@@ -21,7 +21,7 @@ from fedldp.vehicle import MOST_COORDINATES
 
 __all__ = ["Category", "Number", "Schema", "template"]
 
-_UNFILLED = "?"  # what a template has instead of bounds and categories
+UNFILLED = "?"  # what a template has instead of bounds and categories
 
 
 @final
@@ -368,7 +368,8 @@ class Schema(Mapping[str, Attribute]):
         Parameters
         ----------
         text
-            A table for each attribute. `missing` and `size` are optional.
+            A table for each attribute. `missing` and `size` are optional. A name with points may
+            be written with quotes or without: `["Vehicle.Speed"]` or `[Vehicle.Speed]`.
 
         Returns
         -------
@@ -385,13 +386,13 @@ class Schema(Mapping[str, Attribute]):
         >>> Schema.from_toml("age = {low = 0, high = 100}")["age"].missing
         50.0
         """
-        tables = toml.parse(text, "the schema")
+        tables = dict(_flat(toml.parse(text, "the schema")))
         unfilled = [
             f"{key} of {name!r}"
             for name, table in tables.items()
             if isinstance(table, dict)
-            for key in ("low", "high", "categories")
-            if table.get(key) in (_UNFILLED, [_UNFILLED], [_UNFILLED, OTHER])
+            for key in ("low", "high", "size", "categories")
+            if table.get(key) in (UNFILLED, [UNFILLED], [UNFILLED, OTHER])
         ]
         if unfilled:
             raise DomainError(
@@ -399,6 +400,15 @@ class Schema(Mapping[str, Attribute]):
                 "you. Delete the table of a column that vehicles should not be asked for."
             )
         return cls(tuple(_from_table(name, table) for name, table in tables.items()))
+
+
+def _flat(tables: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each attribute's name and table; tables of nothing but tables are parts of a name."""
+    for name, table in tables.items():
+        if isinstance(table, dict) and table and all(isinstance(e, dict) for e in table.values()):
+            yield from _flat(table, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", table
 
 
 def template(data: Any) -> str:
@@ -425,9 +435,9 @@ def template(data: Any) -> str:
         "are\n# none, as in a column of two labels that a model is to predict.\n"
     ]
     for name, size in kinds(data).items():
-        options: dict[str, Any] = {"categories": [_UNFILLED, OTHER]}
+        options: dict[str, Any] = {"categories": [UNFILLED, OTHER]}
         if size is not None:
-            options = {"low": _UNFILLED, "high": _UNFILLED, **({"size": size} if size > 1 else {})}
+            options = {"low": UNFILLED, "high": UNFILLED, **({"size": size} if size > 1 else {})}
         texts.append(toml.table(name, entries=options))
     return "\n".join(texts)
 

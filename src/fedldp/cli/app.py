@@ -41,7 +41,7 @@ _COMMANDS = {
     ),
     "report": _Entry("reports", "report_command", "Answer a plan once, as a vehicle does."),
     "schema": _Entry(
-        "plans", "schema_command", "Draft a schema for the columns of a CSV or Parquet file."
+        "plans", "schema_command", "Draft a schema for the columns of a file, or for signals."
     ),
     "tally": _Entry("reports", "tally_command", "Count reports, as a server does."),
     "train": _Entry("train", "train_command", "Simulate training: each vehicle sends a few bits."),
