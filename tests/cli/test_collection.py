@@ -94,6 +94,18 @@ def write_csv(table, path="fleet.csv"):
 # Schema and plan
 
 
+def test_a_plan_for_a_vector(tmp_path):
+    (tmp_path / "vector.toml").write_text("[gradient]\nlength = 1.0\nsize = 36\n")
+    options = ["--schema", str(tmp_path / "vector.toml"), "--epsilon", "4"]
+    options += ["--strategy", "directions", "--mean-length", "0.3", "--json"]
+    bits = []
+    for fleet in ([], ["--fleet", "20000"]):
+        done = CliRunner().invoke(command, ["plan", *options, *fleet])
+        assert done.exit_code == 0, done.output
+        bits.append(json.loads(done.output)["bits_per_vehicle"])
+    assert bits == [30, 21]
+
+
 def test_a_draft_must_be_filled_in():
     write_csv(rows(10))
     draft, options = run("schema", "fleet.csv"), ["--schema", "draft.toml", "--epsilon", 1]

@@ -26,7 +26,7 @@ from trips import (
 import fedldp
 from fedldp import _plots as plots
 from fedldp import datasets
-from fedldp.cli.runs import TASKS, Point, base_rate, gain, linear, volume
+from fedldp.cli.runs import TASKS, Point, base_rate, compared, linear, volume
 from fedldp.errors import DomainError
 from fedldp.learn.layers import Activation, Dense
 from fedldp.learn.settings import Settings
@@ -270,11 +270,11 @@ def test_a_gain_is_measured_against_the_best_constant():
         _, targets = rows.examples.read(slice(None))
         nothing[:, -1] = rows.objective.constant(targets)  # always the same
         nothing = nothing.reshape(-1)
-        gained, doubt = gain(rows, nothing)
-        assert abs(gained) < 1e-6
-        assert 0 <= doubt < 1e-6
-        gained, doubt = gain(rows, np.full(rows.dimensions, np.nan))
-        assert not gained > doubt  # a model that has left all bounds
+        found = compared(rows, nothing)
+        assert abs(found.gain) < 1e-6
+        assert 0 <= found.margin < 1e-6
+        wild = compared(rows, np.full(rows.dimensions, np.nan))
+        assert not wild.beats_base_rate  # a model that has left all bounds
 
 
 @pytest.mark.parametrize("rows", [2, 3, 11])

@@ -572,6 +572,53 @@ def test_searched_seeds_are_found():
     assert long.found > long.expected
 
 
+@pytest.mark.parametrize(
+    ("mean_length", "length"), [(0.3, 0.0), (0.3, 0.05), (0.3, 1.0), (1.0, 0.05), (1.0, 1.0)]
+)
+def test_short_vectors_hide_no_searched_seeds(mean_length, length):
+    """At epsilon = 4, where directions of vectors are much longer than others, 2% liars are found.
+
+    Null codes tell how many directions were chosen for vectors. Without a null input, a short
+    vector is sent as a long one with a random sign, so that only zero vectors could hide them.
+    """
+    coder, n, d = Directions.of(4.0, 12, mean_length=mean_length), 40_000, 12
+    assert bool(coder.null_input) == (mean_length < 1)
+    honest = coder.encode(np.tile(length * np.eye(d)[3], (n, 1)), fedldp.source(21))
+    _, _, long = coder.checks(cells_of(coder, honest))
+    assert long.p_value > 0.01
+    seeds = np.arange(1 << 16, dtype=np.uint32)
+    along = coder.codebook.sent(seeds, np.zeros_like(seeds)).sum(axis=0)
+    honest[: n // 50] = int(np.argmax(along)) << (coder.bits - coder.seed_bits)
+    _, _, long = coder.checks(cells_of(coder, honest))
+    assert long.p_value < 1e-9
+    assert long.found > long.expected
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 4.0])
+@pytest.mark.parametrize("null", [False, True])
+def test_the_expected_length_holds_for_every_input(epsilon, null):
+    """The mean of what is checked, from the odds: 0 for a vector and the null input, else below."""
+    coder = Directions.of(epsilon, 12, null=null)
+    lengths, total = coder._lengths, coder._odds.total
+    squares = TABLE.astype(float) ** 2
+    top = betainc(coder.directions - coder.best, coder.best, (np.arange(65536) + 0.5) / 65536) * (
+        coder.directions / coder.best
+    )
+    of_best = np.mean(top * squares) / np.mean(squares)
+    low, extra = coder.directions * coder.low, coder.best * (coder.high - coder.low)
+    along = (low + extra * of_best) / (low + extra)
+    for nulls, last in ((coder.null, along), (coder.null_input, 1.0)):
+        share = nulls / total
+        mean = share * lengths.of_null + (1 - share) * (11 + last - lengths.of_direction)
+        if null or last != 1.0:
+            assert abs(mean) < 1e-3
+        else:
+            assert mean < 0
+    # Its logarithm is that of the largest E[e^(s T)], which is 1 at s = 0, and convex.
+    assert abs(lengths.logarithms[0]) < 1e-5
+    assert (np.diff(lengths.logarithms) > -1e-9).all()
+
+
 def test_null_codes_are_counted():
     coder, n = Directions.of(2.0, 5, mean_length=0.3), 10_000
     codes = coder.encode(vectors(n, 5, 3), fedldp.source(13))

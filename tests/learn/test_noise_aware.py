@@ -14,7 +14,7 @@ from fedldp.errors import DomainError, WireError
 from fedldp.learn import optimizer
 from fedldp.learn.examples import Arrays
 from fedldp.learn.features import Features, Scaling
-from fedldp.learn.noise_aware import CAUTION, DOUBT, FADING, Observed, Prior
+from fedldp.learn.noise_aware import CAUTION, DOUBT, FADING, WIDER, Observed, Prior
 from fedldp.learn.objectives import objective
 from fedldp.learn.optimizer import Recipe, State
 from fedldp.learn.settings import Settings
@@ -28,7 +28,9 @@ def by_hand(prior, observations, average=True):
     """The steps once more, for one model, weight by weight."""
     d = len(prior.squares)
     w, mean, length = [0.0] * d, [0.0] * d, None
-    v = [[tau**2] * 3 for tau in prior.deviations]  # variances of weight and average, covariance
+    v = [
+        [(WIDER * tau) ** 2] * 3 for tau in prior.deviations
+    ]  # variances of weight and average, covariance
     for t, (gradient, variance, seen) in enumerate(observations, start=1):
         slope = 0.5 if length is None else length / np.sqrt(sum(prior.squares))
         bend = float(prior.objective.curvature(np.array([slope]))[0])
@@ -77,7 +79,7 @@ def test_what_is_below_the_noise_hardly_moves():
         state = optimizer.step(RECIPE, state, Observed(noise, deviation**2), prior)
         aware.append(np.abs(state.weights / prior.deviations).max())
     assert max(aware) < 0.1
-    np.testing.assert_allclose(state.known.weights[0], prior.deviations**2, 0.01)
+    np.testing.assert_allclose(state.known.weights[0], (WIDER * prior.deviations) ** 2, 0.01)
 
 
 def test_priors_follow_from_features_and_objective():
@@ -155,10 +157,11 @@ def test_it_is_for_linear_models():
 # What it says about its own error
 
 
-def correlated(n, seed, kind):
-    """Rows whose numbers correlate at 0.5, and the weights that all clipped gradients lead to."""
+def correlated(n, seed, kind, shared=1.0):
+    """Rows whose numbers correlate at 0.5, or at shared^2 / (1 + shared^2)."""
     draws = np.random.default_rng(seed)
-    x = draws.normal(size=(n, 4)) + draws.normal(size=(n, 1))
+    x = draws.normal(size=(n, 4)) + shared * draws.normal(size=(n, 1))
+    x *= np.sqrt(2 / (1 + shared**2))
     x = np.clip(x * [0.08, 0.1, 0.15, 0.2] + [0.1, -0.2, 0.0, 0.3], -1, 1)
     scores = (x - x.mean(axis=0)) / x.std(axis=0) @ draws.normal(size=4) + 0.5 * draws.normal()
     if kind == "squared":
@@ -167,16 +170,18 @@ def correlated(n, seed, kind):
 
 
 @pytest.mark.parametrize("kind", ["logistic", "squared"])
-def test_deviations_cover(kind):
+@pytest.mark.parametrize(("n", "shared", "epsilon"), [(20_000, 1.0, 4.0), (5_000, 2.0, 1.0)])
+def test_deviations_cover(kind, n, shared, epsilon):
     """Of two standard deviations either way, at least nine in ten hold the weight.
 
-    240 weights of 60 trainings. The true coverage is about 97% (docs/learning.md), and 90% would
-    be missed by chance in fewer than one in 10^6 sets of seeds.
+    240 weights of 60 trainings. The true coverage is about 97% or, with few vehicles and numbers
+    that correlate at 0.8, 95% (docs/learning.md): 90% would be missed by chance in fewer than one
+    in 10^6, or 2 in 1,000, sets of seeds. The seeds are fixed.
     """
     inside = []
     for seed in range(60):
-        x, y = correlated(20_000, seed, kind)
-        options = {"epsilon": 4.0, "bounds": (-1, 1), "random_state": seed}
+        x, y = correlated(n, seed, kind, shared)
+        options = {"epsilon": epsilon, "bounds": (-1, 1), "random_state": seed}
         if kind == "squared":
             model = fedldp.LDPLinearRegression(**options, target_bounds=(-1, 1)).fit(x, y)
             true = np.linalg.lstsq(np.c_[x, np.ones(len(x))], y, rcond=None)[0][:-1]

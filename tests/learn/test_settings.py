@@ -49,7 +49,7 @@ def test_directions_unless_a_mechanism_is_named():
 def test_defaults_are_those_of_a_plan():
     parameters, own = signature(Plan).parameters, Settings(4.0)
     shared = {each.name for each in fields(Settings)} & parameters.keys()
-    assert shared == {"epsilon", "estimator", "mean_length", *PLAN_OPTIONS}
+    assert shared == {"epsilon", "estimator", "mean_length", "fleet", *PLAN_OPTIONS}
     for name in shared - {"epsilon", "mechanism", "strategy", "mean_length"}:
         assert getattr(own, name) == parameters[name].default
 
@@ -206,6 +206,20 @@ def test_the_price_with_other_k_and_for_study():
 def test_settings_that_cannot_be(options, said):
     with pytest.raises(DomainError, match=said):
         training_of(**options)
+
+
+def test_options_of_directions_reach_the_plan():
+    short, long = Settings(4.0, fleet=20_000).plan(36), Settings(4.0).plan(36)
+    assert short.bits < long.bits
+    assert short == Plan(
+        Schema.vector(36, length=1.0), 4.0, strategy="directions", mean_length=0.3, fleet=20_000
+    )
+    full = Settings(4.0, mean_length=1.0).plan(36)
+    assert full.parts[0].coders[0].null_input == 0 < long.parts[0].coders[0].null_input
+    with pytest.raises(DomainError, match="fleet is for directions alone; got strategy 'sample'"):
+        Settings(4.0, mechanism="hm-tp", fleet=20_000)
+    with pytest.raises(DomainError, match="fleet must be"):
+        Settings(4.0, fleet=0)
 
 
 def test_a_distance_that_is_none():

@@ -84,6 +84,8 @@ def plan_options(command: Command) -> Command:
             help="Send categories in few bits, with about the same error. Older vehicles refuse "
             "such a plan.",
         ),
+        declared(Settings, "mean_length", default=None),
+        declared(Settings, "fleet"),
         answer_options,
     )
 

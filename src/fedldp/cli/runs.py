@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from fedldp._internal.validation import Floats
 from fedldp.datasets.dataset import Dataset
 from fedldp.errors import DomainError
+from fedldp.learn.comparison import Comparison
 from fedldp.learn.examples import VehicleRows
 from fedldp.learn.features import Scaling
 from fedldp.learn.gradients import BLOCK
@@ -106,12 +107,9 @@ def as_scaled(public: Supervised, scaling: Scaling | None) -> Supervised:
     return public if scaling is None else public.scaled(scaling)
 
 
-def gain(test: Supervised, weights: Floats) -> tuple[float, float]:
-    """Return how far a model's error on the hold-out is below the base rate, and the +-.
-
-    The +- is half the width of a 95% interval, over other hold-outs of this size.
-    """
-    found = []
+def compared(test: Supervised, weights: Floats) -> Comparison:
+    """Return how a model does on the hold-out, beside always the same answer."""
+    found, base = [], []
     _, targets = test.examples.read(slice(None))
     goal = test.objective
     always = np.broadcast_to(goal.constant(targets), (BLOCK, goal.outputs))
@@ -119,14 +117,9 @@ def gain(test: Supervised, weights: Floats) -> tuple[float, float]:
     for start in range(0, len(test.examples), BLOCK):
         features, targets = test.examples.read(slice(start, start + BLOCK))
         with np.errstate(over="ignore", invalid="ignore"):  # the weights may have overflowed
-            (errors,) = goal.error(test.network.scores(weights[None], features), targets)
-            found.append(goal.error(always[: len(targets)], targets) - errors)
-    differences = np.concatenate(found)
-    with np.errstate(over="ignore", invalid="ignore"):
-        error = (
-            differences.std(ddof=1) / len(differences) ** 0.5 if len(differences) > 1 else np.inf
-        )
-        return float(differences.mean()), float(1.96 * error)
+            found.append(goal.error(test.network.scores(weights[None], features), targets)[0])
+            base.append(goal.error(always[: len(targets)], targets))
+    return Comparison.of(np.concatenate(found), np.concatenate(base))
 
 
 def spending(settings: Settings, fleet: Supervised, training: Training) -> dict[str, Any]:

@@ -33,9 +33,9 @@ from fedldp.cli.runs import (
     Hidden,
     as_scaled,
     base_rate,
+    compared,
     display,
     follow,
-    gain,
     layered,
     linear,
     measured,
@@ -123,6 +123,8 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
 )
 @declared(Settings, "strategy")
 @answer_options
+@declared(Settings, "mean_length")
+@declared(Settings, "fleet")
 @declared(Settings, "study")
 @declared(Settings, "bound")
 @declared(Settings, "group")
@@ -279,7 +281,7 @@ def train_command(
     )
     if save is not None:
         files.write(save, model.to_json())
-    gained, doubt = gain(as_scaled(test, training.scaling), training.models[0])
+    comparison = compared(as_scaled(test, training.scaling), training.models[0])
     document = {
         "data": data.name,
         "title": data.title,
@@ -288,7 +290,7 @@ def train_command(
         "target": target.name,
         "error": float(measured(test, training)[0]),
         "base_rate": base_rate(public, goal),
-        "better_than_base_rate": gained > doubt,
+        "better_than_base_rate": comparison.beats_base_rate,
         "mechanism": "cube" if settings.strategy == "cube" else settings.mechanism or NO_PRIVACY,
         "strategy": settings.strategy,
         "optimizer": settings.optimizer_for(linear=work.prior is not None),
@@ -308,12 +310,8 @@ def train_command(
         click.echo(json.dumps(document, indent=2))
         return
     console().print(_render(title, document, target))
-    if not document["better_than_base_rate"]:
-        verb = "does" if gained <= 0 else "may do, as far as this hold-out can tell,"
-        console().print(
-            f"This model is not better than the base rate: always giving the same answer {verb} "
-            "as well. Try more vehicles, a larger epsilon or fewer columns."
-        )
+    if not comparison.beats_base_rate:
+        console().print(comparison.verdict)
     if private and settings.participations > 1:
         console().print(
             f"Each vehicle answers {settings.participations} times with a part of its budget: the "

@@ -46,6 +46,7 @@ _TOTAL = vehicle.LARGEST_TOTAL
 _WORTH = 1.10  # more directions take more time: used only if the error is this many times smaller
 _CODEBOOKS = 0.1  # what a finite number of seeds may add to the variance, in terms of it
 _ALLOWED = 0.01  # by which the mean square length may differ between vectors, in terms of 1 each
+_TINY = 1e-300  # in place of a probability of 0, whose logarithm is not finite
 _SLACK = 1e-9  # by which rounding may lengthen a vector that was scaled to its bound
 
 
@@ -544,7 +545,10 @@ class Directions(ForNumbers):
 
         Seeds are drawn at random, so that the square of the length of a direction has a known law,
         whatever the vectors are. A vehicle that searches seeds for a direction that points far to
-        one side sends directions that are too long.
+        one side sends directions that are too long. With a null input, the number of null codes
+        tells how many directions were chosen for a vector, and so how long they may be. Without
+        one, nothing tells how many vectors are zero, and all directions may be as long as those of
+        vectors.
 
         Parameters
         ----------
@@ -577,26 +581,25 @@ class Directions(ForNumbers):
         few = Check("number of null codes", nulls, m * least, float(bdtr(nulls, m, least)))
         many = Check("number of null codes", nulls, m * most, float(bdtrc(nulls - 1, m, most)))
         square = float(self._by_coordinate(cells[0])[1].sum(dtype=np.float64))
-        shape, exponents, logarithms = self._shape, *self._lengths
-        unit = shape.square * shape.scale**2  # the mean square of one coordinate
-        longest = self.d - 1 + max(shape.along / shape.square, 1.0)
-        sent = m - nulls
-        rates = sent * logarithms - exponents * (square / unit - sent * _ALLOWED)
+        lengths, sent = self._lengths, m - nulls
+        square /= self._shape.square * self._shape.scale**2  # the mean square of one coordinate
+        honest = sent * lengths.of_direction - nulls * lengths.of_null
+        beyond = square - honest - sent * _ALLOWED
+        rates = m * lengths.logarithms - lengths.exponents * beyond
         long = Check(
             "mean square length of directions",
-            square / unit / max(sent, 1),
-            longest,
+            square / max(sent, 1),
+            honest / max(sent, 1),
             float(np.exp(min(rates.min(), 0.0))),
         )
         return [few, many, long]
 
     @cached_property
-    def _lengths(self) -> tuple[Floats, Floats]:
-        """Exponents s, and ln E[e^(s l)] at the most, where l is the square of a length.
+    def _lengths(self) -> "_Lengths":
+        """What Chernoff's bound on the lengths of directions needs, as in `Law.beyond`.
 
-        Its unit is the mean square of a coordinate. This is for Chernoff's bound, as in
-        `Law.beyond`, and for vectors with a single number, whose law is that of the table; that of
-        all other vectors is so close that `_ALLOWED` covers the difference.
+        It is for vectors with a single number, whose law is that of the table; that of all other
+        vectors is so close that `_ALLOWED` covers the difference.
         """
         exponents = np.geomspace(1e-6, 0.4, 200)
         squares, places = np.unique(table() ** 2, return_inverse=True)
@@ -606,7 +609,23 @@ class Directions(ForNumbers):
         low, extra = self.directions * self.low, self.best * (self.high - self.low)
         every = raised @ uniform
         along = (low * every + extra * (raised @ top)) / (low + extra)
-        return exponents, (self.d - 1) * np.log(every) + np.log(np.maximum(every, along))
+        # The mean of T must be 0 for a vector, and for the null input (or at most 0 without one).
+        excess = max(self._shape.along / self._shape.square - 1, 0.0)
+        of_null, from_vector, from_null = 0.0, self.null / self._odds.total, 0.0
+        if self.null_input:
+            from_null = self.null_input / self._odds.total
+            excess *= (1 - from_vector) * from_null / (from_null - from_vector)
+            of_null = excess * (1 - from_null) / from_null
+        of_direction = self.d + excess
+        known = [
+            np.logaddexp(
+                np.log(max(share, _TINY)) + exponents * of_null,
+                np.log1p(-share) + (self.d - 1) * np.log(every) + np.log(last)
+                - exponents * of_direction,
+            )
+            for share, last in ((from_null, every), (from_vector, along))
+        ]  # fmt: skip
+        return _Lengths(of_direction, of_null, exponents, np.maximum(*known))
 
     @property
     def reach(self) -> float:
@@ -770,6 +789,18 @@ def _top(directions: int, best: int) -> Floats:
     found: Floats = np.concatenate([lower[::-1], upper])
     found /= found.sum()
     return found
+
+
+class _Lengths(NamedTuple):
+    """How long the directions of honest vehicles are, in terms of the mean square of a coordinate.
+
+    T is the square of the length of a direction less `of_direction`, or `of_null` for a null code.
+    """
+
+    of_direction: float
+    of_null: float
+    exponents: Floats  # s
+    logarithms: Floats  # the largest ln E[e^(s T)] of an honest vehicle
 
 
 class _Shape(NamedTuple):

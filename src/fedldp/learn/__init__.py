@@ -13,6 +13,7 @@ __all__ = [
     "Activation",
     "Arrays",
     "ChannelMean",
+    "Comparison",
     "Conv",
     "Dense",
     "Features",
@@ -41,6 +42,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from fedldp.learn.comparison import Comparison
     from fedldp.learn.examples import Arrays, VehicleRows
     from fedldp.learn.features import Features, Scaling
     from fedldp.learn.forecasting import Forecast, forecast
@@ -60,6 +62,7 @@ else:
     __getattr__ = attribute_loader(
         __name__,
         {
+            "comparison": "Comparison",
             "examples": "Arrays VehicleRows",
             "features": "Features Scaling",
             "forecasting": "Forecast forecast",

@@ -25,6 +25,7 @@ from fedldp._strategies import PAPER_MECHANISM
 from fedldp.data.frames import is_missing
 from fedldp.data.quality import AttributeQuality, DataQuality
 from fedldp.errors import DomainError, MissingExtra
+from fedldp.learn.comparison import Comparison
 from fedldp.learn.examples import Array, Examples, Rows, VehicleRows
 from fedldp.learn.features import FeatureRows, Features, Scaling, Singles
 from fedldp.learn.layers import Activation, Dense, Layer
@@ -201,6 +202,7 @@ class _LDPModel(BaseEstimator):  # type: ignore[misc]
     k: int | str = Settings.k
     strategy: str = Settings.strategy
     mean_length: float = Settings.mean_length
+    fleet: int | None = Settings.fleet
     outputs: int | None = Settings.outputs
     threshold: int | str = Settings.threshold
     study: bool = Settings.study
@@ -563,6 +565,31 @@ class _Regression(RegressorMixin, _LDPModel):  # type: ignore[misc]
         """
         return self._scores(X)[:, 0]
 
+    def compare(self, X: Any, y: Any) -> Comparison:
+        """Say whether the model beats the base rate: the mean of all targets, on public rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The features of rows that are public.
+        y : array-like of shape (n_rows,)
+            Their targets.
+
+        Returns
+        -------
+        fedldp.learn.Comparison
+            Both mean squared errors; printed, a plain statement.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> X = fedldp.source(1).uniform((2000, 1))
+        >>> model = LDPLinearRegression(epsilon=4.0, bounds=(0, 1), target_bounds=(0, 1))
+        >>> model.fit(X, X[:, 0]).compare(X, X[:, 0]).beats_base_rate
+        True
+        """
+        return Comparison.of_numbers(y, self.predict(X))
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # there is too much noise for a few hundred vehicles
@@ -732,6 +759,33 @@ class _Classification(ClassifierMixin, _LDPModel):  # type: ignore[misc]
         codes = scores.argmax(axis=1) if scores.ndim > 1 else (scores > 0).astype(np.intp)
         return np.asarray(self.classes_[codes])
 
+    def compare(self, X: Any, y: Any) -> Comparison:
+        """Say whether the model beats the base rate: the most frequent label, on public rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The features of rows that are public.
+        y : array-like of shape (n_rows,)
+            Their labels.
+
+        Returns
+        -------
+        fedldp.learn.Comparison
+            Both shares of wrong labels; printed, a plain statement.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> X = fedldp.source(1).uniform((4000, 1))
+        >>> late = X[:, 0] > 0.6
+        >>> model = LDPLogisticRegression(epsilon=4.0, bounds=(0, 1), random_state=0)
+        >>> print(model.fit(X[:3000], late[:3000]).compare(X[3000:], late[3000:]))
+        The model errs by 0.015 on 1,000 rows, and always the same answer by 0.399: 0.384 +- 0.032
+        less. It beats the base rate.
+        """
+        return Comparison.of_labels(y, self.predict(X))
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = self._several is not None
@@ -791,7 +845,8 @@ class LDPLinearRegression(_Regression, _LinearModel):
         The intercept, in the units of the target.
     coef_std_ : ndarray of shape (n_features,) or None
         The standard deviation of each coefficient that noise and prior leave; None unless the
-        server is noise-aware.
+        server is noise-aware. It is cautious: on synthetic problems, two of them held the
+        coefficient in 94% to 100% of the cases (docs/learning.md).
     {attributes}
 
     See Also
@@ -851,7 +906,8 @@ class LDPLogisticRegression(_Probabilities, _LinearModel):
         The intercepts.
     coef_std_ : ndarray of the shape of coef_, or None
         The standard deviation of each coefficient that noise and prior leave; None unless the
-        server is noise-aware.
+        server is noise-aware. It is cautious: on synthetic problems, two of them held the
+        coefficient in 94% to 100% of the cases (docs/learning.md).
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted.
     {attributes}
@@ -918,7 +974,8 @@ class LDPLinearSVC(_Classification, _LinearModel):
         The intercept.
     coef_std_ : ndarray of shape (1, n_features) or None
         The standard deviation of each coefficient that noise and prior leave; None unless the
-        server is noise-aware.
+        server is noise-aware. It is cautious: on synthetic problems, two of them held the
+        coefficient in 94% to 100% of the cases (docs/learning.md).
     classes_ : ndarray of shape (2,)
         The labels, sorted.
     {attributes}

@@ -24,9 +24,11 @@ What the reports say about the sum is noise: it is taken out of G, and R falls b
 The model is the average of the iterates that `Recipe` describes, which takes back what longer steps
 cost. The same recursion with the same gains gives the variance of each weight, prior and noise
 together: `coef_std_` of the estimators. There a weight is taken to follow its own gradient with
-`DOUBT` of the assumed curvature only, since the other weights may make up for the rest. With that,
-intervals of two standard deviations hold for correlated attributes too (docs/learning.md); they are
-about the model that all vehicles' clipped gradients would lead to.
+`DOUBT` of the assumed curvature only, since the other weights may make up for the rest, and to be
+`WIDER` times as large as the prior says: a number that spreads less than supposed has less
+curvature and a larger weight, and the server does not know it. With both, intervals of two standard
+deviations hold for correlated attributes too (docs/learning.md); they are about the model that all
+vehicles' clipped gradients would lead to, and cautious where the noise is small.
 """
 
 from dataclasses import dataclass
@@ -42,6 +44,7 @@ from fedldp.learn.objectives import Objective
 FADING = 8.0
 CAUTION = 0.25
 DOUBT = 1 / 8
+WIDER = 1.5
 NUMBER, LABEL, CONSTANT = 1 / 3, 1 / 12, 1 / 2  # by how much of the distance each moves a score
 SPREAD = 1 / 9  # the mean square of a number that was not surveyed, on the scale of [-1, 1]
 
@@ -211,7 +214,7 @@ class Knowledge:
     @classmethod
     def start(cls, prior: Prior, replicas: int) -> "Knowledge":
         """Return what is known at the beginning."""
-        variance = np.tile(prior.deviations**2, (replicas, 1))
+        variance = np.tile((WIDER * prior.deviations) ** 2, (replicas, 1))
         return cls(variance, variance, variance, np.zeros(replicas))
 
 

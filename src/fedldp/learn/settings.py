@@ -58,7 +58,7 @@ class Settings(Recipe):
     is surveyed first: see `fedldp.learn.noise_aware` and `fedldp.learn.survey`. Otherwise Adam
     steps. `learning_rate` and `group` are by default those of `auto_rate` and `group_size`. How the
     server steps is described by `Recipe`; `mechanism`, `k`, `strategy`, `outputs`, `threshold`,
-    `study` and `mean_length` are described by `Plan`.
+    `study`, `mean_length` and `fleet` are described by `Plan`.
 
     Parameters
     ----------
@@ -114,7 +114,8 @@ class Settings(Recipe):
     mean_length: float = option(
         0.3,
         Real(0),
-        help="A public guess of the mean length of gradients, as a share of the bound.",
+        help="For directions: a public guess of the mean length of the vectors, as a share of the "
+        "bound.",
     )
     outputs: int | None = option(
         _of_plan("outputs"),
@@ -145,6 +146,12 @@ class Settings(Recipe):
     )
 
     _: KW_ONLY
+    fleet: int | None = option(
+        None,
+        Whole(1, optional=True),
+        help="For directions: the most vehicles that may answer, for which the seed of a report "
+        "must suffice.  [default: ten million]",
+    )
     optimizer: str = option(
         AUTO,
         OneOf((AUTO, *OPTIMIZERS)),
@@ -225,6 +232,8 @@ class Settings(Recipe):
             mechanism = DIRECTIONS
         elif mechanism == AUTO:
             mechanism = "near-zero"
+        if self.fleet is not None and strategy != DIRECTIONS:
+            raise DomainError(f"fleet is for directions alone; got strategy {strategy!r}.")
         object.__setattr__(self, "strategy", strategy)
         object.__setattr__(self, "mechanism", mechanism)
 
@@ -253,7 +262,9 @@ class Settings(Recipe):
     def _plan(self, dimensions: int, participations: int, length: float = 1.0) -> Plan | NoPrivacy:
         if self.strategy == DIRECTIONS:
             schema = Schema.vector(dimensions, length=self._bound(length))
-            options: dict[str, Any] = {"strategy": DIRECTIONS, "mean_length": self.mean_length}
+            options: dict[str, Any] = {"strategy": DIRECTIONS} | {
+                name: getattr(self, name) for name in _FOR_DIRECTIONS
+            }
         else:
             schema = Schema.vector(dimensions, self._bound(1.0))
             options = {name: getattr(self, name) for name in PLAN_OPTIONS}
@@ -512,12 +523,13 @@ class Settings(Recipe):
 
 
 _FOR_SAMPLES = ("k", "outputs", "threshold", "study")
+_FOR_DIRECTIONS = ("mean_length", "fleet")
 
 PLAN_OPTIONS = tuple(  # that a plan for gradients is made with
     each.name
     for each in fields(Settings)
     if each.name in signature(Plan).parameters
-    and each.name not in ("epsilon", "estimator", "mean_length")
+    and each.name not in ("epsilon", "estimator", *_FOR_DIRECTIONS)
 )
 
 PAPER_DECIDES: Mapping[str, Any] = {
