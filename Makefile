@@ -53,8 +53,8 @@ test-slow: $(VENV)/test.done  ## what takes too long for every day
 test-torch: $(VENV)/torch.done  ## neural networks
 	$(BIN)/pytest -n auto -m torch
 
-test-simulation: $(VENV)/simulation.done  ## the fleet's app in Flower's simulation, on Ray
-	$(BIN)/pytest -m simulation tests/fleet/test_simulation.py
+test-simulation: $(VENV)/simulation.done  ## apps in Flower's simulation, on Ray
+	$(BIN)/pytest -m simulation tests/fleet/test_simulation.py tests/fleet/flower/test_example.py
 
 test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved and cut off
 	$(BIN)/pytest -m faults tests/fleet
@@ -225,6 +225,6 @@ $(VENV)/torch.done: $(VENV)/test.done
 	$(BIN)/python -m pip install --quiet $(TORCH)
 	@touch $@
 
-$(VENV)/simulation.done: $(VENV)/test.done
+$(VENV)/simulation.done: $(VENV)/torch.done
 	$(BIN)/python -m pip install --quiet 'flwr[simulation]'
 	@touch $@

@@ -104,4 +104,4 @@ def test_the_reproduction_is_not_in_it(fresh, tmp_path):
 def test_the_examples_run(fresh, tmp_path):
     run(fresh, tmp_path, "python", ROOT / "examples" / "statistics_from_csv.py")
     run(fresh, tmp_path, "python", ROOT / "examples" / "scikit_learn_pipeline.py", "20000")
-    run(fresh, tmp_path, "python", ROOT / "examples" / "flower_app.py")
+    run(fresh, tmp_path, "python", ROOT / "examples" / "flower" / "dry_run.py")

@@ -1,0 +1,1 @@
+"""A Flower app that learns to tell irises apart, with local differential privacy."""
