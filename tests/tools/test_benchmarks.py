@@ -2,10 +2,12 @@
 
 import itertools
 import math
+import sys
 from dataclasses import replace
 
 import bench
 import cases
+import flower_mods
 import growth
 import harness
 import numpy as np
@@ -224,3 +226,20 @@ def test_packets_for_counting_are_valid_and_written_to_shards(tmp_path, monkeypa
         assert (found.packets, found.refused, len(found.manifest)) == (1000, {}, 2)
     ways = scale.in_memory(1, 500, 10)
     assert min(ways) > 0
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_mods_of_flower_run_and_only_one_of_them_says_too_much(monkeypatch, capsys):
+    monkeypatch.setattr("sys.path", [*sys.path])
+    monkeypatch.setenv("IRIS_LEDGER", "")
+    flower_mods.with_example()
+    numbers, leaves = flower_mods.main(flower_mods.parser().parse_args(["--clients=8", "--runs=1"]))
+    sizes_of = {row[0]: int(row[-1]) for row in numbers.rows}
+    assert sizes_of["LDPMod"] < 110 < 500 < sizes_of["LocalDpMod"]
+    (ours, report, quiet), (theirs, more, loud) = leaves.rows
+    assert (ours, theirs) == ("LDPMod", "LocalDpMod")
+    assert report == "`fedldp`: fedldp"
+    assert "num-examples" in more
+    assert flower_mods.SECRET in loud
+    assert flower_mods.SECRET not in quiet
+    assert "accuracy" in capsys.readouterr().out
