@@ -263,6 +263,10 @@ def test_too_much_noise_is_refused_before_anything_is_paid(tmp_path, caplog):
     assert forecast(plan, needed).multiple <= MULTIPLE < forecast(plan, needed - 1).multiple
     assert network.sent == []
     assert not (tmp_path / "ledger.db").exists()
+    made = private(FedAvg, plan)(**ONE)
+    for _ in range(2):  # a second attempt with the same object changes nothing
+        with pytest.raises(DomainError, match="More than 5 times is refused"):
+            made.start(network, model([(600,)]), num_rounds=1)
     result = run(FedAvg, network, model([(600,)]), plan=plan, force=True)
     assert np.linalg.norm(vector(result.arrays)) == pytest.approx(1.0)  # shortened to the bound
     assert any("because of force=True" in each for each in caplog.messages)

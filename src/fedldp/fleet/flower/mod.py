@@ -286,9 +286,10 @@ class LDPMod:
             try:
                 stored = release(_ask_the_app)
             except _Unanswered:
-                # The app may take minutes and start processes: not inside a transaction.
-                row = self._row(question, message, context, call_next)
-                return release(lambda: question.checked.report(row))
+                # The app may take minutes and start processes, and a report of many numbers takes
+                # seconds: not inside a transaction. Nothing leaves before it is paid for.
+                drawn = question.checked.report(self._row(question, message, context, call_next))
+                return release(lambda: drawn)
         log.warning(
             "LDPMod: %r has answered this question before. The same report is sent again, at no "
             "cost, and the app is not called: a change of the app has no effect on it.",
@@ -365,7 +366,8 @@ class LDPMod:
             )
             return {}
         if any(each.replaced for each in quality.attributes):
-            log.error("LDPMod reports defaults for what is missing: %s", quality.summary())
+            told = quality.summary(examples=False)
+            log.error("LDPMod reports the public default for what is missing: %s", told)
         elif quality.changed:
             log.info("LDPMod: %s", quality.clipping)
         return row

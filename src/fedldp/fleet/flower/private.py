@@ -159,6 +159,8 @@ class _Private(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         plan = self._ldp_plan
+        if server_round == 1:  # the same object may be started again
+            self._ldp_first, self._ldp_rounds = None, 0
         _check_model(plan, arrays)
         config = ConfigRecord({**config, PLAN: plan.fingerprint})
         found = super().configure_train(server_round, arrays, config, grid)  # type: ignore[safe-super]
@@ -167,8 +169,8 @@ class _Private(Strategy):
         if messages:
             _check_questions(plan, messages)
             if self._ldp_first is None:
-                self._ldp_first = arrays
                 forecast(plan, len(messages)).check(force=self._ldp_force)
+                self._ldp_first = arrays
         return messages
 
     def aggregate_train(
