@@ -330,8 +330,9 @@ def test_what_does_not_fit_is_refused(data):
         Network(nn.Flatten(), cross_entropy, inputs, targets)
     with pytest.raises(DomainError, match="one type"):
         Network(nn.Sequential(module, nn.Linear(3, 3).double()), cross_entropy, inputs, targets)
-    with pytest.raises(DomainError, match="119 numbers"):
-        Network(module, cross_entropy, inputs, targets).load(np.zeros(3))
+    for weights in (np.zeros(3), np.zeros((1, 119)), np.zeros(())):
+        with pytest.raises(DomainError, match="119 numbers"):
+            Network(module, cross_entropy, inputs, targets).load(weights)
 
 
 def test_instance_norm_of_one_example_is_allowed(data):

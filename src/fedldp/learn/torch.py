@@ -153,7 +153,7 @@ class Network(Task):
         DomainError
             If there are more weights, or fewer, than the module trains.
         """
-        found = self._named(weights)
+        found = self._named(weights, ())
         with torch.no_grad():
             for name, parameter in _trained(self._module).items():
                 parameter.copy_(found[name])
@@ -230,7 +230,8 @@ class Network(Task):
         of_models = vmap(of_examples, in_dims=(0, None, None))
         together = max(1, self._block // max(1, len(rows)))
         for first in range(0, len(weights), together):
-            named = self._named(weights[first : first + together])
+            some_models = weights[first : first + together]
+            named = self._named(some_models, (len(some_models),))
             for some in self._read(rows):
                 with _all_bits(), _Convolutions():
                     found = of_models(named, *some)
@@ -257,7 +258,7 @@ class Network(Task):
         rows, totals = np.arange(len(self._data[0])), []
         with torch.no_grad(), _all_bits():
             for model in weights:
-                named = self._named(model)
+                named = self._named(model, ())
                 sums = (function(named, *some).double().sum() for some in self._read(rows))
                 totals.append(float(sum(sums)))
         return np.array(totals) / len(rows)
@@ -271,10 +272,9 @@ class Network(Task):
             return (outputs.reshape(y.shape) - y) ** 2
         return outputs.argmax(dim=1) != y
 
-    def _named(self, weights: Floats) -> dict[str, Tensor]:
+    def _named(self, weights: Floats, models: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the weights of a model, or of several, in the shapes that the module has."""
-        *models, numbers = weights.shape
-        if numbers != self.dimensions:
+        if weights.shape != (*models, self.dimensions):
             raise DomainError(
                 f"the weights of a model must be {self.dimensions} numbers; got an array of shape "
                 f"{weights.shape}."
