@@ -14,8 +14,8 @@ SERVERS = {
         f"Algorithm 1: plain SGD, {ROUNDS} groups, rate 1/d, the sum of a group divided by its size"
     ),
     "library": (
-        f"the library's optimizer: {Recipe.optimizer.title()} with momentum {Recipe.momentum:g}, "
-        "models averaged, later ones with more weight"
+        f"{Recipe.optimizer.title()} with momentum {Recipe.momentum:g}, models averaged, later "
+        "ones with more weight"
     ),
 }
 

@@ -304,7 +304,7 @@ def test_settings_say_what_was_chosen_and_nothing_else():
     assert "ε: 1, 4 (the paper names 4)" in trained
     both = settings("linear", "br")
     assert "hm-tp, non-private: Algorithm 1" in both
-    assert "server of hm-tp-library: the library's optimizer" in both
+    assert "server of hm-tp-library: Adam" in both
     bits = settings("bits", "gaussian-0")
     assert "k = 1" in bits
     assert "one bit: the two outputs of Duchi et al." in bits
