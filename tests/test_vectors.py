@@ -54,6 +54,28 @@ def test_a_server_reads_them(case):
 
 def read(attribute, value, offset):
     """Return what a value is for the plan: a number in [-1, 1], or the place of a category."""
+    absent = value is None or value == ""
+    if "buckets" in attribute:
+        text = f"{attribute['salt']}\0{text_of(value)}"
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        return attribute["buckets"] if absent else int(digest[:16], 16) % attribute["buckets"]
+    if "first" in attribute:
+        numbers = list(range(attribute["first"], attribute["last"] + 1))
+        try:
+            return len(numbers) + 1 if absent else numbers.index(float(value))
+        except ValueError:
+            return len(numbers)
+    if "categories" in attribute and "optional" in attribute:
+        names = attribute["categories"]
+        names = names + [name for name in ("other", "missing") if name not in names]
+        text = "missing" if absent else text_of(value)
+        return names.index(text if text in names else "other")
+    if "optional" in attribute:
+        try:
+            share = (float(value) - attribute["low"]) / (attribute["high"] - attribute["low"])
+            return min(max(share, 0.0), 1.0)
+        except (ValueError, TypeError):
+            return 2
     if "categories" in attribute:
         names = attribute["categories"]
         name = {True: "true", False: "false"}.get(value, value) if type(value) is bool else value
@@ -70,6 +92,30 @@ def read(attribute, value, offset):
         number = attribute["missing"]
     most = 1e100 if "length" in attribute else 1
     return float(np.clip((number - (low + high) / 2) * 2 / (high - low), -most, most))
+
+
+def text_of(value):
+    """Return the label of a value."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(int(value) if isinstance(value, float) and value == int(value) else value)
+
+
+def inputs_of(attribute, row):
+    """Return what a row is for an attribute: an input for each coordinate."""
+    if "groups" in attribute:
+        of, groups = attribute["of"], attribute["groups"]
+        letters = 2 if "size" in of else len(of.get("categories", "-+?"))
+        inner, group = (read(each, row.get(each["name"]), 0) for each in (of, groups))
+        return [letters * group + ((1 + inner) / 2 if "size" in of else inner)]
+    value, size = row.get(attribute["name"]), attribute.get("size", 1)
+    return shortened(attribute, [read(attribute, value, offset) for offset in range(size)])
+
+
+def rounds(attribute):
+    """Return whether the input of an attribute is rounded at random to a category."""
+    of = attribute.get("of", attribute)
+    return ("low" in of and "optional" in of) or ("of" in attribute and "size" in of)
 
 
 def shortened(attribute, values):
@@ -148,8 +194,10 @@ def record(plan, inputs, throws):
             continue
         chosen = next(throws) if part["k"] < d else range(d)
         widths = plans.fields(plan, part)
+        rounded = [rounds(plan["schema"][a]) for a in part["attributes"] for _ in places[a]]
         for number, i in enumerate(chosen):
-            sent = code(tables[i], mine[i], throws)
+            own = letter(range(10**4), mine[i], next(throws)) if rounded[i] else mine[i]
+            sent = code(tables[i], own, throws)
             if part["k"] < d:
                 bits += f"{i:0{widths[0]}b}{sent:0{widths[1]}b}"
             else:
@@ -202,9 +250,7 @@ def test_another_implementation_agrees(case):
     for answer in case["answers"]:
         inputs = []
         for attribute in plan["schema"]:
-            value, size = answer["row"].get(attribute["name"]), attribute.get("size", 1)
-            values = [read(attribute, value, offset) for offset in range(size)]
-            inputs += shortened(attribute, values)
+            inputs += inputs_of(attribute, answer["row"])
         assert inputs == pytest.approx(answer["inputs"], abs=1e-15)
         throws = (
             each["chosen"] if "chosen" in each else int(each.get("word") or each["rounding"], 16)

@@ -37,6 +37,7 @@ BUDGET = "    if type(text) is not str or not set(text)"
 CATEGORIES = "2 <= len(codes) == len(categories) <="
 WRITTEN = {"if json_integer(number) != count:": "if False:"}
 NAMED = {"if list(named) != list(range(len(tables))):": "if False:"}
+OPTIONAL = "an optional category that is not optional"
 COUNT = "if not is_text and (not isinstance(count, int) or isinstance(count, bool)):"
 IN_PARTS = 'if sorted(n for part in parts for n in part["attributes"]) != list(range(len(schema))):'
 RATIO = "if largest * limit.denominator > limit.numerator * least:"
@@ -263,7 +264,11 @@ CHECKS = [
         "a part of an unknown kind",
     ),
     # the schema
-    ({BOUNDS: f"high += high == low\n    {BOUNDS}"}, "bounds that are equal"),
+    (
+        {BOUNDS: f"high += high == low\n    {BOUNDS}"},
+        "bounds that are equal",
+        "an optional number with equal bounds",
+    ),
     ({BOUNDS: f"low, high = sorted((low, high))\n    {BOUNDS}"}, "bounds in the wrong order"),
     ({BOUNDS: "if not (0 < high - low"}, "bounds too far apart"),
     ({" and 2 / (high - low) < inf": ""}, "bounds too close together"),
@@ -283,13 +288,20 @@ CHECKS = [
     ({"1 <= d <= MOST_COORDINATES": "1 <= d"}, "more than 2^24 coordinates"),
     ({"if self.bits > MOST_BITS:": "if self.bits < 0:"}, "a record of more than 2^27 bits"),
     (
-        {" or missing not in codes": "", "codes[missing]": "codes.get(missing, 0)"},
+        {"if missing not in codes:": "if False:", "codes[missing]": "codes.get(missing, 0)"},
         "a missing category that there is not",
     ),
     (
-        {CATEGORIES: "2 <= len(categories) <=", "name, 1, len(codes)": "name, 1, len(categories)"},
+        {
+            CATEGORIES: "2 <= len(categories) <=",
+            "1, len(codes), codes[missing]": "1, len(categories), codes[missing]",
+        },
         "a category that stands twice",
         "a category that is no text",
+    ),
+    (
+        {CATEGORIES: "2 <= len(categories) <="},
+        "an optional category with a label twice",
     ),
     ({CATEGORIES: CATEGORIES.replace("2", "1")}, "a single category"),
     (
@@ -310,18 +322,39 @@ CHECKS = [
         "a label that is escaped in capitals",
         "a label that is escaped without need",
     ),
+    # attributes of format 2
+    (
+        {"if lines.directions * base > MOST_LINE_CODES:": "if False:"},
+        "lines of more than 2^26 codes",
+    ),
+    ({"least < most <= bounds[1]": "least <= bounds[1]"}, "a range in the wrong order"),
+    ({"if not bounds[0] <= least < most <= bounds[1] or": "if"}, "a range beyond doubles"),
+    ({"if not 2 <= buckets < MOST_LABELS:": "if False:"}, "a single bucket"),
+    ({"None if missing is True else": "None if True else"}, OPTIONAL),
+    ({"None if optional else": "None if True else"}, "an optional number that is not optional"),
+    ({"if of.parts or": "if"}, "groups within groups"),
+    ({" or of.size != 1": ""}, "a vector within groups"),
+    ({" or of.length": ""}, "a length within groups"),
+    ({" or groups.rounds:": ":"}, "groups that are optional numbers"),
+    ({" or groups.name == of.name": ""}, "groups of their own column"),
     # entries
     (
         {"if name != wanted:": "if not name:"},
         "another format",
         "directions in a plan of format 1",
         "lines in a plan of format 1",
+        "a range in a plan of format 1",
+        "an optional number in a plan of format 1",
+        "groups in a plan of format 1",
     ),
     (
         {"type(document[name]) is not of:": "False:"},
         "a threshold that is not whole",
         "best directions that are not whole",
         "lines of categories that are not whole",
+        "a range whose ends are not whole",
+        "buckets that are not whole",
+        "a salt that is no text",
         "k that is not whole",
         "a size that is not whole",
         "a name that is no text",
@@ -431,6 +464,19 @@ DRAWING = [
     {"product += factor * digit": "product += digit"},
     {"return product % base": "return -product % base"},
     {"return direction * lines.base + answer": "return answer * lines.directions + direction"},
+    # how it reads what is optional or within groups, and rounds it
+    {"number = Attribute(name, 1, 3, 2, read": "number = Attribute(name, 1, 3, 0, read"},
+    {"return (1 + scaled(value, low, high)) / 2": "return (2 + scaled(value, low, high)) / 3"},
+    {"codes.get(label(present(x)), other)": "codes[label(present(x))]"},
+    {'value != value or value == "":\n        raise': "value != value:\n        raise"},
+    {"number.is_integer()": "True"},
+    {"is_known else other": "is_known else other + 1"},
+    {'salt.encode() + b"\\0" + label': "label"},
+    {"digest[:8]": "digest[-8:]"},
+    {"groups * letters +": "groups +"},
+    {"(1 + of) / 2 if is_number else of": "of"},
+    {"own = letter_of(own, rng.getrandbits(ROUNDING))": "own = int(own)"},
+    {"rounds=of.rounds or not of.categories": "rounds=not of.categories"},
     # how it draws directions
     {"longer = max(length_of(found), 1.0)": "longer = 1.0"},
     {"-LARGEST_NUMBER), LARGEST_NUMBER)": "-1.0), 1.0)"},

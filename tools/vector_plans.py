@@ -128,6 +128,44 @@ HADAMARD = {
     ),
     "format": vehicle.PLAN_FORMAT_2,
 }
+_ZONE = {"name": "zone", "first": 3, "last": 6}
+_APP = {"name": "app", "buckets": 5, "salt": "spring"}
+_TIRES = {"name": "tires", "categories": ["summer", "other"], "optional": True}
+_RANGE = {"name": "range", "low": 0.0, "high": 400.0, "optional": True}
+_SPEEDS = {"name": "speed by model", "of": _SPEED, "groups": _MODEL}
+_RANGES = {"name": "range by tires", "of": _RANGE, "groups": _TIRES}
+_TABLE = {"name": "gear by zone", "of": _GEAR, "groups": _ZONE}
+
+
+def _few(categories: int, epsilon: str) -> Document:
+    """Return randomised response with small odds."""
+    same = (1 << (categories + 1).bit_length()) - (categories - 1)
+    return {**_RESPONSE, "epsilon": epsilon, "categories": categories, "same": same, "other": 1}
+
+
+_SIX, _TRIPLE, _NINE = _few(6, "1.1"), _few(3, "1.8"), _few(9, "2.1")
+UNLISTED = {
+    **_plan(
+        "4.0",
+        [_ZONE, _APP, _TIRES],
+        [_SIX, _TRIPLE],
+        _sample(3, [0, 1, 2], [0, 0, 1]),
+    ),
+    "format": vehicle.PLAN_FORMAT_2,
+}
+OPTIONAL = {
+    **_plan("1.8", [_RANGE], [_TRIPLE], _sample(1, [0], [0])),
+    "format": vehicle.PLAN_FORMAT_2,
+}
+GROUPS = {
+    **_plan(
+        "5.0",
+        [_SPEEDS, _RANGES, _TABLE],
+        [_SIX, _NINE, _few(48, "2.9")],
+        _sample(2, [0, 1, 2], [0, 1, 2]),
+    ),
+    "format": vehicle.PLAN_FORMAT_2,
+}
 
 PLANS = {
     "one number, one bit": ONE_BIT,
@@ -155,6 +193,9 @@ PLANS = {
     "63 directions without null input, and a category": NO_NULL,
     "lines of two digits in base 3": LINES,
     "a number, and lines of three digits in base 2": HADAMARD,
+    "categories that are not listed, and an optional one": UNLISTED,
+    "an optional number": OPTIONAL,
+    "attributes within groups": GROUPS,
 }
 
 ROWS: list[Any] = [
@@ -212,6 +253,33 @@ EDGES: dict[str, list[tuple[Any, list[int]]]] = {
             for direction in _edge(place, 4)[:1]
         ),
         *(({"gear": "5"}, [3 << 62, word]) for word in (*_edge(1, 4), *_edge(1, 2), *_edge(3, 4))),
+    ],
+    "categories that are not listed, and an optional one": [
+        (dict(zip(("zone", "app", "tires"), row, strict=True)), [0, 0, 0])
+        for row in (
+            (3, "maps", "summer"),
+            ("6", "T\u00fcr", "winter"),
+            (4.5, True, ""),
+            (7, 3.0, None),
+            ("six", 2.5, "other"),
+            ("", "", "missing"),
+            (False, None, True),
+        )
+    ],
+    "an optional number": [
+        ({"range": value}, [rounding, 0])
+        for value in (100, 0, 500, "", "far", None)
+        for rounding in _edge(3, 4, vehicle.ROUNDING)
+    ],
+    "attributes within groups": [
+        (row, [])
+        for row in (
+            {"speed": 130, "model": "Gamma", "range": 0, "tires": "winter", "gear": "5", "zone": 6},
+            {"speed": 0, "model": "Alpha", "range": 999, "tires": None, "gear": "P", "zone": 3},
+            {"speed": None, "model": "Alpha", "tires": "summer", "gear": "7", "zone": 9},
+            {"model": None, "range": 200.0, "gear": None, "zone": None},
+        )
+        for _ in range(4)
     ],
     "a number, and lines of three digits in base 2": [
         ({"speed": 0.0, "gear": "4"}, [0, 0, direction, word])
@@ -417,6 +485,74 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
     ("lines for more categories", LINES, {"tables.0.categories": 9}),
     ("lines in a plan of format 1", LINES, {"format": vehicle.PLAN_FORMAT}),
     ("an unknown entry of lines", LINES, {"tables.0.comment": ""}),
+    # attributes of format 2
+    (
+        "lines of more than 2^26 codes",
+        LINES,
+        {
+            "epsilon": "9.1",
+            "schema.0": {"name": "zone", "first": 1, "last": 2**20 - 2},
+            "tables.0": {
+                **_LINES,
+                "epsilon": "9.1",
+                "categories": 2**20,
+                "base": 8209,
+                "same": 2**14 - 8208,
+            },
+        },
+    ),
+    (
+        "a range in the wrong order",
+        UNLISTED,
+        {
+            "schema.0.first": 6,
+            "schema.0.last": 5,
+            "tables": [_few(2, "1.1"), _SIX, _TRIPLE],
+            "parts.0.tables": [0, 1, 2],
+        },
+    ),
+    ("a range beyond doubles", UNLISTED, {"schema.0.first": 2**54, "schema.0.last": 2**54 + 3}),
+    ("a range whose ends are not whole", UNLISTED, {"schema.0.first": 3.0}),
+    (
+        "a single bucket",
+        UNLISTED,
+        {
+            "schema.1.buckets": 1,
+            "tables": [_SIX, _few(2, "1.1"), _TRIPLE],
+            "parts.0.tables": [0, 1, 2],
+        },
+    ),
+    ("buckets that are not whole", UNLISTED, {"schema.1.buckets": 5.0}),
+    ("a salt that is no text", UNLISTED, {"schema.1.salt": None}),
+    ("an optional category that is not optional", UNLISTED, {"schema.2.optional": False}),
+    (
+        "an optional category with a label twice",
+        UNLISTED,
+        {"schema.2.categories": ["summer", "summer", "other"]},
+    ),
+    ("an optional number that is not optional", OPTIONAL, {"schema.0.optional": False}),
+    ("an optional number with equal bounds", OPTIONAL, {"schema.0.high": 0.0}),
+    (
+        "groups within groups",
+        GROUPS,
+        {"epsilon": "5.7", "schema.0.of": _SPEEDS, "tables.0": _few(18, "2.8")},
+    ),
+    ("a vector within groups", GROUPS, {"schema.0.of": {**_SPEED, "size": 2}}),
+    ("a length within groups", GROUPS, {"schema.0.of": {**_TURN, "size": 1}}),
+    (
+        "groups that are optional numbers",
+        GROUPS,
+        {"schema.0.groups": {**_RANGE, "name": "way"}},
+    ),
+    ("groups of their own column", GROUPS, {"schema.0.groups.name": "speed"}),
+    ("a range in a plan of format 1", UNLISTED, {"format": vehicle.PLAN_FORMAT}),
+    ("an optional number in a plan of format 1", OPTIONAL, {"format": vehicle.PLAN_FORMAT}),
+    ("groups in a plan of format 1", GROUPS, {"format": vehicle.PLAN_FORMAT}),
+    ("an unknown entry of a range", UNLISTED, {"schema.0.comment": ""}),
+    ("an unknown entry of buckets", UNLISTED, {"schema.1.comment": ""}),
+    ("an unknown entry of an optional category", UNLISTED, {"schema.2.comment": ""}),
+    ("an unknown entry of an optional number", OPTIONAL, {"schema.0.comment": ""}),
+    ("an unknown entry of groups", GROUPS, {"schema.0.comment": ""}),
     # what it costs
     ("a claim below the cost", MIXED, {"epsilon": "3.49"}),
     (

@@ -48,6 +48,7 @@ __all__ = [
     "Tally",
     "ThreeOutputs",
     "ThreeOutputsFlat",
+    "Within",
     "amplification",
     "attributes",
     "audit",
@@ -55,6 +56,7 @@ __all__ = [
     "coders",
     "combine",
     "datasets",
+    "difference",
     "discretize",
     "errors",
     "fleet",
@@ -83,7 +85,7 @@ if TYPE_CHECKING:
     from fedldp.coders.channel import Channel
     from fedldp.counting import Counted, Manifest
     from fedldp.data.quality import DataQuality
-    from fedldp.estimate import Estimate, Frequencies, Mean, combine
+    from fedldp.estimate import Estimate, Frequencies, Mean, combine, difference
     from fedldp.learn.estimators import (
         LDPLinearRegression,
         LDPLinearSVC,
@@ -115,7 +117,7 @@ if TYPE_CHECKING:
     from fedldp.plausibility import Plausibility
     from fedldp.randomness import Source, source
     from fedldp.report import Report
-    from fedldp.schema import Category, Number, Schema
+    from fedldp.schema import Category, Number, Schema, Within
     from fedldp.shuffling import amplification
     from fedldp.tally import Tally
 
@@ -129,7 +131,7 @@ else:
             "coders.channel": "Channel",
             "counting": "Counted Manifest",
             "data.quality": "DataQuality",
-            "estimate": "Estimate Frequencies Mean combine",
+            "estimate": "Estimate Frequencies Mean combine difference",
             "learn.estimators": "LDPLinearRegression LDPLinearSVC LDPLogisticRegression "
             "LDPMLPClassifier LDPMLPRegressor",
             "ledger": "Ledger",
@@ -139,7 +141,7 @@ else:
             "plausibility": "Plausibility",
             "randomness": "Source source",
             "report": "Report",
-            "schema": "Category Number Schema",
+            "schema": "Category Number Schema Within",
             "shuffling": "amplification",
             "tally": "Tally",
         },

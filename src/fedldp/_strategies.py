@@ -162,12 +162,17 @@ class Offered:
         self._name, self._outputs, self.variance = name, outputs, variance
         self._study = study
         self.for_numbers = cache(self._for_numbers)
-        self.for_labels = cache(for_labels)
+        self.for_labels = cache(lambda *given: self._same(for_labels(*given)))
+        self.compact = cache(lambda *given: self._same(compact(*given)))
+        self._made: dict[ForCategories, ForCategories] = {}
         self.noise = cache(self._noise)
 
     def _for_numbers(self, epsilon: float) -> Coder:
         chosen = mechanism(self._name, epsilon)
         return Study(chosen) if self._study else chosen.channel(self._outputs)
+
+    def _same(self, coder: ForCategories) -> ForCategories:
+        return self._made.setdefault(coder, coder)
 
     def _noise(self, epsilon: float) -> float:
         """Return the worst-case variance: for a solved mechanism that of HM-TP, by a formula."""

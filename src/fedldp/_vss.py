@@ -15,10 +15,9 @@ from typing import Any, final
 from fedldp._internal import documents, toml
 from fedldp._internal.text import listed, unknown
 from fedldp._internal.validation import is_real
-from fedldp.attributes.category import OTHER
 from fedldp.errors import DomainError
 from fedldp.schema import UNFILLED
-from fedldp.vehicle import label
+from fedldp.vehicle import OTHER, label
 
 _INTEGERS = {
     f"{sign}int{bits}": (-(2 ** (bits - 1)) * (not sign), 2 ** (bits - (not sign)) - 1)

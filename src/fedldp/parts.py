@@ -369,6 +369,20 @@ class Part:
         numbers = [places[id(coder)] for coder, _ in self._units_by_coder]
         return np.repeat(numbers, [units for _, units in self._units_by_coder])
 
+    @cached_property
+    def _rounding(self) -> set[int]:
+        """Which of the distinct coders take whole numbers, from an attribute whose inputs are not.
+
+        Inputs of other attributes with the same coder are rounded too, which changes nothing.
+        """
+        places = {id(coder): place for place, coder in enumerate(self._distinct)}
+        whole = [
+            coder
+            for coder, attribute in self.asked
+            if attribute.rounds and coder.inputs_dtype is np.int64
+        ]
+        return {places[id(coder)] for coder in whole}
+
     def _rows(self, units: Integers, place: int) -> Integers:
         """Return where units are those of one coder."""
         return np.flatnonzero(self._coder_of.take(units) == place)
@@ -426,9 +440,10 @@ class Part:
         return centre, scale, missing
 
     def _inputs(
-        self, values: Values, rows: Integers | None, units: Integers, coder: Coder
+        self, values: Values, rows: Integers | None, units: Integers, place: int, source: Source
     ) -> npt.NDArray[Any] | Vectors:
         """Return what a coder takes: values scaled and clipped, whether one is missing or not."""
+        coder = self._distinct[place]
         centre, scale, missing = self._scaling
         if coder.ball:
             vectors = vectors_of(values, self.columns)
@@ -440,6 +455,8 @@ class Part:
             if centre.size > 1:
                 centre, scale, missing = (each.take(units) for each in self._scaling)
         scaled(inputs, centre, scale, missing, coder.inputs)
+        if place in self._rounding:
+            return rounded(inputs, source)
         return inputs.astype(coder.inputs_dtype, copy=False)
 
     def _answers(self, values: Values, source: Source) -> Iterator[_Answer]:
@@ -453,7 +470,7 @@ class Part:
                 rows = None if len(places) == 1 else self._rows(units, place)
                 mine, coder = units if rows is None else units[rows], self._distinct[place]
                 if mine.size:
-                    inputs = self._inputs(values, rows, mine, coder)
+                    inputs = self._inputs(values, rows, mine, place, source)
                     yield _Answer(slot, rows, mine, coder, inputs)
 
     def encode(self, values: Values, source: Source, records: Records, first: int) -> None:
@@ -795,6 +812,14 @@ class Part:
         if self.answered(cells).sum(dtype=object) != reports * self.k:
             return "there are more answers, or fewer, than the reports can have"
         return None
+
+
+def rounded(inputs: Any, source: Source) -> Integers:
+    """Round each input up or down at random, without bias, as `vehicle.letter_of` does."""
+    words = source.words(inputs.shape, np.uint32).astype(np.int64)
+    words += (inputs * 2.0**vehicle.ROUNDING + 0.5).astype(np.int64)
+    words >>= vehicle.ROUNDING
+    return words
 
 
 def places(attributes: Sequence[Attribute]) -> Iterator[tuple[Attribute, slice]]:

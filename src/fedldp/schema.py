@@ -12,14 +12,13 @@ from typing import Any, final
 from fedldp._internal import toml
 from fedldp._internal.text import counted, listed, unknown
 from fedldp._internal.validation import is_real
-from fedldp.attributes import ATTRIBUTES, Attribute, Category, Number
-from fedldp.attributes.category import OTHER
+from fedldp.attributes import ATTRIBUTES, Attribute, Category, Number, Within, from_table
 from fedldp.data.quality import DataQuality
 from fedldp.data.rows import Rows, kinds
 from fedldp.errors import DomainError, WireError
-from fedldp.vehicle import MOST_COORDINATES
+from fedldp.vehicle import MOST_COORDINATES, OTHER
 
-__all__ = ["Category", "Number", "Schema", "template"]
+__all__ = ["Category", "Number", "Schema", "Within", "template"]
 
 UNFILLED = "?"  # what a template has instead of bounds and categories
 
@@ -399,13 +398,18 @@ class Schema(Mapping[str, Attribute]):
                 f"fill in {', '.join(unfilled)}: bounds and categories are public and come from "
                 "you. Delete the table of a column that vehicles should not be asked for."
             )
-        return cls(tuple(_from_table(name, table) for name, table in tables.items()))
+        return cls(tuple(from_table(name, table) for name, table in tables.items()))
 
 
 def _flat(tables: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each attribute's name and table; tables of nothing but tables are parts of a name."""
+    """Yield each attribute's name and table; tables of nothing but tables are parts of a name.
+
+    Tables with names of their own are the parts of one attribute: see `Within`.
+    """
     for name, table in tables.items():
-        if isinstance(table, dict) and table and all(isinstance(e, dict) for e in table.values()):
+        inner = list(table.values()) if isinstance(table, dict) else []
+        branch = inner and all(isinstance(each, dict) for each in inner)
+        if branch and not all(isinstance(each.get("name"), str) for each in inner):
             yield from _flat(table, f"{before}{name}.")
         else:
             yield f"{before}{name}", table
@@ -449,7 +453,7 @@ def _attribute(name: str, given: Any, size: int | None = None) -> Attribute:
             raise DomainError(f"the attribute given as {name!r} has another name: {given.name!r}.")
         return given
     if isinstance(given, Mapping):
-        return _from_table(name, given)
+        return from_table(name, given)
     for kind in ATTRIBUTES.values():
         if found := kind.from_shorthand(name, given, size or 1):
             return found
@@ -460,20 +464,6 @@ def _attribute(name: str, given: Any, size: int | None = None) -> Attribute:
     )
 
 
-def _from_table(name: str, table: Any) -> Attribute:
-    if not isinstance(table, Mapping):
-        raise DomainError(
-            f"{name!r} must be a table of bounds or of categories; got {table!r:.60}."
-        )
-    for kind in ATTRIBUTES.values():
-        if found := kind.from_table(name, table):
-            return found
-    raise DomainError(
-        f"{name!r} needs {', or '.join(kind.declared_as for kind in ATTRIBUTES.values())}; got "
-        f"{', '.join(map(repr, table)) or 'nothing'}."
-    )
-
-
 def _from_entry(entry: Any) -> Attribute:
     """Return an attribute from an entry that has exactly the keys of `to_document`."""
     if not isinstance(entry, dict) or "name" not in entry:
@@ -481,7 +471,7 @@ def _from_entry(entry: Any) -> Attribute:
     options = {key: entry[key] for key in entry if key != "name"}
     if not any(kind.is_entry(options) for kind in ATTRIBUTES.values()):
         raise DomainError(f"an entry does not describe an attribute: {entry!r:.200}")
-    return _from_table(entry["name"], options)
+    return from_table(entry["name"], options)
 
 
 def _call(places: Mapping[str, str]) -> str:

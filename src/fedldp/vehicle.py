@@ -49,6 +49,7 @@ LEAST_GAP = 2.0**-20  # between two letters: closer ones would not survive the d
 ROUNDING = 32  # further bits, that round a value to a letter
 MOST_CATEGORIES = 1 << 16  # of randomised response and of a unary encoding
 MOST_LABELS = 1 << 20  # of an attribute
+OTHER, MISSING = "other", "missing"  # labels that an optional category has
 MOST_LINE_CODES = 1 << 26
 MOST_SIGNS = 10_000  # of a cube
 MOST_DIRECTIONS = 255
@@ -585,6 +586,24 @@ def shown(value: Any) -> str:
         return f"this {type(value).__name__}"
 
 
+def present(value: Any) -> Any:
+    """Return a value, or raise if it is missing."""
+    if value is None or value != value or value == "":
+        raise ValueError("it is missing")
+    return value
+
+
+def position_of(value: Any, low: float, high: float) -> float:
+    """Return where a number lies between its bounds, from 0 to 1, or raise if it is none."""
+    return (1 + scaled(value, low, high)) / 2
+
+
+def bucket(value: Any, buckets: int, salt: str) -> int:
+    """Return the bucket of a label: the first 64 bits of a hash, modulo their number."""
+    digest = hashlib.sha256(salt.encode() + b"\0" + label(value).encode()).digest()
+    return int.from_bytes(digest[:8], "big") % buckets
+
+
 def label(value: Any) -> str:
     """Return the label of a category, or raise if there is none."""
     if value is None or value != value:
@@ -606,6 +625,11 @@ class Attribute(NamedTuple):
     low: float = -inf  # the bounds of a number
     high: float = inf
     length: float = 0.0  # the bound on the length of a vector, if it has one
+    optional: bool = False  # whether "missing" is a value like others
+    other: int | None = None  # the category of unknown values, if it has one of its own
+    rounds: bool = False  # whether an input between two categories is rounded to one of them
+    newer: bool = False  # whether it is not in format 1
+    parts: tuple["Attribute", ...] = ()  # of an attribute within groups: both attributes
 
     def value(self, row: Any, offset: int) -> Any:
         """Return the value in a row, or raise if there is none."""
@@ -620,6 +644,10 @@ class Attribute(NamedTuple):
 
     def find(self, row: Any, offset: int) -> float:
         """Return the input of a row's value, or `missing`: an error would reveal something."""
+        if self.parts:
+            of, groups = (part.find(row, 0) for part in self.parts)
+            letters, is_number = self.parts[0].categories or 2, not self.parts[0].categories
+            return groups * letters + ((1 + of) / 2 if is_number else of)
         try:
             return self.read(self.value(row, offset))
         except Exception:
@@ -643,20 +671,23 @@ class Attribute(NamedTuple):
         try:
             value = self.value(row, offset)
         except Exception as error:
-            return "unreadable" if isinstance(error, TypeError) else "missing"
+            missing = "" if self.optional else "missing"
+            return "unreadable" if isinstance(error, TypeError) else missing
         try:
             blank = type(value) is str and value.strip().lower() in NO_NUMBER
-            if value is None or value != value or value == "" or (blank and not self.categories):
-                return "missing"
-            self.read(value)
+            is_number = not self.categories or self.high < inf
+            if value is None or value != value or value == "" or (blank and is_number):
+                return "" if self.optional else "missing"
+            if self.read(value) == self.other:
+                raise ValueError("an unknown value")
             if self.length:
                 return ""  # the vector is clipped as a whole
             slack = 1e-6 * (self.high - self.low)
-            if self.categories or self.low - slack <= float_of(value) <= self.high + slack:
+            if not is_number or self.low - slack <= float_of(value) <= self.high + slack:
                 return ""
             return f"clipped ({shown(value)})"
         except Exception:
-            return f"{'unknown' if self.categories else 'unreadable'} ({shown(value)})"
+            return f"{'unreadable' if is_number else 'unknown'} ({shown(value)})"
 
 
 def length_of(vector: Sequence[float]) -> float:
@@ -716,6 +747,11 @@ ENTRIES: dict[str, Entries] = {  # of objects, except `kind`
     "number": NUMBER,
     "vector": {**NUMBER, "length": finite},
     "category": {"name": str, "categories": list, "missing": str},
+    "optional number": {"name": str, "low": finite, "high": finite, "optional": bool},
+    "optional category": {"name": str, "categories": list, "optional": bool},
+    "whole numbers": {"name": str, "first": int, "last": int},
+    "hashed category": {"name": str, "buckets": int, "salt": str},
+    "within": {"name": str, "of": dict, "groups": dict},
     "numbers": {"epsilon": budget, "letters": list, "values": list, "counts": list},
     "response": {"epsilon": budget, "categories": int, "same": integer, "other": integer},
     "unary": {"epsilon": budget, "categories": int, "total": integer, "absent": integer},
@@ -767,15 +803,26 @@ def refuse(reason: str | None) -> None:
 def read_attribute(document: Any, first: int) -> Attribute:
     """Read an attribute of the schema."""
     if "categories" in document:
-        name, categories, missing = entries(document, "category")
-        codes = {text: code for code, text in enumerate(categories) if type(text) is str}
-        if not 2 <= len(codes) == len(categories) <= MOST_CATEGORIES or missing not in codes:
-            raise ValueError(f"{name} needs different texts as categories, `missing` among them")
-        return Attribute(name, 1, len(codes), codes[missing], lambda x: codes[label(x)], first)
-    kind = "vector" if "length" in document else "number"
-    name, size, low, high, missing, *bound = entries(document, kind)
+        return read_category(document, first)
+    if "optional" in document:
+        name, low, high, optional = entries(document, "optional number")
+        missing = low / 2 + high / 2
+    elif "first" in document:
+        return read_whole(first, *entries(document, "whole numbers"))
+    elif "buckets" in document:
+        return read_hashed(first, *entries(document, "hashed category"))
+    elif "groups" in document:
+        return read_within(*entries(document, "within"))
+    else:
+        kind, optional = "vector" if "length" in document else "number", False
+        name, size, low, high, missing, *bound = entries(document, kind)
     if not (0 < high - low < inf and 2 / (high - low) < inf and low <= missing <= high):
         raise ValueError(f"{name} needs low < high and `missing` between: {low, high, missing}")
+    if "optional" in document:
+        read = partial(position_of, low=low, high=high)
+        refuse(None if optional else f"{name} needs `optional` to be true")
+        number = Attribute(name, 1, 3, 2, read, first, low, high)
+        return number._replace(optional=True, rounds=True, newer=True)
     if size < 1:
         raise ValueError(f"{name} needs a size of at least 1; got {size}")
     if bound:
@@ -786,6 +833,69 @@ def read_attribute(document: Any, first: int) -> Attribute:
         return Attribute(name, size, 0, read(missing), read, first, low, high, length)
     default = scaled(missing, low, high)
     return Attribute(name, size, 0, default, lambda x: scaled(x, low, high), first, low, high)
+
+
+def read_category(document: Any, first: int) -> Attribute:
+    """Read a category with listed labels."""
+    optional = "optional" in document
+    kind = "optional category" if optional else "category"
+    name, categories, missing = entries(document, kind)
+    codes = {text: code for code, text in enumerate(categories) if type(text) is str}
+    if not 2 <= len(codes) == len(categories) <= MOST_LABELS - 2 * optional:
+        raise ValueError(f"{name} needs different texts as categories")
+    if not optional:
+        if missing not in codes:
+            raise ValueError(f"{name} needs a list of categories with `missing` among them")
+        return Attribute(name, 1, len(codes), codes[missing], lambda x: codes[label(x)], first)
+    refuse(None if missing is True else f"{name} needs `optional` to be true")
+    other, none = (codes.setdefault(text, len(codes)) for text in (OTHER, MISSING))
+    known = lambda x: codes.get(label(present(x)), other)  # noqa: E731
+    found = Attribute(name, 1, len(codes), none, known, first)
+    return found._replace(optional=True, newer=True, other=None if OTHER in categories else other)
+
+
+def read_whole(first: int, name: str, least: int, most: int) -> Attribute:
+    """Read a category for each whole number in a range, for others, and for none."""
+    bounds = (-LARGEST_JSON_INTEGER, LARGEST_JSON_INTEGER)
+    if not bounds[0] <= least < most <= bounds[1] or most - least + 3 > MOST_LABELS:
+        raise ValueError(f"{name} needs first < last, and at most {MOST_LABELS} categories")
+    other = most - least + 1
+
+    def read(value: Any) -> int:
+        try:
+            number = float_of(present(value))
+        except (ValueError, TypeError):
+            if value is None or value != value or value == "":
+                raise
+            return other
+        is_known = least <= number <= most and number.is_integer()
+        return int(number) - least if is_known else other
+
+    found = Attribute(name, 1, other + 2, other + 1, read, first)
+    return found._replace(optional=True, newer=True, other=other)
+
+
+def read_hashed(first: int, name: str, buckets: int, salt: str) -> Attribute:
+    """Read a category whose labels are hashed."""
+    if not 2 <= buckets < MOST_LABELS:
+        raise ValueError(f"{name} needs 2 to {MOST_LABELS - 1} buckets; got {buckets}")
+    read = lambda x: bucket(present(x), buckets, salt)  # noqa: E731
+    found = Attribute(name, 1, buckets + 1, buckets, read, first)
+    return found._replace(optional=True, newer=True)
+
+
+def read_within(name: str, *entries: Any) -> Attribute:
+    """Read an attribute within the groups of another: a row that is a sequence has neither."""
+    of, groups = (read_attribute(entry, MOST_COORDINATES) for entry in entries)
+    if of.parts or of.size != 1 or of.length or groups.parts or groups.name == of.name:
+        raise ValueError(f"{name} needs two different attributes, neither of them a vector")
+    if not groups.categories or groups.rounds:
+        raise ValueError(f"{name} needs a category as its groups")
+    labels = groups.categories * (of.categories or 2)
+    if labels > MOST_LABELS:
+        raise ValueError(f"{name} has {labels} labels, more than {MOST_LABELS}")
+    found = Attribute(name, 1, labels, 0, lambda x: x, parts=(of, groups))
+    return found._replace(rounds=of.rounds or not of.categories, newer=True)
 
 
 def read_table(document: Any) -> Table:
@@ -842,7 +952,10 @@ def sample_part(attributes: list[Attribute], tables: list[Table], k: int) -> Par
         for i in sorted(rng.sample(range(d), k)) if k < d else range(d):
             place = bisect_right(starts, i) - 1
             attribute, table = pairs[place]
-            code = table.draw(attribute.find(row, i - starts[place]), rng)
+            own = attribute.find(row, i - starts[place])
+            if attribute.rounds:
+                own = letter_of(own, rng.getrandbits(ROUNDING))
+            code = table.draw(own, rng)
             sent.append(f"{i:0{index}b}{code:0{widest}b}" if k < d else f"{code:0{table.bits}b}")
         return "".join(sent)
 
@@ -941,13 +1054,15 @@ class Plan:
         name, claim, schema, tables, parts = entries(document, "plan")
         if any(type(each) is dict and each.get("kind") in NEWER for each in (*tables, *parts)):
             wanted = PLAN_FORMAT_2
-        if name != wanted:
-            raise ValueError(f"its format is not {wanted!r}")
         self._schema: list[Attribute] = []
         d = 0
         for entry in schema:
             self._schema.append(read_attribute(entry, d))
             d += self._schema[-1].size
+        if any(attribute.newer for attribute in self._schema):
+            wanted = PLAN_FORMAT_2
+        if name != wanted:
+            raise ValueError(f"its format is not {wanted!r}")
         if len({attribute.name for attribute in self._schema}) < len(schema):
             raise ValueError("two attributes have one name")
         if not 1 <= d <= MOST_COORDINATES:
@@ -1028,15 +1143,16 @@ class Plan:
         >>> Plan(speed.to_json(), cap=1.0).check({"sped": 30})
         ['speed is missing', "the key 'sped' is unknown (did you mean 'speed'?)"]
         """
-        notes = []
-        for each in self._schema:
+        notes: list[str] = []
+        read = [part for each in self._schema for part in each.parts or (each,)]
+        for each in read:
             for offset in range(each.size):
                 place = f"{each.name}[{offset}]" if each.size > 1 else each.name
-                if fault := each.fault(row, offset):
+                if (fault := each.fault(row, offset)) and f"{place} is {fault}" not in notes:
                     notes.append(f"{place} is {fault}")
             if fault := each.too_long(row):
                 notes.append(f"{each.name} is {fault}")
-        names = [each.name for each in self._schema]
+        names = [each.name for each in read]
         for key in row if type(row) is dict else ():
             if type(key) is not str or key not in names:
                 near = get_close_matches(str(key), names, n=1) if type(key) is str else []

@@ -81,5 +81,12 @@ def _key(name: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """Return a text, a number or a list of them in TOML: like JSON, except for one character."""
+    """Return a value in TOML: a text, a number or a list is as in JSON, except for one character.
+
+    >>> _value({"name": "way", "low": 0.0})
+    '{name = "way", low = 0.0}'
+    """
+    if isinstance(value, Mapping):
+        pairs = (f"{_key(name)} = {_value(each)}" for name, each in value.items())
+        return f"{{{', '.join(pairs)}}}"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fedldp._internal.text import listed
 from fedldp._internal.validation import Floats
+from fedldp.attributes.grouped import GroupMeans, TwoWay
 from fedldp.attributes.results import Frequencies, Numbers, Result
 from fedldp.coders.base import Coder, ForCategories
 from fedldp.data.frames import Cells, is_missing, shown
@@ -35,7 +36,10 @@ class Coders(Protocol):
         """Return the coder of numbers in [-1, 1]."""
 
     def for_labels(self, epsilon: float, number: int) -> ForCategories:
-        """Return the coder of a number of labels."""
+        """Return the coder of a number of labels, as plans of format 1 have it if they can."""
+
+    def compact(self, epsilon: float, number: int) -> ForCategories:
+        """Return the coder of a number of labels with few bits, for plans of format 2."""
 
     def noise(self, epsilon: float) -> float:
         """Return the largest variance of an answer of the coder of numbers."""
@@ -62,6 +66,10 @@ class Attribute(ABC):
         An error on the scale of the inputs is multiplied by it.
     length
         The public bound on the length of a vector, if it has one.
+    optional
+        Whether "missing" is a value like others, and not replaced.
+    rounds
+        Whether an input may lie between two labels, and is rounded to one of them at random.
     numeric
         Whether its coder takes numbers in [-1, 1]. Otherwise it takes the numbers of labels.
     reads_floats
@@ -88,7 +96,9 @@ class Attribute(ABC):
     scale: float
     half_width: float
     length: float | None
+    optional: bool = False
 
+    rounds: bool = False
     numeric: ClassVar[bool]
     reads_floats: ClassVar[bool]
     invalid: ClassVar[str]
@@ -196,6 +206,33 @@ class Attribute(ABC):
         """The values that it can have, for display."""
 
     # How it is read.
+
+    @property
+    def parts(self) -> "tuple[Attribute, ...]":
+        """The attributes whose columns it reads: by default itself."""
+        return (self,)
+
+    def joined(self, values: "list[Floats]") -> Floats:
+        """Return one value from those of its parts.
+
+        Parameters
+        ----------
+        values
+            What `read` of each part returned, a row for each vehicle.
+
+        Returns
+        -------
+        array of float
+            A row for each vehicle.
+
+        Examples
+        --------
+        >>> from fedldp import Number
+        >>> Number("age", 0, 100).joined([np.array([[31.0], [54.0]])])
+        array([[31.],
+               [54.]])
+        """
+        return values[0]
 
     @abstractmethod
     def read(self, cells: Cells) -> Floats:
@@ -551,6 +588,109 @@ class Attribute(ABC):
         """
         return self.name if self.size == 1 else f"{self.name}[{place}]"
 
+    def described(self, place: int) -> tuple[str, tuple[float, float]]:
+        """Return the name of one of the numbers of its result, and the range it can have.
+
+        Parameters
+        ----------
+        place
+            The number of the line among `Result.lines`.
+
+        Returns
+        -------
+        tuple
+            The name, for display, and the least and the largest true value.
+
+        Examples
+        --------
+        >>> from fedldp import Number
+        >>> Number("age", 0, 100).described(0)
+        ('age', (0.0, 100.0))
+        """
+        return self.name_of(place), self.ends
+
+    # As a part of another attribute: see `fedldp.Within`.
+
+    @property
+    @abstractmethod
+    def letters(self) -> tuple[str, ...]:
+        """The labels between which its position lies, if it is asked for within groups."""
+
+    @abstractmethod
+    def positions(self, values: Values) -> Floats:
+        """Return where values lie among the letters.
+
+        Parameters
+        ----------
+        values
+            Values as `joined` returns them, NaN for a missing one.
+
+        Returns
+        -------
+        array of float
+            Positions from 0 to the number of letters less 1: 0.25 is rounded to 0 or to 1.
+
+        Examples
+        --------
+        >>> from fedldp import Category, Number
+        >>> Number("age", 0, 100).positions(np.array([25.0, np.nan]))
+        array([0.25, 0.5 ])
+        >>> Category("city", ["Oslo", "Rome"]).positions(np.array([1.0, np.nan]))
+        array([1., 0.])
+        """
+
+    @abstractmethod
+    def within(self, groups: tuple[str, ...], numbers: Numbers) -> Result:
+        """Return the result of this attribute within groups.
+
+        Parameters
+        ----------
+        groups
+            The labels of the groups.
+        numbers
+            The frequencies of all letters in the first group, then in the second, and so on.
+
+        Returns
+        -------
+        Result
+            A mean for each group, or a table of frequencies.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> speed, model = fedldp.Number("speed", 0, 130), fedldp.Category("model", ["A", "B"])
+        >>> plan = fedldp.Plan(fedldp.Schema((fedldp.Within("by model", speed, model),)), 4.0)
+        >>> rows = {"speed": [26, 104] * 20_000, "model": ["A", "B"] * 20_000}
+        >>> plan.simulate(rows, fedldp.source(1)).estimate()["by model"].means.mean.round(-1)
+        array([ 30., 100.])
+        """
+
+    @abstractmethod
+    def sums_within(self, groups: Values, number: int, positions: Floats) -> tuple[Values, Values]:
+        """Return what `sums` returns, within groups.
+
+        Parameters
+        ----------
+        groups
+            The number of the group of each vehicle.
+        number
+            How many groups there are.
+        positions
+            The position of each vehicle's value.
+
+        Returns
+        -------
+        tuple of array
+            A sum, and the number of rows that count, for each number of the result of `within`.
+
+        Examples
+        --------
+        >>> from fedldp import Number
+        >>> groups, positions = np.array([0, 1, 1]), np.array([0.5, 0.0, 1.0])
+        >>> Number("age", 0, 100).sums_within(groups, 2, positions)
+        (array([ 50., 100.,   1.,   2.]), array([1., 2., 3., 3.]))
+        """
+
     # The truth, if all data are known, as in a simulation.
 
     @abstractmethod
@@ -707,6 +847,21 @@ class Measured(Attribute):
         """How many numbers are estimated about the attribute: `size`."""
         return self.size
 
+    letters = ("-", "+")
+
+    def positions(self, values: Values) -> Floats:
+        return (1 + self.to_inputs(values)) / 2
+
+    def within(self, groups: tuple[str, ...], numbers: Numbers) -> Result:
+        return GroupMeans.of(groups, len(self.letters), self.ends, numbers)
+
+    def sums_within(self, groups: Values, number: int, positions: Floats) -> tuple[Values, Values]:
+        (low, high), present = self.ends, positions <= 1
+        counts = np.bincount(groups[present], minlength=number).astype(np.float64)
+        sums = np.bincount(groups[present], positions[present], minlength=number)
+        totals = np.full(number, float(len(groups)))
+        return np.append(low * counts + (high - low) * sums, counts), np.append(counts, totals)
+
     def coder(self, epsilon: float, coders: Coders) -> Coder:
         return coders.for_numbers(epsilon)
 
@@ -768,12 +923,33 @@ class Labelled(Attribute):
         known = np.where(values == values, values, self.missing_input)
         return np.clip(known.astype(np.float64, copy=False), *self.inputs)
 
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """The labels."""
+        return self.labels
+
+    def positions(self, values: Values) -> Floats:
+        return self.to_inputs(values)
+
+    def within(self, groups: tuple[str, ...], numbers: Numbers) -> Result:
+        return TwoWay.of(groups, self.labels, numbers)
+
+    def sums_within(self, groups: Values, number: int, positions: Floats) -> tuple[Values, Values]:
+        letters = len(self.letters)
+        cells = groups * letters + positions.astype(np.int64)
+        sums = np.bincount(cells, minlength=number * letters).astype(np.float64)
+        return sums, np.full(sums.size, float(len(groups)))
+
     def coder(self, epsilon: float, coders: Coders) -> Coder:
-        return coders.for_labels(epsilon, len(self.labels))
+        return self._coder(epsilon, coders)
+
+    def _coder(self, epsilon: float, coders: Coders) -> ForCategories:
+        number = len(self.labels)
+        in_format_1 = self.plan_format == PLAN_FORMAT
+        return (coders.for_labels if in_format_1 else coders.compact)(epsilon, number)
 
     def expected_error(self, epsilon: float, coders: Coders) -> float:
-        number = len(self.labels)
-        return coders.for_labels(epsilon, number).variance + 1 - 1 / number
+        return self._coder(epsilon, coders).variance + 1 - 1 / len(self.labels)
 
     def from_unit(self, mean: Any) -> Any:
         return mean

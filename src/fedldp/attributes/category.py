@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
+from math import nan
 from numbers import Real
 from typing import Any, final
 
@@ -12,13 +13,12 @@ import numpy as np
 from fedldp._internal.text import did_you_mean
 from fedldp._internal.validation import Floats, checked_text, is_real
 from fedldp.attributes.base import Labelled
+from fedldp.attributes.open import HashedCategory, WholeNumbers
 from fedldp.data.frames import Cells, codes, is_missing, shown
 from fedldp.errors import DomainError
-from fedldp.vehicle import MOST_CATEGORIES, label
+from fedldp.vehicle import MISSING, MOST_LABELS, OTHER, PLAN_FORMAT, PLAN_FORMAT_2, label
 
 __all__ = ["Category"]
-
-OTHER = "other"  # the label for missing and unknown values
 
 _KEYS = {"categories", "missing"}
 _MOST_COMPARED = 1000  # labels that are compared with an unknown one
@@ -37,10 +37,19 @@ class Category(Labelled):
     name
         The name of the attribute.
     categories
-        The public labels: at least two different texts or numbers. Numbers become texts.
+        The public labels: at least two different texts or numbers, or a `range` of numbers.
+        Numbers become texts.
     missing
         The label that counts for every value that is missing or unknown. By default it is "other"
         if there is such a label, and otherwise the first one.
+    optional
+        Report values that are unknown, and those that are missing, as two labels of their own:
+        "other" and "missing" are added to the labels, unless they are there.
+
+    See Also
+    --------
+    Category.hashed : For texts that are not known in advance.
+    Category.of_range : For whole numbers.
 
     Raises
     ------
@@ -54,32 +63,40 @@ class Category(Labelled):
     Category(name='city', categories=('Oslo', 'Rome', 'other'), missing='other')
     >>> Category("doors", [2, 4, 5], missing=5)
     Category(name='doors', categories=('2', '4', '5'), missing='5')
+    >>> Category("city", ["Oslo", "Rome"], optional=True).labels
+    ('Oslo', 'Rome', 'other', 'missing')
     """
 
     name: str
     categories: tuple[str, ...]
     missing: str = None  # type: ignore[assignment]  # "other" or the first
+    optional: bool = False
 
     invalid = "unknown"
-    declared_as = "categories (with an optional missing)"
+    declared_as = "categories (with an optional missing, or optional = true)"
     limits = ""
 
     def __post_init__(self) -> None:
         checked_text(self.name, "an attribute's name")
-        if not isinstance(self.categories, list | tuple):
+        if not isinstance(self.categories, list | tuple | range):
             raise DomainError(
                 f"categories of {self.name!r} must be a list; got {self.categories!r:.60}."
             )
         labels = tuple(self._label(value) for value in self.categories)
         object.__setattr__(self, "categories", labels)
-        if not 2 <= len(labels) <= MOST_CATEGORIES:
+        if not 2 <= len(labels) <= MOST_LABELS - 2 * self.optional:
             raise DomainError(
-                f"{self.name!r} needs from 2 to {MOST_CATEGORIES} categories; got {len(labels)}."
+                f"{self.name!r} needs from 2 to {MOST_LABELS} categories; got {len(labels)}."
+            )
+        if type(self.optional) is not bool or (self.optional and self.missing is not None):
+            raise DomainError(
+                f"optional of {self.name!r} must be True or False, and needs no `missing`; got "
+                f"{self.optional!r} and {self.missing!r}."
             )
         twice = [text for number, text in enumerate(labels) if self.codes[text] != number]
         if twice:
             raise DomainError(f"{self.name!r} has the category {twice[0]!r} twice.")
-        default = OTHER if OTHER in self.codes else labels[0]
+        default = OTHER if OTHER in self.codes else labels[0]  # of what is unknown
         missing = default if self.missing is None else self._label(self.missing)
         if missing not in self.codes:
             raise DomainError(f"missing of {self.name!r} must be a category; got {missing!r}.")
@@ -97,7 +114,64 @@ class Category(Labelled):
     @cached_property
     def codes(self) -> dict[str, int]:
         """The code of each label: its number, from 0."""
-        return {text: code for code, text in enumerate(self.categories)}
+        return {text: code for code, text in enumerate(self.labels)}
+
+    def __repr__(self) -> str:
+        keys = ("name", "categories", "optional" if self.optional else "missing")
+        return f"Category({', '.join(f'{key}={getattr(self, key)!r}' for key in keys)})"
+
+    @classmethod
+    def hashed(cls, name: str, buckets: int, salt: str = "") -> HashedCategory:
+        """Return a category for texts that are not known in advance, by their hash.
+
+        Parameters
+        ----------
+        name
+            The name of the attribute.
+        buckets
+            How many buckets there are. Labels in the same bucket are counted together.
+        salt
+            A public text: another salt puts labels into other buckets.
+
+        Returns
+        -------
+        HashedCategory
+            The attribute.
+
+        Examples
+        --------
+        >>> Category.hashed("app", buckets=1024).bucket("maps")
+        989
+        """
+        return HashedCategory(name, buckets, salt)
+
+    @classmethod
+    def of_range(cls, name: str, first: int, last: int) -> WholeNumbers:
+        """Return a category for each whole number of a range, and for "other" and "missing".
+
+        Parameters
+        ----------
+        name
+            The name of the attribute.
+        first, last
+            The least and the largest number with a category of its own.
+
+        Returns
+        -------
+        WholeNumbers
+            The attribute.
+
+        Examples
+        --------
+        >>> len(Category.of_range("zone", 10_000, 99_999).labels)
+        90002
+        """
+        return WholeNumbers(name, first, last)
+
+    @property
+    def plan_format(self) -> str:  # type: ignore[override]
+        """The first format of plans that can have the category."""
+        return PLAN_FORMAT_2 if self.optional else PLAN_FORMAT
 
     @classmethod
     def from_shorthand(cls, name: str, given: Any, size: int) -> "Category | None":
@@ -111,24 +185,32 @@ class Category(Labelled):
 
     @classmethod
     def from_table(cls, name: str, table: Mapping[str, Any]) -> "Category | None":
-        return cls(name, **table) if {"categories"} <= table.keys() <= _KEYS else None
+        known = {*_KEYS, "optional"}
+        return cls(name, **table) if {"categories"} <= table.keys() <= known else None
 
     @classmethod
     def is_entry(cls, options: Mapping[str, Any]) -> bool:
         labels = options.get("categories")
-        return (
-            options.keys() == _KEYS
-            and isinstance(labels, list)
-            and all(isinstance(text, str) for text in [*labels, options["missing"]])
-        )
+        if not isinstance(labels, list) or not all(isinstance(text, str) for text in labels):
+            return False
+        if options.keys() == {"categories", "optional"}:
+            return options["optional"] is True
+        return options.keys() == _KEYS and isinstance(options["missing"], str)
 
     def options(self) -> dict[str, Any]:
+        if self.optional:
+            return {"categories": list(self.categories), "optional": True}
         return {"categories": list(self.categories), "missing": self.missing}
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The public labels."""
-        return self.categories
+        return self._labels
+
+    @cached_property
+    def _labels(self) -> tuple[str, ...]:
+        added = [label for label in (OTHER, MISSING) if label not in self.categories]
+        return (*self.categories, *added) if self.optional else self.categories
 
     @property
     def missing_input(self) -> float:
@@ -141,7 +223,7 @@ class Category(Labelled):
         return repr(self.missing)
 
     def read(self, cells: Cells) -> Floats:
-        return codes(cells, self.codes)
+        return codes(cells, self.codes, self.codes[MISSING] if self.optional else nan)
 
     def _expected(self, cell: object, is_entry: bool) -> str:
         near = did_you_mean(cell, self.categories[:_MOST_COMPARED])

@@ -1,8 +1,9 @@
 """Numbers between public bounds."""
 
+import inspect
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import Any, final
 
 import numpy as np
@@ -44,6 +45,10 @@ class Number(Measured):
     length
         A public bound on the length of a vector: the root of the sum of its squares. A longer
         vector is shortened to this length. `low` must then be -length and `high` length.
+    optional
+        Whether some vehicles have no value. The share of those that have one is then estimated, and
+        the mean among them: an `fedldp.attributes.OptionalNumber` is returned. Give name, low and
+        high alone.
 
     Raises
     ------
@@ -65,12 +70,27 @@ class Number(Measured):
     missing: float = None  # type: ignore[assignment]  # the centre
     size: int = 1
     length: float | None = None
+    optional: InitVar[bool] = False
 
     reads_floats = True
     invalid = "unreadable"
     declared_as = "low and high, or a length (both with an optional missing and size)"
 
-    def __post_init__(self) -> None:
+    def __new__(cls, *given: Any, optional: bool = False, **options: Any) -> Any:
+        """Return a number, or an optional number, which is an attribute of another kind."""
+        if not optional:
+            return object.__new__(cls)
+        from fedldp.attributes.optional import OptionalNumber
+
+        names = [*("name", "low", "high")[: len(given)], *options]
+        if len(given) > 3 or sorted(names) != ["high", "low", "name"]:
+            raise DomainError(
+                "an optional number has a name, low and high; missing values are not replaced, so "
+                f"leave missing, size and length out; got {given!r} and {options!r}."
+            )
+        return OptionalNumber(*given, **options)
+
+    def __post_init__(self, optional: bool) -> None:
         checked_text(self.name, "an attribute's name")
         for bound in ("low", "high"):
             object.__setattr__(self, bound, self._finite(bound))
@@ -258,3 +278,9 @@ class Number(Measured):
 
     def typical(self, summary: Mapping[str, Any]) -> str:
         return f"{summary['mean']:.4g}"
+
+
+# That of `__init__`: `__new__` takes anything, to choose a class.
+Number.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    list(inspect.signature(Number.__init__).parameters.values())[1:]
+)

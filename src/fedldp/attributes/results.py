@@ -3,17 +3,59 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self, final
+from typing import Any, ClassVar, NamedTuple, Self, cast, final
 
 import numpy as np
 
 from fedldp._internal.text import counted, listed, rounded
-from fedldp._internal.validation import Floats
+from fedldp._internal.validation import Floats, Integers
 from fedldp.coders.categories import project
+from fedldp.coders.moments import Covariance
 
 __all__ = ["Frequencies", "Line", "Mean", "Numbers", "Result"]
 
 _COMPARED = ("values", "stderr", "interval", "simultaneous", "answers")
+
+
+def student(freedom: Any, risk: float) -> Floats:
+    """Return how many standard errors an interval with some risk reaches to each side."""
+    from scipy.special import stdtrit
+
+    return cast(Floats, -stdtrit(np.maximum(freedom, 1.0), risk / 2))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """How the errors of an attribute's frequencies depend on each other.
+
+    It is what intervals of sums, differences and ratios of frequencies need.
+    """
+
+    frequencies: Floats
+    of_an_answer: Covariance  # about two frequencies, given by their numbers
+    answers: int
+    risks: tuple[float, float]  # of an interval alone, and of all at once
+
+    def covariance(self, first: Integers, second: Integers) -> Floats:
+        """Return the covariance of two estimated frequencies, given by their numbers."""
+        return self.of_an_answer(first, second) / max(self.answers, 1)
+
+    def reaches(self, share: int = 1) -> tuple[Floats, Floats]:
+        """Return how many standard errors both kinds of intervals reach to each side.
+
+        The second is for `share` times as many numbers as the estimate has.
+        """
+        (alone, together), freedom = self.risks, self.answers - 1
+        return student(freedom, alone), student(freedom, together / share)
+
+    def interval(self, value: Any, stderr: Any, share: int = 1) -> tuple[Floats, Floats]:
+        """Return Student's intervals of some numbers: alone, and of all at once."""
+        alone, together = (
+            np.stack([value - reach * stderr, value + reach * stderr], axis=-1)
+            for reach in self.reaches(share)
+        )
+        return alone, together
 
 
 class Numbers(NamedTuple):
@@ -31,6 +73,8 @@ class Numbers(NamedTuple):
         The ends of wider intervals, which hold for all estimates at once.
     answers
         How many vehicles answered.
+    joint
+        How the errors of frequencies depend on each other, if that is known.
 
     Examples
     --------
@@ -45,11 +89,12 @@ class Numbers(NamedTuple):
     interval: Any
     simultaneous: Any
     answers: Any
+    joint: Joint | None = None
 
     @property
     def first(self) -> "Numbers":
         """The first estimate alone."""
-        return Numbers(*(each[0] for each in self))
+        return Numbers(*(each[0] for each in self[:5]))
 
 
 class Line(NamedTuple):
@@ -257,7 +302,7 @@ class Mean(Result):
         >>> Mean.of(Numbers(1.0, 0.5, ends, ends, 10))
         <Mean 1.0 ± 1.0, 10 answers>
         """
-        values, stderr, interval, simultaneous, answers = numbers
+        values, stderr, interval, simultaneous, answers = numbers[:5]
         if np.ndim(values) == 0:
             values, stderr, answers = float(values), float(stderr), int(answers)
         return cls(values, stderr, interval, simultaneous, answers)
@@ -339,7 +384,7 @@ class Frequencies(Result):
         >>> Frequencies.of(("petrol", "none"), numbers)
         <Frequencies: petrol 0.25 ± 0.25, none 0.75 ± 0.25; 10 answers>
         """
-        values, stderr, interval, simultaneous, answers = numbers
+        values, stderr, interval, simultaneous, answers = numbers[:5]
         together = int(np.max(answers))  # each answer is about all categories
         return cls(categories, values, stderr, interval, simultaneous, together)
 

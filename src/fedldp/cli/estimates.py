@@ -14,7 +14,7 @@ from rich.table import Table
 from fedldp._internal.text import rounded
 from fedldp.cli.plans import INPUT, OUTPUT, add, console, naming, read_plan
 from fedldp.errors import ImplausibleWarning
-from fedldp.estimate import ESTIMATORS, TARGETS, Estimate
+from fedldp.estimate import ESTIMATORS, TARGETS, Estimate, difference
 from fedldp.fleet.server.summary import shortfalls
 from fedldp.plan import Plan
 from fedldp.schema import Schema
@@ -91,7 +91,7 @@ def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
         attribute, values = schema[name], np.atleast_1d(each.values)
         shape = values.size
         columns = zip(
-            map(attribute.name_of, range(shape)),
+            map(attribute.described, range(shape)),
             values.tolist(),
             np.atleast_1d(each.stderr).tolist(),
             np.reshape(each.interval, (shape, 2)).tolist(),
@@ -99,7 +99,7 @@ def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
             np.broadcast_to(each.answers, shape).tolist(),
             strict=True,
         )
-        for label, value, stderr, interval, simultaneous, answers in columns:
+        for (label, ends), value, stderr, interval, simultaneous, answers in columns:
             yield {
                 "name": label,
                 "estimate": finite(value),
@@ -107,7 +107,7 @@ def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
                 "interval": [finite(end) for end in interval],
                 "simultaneous": [finite(end) for end in simultaneous],
                 "answers": answers,
-                "scale": list(attribute.ends),
+                "scale": list(ends),
             }
 
 
@@ -159,10 +159,17 @@ def shuffled(plan: Plan, reports: int) -> dict[str, float]:
 @click.command("estimate")
 @click.argument("plan_file", metavar="PLAN", type=INPUT)
 @click.argument("tally_file", metavar="TALLY", type=INPUT)
+@click.option(
+    "--minus",
+    type=INPUT,
+    metavar="TALLY",
+    help="Show by how much the estimates are larger than those of this tally, of the same plan.",
+)
 @estimate_options(of="population")
 def estimate_command(
     plan_file: Path,
     tally_file: Path,
+    minus: Path | None,
     estimator: str | None,
     of: str,
     confidence: float,
@@ -175,6 +182,7 @@ def estimate_command(
     fedldp estimate plan.json tally.json
     fedldp estimate plan.json tally.json --of fleet    only of these vehicles
     fedldp estimate plan.json tally.json --plot estimates.png
+    fedldp estimate plan.json autumn.json --minus spring.json
 
     PLAN is the file that `fedldp plan` wrote, TALLY the file of `fedldp tally`
     or the result of a fleet. If a fleet collected fewer reports than planned,
@@ -186,8 +194,14 @@ def estimate_command(
     for line in shortfalls(tally_file):
         console(stderr=True, soft_wrap=True).print(line)
     estimate = estimated(tally, estimator, of=of, confidence=confidence)
+    if minus is not None:
+        with naming(minus):
+            earlier = plan.load_tally(minus)
+        estimate = difference(estimate, estimated(earlier, estimator, of=of, confidence=confidence))
+        tally += earlier
     rows = list(lines(estimate, plan.schema))
-    title = f"Estimates from {tally.reports} vehicle{'s' * (tally.reports != 1)}"
+    what = "Estimates" if minus is None else "Differences"
+    title = f"{what} from {tally.reports} vehicle{'s' * (tally.reports != 1)}"
     if plot is not None:
         draw(plot, rows, title)
     if as_json:

@@ -10,8 +10,9 @@ list it in `fedldp.coders.CODERS`. Plans, reports, tallies and estimates then wo
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy.typing as npt
 from fedldp._internal.packing import Records
 from fedldp._internal.validation import Floats, Integers
 from fedldp.coders.laws import Law
-from fedldp.coders.moments import Moments
+from fedldp.coders.moments import Covariance, Moments
 from fedldp.errors import WireError
 from fedldp.randomness import Source
 from fedldp.vehicle import PLAN_FORMAT
@@ -576,6 +577,10 @@ class Coder(ABC):
         """
         return self.noise
 
+    def _covariance(self, mean: Floats) -> Covariance | None:
+        """Return the covariance of the answers about two estimates, where it is known."""
+        return None
+
     @property
     @abstractmethod
     def reach(self) -> float:
@@ -654,7 +659,8 @@ class ByLaw(Coder):
         return found[..., 0], found[..., 1]
 
     def moments(self, cells: Cells) -> Moments:
-        return Moments.by_law(self.law, self.histograms(cells))
+        found = Moments.by_law(self.law, self.histograms(cells))
+        return replace(found, covariance=self._covariance(found.mean))
 
     def beyond(self, m: Floats, mean: Floats) -> tuple[Floats, Floats] | None:
         return self.law.beyond(m, mean)
@@ -731,6 +737,8 @@ class ForCategories(Coder):
     ----------
     categories
         The number of categories.
+    p, q
+        The probabilities that a report supports the true category, and any other one.
 
     Examples
     --------
@@ -743,6 +751,19 @@ class ForCategories(Coder):
     ends = (0.0, 1.0)
 
     categories: int
+
+    def _covariance(self, mean: Floats) -> Covariance:
+        return partial(self.covariance, np.clip(mean, 0.0, 1.0))
+
+    @property
+    @abstractmethod
+    def p(self) -> float:
+        """The probability that a report supports the true category."""
+
+    @property
+    @abstractmethod
+    def q(self) -> float:
+        """The probability that a report supports any other category."""
 
     @property
     def inputs(self) -> tuple[float, float]:
@@ -761,11 +782,72 @@ class ForCategories(Coder):
     def noise(self) -> float:
         return self.variance / self.categories
 
+    @abstractmethod
+    def both(self, frequencies: Floats, first: Integers, second: Integers) -> Floats:
+        """Return the probability that a report supports two different categories at once.
+
+        A report supports a category if it counts for the category's frequency.
+
+        Parameters
+        ----------
+        frequencies
+            The frequency of each category.
+        first, second
+            The numbers of the categories of each pair: arrays that broadcast.
+
+        Returns
+        -------
+        array of float
+            The probability for each pair.
+
+        Examples
+        --------
+        >>> from fedldp.coders import UnaryEncoding
+        >>> shares, first, second = np.full(3, 1 / 3), np.array([0]), np.array([1, 2])
+        >>> UnaryEncoding.of(epsilon=1.0, categories=3).both(shares, first, second).round(3)
+        array([0.114, 0.114])
+        """
+
+    def covariance(self, frequencies: Floats, first: Integers, second: Integers) -> Floats:
+        """Return the covariance of what one report says about the frequencies of two categories.
+
+        Its vehicle is drawn from a population with the given frequencies.
+
+        Parameters
+        ----------
+        frequencies
+            The frequency of each category.
+        first, second
+            The numbers of the categories of each pair: arrays that broadcast.
+
+        Returns
+        -------
+        array of float
+            The covariance for each pair; the variance, if a category is paired with itself.
+
+        Examples
+        --------
+        >>> from fedldp.coders import RandomizedResponse
+        >>> coder, pair = RandomizedResponse.of(epsilon=1.0, categories=3), np.arange(2)
+        >>> coder.covariance(np.full(3, 1 / 3), pair[:, None], pair).round(2)
+        array([[ 1.68, -0.84],
+               [-0.84,  1.68]])
+        """
+        one, other = frequencies[first], frequencies[second]
+        supported = [self.q + (self.p - self.q) * each for each in (one, other)]
+        both = np.where(first == second, supported[0], self.both(frequencies, first, second))
+        found: Floats = (both - supported[0] * supported[1]) / (self.p - self.q) ** 2
+        return found
+
     def assumed(self, inputs: Floats | str, weight: float) -> Assumed:
         shares = np.full(self.categories, 1 / self.categories)  # the worst case too
         if not isinstance(inputs, str):
-            numbers = inputs.astype(np.int64).reshape(-1)
-            shares = np.bincount(numbers, minlength=self.categories) / len(inputs)
+            # A position between two categories is rounded to one of them.
+            lower = np.floor(inputs.reshape(-1)).astype(np.int64)
+            upper = inputs.reshape(-1) - lower
+            shares = np.bincount(lower, 1 - upper, minlength=self.categories + 1)
+            shares += np.bincount(lower + 1, upper, minlength=self.categories + 1)
+            shares = shares[:-1] / len(inputs)
         return self.noise, shares, shares
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fedldp import vehicle
 from fedldp._internal import validation
-from fedldp._internal.validation import Floats
+from fedldp._internal.validation import Floats, Integers
 from fedldp.coders.base import AsBits, ByLaw, Cells, Codes, Document, ForCategories, epsilon_of
 from fedldp.coders.laws import Law
 from fedldp.coders.tables import TOTAL_BITS
@@ -150,6 +150,9 @@ class RandomizedResponse(ByLaw, ForCategories):
     def histograms(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
         others = cells.sum(axis=-1, keepdims=True) - cells
         return by_category(np.stack([others, cells], axis=-1))
+
+    def both(self, frequencies: Floats, first: Integers, second: Integers) -> Floats:
+        return np.zeros(np.broadcast_shapes(first.shape, second.shape))  # one category is sent
 
     def encode(self, categories: npt.ArrayLike, source: Source) -> Any:
         """Return the category to send for each true one, with one random word for each.
@@ -349,6 +352,11 @@ class UnaryEncoding(AsBits, ByLaw, ForCategories):
     def histograms(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
         ones, reports = cells[..., :-1], cells[..., -1:]
         return by_category(np.stack([reports - ones, ones], axis=-1))
+
+    def both(self, frequencies: Floats, first: Integers, second: Integers) -> Floats:
+        own = frequencies[first] + frequencies[second]
+        found: Floats = own * self.p * self.q + (1 - own) * self.q**2
+        return found
 
     def count(self, codes: Codes, place: int, cells: Cells) -> None:
         cells[place : place + self.categories] += codes.sum(axis=0, dtype=np.int64)

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from fedldp import vehicle
 from fedldp._internal import validation
-from fedldp._internal.validation import Floats
+from fedldp._internal.validation import Floats, Integers
 from fedldp.coders.base import ByLaw, Cells, Codes, Document, ForCategories
 from fedldp.coders.categories import (
     CHUNK,
@@ -365,6 +365,25 @@ class Lines(ByLaw, ForCategories):
     def histograms(self, cells: Cells) -> Cells:
         ones = self.supports(cells)
         return by_category(np.stack([self.answers(cells)[..., None] - ones, ones], axis=-1))
+
+    def both(self, frequencies: Floats, first: Integers, second: Integers) -> Floats:
+        if self.digits == 1:
+            return np.zeros(np.broadcast_shapes(first.shape, second.shape))
+        base = self.base
+        every = np.zeros(base**self.digits)
+        every[: self.categories] = frequencies
+        # The categories on the line through the two lie on all lines that contain both.
+        on_line: Any = 0.0
+        digits = base ** np.arange(self.digits)
+        steps = np.asarray(second)[..., None] // digits - np.asarray(first)[..., None] // digits
+        points = np.asarray(first)[..., None] // digits
+        for number in range(base):
+            on_line = on_line + every[((points + number * steps) % base) @ digits]
+        pairs, triples = ((base ** (self.digits - n) - 1) / (base**self.digits - 1) for n in (1, 2))
+        true, other = self.same / self.total, self.other / self.total
+        off_line = triples * true + (pairs - triples) * other
+        found: Floats = on_line * pairs * true + (1 - on_line) * off_line
+        return found
 
     def frequencies(self, counts: npt.ArrayLike) -> tuple[int, Floats]:
         """Return how many reports were counted, and the unbiased frequency of each category.

@@ -4,14 +4,17 @@ All of it is about one answer y to one question x: y is unbiased, E[y | x] = x, 
 in [-1, 1] or says (1 or 0) whether a vehicle is in a category.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, cast, final
 
 import numpy as np
 import numpy.typing as npt
 
-from fedldp._internal.validation import Floats
+from fedldp._internal.validation import Floats, Integers
 from fedldp.coders.laws import Law
+
+Covariance = Callable[[Integers, Integers], Floats]
 
 _NORMAL_QUARTILES = 1.349  # how far those of a normal law are apart, in standard deviations
 
@@ -35,6 +38,7 @@ class Moments:
     hidden: Any = 0.0  # which part of it is not noise
     bulk: Any = 0.0  # the variance of the answers between the quartiles, scaled to all
     jump: float = 0.0  # the size of the steps in which noise comes, squared
+    covariance: Covariance | None = None  # of the answers about two estimates, by their numbers
 
     @classmethod
     def by_law(cls, law: Law, rows: npt.NDArray[Any]) -> "Moments":

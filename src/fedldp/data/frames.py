@@ -7,7 +7,7 @@ they are needed.
 import csv
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from itertools import chain, islice, repeat
 from operator import contains
 from os import PathLike
@@ -199,31 +199,40 @@ def to_float(value: Any) -> float:
         return math.nan
 
 
-def codes(cells: Cells, known: Mapping[str, int]) -> Floats:
-    """Return the code of each cell's label, and NaN for an unknown one.
+def codes(cells: Cells, known: Mapping[str, int], missing: float = math.nan) -> Floats:
+    """Return the code of each cell's label, `missing` for a missing one, NaN for an unknown one.
 
     >>> codes(["Rome", None, "Bonn"], {"Oslo": 0, "Rome": 1})
     array([ 1., nan, nan])
     """
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in REAL:
+        distinct, places = np.unique(cells, return_inverse=True)
+        return codes(distinct.tolist(), known, missing)[places]
+    return labels_of(cells, lambda cell: known[label(cell)], missing)
+
+
+def labels_of(cells: Cells, code: Callable[[Any], int], missing: float) -> Floats:
+    """Return the code of each cell's label, by a function, and `missing` for a missing one.
+
+    >>> labels_of(["Rome", None, "Oslo", "Rome"], len, -1.0)
+    array([ 4., -1.,  4.,  4.])
+    """
     if isinstance(cells, np.ndarray):
-        if cells.dtype.kind in REAL:
-            distinct, places = np.unique(cells, return_inverse=True)
-            return codes(distinct.tolist(), known)[places]
         # NumPy turns dates into Python's, or into integers, depending on their unit.
         cells = (cells.astype(str) if cells.dtype.kind in "mM" else cells).tolist()
 
-    def code(cell: Any) -> float:
+    def found(cell: Any) -> float:
         try:
             cell = cell.item() if isinstance(cell, np.generic) else cell
-            return math.nan if is_missing(cell) else known.get(label(cell), math.nan)
+            return missing if is_missing(cell) else float(code(cell))
         except Exception:  # a value may be anything
             return math.nan
 
     kinds = set(map(type, cells)) - {str, type(None)}
     if kinds in (set(), {float}, {int}, {bool}):  # equal values of these have equal labels
-        table = {cell: code(cell) for cell in set(cells)}
+        table = {cell: found(cell) for cell in set(cells)}
         return np.fromiter(map(table.__getitem__, cells), np.float64, len(cells))
-    return np.fromiter(map(code, cells), np.float64, len(cells))
+    return np.fromiter(map(found, cells), np.float64, len(cells))
 
 
 def is_missing(value: object) -> bool:

@@ -6,7 +6,7 @@ unknown. No cell is ever refused here, because on a vehicle the data must not de
 report is sent; `Rows.read` counts for the owner what will be clipped or replaced.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -46,6 +46,7 @@ class Rows:
         self._first_row = first_row
         ends = np.cumsum([attribute.size for attribute in attributes]).tolist()
         self._slices = [slice(*pair) for pair in pairwise([0, *ends])]
+        self._names = [part.name for attribute in attributes for part in attribute.parts]
         self._data: npt.NDArray[Any] | frames.Table
         if isinstance(data, np.ndarray):
             self._data = self._checked_array(data, ends[-1])
@@ -66,10 +67,10 @@ class Rows:
     def _checked_table(self, table: frames.Table) -> frames.Table:
         if isinstance(table, frames.Dicts):
             return table  # a key may be missing from any dict: that is data
-        for attribute in self._attributes:
-            if attribute.name not in table.names:
+        for name in self._names:
+            if name not in table.names:
                 raise UnknownName(
-                    f"the data have no column {attribute.name!r}; they have "
+                    f"the data have no column {name!r}; they have "
                     f"{list(table.names)!r:.500}. The names must be those of the schema."
                 )
         return table
@@ -87,7 +88,10 @@ class Rows:
             return _floats(self._data[start:stop])
         matrix = np.empty((stop - start, self._slices[-1].stop))
         for attribute, columns in zip(self._attributes, self._slices, strict=True):
-            matrix[:, columns] = _read(attribute, self._cells(attribute, columns, start, stop))
+            parts = [
+                _read(part, cells) for part, cells in self._parts(attribute, columns, start, stop)
+            ]
+            matrix[:, columns] = attribute.joined(parts)
         return matrix
 
     def read(self, start: int = 0, stop: int | None = None) -> tuple[Floats, DataQuality]:
@@ -106,11 +110,15 @@ class Rows:
         else:
             matrix = np.empty((stop - start, self._slices[-1].stop))
             for attribute, columns in zip(self._attributes, self._slices, strict=True):
-                cells = self._cells(attribute, columns, start, stop)
-                values = _read(attribute, cells)
-                matrix[:, columns] = values
-                ends = (values.min(initial=np.inf), values.max(initial=-np.inf))
-                found.append(_quality(attribute, values, cells, ends, self._first_row + start))
+                read = []
+                for part, cells in self._parts(attribute, columns, start, stop):
+                    values = _read(part, cells)
+                    read.append(values)
+                    ends = (values.min(initial=np.inf), values.max(initial=-np.inf))
+                    quality = _quality(part, values, cells, ends, self._first_row + start)
+                    name = f"{attribute.name}: {part.name}" if part != attribute else part.name
+                    found.append(replace(quality, name=name))
+                matrix[:, columns] = attribute.joined(read)
         return matrix, DataQuality(len(matrix), tuple(found), *self._others(start, stop))
 
     def quality(self) -> DataQuality:
@@ -132,15 +140,20 @@ class Rows:
         """Return the keys of dicts and the columns of tables that the schema does not name."""
         if isinstance(self._data, np.ndarray):
             return {}, ()
-        names = {attribute.name for attribute in self._attributes}
+        names = set(self._names)
         if isinstance(self._data, frames.Dicts):
             return self._data.other_keys(names, start, stop), ()
         return {}, tuple(name for name in self._data.names if name not in names)
 
-    def _cells(self, attribute: Attribute, columns: slice, start: int, stop: int) -> Cells:
+    def _parts(
+        self, attribute: Attribute, columns: slice, start: int, stop: int
+    ) -> Iterator[tuple[Attribute, Cells]]:
+        """Yield the attributes that an attribute consists of, with their cells."""
         if isinstance(self._data, np.ndarray):
-            return self._data[start:stop, columns]
-        return self._data.cells(attribute.name, start, stop)
+            yield attribute, self._data[start:stop, columns]
+            return
+        for part in attribute.parts:
+            yield part, self._data.cells(part.name, start, stop)
 
 
 def kinds(data: Any) -> dict[str, int | None]:
@@ -192,6 +205,11 @@ def _is_vector(cell: Any, size: int) -> bool:
     return isinstance(cell, list | tuple) and len(cell) == size
 
 
+def _entry(cell: Any) -> Any:
+    """Return a cell, of an array of one column its entry."""
+    return cell[0] if isinstance(cell, np.ndarray) and cell.shape == (1,) else cell
+
+
 def _floats(array: npt.NDArray[Any]) -> Floats:
     with np.errstate(over="ignore"):  # a number that is too large for float64 becomes infinite
         return np.ascontiguousarray(array, np.float64)
@@ -232,6 +250,11 @@ def _quality(
     if not np.isnan(ends[0]):
         return quality
     bad = np.isnan(values)
+    if attribute.optional:  # to have no value is no fault
+        rows = np.flatnonzero(bad[:, 0]).tolist()
+        bad[[row for row in rows if attribute.is_missing(_entry(cells[row]))]] = False
+        if not bad.any():
+            return quality
     row, offset = divmod(int(bad.argmax()), attribute.size)
     place = f"row {first_row + row}"
     value, is_entry = cells[row], _is_vector(cells[row], attribute.size)

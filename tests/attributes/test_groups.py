@@ -1,0 +1,290 @@
+"""One attribute within the groups of another, and numbers that some vehicles do not have."""
+
+import itertools
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import fedldp
+from fedldp import Category, Number, Plan, Schema, Tally, Within, vehicle
+from fedldp.coders import Lines, RandomizedResponse, UnaryEncoding
+from fedldp.errors import DataWarning, DomainError, UnknownName, WireError
+from fedldp.parts import Part, rounded
+
+MODEL = Category("model", ["Alpha", "Beta", "Gamma", "other"])
+SPEED = Number("speed", 0, 130)
+FUEL = Category("fuel", ["petrol", "diesel", "none"])
+BY_MODEL = Within("speed by model", SPEED, MODEL)
+TABLE = Within("fuel by model", FUEL, MODEL)
+OPTIONAL = Number("speed", 0, 130, optional=True)
+
+
+def laws(coder):
+    """Return the probability of each code given each category, for a coder with few codes."""
+    if isinstance(coder, UnaryEncoding):
+        return None
+    if isinstance(coder, RandomizedResponse):
+        return np.where(np.eye(coder.categories), coder.p, coder.q)
+    found = np.empty((coder.categories, coder.directions, coder.base))
+    for c, r in itertools.product(range(coder.categories), range(coder.directions)):
+        product = vehicle.line_product(coder.base, coder.digits, r, c)
+        found[c, r] = np.where(np.arange(coder.base) == product, coder.same, coder.other)
+    return found.reshape(coder.categories, -1) / coder.total / coder.directions
+
+
+def estimates(attribute, coder, frequencies, n, replicates, seed):
+    """Yield estimates of n vehicles drawn from a population with frequencies of labels."""
+    schema = Schema((attribute,))
+    part, rng = Part(schema, (0,), (coder,), 1), np.random.default_rng(seed)
+    if isinstance(coder, UnaryEncoding):
+        p = coder.q + (coder.p - coder.q) * np.eye(coder.categories)
+        for own in rng.multinomial(n, frequencies, replicates):
+            bits = sum(rng.binomial(own[c], p[c]) for c in range(coder.categories))
+            yield Tally("", (part,), n, (np.append(bits, n),)).estimate()[attribute.name]
+        return
+    odds = frequencies @ laws(coder)
+    for counts in rng.multinomial(n, odds / odds.sum(), replicates):
+        yield Tally("", (part,), n, (counts,)).estimate()[attribute.name]
+
+
+SHARES = np.array([0.5, 0.3, 0.17, 0.03])
+MEANS = np.array([100.0, 65.0, 20.0, 120.0])
+SIGNS = np.stack([SHARES * (1 - MEANS / 130), SHARES * MEANS / 130], axis=1).reshape(-1)
+CODERS = [RandomizedResponse.of(2.0, 8), Lines.of(0.7, 8, bits=5), UnaryEncoding.of(1.0, 8)]
+
+
+def covered(intervals, truth):
+    return (intervals[..., 0] <= truth) & (truth <= intervals[..., 1])
+
+
+@pytest.mark.parametrize("n", [3_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("coder", CODERS, ids=lambda coder: coder.kind)
+def test_intervals_of_groups_cover(coder, n):
+    """Of 400 replicates; 4.5 standard deviations below 94%: by chance in 1 of 10^5 runs.
+
+    Intervals may cover more: those that are cut at a bound of the number, or are the whole range.
+    """
+    found = list(estimates(BY_MODEL, coder, SIGNS, n, 400, 1))
+    truth = np.append(MEANS, SHARES)
+    for kind, least in (("interval", 0.886), ("simultaneous", 0.975)):
+        hits = [covered(getattr(each, kind), truth) for each in found]
+        assert np.all(np.mean(hits, axis=0) > least)
+    known = np.array([each.shares.interval[:, 0] > 0 for each in found])
+    assert known[:, 0].mean() > 0.9
+    hits = np.array([covered(each.means.interval, MEANS) for each in found])
+    if n > 10_000:
+        assert np.all(hits[:, :3].mean(axis=0) < 0.99)
+    pairs = [covered(each.difference("Alpha", "Gamma").interval, 80.0) for each in found]
+    assert np.mean(pairs) > 0.886
+    # Where the share is known well, the mean is nearly unbiased and has the stated error.
+    values = np.array([each.values for each in found])
+    errors = np.array([each.stderr for each in found])
+    if n > 10_000:
+        values, typical = values[:, :3], np.median(errors[:, :3], axis=0)
+        assert values.std(axis=0) == pytest.approx(typical, rel=0.2)
+        assert np.all(np.abs(values.mean(axis=0) - MEANS[:3]) < 0.3 * typical)
+
+
+@pytest.mark.parametrize(
+    "coder", [RandomizedResponse.of(2.0, 12), Lines.of(1.0, 12)], ids=lambda coder: coder.kind
+)
+def test_intervals_of_a_table_cover(coder):
+    """As above; shares within groups, their differences, and the sums of rows and columns."""
+    table = SHARES[:, None] * np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1], [0, 0, 1.0], [1, 0, 0]])
+    found = list(estimates(TABLE, coder, table.reshape(-1), 20_000, 300, 2))
+    within = table / table.sum(axis=1, keepdims=True)
+    assert np.all(np.mean([covered(e.within.interval, within) for e in found], axis=0) > 0.875)
+    for name, axis in (("row_shares", 1), ("column_shares", 0)):
+        hits = [covered(getattr(each, name).interval, table.sum(axis=axis)) for each in found]
+        coverage = np.mean(hits, axis=0)
+        assert np.all((coverage > 0.885) & (coverage < 0.997))
+    hits = [covered(e.difference("Alpha", "Beta").interval, within[0] - within[1]) for e in found]
+    assert np.all(np.mean(hits, axis=0) > 0.875)
+    hits = [covered(each.interval, table.reshape(-1)) for each in found]
+    assert np.all(np.mean(hits, axis=0) > 0.875)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3, 1.0])
+@pytest.mark.parametrize("epsilon", [0.7, 3.0])
+def test_intervals_of_an_optional_number_cover(share, epsilon):
+    plus = share * 100 / 130
+    frequencies = np.array([share - plus, plus, 1 - share])
+    coder = RandomizedResponse.of(epsilon, 3)
+    found = list(estimates(OPTIONAL, coder, frequencies, 5_000, 300, 3))
+    hits = [covered(each.interval, np.array([100.0, share])) for each in found]
+    assert np.all(np.mean(hits, axis=0) > 0.875)
+
+
+def test_the_spread_of_group_sums_grows_like_the_number_of_groups():
+    """Var(T_g), summed over the groups and divided by their number, hardly grows."""
+    each = []
+    for groups in (10, 100, 1000):
+        coder = fedldp.coders.lines.compact(1.0, 2 * groups)
+        frequencies, first = np.full(2 * groups, 0.5 / groups), 2 * np.arange(groups)
+        variance = sum(
+            sign * coder.covariance(frequencies, first + a, first + b)
+            for a, b, sign in ((0, 0, 1), (1, 1, 1), (0, 1, -2))
+        )
+        each.append(variance.sum() / groups)
+    assert each[2] < 1.3 * each[0]
+
+
+# From rows to estimates
+
+ROWS = {
+    "speed": [26.0, 104.0, None, 200.0] * 5_000,
+    "model": ["Alpha", "Beta", "Alpha", "Delta"] * 5_000,
+    "fuel": ["none", "petrol", "none", None] * 5_000,
+}
+
+
+def test_means_within_groups_from_rows_to_estimates():
+    """Within five standard errors: by chance in fewer than 1 of 10^5 runs."""
+    plan = Plan(Schema((BY_MODEL, TABLE)), 6.0)
+    assert json.loads(plan.to_json())["format"] == "fedldp plan 2"
+    assert Plan.from_json(plan.to_json()) == plan
+    with pytest.warns(DataWarning) as caught:
+        packet = plan.report(ROWS, fedldp.source(1)).to_bytes()
+    message = str(caught[0].message)
+    assert "speed by model: speed: 5,000 of 20,000 (25%) clipped to [0, 130]; 5,000" in message
+    assert "speed by model: model: 5,000 of 20,000 (25%) unknown, replaced by 'other'" in message
+    estimate = plan.parse(packet).estimate()
+    found = estimate["speed by model"]
+    means, shares = [45.5, 104.0, 130.0], [0.5, 0.25, 0, 0.25]
+    assert found.groups == MODEL.labels
+    assert np.all(np.abs(found.means.mean[[0, 1, 3]] - means) <= 5 * found.means.stderr[[0, 1, 3]])
+    assert np.all(np.abs(found.shares.frequencies - shares) < 5 * found.shares.stderr)
+    assert found.few == ("Gamma",)
+    assert found["Gamma"].interval.tolist() == [0.0, 130.0]
+    assert repr(found).endswith("too few answers: Gamma>")
+    assert found["Alpha"].answers == found.answers
+    with pytest.raises(UnknownName, match="there is no group 'Delta'; choose from Alpha"):
+        found["Delta"]
+    table = estimate["fuel by model"]
+    wanted = np.zeros((4, 3))
+    wanted[0, 2], wanted[1, 0], wanted[3, 0] = 0.5, 0.25, 0.25  # the first label if missing
+    assert np.all(np.abs(table.values - wanted.reshape(-1)) < 5 * table.stderr)
+    assert table.labels[:2] == ("Alpha, petrol", "Alpha, diesel")
+    assert table.within.mean[0].round(1).tolist() == [0, 0, 1]
+    lines = estimate.to_frame()
+    assert len(lines) == 8 + 12
+    assert lines.label[:5].tolist() == [*MODEL.labels, "share of Alpha"]
+
+
+def test_two_campaigns_combine():
+    plan = Plan(Schema((BY_MODEL,)), 6.0)
+    with pytest.warns(DataWarning):
+        both = [plan.simulate(ROWS, fedldp.source(i)).estimate() for i in (1, 2)]
+    found = fedldp.combine(*both)["speed by model"]
+    assert found.answers == 40_000
+    assert found.stderr[0] == pytest.approx(both[0]["speed by model"].stderr[0] / 2**0.5, rel=0.05)
+    assert found.difference("Beta", "Alpha").mean == pytest.approx(58.5, abs=10)
+
+
+def test_an_optional_number_from_rows_to_estimates(recwarn):
+    plan = Plan(Schema((OPTIONAL,)), 2.0)
+    rows = [{"speed": 100}] * 70_000 + [{}] * 30_000
+    report = plan.report(rows, fedldp.source(1))
+    assert not recwarn.list
+    found = plan.parse(report.to_bytes()).estimate()["speed"]
+    assert covered(found.mean_interval, 100)
+    assert covered(found.share_interval, 0.7)
+    assert found.mean_interval[1] - found.mean_interval[0] < 3
+    with pytest.warns(DataWarning, match="speed: 1 of 2 .50%. unreadable, replaced by 'missing'"):
+        plan.report([{"speed": "fast"}, {"speed": None}], fedldp.source(1))
+
+
+def test_optional_numbers_within_groups():
+    plan = Plan(Schema((Within("x", OPTIONAL, MODEL),)), 6.0)
+    rows = {"speed": [100, None, 30] * 10_000, "model": ["Alpha", "Alpha", "Beta"] * 10_000}
+    found = plan.simulate(rows, fedldp.source(1)).estimate()["x"]
+    assert np.all(np.abs(found.means.mean[:2] - [100, 30]) < 5 * found.means.stderr[:2])
+    assert np.all(np.abs(found.shares.frequencies - [1 / 3, 1 / 3, 0, 0]) < 5 * found.shares.stderr)
+
+
+# Reading, drawing, and what is refused
+
+
+@pytest.mark.parametrize("attribute", [BY_MODEL, TABLE, OPTIONAL, Within("x", OPTIONAL, MODEL)])
+def test_a_vehicle_reads_rows_as_the_library_does(attribute):
+    plan = Plan(Schema((attribute,)), 2.0)
+    small = vehicle.Plan(plan.to_json(), 2.0)
+    speeds = [0, 26, "65", 999, -1, None, "", "nan", "x", True]
+    for speed, model, fuel in itertools.product(speeds, ["Alpha", None, "?"], ["none", 1]):
+        row = {"speed": speed, "model": model, "fuel": fuel}
+        assert small.inputs(row) == plan.schema.rows([row]).matrix().tolist()[0]
+        quality = plan.schema.check([row])
+        assert bool(small.check(row)) == (not quality.clean or len(quality.unknown_keys) > 0)
+
+
+def test_whole_reports_within_groups_are_private_by_enumeration():
+    """The probability of each code for every group and bound, in rational numbers."""
+    coder = RandomizedResponse.of(1.0, 8)
+    for position in np.linspace(0, 7, 29):
+        lower, up = int(position), Fraction(position % 1)
+        law = [
+            (1 - up) * Fraction(coder.same if code == lower else coder.other, coder.total)
+            + up * Fraction(coder.same if code == lower + 1 else coder.other, coder.total)
+            for code in range(8)
+        ]
+        assert sum(law) == 1
+        assert max(law) / min(law) <= coder.ratio <= vehicle.exp_below(Fraction(1))
+
+
+def test_rounding_is_unbiased_and_keeps_whole_numbers():
+    """Within five standard errors: by chance in fewer than 1 of 10^6 runs."""
+    inputs = np.repeat([0.0, 3.0, 6.25, 1048574.5], 40_000)
+    found = rounded(inputs, fedldp.source(1)).reshape(4, -1)
+    assert set(found[0]) == {0}
+    assert set(found[1]) == {3}
+    assert set(found[2]) == {6, 7}
+    assert set(found[3]) == {1048574, 1048575}
+    assert abs(found[2].mean() - 6.25) < 5 * (0.1875 / 40_000) ** 0.5
+    assert abs(found[3].mean() - 1048574.5) < 5 * (0.25 / 40_000) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Within("x", Number("way", 0, 1, size=2), MODEL), "of of 'x' must be a number"),
+        (lambda: Within("x", SPEED, Number("way", 0, 1)), "groups of 'x' must be a category"),
+        (lambda: Within("x", SPEED, OPTIONAL), "groups of 'x' must be a category"),
+        (lambda: Within("x", BY_MODEL, FUEL), "of of 'x' must be a number or a category"),
+        (lambda: Within("x", "speed", FUEL), "of of 'x' must be a number or a category"),
+        (lambda: Within("x", FUEL, FUEL), "'x' has the column 'fuel' twice"),
+        (lambda: Within("", FUEL, MODEL), "an attribute's name must be a text"),
+        (
+            lambda: Within("x", Category.hashed("a", 2000), Category.hashed("b", 2000)),
+            "'x' would have 4004001 labels; at most 1048576",
+        ),
+        (lambda: Number("x", 0, 1, missing=0.5, optional=True), "leave missing, size and length"),
+        (lambda: Number("x", 0, optional=True), "an optional number has a name, low and high"),
+        (lambda: Number("x", 1, 0, optional=True), "did you swap them"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(make, message):
+    with pytest.raises(DomainError, match=message):
+        make()
+
+
+def test_they_are_declared_in_toml_and_in_json():
+    schema = Schema((OPTIONAL, BY_MODEL, TABLE))
+    assert Schema.from_toml(schema.to_toml()) == schema
+    assert Schema.from_document(json.loads(json.dumps(schema.to_document()))) == schema
+    assert Schema.from_toml("speed = {low = 0, high = 130, optional = true}")["speed"] == OPTIONAL
+    for document in (
+        [{"name": "x", "of": {"name": "speed"}, "groups": {"name": "model"}}],
+        [{"name": "x", "of": 1, "groups": 2}],
+        [{"name": "x", "low": 0.0, "high": 1.0, "optional": 1}],
+    ):
+        with pytest.raises(WireError, match="does not describe an attribute"):
+            Schema.from_document(document)
+    with pytest.raises(DomainError, match="must be tables with a name"):
+        Schema.from_toml("x = {of = 1, groups = 2}")
+
+
+def test_an_array_has_no_columns_with_names():
+    with pytest.raises(DomainError, match="is read from the columns 'speed' and 'model'"):
+        Schema((BY_MODEL,)).rows(np.zeros((3, 1))).matrix()
