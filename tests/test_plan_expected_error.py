@@ -125,7 +125,7 @@ def test_by_hand_for_one_of_four(estimator, of):
 
 @pytest.mark.parametrize("oue", [False, True])
 def test_by_hand_for_categories(oue):
-    """The variance of an indicator is p(1-p)/(p-q)^2 for the own category, else q(1-q)/(p-q)^2."""
+    """The variance of an indicator is p(1-p)/(p-q)^2 for the true category, else q(1-q)/(p-q)^2."""
     labels = [str(i) for i in range(5)]
     plan = Plan(Schema.of(c=labels), 1.0, strategy="paper" if oue else "sample")
     E = math.e

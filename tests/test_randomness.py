@@ -256,7 +256,7 @@ def test_threads_share_one_stream_without_loss_or_repetition():
 
 
 def test_a_fork_that_python_does_not_notice():
-    """Forked from C no hook runs: the process number is what tells."""
+    """Forked from C no hook runs: the process id reveals it."""
     stream = source(9)
     read, write = os.pipe()
     child = ctypes.PyDLL(None).fork()

@@ -57,7 +57,8 @@ def test_without_a_choice_there_are_no_indexes():
     assert ready.bits == 1 + 2 + 4 + 2
     row = {"age": 100, "city": "Lima", "way": [3, -1], "colour": 1.0}
     seen = Counter(bits_of(ready.report(row, random.Random(seed)))[:9] for seed in range(40))
-    assert set(seen) == {"110" + "0100" + "10", "110" + "0000" + "10"}  # OUE: the own bit is a coin
+    # In OUE, the bit of the true category is a fair coin.
+    assert set(seen) == {"110" + "0100" + "10", "110" + "0000" + "10"}
     listed = [100, "Lima", 3, -1, 1.0]
     assert ready.report(listed, random.Random(7)) == ready.report(row, random.Random(7))
 
@@ -103,7 +104,7 @@ def at(*path_and_value):
 AGE, CITY, CUBE = ("schema", 0), ("schema", 1), ("parts", 1)
 HEAVIER = Cube.of(1.25, 2).heavy + 1
 HOSTILE = [
-    # tables that leak, or are none
+    # tables that leak or are invalid
     (at("tables", 0, "epsilon", "0.99"), "column 0 has a count 2.7"),
     (at("tables", 0, "counts", [[15, 1], [1, 15]]), "column 0 has a count 15 times"),
     (at("tables", 0, "counts", [[1.5, 1], [1, 1.5]]), "a count must be a whole number"),

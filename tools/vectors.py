@@ -80,7 +80,7 @@ def batch(plan: vehicle.Plan, records: Sequence[str]) -> str:
 
 
 def refused() -> Iterator[Document]:
-    """Yield plans that a vehicle must not answer, with a cap that is no reason to refuse them."""
+    """Yield plans that a vehicle must not answer, with a cap that would allow them."""
     for why, plan, changes in vector_plans.REFUSED:
         yield {
             "why": why,

@@ -66,7 +66,7 @@ class Ours:
     work: Work
 
     def task(self, name: str, vehicles: int) -> Callable[[], Any]:
-        """Return what does a task for so many vehicles; the tables are made before."""
+        """Return a function that does a task for some vehicles; the tables are made before."""
         kind, _, way = name.partition(", ")
         if kind == "mean":
             return self._mean(vehicles)
@@ -104,7 +104,7 @@ class Ours:
         return lambda: [frequencies(each) for each in self.work.parts(coder.encode(own, source))]
 
     def _training(self, vehicles: int, way: str | None) -> Callable[[], Any]:
-        """One pass; a single round of it, if there is no way."""
+        """Return a function that trains for one pass or, without a way, for one round of it."""
         task = Linear(objective("logistic"), Arrays(*self.work.examples(vehicles)))
         settings, d = Settings(TRAIN_EPSILON), task.dimensions
         plan = settings.plan(d)

@@ -1,7 +1,7 @@
 """The work that all libraries are given, read in their own environments: NumPy is all it needs.
 
-The vehicles' data lie in files. Estimates are made for each `part` of so many vehicles apart, so
-that one run tells the error of an estimate from many of them.
+The data of the vehicles are in files. Each part of the vehicles gets an estimate of its own, so
+that one run shows the error of an estimate from many of them.
 """
 
 import json

@@ -40,7 +40,7 @@ const tables = {
     const { letters, values, least, most, totals, total } = table;
     const row = (i) => `the row of letter ${tables.number(letters[i])} adds up to ${totals[i]}`;
     const output = (j) => `output ${tables.number(values[j])} (code ${j})`;
-    if ((total & (total - 1n)) !== 0n) return `${row(0)}, which is no power of two`;
+    if ((total & (total - 1n)) !== 0n) return `${row(0)}, which is not a power of two`;
     const uneven = totals.findIndex((each) => each !== total);
     if (uneven >= 0) return `${row(uneven)}, and that of letter ${tables.number(letters[0])} to ${total}`;
     const absent = least.findIndex((count) => count <= 0n);

@@ -102,7 +102,7 @@ def reproduce_command(
     ends with the same numbers.
 
     Censuses are made up unless an extract is given, and called SYNTHETIC. Other
-    data sets are used if they are at hand: see `fedldp data list`.
+    data sets are used if they are available: see `fedldp data list`.
 
     \b
     Completion by tab, in bash (or zsh_source, fish_source in those shells):

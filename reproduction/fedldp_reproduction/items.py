@@ -5,7 +5,7 @@
     python -m fedldp_reproduction.items docs/paper-map.md
 
 writes it. Tests import each name, look for each page and anchor, and compare the list with the
-paper's source where that is at hand.
+paper's source where that is available.
 """
 
 import sys

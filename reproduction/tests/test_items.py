@@ -149,7 +149,7 @@ def test_claims_name_sections_that_there_are():
     assert not any(re.search(r"sec\. [IVX]+\b", text) for text in told)
 
 
-@pytest.mark.skipif(not SOURCE.exists(), reason="the paper's source is not at hand")
+@pytest.mark.skipif(not SOURCE.exists(), reason="the paper's source is not available")
 @pytest.mark.parametrize("heading", SECTIONS.values())
 def test_sections_are_those_of_the_papers_source(heading):
     assert re.search(r"section\{" + re.escape(heading), SOURCE.read_text("utf-8"))
@@ -174,7 +174,7 @@ def captioned(text, name):
     return found
 
 
-@pytest.mark.skipif(not SOURCE.exists(), reason="the paper's source is not at hand")
+@pytest.mark.skipif(not SOURCE.exists(), reason="the paper's source is not available")
 def test_the_list_is_that_of_the_papers_source():
     text = SOURCE.read_text("utf-8")
     labels = {kind: [each.label for each in items() if each.kind == kind] for kind in NUMBERS}

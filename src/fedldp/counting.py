@@ -41,8 +41,8 @@ _COPY = (
 )
 _SHOWN = 3  # names in an error
 _SELDOM_EQUAL, _NEVER_EQUAL = 100, 10_000  # vehicles with the same reports as others by chance
-_MANY = 1 << 12  # vehicles of a packet that is counted by itself,
-_WIDE = 1 << 20  # as is one with so many bits
+_MANY = 1 << 12  # a packet with more vehicles is counted by itself,
+_WIDE = 1 << 20  # and so is a packet with more bits
 
 
 class Refused(NamedTuple):

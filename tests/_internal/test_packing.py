@@ -112,7 +112,7 @@ def test_rows_and_fields_in_any_order(data):
 
 @given(st.integers(1, 90), st.integers(0, 300), st.randoms(use_true_random=False))
 def test_any_bytes_are_the_records_of_their_bits(width, count, rng):
-    """Also with bits behind the last record, which are none of its business."""
+    """Also with bits after the last record, which are ignored."""
     data = rng.randbytes(packing.length(count, width))
     text = "".join(f"{octet:08b}" for octet in data)
     texts = [text[row * width : (row + 1) * width] for row in range(count)]

@@ -135,7 +135,7 @@ def test_it_learns(task):
     options = *FILE, "--target", target, "--task", task, "--seed", 1
     bare = document(*options, "--mechanism", "none")
     assert bare["error"] < bare["base_rate"] / 4
-    features = 10 if task == "linear" else 9  # a label is one, and the target is none
+    features = 10 if task == "linear" else 9  # a label is a feature, the target is not
     features *= 2 if task == "multiclass" else 1  # for each of the two labels
     assert (bare["epsilon"], bare["bits_per_vehicle"]) == (None, 32 * features)
     private = document(*options, *HMTP, "--epsilon", 8)

@@ -154,7 +154,7 @@ def test_as_many_categories_as_there_may_be(epsilon):
 
 
 def test_every_word_of_a_small_table():
-    """All 16 upper digits, in NumPy and on a vehicle: the own one 7 times, each other 3 times."""
+    """All 16 upper digits, in NumPy and on a vehicle: 7 times the true one, 3 times each other."""
     coder = RandomizedResponse(2.0, 4, 7, 3)
     for own in range(4):
         words = [u << 60 for u in range(16)]

@@ -46,7 +46,7 @@ def alive(pid):
 
 
 def numbers(path, count):
-    """Return the process numbers that `count` processes have written."""
+    """Return the process ids that `count` processes have written."""
 
     def written():
         words = path.read_text().split() if path.exists() else []

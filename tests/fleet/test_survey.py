@@ -302,7 +302,7 @@ def test_a_round_that_is_late_ends_with_what_it_has(tmp_path):
 
 @pytest.mark.parametrize("left", [1, 3])
 def test_nobody_is_left_for_gradients(tmp_path, left):
-    """In the midst of the survey, or after it: there is no model, and the job says so."""
+    """During the survey, or after it: there is no model, and the job says so."""
 
     def spent(question, _):
         yield packed(batch(question, answered=question.n if question.round <= left else 0))

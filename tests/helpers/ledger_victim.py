@@ -50,7 +50,7 @@ def question(number):
 def kill(folder, ledgers, kills, milliseconds, seed):
     """Kill pairs of processes that release without pause, each at a random moment of its life.
 
-    Every ledger sees so many kills, and more until it has been used: a busy machine is slow.
+    Every ledger sees this number of kills, and more until it has been used: a busy machine is slow.
     """
     chance = random.Random(seed)
     for ledger in range(ledgers):
@@ -143,7 +143,7 @@ def slowly():
 
 
 def at_once(function, processes):
-    """Run a function in so many processes that begin at once, and return what each returns."""
+    """Run a function in several processes that start together, and return what each returns."""
     ready, go = os.pipe()
 
     def child(number, out):
@@ -304,7 +304,7 @@ def never():
 
 
 def forked(function, *arguments):
-    """Run a function in a child that ends with it, and return the child's process number."""
+    """Run a function in a child that ends with it, and return the child's process id."""
     child = os.fork()
     if child == 0:
         try:

@@ -80,7 +80,7 @@ def test_the_pipeline_learns_and_looks_at_nobodys_data(capsys):
 
 @pytest.mark.filterwarnings("ignore::fedldp.errors.DataWarning")  # long delays are clipped
 def test_features_do_not_depend_on_the_rows():
-    """A vehicle's features are the same whoever else is in the fleet."""
+    """A vehicle's features do not depend on the other vehicles of the fleet."""
     from fedldp import datasets
 
     example = load("scikit_learn_pipeline")

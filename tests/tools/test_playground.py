@@ -90,7 +90,7 @@ def test_the_page_is_small_and_loads_nothing_from_elsewhere():
         addresses = re.findall(r"(?:https?:)?//[\w.-]+\.\w+", each.read_text())
         assert set(addresses) <= {"http://www.w3.org"}, each  # the name of SVG, which is not loaded
     html = (PAGE / "index.html").read_text()
-    # The first is no file; the second is one of the built site, and hidden elsewhere.
+    # The first is not a file; the second exists in the built site alone.
     for name in set(re.findall(r'(?:src|href)="([^"#]+)"', html)) - {"data:,", "../index.html"}:
         assert (PAGE / name).is_file()
 

@@ -66,7 +66,7 @@ def test_a_row_that_was_tampered_with_is_found(page):
     assert f"{row}, and that of letter -1 to {channel.total}." in said
     said = tamper(page, "duchi", "table.most[0] = String(BigInt(table.most[0]) - 1n)")
     row = f"the row of letter -1 adds up to {channel.total - 1}"
-    assert f"{row}, which is no power of two." in said
+    assert f"{row}, which is not a power of two." in said
 
 
 def test_integers_decide_to_the_last_digit(page):

@@ -1,4 +1,4 @@
-"""Census-like people, SYNTHETIC: the shapes of the paper's Brazil and Mexico, nobody's data.
+"""Census-like people, SYNTHETIC: the shapes of the paper's Brazil and Mexico, without real people.
 
 Each person belongs to a latent class, and each class has a standing in society. Standing moves
 every trait, more or less, and traits and noise together make the income. So traits hang together as

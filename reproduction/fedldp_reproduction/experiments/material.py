@@ -1,4 +1,4 @@
-"""The data of the figures: made up, or read from files that are at hand."""
+"""The data of the figures: generated, or read from files that are available."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -160,9 +160,9 @@ def _format(name: str, path: Path) -> str:
 
 
 def missing(name: str) -> str:
-    """Return what to do about a data set that is not at hand."""
+    """Return what to do about a data set that is not available."""
     title = datasets.about(name).title
-    return f"{title} is not at hand: fedldp data fetch {name}, or give its file: --data {name}=PATH"
+    return f"{title} is not available: run fedldp data fetch {name}, or give --data {name}=PATH"
 
 
 def untargeted(material: Material, objective: str) -> str:

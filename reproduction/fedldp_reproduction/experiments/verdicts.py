@@ -7,13 +7,13 @@ from the data without noise, which leaves no doubt; that of models is measured, 
 of a claim are right at once, with a risk of 5%. Where neither is so it is not decidable here.
 
 That "the proposed mechanisms outperform existing ones" is read in the same way for every figure:
-each of the three against the best existing one. The other reading, the best of the three, is told
-beside it and decides nothing. Where the paper names the epsilon of a figure, a claim is judged
-there; what happens at others is told separately.
+each of the three against the best existing one. The other reading, the best of the three, is
+reported beside it and decides nothing. Where the paper names the epsilon of a figure, a claim is
+judged there; what happens at others is reported separately.
 
-A claim about the paper's data fails if it fails on those of them that are at hand, and holds if it
-holds on all of them. What happens on other data, made up or collected elsewhere, is told, and
-decides nothing.
+A claim about the paper's data fails if it fails on those of them that are available, and holds
+if it holds on all of them. What happens on other data, generated or collected elsewhere, is
+reported and decides nothing.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -97,7 +97,7 @@ def verdict(claim: Claim, measured: Measured) -> Verdict:
     if claim.about == "formulas":
         return Verdict(text, *claim.judge(measured), beyond=beyond)
     if not measured.samples.all:
-        return Verdict(text, None, "No data are at hand.", beyond=beyond)
+        return Verdict(text, None, "No data are available.", beyond=beyond)
     decide = _about_any if claim.about == "any data" else _about_papers
     shown = measured.figure.shown
     others = [x for x in measured.samples.xs if x not in shown]
@@ -132,7 +132,7 @@ def _about_papers(claim: Claim, measured: Measured) -> tuple[bool | None, list[s
         if holds and found < named:
             holds = None
             told.append(
-                f"It holds there, but of the paper's {named} data sets {found} are at hand."
+                f"It holds there, but of the paper's {named} data sets {found} are available."
             )
     if others.samples.all:
         outcome, evidence = claim.judge(others)

@@ -84,7 +84,7 @@ def _summary(results: Sequence[Result], profile: str) -> Iterator[str]:
     for line in dict.fromkeys(line for result in results for line in result.data):
         yield f"- {escaped(line)}"
     absent = dict.fromkeys(
-        line for result in results for line in result.settings if "is not at hand" in line
+        line for result in results for line in result.settings if "is not available" in line
     )
     for line in absent:
         yield f"- **Missing:** {escaped(line)}"

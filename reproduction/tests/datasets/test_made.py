@@ -68,7 +68,7 @@ def test_a_census_has_the_shape_of_the_paper(made, numbers, categories, labels, 
     assert len(asked) - len(sizes) == numbers
     assert len(sizes) == categories
     assert sum(sizes) == labels
-    # The income is no feature, but the constant is one: as many as the paper counts.
+    # The income is not a feature, and the constant is one: as many as the paper counts.
     assert numbers + labels - categories == made.make(10, seed=0).dimensions == dimensions
 
 

@@ -1,4 +1,4 @@
-"""Real files, where they are at hand: set FEDLDP_DATA to the folder that has them."""
+"""Real files, where they are available: set FEDLDP_DATA to the folder that has them."""
 
 import os
 from pathlib import Path

@@ -184,7 +184,7 @@ def test_a_claim_holds_on_all_data_of_the_paper_and_fails_on_one():
     every = {"data": ("a", "b", "c")}
     found = judged("means-hm-tp", "means", samples(BETTER, panels=("A", "B")), **every)
     assert found.holds is None
-    assert "of the paper's 3 data sets 2 are at hand." in found.evidence
+    assert "of the paper's 3 data sets 2 are available." in found.evidence
     made_up = samples(BETTER, panels=("SYNTHETIC",), stand_in=True)
     found = judged("means-hm-tp", "means", samples(BETTER, panels=("A", "B")), made_up, **every)
     assert found.holds is None
@@ -225,7 +225,7 @@ def test_every_claim_of_a_figure_is_one_and_every_one_is_used():
 
 def test_without_data():
     found = judged("means-hm-tp", "means")
-    assert (found.holds, found.evidence) == (None, "No data are at hand.")
+    assert (found.holds, found.evidence) == (None, "No data are available.")
 
 
 FINITE = ("pm", "hm", "pm-sub", "hm-tp")

@@ -29,7 +29,7 @@ def made(key="means", panels=PANELS, **changes):
         verdicts=(
             Verdict("HM-TP is best (sec. Experiments)", False, "hm is lower by 3%."),
             Verdict("Laplace is worst (sec. Experiments)", np.True_, "4 times hm-tp."),
-            Verdict("so on WISDM (sec. Experiments)", None, "It is not at hand."),
+            Verdict("so on WISDM (sec. Experiments)", None, "It is not available."),
             Verdict("1 + 1 = 3; meant: 2 (sec. 1)", None, "It is 2.", misprint=True),
         ),
         settings=("20 runs",),

@@ -79,8 +79,8 @@ def test_pictures_tables_data_and_settings(page):
     assert "### Table I {#table-3}" in text
     assert "- 20 runs" in text
     assert text.count("Licence: CC0-1.0") == 1  # the data are named once
-    absent = replace(made(), settings=("WISDM is not at hand: fetch it",))
-    assert "**Missing:** WISDM is not at hand" in written(page, absent)
+    absent = replace(made(), settings=("WISDM is not available: fetch it",))
+    assert "**Missing:** WISDM is not available" in written(page, absent)
     (picture.parent / "gone.png").write_bytes(b"")
     written(page, made())
     assert [path.name for path in picture.parent.iterdir()] == ["means.png"]

@@ -34,7 +34,7 @@ class Vectors(ABC):
 
     @abstractmethod
     def fits(self, width: int) -> bool:
-        """Return whether these are rows of so many numbers."""
+        """Return whether these can be rows of `width` numbers."""
 
     @abstractmethod
     def sums(self, parts: int, width: int) -> Floats:

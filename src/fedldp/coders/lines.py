@@ -50,7 +50,7 @@ from fedldp.randomness import Source
 
 __all__ = ["Lines", "compact"]
 
-MOST_BITS = 25  # of a code that the library chooses: a tally has at most so many counters
+MOST_BITS = 25  # of a code that the library chooses: a tally has at most 2^25 counters
 
 _WORTH = 1.1  # times the least error that a coder with fewer bits may have
 
@@ -473,7 +473,7 @@ def _support(base: int, digits: int, same: int, other: int) -> tuple[int, int, i
 
 @lru_cache(maxsize=1024)
 def _best(epsilon: float, categories: int, bits: int) -> tuple[int, int]:
-    """Return the base and the number of digits with the least error among codes of so many bits."""
+    """Return the base and the number of digits with the least error for a number of bits."""
     codes = min(1 << bits, vehicle.MOST_LINE_CODES)
     if categories > codes:
         raise DomainError(

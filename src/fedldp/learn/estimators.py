@@ -166,7 +166,7 @@ class PrivacyWarning(UserWarning):
 @final
 @dataclass(frozen=True, eq=False)
 class _Before:
-    """What an estimator keeps of the vehicles that it has asked, to go on with others."""
+    """What an estimator keeps about the vehicles it has asked, to continue with others."""
 
     settings: Settings
     objective: Objective
@@ -177,10 +177,10 @@ class _Before:
     calls: int
 
     def check(self, settings: Settings, objective: Objective) -> None:
-        """Refuse to go on with another training."""
+        """Refuse to continue another training."""
         if (settings, objective) != (self.settings, self.objective):
             raise DomainError(
-                "partial_fit goes on with the options and classes of the first call; got others. "
+                "partial_fit continues with the options and classes of the first call; got others. "
                 "Use fit for a new model."
             )
 
@@ -295,7 +295,7 @@ class _LDPModel(BaseEstimator):  # type: ignore[misc]
         *,
         more: bool = False,
     ) -> None:
-        """Train with vehicles; `more` goes on from what was learned from others."""
+        """Train with vehicles; `more` continues from what was learned from others."""
         settings = Settings(**{name: getattr(self, name) for name in _CHOICES})
         features = Features(_schema(self.bounds, X.shape[1], type(self).__name__))
         quality = _quality(features.schema, X, target)

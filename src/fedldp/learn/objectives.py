@@ -154,7 +154,7 @@ class Objective(ABC):
         Raises
         ------
         DomainError
-            If the objective cannot have so many.
+            If the objective cannot have this number of outputs.
 
         Examples
         --------

@@ -264,7 +264,7 @@ def watched(job, network):
 
 
 def test_the_terminal_says_what_a_job_waits_for(tmp_path):
-    """For gateways; for answers; and after the deadline, for as long as there are none."""
+    """For gateways; for answers; and after the deadline, as long as no answer has come."""
     job, network = training(tmp_path, rounds=2), Network(mute, mute, mute)
     network.absent = {10, 11, 12}
 

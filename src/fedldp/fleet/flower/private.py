@@ -267,7 +267,7 @@ class Forecast(NamedTuple):
         if self.multiple <= MULTIPLE:
             log.info("%s.", self)
         elif force:
-            log.warning("%s. Training goes on because of force=True.", self)
+            log.warning("%s. Training continues because of force=True.", self)
         else:
             needed = math.ceil(self.vehicles * (self.multiple / MULTIPLE) ** 2)
             raise DomainError(
