@@ -236,8 +236,9 @@ def training_errors(
         left.annotate(
             f"{100 * run['error']:.1f}%",
             (run["epsilon"], 100 * run["error"]),
-            xytext=(9, 7),
+            xytext=(0, 9),
             textcoords="offset points",
+            ha="center",
         )
         same = [other for other in runs if other["epsilon"] == run["epsilon"]]
         label = f"ε = {run['epsilon']:g}"

@@ -25,14 +25,14 @@ from fedldp_reproduction.theory.checks import (
 )
 from fedldp_reproduction.theory.one_number import MOST_OUTPUT, most_output
 
-_REAL_ROOTS = "0.629598"  # from where on the cubic has three real roots, as printed
+_REAL_ROOTS = "0.629598"  # above it the cubic has three real roots, as printed
 _MIDDLE = spaced(LN_2, LAST_CUBIC, 101)
 
 
 def a_star(epsilon: float) -> float:
-    """Return a*, from which P(0 | 0) on Three-Outputs' variance is largest at x = 1 (a-star).
+    """Return a*, the least P(0 | 0) for which the variance is largest at x = 1, Eq. (a-star).
 
-    Written without the difference of large numbers that the paper's form has.
+    This form avoids the difference of large numbers in the paper's form.
     """
     E = exp(epsilon)
     root = (E + 1) * sqrt((E + 1) ** 2 + 8 * (E - 1))
@@ -85,7 +85,7 @@ def roots(epsilon: float) -> npt.NDArray[np.complex128]:
     """Return the cubic's roots a_0, a_1, a_2 by the paper's formulas with a cosine."""
     E, (c3, c2, _, _) = exp(epsilon), cubic(epsilon)
     delta_0, delta_1 = _deltas(E)
-    # The arc cosine is imaginary below 0.629598, where two of the roots are no real numbers.
+    # The arc cosine is imaginary below 0.629598, where two of the roots are not real.
     angle = np.emath.arccos(-delta_1 / (2 * delta_0**1.5)) / 3
     turns = np.array([-pi / 3, pi / 3, -pi])
     found: npt.NDArray[np.complex128] = -(c2 + 2 * sqrt(delta_0) * np.cos(turns + angle)) / (3 * c3)

@@ -25,7 +25,7 @@ from fedldp_reproduction.theory.checks import (
     spaced,
 )
 
-_PAYS = "0.610986"  # eps*, from where on PM-SUB pays, as printed
+_PAYS = "0.610986"  # eps*, above which PM-SUB lowers the variance, as printed
 _TURN = "1.4338"  # where slope_2 turns positive again, as printed
 _FIRST = 0.4
 _FROM_HERE = f"drawn from {_FIRST} on: towards 0 the curves grow without bound"
@@ -151,7 +151,7 @@ def positive_part(epsilon: float) -> float:
 
 
 def beta_1(epsilon: float) -> float:
-    """Return beta_1, from which beta on the worst case is at x = 0 or x = 1, Eq. (beta_1)."""
+    """Return beta_1, the least beta whose worst case is at x = 0 or x = 1, Eq. (beta_1)."""
     E, _, a = _parts(epsilon)
     above = 2 * (E - a) ** 2 * expm1(epsilon) - a * E * (E + 1) ** 2
     return above / positive_part(epsilon)

@@ -1,4 +1,4 @@
-"""What the paper says of privacy, bias, bits and dimensions: a table of verdicts, no picture."""
+"""What the paper says about privacy, bias, bits and dimensions: a table of verdicts."""
 
 from collections.abc import Iterator
 from itertools import product

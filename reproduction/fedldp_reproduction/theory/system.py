@@ -174,7 +174,7 @@ def _group_privacy() -> Verdict:
 
 
 def _own_epsilon() -> Verdict:
-    """Combine fleets of which each chose its own epsilon."""
+    """Combine fleets, each of which chose its own epsilon."""
     found = []
     for seed, (epsilon, vehicles) in enumerate(_LEVELS):
         plan = Plan(Schema.of(x=(-1, 1)), epsilon, mechanism="hm-tp")
