@@ -64,8 +64,8 @@ def _trained(chosen: Settings, parts: Any, kind: str, seed: int) -> float:
         Linear(objective(kind), replace(part, reference=chosen.reference).examples(kind))
         for part in parts
     )
-    chance = fedldp.source(seed).spawn(1)[0]
-    training = chosen.training(fleet, fleet.objective.distance, chance, shuffle=False)
+    source = fedldp.source(seed).spawn(1)[0]
+    training = chosen.training(fleet, fleet.objective.distance, source, shuffle=False)
     for _ in training:
         pass
     if training.scaling is not None:

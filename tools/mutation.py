@@ -162,7 +162,7 @@ def baseline(tests: list[str]) -> tuple[str, float]:
 
 
 def examined(mutant: Mutant, tests: list[str], seconds: int) -> dict[str, str]:
-    """Make one change, run the tests, take the change back and tell what happened."""
+    """Make one change, run the tests, undo the change and return what happened."""
     place = f"{mutant.mutation.module_path}:{mutant.mutation.start_pos[0]}"
     operator = get_operator(mutant.mutation.operator_name)(**mutant.mutation.operator_args)
     with use_mutation(mutant.mutation.module_path, operator, mutant.mutation.occurrence):

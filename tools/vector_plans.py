@@ -218,7 +218,7 @@ _COUNTS = [int(count) for count in ONE_BIT["tables"][0]["counts"][1]]
 _ROUNDINGS = 1 << vehicle.ROUNDING
 _SLOW = 130 * 0.75 / _ROUNDINGS  # three quarters of a step above the lower bound count as one
 
-# Throws that chance does not show: up to the edge one code is sent, and from there on another.
+# Draws at the edges, which random draws miss: one code up to the edge, another one from there.
 EDGES: dict[str, list[tuple[Any, list[int]]]] = {
     "one number, one bit": [
         *(({"speed": 130.0}, [word, 0]) for word in _edge(_COUNTS[0], sum(_COUNTS))),

@@ -229,7 +229,7 @@ class _Work:
         for name, material in found.items():
             mine = [cell for cell in (*cells, *beside) if cell.data == name]
             wanted = [job for cell in mine for job in cell.jobs if job in self._left]
-            # Large ones are not made in vain.
+            # Large arrays are made only if they are needed.
             needed = wanted or not figure.objective
             arrays = as_arrays(material, figure.objective) if needed else ()
             self._compute(wanted, arrays)

@@ -257,6 +257,7 @@ def training_errors(
         title=f"{max(vehicles):,} vehicles", xlabel="privacy budget ε", ylabel="wrong, percent"
     )
     left.set(xticks=[run["epsilon"] for run in private], ylim=(0, None))
+    left.margins(x=0.1)  # room for the labels at both ends
     right.set(title="fleets of several sizes", xlabel="vehicles, log scale", xscale="log")
     ticks = sorted(set(vehicles))
     right.set_xticks(ticks, [f"{tick:,}" for tick in ticks])

@@ -351,7 +351,9 @@ class Outcome(NamedTuple):
     shard: Shard
     counted: Counted | None = None
     refused: str = ""
-    twins: int = 0  # how many of its files have the contents of others, which chance seldom does
+    twins: int = (
+        0  # how many of its files have the contents of others, which rarely happens by chance
+    )
 
 
 def count_new(

@@ -52,15 +52,15 @@ def kill(folder, ledgers, kills, milliseconds, seed):
 
     Every ledger sees this number of kills, and more until it has been used: a busy machine is slow.
     """
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     for ledger in range(ledgers):
         log = os.open(folder / f"{ledger}.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         longest, killed = milliseconds / 1000, 0
         while killed < kills or os.fstat(log).st_size == 0:
             deaths = []
             for _ in range(2):
-                victim = forked(release_for_ever, folder / str(ledger), log, chance.random())
-                deaths.append((time.monotonic() + chance.uniform(0, longest), victim))
+                victim = forked(release_for_ever, folder / str(ledger), log, rng.random())
+                deaths.append((time.monotonic() + rng.uniform(0, longest), victim))
             for death, victim in sorted(deaths):
                 time.sleep(max(0.0, death - time.monotonic()))
                 os.kill(victim, signal.SIGKILL)
@@ -73,12 +73,12 @@ def kill(folder, ledgers, kills, milliseconds, seed):
 
 def release_for_ever(path, log, seed):
     """Put even requests to one key, and odd ones to several at once; log all that is got."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     ledger = Ledger(path, CAP, answers_per_job=PER_JOB)
     while True:
-        number = chance.randrange(REQUESTS)
+        number = rng.randrange(REQUESTS)
         job = JOBS[number % len(JOBS)]
-        keys = [f"car-{key}" for key in chance.sample(range(KEYS), 5 if number % 2 else 1)]
+        keys = [f"car-{key}" for key in rng.sample(range(KEYS), 5 if number % 2 else 1)]
         if number % 2:
             request = (price(number), str(number), question(number))
             answers = ledger.release_many(

@@ -122,7 +122,7 @@ def _about_any(claim: Claim, measured: Measured) -> tuple[bool | None, list[str]
 
 
 def _about_papers(claim: Claim, measured: Measured) -> tuple[bool | None, list[str]]:
-    """Judge a claim about the paper's data, and tell what happens on others."""
+    """Judge a claim about the paper's data, and report what happens on others."""
     holds, told = None, []
     theirs, others = (measured.stand_ins(wanted) for wanted in (False, True))
     if theirs.samples.all:
@@ -235,7 +235,7 @@ def _better(
 def _proposed(everywhere: bool = False) -> Judge:
     """Claim that the proposed mechanisms are better than existing ones: each of them.
 
-    The other reading, that the best of them is, is told beside it.
+    The other reading, that the best of them is, is reported beside it.
     """
     each = _better(_EACH, EXISTING, everywhere=everywhere)
     best = _better((PROPOSED,), EXISTING, everywhere=everywhere)

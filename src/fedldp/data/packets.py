@@ -22,7 +22,9 @@ from fedldp.data.frames import is_missing, shown
 from fedldp.errors import DomainError, MissingExtra
 
 Split = Callable[[BinaryIO], Iterator[Packets]]  # the packets of a stream of reports
-Progress = Callable[[int], object]  # is told how many bytes were read since the last time
+Progress = Callable[
+    [int], object
+]  # called with the number of bytes that were read since the last call
 
 _BLOCK = 1 << 16  # packets of a list, or rows of a file, at a time
 _PIECE = 1 << 20  # bytes that are hashed at a time
@@ -192,7 +194,7 @@ def digest(file: BinaryIO) -> str:
 
 
 def beginning(file: BinaryIO) -> bytes:
-    """Return the first bytes of a file, which tell what it holds, and go back to its start."""
+    """Return the first bytes of a file, which show what it holds, and go back to its start."""
     file.seek(0)
     start = file.read(_BEGINNING)
     file.seek(0)
