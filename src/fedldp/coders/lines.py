@@ -13,8 +13,8 @@ response. All these counts together are one Fourier transform over Z_q^t.
 
 With t = 1 this is randomized response, with q = 2 Hadamard response. In between lies the q with the
 least error: it is near e^epsilon + 1, as for local hashing, of which this is a form whose
-collisions are the same for all pairs. The sum of all variances is 1.00 to 1.14 times that of subset selection, the best
-possible.
+collisions are the same for all pairs. The sum of all variances is 1.00 to 1.14 times that of subset
+selection, the best possible.
 """
 
 from dataclasses import dataclass
