@@ -50,10 +50,11 @@ class Codebook(ABC):
         """
 
     @abstractmethod
-    def totals(self, seeds: Any, numbers: Any, owners: Any, several: int) -> Integers:
-        """Return the sum of the directions of each owner, and the sum of their squares.
+    def totals(self, parts: list[tuple[Any, Any]]) -> Integers:
+        """Return the sum of the directions of each part, and the sum of their squares.
 
-        Owners are numbered. There is a row for each, of two rows with a number for each coordinate.
+        A part is some seeds, and the number of a direction for each. The result has two rows for
+        each part, with a number for each coordinate.
         """
 
 
@@ -119,14 +120,13 @@ class NumpyCodebook(Codebook):
         numbers[order] = found
         return numbers
 
-    def totals(self, seeds: Any, numbers: Any, owners: Any, several: int) -> Integers:
-        totals = np.zeros((several, 2, self.d), np.int64)
+    def totals(self, parts: list[tuple[Any, Any]]) -> Integers:
+        totals = np.zeros((len(parts), 2, self.d), np.int64)
         step = max(1, 4 * BLOCK // self.d)
-        for owner, (sums, squares) in enumerate(totals):
-            mine = np.flatnonzero(owners == owner)
-            for start in range(0, len(mine), step):
-                part = mine[start : start + step]
-                sent = self.sent(seeds[part], numbers[part])
+        for (seeds, numbers), (sums, squares) in zip(parts, totals, strict=True):
+            for start in range(0, len(seeds), step):
+                block = slice(start, start + step)
+                sent = self.sent(seeds[block], numbers[block])
                 sums += sent.sum(axis=1).astype(np.int64)  # floats of whole numbers below 2^53
                 squares += np.einsum("ij,ij->i", sent, sent).astype(np.int64)
         return totals

@@ -383,23 +383,28 @@ class Directions(ForNumbers):
         return None  # a seed, then a direction or the null code: they fill their bits
 
     def count(self, codes: Codes, place: int, cells: Cells) -> None:
-        self._count(codes, np.zeros(len(codes), np.int64), np.array([place]), cells)
+        self._count(codes, [slice(None)], [place], cells)
 
     def count_at(self, codes: Codes, places: Integers, cells: Cells) -> None:
-        starts, owners = np.unique(places, return_inverse=True)
-        self._count(codes, owners, starts, cells)
+        order = np.argsort(places, kind="stable")
+        starts, first = np.unique(places[order], return_index=True)
+        bounds = [*first.tolist(), len(codes)]
+        self._count(codes[order], list(map(slice, bounds, bounds[1:])), starts.tolist(), cells)
 
-    def _count(self, codes: Codes, owners: Integers, starts: Integers, cells: Cells) -> None:
-        """Add codes to the counters of their owners, which begin at `starts`."""
+    def _count(self, codes: Codes, parts: list[slice], starts: list[int], cells: Cells) -> None:
+        """Add the codes of each part to the counters that begin at its start."""
         direction = codes & codes.dtype.type(self.directions)
-        sent = np.flatnonzero(direction < self.directions)
-        seeds, several = codes[sent] >> codes.dtype.type(self._code_bits), len(starts)
-        totals = self._counted_by.totals(seeds, direction[sent], owners[sent], several)
-        answers, others = (np.bincount(each, minlength=several) for each in (owners, owners[sent]))
-        for start, n, m, (sums, squares) in zip(starts, answers, others, totals, strict=True):
+        seeds = codes >> codes.dtype.type(self._code_bits)
+        sent = [direction[part] < self.directions for part in parts]
+        pairs = [
+            (seeds[part][mine], direction[part][mine])
+            for part, mine in zip(parts, sent, strict=True)
+        ]
+        totals = self._counted_by.totals(pairs)
+        for start, mine, (sums, squares) in zip(starts, sent, totals, strict=True):
             own = cells[start : start + self.cells]
-            own[0] += n
-            own[1] += n - m
+            own[0] += len(mine)
+            own[1] += len(mine) - np.count_nonzero(mine)
             own[2 : 2 + self.d] += sums
             own[2 + self.d :] += squares
 

@@ -136,21 +136,23 @@ class TorchCodebook(Codebook):
         keys = keys.sort(dim=1, descending=True).values.gather(1, ranks)[:, 0]
         return array(self.directions - keys.remainder(self.directions + 1))
 
-    def totals(self, seeds: Any, numbers: Any, owners: Any, several: int) -> Integers:
+    def totals(self, parts: list[tuple[Any, Any]]) -> Integers:
+        seeds, numbers = map(np.concatenate, zip(*parts, strict=True))
         numbers = self._moved(numbers)[:, None]
         states = self._states(seeds)[:, None] + ((numbers >> 2) + 1) * _GOLDEN
         places = torch.arange(self.d, device=self.device) * self._words * _GOLDEN
-        whose = self._moved(owners) == torch.arange(several, device=self.device)[:, None]
-        totals = torch.zeros((several, 2 * self.d), dtype=torch.int64, device=self.device)
+        which = self._moved(np.repeat(np.arange(len(parts)), [len(each) for each, _ in parts]))
+        whose = which == torch.arange(len(parts), device=self.device)[:, None]
+        totals = torch.zeros((len(parts), 2 * self.d), dtype=torch.int64, device=self.device)
         step = max(1, _WORDS // self.d)
         for start in range(0, len(states), step):
-            part = slice(start, start + step)
-            mixed = _mixed(states[part] + places)
-            sent = _sent(_table(self.device), mixed, 16 * (numbers[part] & 3)).double()
+            block = slice(start, start + step)
+            mixed = _mixed(states[block] + places)
+            sent = _sent(_table(self.device), mixed, 16 * (numbers[block] & 3)).double()
             # A product of matrices sums up: floats of whole numbers below 2^53.
             both = torch.cat([sent, sent * sent], dim=1)
-            totals += (whose[:, part].double() @ both).to(torch.int64)
-        return array(totals.view(several, 2, self.d))
+            totals += (whose[:, block].double() @ both).to(torch.int64)
+        return array(totals.view(len(parts), 2, self.d))
 
     def _states(self, seeds: Any) -> Tensor:
         return _mixed((self._moved(seeds) + 1) * _GOLDEN + _signed(self.key))
