@@ -73,9 +73,9 @@ def read(attribute, value, offset):
     if "optional" in attribute:
         try:
             share = (float(value) - attribute["low"]) / (attribute["high"] - attribute["low"])
-            return min(max(share, 0.0), 1.0)
+            return (attribute["grid"] - 1) * min(max(share, 0.0), 1.0)
         except (ValueError, TypeError):
-            return 2
+            return attribute["grid"]
     if "categories" in attribute:
         names = attribute["categories"]
         name = {True: "true", False: "false"}.get(value, value) if type(value) is bool else value
@@ -105,7 +105,8 @@ def inputs_of(attribute, row):
     """Return what a row is for an attribute: an input for each coordinate."""
     if "groups" in attribute:
         of, groups = attribute["of"], attribute["groups"]
-        letters = 2 if "size" in of else len(of.get("categories", "-+?"))
+        letters = 2 if "size" in of else of.get("grid", 0) + 1
+        letters = len(of["categories"]) if "categories" in of else letters
         inner, group = (read(each, row.get(each["name"]), 0) for each in (of, groups))
         return [letters * group + ((1 + inner) / 2 if "size" in of else inner)]
     value, size = row.get(attribute["name"]), attribute.get("size", 1)

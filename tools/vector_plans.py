@@ -131,7 +131,8 @@ HADAMARD = {
 _ZONE = {"name": "zone", "first": 3, "last": 6}
 _APP = {"name": "app", "buckets": 5, "salt": "spring"}
 _TIRES = {"name": "tires", "categories": ["summer", "other"], "optional": True}
-_RANGE = {"name": "range", "low": 0.0, "high": 400.0, "optional": True}
+_RANGE = {"name": "range", "low": 0.0, "high": 400.0, "optional": True, "grid": 2}
+_FINE = {**_RANGE, "name": "fine", "grid": 5}
 _SPEEDS = {"name": "speed by model", "of": _SPEED, "groups": _MODEL}
 _RANGES = {"name": "range by tires", "of": _RANGE, "groups": _TIRES}
 _TABLE = {"name": "gear by zone", "of": _GEAR, "groups": _ZONE}
@@ -154,7 +155,7 @@ UNLISTED = {
     "format": vehicle.PLAN_FORMAT_2,
 }
 OPTIONAL = {
-    **_plan("1.8", [_RANGE], [_TRIPLE], _sample(1, [0], [0])),
+    **_plan("2.9", [_RANGE, _FINE], [_TRIPLE, _SIX], _sample(2, [0, 1], [0, 1])),
     "format": vehicle.PLAN_FORMAT_2,
 }
 GROUPS = {
@@ -267,8 +268,8 @@ EDGES: dict[str, list[tuple[Any, list[int]]]] = {
         )
     ],
     "an optional number": [
-        ({"range": value}, [rounding, 0])
-        for value in (100, 0, 500, "", "far", None)
+        ({"range": value, "fine": value}, [rounding, 0, rounding, 0])
+        for value in (100, 0, 500, "", "far", None, 75)
         for rounding in _edge(3, 4, vehicle.ROUNDING)
     ],
     "attributes within groups": [
@@ -531,6 +532,15 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
         {"schema.2.categories": ["summer", "summer", "other"]},
     ),
     ("an optional number that is not optional", OPTIONAL, {"schema.0.optional": False}),
+    (
+        "an optional number with a grid of one value",
+        OPTIONAL,
+        {
+            "schema.0.grid": 1,
+            "tables": [_few(2, "1.1"), _SIX],
+        },
+    ),
+    ("a grid that is not whole", OPTIONAL, {"schema.0.grid": 2.0}),
     ("an optional number with equal bounds", OPTIONAL, {"schema.0.high": 0.0}),
     (
         "groups within groups",

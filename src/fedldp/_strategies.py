@@ -86,20 +86,23 @@ def parts_of(
     if study and not numbers:
         raise DomainError("categories are exact as they are: leave study=True out.")
 
-    def sampled(attributes: tuple[int, ...], budget: Fraction, k: int | str, oue: bool) -> Part:
+    # Some attributes are settled only when the budget of an answer is known, and parts need all.
+    settled, parts = list(schema.attributes), list[tuple[tuple[int, ...], tuple[Coder, ...], int]]()
+
+    def sampled(attributes: tuple[int, ...], budget: Fraction, k: int | str, oue: bool) -> None:
         kinds = [schema.attributes[number] for number in attributes]
         coders = Offered(name, outputs, variance, _category_coder(oue, few_bits), study=study)
         chosen = _how_many(kinds, budget, k, coders)
         each = each_part(budget, chosen)
-        return Part(schema, attributes, tuple(a.coder(each, coders) for a in kinds), chosen)
+        for number, attribute in zip(attributes, kinds, strict=True):
+            settled[number] = attribute.settled(each, coders)
+        made = tuple(settled[number].coder(each, coders) for number in attributes)
+        parts.append((attributes, made, chosen))
 
-    if strategy == "sample":
-        return (sampled(everything, epsilon, k, oue=False),)
-    if strategy == "split":
-        return (sampled(everything, epsilon, schema.dimensions, oue=False),)
     for_numbers = epsilon * (schema.dimensions - len(categories)) / schema.dimensions
-    parts: list[Part] = []
-    if numbers and strategy in ("cube", "directions"):
+    if strategy in ("sample", "split"):
+        sampled(everything, epsilon, k if strategy == "sample" else schema.dimensions, oue=False)
+    elif numbers and strategy in ("cube", "directions"):
         d, budget = schema.dimensions - len(categories), each_part(for_numbers, 1)
         joint: Coder
         if strategy == "cube":
@@ -107,12 +110,13 @@ def parts_of(
         else:
             length = 1.0 if mean_length is None else mean_length
             joint = Directions.of(budget, d, mean_length=length, fleet=fleet)
-        parts.append(Part(schema, numbers, (joint,), 1))
+        parts.append((numbers, (joint,), 1))
     elif numbers:
-        parts.append(sampled(numbers, for_numbers, k, oue=False))
-    if categories:
-        parts.append(sampled(categories, epsilon - for_numbers, "paper", oue=True))
-    return tuple(parts)
+        sampled(numbers, for_numbers, k, oue=False)
+    if categories and strategy not in ("sample", "split"):
+        sampled(categories, epsilon - for_numbers, "paper", oue=True)
+    final = Schema(tuple(settled)) if settled != list(schema.attributes) else schema
+    return tuple(Part(final, *part) for part in parts)
 
 
 def as_printed(name: str) -> dict[str, Any]:

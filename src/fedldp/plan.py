@@ -149,7 +149,7 @@ class Plan:
             fleet=fleet,
             few_bits=compact,
         )
-        self._set(schema, float(epsilon), parts, estimator)
+        self._set(parts[0].schema, float(epsilon), parts, estimator)
 
     @classmethod
     def paper(

@@ -49,6 +49,7 @@ LEAST_GAP = 2.0**-20  # between two letters: closer ones would not survive the d
 ROUNDING = 32  # further bits, that round a value to a letter
 MOST_CATEGORIES = 1 << 16  # of randomised response and of a unary encoding
 MOST_LABELS = 1 << 20  # of an attribute
+MOST_GRID = 255  # values that an optional number is rounded to
 OTHER, MISSING = "other", "missing"  # labels that an optional category has
 MOST_LINE_CODES = 1 << 26
 MOST_SIGNS = 10_000  # of a cube
@@ -593,9 +594,9 @@ def present(value: Any) -> Any:
     return value
 
 
-def position_of(value: Any, low: float, high: float) -> float:
-    """Return where a number lies between its bounds, from 0 to 1, or raise if it is none."""
-    return (1 + scaled(value, low, high)) / 2
+def position_of(value: Any, low: float, high: float, last: int) -> float:
+    """Return where a number lies on a grid, from 0 to the last, or raise if it is none."""
+    return last * ((1 + scaled(value, low, high)) / 2)
 
 
 def bucket(value: Any, buckets: int, salt: str) -> int:
@@ -747,7 +748,7 @@ ENTRIES: dict[str, Entries] = {  # of objects, except `kind`
     "number": NUMBER,
     "vector": {**NUMBER, "length": finite},
     "category": {"name": str, "categories": list, "missing": str},
-    "optional number": {"name": str, "low": finite, "high": finite, "optional": bool},
+    "optional number": {"name": str, "low": finite, "high": finite, "optional": bool, "grid": int},
     "optional category": {"name": str, "categories": list, "optional": bool},
     "whole numbers": {"name": str, "first": int, "last": int},
     "hashed category": {"name": str, "buckets": int, "salt": str},
@@ -805,7 +806,7 @@ def read_attribute(document: Any, first: int) -> Attribute:
     if "categories" in document:
         return read_category(document, first)
     if "optional" in document:
-        name, low, high, optional = entries(document, "optional number")
+        name, low, high, optional, grid = entries(document, "optional number")
         missing = low / 2 + high / 2
     elif "first" in document:
         return read_whole(first, *entries(document, "whole numbers"))
@@ -819,9 +820,10 @@ def read_attribute(document: Any, first: int) -> Attribute:
     if not (0 < high - low < inf and 2 / (high - low) < inf and low <= missing <= high):
         raise ValueError(f"{name} needs low < high and `missing` between: {low, high, missing}")
     if "optional" in document:
-        read = partial(position_of, low=low, high=high)
+        read = partial(position_of, low=low, high=high, last=grid - 1)
         refuse(None if optional else f"{name} needs `optional` to be true")
-        number = Attribute(name, 1, 3, 2, read, first, low, high)
+        refuse(None if 2 <= grid <= MOST_GRID else f"{name} needs a grid from 2 to {MOST_GRID}")
+        number = Attribute(name, 1, grid + 1, grid, read, first, low, high)
         return number._replace(optional=True, rounds=True, newer=True)
     if size < 1:
         raise ValueError(f"{name} needs a size of at least 1; got {size}")

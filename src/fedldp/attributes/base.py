@@ -438,6 +438,31 @@ class Attribute(ABC):
         array([1., 2.])
         """
 
+    def settled(self, epsilon: float, coders: Coders) -> "Attribute":
+        """Return the attribute with all that it leaves to the plan.
+
+        Parameters
+        ----------
+        epsilon
+            The privacy budget of one answer.
+        coders
+            The coders that the plan offers.
+
+        Returns
+        -------
+        Attribute
+            The attribute as it is written in the plan; most leave nothing open.
+
+        Examples
+        --------
+        >>> from fedldp import Number
+        >>> from fedldp._strategies import Offered
+        >>> speed = Number("speed", 0, 130, optional=True)
+        >>> [speed.settled(epsilon, Offered("hm-tp")).grid for epsilon in (0.5, 4.0)]
+        [2, 5]
+        """
+        return self
+
     @abstractmethod
     def coder(self, epsilon: float, coders: Coders) -> Coder:
         """Return the coder that it prefers.
@@ -610,6 +635,33 @@ class Attribute(ABC):
         return self.name_of(place), self.ends
 
     # As a part of another attribute: see `fedldp.Within`.
+
+    def settled_within(self, groups: int, epsilon: float, coders: Coders) -> "Attribute":
+        """Return the attribute with all that it leaves to the plan, within groups.
+
+        Parameters
+        ----------
+        groups
+            How many groups there are.
+        epsilon
+            The privacy budget of one answer.
+        coders
+            The coders that the plan offers.
+
+        Returns
+        -------
+        Attribute
+            The attribute as it is written in the plan; most leave nothing open.
+
+        Examples
+        --------
+        >>> from fedldp import Number
+        >>> from fedldp._strategies import Offered
+        >>> speed = Number("speed", 0, 130)
+        >>> speed.settled_within(3, 1.0, Offered("hm-tp")) is speed
+        True
+        """
+        return self
 
     @property
     @abstractmethod
@@ -853,7 +905,7 @@ class Measured(Attribute):
         return (1 + self.to_inputs(values)) / 2
 
     def within(self, groups: tuple[str, ...], numbers: Numbers) -> Result:
-        return GroupMeans.of(groups, len(self.letters), self.ends, numbers)
+        return GroupMeans.of(groups, 2, np.array(self.ends), numbers)
 
     def sums_within(self, groups: Values, number: int, positions: Floats) -> tuple[Values, Values]:
         (low, high), present = self.ends, positions <= 1

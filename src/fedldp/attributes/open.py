@@ -24,7 +24,6 @@ class _Unlisted(Labelled):
 
     plan_format = PLAN_FORMAT_2
     optional = True
-    feature_labels = ()
     limits = ""
     missing = MISSING
 

@@ -1,7 +1,7 @@
 """One attribute within the groups of another, such as the mean speed of each model."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp._internal.validation import Floats, checked_text
-from fedldp.attributes.base import Attribute, Labelled, Values
+from fedldp.attributes.base import Attribute, Coders, Labelled, Values
 from fedldp.attributes.results import Numbers, Result
 from fedldp.data.frames import Cells
 from fedldp.errors import DomainError
@@ -55,7 +55,6 @@ class Within(Labelled):
     of: Attribute
     groups: Attribute
 
-    feature_labels = ()
     declared_as = "of and groups"
     plan_format = PLAN_FORMAT_2
     invalid = "unreadable"
@@ -122,6 +121,10 @@ class Within(Labelled):
         """The values of both, for display."""
         return f"{self.of.domain} within {self.groups.domain}"
 
+    def settled(self, epsilon: float, coders: Coders) -> "Within":
+        of = self.of.settled_within(len(self.groups.labels), epsilon, coders)
+        return self if of is self.of else replace(self, of=of)
+
     # How it is read.
 
     @property
@@ -148,6 +151,9 @@ class Within(Labelled):
 
     def compact(self, values: Floats) -> Values:
         return self.to_inputs(values[:, 0]) if self.rounds else super().compact(values)
+
+    def to_features(self, values: Values) -> Floats:
+        raise DomainError(f"{self.name!r} is for statistics: a model takes its two attributes.")
 
     # What is estimated.
 
