@@ -20,6 +20,7 @@ import fedldp
 from fedldp import vehicle
 from fedldp._internal.vectors import SparseRows
 from fedldp.coders import Directions
+from fedldp.coders.codebook import NumpyCodebook
 from fedldp.coders.directions import FLEET, OFFERED, _best
 from fedldp.errors import DomainError, PrivacyError
 
@@ -511,6 +512,30 @@ def test_bad_options_are_refused():
     ]:
         with pytest.raises(DomainError, match=message):
             Directions.of(1.0, 5, **options)
+
+
+@pytest.mark.parametrize("mean_length", [0.3, 1.0])
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_what_is_not_needed_is_ranked_only_where_time_could_tell(epsilon, mean_length, monkeypatch):
+    """A simulation has the same codes; a private source hides which codes depend on the vector."""
+    coder, n, d = Directions.of(epsilon, 12, mean_length=mean_length), 5_000, 12
+    ranked = []
+    products = NumpyCodebook._products
+
+    def counted(self, vectors, seeds):
+        ranked.append(len(vectors))
+        return products(self, vectors, seeds)
+
+    monkeypatch.setattr(NumpyCodebook, "_products", counted)
+    x = vectors(n, d, 3)
+    known, private = fedldp.source(5), fedldp.source(5)
+    codes = coder.encode(x, known)
+    assert sum(ranked) < 0.95 * n
+    ranked.clear()
+    private._current().secret = True  # as if its key were of the operating system
+    assert np.array_equal(coder.encode(x, private), codes)
+    assert sum(ranked) == n
+    assert private.position == known.position
 
 
 # Honest answers are plausible, searched seeds are not

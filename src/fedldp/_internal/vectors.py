@@ -144,6 +144,11 @@ class SparseRows(Vectors):
         own = slice(self.starts[start], self.starts[stop])
         return SparseRows(self.counts[part], self.columns[own], self.numbers[own])
 
+    def where(self, chosen: npt.NDArray[np.bool_]) -> "SparseRows":
+        """Return some of the rows."""
+        own = np.repeat(chosen, self.counts)
+        return SparseRows(self.counts[chosen], self.columns[own], self.numbers[own])
+
     def dense(self, width: int) -> Floats:
         """Return a matrix with these rows."""
         matrix = np.zeros((len(self), width))

@@ -27,6 +27,7 @@ from fedldp.cli.runs import (
 )
 from fedldp.datasets import Dataset
 from fedldp.learn.features import written_out
+from fedldp.learn.gradients import BLOCK
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
 from fedldp.randomness import source
@@ -158,10 +159,16 @@ def _converged(fleet: Linear, test: Linear) -> float:
     x: npt.NDArray[Any] = written_out(features)
     weights = np.zeros(fleet.dimensions)
     for _ in range(_NEWTON):
-        slopes = fleet.objective.slope(x @ weights.astype(x.dtype), y)
-        wrong = np.abs(slopes)  # the logistic slope is the probability of the other label
-        bend = (x * (wrong * (1 - wrong))[:, None]).T @ x + _PENALTY * np.eye(x.shape[1])
-        weights -= np.linalg.solve(bend, slopes @ x + _PENALTY * weights)
+        bend, step = _PENALTY * np.eye(len(weights)), _PENALTY * weights
+        for start in range(0, len(x), BLOCK):  # blocks stay in the cache
+            rows = x[start : start + BLOCK]
+            slopes = fleet.objective.slope(
+                rows @ weights.astype(x.dtype), y[start : start + BLOCK]
+            ).astype(x.dtype)
+            wrong = np.abs(slopes)  # the logistic slope is the probability of the other label
+            bend += (rows * (wrong * (1 - wrong))[:, None]).T @ rows
+            step += slopes @ rows
+        weights -= np.linalg.solve(bend, step)
     return float(test.error(weights[None])[0])
 
 

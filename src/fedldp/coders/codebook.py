@@ -41,12 +41,20 @@ class Codebook(ABC):
     def rows(self) -> int:
         """How many vectors to rank at a time: a multiple of `drawn_together`."""
 
+    @property
+    def rows_of_some(self) -> int:
+        """How many vectors to take at a time if only some of them are needed."""
+        return self.rows
+
     @abstractmethod
-    def ranked(self, vectors: Any, seeds: Any, signs: Any, ranks: Any) -> Integers:
+    def ranked(
+        self, vectors: Any, seeds: Any, signs: Any, ranks: Any, needed: Any = None
+    ) -> Integers:
         """Return for each vector the direction of its seed that has a rank.
 
         Directions are ranked by their product with the vector, times its sign: the best has the
-        rank 0, and of equal ones that with the lower number comes first.
+        rank 0, and of equal ones that with the lower number comes first. Of vectors that are not
+        needed, nothing need be computed.
         """
 
     @abstractmethod
@@ -85,7 +93,23 @@ class NumpyCodebook(Codebook):
     def rows(self) -> int:
         return drawn_together(self.directions)
 
-    def ranked(self, vectors: SparseRows, seeds: Any, signs: Any, ranks: Any) -> Integers:
+    @property
+    def rows_of_some(self) -> int:
+        return 8 * self.rows
+
+    def ranked(
+        self, vectors: SparseRows, seeds: Any, signs: Any, ranks: Any, needed: Any = None
+    ) -> Integers:
+        if needed is None:
+            return self._ranked(vectors, seeds, signs, ranks)
+        some, places = vectors.where(needed), np.flatnonzero(needed)
+        chosen = np.zeros(len(vectors), np.int64)
+        for start in range(0, len(places), self.rows):
+            part, at = slice(start, start + self.rows), places[start : start + self.rows]
+            chosen[at] = self._ranked(some[part], seeds[at], signs[at], ranks[at])
+        return chosen
+
+    def _ranked(self, vectors: SparseRows, seeds: Any, signs: Any, ranks: Any) -> Integers:
         found = self._products(vectors, seeds)
         # One number for product and direction; those of equal products descend with the number.
         found *= (signs * float(self.directions + 1))[:, None]

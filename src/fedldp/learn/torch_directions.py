@@ -123,7 +123,9 @@ class TorchCodebook(Codebook):
         most = _ROWS if self._kernel else _WORDS // (self.d * self._words)
         return max(1, most // together) * together
 
-    def ranked(self, vectors: TorchRows, seeds: Any, signs: Any, ranks: Any) -> Integers:
+    def ranked(
+        self, vectors: TorchRows, seeds: Any, signs: Any, ranks: Any, needed: Any = None
+    ) -> Integers:
         products = _products
         if self._kernel:
             from fedldp.learn.torch_kernel import products
