@@ -1,4 +1,4 @@
-"""`make networks`: what a neural network needs to be trained under local differential privacy.
+"""`make networks`: what networks and softmax reach under local differential privacy.
 
 A small convolutional network tells from 64 samples of an accelerometer (3 axes, 20 per second) what
 its bearer does. Without `--path` the signals are SYNTHETIC: four made-up gaits. With the path of
@@ -7,45 +7,53 @@ of the test are not in the training. Its 24 people are too few to learn anything
 answers once: here each vehicle holds one window, cut out at random, and so the privacy is that of a
 window and not of a person, who is in many.
 
-First it is computed what should work: how many vehicles a round needs until the noise in the mean
-gradient is as large as the gradient itself. Then it is tried. Errors are shares of wrong answers.
+Beside every network stands a softmax on ten statistics of a window. `--diamonds` is the file
+`diamonds.csv` of the package plotnine: softmax and a multilayer perceptron tell the cut.
+
+All options are the library's defaults: nothing is chosen for these data. Networks are evaluated in
+NumPy or, where there is a GPU, by PyTorch; the codes that vehicles send are the same. Errors are
+shares of wrong answers. Each run has other first weights and other noise.
 """
 
 import argparse
-from dataclasses import dataclass
-from itertools import product
+import csv
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 from scipy.special import ndtri
-from torch import nn
 
 import fedldp
 from fedldp import _plots as plots
 from fedldp import datasets
-from fedldp.learn.settings import Settings
-from fedldp.learn.torch import Network
+from fedldp.datasets.dataset import About, Dataset
+from fedldp.learn import (
+    Activation,
+    Arrays,
+    ChannelMean,
+    Conv,
+    Dense,
+    Layered,
+    Linear,
+    Network,
+    Settings,
+    objective,
+)
 
 LENGTH, RATE_HZ, GRAVITY = 64, 20, 9.81
 TESTED = 6000
-ROUNDS, STEP = 500, 0.06
-PLAIN = {
-    "mechanism": None,
-    "bound": 3.0,
-    "learning_rate": 0.03,
-}  # without privacy little is clipped
-CHANNELS, BOUND, EPSILON = 4, 1.0, 4.0
-EPSILONS, BOUNDS, SIZES = (1.0, 2.0, 4.0, 8.0), (0.1, 0.3, 1.0, 3.0), (2, 4, 16)
-STRATEGIES = ("sample", "cube")
-PARTS = (16, 4, 1)  # of the fleet
-MEASURED = 20_000  # vehicles from whose gradients it is computed what should work
-
+EPSILONS = (1.0, 2.0, 4.0)
+SIZES = (4, 16, 64)  # filters
+PARTS = (64, 16, 4, 1)  # of the fleet
 UPRIGHT = np.array([0.0, 1.0, 0.0])  # how a sensor is worn, more or less
+PLAIN = {"mechanism": None, "bound": 3.0, "learning_rate": 0.03, "schedule": "constant"}
 
 Windows = tuple[np.ndarray, np.ndarray]  # inputs and targets
 
@@ -55,6 +63,18 @@ GAITS = {  # steps per second, strength of the steps and of their first overtone
     "climbing stairs": (1.4, 0.20, 0.20),
     "jogging": (2.6, 0.80, 0.25),
 }
+STATISTICS = fedldp.Schema.of(  # of a window, in g, with public bounds
+    mean_x=(-2, 2),
+    mean_y=(-2, 2),
+    mean_z=(-2, 2),
+    spread_x=(0, 2),
+    spread_y=(0, 2),
+    spread_z=(0, 2),
+    mean_length=(0, 3),
+    spread_length=(0, 2),
+    jerk=(0, 1),
+    range_length=(0, 6),
+)
 
 
 class Fleet(NamedTuple):
@@ -64,6 +84,17 @@ class Fleet(NamedTuple):
     classes: int
     train: Windows
     test: Windows
+
+
+class Row(NamedTuple):
+    """The errors of some runs."""
+
+    data: str
+    model: str
+    weights: int
+    vehicles: int
+    epsilon: float | None  # None without privacy
+    errors: list[float]
 
 
 def gait(n: int, source: fedldp.Source) -> Windows:
@@ -100,234 +131,267 @@ def wisdm(path: Path, vehicles: int) -> Fleet:
         starts = rows[source.below(len(rows), n)]
         return np.ascontiguousarray(windows[starts]), activity[starts]
 
-    chances = fedldp.source(1).spawn(2)
-    train = cut(np.flatnonzero(whole & ~tested), vehicles, chances[0])
-    test = cut(np.flatnonzero(whole & tested), TESTED, chances[1])
+    sources = fedldp.source(1).spawn(2)
+    train = cut(np.flatnonzero(whole & ~tested), vehicles, sources[0])
+    test = cut(np.flatnonzero(whole & tested), TESTED, sources[1])
     return Fleet(data.title, int(activity.max()) + 1, train, test)
 
 
-def network(channels: int, classes: int) -> nn.Module:
-    with torch.random.fork_rng():
-        torch.manual_seed(1)
-        return nn.Sequential(
-            nn.Conv1d(3, channels, kernel_size=5, stride=2),
-            nn.SiLU(),
-            nn.AdaptiveAvgPool1d(1),
-            nn.Flatten(),
-            nn.Linear(channels, classes),
-        )
+# Networks of signals
 
 
-def task_of(windows: Windows, fleet: Fleet, channels: int) -> Network:
-    return Network(network(channels, fleet.classes), nn.functional.cross_entropy, *windows)
+def network(filters: int, classes: int) -> Network:
+    layers = Conv(filters, 5, 2), Activation("silu"), ChannelMean()
+    return Network((3, LENGTH), layers, objective("softmax").with_outputs(classes))
 
 
-def settings_of(vehicles: int, **choices: object) -> Settings:
-    usual = {
-        "epsilon": EPSILON,
-        "bound": BOUND,
-        "learning_rate": STEP,
-        "group": -(-vehicles // ROUNDS),
-    }
-    return Settings(**(usual | choices))
+def task_of(chosen: Network, windows: Windows) -> Any:
+    """Return what is trained, on a GPU if there is one."""
+    inputs, targets = windows
+    if not _on_gpu():
+        rows = np.c_[inputs.reshape(len(inputs), -1), np.ones(len(inputs), np.float32)]
+        return Layered(chosen, Arrays(rows, targets.astype(np.float32)))
+    import torch
+
+    from fedldp.learn.torch import Network as OnDevice
+    from fedldp.learn.torch_layers import to_module
+
+    module = to_module(chosen, chosen.start(0)).float().to("cuda")
+    moved = (torch.from_numpy(np.ascontiguousarray(each)).to("cuda") for each in windows)
+    return OnDevice(module, torch.nn.functional.cross_entropy, *moved)
 
 
-def errors(
-    fleet: Fleet, replicas: int, channels: int = CHANNELS, part: int = 1, **choices: object
-) -> np.ndarray:
-    """Train on a part of the fleet, and return the error on the test for each replica."""
-    inputs, targets = fleet.train
-    vehicles = len(inputs) // part
-    task = task_of((inputs[:vehicles], targets[:vehicles]), fleet, channels)
-    training = settings_of(vehicles, **choices).training(
-        task, 1.0, fedldp.source(2), replicas=replicas, start=task.start
+def _on_gpu() -> bool:
+    try:
+        import torch
+    except ImportError:
+        return False
+    return bool(torch.cuda.is_available())
+
+
+def first_weights(chosen: Network, runs: int) -> np.ndarray:
+    found = np.array([chosen.start(seed) for seed in range(runs)])
+    if not _on_gpu():
+        return found
+    from fedldp.learn.torch_layers import to_torch
+
+    return to_torch(chosen, found)
+
+
+def network_errors(
+    fleet: Fleet, filters: int, runs: int, part: int = 1, **options: object
+) -> tuple[int, list[float]]:
+    """Train on a part of the fleet; return the number of weights, and the error of each run."""
+    chosen = network(filters, fleet.classes)
+    vehicles = len(fleet.train[0]) // part
+    task = task_of(chosen, (fleet.train[0][:vehicles], fleet.train[1][:vehicles]))
+    usual = {"mean_length": chosen.mean_length, "schedule": "linear"}
+    settings = Settings(**{"epsilon": 1.0, **usual, **options})
+    training = settings.training(
+        task, chosen.distance, fedldp.source(2), replicas=runs, start=first_weights(chosen, runs)
     )
     for _ in training:
         pass
-    return task_of(fleet.test, fleet, channels).error(training.models)
+    return chosen.dimensions, task_of(chosen, fleet.test).error(training.models).tolist()
 
 
-def typical_gradients(fleet: Fleet, channels: int) -> np.ndarray:
-    """The gradients of some vehicles after a tenth of a training without privacy."""
-    task = task_of(fleet.train, fleet, channels)
-    training = settings_of(len(task), **PLAIN).training(
-        task, 1.0, fedldp.source(2), start=task.start
+# Softmax on statistics of windows, and on columns
+
+
+def statistics(windows: np.ndarray) -> np.ndarray:
+    length = np.linalg.norm(windows, axis=1)
+    return np.c_[
+        windows.mean(axis=2),
+        windows.std(axis=2),
+        length.mean(axis=1),
+        length.std(axis=1),
+        np.abs(np.diff(length, axis=1)).mean(axis=1),
+        np.ptp(length, axis=1),
+    ]
+
+
+def table(title: str, schema: fedldp.Schema, columns: list[np.ndarray], target: str) -> Dataset:
+    about = About(title, title=title, source="made here", synthetic="SYNTHETIC" in title)
+    return Dataset(about, schema, tuple(columns), {"softmax": target}, reference="none")
+
+
+def window_tables(fleet: Fleet) -> tuple[Dataset, Dataset]:
+    """The fleet and the test as ten statistics of each window."""
+    labels = fedldp.Category("activity", [str(each) for each in range(fleet.classes)])
+    schema = fedldp.Schema((*STATISTICS.attributes, labels))
+    train, test = (
+        table(fleet.title, schema, [*statistics(inputs).T, targets], "activity")
+        for inputs, targets in (fleet.train, fleet.test)
     )
-    for _ in range(training.rounds // 10):
-        training.advance()
-    batch = task.gradients(training.state.weights, slice(MEASURED))
-    return batch.all(np.arange(task.dimensions))
+    return train, test
 
 
-def vehicles_needed(gradients: np.ndarray, **choices: object) -> float:
-    """How many vehicles make the noise in the mean gradient as large as the gradient.
-
-    Of the clipped gradient only what points along the true one counts.
-    """
-    settings = settings_of(1, **choices)
-    plan = settings.plan(gradients.shape[1])
-    mean = gradients.mean(axis=0)
-    clipped = np.clip(gradients, -settings.bound, settings.bound).mean(axis=0)
-    signal = (clipped @ mean) ** 2 / (mean @ mean)
-    return plan.expected_error(1, gradients) * settings.bound**2 / signal
-
-
-def shown(values: np.ndarray) -> str:
-    return f"{values.mean():.2f} ({values.min():.2f} to {values.max():.2f})"
-
-
-def table_of(title: str, *headings: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    return table
-
-
-@dataclass(frozen=True)
-class Study:
-    """All that is computed and tried on one fleet."""
-
-    fleet: Fleet
-    replicas: int
-
-    @property
-    def vehicles(self) -> int:
-        return len(self.fleet.train[0])
-
-    def private(self, **choices: object) -> np.ndarray:
-        return errors(self.fleet, self.replicas, **choices)
-
-    def plain(self, **choices: object) -> float:
-        return float(errors(self.fleet, 1, **(PLAIN | choices))[0])
-
-    def bounds(self) -> Table:
-        gradients = typical_gradients(self.fleet, CHANNELS)
-        length = np.linalg.norm(gradients.mean(axis=0))
-        median, most, nearly_all = np.quantile(np.abs(gradients), (0.5, 0.9, 0.99))
-        table = table_of(
-            f"Bounds: {gradients.shape[1]} weights, epsilon {EPSILON:g}. The gradient has length "
-            f"{length:.2f}; a vehicle's coordinates are\nup to {median:.3f} in half of all cases, "
-            f"{most:.2f} in 90%, {nearly_all:.2f} in 99%",
-            "bound",
-            *(f"needed in a round, {strategy}" for strategy in STRATEGIES),
-            f"error, {self.vehicles:,} vehicles, sample",
-            "clipped, no noise",
+def diamonds(path: Path, vehicles: int) -> tuple[Dataset, Dataset]:
+    """Diamonds, a fifth of them held out; vehicles are drawn from the others."""
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    kinds = ["cut", "color", "clarity"]
+    labels = {name: sorted({row[name] for row in rows}) for name in kinds}
+    bounds = {"carat": (0, 5), "depth": (40, 80), "table": (40, 100), "price": (0, 20_000)}
+    bounds |= {"x": (0, 12), "y": (0, 12), "z": (0, 8)}
+    schema = fedldp.Schema(
+        (
+            *(fedldp.Number(name, *ends) for name, ends in bounds.items()),
+            *(fedldp.Category(name, found) for name, found in labels.items()),
         )
-        for bound in BOUNDS:
-            needed = (
-                vehicles_needed(gradients, bound=bound, strategy=strategy)
-                for strategy in STRATEGIES
-            )
-            table.add_row(
-                f"{bound:g}",
-                *(f"{each:,.0f}" for each in needed),
-                shown(self.private(bound=bound)),
-                f"{self.plain(bound=bound):.2f}",
-            )
-        return table
-
-    def sizes(self) -> Table:
-        table = table_of(
-            f"Sizes: vehicles needed in a round, bound {BOUND:g}, the better strategy",
-            "weights",
-            *(f"epsilon {epsilon:g}" for epsilon in EPSILONS),
-            f"error, {self.vehicles:,} vehicles, epsilon {EPSILON:g}",
-            "without privacy",
-        )
-        for channels in SIZES:
-            gradients = typical_gradients(self.fleet, channels)
-            needed = (
-                min(
-                    vehicles_needed(gradients, epsilon=epsilon, strategy=strategy)
-                    for strategy in STRATEGIES
-                )
-                for epsilon in EPSILONS
-            )
-            table.add_row(
-                str(gradients.shape[1]),
-                *(f"{each:,.0f}" for each in needed),
-                shown(self.private(channels=channels)),
-                f"{self.plain(channels=channels):.2f}",
-            )
-        return table
-
-    def by_epsilon(self) -> list[tuple[float, str, np.ndarray]]:
-        return [
-            (epsilon, strategy, self.private(epsilon=epsilon, strategy=strategy))
-            for epsilon, strategy in product(EPSILONS, STRATEGIES)
-        ]
-
-    def by_vehicles(self) -> list[tuple[int, np.ndarray, float]]:
-        return [
-            (self.vehicles // part, self.private(part=part), self.plain(part=part))
-            for part in PARTS
-        ]
+    )
+    columns = [np.clip([float(row[name]) for row in rows], *bounds[name]) for name in bounds]
+    columns += [np.array([labels[name].index(row[name]) for row in rows]) for name in kinds]
+    whole = table("diamonds", schema, columns, "cut")
+    source = fedldp.source(1)
+    order = np.argsort(source.words(len(rows)), kind="stable")
+    held = len(rows) // 5
+    drawn = order[held:][source.below(len(rows) - held, vehicles)]
+    return whole.take(drawn), whole.take(order[:held])
 
 
-def picture(
+def layered(data: Dataset, hidden: int, seed: int) -> Layered:
+    rows = data.examples("softmax")
+    layers = Dense(hidden), Activation("tanh")
+    chosen = Network((rows.dimensions - 1,), layers, rows.objective)
+    return Layered(chosen, rows, seed=seed)
+
+
+def linear(data: Dataset, _: int, __: int) -> Linear:
+    rows = data.examples("softmax")
+    return Linear(rows.objective, rows)
+
+
+def table_error(
+    make: Any, hidden: int, tables: tuple[Dataset, Dataset], run: int, part: int, options: Any
+) -> tuple[int, float]:
+    """Train once on a part of a table; return the number of weights, and the error."""
+    train, test = tables
+    task, tested = make(train.take(slice(len(train) // part)), hidden, run), make(test, hidden, run)
+    settings = Settings(**{"epsilon": 1.0, **options})
+    training = settings.training(task, task.distance, fedldp.source(100 + run))
+    for _ in training:
+        pass
+    tested = tested if training.scaling is None else tested.scaled(training.scaling)
+    return task.dimensions, float(tested.error(training.models)[0])
+
+
+def table_row(
     title: str,
-    by_epsilon: list[tuple[float, str, np.ndarray]],
-    by_vehicles: list[tuple[int, np.ndarray, float]],
-    guessing: float,
-) -> Figure:
+    name: str,
+    make: Any,
+    hidden: int,
+    tables: tuple[Dataset, Dataset],
+    runs: int,
+    epsilon: float | None,
+    part: int = 1,
+) -> Row:
+    options = {"mechanism": None, "bound": 3.0} if epsilon is None else {"epsilon": epsilon}
+    number = 1 if epsilon is None else runs
+    with ProcessPoolExecutor(min(number, os.cpu_count() or 1)) as pool:
+        jobs = [
+            pool.submit(table_error, make, hidden, tables, run, part, options)
+            for run in range(number)
+        ]
+        found = [job.result() for job in jobs]
+    vehicles = len(tables[0]) // part
+    return Row(title, name, found[0][0], vehicles, epsilon, [error for _, error in found])
+
+
+def rows_of(fleet: Fleet, runs: int, sizes: list[int], parts: list[int]) -> Iterator[Row]:
+    """Yield the errors of networks and of softmax on windows."""
+    tables = window_tables(fleet)
+    for epsilon in (None, *EPSILONS):
+        yield table_row(fleet.title, "softmax, 10 statistics", linear, 0, tables, runs, epsilon)
+    for filters in sizes:
+        for epsilon in (None, *EPSILONS):
+            for part in parts if epsilon else parts[-1:]:
+                options = dict(PLAIN) if epsilon is None else {"epsilon": epsilon}
+                number = min(runs, 3) if epsilon is None else runs
+                weights, errors = network_errors(fleet, filters, number, part, **options)
+                vehicles = len(fleet.train[0]) // part
+                yield Row(fleet.title, "network", weights, vehicles, epsilon, errors)
+
+
+def diamond_rows(path: Path, vehicles: int, runs: int) -> Iterator[Row]:
+    tables = diamonds(path, vehicles)
+    for epsilon in (None, *EPSILONS):
+        yield table_row("diamonds, cut", "softmax", linear, 0, tables, runs, epsilon)
+    for epsilon in (None, *EPSILONS):
+        yield table_row("diamonds, cut", "mlp", layered, 8, tables, runs, epsilon)
+
+
+def shown(row: Row) -> str:
+    errors = np.array(row.errors)
+    if len(errors) == 1:
+        return f"{errors[0]:.3f}"
+    return f"{errors.mean():.3f} +- {errors.std(ddof=1):.3f} (worst {errors.max():.3f})"
+
+
+def tabulated(rows: list[Row]) -> Table:
+    found = Table(title="Errors: mean +- standard deviation of runs", title_justify="left")
+    for heading in ("data", "model", "weights", "vehicles", "epsilon", "runs", "error"):
+        found.add_column(heading, justify="right")
+    for row in rows:
+        epsilon = "no privacy" if row.epsilon is None else f"{row.epsilon:g}"
+        numbers = f"{row.weights:,}", f"{row.vehicles:,}", epsilon, str(len(row.errors))
+        found.add_row(row.data, row.model, *numbers, shown(row))
+    return found
+
+
+def picture(rows: list[Row]) -> Figure:
+    """Draw the error of each network over the number of vehicles."""
     figure = Figure(figsize=(9, 3.8), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
-    figure.suptitle(title)
-    for strategy, colour in zip(STRATEGIES, (plots.BLUE, plots.VERMILION), strict=True):
-        mine = [(epsilon, found) for epsilon, name, found in by_epsilon if name == strategy]
-        draw(left, mine, strategy, colour)
-    draw(right, [(n, found) for n, found, _ in by_vehicles], f"epsilon {EPSILON:g}", plots.BLUE)
-    n, _, plain = zip(*by_vehicles, strict=True)
-    right.plot(n, plain, "o--", color=plots.GREEN, label="without privacy")
-    for axes, label, ticks in (
-        (left, f"epsilon, {max(n):,} vehicles", EPSILONS),
-        (right, "vehicles", n),
-    ):
-        axes.axhline(guessing, color=plots.LIGHT_GREY, linestyle=":", label="guessing")
-        axes.set(xscale="log", xlabel=label, ylabel="error", ylim=(0, 1))
-        axes.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
-        axes.minorticks_off()
-        axes.legend()
+    panels = figure.subplots(1, len(EPSILONS), sharey=True)
+    colours = plots.BLUE, plots.VERMILION, plots.GREEN, plots.LIGHT_GREY
+    for axes, epsilon in zip(panels, EPSILONS, strict=True):
+        mine = [row for row in rows if row.epsilon == epsilon and row.model == "network"]
+        for weights, colour in zip(sorted({row.weights for row in mine}), colours, strict=False):
+            some = sorted((r for r in mine if r.weights == weights), key=lambda r: r.vehicles)
+            n, errors = [row.vehicles for row in some], [np.array(row.errors) for row in some]
+            axes.plot(n, [e.mean() for e in errors], "o-", color=colour, label=f"{weights} weights")
+            low, high = ([f(e) for e in errors] for f in (np.min, np.max))
+            axes.fill_between(n, low, high, color=colour, alpha=0.15)
+        for row in rows:
+            if row.epsilon == epsilon and row.model.startswith("softmax"):
+                axes.plot(row.vehicles, np.mean(row.errors), "k*", label="softmax, 10 statistics")
+        axes.set(xscale="log", xlabel="vehicles", ylim=(0, 0.8), title=f"epsilon {epsilon:g}")
+        axes.legend(fontsize=7)
+    panels[0].set_ylabel("error")
+    figure.suptitle(rows[0].data)
     return figure
-
-
-def draw(axes, points, label, colour):
-    x, found = zip(*points, strict=True)
-    axes.plot(x, [each.mean() for each in found], "o-", color=colour, label=label)
-    axes.fill_between(
-        x, [each.min() for each in found], [each.max() for each in found], color=colour, alpha=0.2
-    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--path", type=Path, help="the WISDM 2019 file; synthetic without it")
+    parser.add_argument("--diamonds", type=Path, help="diamonds.csv of plotnine, instead")
     parser.add_argument("--vehicles", type=int, default=200_000)
-    parser.add_argument("--replicas", type=int, default=5, help="trainings with other noise")
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--filters", type=int, nargs="*", default=list(SIZES))
+    parser.add_argument("--parts", type=int, nargs="+", default=list(PARTS))
     parser.add_argument("--plot", type=Path, help="where to write the picture")
+    parser.add_argument("--save", type=Path, help="where to write the errors (JSON lines)")
     chosen = parser.parse_args()
-    torch.set_num_threads(1)  # so small a network gains nothing from more
-    console = Console(width=130)
-    fleet = (
-        synthetic(chosen.vehicles) if chosen.path is None else wisdm(chosen.path, chosen.vehicles)
-    )
-    guessing = 1 - np.bincount(fleet.test[1]).max() / TESTED
-    console.print(f"{fleet.title}: {fleet.classes} classes; guessing errs in {guessing:.2f}.")
-    console.print(f"{chosen.replicas} trainings each: mean error (lowest to highest)")
-    study = Study(fleet, chosen.replicas)
-    console.print(study.bounds())
-    console.print(study.sizes())
-    by_epsilon, by_vehicles = study.by_epsilon(), study.by_vehicles()
-    table = table_of(f"{study.vehicles:,} vehicles", "epsilon", "strategy", "error")
-    for epsilon, strategy, found in by_epsilon:
-        table.add_row(f"{epsilon:g}", strategy, shown(found))
-    console.print(table)
-    table = table_of(f"epsilon {EPSILON:g}", "vehicles", "error", "without privacy")
-    for n, found, plain in by_vehicles:
-        table.add_row(f"{n:,}", shown(found), f"{plain:.2f}")
-    console.print(table)
+    if chosen.diamonds is not None:
+        found = diamond_rows(chosen.diamonds, chosen.vehicles, chosen.runs)
+    else:
+        load = synthetic if chosen.path is None else lambda n: wisdm(chosen.path, n)
+        found = rows_of(load(chosen.vehicles), chosen.runs, chosen.filters, chosen.parts)
+    rows = []
+    for row in found:
+        rows.append(row)
+        print(
+            f"{row.data}, {row.model}, {row.weights} weights, {row.vehicles:,} vehicles, "
+            f"epsilon {row.epsilon}: {shown(row)}",
+            flush=True,
+        )
+        if chosen.save:
+            with chosen.save.open("a") as file:
+                file.write(json.dumps(row._asdict()) + "\n")
+    Console(width=130).print(tabulated(rows))
     if chosen.plot:
-        plots.save(picture(fleet.title, by_epsilon, by_vehicles, guessing), chosen.plot)
+        plots.save(picture(rows), chosen.plot)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from network_cases import FIXED, NETWORKS, SOFTMAX, drawn
 
 import fedldp
 from fedldp.errors import DomainError, WireError
@@ -17,12 +18,10 @@ from fedldp.learn import (
     Conv,
     Dense,
     Features,
-    Flatten,
     Layered,
     Linear,
     Model,
     Network,
-    Pool,
     Settings,
     VehicleRows,
     objective,
@@ -35,38 +34,7 @@ from fedldp.learn.networks import (
 )
 from fedldp.schema import Category, Number, Schema
 
-SOFTMAX = objective("softmax").with_outputs(3)
-NETWORKS = {
-    "linear": Network((4,), (), objective("squared")),
-    "softmax": Network((4,), (), SOFTMAX),
-    "regression": Network((4,), (Dense(3), Activation("tanh")), objective("squared")),
-    "logit": Network((4,), (Dense(3), Activation("silu")), objective("logistic")),
-    "hinge": Network((4,), (Dense(2), Activation("logistic")), objective("hinge")),
-    "two layers": Network(
-        (4,), (Dense(3), Activation("tanh"), Dense(2, bias=False), Activation("silu")), SOFTMAX
-    ),
-    "signals": Network(
-        (2, 9), (Conv(3, 3, 2), Activation("silu"), Pool(2, 1, "max"), Flatten()), SOFTMAX
-    ),
-    "mean": Network((2, 9), (Conv(2, 2), Activation("relu"), ChannelMean()), SOFTMAX),
-}
-FIXED = {
-    "first layer": (NETWORKS["two layers"], 15),
-    "both layers": (NETWORKS["two layers"], 21),
-    "filters": (NETWORKS["signals"], 21),
-}
 every = pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
-
-
-def drawn(network, rows=5, seed=1):
-    """Weights of two models, features with the constant, and targets."""
-    draw = np.random.default_rng(seed)
-    weights = draw.normal(size=(2, network.dimensions))
-    features = np.c_[draw.normal(size=(rows, math.prod(network.inputs))), np.ones(rows)]
-    targets = draw.integers(0, network.objective.outputs, rows).astype(float)
-    if network.objective.outputs == 1:
-        targets = np.where(draw.random(rows) < 0.5, -1.0, 1.0)
-    return weights, features, targets
 
 
 def differences(network, weights, features, targets, step=1e-6):

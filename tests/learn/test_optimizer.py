@@ -150,7 +150,8 @@ def test_a_replica_that_has_settled_stays(name, average):
             {"optimizer": "Adam"},
             r"optimizer must be one of \('adam', 'sgd', 'noise-aware'\); got 'Adam'",
         ),
-        ({"schedule": "linear"}, "schedule must be one of"),
+        ({"schedule": "cosine"}, "schedule must be one of"),
+        ({"rounds": 0}, "rounds must be"),
         ({"average": None}, "average must be one of"),
         ({"estimator": "mean"}, "estimator must be one of"),
         ({"momentum": 1.0}, "momentum must be a number from 0 to below 1; got 1.0"),
@@ -312,3 +313,17 @@ def test_the_rate_of_a_rule():
     assert auto_rate(8.0, 33, 300) == pytest.approx(8 / math.sqrt(33 * 300))
     assert auto_rate(8.0, 4, 1) == 0.4
     assert auto_rate(0.1, 4, 25) == pytest.approx(0.01)
+
+
+def test_a_linear_schedule_ends_at_zero():
+    recipe = Recipe(learning_rate=0.2, schedule="linear", rounds=4)
+    assert [recipe.rate_in(t) for t in range(1, 7)] == pytest.approx([0.2, 0.15, 0.1, 0.05, 0, 0])
+    assert Recipe.from_document(recipe.to_document()) == recipe
+    assert "rounds" not in Recipe(learning_rate=0.2).to_document()  # as in files of before
+    with pytest.raises(DomainError, match="needs the number of rounds"):
+        Recipe(learning_rate=0.2, schedule="linear").rate_in(1)
+    state = State.start(np.zeros(2))
+    for _ in range(4):
+        state = optimizer.step(recipe, state, np.array([[1.0, -1.0]]))
+    after = optimizer.step(recipe, state, np.array([[1.0, -1.0]]))
+    assert (after.weights == state.weights).all()

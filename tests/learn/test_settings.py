@@ -29,7 +29,9 @@ def test_defaults_are_those_of_a_recipe():
     recipe = Settings(4.0, strategy="sample").recipe(33, 300, 8.0)
     assert recipe == Recipe(learning_rate=auto_rate(8.0, 33, 300))
     assert Settings(4.0).recipe(33, 300, 8.0) == replace(recipe, optimizer="noise-aware")
-    assert Settings(4.0).recipe(33, 300, 8.0, linear=False) == recipe
+    falling = Settings(4.0).recipe(33, 300, 8.0, linear=False)
+    assert falling == replace(recipe, schedule="linear", rounds=300)
+    assert Settings(4.0, schedule="sqrt").recipe(33, 300, 8.0, linear=False).rounds is None
 
 
 def test_directions_unless_a_mechanism_is_named():
@@ -69,6 +71,7 @@ def test_every_choice_reaches_the_recipe():
         "alpha": 0.2,
         "tol": 0.01,
         "estimator": "horvitz-thompson",
+        "rounds": 77,
     }
     assert chosen.keys() == {each.name for each in fields(Recipe)}
     assert Settings(4.0, **chosen).recipe(33, 300, 8.0) == Recipe(**chosen)

@@ -84,7 +84,14 @@ def plan_options(command: Command) -> Command:
             help="Send categories in few bits, with about the same error. Older vehicles refuse "
             "such a plan.",
         ),
-        declared(Settings, "mean_length", default=None),
+        declared(
+            Settings,
+            "mean_length",
+            default=None,
+            type=float,
+            help="For directions: a public guess of the mean length of the vectors, as a share of "
+            "the bound.",
+        ),
         declared(Settings, "fleet"),
         answer_options,
     )

@@ -259,7 +259,7 @@ def train_command(
         _forecast(settings, chosen, test, vehicles or len(work), seed, as_json=as_json)
         return
     label = f"{fleet.fingerprint} {seed}"
-    training = settings.training(work, work.objective.distance, source(seed), label=label)
+    training = settings.training(work, work.distance, source(seed), label=label)
     if checkpoint is not None and checkpoint.exists():
         with naming(checkpoint):
             training.resume(checkpoint.read_text("utf-8", errors="replace"))

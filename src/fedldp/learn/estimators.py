@@ -62,7 +62,8 @@ Ends = tuple[npt.ArrayLike, npt.ArrayLike]  # the lowest and the highest
 
 _NO_WEIGHTS = np.empty(0)
 
-_CHOICES = [each.name for each in fields(Settings) if each.name != "reference"]
+_OTHERS = ("reference", "rounds")  # of categories; of a training, which knows them
+_CHOICES = [each.name for each in fields(Settings) if each.name not in _OTHERS]
 
 _BOUNDS = """
     bounds : tuple (low, high)
@@ -192,7 +193,7 @@ class _LDPModel(BaseEstimator):  # type: ignore[misc]
     scikit-learn requires an explicit signature: it is here, and in no subclass. All parameters
     except `bounds`, `strict` and `random_state` are options of `Settings`, which declares what they
     mean and validates them in `fit`. `Settings.reference` is left out: it is about categories, and
-    an estimator takes numbers.
+    an estimator takes numbers. So is `Settings.rounds`, which follows.
     """
 
     bounds: Ends | None = None
@@ -201,7 +202,7 @@ class _LDPModel(BaseEstimator):  # type: ignore[misc]
     bound: float | str = Settings.bound
     k: int | str = Settings.k
     strategy: str = Settings.strategy
-    mean_length: float = Settings.mean_length
+    mean_length: float | str = Settings.mean_length
     fleet: int | None = Settings.fleet
     outputs: int | None = Settings.outputs
     threshold: int | str = Settings.threshold
@@ -316,7 +317,7 @@ class _LDPModel(BaseEstimator):  # type: ignore[misc]
             levels, _ = settings.levels(chosen)
         training = settings.training(
             task,
-            objective.distance,
+            task.distance,
             _source(self.random_state, 0 if before is None else before.calls),
             epsilons=chosen,
             state=None if before is None else before.state,

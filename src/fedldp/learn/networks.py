@@ -43,6 +43,10 @@ MOST_ROOM = 1 << 20  # numbers in memory for a row
 MOST_OPERATIONS = 1 << 22  # multiplications for a row, forwards
 LARGEST_FIXED = 1e6  # of a weight that is not trained
 
+# Settled on synthetic problems (benchmarks/settle_networks.py); see docs/networks.md.
+LAYERED_DISTANCE, SIGNAL_DISTANCE = 4.0, 16.0
+LAYERED_LENGTH, SIGNAL_LENGTH = 0.5, 0.8
+
 _BLOCK_NUMBERS = 1 << 22  # numbers in memory at a time
 _DIGITS = 6  # of first weights, so that every machine has the same
 
@@ -171,7 +175,7 @@ class Network:
     @cached_property
     def _sizes(self) -> list[int]:
         """How many weights each step has."""
-        return [step.size(shape) for step, shape in zip(self._steps, self._shapes, strict=True)]
+        return [step.size(shape) for step, shape in self.steps]
 
     @cached_property
     def _ends(self) -> list[int]:
@@ -184,6 +188,11 @@ class Network:
         return self._ends.index(len(self.fixed))
 
     @property
+    def steps(self) -> list[tuple[Layer, Shape]]:
+        """All layers, the last one too, each with the shape of its input."""
+        return list(zip(self._steps, self._shapes, strict=True))
+
+    @property
     def dimensions(self) -> int:
         """The number of weights that are trained."""
         return sum(self._sizes) - len(self.fixed)
@@ -191,13 +200,34 @@ class Network:
     @property
     def room(self) -> int:
         """How many numbers a row needs in memory."""
-        return sum(step.room(shape) for step, shape in zip(self._steps, self._shapes, strict=True))
+        return sum(step.room(shape) for step, shape in self.steps)
 
     @property
     def operations(self) -> int:
         """About how many multiplications a row takes, forwards; a gradient takes thrice that."""
-        pairs = zip(self._steps, self._shapes, strict=True)
-        return sum(step.operations(shape) for step, shape in pairs)
+        return sum(step.operations(shape) for step, shape in self.steps)
+
+    @property
+    def signals(self) -> bool:
+        """Whether rows are signals, and not features."""
+        return len(self.inputs) == 2
+
+    @property
+    def distance(self) -> float:
+        """How far from the first weights the best ones may be.
+
+        The hidden weights must become large, whatever the objective. What tells signals apart is a
+        small part of them, and their filters must become larger.
+        """
+        if not self.layers:
+            return self.objective.distance
+        least = max(self.objective.distance, LAYERED_DISTANCE)
+        return least * (SIGNAL_DISTANCE if self.signals else 1.0)
+
+    @property
+    def mean_length(self) -> float:
+        """How long gradients are on average, roughly, as a share of where they are clipped."""
+        return SIGNAL_LENGTH if self.signals else LAYERED_LENGTH
 
     @property
     def rows_at_once(self) -> int:
@@ -267,8 +297,9 @@ class Network:
         >>> [each.shape for each in network.dense_weights(network.start(1))]
         [(3, 5), (1, 4)]
         """
-        parts = zip(self._steps, self._shapes, self._parts(weights, weights), strict=True)
-        return [mine.reshape(step.output(shape)[0], -1) for step, shape, mine in parts if mine.size]
+        parts = zip(self.steps, self._parts(weights, weights), strict=True)
+        found = [(step.output(shape)[0], mine) for (step, shape), mine in parts if mine.size]
+        return [mine.reshape(units, -1) for units, mine in found]
 
     def outputs(self, weights: Floats, features: FeatureRows) -> Array:
         """Return the scores of some rows.

@@ -17,6 +17,7 @@ from fedldp._internal.options import (
     OneOf,
     Real,
     Rule,
+    Whole,
     checked,
     document,
     option,
@@ -35,7 +36,9 @@ from fedldp.vehicle import canonical
 
 NOISE_AWARE = "noise-aware"
 OPTIMIZERS = ("adam", "sgd", NOISE_AWARE)
-SCHEDULES = {"constant": 0.0, "sqrt": 0.5, "inverse": 1.0}  # the rate falls with this power
+LINEAR = "linear"
+POWERS = {"constant": 0.0, "sqrt": 0.5, "inverse": 1.0}  # the rate falls with this power
+SCHEDULES = (*POWERS, LINEAR)
 FORMAT = "fedldp state 1"
 FORMAT_2 = "fedldp state 2"  # of a filter, with what it knows
 
@@ -85,7 +88,9 @@ class Recipe:
     )
     optimizer: str = option("adam", OneOf(OPTIMIZERS), help="How the server steps.")
     schedule: str = option(
-        "constant", OneOf(tuple(SCHEDULES)), help="How the length of a step falls with the rounds."
+        "constant",
+        OneOf(SCHEDULES),
+        help="How the length of a step falls with the rounds; linear falls to 0 in the last one.",
     )
     momentum: float = option(0.8, Real(0, 1), help="How much of the last step the next one keeps.")
     average: bool = option(
@@ -98,9 +103,45 @@ class Recipe:
     estimator: str = option(
         RATIO, OneOf(ESTIMATORS), help="How the answers of a group become a mean gradient."
     )
+    rounds: int | None = option(
+        None,
+        Whole(1, optional=True),
+        help="The number of rounds of a linear schedule.  [default: that of the training]",
+    )
 
     def __post_init__(self) -> None:
         validate(self)
+
+    def rate_in(self, number: int) -> float:
+        """Return the learning rate of a round.
+
+        Parameters
+        ----------
+        number : int
+            The number of the round; the first is 1.
+
+        Returns
+        -------
+        float
+            The rate, which falls as `schedule` says.
+
+        Raises
+        ------
+        DomainError
+            If the schedule is linear, and `rounds` is not known.
+
+        Examples
+        --------
+        >>> Recipe(learning_rate=0.2, schedule="sqrt").rate_in(4)
+        0.1
+        >>> Recipe(learning_rate=0.2, schedule="linear", rounds=10).rate_in(6)
+        0.1
+        """
+        if self.schedule != LINEAR:
+            return float(self.rate / number ** POWERS[self.schedule])
+        if not isinstance(self.rounds, int):
+            raise DomainError("a linear schedule needs the number of rounds. Use Settings.recipe.")
+        return self.rate * max(0.0, 1 - (number - 1) / self.rounds)
 
     @property
     def rate(self) -> float:
@@ -125,7 +166,10 @@ class Recipe:
         >>> Recipe(learning_rate=0.1).to_document()["rate"]
         0.1
         """
-        return {file: getattr(self, name) for file, name in _IN_FILES.items()}
+        found = {file: getattr(self, name) for file, name in _IN_FILES.items()}
+        if self.rounds is None:
+            del found["rounds"]  # as files of a version without this entry
+        return found
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "Recipe":
@@ -177,6 +221,7 @@ _IN_FILES = {  # the names in files, which never change, and the options
     "regularization": "alpha",
     "tolerance": "tol",
     "estimator": "estimator",
+    "rounds": "rounds",
 }
 
 
@@ -390,7 +435,7 @@ def step(
         return _filter(recipe, state, observed, prior)
     if recipe.alpha:
         gradient = gradient + recipe.alpha * state.weights
-    rate = recipe.rate / t ** SCHEDULES[recipe.schedule]
+    rate = recipe.rate_in(t)
     kept, squares = recipe.momentum, state.squares
     momentum = kept * state.momentum + gradient if kept else gradient
     if recipe.optimizer == "adam":

@@ -15,8 +15,10 @@ from fedldp.errors import DomainError
 from fedldp.estimate import HORVITZ_THOMPSON
 from fedldp.learn.features import REFERENCES
 from fedldp.learn.optimizer import (
+    LINEAR,
     NOISE_AWARE,
     OPTIMIZERS,
+    SCHEDULES,
     Recipe,
     State,
     auto_aware_group,
@@ -25,7 +27,7 @@ from fedldp.learn.optimizer import (
 )
 from fedldp.learn.privacy import NoPrivacy
 from fedldp.learn.survey import SURVEYS, Survey, choose
-from fedldp.learn.tasks import Task
+from fedldp.learn.tasks import MEAN_LENGTH, Task
 from fedldp.learn.training import Training
 from fedldp.plan import Plan
 from fedldp.randomness import Source
@@ -111,11 +113,11 @@ class Settings(Recipe):
         "numbers and categories apart, as in the paper; a sign for each number; or a direction for "
         "all of them, which is what auto is unless a mechanism is named.",
     )
-    mean_length: float = option(
-        0.3,
-        Real(0),
+    mean_length: float | str = option(
+        AUTO,
+        Real(0, words=(AUTO,)),
         help="For directions: a public guess of the mean length of the vectors, as a share of the "
-        "bound.",
+        "bound; auto is 0.3 for a linear model, 0.5 for a network, 0.8 for a network of signals.",
     )
     outputs: int | None = option(
         _of_plan("outputs"),
@@ -157,6 +159,12 @@ class Settings(Recipe):
         OneOf((AUTO, *OPTIMIZERS)),
         help="How the server steps; auto is noise-aware for a linear model with directions, and "
         "adam otherwise.",
+    )
+    schedule: str = option(
+        AUTO,
+        OneOf((AUTO, *SCHEDULES)),
+        help="How the length of a step falls with the rounds; auto is linear for a network with "
+        "directions, which falls to 0 in the last round, and constant otherwise.",
     )
     survey: str | None = option(
         AUTO,
@@ -242,7 +250,9 @@ class Settings(Recipe):
         """Whether there is a mechanism; if not, vehicles send their gradients without noise."""
         return self.mechanism is not None
 
-    def plan(self, dimensions: int, length: float = 1.0) -> Plan | NoPrivacy:
+    def plan(
+        self, dimensions: int, length: float = 1.0, mean_length: float = MEAN_LENGTH
+    ) -> Plan | NoPrivacy:
         """Return the plan for a gradient.
 
         Parameters
@@ -251,20 +261,30 @@ class Settings(Recipe):
             The number of weights of the model.
         length : float, default=1.0
             Where the objective wants the length of a gradient to be clipped, if `bound` is "auto".
+        mean_length : float, default=0.3
+            The mean length of gradients, if `mean_length` is "auto".
 
         Returns
         -------
         Plan or NoPrivacy
             The plan of one report; `NoPrivacy` without a mechanism.
         """
-        return self._plan(dimensions, self.participations, length)
+        return self._plan(dimensions, self.participations, length, mean_length)
 
-    def _plan(self, dimensions: int, participations: int, length: float = 1.0) -> Plan | NoPrivacy:
+    def _plan(
+        self,
+        dimensions: int,
+        participations: int,
+        length: float = 1.0,
+        mean_length: float = MEAN_LENGTH,
+    ) -> Plan | NoPrivacy:
         if self.strategy == DIRECTIONS:
             schema = Schema.vector(dimensions, length=self._bound(length))
             options: dict[str, Any] = {"strategy": DIRECTIONS} | {
                 name: getattr(self, name) for name in _FOR_DIRECTIONS
             }
+            if isinstance(self.mean_length, str):
+                options["mean_length"] = mean_length
         else:
             schema = Schema.vector(dimensions, self._bound(1.0))
             options = {name: getattr(self, name) for name in PLAN_OPTIONS}
@@ -387,8 +407,8 @@ class Settings(Recipe):
         True
         """
         asked = round(self.survey_share * vehicles)
-        aware = self.optimizer_for() == NOISE_AWARE
-        if self.survey == AUTO and (not aware or self.participations > 1):
+        once = self.participations == 1
+        if self.survey == AUTO and not (once and self.optimizer_for() == NOISE_AWARE):
             return None
         epsilon = self.epsilon if self.private else None
         kind = choose(self.survey, numbers, asked, epsilon)
@@ -438,6 +458,11 @@ class Settings(Recipe):
         """
         options = {each.name: getattr(self, each.name) for each in fields(Recipe)}
         options["optimizer"] = self.optimizer_for(linear)
+        if self.schedule == AUTO:
+            falls = not linear and self.strategy == DIRECTIONS
+            options["schedule"] = LINEAR if falls else "constant"
+        if options["schedule"] == LINEAR and self.rounds is None:
+            options["rounds"] = rounds
         if self.learning_rate == "auto":
             options["learning_rate"] = auto_rate(distance, dimensions, rounds)
         return Recipe(**options)
@@ -492,10 +517,10 @@ class Settings(Recipe):
         d, levels, places = task.dimensions, [self], None
         if epsilons is not None:
             levels, places = self.levels(epsilons)
-        plans = [each.plan(d, task.length) for each in levels]
+        plans = [each.plan(d, task.length, task.mean_length) for each in levels]
         linear, survey = task.prior is not None, None
         alone = replicas == 1 and epsilons is None
-        if linear and state is None and (self.survey != AUTO or alone):
+        if state is None and (self.survey != AUTO or alone):
             survey = self.survey_for(task.numbers, len(task))
         asked = len(task) - (0 if survey is None else round(self.survey_share * len(task)))
         group = levels[0].group_size(d, asked, linear)
@@ -505,7 +530,7 @@ class Settings(Recipe):
         return Training(
             task,
             plans,
-            self.recipe(d, rounds, distance, linear),
+            self.recipe(d, rounds + (0 if state is None else state.round), distance, linear),
             source,
             group=group,
             participations=self.participations,

@@ -19,6 +19,8 @@ from fedldp.learn.objectives import Objective
 from fedldp.parts import Values
 from fedldp.randomness import Source
 
+MEAN_LENGTH = 0.3  # of the gradients of linear models, as a share of the bound
+
 
 class Task(ABC):
     """A model to train, and the data of the vehicles. Derive from it to train any other model.
@@ -82,6 +84,16 @@ class Task(ABC):
     @property
     def length(self) -> float:
         """Where the length of a gradient is clipped by default."""
+        return 1.0
+
+    @property
+    def mean_length(self) -> float:
+        """How long gradients are on average, roughly, as a share of where they are clipped."""
+        return MEAN_LENGTH
+
+    @property
+    def distance(self) -> float:
+        """How far from the first weights the best ones may be; the learning rate depends on it."""
         return 1.0
 
     @property
@@ -190,6 +202,11 @@ class Supervised(Task):
     def length(self) -> float:
         """Where the length of a gradient is clipped by default."""
         return self.objective.length
+
+    @property
+    def distance(self) -> float:
+        """How far from the first weights the best ones may be."""
+        return self.network.distance
 
     @property
     def numbers(self) -> int:
@@ -386,6 +403,16 @@ class Layered(Supervised):
     def kind(self) -> str:
         """The fingerprint of the network."""
         return self.network.fingerprint
+
+    @property
+    def mean_length(self) -> float:
+        """How long gradients are on average, roughly, as a share of where they are clipped."""
+        return self.network.mean_length
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a survey can ask for; none of signals, whose values are alike."""
+        return 0 if self.network.signals else super().numbers
 
     @property
     def start(self) -> Floats:

@@ -116,7 +116,7 @@ class Training:
         How many trainings to run at once, with the same vehicles and different noise.
     shuffle : bool, default=True
         Whether to ask vehicles in random order. Use False for data that are in random order.
-    start : array-like of shape (dimensions,), optional
+    start : array-like of shape (dimensions,) or (replicas, dimensions), optional
         The first weights; by default those of the task, and zeros for a linear model.
     watch : callable, optional
         Called with the models after each round, to measure them on public data; for example
@@ -238,9 +238,11 @@ class Training:
         self._key = int(self._source.words(1)[0])  # of the order in which vehicles are asked
         start = task.start if start is None else start
         weights = np.zeros(task.dimensions) if start is None else reals(start, "start")
-        if weights.shape != (task.dimensions,) or not np.isfinite(weights).all():
+        shapes = (task.dimensions,), (replicas, task.dimensions)
+        if weights.shape not in shapes or not np.isfinite(weights).all():
             raise DomainError(f"start must be {task.dimensions} finite numbers; got {start!r:.60}.")
-        self.state = State.start(np.tile(weights, (self._replicas, 1))) if state is None else state
+        every = np.broadcast_to(weights, (self._replicas, task.dimensions))
+        self.state = State.start(every) if state is None else state
         if self.state.weights.shape != (self._replicas, task.dimensions):
             raise DomainError(
                 f"state must be of {self._replicas} x {task.dimensions} weights; "
