@@ -12,7 +12,9 @@ from work import Work
 
 import fedldp
 from fedldp import datasets
-from fedldp.coders.categories import RandomizedResponse, UnaryEncoding, project
+from fedldp.coders import Lines
+from fedldp.coders.categories import RandomizedResponse, UnaryEncoding, better, project
+from fedldp.coders.lines import compact
 from fedldp.learn.examples import Arrays
 from fedldp.learn.objectives import objective
 from fedldp.learn.optimizer import auto_group, auto_rate
@@ -44,6 +46,11 @@ def prepare(folder: Path) -> None:
         "held_features": x[:held],
         "held_labels": y[:held],
     }
+    rng = np.random.default_rng(1)
+    for number in (16, 100, 3000):
+        spread = rng.integers(0, number, VEHICLES)
+        arrays[f"spread_{number}"] = spread
+        arrays[f"concentrated_{number}"] = np.where(rng.random(VEHICLES) < 0.9, spread % 10, spread)
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array)
     settings, d = Settings(TRAIN_EPSILON), x.shape[1]
@@ -72,9 +79,32 @@ class Ours:
             return self._mean(vehicles)
         if kind == "response":
             return self._response(self._own(name, vehicles), "projected" in way)
+        if kind.startswith("frequencies"):
+            return self._frequencies(name, vehicles)
         if kind == "unary":
             return self._unary(self._own(name, vehicles), "projected" in way)
         return self._training(vehicles, None if kind == "a round" else way)
+
+    def coder(self, name: str) -> Any:
+        """The coder of some labels: that with the least error, or one with few bits."""
+        number, _ = self.work.labels(name, 0)
+        if "few bits" in name:
+            return compact(EPSILON, number)
+        return min(
+            (Lines.of(EPSILON, number), better(EPSILON, number)), key=lambda coder: coder.variance
+        )
+
+    def _frequencies(self, name: str, vehicles: int) -> Callable[[], Any]:
+        coder, source = self.coder(name), fedldp.source()
+        own = self.work.labels(name, vehicles)[1]
+
+        def frequencies(codes: np.ndarray) -> list[float]:
+            cells = np.zeros(coder.cells, np.int64)
+            coder.count(codes, 0, cells)
+            found = coder.frequencies(cells)[1]
+            return (project(found) if "projected" in name else found).tolist()
+
+        return lambda: [frequencies(each) for each in self.work.parts(coder.encode(own, source))]
 
     def _own(self, name: str, vehicles: int) -> np.ndarray:
         return self.work.own(vehicles, few="2 occur" in name)
@@ -130,8 +160,11 @@ class Ours:
         if kind == "mean":
             truth = np.array(self.work.means(self.work.numbers(vehicles)))
             return np.abs(np.array(result) - truth)
-        own, a = self._own(name, vehicles).reshape(-1, PART), self.work.categories
-        truth = (own[:, :, None] == np.arange(a)).mean(axis=1)
+        own, a = self._own(name, vehicles), self.work.categories
+        if kind.startswith("frequencies"):
+            a, own = self.work.labels(name, vehicles)
+        own = own.reshape(-1, PART)
+        truth = np.array([np.bincount(part, minlength=a) for part in own]) / PART
         return np.sqrt(((np.array(result) - truth) ** 2).mean(axis=1))
 
     @cached_property

@@ -122,15 +122,23 @@ def compared(ours: Ours, worker: Worker, task: str, vehicles: int, turns: int) -
         return seconds
 
     times = harness.interleaved({"theirs": ask_theirs, "ours": do_ours}, turns, lambda way: way())
-    kind, _, way = task.partition(", ")
+    kind = task.partition(", ")[0]
     comparable = kind != "a round"  # messages between processes, or none
     return [
-        NAMES[kind] + (f" ({way})" if way else ""),
+        described(ours, task),
         f"{vehicles:,}",
         *(duration(np.median(times[each]) / vehicles) for each in ("theirs", "ours")),
         str(harness.ratios(times["theirs"], times["ours"])) if comparable else "",
         *(typical(kind, results[each]) for each in ("theirs", "ours")),
     ]
+
+
+def described(ours: Ours, task: str) -> str:
+    """Return what a task is, and how many bits our reports take where that matters."""
+    kind, _, way = task.partition(", ")
+    if kind.startswith("frequencies"):
+        return f"{task}, epsilon {EPSILON:g} (ours: {ours.coder(task).bits:,} bits)"
+    return NAMES[kind] + (f" ({way})" if way else "")
 
 
 def duration(seconds: float) -> str:
@@ -150,7 +158,8 @@ def typical(kind: str, errors: list[np.ndarray]) -> str:
         return f"{found.mean():.4f} (s.e. {found.std(ddof=1) / np.sqrt(found.size):.4f})"
     root = np.sqrt(np.mean(found**2))
     around = np.std(found**2, ddof=1) / np.sqrt(found.size) / (2 * root)
-    return f"{root:.3f} (s.e. {around:.3f})"
+    digits = 4 if kind.startswith("frequencies") else 3
+    return f"{root:.{digits}f} (s.e. {around:.{digits}f})"
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from multi_freq_ldpy.pure_frequency_oracles.GRR import GRR_Aggregator_MI, GRR_Client
 from multi_freq_ldpy.pure_frequency_oracles.UE import UE_Aggregator_MI, UE_Client
-from work import Task, Work
+from work import FREQUENCIES, Task, Work
 
 PACKAGES = ("multi-freq-ldpy", "numba")
 
@@ -13,6 +13,11 @@ def tasks(work: Work) -> dict[str, Task]:
         "response, projected, 2 occur": Task(20_000, response(work, 20_000, few=True)),
         "unary, projected": Task(20_000, unary(work, 20_000)),
         "unary, projected, 2 occur": Task(20_000, unary(work, 20_000, few=True)),
+        **{
+            f"{name}{way}, projected": Task(5_000, labels(work, name, 5_000))
+            for name in FREQUENCIES
+            for way in ("", ", few bits")
+        },
     }
 
 
@@ -31,6 +36,16 @@ def unary(work: Work, vehicles: int, few: bool = False):
 
     def run() -> list[list[float]]:
         reports = [UE_Client(each, a, epsilon, True) for each in own]
+        return [UE_Aggregator_MI(part, epsilon, True).tolist() for part in work.parts(reports)]
+
+    return run
+
+
+def labels(work: Work, name: str, vehicles: int):
+    (a, own), epsilon = work.labels(name, vehicles), work.epsilon
+
+    def run() -> list[list[float]]:
+        reports = [UE_Client(each, a, epsilon, True) for each in own.tolist()]
         return [UE_Aggregator_MI(part, epsilon, True).tolist() for part in work.parts(reports)]
 
     return run

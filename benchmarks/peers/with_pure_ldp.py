@@ -2,7 +2,7 @@
 
 from pure_ldp.frequency_oracles.direct_encoding import DEClient, DEServer
 from pure_ldp.frequency_oracles.unary_encoding import UEClient, UEServer
-from work import Task, Work
+from work import FREQUENCIES, Task, Work
 
 PACKAGES = ("pure-ldp",)
 
@@ -11,6 +11,11 @@ def tasks(work: Work) -> dict[str, Task]:
     return {
         "response": Task(20_000, response(work, 20_000)),
         "unary": Task(20_000, unary(work, 20_000)),
+        **{
+            name + way: Task(5_000, labels(work, name, 5_000))
+            for name in FREQUENCIES
+            for way in ("", ", few bits")
+        },
     }
 
 
@@ -44,10 +49,26 @@ def unary(work: Work, vehicles: int):
     return run
 
 
-def frequencies(work: Work, server: DEServer | UEServer, reports: list) -> list[float]:
+def labels(work: Work, name: str, vehicles: int):
+    """Frequencies through OUE: of its oracles that with the least error for many labels."""
+    a, own = work.labels(name, vehicles)
+    client = UEClient(work.epsilon, a, True, index_mapper=same)
+
+    def run() -> list[list[float]]:
+        return [
+            frequencies(work, UEServer(work.epsilon, a, True, index_mapper=same), part, a)
+            for part in work.parts([client.privatise(each) for each in own.tolist()])
+        ]
+
+    return run
+
+
+def frequencies(
+    work: Work, server: DEServer | UEServer, reports: list, labels: int | None = None
+) -> list[float]:
     for each in reports:
         server.aggregate(each)
     return [
         float(server.estimate(each, suppress_warnings=True)) / len(reports)
-        for each in range(work.categories)
+        for each in range(labels or work.categories)
     ]

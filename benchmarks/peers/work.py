@@ -13,6 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+FREQUENCIES = tuple(
+    f"frequencies of {number:,} labels, {kind}"
+    for number in (16, 100, 3000)
+    for kind in ("spread", "concentrated")
+)
+
 
 class Task(NamedTuple):
     """What a library does, and for how many vehicles: so few that it does not take long."""
@@ -48,6 +54,15 @@ class Work:
         """The category of each vehicle; if few, one of the first two (synthetic)."""
         own = self._array("own")[:vehicles]
         return own % 2 if few else own
+
+    def labels(self, name: str, vehicles: int) -> tuple[int, np.ndarray]:
+        """The number of labels, and the label of each vehicle, as the name of a task says.
+
+        Spread labels are all equally likely; of concentrated ones ten have nine of ten vehicles.
+        """
+        number = int(name.partition(" labels")[0].rpartition(" ")[2].replace(",", ""))
+        kind = "concentrated" if "concentrated" in name else "spread"
+        return number, self._array(f"{kind}_{number}")[:vehicles]
 
     def examples(self, vehicles: int) -> tuple[np.ndarray, np.ndarray]:
         """Features in [-1, 1] and a label, -1 or 1, of each vehicle."""

@@ -11,13 +11,13 @@ from functools import cache, cached_property
 
 import numpy as np
 import pytest
-from plans import directions_of, inputs, law
+from plans import code_law, directions_of, inputs, law
 
 import fedldp
 from fedldp import Plan, Schema, Source, vehicle
 from fedldp._internal import packing
 from fedldp.coders import CODERS, Cube, Directions, Lines, RandomizedResponse, UnaryEncoding
-from fedldp.coders.base import ByLaw, ForNumbers, epsilon_of
+from fedldp.coders.base import AsBits, ByLaw, ForCategories, ForNumbers, epsilon_of
 from fedldp.coders.laws import Law
 from fedldp.errors import PrivacyError, WireError
 from fedldp.parts import Matrix, Part
@@ -284,6 +284,31 @@ def test_estimates_are_unbiased_with_the_stated_noise(coder):
     spread = values.var(axis=0) if coder.inputs == (-1.0, 1.0) else truth(coder, values)
     assert np.all(moments.variance < 1.1 * (np.mean(noise) + np.max(spread)))
     assert np.all(np.abs(moments.mean) <= coder.reach)
+
+
+FOR_CATEGORIES = [each for each in ALL if isinstance(each.values[0], ForCategories)]
+
+
+@pytest.mark.parametrize("coder", FOR_CATEGORIES)
+def test_the_covariance_of_two_categories_by_enumeration(coder):
+    """Over all codes: what each says about each category, and how likely it is."""
+    table, a = coder.to_document(), coder.categories
+    shares = np.arange(1, a + 1) / (a * (a + 1) / 2)
+    odds = sum(
+        float(share) * np.array([float(p) for p in code_law(table, own).values()])
+        for own, share in enumerate(shares)
+    )
+    said = np.empty((len(odds), a))
+    for code, row in enumerate(said):
+        cells = np.zeros((1, coder.cells), np.int64)
+        bits = [int(bit) for bit in f"{code:0{coder.bits}b}"]
+        coder.count(np.array([bits if isinstance(coder, AsBits) else code]), 0, cells[0])
+        row[:] = coder.sums(cells)[1]
+    np.testing.assert_allclose(odds @ said, shares, atol=1e-12)
+    wanted = (said - shares).T @ (odds[:, None] * (said - shares))
+    every = np.arange(a)
+    found = coder.covariance(shares, every[:, None], every)
+    np.testing.assert_allclose(found, wanted, atol=1e-9 * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("coder", ALL)

@@ -7,7 +7,7 @@ import ours
 import pytest
 import run
 from environments import Peer, PeerFailed, last_words, working
-from work import Work
+from work import FREQUENCIES, Work
 
 from fedldp import datasets
 
@@ -105,6 +105,13 @@ def test_every_task_of_ours_is_as_exact_as_it_should_be(tmp_path):
         errors = mine.errors(name, 2000, result)
         assert errors.shape == (2,)
         assert errors.max() < 5 * 2.5 / ours.PART**0.5, name
+    for name in FREQUENCIES:
+        for way, limit in (("", 2.5), (", few bits", 2.5), (", projected", 2.5)):
+            errors = mine.errors(name + way, 2000, mine.task(name + way, 2000)())
+            assert errors.shape == (2,)
+            assert errors.max() < 5 * limit / ours.PART**0.5, name
+        assert mine.coder(name + ", few bits").bits <= 14
+    assert run.described(mine, FREQUENCIES[-1]).endswith("epsilon 1 (ours: 3,000 bits)")
     model = mine.task("training", 20_000)()
     assert mine.errors("training", 20_000, model)[0] < 0.4
     assert mine.errors("a round", 200, mine.task("a round", 200)()) is None

@@ -25,6 +25,7 @@ from fedldp.cli.plans import (
 )
 from fedldp.data import frames
 from fedldp.data.quality import DataQuality, total
+from fedldp.data.rows import names_of
 from fedldp.errors import DomainError
 from fedldp.learn.settings import Settings
 from fedldp.parts import Matrix
@@ -142,29 +143,31 @@ class _Truth:
 
     def __init__(self, attribute: Attribute) -> None:
         self.attribute = attribute
-        self._rows = 0
         self._readable: Any = 0  # of each coordinate
         self._raw: Any = 0.0  # sums of the readable values as they are
         self._used: Any = 0.0  # sums of the values that the vehicles use
+        self._counted: Any = 0  # how many values are in each of these sums
 
     def add(self, values: Floats) -> None:
         """Add the values of some rows, with NaN for missing values."""
-        self._rows += len(values)
         raw, readable = self.attribute.sums(values)
-        used, _ = self.attribute.sums(self.attribute.used(values))
+        used, counted = self.attribute.sums(self.attribute.used(values))
         self._raw, self._readable = self._raw + raw, self._readable + readable
-        self._used = self._used + used
+        self._used, self._counted = self._used + used, self._counted + counted
 
     def lines(self, quality: DataQuality) -> list[dict[str, Any]]:
         """Return what to add to the line of each estimate."""
-        found = quality[self.attribute.name]
+        # Of an attribute that is read from two columns, the one with more such values counts.
+        found = [quality[name] for name in names_of(self.attribute)]
         shares = {
-            "clipped": found.clipped / found.values,
-            "replaced": found.replaced / found.values,
+            "clipped": max(each.clipped / each.values for each in found),
+            "replaced": max(each.replaced / each.values for each in found),
         }
-        raw = self._raw / np.maximum(self._readable, 1)
-        raw = np.where(np.asarray(self._readable) > 0, raw, np.nan)
+        raw, used = (
+            np.where(np.asarray(number) > 0, total / np.maximum(number, 1), np.nan).tolist()
+            for total, number in ((self._raw, self._readable), (self._used, self._counted))
+        )
         return [
-            {"truth": finite(true), "used": finite(used), **shares}
-            for true, used in zip(raw.tolist(), (self._used / self._rows).tolist(), strict=True)
+            {"truth": finite(true), "used": finite(mean), **shares}
+            for true, mean in zip(raw, used, strict=True)
         ]

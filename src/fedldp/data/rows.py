@@ -116,9 +116,10 @@ class Rows:
                     read.append(values)
                     ends = (values.min(initial=np.inf), values.max(initial=-np.inf))
                     quality = _quality(part, values, cells, ends, self._first_row + start)
-                    name = f"{attribute.name}: {part.name}" if part != attribute else part.name
-                    found.append(replace(quality, name=name))
+                    found.append(quality)
                 matrix[:, columns] = attribute.joined(read)
+                named = zip(names_of(attribute), found[-len(read) :], strict=True)
+                found[-len(read) :] = [replace(each, name=name) for name, each in named]
         return matrix, DataQuality(len(matrix), tuple(found), *self._others(start, stop))
 
     def quality(self) -> DataQuality:
@@ -154,6 +155,13 @@ class Rows:
             return
         for part in attribute.parts:
             yield part, self._data.cells(part.name, start, stop)
+
+
+def names_of(attribute: Attribute) -> list[str]:
+    """Return the names by which the quality of an attribute's columns is found."""
+    if attribute.parts == (attribute,):
+        return [attribute.name]
+    return [f"{attribute.name}: {part.name}" for part in attribute.parts]
 
 
 def kinds(data: Any) -> dict[str, int | None]:
