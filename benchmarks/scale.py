@@ -2,14 +2,14 @@
 
 Two plans: one with few different packets, which Parquet stores as a dictionary, and one whose
 packets nearly all differ. Each way of counting runs in a process of its own, so that its peak of
-memory is its own. Packets are drawn once and then repeated in random order: counting takes the same
-time for any valid ones.
+memory is its own.
 """
 
 import os
 import resource
 import tempfile
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,13 +26,16 @@ from pyarrow import parquet
 from rich.progress import track
 
 import fedldp
+from fedldp._internal import packing
+from fedldp._internal.packets import Packets
 from fedldp.parts import Matrix
+from fedldp.report import HEADER
 
 PACKETS = 10_000_000  # in files
 IN_MEMORY = 1_000_000
 BY_ITSELF = 2_000  # through `parse` and `+`
 SHARD = 5_000_000
-DISTINCT = 1 << 18
+BATCH = 1 << 16
 DIMENSIONS = 94
 CORES = 2
 
@@ -55,33 +58,39 @@ def plan(k: int) -> fedldp.Plan:
     return fedldp.Plan(schema, 2.0 * k, mechanism="three-outputs", k=k)
 
 
-def packets(asked: fedldp.Plan, count: int) -> np.ndarray:
+def packets(asked: fedldp.Plan, count: int, seed: int) -> np.ndarray:
     """Return packets of one vehicle each, in rows of bytes."""
-    values = Matrix(2 * fedldp.source(1).uniform(count * DIMENSIONS).reshape(count, -1) - 1)
-    records = asked.records(values, fedldp.source(2)).split()
-    reports = (fedldp.Report(asked.fingerprint, asked.bits, 1, each) for each in records)
-    data = b"".join(each.to_bytes() for each in reports)
-    return np.frombuffer(data, np.uint8).reshape(count, -1)
+    head = fedldp.Report(asked.fingerprint, asked.bits, 1, b"").to_bytes()[:-4]
+    rows = np.empty((count, HEADER + packing.length(1, asked.bits)), np.uint8)
+    source = fedldp.source(seed)
+    rows[:, : len(head)] = np.frombuffer(head, np.uint8)
+    for start in range(0, count, BATCH):
+        part = rows[start : start + BATCH]
+        records = asked.records(Matrix(np.zeros((len(part), DIMENSIONS))), source).split()
+        found = Packets.of(records)
+        part[:, HEADER:] = found.data.reshape(len(part), -1)
+        sums = found.checksums(0, len(records[0]), zlib.crc32(head))
+        part[:, len(head) : HEADER] = sums.astype(">u4").view(np.uint8).reshape(-1, 4)
+    return rows
 
 
-def column(rows: np.ndarray, count: int, seed: int) -> pa.Array:
-    """Return a binary column of some of the packets, in random order."""
-    chosen = np.random.default_rng(seed).integers(0, len(rows), count)
-    offsets = np.arange(count + 1, dtype=np.int32) * rows.shape[1]
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(rows[chosen].tobytes())]
-    return pa.Array.from_buffers(pa.binary(), count, buffers)
+def column(rows: np.ndarray) -> pa.Array:
+    """Return packets as a binary column."""
+    offsets = np.arange(len(rows) + 1, dtype=np.int32) * rows.shape[1]
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(rows.tobytes())]
+    return pa.Array.from_buffers(pa.binary(), len(rows), buffers)
 
 
 def write(folder: Path, k: int, count: int) -> None:
-    rows = packets(plan(k), DISTINCT)
     for number, start in enumerate(range(0, count, SHARD)):
-        table = pa.table({"packet": column(rows, min(SHARD, count - start), number)})
+        rows = packets(plan(k), min(SHARD, count - start), seed=number)
+        table = pa.table({"packet": column(rows)})
         parquet.write_table(table, folder / f"part-{number:04}.parquet")
 
 
 def in_memory(k: int, count: int, alone: int) -> Ways:
     asked = plan(k)
-    given = column(packets(asked, min(count, DISTINCT)), count, 1)
+    given = column(packets(asked, count, seed=1))
     listed = given.to_pylist()
     expected = asked.count(given).tally
 
@@ -119,7 +128,7 @@ def in_files(folder: str, k: int, count: int) -> Counted:
 def measure(count: int, parent: Path | None) -> list[Table]:
     ways, files = [], []
     for k in track((1, 4), "Measuring", transient=True):
-        bits, size = plan(k).bits, packets(plan(k), 1).shape[1]
+        bits, size = plan(k).bits, packets(plan(k), 1, seed=1).shape[1]
         found = harness.in_new_process(in_memory, k, min(count, IN_MEMORY), BY_ITSELF)
         cells = (f"{shown(1e6 * each)} µs" for each in found)
         faster = f"{found.alone / found.in_column:,.0f}"

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import random
+import tracemalloc
 from collections import Counter
 from functools import cache
 
@@ -307,6 +308,7 @@ def test_files_and_folders(tmp_path):
     some = NINE.count(str(folder / "*/*.parquet"))
     assert (some.tally, len(some.manifest)) == (NINE.count(GIVEN).tally, 2)
     assert NINE.count(names[0]).packets == len(good)
+    assert len(NINE.count(folder, most_listed=2).listed) == 2
     with pytest.raises(DomainError, match="no file matches"):
         NINE.count(str(folder / "*.csv"))
     with pytest.raises(FileNotFoundError):
@@ -370,6 +372,38 @@ def test_a_header_alone_asks_for_little_memory():
     promise = valid(NINE, 0)[:8] + b"\xff" * 4 + bytes(4)
     assert counting.count_stream(Stream(promise), NINE).refused == {"length": 1}
     assert max(asked) == 2**22
+
+
+def test_a_file_is_not_read_for_a_header_that_says_more_than_there_is(tmp_path):
+    promise = valid(NINE, 0)[:8] + b"\xff" * 4 + bytes(4)
+    path = tmp_path / "a.bin"
+    with path.open("wb") as file:
+        file.write(valid(NINE, 3) + promise)
+        file.truncate(1 << 28)
+    tracemalloc.start()
+    found = NINE.count(path)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (found.packets, found.refused) == (1, {"length": 1})
+    assert most < 1 << 25
+
+
+def test_long_packets_are_read_few_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedldp.data.packets._BLOCK_BYTES", 1 << 16)
+    packet = valid(NINE, 20_000)
+    path = write(tmp_path / "a.parquet", [packet] * 40, use_dictionary=False)
+    sizes = []
+    chunks = packets.Packets.chunks
+
+    def noted(self):
+        sizes.append(int(self.lengths.sum()))
+        return chunks(self)
+
+    monkeypatch.setattr(packets.Packets, "chunks", noted)
+    monkeypatch.setattr("fedldp.data.packets._FIRST", 1)
+    for source in (path, (packet for _ in range(40))):
+        assert NINE.count(source).tally.reports == 800_000
+    assert max(sizes) < 4 * len(packet)
 
 
 # Manifests
@@ -470,6 +504,10 @@ def test_a_tally_that_is_not_that_of_its_manifest_is_refused(tmp_path):
     NINE.tally().save(path)
     with pytest.raises(DomainError, match=r"tally\.json must be the tally that tally\.json\.man"):
         Counted.load(path, NINE)
+    path.unlink()
+    with pytest.raises(DomainError, match=r"it is missing\. Restore it, or delete both files"):
+        counting.load_or_begin(path, NINE)
+    NINE.tally().save(path)
     (tmp_path / "tally.json.manifest").unlink()
     assert Counted.load(path, NINE).tally == NINE.tally()
 

@@ -41,7 +41,7 @@ _COPY = (
 )
 _SHOWN = 3  # names in an error
 _SELDOM_EQUAL, _NEVER_EQUAL = 100, 10_000  # vehicles with the same reports as others by chance
-_MANY = 1 << 12  # a packet with more vehicles is counted by itself,
+_MANY = 1 << 9  # a packet with more vehicles is counted by itself,
 _WIDE = 1 << 20  # and so is a packet with more bits
 
 
@@ -256,11 +256,12 @@ class Counted:
             _check_entries(packets, refused, shards)
         if _fresh(target).exists() and _digest(_read(_fresh(target))) == document["tally"]:
             _fresh(target).replace(target)
-        text = _read(target)
+        text = _read(target) if target.exists() else ""
         if _digest(text) != document["tally"]:
             raise DomainError(
-                f"{target.name} must be the tally that {beside.name} describes, and is another "
-                "one: restore both files, or begin with neither of them."
+                f"{target.name} must be the tally that {beside.name} describes; it is "
+                f"{'another one' if text else 'missing'}. Restore it, or delete both files and "
+                "count again."
             )
         return cls(tally.from_json(text, plan), packets, refused, (), Manifest(shards))
 
@@ -272,7 +273,7 @@ def load_or_begin(path: Path, plan: Asked) -> Counted:
     return count([], plan)
 
 
-def merged(first: Counted, others: Iterable[Counted]) -> Counted:
+def merged(first: Counted, others: Iterable[Counted], most_listed: int = MOST_LISTED) -> Counted:
     """Return the sum of many results, of which one is held at a time."""
     total, packets, refused = first.tally, first.packets, Counter(first.refused)
     bad, manifests = list(first.listed), [first.manifest]
@@ -280,7 +281,7 @@ def merged(first: Counted, others: Iterable[Counted]) -> Counted:
         total += each.tally
         packets += each.packets
         refused.update(each.refused)
-        bad += each.listed[: max(0, MOST_LISTED - len(bad))]
+        bad += each.listed[: max(0, most_listed - len(bad))]
         manifests.append(each.manifest)
     numbers = {reason: refused[reason] for reason in REASONS if refused[reason]}
     return Counted(total, packets, numbers, tuple(bad), merged_manifest(manifests))
@@ -325,8 +326,8 @@ def count(
             counter.add(packets)
         return counter.result()
     nothing = _Counter(plan, most_listed).result()
-    shards = inputs.shards(data)
-    return merged(nothing, (count_shard(each, plan, column, most_listed) for each in shards))
+    each = (count_shard(shard, plan, column, most_listed) for shard in inputs.shards(data))
+    return merged(nothing, each, most_listed)
 
 
 def count_shard(

@@ -7,6 +7,8 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
+from os import SEEK_END
 from typing import Any, BinaryIO, Protocol, final
 
 import numpy as np
@@ -215,11 +217,15 @@ def split(stream: BinaryIO, plan: str, width: int) -> Iterator[Packets]:
     The rest of a stream whose next header is invalid is one packet, which is refused.
     """
     # In pieces: a header alone must not make a server allocate the memory that it announces.
-    left = bytearray()
+    left, rest = bytearray(), _remaining(stream)
     while piece := stream.read(_PIECE):
         left += piece
-        if len(left) < _next_size(left, plan, width):
+        rest -= len(piece)
+        size = _next_size(left, plan, width)
+        if len(left) < size <= len(left) + rest:
             continue
+        if len(left) < size:
+            break  # it says more than there is
         data = np.frombuffer(bytes(left), np.uint8)
         used = 0
         for packets in _runs(data, plan, width):
@@ -230,7 +236,16 @@ def split(stream: BinaryIO, plan: str, width: int) -> Iterator[Packets]:
             yield Packets.of([bytes(left[:HEADER])])
             return
     if left:
-        yield Packets.of([bytes(left)])
+        yield Packets.of([bytes(left[:HEADER])])
+
+
+def _remaining(stream: BinaryIO) -> float:
+    """Return how many bytes follow in a stream, and infinity if it is not a file."""
+    if not stream.seekable():
+        return inf
+    here, end = stream.tell(), stream.seek(0, SEEK_END)
+    stream.seek(here)
+    return end - here
 
 
 def _runs(data: Octets, plan: str, width: int) -> Iterator[Packets]:

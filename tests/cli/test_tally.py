@@ -1,9 +1,11 @@
 """`fedldp tally`: Parquet, folders and patterns; resumed after a kill; merged once."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +106,16 @@ def test_a_file_is_counted_once():
     assert "a file of this name with other contents is counted already" in refused["reason"]
     assert tally_json("-", input=Path("a.bin").read_bytes())["reports"] == 21
     assert tally_json("-", input=Path("a.bin").read_bytes())["reports"] == 32
+
+
+def test_a_pipe_counts_every_time():
+    os.mkfifo("pipe")
+    for total in (10, 20):
+        sender = threading.Thread(target=Path("pipe").write_bytes, args=[b"".join(packets(10))])
+        sender.start()
+        assert tally_json("pipe")["reports"] == total
+        sender.join()
+    assert len(Counted.load("tally.json", PLAN).manifest) == 0
 
 
 def test_copies_are_noticed_where_chance_cannot_make_them(monkeypatch):

@@ -216,7 +216,7 @@ def test_no_report_is_smaller_than_its_entropy():
 
 def test_packets_for_counting_are_valid_and_written_to_shards(tmp_path, monkeypatch):
     monkeypatch.setattr(scale, "SHARD", 700)
-    monkeypatch.setattr(scale, "DISTINCT", 50)
+    monkeypatch.setattr(scale, "BATCH", 128)
     for k, bits in ((1, 9), (4, 36)):
         folder = tmp_path / str(k)
         folder.mkdir()
@@ -224,6 +224,8 @@ def test_packets_for_counting_are_valid_and_written_to_shards(tmp_path, monkeypa
         assert scale.plan(k).bits == bits
         found = scale.plan(k).count(folder)
         assert (found.packets, found.refused, len(found.manifest)) == (1000, {}, 2)
+        [row, *_] = scale.packets(scale.plan(k), 1, seed=1)
+        assert scale.plan(k).parse(row.tobytes()).reports == 1
     ways = scale.in_memory(1, 500, 10)
     assert min(ways) > 0
 

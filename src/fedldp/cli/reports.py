@@ -202,7 +202,8 @@ def tally_command(
     FILE.manifest, next to the tally, lists the files that are counted, each
     with its SHA-256. A file that it lists is not counted again, so the same
     command resumes after a stop or a crash. A tally that shares a file with
-    this one is refused. Standard input has no name, and counts every time.
+    this one is refused. Standard input and pipes have no name, and count every
+    time.
     """  # noqa: D301 (click wants the character \b itself)
     plan = read_plan(plan_file)
     with locks.waiting(output):
@@ -215,6 +216,11 @@ def tally_command(
     run.show(output, as_json)
     if run.refused or run.refused_packets:
         sys.exit(1)
+
+
+def _is_stream(path: str) -> bool:
+    """Return whether a path is standard input or a pipe, which have no name of their own."""
+    return path == "-" or Path(path).is_fifo()
 
 
 class _Tallying:
@@ -235,7 +241,7 @@ class _Tallying:
 
     def count(self, reports: tuple[str, ...], output: Path, save_every: float) -> None:
         """Count what is new, and save the tally every few seconds and at the end."""
-        named = [each for each in reports if each != "-"]
+        named = [each for each in reports if not _is_stream(each)]
         own = output.resolve(), counting.manifest_path(output.resolve())
         shards = [each for each in self._shards(named) if each.path.resolve() not in own]
         screen = console(stderr=True)
@@ -265,8 +271,9 @@ class _Tallying:
                 self.total.save(output)
                 # A large tally is saved less often: saving takes a tenth of the time at most.
                 save_every = max(save_every, 10 * (monotonic() - begun))
-        for _ in range(len(reports) - len(named)):
-            self.total += counting.count_stream(sys.stdin.buffer, self.plan)
+        for each in filter(_is_stream, reports):
+            with click.open_file(each, "rb") as stream:
+                self.total += counting.count_stream(cast(BinaryIO, stream), self.plan)
         self.total.save(output)
 
     def _shards(self, reports: list[str]) -> Iterator[Shard]:

@@ -26,7 +26,9 @@ Progress = Callable[
     [int], object
 ]  # called with the number of bytes that were read since the last call
 
-_BLOCK = 1 << 16  # packets of a list, or rows of a file, at a time
+_BLOCK = 1 << 16  # packets of a list, or rows of a file, at a time,
+_BLOCK_BYTES = 1 << 23  # and fewer where they are long
+_FIRST = 1 << 8  # packets of a list before their length is known
 _PIECE = 1 << 20  # bytes that are hashed at a time
 _PARQUET = b"PAR1"
 _BEGINNING = 16  # bytes
@@ -48,12 +50,19 @@ def in_memory(data: Any, column: str | None = None) -> Iterator[Packets]:
     if _is_arrow(data):
         yield from _of_arrow(data, column)
     elif isinstance(data, Iterable):
-        rest, first = iter(data), 0
-        while block := list(islice(rest, _BLOCK)):
-            yield _of_list(block, first)
+        rest, first, size = iter(data), 0, _FIRST
+        while block := list(islice(rest, size)):
+            packets = _of_list(block, first)
+            yield packets
             first += len(block)
+            size = _rows(packets.data.size / len(block))
     else:
         raise DomainError(f"{_EXPECTED}; got {type(data).__name__}.")
+
+
+def _rows(length: float) -> int:
+    """Return how many packets of a mean length to read at a time, so that memory is bounded."""
+    return max(1, min(_BLOCK, int(_BLOCK_BYTES / max(length, 1))))
 
 
 def _of_list(block: list[Any], first: int) -> Packets:
@@ -258,8 +267,10 @@ class Shard:
         try:
             with parquet.ParquetFile(file, buffer_size=_PIECE) as table:
                 name = _column(table.schema_arrow, column)
-                rows = max(table.metadata.num_rows, 1)
-                for batch in table.iter_batches(_BLOCK, columns=[name]):
+                facts, rows = table.metadata, max(table.metadata.num_rows, 1)
+                groups = map(facts.row_group, range(facts.num_row_groups))
+                length = sum(group.total_byte_size for group in groups) / rows
+                for batch in table.iter_batches(_rows(length), columns=[name]):
                     for packets in _of_array(pa, batch.column(0)):
                         yield packets
                         progress(self.size * len(packets) // rows)
