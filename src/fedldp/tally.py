@@ -247,7 +247,7 @@ class Tally:
     def to_bytes(self) -> bytes:
         """Return the tally as bytes: smaller than JSON, with a version and a checksum.
 
-        Equal tallies give equal bytes. See [the wire format](../wire-format.md#the-tally).
+        Equal tallies give equal bytes. The page on the wire format describes them.
 
         Returns
         -------
