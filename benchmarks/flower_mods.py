@@ -1,6 +1,6 @@
 """A Flower app with LDPMod, beside the same app with Flower's own LocalDpMod, at the same epsilon.
 
-python benchmarks/flower_mods.py [--write docs/flower-mod.md]
+python benchmarks/flower_mods.py [--json FILE] [--write docs/flower-mod.md]
 
 The app is the one in examples/flower. All nodes are in one process; nothing else of Flower is
 replaced. Every node answers in every round, and epsilon is what one answer costs.
@@ -8,6 +8,7 @@ replaced. Every node answers in every round, and epsilon is what one answer cost
 
 import json
 import logging
+import math
 import os
 import statistics
 import sys
@@ -20,7 +21,7 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, Metadata, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod
-from flwr.common.serde import recorddict_to_proto
+from flwr.common.serde import message_to_proto
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.task_identity import TaskIdentity
@@ -28,8 +29,9 @@ from pages import Table, busy, machine, options, publish
 
 import fedldp
 from fedldp.fleet import LDPMod, private
+from fedldp.fleet.flower.private import forecast
 
-CLIENTS, ROUNDS, RUNS = 1000, 3, 5
+CLIENTS, ROUNDS, RUNS, WEIGHTS = 1000, 3, 5, 15
 EPSILONS, DELTA, LENGTH = (1.0, 4.0), 1e-5, 1.0
 SECRET = "row 17 has no petals"
 
@@ -79,7 +81,8 @@ class Found:
 
     @property
     def size(self) -> int:
-        return len(recorddict_to_proto(self.reply.content).SerializeToString())
+        """The bytes of a whole reply, with Flower's metadata."""
+        return len(message_to_proto(self.reply).SerializeToString())
 
     @property
     def content(self) -> str:
@@ -91,7 +94,7 @@ class Found:
 def mods(kind, epsilon, folder):
     """Return the mods of the nodes and the class of the server's strategy."""
     if kind == "LDPMod":
-        schema = fedldp.Schema.vector(15, length=LENGTH)
+        schema = fedldp.Schema.vector(WEIGHTS, length=LENGTH)
         plan = fedldp.Plan(schema, epsilon, strategy="directions")
         who = lambda context: str(context.node_config["partition-id"])  # noqa: E731
         path = Path(folder) / "ledger.db"
@@ -100,6 +103,18 @@ def mods(kind, epsilon, folder):
     if kind == "LocalDpMod":  # any two clipped updates differ by at most twice the length
         return [LocalDpMod(LENGTH, 2 * LENGTH, epsilon, DELTA)], FedAvg
     return [], FedAvg
+
+
+def noise(kind, epsilon, clients):
+    """Return the expected length of the noise of a round, in terms of a clipped update."""
+    if kind == "LDPMod":
+        schema = fedldp.Schema.vector(WEIGHTS, length=LENGTH)
+        plan = fedldp.Plan(schema, epsilon, strategy="directions")
+        return forecast(plan, clients).multiple
+    if kind == "LocalDpMod":
+        deviation = 2 * LENGTH * math.sqrt(2 * math.log(1.25 / DELTA)) / epsilon
+        return deviation * math.sqrt(WEIGHTS / clients) / LENGTH
+    return 0.0
 
 
 def measure(kind, epsilon, clients, runs):
@@ -145,18 +160,33 @@ def main(arguments) -> list[Table]:
     kinds = [("no mod", None)]
     kinds += [(kind, epsilon) for epsilon in EPSILONS for kind in ("LDPMod", "LocalDpMod")]
     results = {}
+    known = {} if arguments.known is None else json.loads(arguments.known.read_text("utf-8"))
     for kind, epsilon in kinds:
-        results[kind, epsilon] = measure(kind, epsilon, arguments.clients, arguments.runs)
-        print(f"{kind} {epsilon}: {results[kind, epsilon].accuracies}", file=sys.stderr)
+        clients, runs = (8, 1) if known else (arguments.clients, arguments.runs)
+        results[kind, epsilon] = found = measure(kind, epsilon, clients, runs)
+        found.accuracies = known.get(f"{kind} {epsilon}", found.accuracies)
+        print(f"{kind} {epsilon}: {found.accuracies}", file=sys.stderr)
     rows = [
-        [kind, "-" if epsilon is None else f"{epsilon:g}", *each.cells()]
+        [
+            kind,
+            "-" if epsilon is None else f"{epsilon:g}",
+            f"{noise(kind, epsilon, arguments.clients):.2f}",
+            *each.cells(),
+        ]
         for (kind, epsilon), each in results.items()
     ]
     title = (
-        f"Iris, 15 weights, {arguments.clients:,} nodes, {ROUNDS} rounds, "
-        f"{arguments.runs} runs of each"
+        f"Iris, {WEIGHTS} weights, {arguments.clients:,} nodes, {ROUNDS} rounds, "
+        f"{len(found.accuracies)} runs of each"
     )
-    headings = ["mod", "epsilon of an answer", "accuracy, mean", "worst", "bytes of a reply"]
+    headings = [
+        "mod",
+        "epsilon of an answer",
+        "noise of a round / clipped update",
+        "accuracy, mean",
+        "worst",
+        "bytes of a reply",
+    ]
     leaves = [
         [kind, results[kind, epsilon].content, results[kind, epsilon].failure]
         for kind, epsilon in kinds[1:3]
@@ -170,7 +200,10 @@ def main(arguments) -> list[Table]:
             words=3,
         ),
     ]
-    where = f"{machine('flwr', 'scikit-learn')}; {busy()}, {time.perf_counter() - began:.0f} s"
+    took = f"{busy()}, {time.perf_counter() - began:.0f} s"
+    if known:
+        took = "the accuracies are those of an earlier run, all else is computed anew"
+    where = f"{machine('flwr', 'scikit-learn')}; {took}"
     publish("flower-mods", tables, where, arguments.write)
     if arguments.json is not None:
         found = {f"{kind} {epsilon}": each.accuracies for (kind, epsilon), each in results.items()}
@@ -183,6 +216,9 @@ def parser():
     found.add_argument("--clients", type=int, default=CLIENTS, metavar="N")
     found.add_argument("--runs", type=int, default=RUNS, metavar="N")
     found.add_argument("--json", type=Path, metavar="FILE", help="write the accuracies to a file")
+    found.add_argument(
+        "--known", type=Path, metavar="FILE", help="take the accuracies from a file of --json"
+    )
     return found
 
 

@@ -3,7 +3,6 @@
 Run as a script, `python flower_apps.py PATTERN FOLDER`, it runs a pattern in Flower's simulation.
 """
 
-import functools
 import json
 import sys
 from pathlib import Path
@@ -38,7 +37,6 @@ def partition(context):
 # Data that are local: flowers of three species, a few for each node.
 
 
-@functools.cache
 def iris():
     from sklearn.datasets import load_iris
 

@@ -237,7 +237,10 @@ def test_the_mods_of_flower_run_and_only_one_of_them_says_too_much(monkeypatch, 
     flower_mods.with_example()
     numbers, leaves = flower_mods.main(flower_mods.parser().parse_args(["--clients=8", "--runs=1"]))
     sizes_of = {row[0]: int(row[-1]) for row in numbers.rows}
-    assert sizes_of["LDPMod"] < 110 < 500 < sizes_of["LocalDpMod"]
+    assert sizes_of["LDPMod"] < 130 < 500 < sizes_of["LocalDpMod"]
+    noises = [float(row[2]) for row in numbers.rows]
+    assert noises[0] == 0
+    assert all(4 * ours > theirs > 2 * ours for ours, theirs in (noises[1:3], noises[3:5]))
     (ours, report, quiet), (theirs, more, loud) = leaves.rows
     assert (ours, theirs) == ("LDPMod", "LocalDpMod")
     assert report == "`fedldp`: fedldp"
