@@ -8,6 +8,7 @@ from dataclasses import replace
 import bench
 import cases
 import flower_mods
+import flower_noise
 import growth
 import harness
 import numpy as np
@@ -228,6 +229,12 @@ def test_packets_for_counting_are_valid_and_written_to_shards(tmp_path, monkeypa
         assert scale.plan(k).parse(row.tobytes()).reports == 1
     ways = scale.in_memory(1, 500, 10)
     assert min(ways) > 0
+
+
+def test_noise_takes_accuracy_away():
+    for adam in (False, True):
+        none, some, much = (flower_noise.kept(15, each, 3, adam) for each in (0, 3, 20))
+        assert none == 1 > some > much
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
