@@ -88,7 +88,7 @@ def test_the_quickstarts_learn_with_one_line_more_on_each_side(tmp_path, name):
     assert all(list(each.content) == ["fedldp"] for each in network.replies)
     shapes = {name: each.numpy().shape for name, each in result.arrays.items()}
     assert shapes == {name: each.numpy().shape for name, each in app.arrays().items()}
-    # In 20 runs with other seeds the accuracy was 0.67 or more; that of a constant is 0.33.
+    # In 20 runs with other seeds, 8 with PyTorch, it was 0.67 or more; that of a constant is 0.33.
     assert app.accuracy(result.arrays) > 0.5
 
 
