@@ -352,9 +352,8 @@ class Outcome(NamedTuple):
     shard: Shard
     counted: Counted | None = None
     refused: str = ""
-    twins: int = (
-        0  # how many of its files have the contents of others, which rarely happens by chance
-    )
+    is_tally: bool = False  # what it refused was refused earlier, by another server
+    twins: int = 0  # its files with the contents of others, where that rarely happens by chance
 
 
 def count_new(
@@ -377,7 +376,13 @@ def count_new(
                 progress(shard.size)
                 yield Outcome(shard, refused="" if same else _OTHER_CONTENTS)
                 continue
-            found = _count_file(shard, plan, column, progress)
+            with shard.opened() as file:
+                is_tally = tally.is_tally(inputs.beginning(file))
+            if is_tally:
+                found = _load_shard(shard, plan)
+                progress(shard.size)
+            else:
+                found = count_shard(shard, plan, column, progress=progress)
             _check_overlap(done, found.manifest.shards)
             twins = [names[each] for each in found.manifest.shards.values() if each in names]
             if found.tally.reports < _SELDOM_EQUAL:
@@ -389,17 +394,12 @@ def count_new(
         else:
             done |= found.manifest.shards
             names |= {digest: name for name, digest in found.manifest.shards.items()}
-            yield Outcome(shard, found, twins=len(twins))
+            yield Outcome(shard, found, is_tally=is_tally, twins=len(twins))
 
 
-def _count_file(shard: Shard, plan: Asked, column: str | None, progress: Progress) -> Counted:
-    """Count the packets of a file, or load the tally that it is."""
-    with shard.opened() as file:
-        is_tally = tally.is_tally(inputs.beginning(file))
-    if not is_tally:
-        return count_shard(shard, plan, column, progress=progress)
+def _load_shard(shard: Shard, plan: Asked) -> Counted:
+    """Load a tally as a shard: its manifest names the tally too, so that it is merged once."""
     found = Counted.load(shard.path, plan)
-    progress(shard.size)
     return replace(found, manifest=found.manifest + Manifest({shard.name: shard.digest()}))
 
 

@@ -153,6 +153,17 @@ def test_tallies_of_other_servers_are_merged_once():
     assert PLAN.load_tally("tally.json").reports == 60
 
 
+def test_what_another_server_refused_is_not_news():
+    Path("a.bin").write_bytes(b"".join(packets(3)) + b"?")
+    texts = ["tally", "plan.json", "a.bin", "-o", "north.json"]
+    assert CliRunner().invoke(command, texts).exit_code == 1
+    document = tally_json("north.json")
+    assert (document["added"], document["refused_packets"]) == (3, {})
+    assert Counted.load("tally.json", PLAN).refused == {"length": 1}
+    assert tally_json("-", input=b"?", code=1)["refused_packets"] == {"length": 1}
+    assert Counted.load("tally.json", PLAN).refused == {"length": 2}
+
+
 def test_a_folder_may_contain_the_output():
     Path("plan.json").rename("../plan.json")
     Path("a.bin").write_bytes(b"".join(packets(10)))

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -230,14 +231,8 @@ class _Tallying:
         self.plan, self.column = plan, column
         self.before = self.total = before
         self.refused: list[dict[str, str]] = []  # files
+        self.refused_packets: Counter[str] = Counter()  # by reason
         self.skipped = self.twins = 0
-
-    @property
-    def refused_packets(self) -> dict[str, int]:
-        """The packets that this run refused, by reason."""
-        was = self.before.refused
-        now = {reason: n - was.get(reason, 0) for reason, n in self.total.refused.items()}
-        return {reason: number for reason, number in now.items() if number}
 
     def count(self, reports: tuple[str, ...], output: Path, save_every: float) -> None:
         """Count what is new, and save the tally every few seconds and at the end."""
@@ -273,7 +268,9 @@ class _Tallying:
                 save_every = max(save_every, 10 * (monotonic() - begun))
         for each in filter(_is_stream, reports):
             with click.open_file(each, "rb") as stream:
-                self.total += counting.count_stream(cast(BinaryIO, stream), self.plan)
+                found = counting.count_stream(cast(BinaryIO, stream), self.plan)
+            self.refused_packets.update(found.refused)
+            self.total += found
         self.total.save(output)
 
     def _shards(self, reports: list[str]) -> Iterator[Shard]:
@@ -288,6 +285,8 @@ class _Tallying:
         for outcome in outcomes:
             self.twins += outcome.twins
             if outcome.counted is not None:
+                if not outcome.is_tally:
+                    self.refused_packets.update(outcome.counted.refused)
                 yield outcome.counted
                 if monotonic() >= until:
                     return
@@ -313,8 +312,9 @@ class _Tallying:
         shown = console(soft_wrap=True)
         for each in self.refused:
             shown.print(f"Refused {each['file']}: {each['reason']}", markup=False)
-        for reason, number in self.refused_packets.items():
-            shown.print(f"Refused {counted(number, 'report')}: {REASONS[reason]}")
+        for reason, said in REASONS.items():
+            if number := self.refused_packets[reason]:
+                shown.print(f"Refused {counted(number, 'report')}: {said}")
         for bad in self.total.listed[:_SHOWN]:
             place = f"{bad.shard or 'standard input'}, number {bad.number}"
             shown.print(f"  {place}: {bad.reason}", markup=False)
