@@ -13,7 +13,7 @@ from work import Work
 import fedldp
 from fedldp import datasets
 from fedldp.coders import Lines
-from fedldp.coders.categories import RandomizedResponse, UnaryEncoding, better, project
+from fedldp.coders.categories import RandomizedResponse, UnaryEncoding, better, cut, project
 from fedldp.coders.lines import compact
 from fedldp.learn.examples import Arrays
 from fedldp.learn.objectives import objective
@@ -102,7 +102,7 @@ class Ours:
             cells = np.zeros(coder.cells, np.int64)
             coder.count(codes, 0, cells)
             found = coder.frequencies(cells)[1]
-            return (project(found) if "projected" in name else found).tolist()
+            return (cut(found) if "scaled" in name else found).tolist()
 
         return lambda: [frequencies(each) for each in self.work.parts(coder.encode(own, source))]
 

@@ -62,7 +62,8 @@ PEERS = (
         ("multi-freq-ldpy==0.2.5",),
         (
             "one value a call; frequencies only: no means, no training",
-            "cuts its estimates at 0 and scales them to add up to 1: so ours are projected, too",
+            "cuts its estimates at 0 and scales them to add up to 1: so ours are projected, or for "
+            "many labels scaled in the same way",
         ),
     ),
     Peer(

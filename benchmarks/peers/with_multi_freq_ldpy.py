@@ -14,7 +14,7 @@ def tasks(work: Work) -> dict[str, Task]:
         "unary, projected": Task(20_000, unary(work, 20_000)),
         "unary, projected, 2 occur": Task(20_000, unary(work, 20_000, few=True)),
         **{
-            f"{name}{way}, projected": Task(5_000, labels(work, name, 5_000))
+            f"{name}{way}, scaled": Task(5_000, labels(work, name, 5_000))
             for name in FREQUENCIES
             for way in ("", ", few bits")
         },

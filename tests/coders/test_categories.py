@@ -15,7 +15,7 @@ from scipy import stats
 
 import fedldp
 from fedldp import vehicle
-from fedldp.coders.categories import RandomizedResponse, UnaryEncoding, better, project
+from fedldp.coders.categories import RandomizedResponse, UnaryEncoding, better, cut, project
 from fedldp.errors import DomainError, PrivacyError
 
 EPSILONS = (0.001, 0.1, 0.7, 1.0, 2.5, 4.0, 8.0)
@@ -335,3 +335,12 @@ def test_a_vehicle_takes_the_document(kind):
     table = vehicle.read_table(dict(document))
     assert (table.categories, table.bits, table.epsilon) == (5, coder.bits, Fraction(3, 2))
     assert [value for value in document.values() if isinstance(value, int)] == [5]  # long: texts
+
+
+def test_cut_frequencies_are_not_negative_and_add_up():
+    np.testing.assert_allclose(cut([0.9, 0.3, -0.2, 0.0]), [0.75, 0.25, 0, 0])
+    np.testing.assert_allclose(cut([-0.1, 0.0, -3]), [1 / 3] * 3)
+    assert np.isnan(cut([0.5, np.nan])).all()
+    for wrong in ([], [[0.5]], "a"):
+        with pytest.raises(DomainError):
+            cut(wrong)

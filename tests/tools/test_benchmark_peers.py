@@ -106,7 +106,7 @@ def test_every_task_of_ours_is_as_exact_as_it_should_be(tmp_path):
         assert errors.shape == (2,)
         assert errors.max() < 5 * 2.5 / ours.PART**0.5, name
     for name in FREQUENCIES:
-        for way, limit in (("", 2.5), (", few bits", 2.5), (", projected", 2.5)):
+        for way, limit in (("", 2.5), (", few bits", 2.5), (", scaled", 2.5)):
             errors = mine.errors(name + way, 2000, mine.task(name + way, 2000)())
             assert errors.shape == (2,)
             assert errors.max() < 5 * limit / ours.PART**0.5, name

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedldp._internal.text import counted, listed, rounded
 from fedldp._internal.validation import Floats, Integers
-from fedldp.coders.categories import project
+from fedldp.coders.categories import cut, project
 from fedldp.coders.moments import Covariance
 
 __all__ = ["Frequencies", "Line", "Mean", "Numbers", "Result"]
@@ -408,3 +408,8 @@ class Frequencies(Result):
     def projected(self) -> Floats:
         """The closest frequencies that are not negative and add up to 1: biased, less error."""
         return project(self.frequencies)
+
+    @property
+    def scaled(self) -> Floats:
+        """Frequencies cut at 0 and scaled to the sum 1: biased, less error if noise hides most."""
+        return cut(self.frequencies)

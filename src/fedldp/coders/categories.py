@@ -22,7 +22,7 @@ from fedldp.coders.tables import TOTAL_BITS
 from fedldp.errors import DomainError, PrivacyError
 from fedldp.randomness import Source
 
-__all__ = ["RandomizedResponse", "UnaryEncoding", "better", "project"]
+__all__ = ["RandomizedResponse", "UnaryEncoding", "better", "cut", "project"]
 
 CHUNK = 1 << 15  # words drawn at a time: a few arrays of this size stay in the cache
 
@@ -506,6 +506,41 @@ def project(frequencies: npt.ArrayLike) -> Floats:
     last = np.count_nonzero(falling > lowered) - 1
     projected: Floats = np.maximum(array - lowered[last], 0.0)
     return projected
+
+
+def cut(frequencies: npt.ArrayLike) -> Floats:
+    """Return frequencies with negative ones cut at 0, and scaled so that they add up to 1.
+
+    Where noise hides most categories, this has less error than `project`: all of them become
+    nearly equal. Where a few categories stand out, it has more.
+
+    Parameters
+    ----------
+    frequencies
+        Estimated frequencies, some of which may be negative.
+
+    Returns
+    -------
+    array of float
+        The scaled frequencies; NaN if one of them is NaN, and equal ones if none is positive.
+
+    Raises
+    ------
+    DomainError
+        If the frequencies are not a list of numbers.
+
+    Examples
+    --------
+    >>> cut([0.75, 0.5, -0.25])
+    array([0.6, 0.4, 0. ])
+    """
+    array = validation.reals(frequencies, "frequencies")
+    if array.ndim != 1 or not array.size:
+        raise DomainError(f"frequencies must be a list of numbers; got shape {array.shape}.")
+    positive = np.maximum(array, 0.0)
+    total = positive.sum()
+    scaled: Floats = positive / total if total != 0 else np.full(array.size, 1 / array.size)
+    return scaled
 
 
 def _check(coder: RandomizedResponse | UnaryEncoding, *names: str) -> None:
