@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import fedldp as library
 from fedldp import datasets
 from fedldp.cli.app import fedldp
+from fedldp.cli.runs import NETWORK, TASKS
 
 
 def commands(group, path=()):
@@ -106,7 +107,7 @@ def completions(*words):
         (["fedldp", "me"], {"plain,mechanisms"}),
         (["fedldp", "audit", "three"], {"plain,three-outputs", "plain,three-outputs-flat"}),
         (["fedldp", "audit", ""], {f"plain,{name}" for name in library.mechanism_names()}),
-        (["fedldp", "train", "--task", ""], {"plain,logistic", "plain,linear", "plain,svm"}),
+        (["fedldp", "train", "--task", ""], {f"plain,{name}" for name in (*TASKS, NETWORK)}),
         (["fedldp", "train", "--data", "fl"], {"plain,flights", "file,fl"}),
         (["fedldp", "train", "--hold"], {"plain,--holdout"}),
         (["fedldp", "data", "info", ""], {f"plain,{name}" for name in datasets.names()}),

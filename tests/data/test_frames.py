@@ -18,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from fedldp import vehicle
+from fedldp import Category, Number, vehicle
 from fedldp.data import frames
+from fedldp.data.rows import kinds
 from fedldp.errors import DomainError, MissingExtra
 from fedldp.schema import Schema
 
@@ -352,3 +353,48 @@ def test_a_file_takes_the_memory_of_a_chunk(write):
 
     peak(500)
     assert peak(50_000) < 1.5 * peak(2_000)
+
+
+# Vectors
+
+
+def vectors(kind):
+    """Return the same two rows of a vector of three, in different forms."""
+    columns = {
+        "x[0]": ["1", ""],
+        "x[1]": ["2", "5"],
+        "x[2]": ["3", "far"],
+        "city": ["Oslo", "Oslo"],
+    }
+    if kind == "columns of texts":
+        return columns
+    if kind == "columns of numbers":
+        rest = {"x[0]": [1.0, np.nan], "x[1]": [2.0, 5.0], "x[2]": [3.0, np.nan]}
+        return columns | {name: np.array(each) for name, each in rest.items()}
+    return {"x": [[1, 2, 3], [None, 5, "far"]], "city": columns["city"]}
+
+
+VECTOR = Schema((Number("x", 0, 4, size=3), Category("city", ["Oslo", "Rome"])))
+
+
+@pytest.mark.parametrize("kind", ["columns of texts", "columns of numbers", "lists"])
+def test_a_vector_is_a_column_of_lists_or_several_columns(kind):
+    matrix, quality = VECTOR.rows(vectors(kind)).read()
+    np.testing.assert_array_equal(matrix, [[1, 2, 3, 0], [np.nan, 5, np.nan, 0]])
+    found = quality["x"]
+    assert (found.clipped, found.missing + found.unreadable) == (1, 2)
+    assert quality.unused_columns == ()
+
+
+def test_a_vector_of_which_columns_are_missing():
+    data = {name: each for name, each in vectors("columns of texts").items() if name != "x[1]"}
+    with pytest.raises(DomainError, match=r"'x' of 3 numbers, and not all of x\[0\] to \[2\]"):
+        VECTOR.rows(data)
+    with pytest.raises(DomainError, match="no column 'x' of 3 numbers"):
+        VECTOR.rows({"city": ["Oslo"]})
+
+
+def test_columns_of_a_vector_are_one_attribute_in_a_draft():
+    data = vectors("columns of numbers") | {"y[0]": [1, 2], "z[0]": ["a", "b"], "z[1]": ["a", "b"]}
+    assert kinds(data) == {"x": 3, "city": None, "y[0]": 1, "z[0]": None, "z[1]": None}
+    assert kinds(data | {"x": [1, 2]})["x[0]"] == 1

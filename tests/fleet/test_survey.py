@@ -7,7 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gateways import FEATURES, MODEL, PLAN, Network, batch, final, honest, result, training
+from gateways import (
+    FEATURES,
+    MODEL,
+    PLAN,
+    AsSimulated,
+    Network,
+    batch,
+    final,
+    honest,
+    result,
+    training,
+)
 from kills import Killed, fast, kill_at
 from vaults import MATRIX, SCHEMA, asked, lines, vault
 
@@ -238,25 +249,6 @@ def test_by_the_book(tmp_path):
     final(job)  # a replay of the reports gives the same
     progress = checkpoint.status(job.checkpoint)
     assert (progress.rounds, progress.reports) == (6, job.expected)
-
-
-class AsSimulated:
-    """A gateway whose vehicles answer what those of a simulation answer, in the same order."""
-
-    def __init__(self, data, seed):
-        self.data, self.done = data, 0
-        self.source = fedldp.source(seed).spawn(1)[0]
-        key = int(self.source.words(1)[0])
-        self.order = np.argsort(fedldp.source(key).words(len(data)), kind="stable")
-
-    def __call__(self, question, _):
-        vehicles = self.order[self.done : self.done + question.n]
-        self.done += question.n
-        asked = computations.read(question.model)
-        names = [attribute.name for attribute in asked.attributes]
-        values = asked.answers(self.data.matrix(vehicles, names), None)
-        records = Plan.from_json(question.plan).records(values, self.source).split()
-        yield packed(Answer.of(question, records).to_bytes())
 
 
 @pytest.mark.parametrize(("kind", "before"), [("scale", 2), ("whiten", 3)])

@@ -3,6 +3,7 @@
 import contextlib
 import sqlite3
 
+import numpy as np
 from flwr.app import Message
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
@@ -16,6 +17,7 @@ from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import Answer, Question, inflated
 from fedldp.fleet.server import checkpoint
 from fedldp.fleet.stages import Learned
+from fedldp.learn import computations
 from fedldp.learn.model import Model
 from fedldp.learn.optimizer import Recipe
 from fedldp.parts import Matrix
@@ -55,6 +57,25 @@ def honest(question, _):
 
 def mute(*_):
     yield from ()
+
+
+class AsSimulated:
+    """A gateway whose vehicles answer what those of a simulation answer, in the same order."""
+
+    def __init__(self, data, seed):
+        self.data, self.done = data, 0
+        self.source = fedldp.source(seed).spawn(1)[0]
+        key = int(self.source.words(1)[0])
+        self.order = np.argsort(fedldp.source(key).words(len(data)), kind="stable")
+
+    def __call__(self, question, _):
+        vehicles = self.order[self.done : self.done + question.n]
+        self.done += question.n
+        asked = computations.read(question.model)
+        names = [attribute.name for attribute in asked.attributes]
+        values = asked.answers(self.data.matrix(vehicles, names), None)
+        records = Plan.from_json(question.plan).records(values, self.source).split()
+        yield packed(Answer.of(question, records).to_bytes())
 
 
 class Network(Grid):

@@ -3,8 +3,10 @@
 import asyncio
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -12,8 +14,16 @@ from fedldp import datasets
 from fedldp._internal.text import counted
 from fedldp.cli.fleet_demo import HOLDOUT, cap_option, demo_command, gateways_option
 from fedldp.cli.options import declared
-from fedldp.cli.plans import INPUT, console, read_schema, strict_option
-from fedldp.cli.runs import TASKS
+from fedldp.cli.plans import INPUT, console, given, read_schema, strict_option
+from fedldp.cli.runs import (
+    NETWORK,
+    TASKS,
+    architecture,
+    goal_of,
+    network_goal,
+    network_options,
+    read_network,
+)
 from fedldp.fleet import isolation, processes
 from fedldp.fleet.flower import programs
 from fedldp.fleet.folder import LINK, PORT, Place, Work, init
@@ -21,6 +31,8 @@ from fedldp.fleet.gateway import process as gateway_process
 from fedldp.fleet.server import process as server_process
 from fedldp.fleet.server.watch import JobFailed
 from fedldp.fleet.vault.process import VaultConfig
+from fedldp.learn.networks import Architecture, Network
+from fedldp.learn.objectives import Objective
 from fedldp.learn.settings import Settings
 
 FAILED = 3  # the exit status for a job without a result; the systemd unit uses it too
@@ -85,10 +97,17 @@ def fleet_group() -> None:
 )
 @click.option(
     "--task",
-    type=click.Choice([*TASKS, _STATISTICS]),
+    type=click.Choice([*TASKS, NETWORK, _STATISTICS]),
     default="logistic",
     show_default=True,
     help="Train a model, or collect the means and frequencies of all columns in one round.",
+)
+@network_options
+@click.option(
+    "--network",
+    type=INPUT,
+    help="Train the network in this file (JSON, of `fedldp.learn.Network`) instead of a task.",
+    metavar="FILE",
 )
 @declared(
     Settings, "epsilon", type=float, default=4.0, help="The privacy budget that the job spends."
@@ -134,6 +153,9 @@ def init_command(
     link_port: int,
     job: str | None,
     task: str,
+    hidden: tuple[int, ...],
+    activation: str,
+    network: Path | None,
     epsilon: float,
     cap: float | None,
     rounds: int,
@@ -145,8 +167,9 @@ def init_command(
     """Write the folder of a fleet: configuration, keys and a README.
 
     \b
-    fedldp fleet init fleet                     flights, on this machine
-    fedldp fleet init fleet --task statistics   their means and frequencies
+    fedldp fleet init fleet                         flights, on this machine
+    fedldp fleet init fleet --task statistics       their means and frequencies
+    fedldp fleet init fleet --task mlp --rounds 50  a small network
     fedldp fleet init fleet --epsilon 2 --server fleet.example.org \\
       --data rows.csv --schema rows.toml --target sold --vehicles 20000
 
@@ -154,8 +177,21 @@ def init_command(
     be copied to their machines. Its README says what to do next; units for
     systemd are included. The bounds in the schema and the number of vehicles
     are public: the server asks for a part of the vehicles in each round.
+
+    Models are data, and vaults contain no code of yours: linear models for a
+    number (linear), two labels (logistic, svm) or several (multiclass), a
+    network with hidden layers for either (mlp), or the layers that a file
+    lists, such as convolutions of signals (--network).
     """  # noqa: D301 (click wants the character \b itself)
-    objective = TASKS[task].name if task in TASKS else None
+    make, layers = architecture(task, hidden, activation), None
+    if network is not None:
+        if given("task", "hidden", "activation"):
+            raise click.UsageError(
+                "--network is the whole model: leave out --task, --hidden and --activation."
+            )
+        layers = read_network(network)
+    objective = partial(_objective, task, layers)
+    make = make if layers is None else lambda *_: layers
     if data in datasets.names():
         if any(value is not None for value in of_files.values()):
             raise click.UsageError(
@@ -164,9 +200,10 @@ def init_command(
             )
         found, _ = datasets.load(data).split(HOLDOUT)
         entries = {"holdout": HOLDOUT}
-        work = Work.on_data_set(found, objective, gateways, rounds, entries, job)
+        goal = objective(lambda: network_goal(found))
+        work = Work.on_data_set(found, goal, gateways, rounds, entries, job, make)
     else:
-        work = _on_files(data, objective, rounds, job, **of_files)
+        work = _on_files(data, task != _STATISTICS, objective, rounds, job, make, **of_files)
     settings = Settings(epsilon, survey=survey, survey_share=survey_share)
     written = init(folder, work, settings, gateways, Place(host, port, link_port), cap)
     shown = console(soft_wrap=True)
@@ -183,25 +220,37 @@ def init_command(
     )
 
 
+def _objective(task: str, layers: Network | None, of_target: Callable[[], Objective]) -> str | None:
+    """Return the name of the objective that is trained, given that of the target; or None."""
+    if layers is not None:
+        return layers.objective.name
+    if task == NETWORK:
+        return of_target().name
+    return TASKS[task].name if task in TASKS else None
+
+
 def _on_files(
     path: str,
-    objective: str | None,
+    training: bool,
+    objective: Callable[[Callable[[], Objective]], str | None],
     rounds: int,
     job: str | None,
+    make: Architecture,
     *,
     schema: Path | None,
     target: str | None,
     vehicle: str | None,
     vehicles: int | None,
 ) -> Work:
-    if schema is None or vehicles is None or (target is None) == (objective is not None):
+    if schema is None or vehicles is None or (target is None) == training:
         raise click.UsageError(
             f"--data must be one of {datasets.listed()}, or a file. For a file, give --schema, "
             "--vehicles and, for a training but not for statistics, --target."
         )
     entries = {} if vehicle is None else {"vehicle": vehicle}
     columns = read_schema(schema)
-    return Work.on_files(path, columns, target, objective, vehicles, rounds, entries, job)
+    goal = objective(lambda: goal_of(columns[cast(str, target)]))
+    return Work.on_files(path, columns, target, goal, vehicles, rounds, entries, job, make)
 
 
 @fleet_group.command("vault")

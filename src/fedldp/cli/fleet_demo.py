@@ -19,12 +19,27 @@ import numpy as np
 from rich.table import Table
 
 from fedldp import datasets
+from fedldp.attributes import Attribute
 from fedldp.cli.plans import console
-from fedldp.cli.runs import TASKS, as_scaled, base_rate, linear, measured, note_clipping, volume
+from fedldp.cli.runs import (
+    NETWORK,
+    TASKS,
+    architecture,
+    as_scaled,
+    base_rate,
+    measured,
+    network_goal,
+    network_options,
+    note_clipping,
+    shown_error,
+    supervised,
+    title_of,
+    volume,
+)
 from fedldp.cli.status import Status
 from fedldp.errors import DomainError
 from fedldp.fleet.flower import programs
-from fedldp.fleet.folder import Place, Work, init
+from fedldp.fleet.folder import SEED, Place, Work, init
 from fedldp.fleet.job import Job
 from fedldp.fleet.processes import GRACE, Process, Supervisor, free_port, stop
 from fedldp.fleet.server import checkpoint
@@ -36,12 +51,11 @@ from fedldp.fleet.state import STATE
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.model import Model
 from fedldp.learn.settings import Settings
-from fedldp.learn.tasks import Linear
+from fedldp.learn.tasks import Supervised
 from fedldp.randomness import source
 
 HOLDOUT = 0.1  # the share that is public, as in `fedldp train`
 
-_GOAL = TASKS["logistic"]
 _SEEDS = 30
 _LOOK = 0.5  # seconds
 _PATIENCE = 300.0  # seconds for a round
@@ -65,6 +79,14 @@ cap_option = click.option(
 
 
 @click.command("demo")
+@click.option(
+    "--task",
+    type=click.Choice([*TASKS, NETWORK]),
+    default="logistic",
+    show_default=True,
+    help="The kind of model, as in `fedldp train`.",
+)
+@network_options
 @gateways_option
 @click.option(
     "--rounds",
@@ -93,6 +115,9 @@ cap_option = click.option(
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def demo_command(
+    task: str,
+    hidden: tuple[int, ...],
+    activation: str,
     gateways: int,
     rounds: int,
     epsilon: float,
@@ -104,12 +129,13 @@ def demo_command(
     """Run a whole fleet on this machine: vaults, gateways and a server.
 
     \b
-    fedldp fleet demo                        all flights, in a minute or two
-    fedldp fleet demo --rows 20000           fewer flights
-    fedldp fleet demo --gateways 5 -o fleet  more gateways; keep the folder
+    fedldp fleet demo                         all flights, in a minute or two
+    fedldp fleet demo --rows 20000            fewer flights
+    fedldp fleet demo --gateways 5 -o fleet   more gateways; keep the folder
+    fedldp fleet demo --task mlp --rounds 50  a network with a hidden layer
 
     Real processes, with certificates, keys and ledgers, train a model of which
-    flights are late. The demo compares its error with that of 30 simulations.
+    flights are late, or how late (linear). The demo compares its error with that of 30 simulations.
     Then it reads the ledgers, and checks that no vehicle answered twice or
     spent more than its cap.
 
@@ -118,15 +144,17 @@ def demo_command(
     FOLDER` stops them. The exit status is 1 if the server fails or a ledger
     fails its check.
     """  # noqa: D301 (click wants the character \b itself)
+    make = architecture(task, hidden, activation)
     programs.program("flwr")  # fails here if Flower is missing, and not later in its parts
     with Status() as status, _folder(output, status) as folder:
         status.stage("Reading the flights")
         flights = replace(datasets.load("flights", rows=rows), reference=Settings.reference)
         note_clipping(flights, status.note)
         fleet, public = flights.split(HOLDOUT)
-        test, settings = linear(public, _GOAL), Settings(epsilon)
+        goal = network_goal(flights) if task == NETWORK else TASKS[task]
+        test, settings = supervised(public, goal, make, SEED), Settings(epsilon)
         entries: dict[str, Any] = {"holdout": HOLDOUT} | ({} if rows is None else {"rows": rows})
-        work = Work.on_data_set(fleet, _GOAL.name, gateways, rounds, entries)
+        work = Work.on_data_set(fleet, goal.name, gateways, rounds, entries, network=make)
         began = monotonic()
         status.stage("Writing the fleet's folder: a plan, keys, certificates")
         place = Place("127.0.0.1", free_port(), free_port())
@@ -136,12 +164,14 @@ def demo_command(
         finally:
             stop(folder)  # what was left behind by parts that were killed
         seconds = monotonic() - began
-        simulated = _simulated(linear(fleet, _GOAL), test, settings, rounds, status)
+        simulated = _simulated(supervised(fleet, goal, make, SEED), test, settings, rounds, status)
         status.stage("Reading the ledgers")
         model = Model.from_json(job.result.read_text("utf-8"))
         vaults = [VaultConfig.load(folder / f"vault-{i}") for i in range(1, gateways + 1)]
         counts = Summary.load(job.summary).rounds
         document: dict[str, Any] = {
+            "task": task,
+            "weights": model.dimensions,
             "gateways": gateways,
             "vehicles": len(fleet),
             "epsilon": epsilon,
@@ -155,7 +185,7 @@ def demo_command(
             "bytes": sum(found.bytes.values()),
             "surveyed": sum(each.reports for each in counts[: len(job.stages) - 1]),
             "error": float(as_scaled(test, model.scaling).error(np.array([model.weights]))[0]),
-            "base_rate": base_rate(public, _GOAL),
+            "base_rate": base_rate(public, goal),
             "simulated": simulated,
             "ledgers": _ledgers(vaults, found.reports),
             "seconds": seconds,
@@ -163,7 +193,8 @@ def demo_command(
     if as_json:
         click.echo(json.dumps(document, indent=2))
     else:
-        console().print(_render(document))
+        title = f"{title_of(task, goal)} of {model.target.name}: {gateways} gateways"
+        console().print(_render(title, document, model.target))
     if document["ledgers"]["answered_twice"] or document["ledgers"]["over_the_cap"]:
         sys.exit(1)
 
@@ -260,7 +291,7 @@ def _table(found: JobStatus, job: Job) -> Table:
 
 
 def _simulated(
-    fleet: Linear, public: Linear, settings: Settings, rounds: int, status: Status
+    fleet: Supervised, public: Supervised, settings: Settings, rounds: int, status: Status
 ) -> dict[str, Any]:
     """Return the error of simulations of the same training, with several seeds."""
     survey = settings.survey_for(fleet.numbers, len(fleet))
@@ -270,9 +301,7 @@ def _simulated(
     status.stage(f"Simulating the same training {_SEEDS} times, to compare")
     for seed in range(_SEEDS):
         status.update(f"Simulating the same training: {seed} of {_SEEDS} are done")
-        training = replace(settings, group=group).training(
-            fleet, fleet.objective.distance, source(seed)
-        )
+        training = replace(settings, group=group).training(fleet, fleet.distance, source(seed))
         for _ in training:
             pass
         errors.append(float(measured(public, training)[0]))
@@ -306,17 +335,19 @@ def _ledgers(vaults: list[VaultConfig], counted: int) -> dict[str, Any]:
     }
 
 
-def _render(document: dict[str, Any]) -> Table:
+def _render(title: str, document: dict[str, Any], target: Attribute) -> Table:
     """Return the result as a table."""
     simulated, ledgers = document["simulated"], document["ledgers"]
-    rendered = Table(title=f"Late or not? {document['gateways']} gateways", show_header=False)
+    rendered = Table(title=title, show_header=False)
     rendered.add_column(no_wrap=True)
     rendered.add_column(overflow="fold")
-    spread = f"{simulated['error']:.2%}, standard deviation {simulated['spread']:.2%}"
+    deviation = f"{simulated['spread']:{'.2%' if target.feature_labels else '.2g'}}"
+    spread = f"{shown_error(simulated['error'], target)}, standard deviation {deviation}"
     for row in (
-        ("error on the hold-out", f"{document['error']:.2%}"),
+        ("error on the hold-out", shown_error(document["error"], target)),
         (f"in {simulated['seeds']} simulations", spread),
-        ("base rate", f"{document['base_rate']:.2%}"),
+        ("base rate", shown_error(document["base_rate"], target)),
+        ("weights of the model", f"{document['weights']:,}"),
         ("vehicles", f"{document['vehicles']:,}"),
         ("epsilon of a vehicle", f"{document['epsilon']:g}"),
         ("rounds", f"{document['rounds']}: {document['ended']}"),

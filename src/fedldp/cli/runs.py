@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
@@ -12,14 +13,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from fedldp._internal.validation import Floats
+from fedldp.attributes import Attribute
+from fedldp.cli.plans import given, naming
 from fedldp.datasets.dataset import Dataset
 from fedldp.errors import DomainError
 from fedldp.learn.comparison import Comparison
 from fedldp.learn.examples import VehicleRows
 from fedldp.learn.features import Scaling
 from fedldp.learn.gradients import BLOCK
-from fedldp.learn.layers import Activation, Dense, Layer
-from fedldp.learn.networks import Network
+from fedldp.learn.layers import ACTIVATIONS
+from fedldp.learn.networks import Architecture, Network
 from fedldp.learn.objectives import OBJECTIVES, Objective
 from fedldp.learn.privacy import Privacy
 from fedldp.learn.settings import Settings
@@ -37,13 +40,41 @@ TASKS: dict[str, Objective] = {each.task: each for each in OBJECTIVES.values()}
 
 
 NETWORK = "mlp"  # the task of a network with hidden layers, whose objective follows from the target
+HIDDEN = (8,)  # units of its layers by default
 
 
-class Hidden(NamedTuple):
-    """The hidden layers of a network."""
+def network_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of the task mlp to a command."""
+    hidden = click.option(
+        "--hidden",
+        type=click.IntRange(1),
+        multiple=True,
+        help="The units of a hidden layer of mlp; give it again for more layers.  "
+        f"[default: {HIDDEN[0]}]",
+    )
+    activation = click.option(
+        "--activation",
+        type=click.Choice(ACTIVATIONS),
+        default="tanh",
+        show_default=True,
+        help="The function of the hidden units of mlp.",
+    )
+    return hidden(activation(command))
 
-    sizes: tuple[int, ...]
-    activation: str
+
+def architecture(task: str, hidden: tuple[int, ...], activation: str) -> Architecture:
+    """Return what makes the network of a task."""
+    if task == NETWORK:
+        return partial(Network.perceptron, hidden=hidden or HIDDEN, activation=activation)
+    if hidden or given("activation"):
+        raise click.UsageError(f"--hidden and --activation are for --task {NETWORK}.")
+    return Network.linear
+
+
+def read_network(path: Path) -> Network:
+    """Read a network from a file."""
+    with naming(path):
+        return Network.from_json(path.read_text("utf-8", errors="replace"))
 
 
 class Point(NamedTuple):
@@ -60,23 +91,28 @@ def linear(data: Dataset, goal: Objective) -> Linear:
     return Linear(examples.objective, examples, _vehicle_rows(data))
 
 
-def layered(data: Dataset, goal: Objective, hidden: Hidden, seed: int) -> Layered:
-    """Return the task of training a network with hidden layers."""
+def supervised(data: Dataset, goal: Objective, make: Architecture, seed: int = 0) -> Supervised:
+    """Return the task of training a network, with layers or without."""
     examples = data.examples(goal.name)
-    layers: list[Layer] = []
-    for units in hidden.sizes:
-        layers += [Dense(units), Activation(hidden.activation)]
-    network = Network((examples.dimensions - 1,), tuple(layers), examples.objective)
+    network = make(examples.dimensions, examples.objective)
+    if not network.layers:
+        return linear(data, goal)
     return Layered(network, examples, _vehicle_rows(data), seed)
 
 
 def network_goal(data: Dataset) -> Objective:
     """Return the objective of a network: it follows from the first target of the data."""
     for name in data.targets.values():
-        for goal in (OBJECTIVES[each] for each in ("squared", "logistic", "softmax")):
-            if goal.fits(data.schema[name]) and data.target(goal.name).name == name:
-                return goal
+        goal = goal_of(data.schema[name])
+        if data.target(goal.name).name == name:
+            return goal
     raise DomainError(f"{data.name} has no target: give --target.")
+
+
+def goal_of(target: Attribute) -> Objective:
+    """Return the objective of a network that predicts a target."""
+    found = (OBJECTIVES[each] for each in ("squared", "logistic"))
+    return next((goal for goal in found if goal.fits(target)), OBJECTIVES["softmax"])
 
 
 def _vehicle_rows(data: Dataset) -> VehicleRows | None:
@@ -212,3 +248,15 @@ def volume(count: int) -> str:
     while number >= 999.5 and unit < len(_UNITS) - 1:
         number, unit = number / 1000, unit + 1
     return f"{number:.3g} {_UNITS[unit]}"
+
+
+def shown_error(error: float, target: Attribute) -> str:
+    """Return an error for people: the share of wrong labels, or how far off a number is."""
+    if target.feature_labels:
+        return f"{error:.2%}"
+    return f"{error:.4g} (root mean square: {error**0.5 * target.half_width:.4g})"
+
+
+def title_of(task: str, goal: Objective) -> str:
+    """Return the usual name of the model of a task."""
+    return "Network with hidden layers" if task == NETWORK else goal.title

@@ -30,29 +30,30 @@ from fedldp.cli.plans import (
 from fedldp.cli.runs import (
     NETWORK,
     TASKS,
-    Hidden,
+    architecture,
     as_scaled,
     base_rate,
     compared,
     display,
     follow,
-    layered,
-    linear,
     measured,
     network_goal,
+    network_options,
     note_clipping,
+    shown_error,
     spending,
+    supervised,
+    title_of,
     volume,
 )
 from fedldp.datasets import Dataset
 from fedldp.datasets.files import read_file
 from fedldp.learn.examples import Surveyed
 from fedldp.learn.forecasting import forecast
-from fedldp.learn.layers import ACTIVATIONS
 from fedldp.learn.model import Model
-from fedldp.learn.objectives import Objective, objective
+from fedldp.learn.objectives import objective
 from fedldp.learn.settings import AUTO, PAPER_DECIDES, Settings
-from fedldp.learn.tasks import Linear, Supervised
+from fedldp.learn.tasks import Linear
 from fedldp.mechanisms import mechanism_names
 from fedldp.randomness import source
 
@@ -76,19 +77,7 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
     required=True,
     help="The kind of model (see above).",
 )
-@click.option(
-    "--hidden",
-    type=click.IntRange(1),
-    multiple=True,
-    help="The units of a hidden layer of mlp; give it again for more layers.  [default: 8]",
-)
-@click.option(
-    "--activation",
-    type=click.Choice(ACTIVATIONS),
-    default="tanh",
-    show_default=True,
-    help="The function of the hidden units of mlp.",
-)
+@network_options
 @declared(Settings, "epsilon", type=float, required=False)
 @declared(
     Settings,
@@ -242,13 +231,12 @@ def train_command(
         mechanism if private else None,
         **chosen,
     )
-    if task != NETWORK and (hidden or given("activation")):
-        raise click.UsageError("--hidden and --activation are for --task mlp.")
+    make = architecture(task, hidden, activation)
     data = _load(what, None if task == NETWORK else TASKS[task].name, **of_data)
     data = replace(data, reference=settings.reference)
     goal = network_goal(data) if task == NETWORK else TASKS[task]
     fleet, public = data.split(holdout)
-    work, test = _work(task, fleet, public, goal, Hidden(hidden or (8,), activation), seed)
+    work, test = (supervised(part, goal, make, seed or 0) for part in (fleet, public))
     if vehicles is not None and not only_forecast:
         raise click.UsageError("--vehicles is for --forecast; to train on fewer, give --rows.")
     if only_forecast:
@@ -302,8 +290,7 @@ def train_command(
         "seconds": seconds,
         "model": model.fingerprint,
     }
-    kind = "Network with hidden layers" if task == NETWORK else goal.title
-    title = f"{kind} of {target.name}: {data.title}"
+    title = f"{title_of(task, goal)} of {target.name}: {data.title}"
     if plot is not None:
         plots.save(plots.training_rounds(points, document["base_rate"], title), plot)
     if as_json:
@@ -321,16 +308,6 @@ def train_command(
     for path in (save, plot):
         if path is not None:
             console().print(f"Wrote {path}", soft_wrap=True)
-
-
-def _work(
-    task: str, fleet: Dataset, public: Dataset, goal: Objective, hidden: Hidden, seed: int | None
-) -> tuple[Supervised, Supervised]:
-    """Return what is trained, and what it is tested on."""
-    if task != NETWORK:
-        return linear(fleet, goal), linear(public, goal)
-    first, second = (layered(part, goal, hidden, seed or 0) for part in (fleet, public))
-    return first, second
 
 
 def _forecast(
@@ -421,7 +398,7 @@ def _render(title: str, document: dict[str, Any], target: Attribute) -> Table:
     rendered.add_column(no_wrap=True)
     rendered.add_column(overflow="fold")
     named = ("error on the hold-out", "error"), ("base rate", "base_rate")
-    errors = [(name, _error(document[key], target)) for name, key in named]
+    errors = [(name, shown_error(document[key], target)) for name, key in named]
     bits, epsilon = document["bits_per_vehicle"], document["epsilon"]
     if epsilon is None:
         privacy = "none: vehicles send their gradients as they are"
@@ -453,10 +430,3 @@ def _survey(document: dict[str, Any]) -> str:
         return "none"
     kinds = {"scale": "centres, scales", "whiten": "centres, scales, correlations"}
     return f"{document['survey_reports']:,}: {kinds[document['survey']]}"
-
-
-def _error(error: float, target: Attribute) -> str:
-    """Return an error for people: the share of wrong labels, or how far off a number is."""
-    if target.feature_labels:
-        return f"{error:.2%}"
-    return f"{error:.4g} (root mean square: {error**0.5 * target.half_width:.4g})"

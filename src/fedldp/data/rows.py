@@ -46,7 +46,7 @@ class Rows:
         self._first_row = first_row
         ends = np.cumsum([attribute.size for attribute in attributes]).tolist()
         self._slices = [slice(*pair) for pair in pairwise([0, *ends])]
-        self._names = [part.name for attribute in attributes for part in attribute.parts]
+        self._read = [part for attribute in attributes for part in attribute.parts]
         self._data: npt.NDArray[Any] | frames.Table
         if isinstance(data, np.ndarray):
             self._data = self._checked_array(data, ends[-1])
@@ -67,10 +67,13 @@ class Rows:
     def _checked_table(self, table: frames.Table) -> frames.Table:
         if isinstance(table, frames.Dicts):
             return table  # a key may be missing from any dict: that is data
-        for name in self._names:
-            if name not in table.names:
+        known = set(table.names)
+        for attribute in self._read:
+            if not known.issuperset(_columns(attribute, table)):
+                several = "" if attribute.size == 1 else f" of {attribute.size} numbers, and not"
+                several += several and f" all of {attribute.name}[0] to [{attribute.size - 1}]"
                 raise UnknownName(
-                    f"the data have no column {name!r}; they have "
+                    f"the data have no column {attribute.name!r}{several}; they have "
                     f"{list(table.names)!r:.500}. The names must be those of the schema."
                 )
         return table
@@ -141,9 +144,10 @@ class Rows:
         """Return the keys of dicts and the columns of tables that the schema does not name."""
         if isinstance(self._data, np.ndarray):
             return {}, ()
-        names = set(self._names)
         if isinstance(self._data, frames.Dicts):
+            names = {each.name for each in self._read}
             return self._data.other_keys(names, start, stop), ()
+        names = {name for each in self._read for name in _columns(each, self._data)}
         return {}, tuple(name for name in self._data.names if name not in names)
 
     def _parts(
@@ -154,7 +158,30 @@ class Rows:
             yield attribute, self._data[start:stop, columns]
             return
         for part in attribute.parts:
-            yield part, self._data.cells(part.name, start, stop)
+            names = _columns(part, self._data)
+            found = [self._data.cells(name, start, stop) for name in names]
+            yield part, found[0] if len(found) == 1 else _beside(found)
+
+
+def _columns(attribute: Attribute, table: frames.Table) -> list[str]:
+    """Return the columns of a table that hold an attribute.
+
+    A vector x is one column of lists or, in a file of texts, the columns x[0], x[1] and so on.
+    """
+    size = attribute.size
+    if size == 1 or isinstance(table, frames.Dicts) or attribute.name_of(0) not in table.names:
+        return [attribute.name]
+    return [attribute.name_of(place) for place in range(size)]
+
+
+def _beside(columns: Sequence[Cells]) -> npt.NDArray[Any]:
+    """Return columns of cells side by side."""
+    if all(isinstance(each, np.ndarray) and each.dtype.kind in REAL for each in columns):
+        return np.stack(columns, axis=1)
+    found = np.empty((len(columns[0]), len(columns)), object)
+    for place, each in enumerate(columns):
+        found[:, place] = each
+    return found
 
 
 def names_of(attribute: Attribute) -> list[str]:
@@ -169,13 +196,27 @@ def kinds(data: Any) -> dict[str, int | None]:
 
     >>> kinds({"age": [31, None], "city": ["Rome", "Oslo"], "at": [(59.9, 10.7), (41.9, 12.5)]})
     {'age': 1, 'city': None, 'at': 2}
+    >>> kinds({"age": [31], "at[0]": [59.9], "at[1]": [10.7]})  # a vector, in a file of texts
+    {'age': 1, 'at': 2}
     """
     if isinstance(data, np.ndarray):
         raise DomainError("an array has no names: use Schema.of(...) or Schema.vector(d, bound).")
     table = frames.table(data)
     for name in table.names:
         checked_text(name, "the name of a column")
-    return {name: _size(table.cells(name, 0, _LOOKED_AT)) for name in table.names}
+    found = {name: _size(table.cells(name, 0, _LOOKED_AT)) for name in table.names}
+    for first in [name for name in found if name.endswith("[0]")]:
+        stem = first.removesuffix("[0]")
+        several: list[str] = []
+        while found.get(name := f"{stem}[{len(several)}]") == 1:
+            several.append(name)
+        if len(several) > 1 and stem not in found:
+            found = {
+                (stem if name == first else name): (len(several) if name == first else size)
+                for name, size in found.items()
+                if name not in several[1:]
+            }
+    return found
 
 
 def _size(cells: Cells) -> int | None:

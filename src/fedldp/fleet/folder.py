@@ -27,12 +27,15 @@ from fedldp.fleet.sockets import Address
 from fedldp.fleet.vault import process as vault_process
 from fedldp.learn.features import Features
 from fedldp.learn.model import Model
+from fedldp.learn.networks import Architecture, Network
+from fedldp.learn.objectives import objective as named_objective
 from fedldp.learn.settings import Settings
 from fedldp.plan import Plan
 from fedldp.schema import Schema
 
 PORT = 9443  # for gateways
 LINK = 9410  # for processes on the server's machine
+SEED = 0  # of the first weights of a network: it is public
 
 _SOCKET = "vault.sock"
 _NOTES = {  # the comment beside an entry
@@ -85,10 +88,12 @@ class Work:
         rounds: int,
         entries: Mapping[str, Any],
         job: str | None = None,
+        network: Architecture = Network.linear,
     ) -> "Work":
         """Divide a data set among the vaults; `entries` of vault.toml say which rows are used.
 
-        `data` are the rows that all vaults hold together.
+        `data` are the rows that all vaults hold together. `network` makes the model that is
+        trained.
         """
         if data.vehicle_ids is not None:
             raise DomainError(
@@ -98,7 +103,7 @@ class Work:
         asked, model = data.asked, None
         if objective is not None:
             asked = data.features.schema
-            model = _first_model(objective, asked, data.target(objective))
+            model = _first_model(objective, asked, data.target(objective), network)
         vehicles = -(-len(data) // gateways)
         found = {"data": data.name, **entries}
         return cls(job or data.name, asked, model, vehicles, rounds, found, total=len(data))
@@ -114,21 +119,24 @@ class Work:
         rounds: int,
         entries: Mapping[str, Any],
         job: str | None = None,
+        network: Architecture = Network.linear,
     ) -> "Work":
         """Have each vault read a file with these columns at this path in its folder."""
         asked, model = schema, None
         if objective is not None and target is not None:
             asked = Schema(tuple(each for each in schema.attributes if each.name != target))
-            model = _first_model(objective, asked, schema[target])
+            model = _first_model(objective, asked, schema[target], network)
         data = {"data": path, **entries}
         return cls(job or Path(path).stem, asked, model, vehicles, rounds, data, schema)
 
 
-def _first_model(objective: str, features: Schema, target: Attribute) -> Model:
-    """Return a model whose weights are zero."""
-    reference = Settings.reference
-    zeros = (0.0,) * Features(features, reference).dimensions
-    return Model(objective, features, target, zeros, reference)
+def _first_model(objective: str, schema: Schema, target: Attribute, network: Architecture) -> Model:
+    """Return a model with public first weights: zeros, if it is linear."""
+    reference, goal = Settings.reference, named_objective(objective).for_target(target)
+    made = network(Features(schema, reference).dimensions, goal)
+    layers = made if made.layers else None
+    weights = tuple(made.start(SEED).tolist())
+    return Model(objective, schema, target, weights, reference, layers=layers)
 
 
 @final
@@ -244,9 +252,9 @@ def _write_job(folder: Path, work: Work, settings: Settings, gateways: int) -> N
         entries |= {"reports": reports, "rounds": 1, "planned": min(total, gateways * reports)}
         entries |= {**waits, "result": "state/tally.json"}
     else:
-        d, goal = len(model.weights), model.goal
-        plan = cast(Plan, settings.plan(d, goal.length))
-        survey, surveyed = settings.survey_for(model.features.numbers, total), 0
+        d, goal, linear = model.dimensions, model.goal, model.layers is None
+        plan = cast(Plan, settings.plan(d, goal.length, model.network.mean_length))
+        survey, surveyed = settings.survey_for(model.numbers, total), 0
         before = 0 if survey is None else len(survey.rounds)
         if survey is not None:
             surveyed = -(-round(settings.survey_share * total) // gateways)
@@ -257,7 +265,7 @@ def _write_job(folder: Path, work: Work, settings: Settings, gateways: int) -> N
             entries |= {"survey": survey.kind, "survey_reports": surveyed}
         entries |= {"planned": min(answers * total, most), **waits, "result": "state/model.json"}
         (folder / "model.json").write_text(model.to_json(), "utf-8")
-        steps = settings.recipe(d, work.rounds, goal.distance).to_document()
+        steps = settings.recipe(d, work.rounds, model.network.distance, linear).to_document()
         recipe = "\n" + toml.table("recipe", entries=steps)
     (folder / "plan.json").write_text(plan.to_json(), "utf-8")
     notes = _NOTES | {

@@ -250,7 +250,7 @@ class Job:
         """The survey that is made; None if there is none, or "auto" has decided against it."""
         if self.survey is None or self.model is None:
             return None
-        numbers, epsilon = self.model.features.numbers, self.plan.epsilon
+        numbers, epsilon = self.model.numbers, self.plan.epsilon
         kind = choose(self.survey, numbers, self.gateways * self.survey_reports, epsilon)
         return None if kind is None else Survey(kind, numbers, epsilon)
 

@@ -28,7 +28,7 @@ from fedldp.errors import DomainError, MissingExtra
 from fedldp.learn.comparison import Comparison
 from fedldp.learn.examples import Array, Examples, Rows, VehicleRows
 from fedldp.learn.features import FeatureRows, Features, Scaling, Singles
-from fedldp.learn.layers import Activation, Dense, Layer
+from fedldp.learn.layers import Activation
 from fedldp.learn.model import LARGEST_WEIGHT
 from fedldp.learn.networks import Network
 from fedldp.learn.objectives import Objective, objective
@@ -399,10 +399,8 @@ class _LayeredModel(_LDPModel):
                 "hidden_layer_sizes must be a number of units for each hidden layer, such as (8,); "
                 f"got {sizes!r:.80}."
             )
-        layers: list[Layer] = []
-        for size in sizes:
-            layers += [Dense(whole(size, "hidden_layer_sizes")), Activation(self.activation)]
-        return Network((inputs,), tuple(layers), objective)
+        hidden = [whole(size, "hidden_layer_sizes") for size in sizes]
+        return Network.perceptron(inputs + 1, objective, hidden, self.activation)
 
     def _task(self, objective: Objective, examples: Examples, rows: VehicleRows | None) -> Task:
         network = self._network(objective, examples.dimensions - 1)

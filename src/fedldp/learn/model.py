@@ -167,6 +167,11 @@ class Model:
         return len(self.weights)
 
     @property
+    def numbers(self) -> int:
+        """How many numbers a survey can ask for; none of signals, whose values are alike."""
+        return 0 if self.network.signals else self.features.numbers
+
+    @property
     def cost(self) -> int:
         """About how many multiplications the score of a row takes; a gradient takes thrice that."""
         return max(self.network.operations, self.dimensions)

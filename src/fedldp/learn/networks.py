@@ -14,7 +14,7 @@ first layer that follows. The others have a bias of their own.
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -27,7 +27,7 @@ from fedldp._internal.vectors import without_tiny
 from fedldp.errors import DomainError
 from fedldp.learn.features import FeatureRows, written_out
 from fedldp.learn.gradients import gradients_of, scores_of, silently
-from fedldp.learn.layers import Array, Dense, Layer, Shape, layer_from_document
+from fedldp.learn.layers import Activation, Array, Dense, Layer, Shape, layer_from_document
 from fedldp.learn.objectives import Objective, objective
 from fedldp.parts import Matrix, Values
 from fedldp.randomness import source
@@ -45,7 +45,7 @@ LARGEST_FIXED = 1e6  # of a weight that is not trained
 
 # Settled on synthetic problems (benchmarks/settle_networks.py); see docs/networks.md.
 LAYERED_DISTANCE, SIGNAL_DISTANCE = 4.0, 16.0
-LAYERED_LENGTH, SIGNAL_LENGTH = 0.5, 0.8
+LINEAR_LENGTH, LAYERED_LENGTH, SIGNAL_LENGTH = 0.3, 0.5, 0.8
 
 _BLOCK_NUMBERS = 1 << 22  # numbers in memory at a time
 _DIGITS = 6  # of first weights, so that every machine has the same
@@ -147,6 +147,43 @@ class Network:
         """
         return cls((features - 1,), (), objective)
 
+    @classmethod
+    def perceptron(
+        cls, features: int, objective: Objective, hidden: Sequence[int], activation: str = "tanh"
+    ) -> "Network":
+        """Return a multilayer perceptron: dense layers, each with an activation.
+
+        Parameters
+        ----------
+        features : int
+            The number of features, including the constant.
+        objective : Objective
+            The loss.
+        hidden : sequence of int
+            The number of units of each hidden layer.
+        activation : {"relu", "tanh", "logistic", "silu"}, default="tanh"
+            The function of the hidden units.
+
+        Returns
+        -------
+        Network
+            The network.
+
+        Raises
+        ------
+        DomainError
+            If a number of units or the activation is invalid, or the network is too large.
+
+        Examples
+        --------
+        >>> Network.perceptron(4, objective("logistic"), hidden=[8, 3])
+        <Network: (3,) -> dense, activation, dense, activation -> 1 score, logistic, 63 weights>
+        """
+        layers: list[Layer] = []
+        for units in hidden:
+            layers += [Dense(units), Activation(activation)]
+        return cls((features - 1,), tuple(layers), objective)
+
     @cached_property
     def _steps(self) -> tuple[Layer, ...]:
         """All layers, and the last one."""
@@ -227,6 +264,8 @@ class Network:
     @property
     def mean_length(self) -> float:
         """How long gradients are on average, roughly, as a share of where they are clipped."""
+        if not self.layers:
+            return LINEAR_LENGTH
         return SIGNAL_LENGTH if self.signals else LAYERED_LENGTH
 
     @property
@@ -535,6 +574,11 @@ class Network:
     def fingerprint(self) -> str:
         """The SHA-256 of the canonical JSON, in hexadecimal."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+
+# What makes a network, given the number of features with the constant, and the objective: such as
+# `Network.linear`.
+Architecture = Callable[[int, Objective], Network]
 
 
 def _checked_shape(shape: Any) -> Shape:

@@ -14,6 +14,7 @@ from fedldp._strategies import PAPER_MECHANISM, STRATEGIES, as_printed, each_par
 from fedldp.errors import DomainError
 from fedldp.estimate import HORVITZ_THOMPSON
 from fedldp.learn.features import REFERENCES
+from fedldp.learn.networks import LINEAR_LENGTH
 from fedldp.learn.optimizer import (
     LINEAR,
     NOISE_AWARE,
@@ -27,7 +28,7 @@ from fedldp.learn.optimizer import (
 )
 from fedldp.learn.privacy import NoPrivacy
 from fedldp.learn.survey import SURVEYS, Survey, choose
-from fedldp.learn.tasks import MEAN_LENGTH, Task
+from fedldp.learn.tasks import Task
 from fedldp.learn.training import Training
 from fedldp.plan import Plan
 from fedldp.randomness import Source
@@ -251,7 +252,7 @@ class Settings(Recipe):
         return self.mechanism is not None
 
     def plan(
-        self, dimensions: int, length: float = 1.0, mean_length: float = MEAN_LENGTH
+        self, dimensions: int, length: float = 1.0, mean_length: float = LINEAR_LENGTH
     ) -> Plan | NoPrivacy:
         """Return the plan for a gradient.
 
@@ -276,7 +277,7 @@ class Settings(Recipe):
         dimensions: int,
         participations: int,
         length: float = 1.0,
-        mean_length: float = MEAN_LENGTH,
+        mean_length: float = LINEAR_LENGTH,
     ) -> Plan | NoPrivacy:
         if self.strategy == DIRECTIONS:
             schema = Schema.vector(dimensions, length=self._bound(length))

@@ -13,13 +13,11 @@ from fedldp.errors import DomainError
 from fedldp.learn.examples import Examples, Rows, Surveyed, VehicleRows, rows_of
 from fedldp.learn.features import Scaling
 from fedldp.learn.gradients import BLOCK, silently
-from fedldp.learn.networks import Network
+from fedldp.learn.networks import LINEAR_LENGTH, Network
 from fedldp.learn.noise_aware import Prior
 from fedldp.learn.objectives import Objective
 from fedldp.parts import Values
 from fedldp.randomness import Source
-
-MEAN_LENGTH = 0.3  # of the gradients of linear models, as a share of the bound
 
 
 class Task(ABC):
@@ -89,7 +87,7 @@ class Task(ABC):
     @property
     def mean_length(self) -> float:
         """How long gradients are on average, roughly, as a share of where they are clipped."""
-        return MEAN_LENGTH
+        return LINEAR_LENGTH
 
     @property
     def distance(self) -> float:
@@ -209,9 +207,16 @@ class Supervised(Task):
         return self.network.distance
 
     @property
+    def mean_length(self) -> float:
+        """How long gradients are on average, roughly, as a share of where they are clipped."""
+        return self.network.mean_length
+
+    @property
     def numbers(self) -> int:
-        """How many numbers a survey can ask for."""
-        return self.examples.encoding.numbers if isinstance(self.examples, Surveyed) else 0
+        """How many numbers a survey can ask for; none of signals, whose values are alike."""
+        if self.network.signals or not isinstance(self.examples, Surveyed):
+            return 0
+        return self.examples.encoding.numbers
 
     def units(self, vehicles: Rows, source: Source) -> Floats:
         examples = cast(Surveyed, self.examples)
@@ -403,16 +408,6 @@ class Layered(Supervised):
     def kind(self) -> str:
         """The fingerprint of the network."""
         return self.network.fingerprint
-
-    @property
-    def mean_length(self) -> float:
-        """How long gradients are on average, roughly, as a share of where they are clipped."""
-        return self.network.mean_length
-
-    @property
-    def numbers(self) -> int:
-        """How many numbers a survey can ask for; none of signals, whose values are alike."""
-        return 0 if self.network.signals else super().numbers
 
     @property
     def start(self) -> Floats:
