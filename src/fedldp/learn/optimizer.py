@@ -138,7 +138,8 @@ class Recipe:
         0.1
         """
         if self.schedule != LINEAR:
-            return float(self.rate / number ** POWERS[self.schedule])
+            # That of `Settings` may be "auto", which is constant unless `Settings.recipe` is asked.
+            return float(self.rate / number ** POWERS.get(self.schedule, 0.0))
         if not isinstance(self.rounds, int):
             raise DomainError("a linear schedule needs the number of rounds. Use Settings.recipe.")
         return self.rate * max(0.0, 1 - (number - 1) / self.rounds)
