@@ -173,7 +173,7 @@ def test_means(d, epsilon, name):
 @pytest.mark.parametrize(("d", "epsilon", "name"), [(1, 4.0, "two ends"), (16, 1.0, "skewed")])
 def test_means_of_reports(d, epsilon, name):
     """With 8000 replicates: a check alarms by chance about once in 1000 times."""
-    tally, means = reported(d, epsilon, name, 8000 if d == 1 else N, 8000, seed=1)
+    tally, means = reported(d, epsilon, name, 2000 if d == 1 else N, 8000, seed=1)
     check(tally, DATA[name].mean(), means)
 
 
@@ -227,10 +227,10 @@ def frequencies_of(coder, odds, n, share, replicates, seed):
     ("kind", "epsilon", "share"), [(RandomizedResponse, 1.0, 1), (UnaryEncoding, 4.0, 0.5)]
 )
 def test_frequencies(kind, epsilon, share):
-    """With 8000 replicates: a check alarms by chance about once in 1000 times."""
+    """With 4000 replicates: a check alarms by chance about once in 250 times; the seed is fixed."""
     odds = [0.02, 0.6, 0.18, 0.2]
     coder = kind.of(epsilon, len(odds))
-    tally, shares = frequencies_of(coder, odds, N, share, 8000, seed=3)
+    tally, shares = frequencies_of(coder, odds, N, share, 4000, seed=3)
     different = ESTIMATORS if share < 1 else ESTIMATORS[:1]  # if all answer, they are the same
     for estimator, of in itertools.product(different, TARGETS):
         estimate = tally.estimate(estimator, of=of)

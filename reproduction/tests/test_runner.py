@@ -207,7 +207,7 @@ def test_an_extract_without_a_target_is_left_out(tmp_path):
     assert len({point.panel for point in third.points}) == 2
 
 
-def test_samples_tell_whether_the_data_are_the_papers(tmp_path, monkeypatch):
+def test_samples_know_whether_the_data_are_the_papers(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(runner, "verdicts", lambda measured: seen.append(measured.samples) or ())
     figure = replace(KNOWN.figure("means"), data=("mx", "br"), series=("pm",))

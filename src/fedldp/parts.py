@@ -306,7 +306,7 @@ class Part:
     def epsilon(self) -> Fraction:
         """What a report costs: the k most expensive units."""
         costs = ((vehicle.exact(coder.epsilon), units) for coder, units in self._units_by_coder)
-        return vehicle.dearest(costs, self.k)
+        return vehicle.largest_cost(costs, self.k)
 
     @property
     def ratio(self) -> Fraction:

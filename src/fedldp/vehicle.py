@@ -927,7 +927,7 @@ def read_table(document: Any) -> Table:
     raise ValueError(f"a table of an unknown kind: {kind!r:.80}")
 
 
-def dearest(costs: Iterable[tuple[Fraction, int]], k: int) -> Fraction:
+def largest_cost(costs: Iterable[tuple[Fraction, int]], k: int) -> Fraction:
     """Return the largest cost of k coordinates, given costs and how many coordinates have each."""
     total = Fraction(0)
     for cost, size in sorted(costs, reverse=True):
@@ -945,7 +945,7 @@ def sample_part(attributes: list[Attribute], tables: list[Table], k: int) -> Par
     d = starts[-1]
     if not 1 <= k <= d:
         raise ValueError(f"k must be from 1 to {d}; got {k}")
-    epsilon = dearest(((t.epsilon, a.size) for a, t in pairs), k)
+    epsilon = largest_cost(((t.epsilon, a.size) for a, t in pairs), k)
     index, widest = column_bits(d), max(table.bits for table in tables)
     bits = k * (index + widest) if k < d else sum(a.size * t.bits for a, t in pairs)
 

@@ -83,7 +83,7 @@ def test_a_demo_says_what_it_waited_for(tmp_path, monkeypatch):
     assert "Starting the server: 0 of 3 gateways are registered" in str(done.exception)
 
 
-def test_a_demo_tells_of_parts_that_die(tmp_path, monkeypatch):
+def test_a_demo_reports_parts_that_die(tmp_path, monkeypatch):
     """The server of this one ends some time after a vault was started for the second time."""
     lives = tmp_path / "lives"
     lives.touch()

@@ -158,7 +158,7 @@ def test_a_plan_that_costs_too_much_or_asks_for_one_coordinate(held, epsilon, si
     check_refused(held, [question.to_bytes()], [Answer.of(question).to_bytes()])
 
 
-def test_a_new_job_buys_nothing_and_a_new_process_neither(tmp_path):
+def test_neither_a_new_job_nor_a_new_process_adds_budget(tmp_path):
     """The cap is for life: who has spent it says no more, whatever the question is called."""
     fleet = small_fleet(tmp_path / "fleet", 1)
     try:

@@ -88,7 +88,7 @@ def test_it_ends_when_no_vehicle_of_any_level_is_left(tmp_path):
 
 
 @pytest.mark.parametrize("killed", range(1, 7))
-def test_killed_in_any_round_it_goes_on(tmp_path, killed):
+def test_killed_in_any_round_it_resumes(tmp_path, killed):
     """Also between two levels, where the model has not stepped yet."""
 
     class Killed(BaseException):

@@ -168,7 +168,7 @@ def test_searches_warn():
         (([0, 0], [1, 1]), "low of 'target_bounds' must be a finite number"),
     ],
 )
-def test_refuses_target_bounds_that_are_none(bounds, message):
+def test_refuses_invalid_target_bounds(bounds, message):
     with pytest.raises(DomainError, match=message):
         regression(target_bounds=bounds).fit(X, LABEL)
 
@@ -188,7 +188,7 @@ def test_refuses_target_bounds_that_are_none(bounds, message):
         (([0, 0], [1, np.nan]), "high of 'bounds of x1' must be a finite number"),
     ],
 )
-def test_refuses_bounds_that_are_none(bounds, message):
+def test_refuses_invalid_bounds(bounds, message):
     with pytest.raises(DomainError, match=message):
         classifier(bounds=bounds).fit(X, LABEL)
 

@@ -190,7 +190,7 @@ def test_a_state_is_read_as_it_was_written(rounds):
 
 
 @given(st.randoms(use_true_random=False))
-def test_states_that_are_none(rng):
+def test_invalid_states(rng):
     """Only `WireError` may escape; what is accepted is a state of the same shape, in numbers."""
     document = json.loads(some_state().to_json())
     text = json.dumps(damaged(document, rng))
@@ -253,7 +253,7 @@ def test_what_nobody_answered_has_no_gradient(estimator):
     assert np.all(optimizer.gradient(plan.tally(), estimator) == 0.0)
 
 
-def test_an_estimator_that_there_is_not():
+def test_an_unknown_estimator():
     with pytest.raises(DomainError, match="estimator must be one of"):
         optimizer.gradient(plan_for(2).simulate(np.zeros((5, 2)), fedldp.source(1)), "foo")
 

@@ -198,7 +198,7 @@ def test_reports_say_what_the_simulation_counts(strategy, data):
     assert tally.reports == 600
 
 
-def test_a_gradient_that_is_no_number_is_reported_as_the_public_default(data):
+def test_a_gradient_that_is_not_a_number_is_reported_as_the_public_default(data):
     inputs, targets = data[0].copy(), data[1]
     inputs[0] = np.nan
     task = Network(seeded(convolution), cross_entropy, inputs, targets)

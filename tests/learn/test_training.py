@@ -331,7 +331,7 @@ def test_trainings_that_cannot_be(options, said):
         train(**({"task": fleet(20, 3), "plan": plan_for(3)} | options))
 
 
-def test_a_category_is_no_vector_and_a_seed_no_source():
+def test_a_category_as_a_vector_and_a_seed_as_a_source_are_refused():
     task = Linear(objective("logistic"), examples(20, 1))
     schema = Schema.of(c=["a", "b"])
     for plan in (NoPrivacy(schema), Plan(schema, 1.0)):

@@ -254,8 +254,8 @@ def test_best_for_a_number_of_bits(epsilon):
 def test_four_outputs_are_where_a_scan_finds_them():
     right = np.linspace(0, 1, 17)
     least = np.inf
-    for inner in np.linspace(0.02, 1.5, 15):
-        for outer in np.linspace(1.3, 3.5, 15):
+    for inner in np.linspace(0.02, 1.5, 10):
+        for outer in np.linspace(1.3, 3.5, 10):
             y = np.array([-outer, -inner, inner, outer])
             found = solve(y, 2.0, right, Limits(np.ones(17)))
             least = least if found is None else min(least, found.factor)

@@ -68,7 +68,7 @@ def test_statistics_are_those_of_the_file(tmp_path, capsys):
         assert f"origin {label}: {origin.frequencies[number]:.1%}" in shown
 
 
-def test_the_pipeline_learns_and_looks_at_nobodys_data(capsys):
+def test_the_pipeline_learns_without_looking_at_the_data(capsys):
     example = load("scikit_learn_pipeline")
     right = example.main(rows=60_000, seed=1)
     shown = capsys.readouterr().out

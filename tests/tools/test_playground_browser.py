@@ -145,7 +145,7 @@ def test_a_value_is_typed(page, x):
 
 
 @pytest.mark.parametrize("text", ["2", "-1.5", ""])
-def test_a_value_that_is_none_is_marked_and_forgotten(page, text):
+def test_an_invalid_value_is_marked_and_forgotten(page, text):
     page.write("#x-typed", "0.5")
     page.write("#x-typed", text or "x")
     assert page.evaluate("document.querySelector('#x-typed').ariaInvalid") == "true"

@@ -173,7 +173,7 @@ def test_without_a_published_checksum_the_first_download_counts(site, cache):
     assert download.fetch().read_bytes() == b"changed there"
 
 
-def test_a_broken_connection_is_no_first_download(site, cache):
+def test_a_broken_connection_does_not_count_as_the_first_download(site, cache):
     download = pinned(site, size=None, sha256=None)
     site.put("/file", CONTENT[:1000], len(CONTENT))
     with pytest.raises(DomainError, match="1000 bytes read") as caught:
@@ -202,7 +202,7 @@ def test_a_description_leads_to_the_file(site, cache):
         (b'{"data_set_description": {"url": "file:///etc/passwd"}}', "is not a web address"),
     ],
 )
-def test_a_description_that_is_none_is_refused(site, cache, description, complaint):
+def test_an_invalid_description_is_refused(site, cache, description, complaint):
     download = described(site)
     site.put("/357", description)
     with pytest.raises(DomainError, match=complaint):

@@ -216,7 +216,7 @@ if find_spec("ipumspy") is not None:
         data = datasets.load("ipums", extract(tmp_path, description=CODEBOOK))
         assert np.array_equal(data.matrix(), by_name.matrix())
 
-    def test_a_codebook_that_is_none_is_refused(tmp_path):
+    def test_an_invalid_codebook_is_refused(tmp_path):
         for text in ("no XML", "<codeBook/>"):
             (tmp_path / "village.xml").write_text(text)
             with pytest.raises(

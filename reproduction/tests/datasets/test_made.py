@@ -73,7 +73,7 @@ def test_a_census_has_the_shape_of_the_paper(made, numbers, categories, labels, 
 
 
 @pytest.mark.parametrize("made", [census.BR, census.MX], ids=["br", "mx"])
-def test_a_census_can_be_learned_but_not_by_heart(made):
+def test_a_census_can_be_learned_but_not_memorized(made):
     data = made.make(40_000, seed=1)
     assert all(len(np.unique(column)) > 1 for column in data.columns)
     features, incomes = data.examples("squared").read(slice(None))

@@ -78,7 +78,7 @@ def test_means_are_asked_for_as_plan_paper_asks(way, epsilon):
     assert WAYS[way].estimator == plan.estimator
 
 
-def test_discretized_is_the_table_with_so_many_outputs():
+def test_discretized_is_the_table_with_this_number_of_outputs():
     way = WAYS["hm-tp"].with_outputs(31)
     errors = np.array(run(job(way, 4.0), NUMBERS))
     x = NUMBERS.astype(np.float64)
@@ -100,7 +100,7 @@ def test_those_who_answered_divide():
     assert 0.9 * low < errors.mean() / predicted < 1.1 * high
 
 
-def test_of_many_rows_some_tell_what_to_expect():
+def test_some_of_many_rows_show_what_to_expect():
     few = fedldp.source(1).uniform((1 << 16, 2)).astype(np.float32)
     # Rows between which the others are skipped: those in between do not matter.
     many = np.repeat(few, 3, axis=0)
@@ -226,7 +226,7 @@ def test_chance_is_that_of_the_run_and_its_epsilon_not_of_the_way():
     assert job("hm-tp").source(1).words(4).tolist() != drawn()
 
 
-def test_keys_tell_jobs_apart():
+def test_keys_distinguish_jobs():
     first = job("hm-tp")
     changes = [
         {"way": WAYS["hm"]},

@@ -132,7 +132,7 @@ def test_an_extract_that_changed_is_other_data(tmp_path):
     assert Shelf({"br": census(tmp_path, first=0)}, 1).material("br", 99).identity != before
 
 
-def test_made_up_data_are_told_apart_by_their_rows():
+def test_generated_data_are_distinguished_by_their_rows():
     one, other, fewer = (
         Shelf({}, seed).material("br", rows) for seed, rows in ((1, 60), (2, 60), (1, 50))
     )

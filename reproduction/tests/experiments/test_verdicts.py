@@ -121,7 +121,7 @@ PROPOSED_CLAIMS = {
 
 
 @pytest.mark.parametrize(("claim", "figure"), PROPOSED_CLAIMS.items())
-def test_one_reading_decides_for_every_figure_and_the_other_is_told(claim, figure):
+def test_one_reading_decides_for_every_figure_and_the_other_is_reported(claim, figure):
     """Each of the proposed mechanisms against the best existing one, in all five claims."""
     found = judged(claim, figure, samples(BETTER))
     assert found.holds is True
@@ -333,7 +333,7 @@ def test_interval_is_students(x):
     assert interval(x) == pytest.approx((x.mean(), low, high), rel=1e-6, abs=1e-6)
 
 
-def test_cross_validations_tell_less():
+def test_cross_validations_are_less_certain():
     x = np.array([1.0, 2.0, 4.0, 5.0])
     plain, folds = interval(x), interval(x, overlap=1 / 9)
     assert (folds.high - 3) / (plain.high - 3) == pytest.approx(((1 / 4 + 1 / 9) * 4) ** 0.5)

@@ -146,7 +146,7 @@ def test_a_table_has_no_picture():
         draw(table())
 
 
-def test_descriptions_tell_who_is_where():
+def test_descriptions_say_who_is_where():
     told = describe(made())
     assert told.startswith("Lines of mean squared error (log scale) over privacy budget ε from 0.5")
     for panel in PANELS:
@@ -198,7 +198,7 @@ def test_pictures_have_words_and_tables_no_picture(page):
     assert [image["alt"] for image in page.all("img")] == told
 
 
-def test_every_claim_and_every_circumstance_is_told(page):
+def test_every_claim_and_every_circumstance_is_reported(page):
     result = made()
     for text in (*result.settings, "Licence: CC0-1.0", "Fig. 6", heading(result)):
         assert text in page.text

@@ -121,7 +121,7 @@ def test_a_lemma_that_fails_is_found_out(monkeypatch):
         assert not theory_lemmas.closed_forms().holds
 
 
-def test_every_misprint_is_one():
+def test_every_misprint_is_really_wrong():
     """Each printed form is wrong, and each that is meant is right."""
     assert all(each.misprint and each.holds is None for each in computed("misprints").verdicts)
     assert len(computed("misprints").verdicts) == 25

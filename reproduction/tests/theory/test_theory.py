@@ -48,7 +48,7 @@ def test_a_figure_is_complete(key):
         assert point.y > 0 or not result.y_log
 
 
-def test_no_claim_is_told_twice():
+def test_no_claim_is_reported_twice():
     told = [verdict.claim for key in FIGURES for verdict in computed(key).verdicts]
     assert len(told) == len(set(told))
     assert {claim.text for claim in claims.CLAIMS} <= set(told)
@@ -257,7 +257,7 @@ def test_both_betas(epsilon):
     assert mixture(epsilon, beta, 0.0) == pytest.approx(mixture(epsilon, beta, 1.0))
 
 
-def test_beyond_the_pole_the_intersection_is_no_probability():
+def test_beyond_the_pole_the_intersection_is_not_a_probability():
     (pole,) = claims.changes(lambda e: hybrid.beta_difference(e) > 0, log(2), LAST_CUBIC)
     result = computed("beta-intersection")
     assert f"{pole:.4f}" in result.settings[1]

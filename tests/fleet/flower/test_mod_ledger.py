@@ -95,7 +95,7 @@ def test_the_owner_says_how_often_a_job_is_answered(tmp_path):
 @pytest.mark.parametrize(
     "options", [{"job": ""}, {"job": 7}, {"answers_per_job": 0}, {"answers_per_job": "2"}]
 )
-def test_limits_that_are_none_are_refused_at_once(tmp_path, options):
+def test_invalid_limits_are_refused_at_once(tmp_path, options):
     with pytest.raises(DomainError, match=f"^{next(iter(options))} must"):
         Node(tmp_path, **options)
 
@@ -234,7 +234,7 @@ def test_a_ledger_that_is_damaged_or_cannot_be_made_is_refused_at_once(tmp_path)
 
 
 @pytest.mark.parametrize("vehicle_id", ["", 7, b"car"])
-def test_an_id_that_is_no_text_is_refused_at_once(tmp_path, vehicle_id):
+def test_an_id_that_is_not_a_text_is_refused_at_once(tmp_path, vehicle_id):
     with pytest.raises(DomainError, match="vehicle_id must be a text"):
         Node(tmp_path, vehicle_id=vehicle_id)
 

@@ -283,7 +283,7 @@ ADDRESSES += ("tcp://h:1/x", "tcp://u@h:1", "tcp://h:1?x", "tcp://h:0", "tcp://"
 
 
 @pytest.mark.parametrize("text", ADDRESSES)
-def test_addresses_that_are_none(tmp_path, text):
+def test_invalid_addresses(tmp_path, text):
     (tmp_path / "token").write_text("secret\n")
     with pytest.raises(DomainError):
         Address.of(text, tmp_path / "token")

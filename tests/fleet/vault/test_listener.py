@@ -173,7 +173,7 @@ def test_by_the_clock_only_the_number_of_ticks_shows(one, path, monkeypatch, sec
     listener.close()
 
 
-def test_the_time_tells_nothing(tmp_path, path, monkeypatch):
+def test_the_time_reveals_nothing(tmp_path, path, monkeypatch):
     """Fresh, repeated and refused questions take turns, 40 of each, and fresh ones are made slow.
 
     Other work on the machine can only delay an answer, and does so whatever the kind: so the

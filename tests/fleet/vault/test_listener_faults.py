@@ -105,7 +105,7 @@ def test_a_full_disk_releases_nothing_that_is_not_recorded(tmp_path):
         assert len(ledger.history()) == 20 * 8
 
 
-def test_a_damaged_ledger_is_no_refusal(one, path, tmp_path):
+def test_a_damaged_ledger_does_not_count_as_a_refusal(one, path, tmp_path):
     """Silent ones are asked again, when the file is back."""
     with listening(one, path) as address:
         (tmp_path / "ledger").rename(tmp_path / "elsewhere")
@@ -203,7 +203,7 @@ def no_free_files():
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_files_run_out_and_it_waits_and_goes_on(one, path, monkeypatch):
+def test_when_files_run_out_it_waits_and_continues(one, path, monkeypatch):
     """There is a pause after each try, so that it does not spin, and no try takes a place away."""
     monkeypatch.setattr(listener_module, "_CONNECTIONS", 2)
     accept, happened = socket.socket.accept, []
