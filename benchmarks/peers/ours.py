@@ -12,7 +12,7 @@ from work import Work
 
 import fedldp
 from fedldp import datasets
-from fedldp.coders import Lines
+from fedldp.coders import Directions, Lines
 from fedldp.coders.categories import RandomizedResponse, UnaryEncoding, better, cut, project
 from fedldp.coders.lines import compact
 from fedldp.learn.examples import Arrays
@@ -23,6 +23,7 @@ from fedldp.learn.tasks import Linear
 from fedldp.learn.training import Training
 
 EPSILON, TRAIN_EPSILON, PART = 1.0, 4.0, 1000
+DIMENSIONS = 128  # of vectors
 VEHICLES = 20_000  # for which the steps of a training are chosen, where a library is slow
 COLUMN, BOUNDS = "distance", (0.0, 5000.0)  # miles; public
 CATEGORY = "carrier"
@@ -51,6 +52,7 @@ def prepare(folder: Path) -> None:
         spread = rng.integers(0, number, VEHICLES)
         arrays[f"spread_{number}"] = spread
         arrays[f"concentrated_{number}"] = np.where(rng.random(VEHICLES) < 0.9, spread % 10, spread)
+    arrays["vectors"] = unit_vectors()
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array)
     settings, d = Settings(TRAIN_EPSILON), x.shape[1]
@@ -66,6 +68,13 @@ def prepare(folder: Path) -> None:
     (folder / "work.json").write_text(json.dumps(asked), "utf-8")
 
 
+def unit_vectors() -> np.ndarray:
+    """Return vectors in all directions that lean to one side."""
+    draw = np.random.default_rng(1)
+    found = draw.standard_normal((VEHICLES, DIMENSIONS)) + draw.standard_normal(DIMENSIONS) / 4
+    return found / np.sqrt((found**2).sum(axis=1, keepdims=True))
+
+
 @dataclass(frozen=True)
 class Ours:
     """Our tasks, by the names of theirs."""
@@ -77,6 +86,8 @@ class Ours:
         kind, _, way = name.partition(", ")
         if kind == "mean":
             return self._mean(vehicles)
+        if kind == "vector":
+            return self._vector(vehicles)
         if kind == "response":
             return self._response(self._own(name, vehicles), "projected" in way)
         if kind.startswith("frequencies"):
@@ -113,6 +124,20 @@ class Ours:
         channel, x = fedldp.Dominant(EPSILON).channel(), self.work.numbers(vehicles)
         source = fedldp.source()
         return lambda: self.work.means(channel.decode(channel.encode(x, source)))
+
+    def _vector(self, vehicles: int) -> Callable[[], Any]:
+        coder, x = Directions.of(TRAIN_EPSILON, DIMENSIONS), self.work.vectors(vehicles)
+        source = fedldp.source()
+
+        def run() -> list[list[float]]:
+            found = []
+            for codes in self.work.parts(coder.encode(x, source)):
+                cells = np.zeros((1, coder.cells), np.int64)
+                coder.count(codes, 0, cells[0])
+                found.append((coder.sums(cells)[1] / len(codes)).tolist())
+            return found
+
+        return run
 
     def _response(self, own: np.ndarray, projected: bool) -> Callable[[], Any]:
         coder, source = RandomizedResponse.of(EPSILON, self.work.categories), fedldp.source()
@@ -160,6 +185,9 @@ class Ours:
         if kind == "mean":
             truth = np.array(self.work.means(self.work.numbers(vehicles)))
             return np.abs(np.array(result) - truth)
+        if kind == "vector":
+            truth = np.array(self.work.vector_means(self.work.vectors(vehicles)))
+            return np.sqrt(((np.array(result).reshape(truth.shape) - truth) ** 2).mean(axis=1))
         own, a = self._own(name, vehicles), self.work.categories
         if kind.startswith("frequencies"):
             a, own = self.work.labels(name, vehicles)

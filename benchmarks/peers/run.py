@@ -19,7 +19,7 @@ import harness
 import numpy as np
 import pages
 from environments import ROOT, Peer, PeerFailed, Worker, working
-from ours import EPSILON, PART, TRAIN_EPSILON, Ours, prepare
+from ours import DIMENSIONS, EPSILON, PART, TRAIN_EPSILON, Ours, prepare
 from pages import Table
 from rich.progress import track
 from work import Work
@@ -85,6 +85,16 @@ PEERS = (
             "Flower ours costs what Flower costs",
         ),
     ),
+    Peer(
+        "privunit",
+        (),
+        (
+            "PrivUnitG and ProjUnit, written here from their papers; a wheel of the authors' code "
+            "does not exist",
+            "PrivUnitG sends a vector of floating-point numbers and ProjUnit a shorter one and a "
+            "seed, whose privacy rounding can break; ours sends 30 bits, exactly",
+        ),
+    ),
     Peer("scikit-learn", (), ("SGDClassifier: without any privacy, for reference",)),
 )
 
@@ -92,6 +102,7 @@ NAMES = {
     "mean": f"mean of a number, epsilon {EPSILON:g}",
     "response": f"randomised response, 16 categories, epsilon {EPSILON:g}",
     "unary": f"unary encoding (OUE), 16 categories, epsilon {EPSILON:g}",
+    "vector": f"mean of vectors, d = {DIMENSIONS}, epsilon {TRAIN_EPSILON:g}",
     "training": f"logistic regression on flights, epsilon {TRAIN_EPSILON:g}",
     "a round": "a round of federated training",
 }
@@ -102,6 +113,7 @@ def measured(peer: Peer, work: Work, turns: int) -> Iterator[list[str]]:
     ours = Ours(work)
     with working(peer, work.folder) as worker:
         label = ", ".join(f"{name} {number}" for name, number in worker.versions.items())
+        label = label or peer.name
         for task, vehicles in worker.tasks.items():
             yield [label, *compared(ours, worker, task, vehicles, turns)]
 
@@ -159,7 +171,8 @@ def typical(kind: str, errors: list[np.ndarray]) -> str:
         return f"{found.mean():.4f} (s.e. {found.std(ddof=1) / np.sqrt(found.size):.4f})"
     root = np.sqrt(np.mean(found**2))
     around = np.std(found**2, ddof=1) / np.sqrt(found.size) / (2 * root)
-    digits = 4 if kind.startswith("frequencies") else 3
+    # Of many coordinates or labels the error is known more exactly.
+    digits = 5 if kind == "vector" else 4 if kind.startswith("frequencies") else 3
     return f"{root:.{digits}f} (s.e. {around:.{digits}f})"
 
 

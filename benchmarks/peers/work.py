@@ -68,12 +68,20 @@ class Work:
         """Features in [-1, 1] and a label, -1 or 1, of each vehicle."""
         return self._array("features")[:vehicles], self._array("labels")[:vehicles]
 
+    def vectors(self, vehicles: int) -> np.ndarray:
+        """A vector of length 1 of each vehicle (synthetic)."""
+        return self._array("vectors")[:vehicles]
+
     def _array(self, name: str) -> np.ndarray:
         return np.load(self.folder / f"{name}.npy")
 
     def means(self, noisy: Any) -> list[float]:
         """The mean of each part."""
         return np.asarray(noisy).reshape(-1, self.asked["part"]).mean(axis=1).tolist()
+
+    def vector_means(self, noisy: np.ndarray) -> list[list[float]]:
+        """The mean vector of each part."""
+        return noisy.reshape(-1, self.asked["part"], noisy.shape[1]).mean(axis=1).tolist()
 
     def parts(self, reports: Any) -> Iterator[Any]:
         """The reports of each part."""
