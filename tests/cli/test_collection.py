@@ -227,6 +227,20 @@ def test_a_header_cannot_ask_for_all_memory():
 # A vehicle
 
 
+def test_a_job_gets_one_report():
+    """Whatever the cap allows; the same question again gets the same bytes."""
+    plan()
+    first = report({AGE: 40}, "first.bin", "--job", "spring", cap=20)
+    assert report({AGE: 90}, "again.bin", "--job", "spring", cap=20) == first
+    arguments = "report", "plan.json", "--cap", 20, "--ledger", "ledger.db", "-o", "third.bin"
+    error = refused(BudgetError, *arguments, "--job", "spring", "--round", 2, input=b"{}")
+    assert "spring" in error
+    assert not Path("third.bin").exists()
+    report({}, "autumn.bin", "--job", "autumn", "--round", "2", cap=20)
+    with Ledger("ledger.db", 20) as ledger:
+        assert [line.job for line in ledger.history()] == ["spring", "autumn"]
+
+
 def test_a_report_is_paid_once_in_each_round():
     plan()
     first = report({AGE: 40}, cap=5)

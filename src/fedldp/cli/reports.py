@@ -56,6 +56,12 @@ _SHOWN = 10  # notes about a row that are printed
     metavar="NAME",
 )
 @click.option(
+    "--job",
+    help="The name of a job. A vehicle answers each job once, in one round and with one plan, even "
+    "if its cap allows more.  [default: only the cap counts]",
+    metavar="NAME",
+)
+@click.option(
     "--output",
     "-o",
     type=click.File("wb"),
@@ -77,6 +83,7 @@ def report_command(
     ledger: Path | None,
     key: str,
     round_: str,
+    job: str | None,
     output: BinaryIO,
     strict: bool,
     check: bool,
@@ -98,7 +105,7 @@ def report_command(
 
     The ledger records the spending and the report before the report is written.
     The same plan and round get the same report again. No answer is given beyond
-    the cap.
+    the cap or, with --job, beyond one answer to the job.
     """  # noqa: D301 (click wants the character \b itself)
     if not check and (cap is None or ledger is None):
         raise click.UsageError("give --cap and --ledger; only --check works without them.")
@@ -123,6 +130,7 @@ def report_command(
             f"{plan.fingerprint} {round_}",
             lambda: plan.report(values),
             run=round_,
+            job=job,
         )
     output.write(answer)
 
