@@ -29,7 +29,33 @@ from fedldp import Plan, Schema, vehicle
 from fedldp.errors import DataWarning, PrivacyError, WireError
 from fedldp.estimate import ESTIMATORS
 
-PLANS = {name: Plan.from_json(canonical(document)) for name, document in HAND_MADE.items()}
+
+def response(categories, same):
+    odds = {"categories": categories, "same": same, "other": 1}
+    return {"kind": "response", "epsilon": "2.8", **odds}
+
+
+COLOUR = {"name": "colour", "categories": ["red", "blue"], "missing": "red"}
+RANGE = {"name": "range", "low": 0.0, "high": 9.0, "optional": True, "grid": 3}
+DOCUMENTS = HAND_MADE | {
+    "format 2": {
+        **document(
+            "5.6",
+            [
+                {"name": "by colour", "of": number("x"), "groups": COLOUR},
+                {"name": "table", "of": RANGE, "groups": {**COLOUR, "name": "paint"}},
+                RANGE,
+                {"name": "zone", "first": 2, "last": 3},
+                {"name": "app", "buckets": 3, "salt": "a"},
+                {"name": "tires", "categories": ["summer", "winter"], "optional": True},
+            ],
+            [response(4, 13), response(8, 9)],
+            sample(2, [0, 1, 2, 3, 4, 5], [0, 1, 0, 0, 0, 0]),
+        ),
+        "format": "fedldp plan 2",
+    }
+}
+PLANS = {name: Plan.from_json(canonical(document)) for name, document in DOCUMENTS.items()}
 for schema in (MIXED, NUMBERS, CATEGORIES):
     PLANS |= {f"{name} of {len(schema)}": plan_of(schema, name=name) for name in STRATEGIES}
 
@@ -144,10 +170,10 @@ def check(document):
     return None
 
 
-@pytest.mark.parametrize("name", HAND_MADE)
+@pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_entry_is_checked(name):
     """Each entry deleted, replaced and moved by one: only `WireError` and `PrivacyError` escape."""
-    document, accepted = HAND_MADE[name], set()
+    document, accepted = DOCUMENTS[name], set()
     for path in places(document):
         value = document
         for key in path:
@@ -179,9 +205,9 @@ JSON = st.recursive(
 
 
 @settings(max_examples=400)
-@given(st.sampled_from(sorted(HAND_MADE)), st.data())
+@given(st.sampled_from(sorted(DOCUMENTS)), st.data())
 def test_any_changes_are_refused_or_harmless(name, data):
-    document = HAND_MADE[name]
+    document = DOCUMENTS[name]
     for _ in range(data.draw(st.integers(1, 3))):
         path = data.draw(st.sampled_from(places(document)))
         source = data.draw(st.sampled_from(places(document)))

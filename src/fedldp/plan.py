@@ -264,6 +264,9 @@ class Plan:
         asked = sorted(number for part in parts for number in part.attributes)
         if asked != list(range(len(schema.attributes))):
             raise DomainError("every attribute must be in exactly one part of a plan.")
+        unsettled = [attribute.name for attribute in schema.attributes if attribute.unsettled]
+        if unsettled:
+            raise DomainError(f"{unsettled[0]!r} needs a grid: pass grid=, or let Plan choose it.")
         object.__setattr__(self, "schema", schema)
         object.__setattr__(self, "epsilon", channel_epsilon(epsilon))
         object.__setattr__(self, "parts", parts)

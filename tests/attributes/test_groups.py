@@ -15,7 +15,9 @@ from fedldp.attributes import OptionalNumber
 from fedldp.attributes.grouped import Differences
 from fedldp.cli.app import fedldp as command
 from fedldp.coders import Lines, RandomizedResponse, UnaryEncoding
+from fedldp.datasets.files import from_file
 from fedldp.errors import DataWarning, DomainError, UnknownName, WireError
+from fedldp.learn.features import Features
 from fedldp.parts import Part, rounded
 
 MODEL = Category("model", ["Alpha", "Beta", "Gamma", "other"])
@@ -165,6 +167,12 @@ def test_a_plan_writes_the_grid_that_it_chose():
     assert Plan.from_json(plan.to_json()).schema == plan.schema
     fixed = Plan(Schema((OptionalNumber("speed", 0, 130, grid=4),)), 8.0)
     assert fixed.schema["speed"].labels == ("0", "43.3333", "86.6667", "130", "missing")
+    open_part = Part(Schema((OPTIONAL,)), (0,), (RandomizedResponse.of(1.0, 3),), 1)
+    with pytest.raises(DomainError, match="'speed' needs a grid: pass grid=, or let Plan choose"):
+        Plan.from_parts(open_part.schema, 1.0, [open_part])
+    text = Plan(Schema((OPTIONAL,)), 1.0).to_json()
+    with pytest.raises(WireError, match="needs a grid"):
+        Plan.from_json(text.replace('"grid":2,', ""))
     for grid in (1, 256, 2.5):
         with pytest.raises(DomainError, match="grid of 'speed' must be"):
             OptionalNumber("speed", 0, 130, grid=grid)
@@ -279,6 +287,25 @@ def test_the_difference_of_two_campaigns_covers():
     with pytest.raises(DomainError, match="of the same attributes and confidence"):
         fedldp.difference(one, plan.tally().estimate(confidence=0.9))
     assert fedldp.difference(one, other).reports == 198
+
+
+def test_data_sets_hold_positions(tmp_path):
+    schema = Schema((OptionalNumber("speed", 0, 130, grid=3), BY_MODEL, TABLE))
+    path = tmp_path / "fleet.csv"
+    path.write_text("speed,model,fuel\n26,Alpha,none\n,Beta,petrol\n130,other,diesel\n")
+    with pytest.warns(DataWarning):
+        dataset = from_file(path, schema)
+    assert [column.tolist() for column in dataset.columns] == [
+        pytest.approx([0.4, 3, 2]),
+        pytest.approx([0.2, 2.5, 7]),
+        [2, 3, 10],
+    ]
+    speed, by_model, _ = schema.attributes
+    assert speed.typical(speed.summary(dataset.columns[0][:, None])) == "78"
+    means = by_model.summary(dataset.columns[1][:, None])["estimates"][:2]
+    assert means == pytest.approx([26, 65])
+    with pytest.raises(DomainError, match="'speed by model' is for statistics"):
+        Features(schema).encode(schema.rows({"speed": [1], "model": ["A"], "fuel": [1]}).matrix())
 
 
 def test_two_campaigns_combine():

@@ -68,6 +68,8 @@ class Attribute(ABC):
         The public bound on the length of a vector, if it has one.
     optional
         Whether "missing" is a value like others, and not replaced.
+    unsettled
+        Whether it leaves something to the plan: see `settled`.
     rounds
         Whether an input may lie between two labels, and is rounded to one of them at random.
     numeric
@@ -98,6 +100,7 @@ class Attribute(ABC):
     length: float | None
     optional: bool = False
 
+    unsettled: bool = False
     rounds: bool = False
     numeric: ClassVar[bool]
     reads_floats: ClassVar[bool]

@@ -85,6 +85,11 @@ class OptionalNumber(Labelled):
                     f"grid of {self.name!r} must be from 2 to {MOST_GRID}; got {self.grid}."
                 )
 
+    @property
+    def unsettled(self) -> bool:  # type: ignore[override]
+        """Whether the plan is to choose the grid."""
+        return self.grid is None
+
     @cached_property
     def _grid(self) -> Floats:
         return np.linspace(self.low, self.high, self.grid or 2)

@@ -121,6 +121,11 @@ class Within(Labelled):
         """The values of both, for display."""
         return f"{self.of.domain} within {self.groups.domain}"
 
+    @property
+    def unsettled(self) -> bool:  # type: ignore[override]
+        """Whether the attribute within the groups leaves something to the plan."""
+        return self.of.unsettled
+
     def settled(self, epsilon: float, coders: Coders) -> "Within":
         of = self.of.settled_within(len(self.groups.labels), epsilon, coders)
         return self if of is self.of else replace(self, of=of)
@@ -151,6 +156,19 @@ class Within(Labelled):
 
     def compact(self, values: Floats) -> Values:
         return self.to_inputs(values[:, 0]) if self.rounds else super().compact(values)
+
+    def check_column(self, column: Values) -> None:
+        if column.dtype.kind not in "iuf" or not self.known(column).all():
+            raise DomainError(
+                f"column {self.name!r} must hold positions from 0 to {len(self.labels) - 1}."
+            )
+
+    def summary(self, values: Values) -> dict[str, Any]:
+        found, number = self.sums(values)
+        return {"estimates": (found / np.maximum(number, 1)).tolist()}
+
+    def typical(self, summary: Mapping[str, Any]) -> str:
+        return ""
 
     def to_features(self, values: Values) -> Floats:
         raise DomainError(f"{self.name!r} is for statistics: a model takes its two attributes.")
