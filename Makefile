@@ -11,7 +11,8 @@ FLOWER ?= 1.41 1.42
 
 # The tests that run with the oldest dependencies and with another Python: what those may break.
 SELECTED ?= tests/test_golden.py tests/test_vectors.py tests/test_randomness.py \
-	tests/test_plan_json.py tests/test_report.py tests/test_tally.py tests/test_estimate.py \
+	tests/test_plan_json.py tests/test_report.py tests/test_counting.py tests/test_tally.py \
+	tests/test_estimate.py \
 	tests/test_ledger.py tests/coders tests/mechanisms/test_optimal_cache.py tests/data \
 	tests/contracts/test_estimators.py tests/learn/test_estimators.py tests/learn/test_model.py \
 	tests/learn/test_optimizer.py \

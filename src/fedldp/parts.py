@@ -627,7 +627,7 @@ class Part:
                 continue
             if self._small is not None:
                 joint = records.get(first + slot.start, slot.unit_bits + slot.code_bits)
-                good &= self._known.take(joint)
+                good &= self._known.take(joint.astype(np.intp, copy=False))  # not uint64
                 units = joint >> slot.code_bits if self.k > 1 else joint
             else:
                 units = records.get(first + slot.start, slot.unit_bits).astype(np.int64)

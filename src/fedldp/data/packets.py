@@ -155,12 +155,8 @@ def _of_array(pa: Any, array: Any) -> Iterator[Packets]:
     if not _is_binary(pa, array.type):
         raise DomainError(f"a column of packets must be binary; got {array.type}.")
     fixed = pa.types.is_fixed_size_binary(array.type)
-    if (
-        not fixed
-        and not pa.types.is_large_binary(array.type)
-        and not pa.types.is_binary(array.type)
-    ):
-        array = array.cast(pa.large_binary())
+    if not (fixed or pa.types.is_large_binary(array.type) or pa.types.is_binary(array.type)):
+        array = _without_views(pa, array)
     first, count = array.offset, len(array)
     if fixed:
         size = array.type.byte_width
@@ -176,6 +172,14 @@ def _of_array(pa: Any, array: Any) -> Iterator[Packets]:
         rows = slice(start, start + _BLOCK)
         starts, lengths = ends[:-1][rows], np.diff(ends[start : start + _BLOCK + 1])
         yield Packets(data, starts, lengths, None if missing is None else missing[rows])
+
+
+def _without_views(pa: Any, array: Any) -> Any:
+    """Return a column of views into other buffers, as polars makes them, with one buffer."""
+    try:
+        return array.cast(pa.large_binary())
+    except pa.ArrowNotImplementedError:  # in old versions of pyarrow
+        return pa.array(array.to_pylist(), pa.large_binary())
 
 
 def _octets(buffer: Any) -> Any:
