@@ -206,6 +206,11 @@ def test_means_within_groups_from_rows_to_estimates():
     assert found.few == ("Gamma",)
     assert found["Gamma"].interval.tolist() == [0.0, 130.0]
     assert repr(found).endswith("too few answers: Gamma>")
+    nothing = plan.tally().estimate()["speed by model"]
+    assert nothing.few == MODEL.labels
+    assert np.isnan(nothing["Alpha"].mean)
+    assert nothing["Alpha"].interval.tolist() == [0.0, 130.0]
+    assert nothing.difference("Alpha", "Beta").interval.tolist() == [-130.0, 130.0]
     assert found["Alpha"].answers == found.answers
     with pytest.raises(UnknownName, match="there is no group 'Delta'; choose from Alpha"):
         found["Delta"]

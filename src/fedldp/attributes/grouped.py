@@ -97,7 +97,9 @@ def apart(one: Mean, other: Mean, covariance: Any = None) -> Mean:
     def interval(kind: str) -> Floats:
         (a, b), (c, d) = (np.moveaxis(getattr(each, kind), -1, 0) for each in (one, other))
         low = value - _added(one.mean - a, d - other.mean, correlation)
-        return np.stack([low, value + _added(b - one.mean, other.mean - c, correlation)], axis=-1)
+        high = value + _added(b - one.mean, other.mean - c, correlation)
+        unknown = np.isnan(value)  # the mean of a group without answers can be anywhere
+        return np.stack([np.where(unknown, a - d, low), np.where(unknown, b - c, high)], axis=-1)
 
     answers = np.minimum(one.answers, other.answers)
     return Mean.of(Numbers(value, stderr, interval("interval"), interval("simultaneous"), answers))
