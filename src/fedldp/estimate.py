@@ -91,7 +91,11 @@ class Estimate(Mapping[str, Result]):
         return len(self.attributes)
 
     def __repr__(self) -> str:
-        shown = [f"{_name(*line[:2], self)} {line.shown}" for line in self._lines()]
+        shown = [
+            f"{each.called(name, line.label)} {line.shown}"
+            for name, each in self.items()
+            for line in each.lines(name)
+        ]
         return f"<Estimate from {counted(self.reports, 'report')}: {listed(shown)}>"
 
     def _repr_html_(self) -> str:
@@ -142,12 +146,6 @@ class Estimate(Mapping[str, Result]):
     def warnings(self) -> tuple[str, ...]:
         """What is implausible about the reports, in plain sentences; empty if nothing is."""
         return self.plausibility.warnings
-
-
-def _name(attribute: str, label: str, among: Estimate) -> str:
-    if among[attribute].labels:
-        return f"{attribute}={label}"
-    return f"{attribute}[{label}]" if label else attribute
 
 
 def estimate(

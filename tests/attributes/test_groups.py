@@ -332,6 +332,7 @@ def test_an_optional_number_from_rows_to_estimates(recwarn):
     assert covered(found.mean_interval, 100)
     assert covered(found.share_interval, 0.7)
     assert found.mean_interval[1] - found.mean_interval[0] < 3
+    assert "100,000 reports: speed, mean 99.71" in repr(plan.parse(report).estimate())
     with pytest.warns(DataWarning, match="speed: 1 of 2 .50%. unreadable, replaced by 'missing'"):
         plan.report([{"speed": "fast"}, {"speed": None}], fedldp.source(1))
 

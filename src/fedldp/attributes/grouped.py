@@ -148,6 +148,9 @@ class _Several(Result):
         """How many vehicles answered."""
         return int(np.max(self.numbers.answers))
 
+    def called(self, name: str, label: str) -> str:
+        return f"{name}, {label}" if self.labels else super().called(name, label)
+
     def __repr__(self) -> str:
         name, answers = type(self).__name__, counted(self.answers, "answer")
         return f"<{name}: {self._shown()}; {answers}{self._note}>"

@@ -238,6 +238,31 @@ class Result(ABC):
         for column in columns:
             yield Line(name, *column)
 
+    def called(self, name: str, label: str) -> str:
+        """Return what one of its numbers is called, for display.
+
+        Parameters
+        ----------
+        name
+            The name of the attribute.
+        label
+            The label of the number, as `lines` yields it.
+
+        Returns
+        -------
+        str
+            Both in one text.
+
+        Examples
+        --------
+        >>> mean = Mean(1.0, 0.5, np.array([0.0, 2.0]), np.array([0.0, 2.0]), 10)
+        >>> mean.called("speed", ""), mean.called("way", "2")
+        ('speed', 'way[2]')
+        """
+        if self.labels:
+            return f"{name}={label}"
+        return f"{name}[{label}]" if label else name
+
     def _shown(self) -> str:
         return listed([f"{line.label} {line.shown}".strip() for line in self.lines()])
 
