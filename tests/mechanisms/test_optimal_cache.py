@@ -8,7 +8,9 @@ import pytest
 import fedldp
 from fedldp._internal import cache
 from fedldp.coders.channel import Channel
+from fedldp.mechanisms.optimal import search
 from fedldp.mechanisms.optimal.certificate import certificate
+from fedldp.mechanisms.optimal.search import four_outputs
 
 
 @pytest.fixture
@@ -76,6 +78,23 @@ def test_certificates_are_kept_and_checked(folder):
         path.write_text(text)
         certificate.cache_clear()
         assert certificate(0.77) == first
+
+
+def test_four_outputs_are_kept_and_checked(folder, monkeypatch):
+    four_outputs.cache_clear()
+    first = four_outputs(1.0)
+    (path,) = folder.iterdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(search, "_four_outputs", None)  # nothing may be computed again
+        four_outputs.cache_clear()
+        assert four_outputs(1.0) == first
+    monkeypatch.setattr(search, "_four_outputs", lambda _: first)
+    others = [fedldp.Duchi(2.0).channel(), fedldp.PM(1.0).channel(outputs=31)]
+    for text in ("", "[" * 200_000, "{}", *(each.to_json() for each in others)):
+        path.write_text(text)
+        four_outputs.cache_clear()
+        assert four_outputs(1.0) == first
+        assert Channel.from_json(path.read_text()) == first
 
 
 def test_works_where_nothing_can_be_written(tmp_path, monkeypatch):

@@ -1,17 +1,22 @@
 """Where the linear program meets the mechanisms: grids, limits, the range of outputs, channels."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 
 import numpy as np
 
+from fedldp._internal import cache as cache_files
 from fedldp._internal.validation import Floats
 from fedldp.coders.channel import Channel, exact_channel
+from fedldp.errors import FedLDPError
 from fedldp.mechanisms.discretization import even_letters
 from fedldp.mechanisms.duchi import Duchi
 from fedldp.mechanisms.hybrid import HMTP
 from fedldp.mechanisms.optimal.program import Cut, Limits, Solution, best_rows, solve, trapezoid
 from fedldp.mechanisms.piecewise import PMOpt
+
+SOLVER = 1  # part of the cache's keys: raise it when results change
 
 _ROUNDING_COST = 0.0006  # of HM-TP's worst-case variance, by rounding x to a letter
 _UNUSED = 1e-9  # a base measure below this, relative to the largest, is left out
@@ -98,7 +103,23 @@ def to_channel(solution: Solution, epsilon: float, letters: Floats) -> Channel:
 
 @cache
 def four_outputs(epsilon: float) -> Channel:
-    """Return the best channel with four outputs, wherever they lie."""
+    """Return the best channel with four outputs, wherever they lie.
+
+    It is kept in the cache, and validated again when it is read.
+    """
+    key = f"four outputs, solver {SOLVER}: {epsilon!r}"
+    kept = cache_files.load(key)
+    if kept is not None:
+        with suppress(FedLDPError):  # damaged: find it again
+            channel = Channel.from_json(kept)
+            if channel.epsilon == epsilon and channel.outputs <= 4:
+                return channel
+    channel = _four_outputs(epsilon)
+    cache_files.save(key, channel.to_json())
+    return channel
+
+
+def _four_outputs(epsilon: float) -> Channel:
     from scipy.optimize import minimize
 
     letters = letters_for(epsilon)
