@@ -254,7 +254,7 @@ def test_a_column_of_one_size():
         (pa.table({"a": [b""], "b": [b""]}), r"this one has 2 \(a, b\)"),
     ],
 )
-def test_what_is_no_column_of_packets(given, said):
+def test_an_invalid_column_of_packets(given, said):
     with pytest.raises(DomainError, match=said):
         NINE.count(given)
 

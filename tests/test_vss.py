@@ -119,7 +119,7 @@ def test_signals_that_cannot_be_asked_for(path, kind, said):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", "{}", '{"Vehicle": 7}', "[" * 10**5, '{"a": {}}'])
-def test_what_is_no_catalogue(text):
+def test_an_invalid_catalogue(text):
     with pytest.raises(WireError, match=r"not a VSS catalogue in JSON: .*vspec export json"):
         vss.read(text)
 

@@ -318,7 +318,7 @@ def test_strict_and_check_spend_nothing():
 @pytest.mark.parametrize(
     "text", [b"not json", b"", b"{", b"null", b"7", b"\xff\xfe", b"[" * 100_000, b"1" * 10_000]
 )
-def test_what_is_no_row_spends_nothing(text):
+def test_an_invalid_row_spends_nothing(text):
     """It is a mistake of the program that calls, not data: no value in an object can cause it."""
     plan()
     vehicle = "report", "plan.json", "--cap", 2, "--ledger", "ledger.db", "-o", "report.bin"

@@ -84,7 +84,7 @@ def test_base_rates():
 # Training
 
 
-def test_what_is_told():
+def test_what_is_printed():
     found = document("train", "--data", "flights", "--rows", 4000, "--task", "logistic",
                      "--epsilon", 4, "--seed", 7, "--save", "model.json")  # fmt: skip
     data = replace(datasets.load("flights", rows=4000), reference="none")

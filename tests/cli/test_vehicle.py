@@ -59,7 +59,7 @@ NO_ROWS = {
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("name", NO_ROWS)
-def test_what_is_no_row_is_refused_in_a_line_and_costs_nothing(name):
+def test_an_invalid_row_is_refused_in_a_line_and_costs_nothing(name):
     done = run("report", "plan.json", NO_ROWS[name](), "--cap", "4", "--ledger", "l.db")
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.startswith(b"fedldp: ")

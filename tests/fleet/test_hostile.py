@@ -79,7 +79,7 @@ def without_the_second(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", CONTENTS)
-def test_what_is_no_batch_is_ignored(name, tmp_path, caplog, without_the_second):
+def test_an_invalid_batch_is_ignored(name, tmp_path, caplog, without_the_second):
     """The round continues without it, the question is sent again, and the log says so once."""
 
     def hostile(question, _):

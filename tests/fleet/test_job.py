@@ -161,7 +161,7 @@ def test_what_is_refused(changes, said, tmp_path):
         Job.load(path)
 
 
-def test_files_that_are_no_jobs(tmp_path):
+def test_files_that_are_not_jobs(tmp_path):
     path = tmp_path / "job.toml"
     with pytest.raises(DomainError, match=r"job\.toml cannot be read: No such file"):
         Job.load(path)

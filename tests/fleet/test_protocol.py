@@ -248,7 +248,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("data", BAD.values(), ids=BAD)
-def test_what_is_no_question_is_refused(data):
+def test_an_invalid_question_is_refused(data):
     with pytest.raises(WireError, match=r"^not a 'fedldp question 1': [^\n]{1,200}$"):
         Question.from_bytes(data if isinstance(data, bytes) else data.encode())
 

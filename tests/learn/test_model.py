@@ -141,7 +141,7 @@ def test_an_error_needs_targets():
         ({"weights": [*WEIGHTS[1:], "1"]}, "got '1'"),
     ],
 )
-def test_what_is_no_model(changes, said):
+def test_an_invalid_model(changes, said):
     parts = {"objective": "logistic", "schema": SCHEMA, "target": SOLD, "weights": WEIGHTS}
     with pytest.raises(DomainError, match=said):
         Model(**parts | changes)

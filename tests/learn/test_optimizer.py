@@ -218,7 +218,7 @@ def test_weights_are_numbers():
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", "7", "null", '"x"', "{", "[" * 100_000, "nan", '{"format": 1}']
 )
-def test_texts_that_are_no_states(text):
+def test_texts_that_are_not_states(text):
     with pytest.raises(WireError, match="not a 'fedldp state 1'"):
         State.from_json(text)
 

@@ -166,7 +166,7 @@ def test_words_are_never_used_twice():
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "7", "null", '"format"', "[" * 100_000, "{]"])
-def test_texts_that_are_no_trainings(text):
+def test_texts_that_are_not_trainings(text):
     with pytest.raises(WireError, match="not a 'fedldp training 1' of this training"):
         training_of().resume(text)
 

@@ -186,7 +186,7 @@ def test_whatever_happens_as_many_bytes_are_sent(tmp_path):
     [b"", b"{}", asked().to_bytes() + b" ", asked(plan="{}").to_bytes(), bytes(1 << 20)],
     ids=["empty", "an object", "a space", "no plan", "zeros"],
 )
-def test_what_is_no_question_is_refused_and_not_passed_on(tmp_path, data):
+def test_an_invalid_question_is_refused_and_not_passed_on(tmp_path, data):
     with impostor(tmp_path / "a", lambda _: b"") as seen:
         assert relay(data, [Address.of(str(tmp_path / "a"))], LONG) == REFUSED
     assert seen == []

@@ -133,7 +133,7 @@ def test_a_key_that_is_in_two_files_goes_with_the_last(tmp_path, admits):
     assert not admits(raw(signed(KEY)))
 
 
-def test_what_is_no_key_admits_nobody(tmp_path, admits):
+def test_an_invalid_key_admits_nobody(tmp_path, admits):
     other = Ed25519PrivateKey.generate().public_key()
     (tmp_path / "b.pub").write_bytes(b"\xff no key")
     (tmp_path / "c.pub").write_bytes(other.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))

@@ -205,7 +205,7 @@ def test_a_summary_that_contradicts_itself(change):
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "[" * 10**5])
-def test_what_is_no_summary(text, tmp_path):
+def test_an_invalid_summary(text, tmp_path):
     with pytest.raises(WireError, match="not a 'fedldp job summary 1'"):
         Summary.from_json(text)
     (tmp_path / "x.summary.json").write_text(text)

@@ -77,7 +77,7 @@ def test_whatever_happens_as_many_bytes_are_written(one, path, ask, monkeypatch)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", NONSENSE, asked(plan="{}").to_bytes(), bytes(70_000)])
-def test_what_is_no_question_gets_one_and_the_same_answer(one, path, data):
+def test_an_invalid_question_gets_one_and_the_same_answer(one, path, data):
     with listening(one, path) as address:
         assert sent_back(address, framed(data)) == framed(REFUSED)
     assert lines(one) == []

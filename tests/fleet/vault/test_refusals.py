@@ -213,7 +213,7 @@ def test_data_never_cause_a_refusal(tmp_path, strange, kind):
 
 
 @pytest.mark.parametrize("code", [np.nan, np.inf, -np.inf, -1.0, 3.0, 1e300])
-def test_what_is_no_category_counts_as_missing(tmp_path, code):
+def test_an_unknown_category_counts_as_missing(tmp_path, code):
     """At epsilon 16 another answer is sent once in a million times, by each of 50 vehicles."""
     city = Schema((SCHEMA["city"],))
     plan = Plan(city, 16.0)
