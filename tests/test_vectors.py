@@ -64,6 +64,8 @@ def read(attribute, value, offset):
             return len(numbers) + 1 if absent else numbers.index(float(value))
         except ValueError:
             return len(numbers)
+    if "edges" in attribute or "period" in attribute:
+        return bin_of(attribute, value)
     if "categories" in attribute and "optional" in attribute:
         names = attribute["categories"]
         names = names + [name for name in ("other", "missing") if name not in names]
@@ -93,6 +95,29 @@ def read(attribute, value, offset):
     return float(np.clip((number - (low + high) / 2) * 2 / (high - low), -most, most))
 
 
+def bin_of(attribute, value):
+    """Return the number of the bin of a value, or of what a missing one counts as."""
+    if "period" in attribute:
+        edges = [attribute["period"] * (i / attribute["bins"]) for i in range(attribute["bins"])]
+    else:
+        edges = attribute["edges"][:-1]
+    try:
+        number = float(value)
+    except (ValueError, TypeError):
+        if "optional" in attribute:
+            return bins_of(attribute)
+        number = attribute["missing"]
+    if "period" in attribute:
+        number = math.fmod(number, attribute["period"])
+        number += attribute["period"] if number < 0 else 0.0
+    return max(sum(edge <= number for edge in edges) - 1, 0)
+
+
+def bins_of(attribute):
+    """Return how many bins there are."""
+    return attribute["bins"] if "period" in attribute else len(attribute["edges"]) - 1
+
+
 def text_of(value):
     """Return the label of a value."""
     if isinstance(value, bool):
@@ -106,6 +131,7 @@ def inputs_of(attribute, row):
         of, groups = attribute["of"], attribute["groups"]
         letters = 2 if "size" in of else of.get("grid", 0) + 1
         letters = len(of["categories"]) if "categories" in of else letters
+        letters = bins_of(of) + ("optional" in of) if "edges" in of or "period" in of else letters
         inner, group = (read(each, row.get(each["name"]), 0) for each in (of, groups))
         return [letters * group + ((1 + inner) / 2 if "size" in of else inner)]
     value, size = row.get(attribute["name"]), attribute.get("size", 1)

@@ -40,6 +40,7 @@ NAMED = {"if list(named) != list(range(len(tables))):": "if False:"}
 OPTIONAL = "an optional category that is not optional"
 COUNT = "if not is_text and (not isinstance(count, int) or isinstance(count, bool)):"
 IN_PARTS = 'if sorted(n for part in parts for n in part["attributes"]) != list(range(len(schema))):'
+ASCEND = "if not all(low < high for low, high in pairwise(edges))"
 RATIO = "if largest * limit.denominator > limit.numerator * least:"
 CHECKS = [
     # tables of numbers
@@ -276,6 +277,7 @@ CHECKS = [
         {"if type(number) is not float or not": "number = float(number)\n    if not"},
         "a bound that is a text",
         "a bound without a point",
+        "an edge without a point",
         "a letter that is a text",
         "a letter without a point",
     ),
@@ -336,6 +338,25 @@ CHECKS = [
         {"None if 2 <= grid <= MOST_GRID else": "None if True else"},
         "an optional number with a grid of one value",
     ),
+    ({ASCEND: ASCEND.replace("<", "<=")}, "edges that do not ascend"),
+    ({ASCEND: ASCEND.replace("low < high", "True")}, "a period below 0"),
+    (
+        {"period = numbers[0] if is_angle": "period = (numbers[0] or 1.0) if is_angle"},
+        "a period of 0",
+    ),
+    ({" or edges[-1] - edges[0] == inf": ""}, "edges too far apart"),
+    ({"if not 2 <= bins <= MOST_BINS:": "if not 1 <= bins <= MOST_BINS:"}, "a single bin"),
+    ({"if not 2 <= bins <= MOST_BINS:": "if not 2 <= bins:"}, "1,025 bins"),
+    (
+        {"if not edges[0] <= default <= edges[-1]:": "if False:"},
+        "a missing number beyond the edges",
+        "a missing angle beyond the period",
+    ),
+    (
+        {"None if default is True else": "None if True else"},
+        "bins that are not optional",
+        "an angle that is not optional",
+    ),
     ({"if of.parts or": "if"}, "groups within groups"),
     ({" or of.size != 1": ""}, "a vector within groups"),
     ({" or of.length": ""}, "a length within groups"),
@@ -349,6 +370,7 @@ CHECKS = [
         "lines in a plan of format 1",
         "a range in a plan of format 1",
         "an optional number in a plan of format 1",
+        "bins in a plan of format 1",
         "groups in a plan of format 1",
     ),
     (
@@ -357,6 +379,7 @@ CHECKS = [
         "best directions that are not whole",
         "lines of categories that are not whole",
         "a range whose ends are not whole",
+        "bins that are not whole",
         "buckets that are not whole",
         "a salt that is no text",
         "a grid that is not whole",
@@ -478,6 +501,10 @@ DRAWING = [
     {"is_known else other": "is_known else other + 1"},
     {'salt.encode() + b"\\0" + label': "label"},
     {"digest[:8]": "digest[-8:]"},
+    {"bisect_right(edges, number, 1, bins)": "bisect_right([*edges[1:], inf], number - 1e-9)"},
+    {"number = number % period if is_angle": "number = min(number, period) if is_angle"},
+    {"Attribute(name, 1, bins + 1, bins, read": "Attribute(name, 1, bins + 1, 0, read"},
+    {"Attribute(name, 1, bins, read(default)": "Attribute(name, 1, bins, 0"},
     {"groups * letters +": "groups +"},
     {"(1 + of) / 2 if is_number else of": "of"},
     {"own = letter_of(own, rng.getrandbits(ROUNDING))": "own = int(own)"},

@@ -137,6 +137,12 @@ _SPEEDS = {"name": "speed by model", "of": _SPEED, "groups": _MODEL}
 _RANGES = {"name": "range by tires", "of": _RANGE, "groups": _TIRES}
 _TABLE = {"name": "gear by zone", "of": _GEAR, "groups": _ZONE}
 
+_BINS = {"name": "speed", "edges": [0.0, 30.0, 50.0, 130.0], "missing": 65.0}
+_WAYS = {"name": "way", "edges": [1.0, 10.0, 100.0], "optional": True}
+_HEADING = {"name": "heading", "period": 360.0, "bins": 4, "missing": 90.0}
+_HOUR = {"name": "hour", "period": 24.0, "bins": 5, "optional": True}
+_BINS_BY_MODEL = {"name": "speed by model", "of": _BINS, "groups": _MODEL}
+
 
 def _few(categories: int, epsilon: str) -> Document:
     """Return randomised response with small odds."""
@@ -164,6 +170,15 @@ GROUPS = {
         [_SPEEDS, _RANGES, _TABLE],
         [_SIX, _NINE, _few(48, "2.9")],
         _sample(2, [0, 1, 2], [0, 1, 2]),
+    ),
+    "format": vehicle.PLAN_FORMAT_2,
+}
+BINS = {
+    **_plan(
+        "8.5",
+        [_BINS, _WAYS, _HEADING, _HOUR, _BINS_BY_MODEL],
+        [_TRIPLE, _few(4, "1.7"), _SIX, _NINE],
+        _sample(5, [0, 1, 2, 3, 4], [0, 0, 1, 2, 3]),
     ),
     "format": vehicle.PLAN_FORMAT_2,
 }
@@ -197,6 +212,7 @@ PLANS = {
     "categories that are not listed, and an optional one": UNLISTED,
     "an optional number": OPTIONAL,
     "attributes within groups": GROUPS,
+    "numbers and angles in bins": BINS,
 }
 
 ROWS: list[Any] = [
@@ -281,6 +297,24 @@ EDGES: dict[str, list[tuple[Any, list[int]]]] = {
             {"model": None, "range": 200.0, "gear": None, "zone": None},
         )
         for _ in range(4)
+    ],
+    "numbers and angles in bins": [
+        (
+            dict(zip(("speed", "way", "heading", "hour", "model"), row, strict=True)),
+            [0, 0, 0, 0, 0],
+        )
+        for row in (
+            (30, 10.0, 90, 24, "Alpha"),
+            (29.99, 9.99, 89.99, 23.99, "Beta"),
+            (-1, 0.5, -1, -0.5, "Gamma"),
+            (0, 1, 360, 4.8, "Alpha"),
+            (130, 100, 450, 100, "Gamma"),
+            ("50", "1e300", "-360", "1e30", "Delta"),
+            (999, None, 270.0, "", None),
+            ("fast", "far", "north", "noon", 3),
+            (None, "", None, None, "Beta"),
+            (49.5, 55, -1e-17, -1e-17, "Alpha"),
+        )
     ],
     "a number, and lines of three digits in base 2": [
         ({"speed": 0.0, "gear": "4"}, [0, 0, direction, word])
@@ -555,6 +589,40 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
         {"schema.0.groups": {**_RANGE, "name": "way"}},
     ),
     ("groups of their own column", GROUPS, {"schema.0.groups.name": "speed"}),
+    ("edges that do not ascend", BINS, {"schema.0.edges.1": 50.0}),
+    ("edges too far apart", BINS, {"schema.0.edges.0": -1.7e308, "schema.0.edges.3": 1.7e308}),
+    ("an edge without a point", BINS, {"schema.0.edges.1": 30}),
+    (
+        "a single bin",
+        BINS,
+        {
+            "epsilon": "8.8",
+            "schema.1.edges": [1.0, 10.0],
+            "tables": [_TRIPLE, _few(2, "1.1"), _few(4, "1.7"), _SIX, _NINE],
+            "parts.0.tables": [0, 1, 2, 3, 4],
+        },
+    ),
+    (
+        "1,025 bins",
+        BINS,
+        {
+            "epsilon": "13.8",
+            "schema.2.bins": 1025,
+            "tables.1": _few(1025, "6.94"),
+        },
+    ),
+    ("a missing number beyond the edges", BINS, {"schema.0.missing": 131.0}),
+    ("bins that are not optional", BINS, {"schema.1.optional": False}),
+    ("a period of 0", BINS, {"schema.3.period": 0.0}),
+    ("a period below 0", BINS, {"schema.3.period": -24.0}),
+    ("bins that are not whole", BINS, {"schema.2.bins": 4.0}),
+    ("a missing angle beyond the period", BINS, {"schema.2.missing": 361.0}),
+    ("an angle that is not optional", BINS, {"schema.3.optional": False}),
+    ("bins in a plan of format 1", BINS, {"format": vehicle.PLAN_FORMAT}),
+    ("an unknown entry of bins", BINS, {"schema.0.comment": ""}),
+    ("an unknown entry of optional bins", BINS, {"schema.1.comment": ""}),
+    ("an unknown entry of an angle", BINS, {"schema.2.comment": ""}),
+    ("an unknown entry of an optional angle", BINS, {"schema.3.comment": ""}),
     ("a range in a plan of format 1", UNLISTED, {"format": vehicle.PLAN_FORMAT}),
     ("an optional number in a plan of format 1", OPTIONAL, {"format": vehicle.PLAN_FORMAT}),
     ("groups in a plan of format 1", GROUPS, {"format": vehicle.PLAN_FORMAT}),

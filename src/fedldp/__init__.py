@@ -17,10 +17,12 @@ __all__ = [
     "HM",
     "HMTP",
     "PM",
+    "Angle",
     "Category",
     "Channel",
     "Counted",
     "DataQuality",
+    "Distribution",
     "Dominant",
     "Duchi",
     "Estimate",
@@ -82,6 +84,7 @@ if TYPE_CHECKING:
         parts,
         vehicle,
     )
+    from fedldp.attributes import Angle, Distribution
     from fedldp.coders.channel import Channel
     from fedldp.counting import Counted, Manifest
     from fedldp.data.quality import DataQuality
@@ -128,6 +131,7 @@ else:
         __name__,
         {
             "": "attributes audit coders datasets errors fleet learn mechanisms parts vehicle",
+            "attributes": "Angle Distribution",
             "coders.channel": "Channel",
             "counting": "Counted Manifest",
             "data.quality": "DataQuality",

@@ -439,7 +439,9 @@ def _combined(several: list[Result], confidence: float, number: int) -> Result:
                 ("interval", "simultaneous"), _risks(confidence, number), strict=True
             )
         )
-    return several[0].with_numbers(Numbers(mean, error, alone, together, answers))
+    joints = [each.joint for each in several if each.joint is not None]
+    joint = Joint.combined(joints) if len(joints) == len(several) else None
+    return several[0].with_numbers(Numbers(mean, error, alone, together, answers, joint))
 
 
 def expected_error(

@@ -50,6 +50,7 @@ ROUNDING = 32  # further bits, that round a value to a letter
 MOST_CATEGORIES = 1 << 16  # of randomised response and of a unary encoding
 MOST_LABELS = 1 << 20  # of an attribute
 MOST_GRID = 255  # values that an optional number is rounded to
+MOST_BINS = 1024  # of a number or an angle
 OTHER, MISSING = "other", "missing"  # labels that an optional category has
 MOST_LINE_CODES = 1 << 26
 MOST_SIGNS = 10_000  # of a cube
@@ -749,6 +750,10 @@ ENTRIES: dict[str, Entries] = {  # of objects, except `kind`
     "vector": {**NUMBER, "length": finite},
     "category": {"name": str, "categories": list, "missing": str},
     "optional number": {"name": str, "low": finite, "high": finite, "optional": bool, "grid": int},
+    "bins": {"name": str, "edges": list, "missing": finite},
+    "optional bins": {"name": str, "edges": list, "optional": bool},
+    "angle": {"name": str, "period": finite, "bins": int, "missing": finite},
+    "optional angle": {"name": str, "period": finite, "bins": int, "optional": bool},
     "optional category": {"name": str, "categories": list, "optional": bool},
     "whole numbers": {"name": str, "first": int, "last": int},
     "hashed category": {"name": str, "buckets": int, "salt": str},
@@ -805,6 +810,8 @@ def read_attribute(document: Any, first: int) -> Attribute:
     """Read an attribute of the schema."""
     if "categories" in document:
         return read_category(document, first)
+    if "edges" in document or "period" in document:
+        return read_bins(document, first)
     if "optional" in document:
         name, low, high, optional, grid = entries(document, "optional number")
         missing = low / 2 + high / 2
@@ -854,6 +861,38 @@ def read_category(document: Any, first: int) -> Attribute:
     known = lambda x: codes.get(label(present(x)), other)  # noqa: E731
     found = Attribute(name, 1, len(codes), none, known, first)
     return found._replace(optional=True, newer=True, other=None if OTHER in categories else other)
+
+
+def read_bins(document: Any, first: int) -> Attribute:
+    """Read a number, or an angle, of which a vehicle sends the bin."""
+    is_angle, optional = "period" in document, "optional" in document
+    kind = f"{'optional ' * optional}{'angle' if is_angle else 'bins'}"
+    name, *numbers, default = entries(document, kind)
+    bins = numbers[1] if is_angle else len(numbers[0]) - 1
+    if not 2 <= bins <= MOST_BINS:
+        raise ValueError(f"{name} needs from 2 to {MOST_BINS} bins; got {bins}")
+    period = numbers[0] if is_angle else 0.0
+    places = (period * (i / bins) for i in range(bins + 1))
+    edges = list(places if is_angle else map(finite, numbers[0]))
+    if not all(low < high for low, high in pairwise(edges)) or edges[-1] - edges[0] == inf:
+        raise ValueError(f"{name} needs edges that ascend, with a finite range")
+
+    def read(value: Any) -> int:
+        number = float_of(value)
+        number = number % period if is_angle else number
+        if number != number:
+            raise ValueError("not a number")
+        return bisect_right(edges, number, 1, bins) - 1
+
+    # An angle is never clipped.
+    low, high = (-LARGEST_NUMBER, LARGEST_NUMBER) if is_angle else (edges[0], edges[-1])
+    if optional:
+        refuse(None if default is True else f"{name} is not optional: leave `optional` out")
+        found = Attribute(name, 1, bins + 1, bins, read, first, low, high)
+        return found._replace(optional=True, newer=True)
+    if not edges[0] <= default <= edges[-1]:
+        raise ValueError(f"{name} needs `missing` from {edges[0]} to {edges[-1]}; got {default}")
+    return Attribute(name, 1, bins, read(default), read, first, low, high)._replace(newer=True)
 
 
 def read_whole(first: int, name: str, least: int, most: int) -> Attribute:

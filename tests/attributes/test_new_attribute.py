@@ -33,7 +33,7 @@ class Bins(Labelled):
     edges: tuple[float, ...]
 
     invalid = "unreadable"
-    declared_as = "edges"
+    declared_as = "cuts"
     plan_format = vehicle.PLAN_FORMAT_2
     limits = ""
     missing = None
@@ -45,14 +45,14 @@ class Bins(Labelled):
 
     @classmethod
     def from_table(cls, name, table):
-        return cls(name, tuple(table["edges"])) if table.keys() == {"edges"} else None
+        return cls(name, tuple(table["cuts"])) if table.keys() == {"cuts"} else None
 
     @classmethod
     def is_entry(cls, options):
-        return options.keys() == {"edges"} and isinstance(options["edges"], list)
+        return options.keys() == {"cuts"} and isinstance(options["cuts"], list)
 
     def options(self):
-        return {"edges": list(self.edges)}
+        return {"cuts": list(self.edges)}
 
     @cached_property
     def labels(self):
@@ -86,7 +86,7 @@ def test_it_is_declared_in_toml_and_in_json(schema):
     assert schema["speed"] == Bins("speed", tuple(EDGES))
     assert Schema.from_toml(schema.to_toml()) == schema
     document = json.loads(json.dumps(schema.to_document()))
-    assert document[0] == {"name": "speed", "edges": EDGES}
+    assert document[0] == {"name": "speed", "cuts": EDGES}
     assert Schema.from_document(document) == schema
     ATTRIBUTES.pop("bins")
     with pytest.raises(WireError, match="does not describe an attribute"):

@@ -3,8 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from fedldp.attributes.angle import Angle
 from fedldp.attributes.base import Attribute, Labelled, Measured
+from fedldp.attributes.binned import BinnedNumber
 from fedldp.attributes.category import Category
+from fedldp.attributes.distribution import Distribution
 from fedldp.attributes.number import Number
 from fedldp.attributes.open import HashedCategory, WholeNumbers
 from fedldp.attributes.optional import OptionalNumber
@@ -12,8 +15,11 @@ from fedldp.attributes.within import Within
 from fedldp.errors import DomainError
 
 __all__ = [
+    "Angle",
     "Attribute",
+    "BinnedNumber",
     "Category",
+    "Distribution",
     "HashedCategory",
     "Labelled",
     "Measured",
@@ -28,6 +34,8 @@ ATTRIBUTES: dict[str, type[Attribute]] = {
     "number": Number,
     "category": Category,
     "optional number": OptionalNumber,
+    "number in bins": BinnedNumber,
+    "angle": Angle,
     "whole numbers": WholeNumbers,
     "hashed category": HashedCategory,
     "within": Within,

@@ -124,6 +124,11 @@ class _Several(Result):
     numbers: Numbers
 
     @property
+    def joint(self) -> Joint | None:
+        """How the errors of frequencies depend on each other, if that is known."""
+        return self.numbers.joint
+
+    @property
     def values(self) -> Any:
         """What is estimated."""
         return self.numbers.values

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from typing import Any, final
 
@@ -48,7 +48,12 @@ class Number(Measured):
     optional
         Whether some vehicles have no value. The share of those that have one is then estimated, and
         the mean among them: an `fedldp.attributes.OptionalNumber` is returned. Give name, low and
-        high alone.
+        high alone, or bins too.
+    bins
+        The number of bins in which the distribution is estimated, or their edges: an
+        `fedldp.attributes.BinnedNumber` is returned.
+    spacing
+        How bins are spaced: "linear" or "logarithmic".
 
     Raises
     ------
@@ -71,13 +76,21 @@ class Number(Measured):
     size: int = 1
     length: float | None = None
     optional: InitVar[bool] = False
+    bins: InitVar[int | Sequence[float] | None] = None
+    spacing: InitVar[str] = "linear"
 
     reads_floats = True
     invalid = "unreadable"
     declared_as = "low and high, or a length (both with an optional missing and size)"
 
-    def __new__(cls, *given: Any, optional: bool = False, **options: Any) -> Any:
-        """Return a number, or an optional number, which is an attribute of another kind."""
+    def __new__(cls, *given: Any, optional: bool = False, bins: Any = None, **options: Any) -> Any:
+        """Return a number, or an optional or binned one, which are attributes of other kinds."""
+        if bins is not None:
+            from fedldp.attributes.binned import binned
+
+            if {"size", "length"} & options.keys() or len(given) > 4:
+                raise DomainError("a number in bins is a single number: leave size and length out.")
+            return binned(*given, bins=bins, optional=optional, **options)
         if not optional:
             return object.__new__(cls)
         from fedldp.attributes.optional import OptionalNumber
@@ -90,8 +103,10 @@ class Number(Measured):
             )
         return OptionalNumber(*given, **options)
 
-    def __post_init__(self, optional: bool) -> None:
+    def __post_init__(self, optional: bool, bins: Any, spacing: str) -> None:
         checked_text(self.name, "an attribute's name")
+        if spacing != "linear":
+            raise DomainError(f"spacing is for bins: {self.name!r} has none. Pass bins=26 too.")
         for bound in ("low", "high"):
             object.__setattr__(self, bound, self._finite(bound))
         if not (0 < self.high - self.low < math.inf and 0 < self.scale < math.inf):

@@ -1,8 +1,8 @@
 """Results: what is estimated about one attribute, with errors and intervals."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self, cast, final
 
 import numpy as np
@@ -14,6 +14,7 @@ from fedldp.coders.moments import Covariance
 
 __all__ = ["Frequencies", "Line", "Mean", "Numbers", "Result"]
 
+_ROUNDING = 1e-9  # a share of variances that rounding explains
 _COMPARED = ("values", "stderr", "interval", "simultaneous", "answers")
 
 
@@ -40,6 +41,45 @@ class Joint:
     def covariance(self, first: Integers, second: Integers) -> Floats:
         """Return the covariance of two estimated frequencies, given by their numbers."""
         return self.of_an_answer(first, second) / max(self.answers, 1)
+
+    def given_total(self) -> "Joint":
+        """Return the frequencies adjusted, by least squares, so that they add up to 1."""
+        every = np.arange(len(self.frequencies))
+        between = self.of_an_answer(every[:, None], every)
+        rows = between.sum(axis=1)
+        total = rows.sum()
+        if not total > _ROUNDING * np.trace(between):  # they do already, or nobody answered
+            return self
+        excess = self.frequencies.sum() - 1
+        return replace(
+            self,
+            frequencies=self.frequencies - rows / total * excess,
+            of_an_answer=lambda first, second: (
+                self.of_an_answer(first, second) - rows[first] * rows[second] / total
+            ),
+        )
+
+    @classmethod
+    def combined(cls, several: "Sequence[Joint]") -> "Joint":
+        """Return the mean of the same frequencies among different vehicles.
+
+        Each is weighted by the inverse of its variance.
+        """
+        every = np.arange(len(several[0].frequencies))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            weights = np.array([1 / each.covariance(every, every) for each in several])
+            sure = np.isinf(weights)
+            weights = np.where(sure.any(axis=0), sure, weights)
+            weights /= weights.sum(axis=0)
+        answers = sum(each.answers for each in several)
+        pairs = list(zip(weights, several, strict=True))
+
+        def of_an_answer(first: Integers, second: Integers) -> Floats:
+            found = (w[first] * w[second] * each.covariance(first, second) for w, each in pairs)
+            return cast(Floats, answers * sum(found))
+
+        mean = sum(weight * each.frequencies for weight, each in pairs)
+        return cls(cast(Floats, mean), of_an_answer, answers, several[0].risks)
 
     def reaches(self, share: int = 1) -> tuple[Floats, Floats]:
         """Return how many standard errors both kinds of intervals reach to each side.
@@ -176,6 +216,31 @@ class Result(ABC):
     @abstractmethod
     def values(self) -> Any:
         """What is estimated: a number, or an array of them."""
+
+    @property
+    def joint(self) -> Joint | None:
+        """How the errors of frequencies depend on each other, if that is known."""
+        return None
+
+    @property
+    def shown(self) -> "Result":
+        """The result with a line for each number that people are shown."""
+        return self
+
+    @property
+    def heights(self) -> Any:
+        """The height of a bar for each line, at most 1; None if there is nothing to draw."""
+        return None
+
+    @property
+    def summary(self) -> str:
+        """What people want to know at once, if that is not the lines; often empty."""
+        return ""
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """Further numbers for JSON; often empty."""
+        return {}
 
     @abstractmethod
     def with_numbers(self, numbers: Numbers) -> Self:
