@@ -100,6 +100,7 @@ def test_golden_fingerprints():
         "small paper": "9291fcd1bb45a9",
         "small cube": "d7d5dc284aee07",
         "cube of three": "d20886c8d8428d",
+        "lines and a number": "67095ec8ce3b5b",
     }
 
 
