@@ -101,6 +101,10 @@ def test_public_numbers_decide(tmp_path):
         ({"rounds": 3}, "rounds must be more than the 3 of the survey; got 3"),
         ({"model": None, "recipe": None, "rounds": 1}, "a survey is for a training"),
         (
+            {"model": replace(MODEL, scaling=Scaling((0.0, 0.0), (1.0, 1.0)))},
+            "the first model has one already",
+        ),
+        (
             {"levels": (Plan(Schema.vector(3, 1.0), 5.0, mechanism="duchi"),)},
             "one epsilon: leave survey out",
         ),

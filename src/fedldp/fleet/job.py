@@ -382,6 +382,11 @@ def _check_survey(job: Job) -> None:
             "a survey is for a training in which all vehicles answer with one epsilon: leave "
             "survey out, or give a model and no levels."
         )
+    if job.model.scaling is not None:
+        raise DomainError(
+            "a survey finds the scaling of a model; the first model has one already. Leave survey "
+            "out, or give a model without a scaling."
+        )
 
 
 def _check_rounds(job: Job) -> None:
