@@ -122,5 +122,32 @@ def test_only_first_layers_can_be_fixed():
         from_module(module, (3,), objective("squared"))
 
 
+class Own(nn.Linear):
+    def forward(self, rows):
+        return super().forward(rows) + 1
+
+
+@pytest.mark.parametrize(
+    ("inputs", "module", "said"),
+    [
+        ((6,), nn.Sequential(nn.Linear(5, 4)), "28 weights .* got 24"),
+        ((2, 9), nn.Sequential(nn.Conv1d(3, 2, 3), nn.Flatten(), nn.Linear(14, 4)), "weights"),
+        ((1, 9), nn.Sequential(nn.AdaptiveAvgPool1d(1), nn.Linear(1, 4)), "Put nn.Flatten before"),
+        ((5,), nn.Sequential(Own(5, 3), nn.Linear(3, 4)), "no layer like Own"),
+        ((300,), nn.Sequential(nn.Linear(300, 300), nn.Linear(300, 4)), "at most 65,536 weights"),
+    ],
+)
+def test_modules_that_are_not_their_layers(inputs, module, said):
+    with pytest.raises(DomainError, match=said):
+        from_module(module, inputs, objective("softmax").with_outputs(4))
+
+
+def test_a_part_of_a_layer_cannot_be_fixed():
+    module = nn.Sequential(nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 1))
+    module[0].bias.requires_grad_(False)
+    with pytest.raises(DomainError, match="only whole layers can be fixed"):
+        from_module(module, (3,), objective("squared"))
+
+
 def test_examples():
     assert doctest.testmod(torch_layers).failed == 0

@@ -24,12 +24,15 @@ from fedldp.learn.layers import (
 )
 from fedldp.learn.networks import Network
 from fedldp.learn.objectives import Objective
+from fedldp.randomness import source
 
 try:
     import torch
     from torch import nn
 except ImportError as error:
     raise MissingExtra("torch", "torch") from error
+
+_CLOSE = 1e-4  # outputs of a module and of its network differ by less, in 32 bits
 
 
 def to_module(network: Network, weights: Floats) -> Any:
@@ -96,7 +99,8 @@ def from_module(module: Any, inputs: Shape, objective: Objective) -> tuple[Netwo
     Raises
     ------
     DomainError
-        If a layer is not supported.
+        If a layer is not supported, the weights do not fit the inputs, or the module computes
+        something else.
 
     Examples
     --------
@@ -116,7 +120,9 @@ def from_module(module: Any, inputs: Shape, objective: Objective) -> tuple[Netwo
         shape = layer.output(shape)
         layers.append(layer)
         if own := list(each.parameters()):
-            matrices.append((_from_torch(own), all(one.requires_grad for one in own)))
+            if len({one.requires_grad for one in own}) > 1:
+                raise DomainError(f"only whole layers can be fixed; got a part of {each}.")
+            matrices.append((_from_torch(own), own[0].requires_grad))
     last = Dense(objective.outputs)
     if not layers or layers[-1] != last:
         raise DomainError(
@@ -131,7 +137,29 @@ def from_module(module: Any, inputs: Shape, objective: Objective) -> tuple[Netwo
     parts = [matrix.reshape(-1) for matrix, _ in matrices]
     fixed = np.concatenate([np.empty(0), *parts[:frozen]])
     network = Network(tuple(inputs), tuple(layers[:-1]), objective, tuple(fixed.tolist()))
-    return network, np.concatenate(parts[frozen:])
+    weights = np.concatenate(parts[frozen:])
+    if len(weights) != network.dimensions:
+        raise DomainError(
+            f"the module must have {network.dimensions} weights for rows of the shape {inputs}; "
+            f"got {len(weights)}. Check the numbers of inputs and channels."
+        )
+    _check_equal(module, network, weights)
+    return network, weights
+
+
+def _check_equal(module: Any, network: Network, weights: Floats) -> None:
+    """Refuse a module whose outputs for a few rows are others than those of its network."""
+    rows = 2 * source(1).uniform((3, math.prod(network.inputs))) - 1
+    wanted = network.outputs(weights[None], np.c_[rows, np.ones(3)])[0]
+    first = next(module.parameters())
+    with torch.no_grad():
+        given = torch.tensor(rows, dtype=first.dtype, device=first.device)
+        found = module(given.reshape(3, *network.inputs)).double().cpu().numpy()
+    if found.shape != wanted.shape or not np.allclose(found, wanted, _CLOSE, _CLOSE):
+        raise DomainError(
+            "the module must give an output for each score of a row, as its layers do one after "
+            f"the other; got outputs of the shape {found.shape}. Put nn.Flatten before nn.Linear."
+        )
 
 
 def to_torch(network: Network, weights: Floats) -> Floats:
@@ -196,9 +224,9 @@ def _number(value: Any) -> int:
 
 
 def _from(module: Any) -> Layer:
-    for kind, reader in _FROM.items():
-        if isinstance(module, kind) and (layer := reader(module)) is not None:
-            return layer
+    reader = _FROM.get(type(module))  # a subclass may compute anything
+    if reader is not None and (layer := reader(module)) is not None:
+        return layer
     raise DomainError(
         f"a network has no layer like {module}. See fedldp.learn.torch.Network to train any module "
         "in a simulation."
