@@ -130,8 +130,9 @@ reproduce-quick: $(VENV)/reproduction.done  ## the same with less data and fewer
 paper-map: $(VENV)/reproduction.done  ## docs/paper-map.md, from the list of the paper's items
 	$(BIN)/python -m fedldp_reproduction.items docs/paper-map.md
 
-networks: $(VENV)/torch.done  ## what neural networks need
-	$(BIN)/python benchmarks/networks.py --plot docs/images/networks.png
+# On a GPU with PyTorch it takes minutes. NETWORKS='--path FILE' is for WISDM 2019.
+networks: $(VENV)/demo.done  ## what networks and softmax reach, with 20 trainings each: hours on a CPU
+	$(BIN)/python benchmarks/networks.py --plot docs/images/networks.png $(NETWORKS)
 
 pictures: $(VENV)/demo.done  ## the pictures in the documentation
 	$(BIN)/fedldp mechanisms --json --plot docs/images/mechanisms.png > /dev/null

@@ -356,6 +356,9 @@ def picture(rows: list[Row]) -> Figure:
             if row.epsilon == epsilon and row.model.startswith("softmax"):
                 axes.plot(row.vehicles, np.mean(row.errors), "k*", label="softmax, 10 statistics")
         axes.set(xscale="log", xlabel="vehicles", ylim=(0, 0.8), title=f"epsilon {epsilon:g}")
+        ticks = sorted({row.vehicles for row in rows})
+        axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+        axes.minorticks_off()
         axes.legend(fontsize=7)
     panels[0].set_ylabel("error")
     figure.suptitle(rows[0].data)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from network_cases import FIXED, NETWORKS, SOFTMAX, drawn
 
 import fedldp
+from fedldp.datasets.dataset import About, Dataset
 from fedldp.errors import DomainError, WireError
 from fedldp.learn import (
     Activation,
@@ -362,3 +363,70 @@ def test_a_softmax_model():
 def test_networks_that_a_model_cannot_have(network):
     with pytest.raises(DomainError, match="network"):
         Model("softmax", SIGNALS, GAIT, [0.0] * network.dimensions, layers=network)
+
+
+# Rules from public numbers
+
+
+def test_rules_depend_on_public_numbers_alone():
+    dense, signals = NETWORKS["two layers"], NETWORKS["signals"]
+    assert NETWORKS["softmax"].distance == SOFTMAX.distance
+    assert dense.distance == SOFTMAX.distance > 4
+    assert NETWORKS["regression"].distance == 4.0 > objective("squared").distance
+    assert signals.distance == 16 * dense.distance
+    assert (dense.mean_length, signals.mean_length) == (0.5, 0.8)
+    assert NETWORKS["linear"].rows_at_once * NETWORKS["linear"].dimensions <= 1 << 24
+
+
+def test_signals_are_not_surveyed_and_features_are():
+    matrix = np.random.default_rng(1).uniform(-2, 2, (12_000, 18))
+    columns = [matrix[:, :9], matrix[:, 9:], np.arange(12_000) % 3]
+    schema = Schema((*SIGNALS.attributes, GAIT))
+    data = Dataset(About("toy", "Toy", "here"), schema, tuple(columns), {"softmax": "gait"})
+    rows = data.examples("softmax")
+    flat = Network((18,), (Dense(2), Activation("tanh")), SOFTMAX)
+    assert Layered(flat, rows).numbers == 18
+    assert Layered(NETWORKS["signals"], rows).numbers == 0
+    settings = Settings(epsilon=8.0)
+    for network, surveyed in ((flat, True), (NETWORKS["signals"], False)):
+        task = Layered(network, rows)
+        training = settings.training(task, task.distance, fedldp.source(1))
+        assert (training.survey is not None) == surveyed
+        training.advance()
+        assert (training.scaling is not None) == surveyed
+
+
+def test_each_replica_can_begin_elsewhere():
+    rows = Arrays(np.c_[np.linspace(-1, 1, 60), np.ones(60)], np.sign(np.linspace(-1, 1, 60)))
+    task = Layered(Network((1,), (Dense(2), Activation("tanh")), objective("logistic")), rows)
+    starts = np.array([task.network.start(seed) for seed in range(3)])
+    settings = Settings(epsilon=4.0, group=20)
+    training = settings.training(task, 1.0, fedldp.source(1), replicas=3, start=starts)
+    assert (training.state.weights == starts).all()
+    assert (settings.training(task, 1.0, fedldp.source(1)).state.weights == task.start).all()
+    training.advance()
+    for wrong in (starts[:2], starts[:, :-1], starts[0, :-1]):
+        with pytest.raises(DomainError, match="start must be"):
+            settings.training(task, 1.0, fedldp.source(1), replicas=3, start=wrong)
+
+
+def test_a_training_begins_where_another_has_ended():
+    rows = Arrays(np.c_[np.linspace(-1, 1, 60), np.ones(60)], np.sign(np.linspace(-1, 1, 60)))
+    task = Linear(objective("logistic"), rows)
+    settings = Settings(epsilon=4.0, group=20)
+    first = settings.training(task, task.distance, fedldp.source(1))
+    *_, last = first
+    second = settings.training(task, task.distance, fedldp.source(2), state=first.state)
+    assert (second.reports, second.rounds, second.finished) == (0, 3, False)
+    assert second.advance().number == 1
+    assert second.state.round == last.number + 1
+    saved, again = (
+        second.to_json(),
+        settings.training(task, task.distance, fedldp.source(2), state=first.state),
+    )
+    again.resume(saved)
+    assert list(again) == list(second)
+    assert (again.models == second.models).all()
+    other = Layered(Network((1,), (Dense(1),), objective("softmax")), rows)
+    with pytest.raises(DomainError, match="state must be of 1 x 6 weights"):
+        settings.training(other, 1.0, fedldp.source(1), state=first.state)
