@@ -110,6 +110,15 @@ def test_blocks_change_nothing(network, monkeypatch):
         network.gradients(weights, features, targets).all(columns), whole, atol=1e-13
     )
     np.testing.assert_allclose(network.outputs(weights, features), outputs, atol=1e-13)
+    for begins in ([0], [0, 1], [0, 2], [0, 3, 4], [0, 1, 2, 3, 4]):  # blocks have two rows
+        several = network.gradients(weights, features, targets, np.array(begins)).all(columns)
+        ends = [*begins[1:], 5]
+        wanted = [
+            model[first:end].mean(axis=0)
+            for model in (whole[:5], whole[5:])
+            for first, end in zip(begins, ends, strict=True)
+        ]
+        np.testing.assert_allclose(several, wanted, atol=1e-13)
 
 
 def test_softmax_with_two_labels_is_logistic_regression():

@@ -207,6 +207,11 @@ class Supervised(Task):
         return self.network.distance
 
     @property
+    def at_once(self) -> int:
+        """How many gradients a training asks for at a time: fewer where they are long."""
+        return min(super().at_once, max(BLOCK, self.network.rows_at_once))
+
+    @property
     def mean_length(self) -> float:
         """How long gradients are on average, roughly, as a share of where they are clipped."""
         return self.network.mean_length
