@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,7 @@ SOLVED_STYLES = {  # found by linear programs: slower to compute
 }
 DEFAULTS = {"dominant": "default for statistics", "near-zero": "default for sampled gradients"}
 MOST_ROWS = 100  # in one picture
+MOST_DISTRIBUTIONS = 12
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
@@ -67,18 +69,45 @@ def save(figure: Figure, path: Path) -> None:
         raise DomainError(f"cannot write {path}: {error.strerror}.") from error
 
 
-def estimates(rows: Sequence[Mapping[str, Any]], title: str) -> Figure:
+def estimates(
+    rows: Sequence[Mapping[str, Any]],
+    title: str,
+    distributions: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> Figure:
     """Draw estimates with their intervals, and the truth where a row has one.
 
     Each row has a name, an estimate, an interval, and the ends of the scale it is drawn on: numbers
     of different units share one axis, from the lowest to the highest value there can be. Of very
-    many rows the first are drawn.
+    many rows the first are drawn. Each distribution has panels of its own: its histogram, and its
+    distribution function if it has one.
     """
     if len(rows) > MOST_ROWS:
         title = f"{title} (the first {MOST_ROWS} of {len(rows)})"
         rows = rows[:MOST_ROWS]
-    figure = Figure(figsize=(7, 1.6 + 0.28 * len(rows)), layout="constrained")
-    axes = figure.subplots()
+    shapes = list(distributions.items())[:MOST_DISTRIBUTIONS]
+    heights = [*([1.6 + 0.28 * len(rows)] if rows else []), *[3.0] * len(shapes)]
+    figure = Figure(figsize=(9 if shapes else 7, sum(heights)), layout="constrained")
+    grid = figure.add_gridspec(len(heights), 2, height_ratios=heights)
+    panels: list[Any] = []
+    if rows:
+        panels.append(figure.add_subplot(grid[0, :]))
+        _draw_rows(panels[0], rows)
+    for line, (name, shape) in enumerate(shapes, start=len(panels)):
+        has_cdf = "cdf" in shape
+        panels.append(figure.add_subplot(grid[line, 0] if has_cdf else grid[line, :]))
+        _draw_histogram(panels[-1], name, shape)
+        if has_cdf:
+            _draw_cdf(figure.add_subplot(grid[line, 1]), name, shape)
+    # Names are shown as they are: dollar signs in them do not begin a formula.
+    figure.suptitle(title, parse_math=False)
+    handles: dict[str, Any] = {}
+    for axes in panels:
+        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    figure.legend(handles.values(), handles.keys(), loc="outside lower right", ncols=2)
+    return figure
+
+
+def _draw_rows(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     places = np.arange(len(rows))[::-1]
     for place, row in zip(places, rows, strict=True):
         if row["interval"][0] is None:
@@ -92,13 +121,47 @@ def estimates(rows: Sequence[Mapping[str, Any]], title: str) -> Figure:
             truth = (row["truth"] - low) / (high - low)
             axes.plot(truth, place, "|", color=VERMILION, markersize=13, mew=2, label="truth")
     axes.set(xlabel="share of the range; frequency of a category")
-    # Names are shown as they are: dollar signs in them do not begin a formula.
-    axes.set_title(title, parse_math=False)
     axes.set_yticks(places, [row["name"] for row in rows], parse_math=False)
     axes.grid(axis="x", alpha=0.3)
-    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower right", ncols=2)
-    return figure
+
+
+def _draw_histogram(axes: Any, name: str, shape: Mapping[str, Any]) -> None:
+    edges = np.array(shape["edges"])
+    shares, errors = _with_errors(shape["histogram"])
+    axes.bar(edges[:-1], shares, np.diff(edges), align="edge", color=SKY_BLUE, label="estimate")
+    centres = edges[:-1] / 2 + edges[1:] / 2
+    axes.errorbar(centres, shares, errors, fmt="none", color=BLUE, capsize=2, lw=1)
+    truth = [entry.get("truth") for entry in shape["histogram"]]
+    if None not in truth:
+        axes.stairs(truth, edges, color=VERMILION, lw=1.5, label="truth")
+    axes.set(ylabel="share of a bin", ylim=(0, None))
+    _label(axes, name, edges)
+
+
+def _draw_cdf(axes: Any, name: str, shape: Mapping[str, Any]) -> None:
+    edges = np.array(shape["edges"])
+    shares, errors = _with_errors(shape["cdf"])
+    axes.plot(edges, [0.0, *shares, 1.0], color=SKY_BLUE, lw=2)
+    axes.errorbar(edges[1:-1], shares, errors, fmt="none", color=BLUE, capsize=2, lw=1)
+    truth = [entry.get("truth") for entry in shape["histogram"]]
+    if None not in truth:
+        axes.plot(edges, [0.0, *np.cumsum(truth)], color=VERMILION, lw=1.5)
+    axes.set(ylabel="share below", ylim=(0, 1))
+    _label(axes, name, edges)
+
+
+def _with_errors(entries: Sequence[Mapping[str, Any]]) -> tuple[Floats, Floats]:
+    """Return estimates, NaN where there is none, and how far their intervals reach down and up."""
+    values = np.array([entry["estimate"] for entry in entries], np.float64)
+    low, high = np.array([entry["interval"] for entry in entries], np.float64).T
+    return values, np.stack([values - low, high - values])
+
+
+def _label(axes: Any, name: str, edges: Floats) -> None:
+    axes.set_xlabel(name, parse_math=False)
+    axes.grid(alpha=0.3)
+    if edges[0] > 0 and np.ptp(np.diff(np.log(edges))) < 1e-6:  # bins of equal ratios
+        axes.set_xscale("log")
 
 
 def compare_mechanisms() -> Figure:

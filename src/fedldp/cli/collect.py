@@ -11,7 +11,14 @@ from rich.progress import Progress
 
 from fedldp._internal.validation import Floats
 from fedldp.attributes import Attribute
-from fedldp.cli.estimates import draw, estimate_options, finite, lines, render
+from fedldp.cli.estimates import (
+    distributions,
+    draw,
+    estimate_options,
+    finite,
+    lines,
+    show,
+)
 from fedldp.cli.options import declared
 from fedldp.cli.plans import (
     INPUT,
@@ -84,17 +91,19 @@ def collect_command(
     rows = [row | true for row, true in zip(lines(estimate, plan.schema), truth, strict=True)]
     size = "for study" if plan.study else f"{plan.bits} bits each"
     title = f"{data.name}: {tally.reports} vehicles, {size}"
+    shapes, others = distributions(estimate, rows)
     if plot is not None:
-        draw(plot, rows, title)
+        draw(plot, others, shapes, title)
     if as_json:
         document = summary(plan) | {
             "vehicles": tally.reports,
             "confidence": confidence,
             "estimates": rows,
+            **({"distributions": shapes} if shapes else {}),
         }
         click.echo(json.dumps(document, indent=2))
         return
-    console().print(render(title, rows, confidence))
+    show(title, estimate, rows)
     console().print(
         f"Each vehicle answered {summary(plan)['answers']} of {plan.schema.dimensions} with "
         f"epsilon {plan.epsilon:g} in all."
@@ -146,6 +155,7 @@ class _Truth:
         self._readable: Any = 0  # of each coordinate
         self._raw: Any = 0.0  # sums of the readable values as they are
         self._used: Any = 0.0  # sums of the values that the vehicles use
+        self._of_used: Any = 0  # by how much to divide them
         self._counted: Any = 0  # how many values are in each of these sums
 
     def add(self, values: Floats) -> None:

@@ -1,17 +1,18 @@
-"""`fedldp estimate`: means and frequencies with error bars."""
+"""`fedldp estimate`: means, frequencies and distributions with error bars."""
 
 import json
 import warnings
-from collections.abc import Callable, Iterator
-from math import isfinite
+from collections.abc import Callable, Iterator, Mapping
+from math import ceil, isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 import numpy as np
+from rich.markup import escape
 from rich.table import Table
 
-from fedldp._internal.text import rounded
+from fedldp._internal.text import counted, rounded
 from fedldp.cli.plans import INPUT, OUTPUT, add, console, naming, read_plan
 from fedldp.errors import ImplausibleWarning
 from fedldp.estimate import ESTIMATORS, TARGETS, Estimate, difference
@@ -23,6 +24,8 @@ from fedldp.tally import Tally
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+_BAR = 20  # the length of the longest bar
+_EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 SHUFFLED_DELTA = 1e-9  # of the privacy that a trusted shuffler would add
 
 
@@ -87,8 +90,9 @@ def _check_plot(_: click.Context, __: click.Parameter, path: Path | None) -> Pat
 
 def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
     """Yield each estimated number, with its name and its error."""
-    for name, each in estimate.items():
-        attribute, values = schema[name], np.atleast_1d(each.values)
+    for name, result in estimate.items():
+        attribute, each = schema[name], result.shown
+        values = np.atleast_1d(each.values)
         shape = values.size
         columns = zip(
             map(attribute.described, range(shape)),
@@ -111,9 +115,71 @@ def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
             }
 
 
+def distributions(
+    estimate: Estimate, rows: list[dict[str, Any]]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the distributions of an estimate, with the truth if rows have it, and other rows."""
+    found, others, start = {}, [], 0
+    for name, each in estimate.items():
+        stop = start + np.size(each.shown.values)
+        if details := each.details:
+            # The rows of a distribution begin with its bins.
+            for entry, row in zip(details["histogram"], rows[start:stop], strict=False):
+                entry |= {"truth": row["truth"]} if "truth" in row else {}
+            found[name] = details
+        else:
+            others += rows[start:stop]
+        start = stop
+    return found, others
+
+
 def finite(number: float) -> float | None:
     """Return a number for JSON: None, which becomes null, if it is not finite."""
     return number if isfinite(number) else None
+
+
+def show(title: str, estimate: Estimate, rows: list[dict[str, Any]]) -> None:
+    """Print a table of estimates, and one with bars for each distribution."""
+    _, others = distributions(estimate, rows)
+    if others:
+        console().print(render(title, others, estimate.confidence))
+    start = 0
+    for name, each in estimate.items():
+        stop = start + np.size(each.shown.values)
+        if each.heights is not None:
+            heading = f"{name}: {counted(each.answers, 'answer')}"
+            heading = heading if others else f"{title}\n{heading}"
+            shown = zip(rows[start:stop], each.shown.labels, each.heights, strict=True)
+            console().print(_with_bars(heading, [*shown], estimate.confidence))
+            console().print(f"{name}: {each.summary}", markup=False)
+        start = stop
+
+
+def _with_bars(
+    title: str, rows: list[tuple[dict[str, Any], str, float]], confidence: float
+) -> Table:
+    """Return a table of a distribution: each row has a label and a bar of some height."""
+    rendered = Table(title=escape(title))
+    rendered.add_column("bin")
+    numbers = [key for key in ("truth", "estimate") if key in rows[0][0]]
+    for heading in (*numbers, f"± ({100 * confidence:g}%)"):
+        rendered.add_column(heading, justify="right", no_wrap=True)
+    rendered.add_column("", no_wrap=True, min_width=_BAR)
+    for row, label, height in rows:
+        half = _half(row)
+        shown = (_shown(number, half) for number in (*map(row.get, numbers), half))
+        rendered.add_row(escape(label), *shown, bar(height))
+    return rendered
+
+
+def bar(height: float) -> str:
+    """Return a bar of a height from 0 to 1, which lies on its side.
+
+    >>> bar(0.5), bar(0.01)
+    ('██████████', '▎')
+    """
+    whole, eighths = divmod(ceil(8 * _BAR * height), 8)
+    return "█" * whole + _EIGHTHS[eighths]
 
 
 def render(title: str, rows: list[dict[str, Any]], confidence: float) -> Table:
@@ -130,12 +196,17 @@ def render(title: str, rows: list[dict[str, Any]], confidence: float) -> Table:
     for heading in (*numbers, "estimate", f"± ({100 * confidence:g}%)", *shares, "answers"):
         rendered.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        low, high = row["interval"]
-        half = None if low is None else (high - low) / 2
+        half = _half(row)
         means = [_shown(number, half) for number in (*map(row.get, numbers), row["estimate"], half)]
         parts = [f"{row[key]:.1%}" for key in shares]
         rendered.add_row(row["name"], *means, *parts, str(row["answers"]))
     return rendered
+
+
+def _half(row: dict[str, Any]) -> float | None:
+    """Return half the length of a row's interval, if it is known."""
+    low, high = row["interval"]
+    return None if low is None else (high - low) / 2
 
 
 def _shown(number: float | None, error: float | None) -> str:
@@ -143,11 +214,13 @@ def _shown(number: float | None, error: float | None) -> str:
     return "-" if number is None else rounded(number, error or 0.0)
 
 
-def draw(path: Path, rows: list[dict[str, Any]], title: str) -> None:
-    """Draw estimates with their intervals to a file."""
+def draw(
+    path: Path, rows: list[dict[str, Any]], shapes: Mapping[str, Mapping[str, Any]], title: str
+) -> None:
+    """Draw estimates and distributions with their intervals to a file."""
     from fedldp import _plots as plots
 
-    plots.save(plots.estimates(rows, title), path)
+    plots.save(plots.estimates(rows, title, shapes), path)
 
 
 def shuffled(plan: Plan, reports: int) -> dict[str, float]:
@@ -176,7 +249,7 @@ def estimate_command(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Show means and frequencies with error bars.
+    """Show means, frequencies and distributions with error bars.
 
     \b
     fedldp estimate plan.json tally.json
@@ -202,19 +275,21 @@ def estimate_command(
     rows = list(lines(estimate, plan.schema))
     what = "Estimates" if minus is None else "Differences"
     title = f"{what} from {tally.reports} vehicle{'s' * (tally.reports != 1)}"
+    shapes, others = distributions(estimate, rows)
     if plot is not None:
-        draw(plot, rows, title)
+        draw(plot, others, shapes, title)
     if as_json:
         document = {
             "vehicles": tally.reports,
             "confidence": confidence,
             "estimates": rows,
+            **({"distributions": shapes} if shapes else {}),
             "shuffled": shuffled(plan, tally.reports),
             "warnings": list(estimate.warnings),
         }
         click.echo(json.dumps(document, indent=2))
         return
-    console().print(render(title, rows, confidence))
+    show(title, estimate, rows)
     central = shuffled(plan, tally.reports)
     console().print(
         f"Each report is {plan.epsilon:g}-private against everybody. If somebody whom the vehicles "
