@@ -20,7 +20,7 @@ SELECTED ?= tests/test_golden.py tests/test_vectors.py tests/test_randomness.py 
 
 .PHONY: demo test test-tools test-reproduction test-minimum test-python test-slow test-torch test-simulation \
 	test-faults test-hostile test-flower test-vss test-browser \
-	bench bench-growth bench-scale bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower \
+	bench bench-growth bench-scale bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-distributions \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures page docs notebooks dist mutation clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
@@ -106,6 +106,9 @@ bench-reproduce: $(VENV)/reproduction.done  ## what a run of the experiments cos
 
 bench-fleet: $(VENV)/test.done  ## what a fleet costs: network, time and memory, against FedAvg
 	$(BIN)/python benchmarks/fleet.py --plot docs/images/fleet.png
+
+bench-distributions: $(VENV)/test.done  ## distributions of the flights: bins beside square wave and EM
+	$(BIN)/python benchmarks/distributions.py $(BENCH)
 
 bench-flower: $(VENV)/test.done  ## an app with LDPMod beside the same app with Flower's LocalDpMod
 	$(BIN)/python benchmarks/flower_mods.py --write docs/flower-mod.md

@@ -423,10 +423,14 @@ def template(data: Any) -> str:
     # Delete the table of a column that vehicles should not be asked for.
     # The category "other" counts every missing or unknown value. Delete it only where there are
     # none, as in a column of two labels that a model is to predict.
+    # Remove the "#" before bins to estimate the distribution of a number and not only its mean,
+    # and before optional if some vehicles have no value.
     <BLANKLINE>
     [age]
     low = "?"
     high = "?"
+    # bins = 20
+    # optional = true
     <BLANKLINE>
     [city]
     categories = ["?", "other"]
@@ -437,12 +441,15 @@ def template(data: Any) -> str:
         "# Delete the table of a column that vehicles should not be asked for.\n"
         '# The category "other" counts every missing or unknown value. Delete it only where there '
         "are\n# none, as in a column of two labels that a model is to predict.\n"
+        '# Remove the "#" before bins to estimate the distribution of a number and not only its '
+        "mean,\n# and before optional if some vehicles have no value.\n"
     ]
     for name, size in kinds(data).items():
         options: dict[str, Any] = {"categories": [UNFILLED, OTHER]}
         if size is not None:
             options = {"low": UNFILLED, "high": UNFILLED, **({"size": size} if size > 1 else {})}
-        texts.append(toml.table(name, entries=options))
+        proposed = "# bins = 20\n# optional = true\n" if size == 1 else ""
+        texts.append(toml.table(name, entries=options) + proposed)
     return "\n".join(texts)
 
 
