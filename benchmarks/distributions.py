@@ -130,7 +130,9 @@ def measured(epsilon: float, vehicles: int, repeats: int) -> Iterator[dict[str, 
 
 def main() -> None:
     """Print the errors, and how many times those of 32 bins they are."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--vehicles", type=int, default=50_000)
     parser.add_argument("--repeats", type=int, default=20)
