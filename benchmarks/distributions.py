@@ -2,12 +2,14 @@
 
 python benchmarks/distributions.py --repeats 20
 
-Each flight answers once, about one number. What is compared is the largest error of the distribution
-function (the Kolmogorov-Smirnov distance to that of the same flights), as a mean over repetitions:
+Each flight answers once, about one number. What is compared is the largest error of the
+distribution function (the Kolmogorov-Smirnov distance to that of the same flights) as a mean over
+repetitions: at 255 points and, since bins say nothing about what is inside of them, at the 31
+edges of 32 bins.
 
 - bins: `Number(..., bins=m)`, its CDF interpolated inside bins;
-- square wave: the mechanism of Li et al. (SIGMOD 2020), with EM and the smoothing (1, 2, 1) / 4 that
-  they recommend (EMS), or without it (EM);
+- square wave: the mechanism of Li et al. (SIGMOD 2020), with EM and the smoothing (1, 2, 1) / 4
+  that they recommend (EMS), or without it (EM);
 - codes: the codes of the library's own table for means, with EM.
 
 The number of bins is not tuned on these columns: 32 is used for all of them, and others are shown.
@@ -17,6 +19,7 @@ import argparse
 import json
 from collections.abc import Callable, Iterator
 from math import exp
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +31,7 @@ from fedldp.datasets import load
 COLUMNS = {"dep_delay": (-30.0, 120.0), "distance": (0.0, 5000.0), "air_time": (20.0, 700.0)}
 BINS = (16, 32, 64)
 FINE = 256  # cells of a distribution that EM finds
+STEP = 8  # of them make a bin, if there are 32
 Method = Callable[[Floats, float, int], Floats]  # values in [0, 1], epsilon, seed: CDF at FINE + 1
 
 
@@ -110,7 +114,7 @@ def measured(epsilon: float, vehicles: int, repeats: int) -> Iterator[dict[str, 
     flights = load("flights")
     for column, (low, high) in COLUMNS.items():
         values = np.asarray(flights.columns[flights.schema.names.index(column)], np.float64)
-        errors: dict[str, list[tuple[float, float]]] = {name: [] for name in METHODS}
+        errors: dict[str, list[tuple[float, ...]]] = {name: [] for name in METHODS}
         for seed in range(repeats):
             chosen = np.random.default_rng(seed).choice(values, vehicles, replace=False)
             x = np.clip((chosen - low) / (high - low), 0.0, 1.0)
@@ -118,39 +122,46 @@ def measured(epsilon: float, vehicles: int, repeats: int) -> Iterator[dict[str, 
             truth = np.searchsorted(ordered, grid[1:-1], side="left") / vehicles
             for name, method in METHODS.items():
                 cdf = method(x, epsilon, seed)
-                distance = float(np.abs(cdf[1:-1] - truth).max())
+                off_by = np.abs(cdf[1:-1] - truth)
+                distance, at_edges = float(off_by.max()), float(off_by[STEP - 1 :: STEP].max())
                 median = float(np.interp(0.5, np.maximum.accumulate(cdf), grid))
                 off = abs(median - float(np.median(x))) * (high - low)
-                errors[name].append((distance, off))
+                errors[name].append((distance, at_edges, off))
         for name, found in errors.items():
-            distance, off = np.mean(found, axis=0).tolist()
-            spread = float(np.std([each for each, _ in found], ddof=1) / repeats**0.5)
-            yield {"column": column, "method": name, "ks": distance, "of": spread, "median": off}
+            distance, at_edges, off = np.mean(found, axis=0).tolist()
+            spread = float(np.std([each[1] for each in found], ddof=1) / repeats**0.5)
+            yield {
+                "column": column,
+                "method": name,
+                "everywhere": distance,
+                "edges": at_edges,
+                "stderr": spread,
+                "median": off,
+            }
 
 
 def main() -> None:
     """Print the errors, and how many times those of 32 bins they are."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--vehicles", type=int, default=50_000)
     parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--json", metavar="FILE", help="also write the numbers to a file")
+    parser.add_argument(
+        "--json", metavar="FILE", type=Path, help="also write the numbers to a file"
+    )
     options = parser.parse_args()
     rows = list(measured(options.epsilon, options.vehicles, options.repeats))
-    base = {row["column"]: row["ks"] for row in rows if row["method"] == "32 bins"}
-    print("| column | method | largest error of the CDF | times 32 bins | error of the median |")
-    print("|---|---|---|---|---|")
+    base = {row["column"]: row for row in rows if row["method"] == "32 bins"}
+    print("| column | method | error at edges | times 32 bins | everywhere | error of the median |")
+    print("|---|---|---|---|---|---|")
     for row in rows:
-        ratio = row["ks"] / base[row["column"]]
+        ratio = row["edges"] / base[row["column"]]["edges"]
         print(
-            f"| {row['column']} | {row['method']} | {row['ks']:.4f} ± {row['of']:.4f} | "
-            f"{ratio:.2f} | {row['median']:.2g} |"
+            f"| {row['column']} | {row['method']} | {row['edges']:.4f} ± {row['stderr']:.4f} | "
+            f"{ratio:.2f} | {row['everywhere']:.4f} | {row['median']:.2g} |"
         )
     if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(rows, file, indent=1)
+        options.json.write_text(json.dumps(rows, indent=1), "utf-8")
 
 
 if __name__ == "__main__":
