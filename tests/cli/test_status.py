@@ -5,9 +5,11 @@ import re
 import tempfile
 from time import monotonic, sleep
 
+import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from fedldp import Category, Number
 from fedldp.cli import fleet_demo
 from fedldp.cli.status import Status
 from fedldp.errors import DomainError
@@ -103,3 +105,35 @@ def test_a_temporary_folder_stays_if_the_demo_fails(tmp_path, monkeypatch):
     [folder] = tmp_path.glob("fleet-*")
     assert f"{folder}/*/state" in done.stderr
     assert (folder / "server" / "job.toml").exists()
+
+
+DOCUMENT = {
+    "error": 0.04,
+    "base_rate": 0.0625,
+    "weights": 36,
+    "simulated": {"seeds": 30, "error": 0.05, "spread": 0.0125},
+    "ledgers": dict.fromkeys(
+        ("burnt", "burnt_and_not_received", "answered_twice", "over_the_cap", "most_spent"), 0
+    ),
+    "ended": "all rounds are done",
+} | dict.fromkeys(
+    ("vehicles", "epsilon", "rounds", "reports", "planned", "surveyed", "bytes", "asked"), 1
+)
+DOCUMENT |= dict.fromkeys(("refusals", "silent", "seconds"), 0)
+
+
+@pytest.mark.parametrize(
+    ("target", "shown"),
+    [
+        (Category("late", ["no", "yes"]), ["4.00%", "5.00%, standard deviation 1.25%", "6.25%"]),
+        (
+            Number("delay", 0, 20),
+            ["0.04 (root mean square: 2)", "standard deviation 0.013", "mean square: 2.5)"],
+        ),
+    ],
+)
+def test_a_demo_shows_errors_in_the_units_of_its_target(target, shown):
+    out = io.StringIO()
+    Console(file=out, width=120).print(fleet_demo._render("A title", DOCUMENT, target))
+    assert "A title" in out.getvalue()
+    assert all(text in out.getvalue() for text in shown)

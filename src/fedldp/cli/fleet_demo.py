@@ -19,6 +19,7 @@ import numpy as np
 from rich.table import Table
 
 from fedldp import datasets
+from fedldp._internal.text import counted
 from fedldp.attributes import Attribute
 from fedldp.cli.plans import console
 from fedldp.cli.runs import (
@@ -193,7 +194,7 @@ def demo_command(
     if as_json:
         click.echo(json.dumps(document, indent=2))
     else:
-        title = f"{title_of(task, goal)} of {model.target.name}: {gateways} gateways"
+        title = f"{title_of(task, goal)} of {model.target.name}: {counted(gateways, 'gateway')}"
         console().print(_render(title, document, model.target))
     if document["ledgers"]["answered_twice"] or document["ledgers"]["over_the_cap"]:
         sys.exit(1)
