@@ -26,7 +26,9 @@ _COMMANDS = {
     "data": _Entry("data", "data_group", "List, describe and download data sets."),
     "demo": _Entry("demo", "demo_command", "Predict late flights from a few bits of each flight."),
     "estimate": _Entry(
-        "estimates", "estimate_command", "Show means and frequencies with error bars."
+        "estimates",
+        "estimate_command",
+        "Show means, frequencies and distributions with error bars.",
     ),
     "fleet": _Entry(
         "fleet", "fleet_group", "Run a production fleet: vaults, gateways and a server."
