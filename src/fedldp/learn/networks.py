@@ -268,6 +268,11 @@ class Network:
             return LINEAR_LENGTH
         return SIGNAL_LENGTH if self.signals else LAYERED_LENGTH
 
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows' gradients fit into about 128 MB."""
+        return max(1, (1 << 24) // self.dimensions)
+
     def start(self, seed: int) -> Floats:
         """Return public first weights, the same on every machine.
 
