@@ -138,6 +138,20 @@ def test_answers_are_about_the_gradient(tmp_path):
     assert np.linalg.norm(wanted) > 10 * np.linalg.norm(found.stderr) / np.sqrt(model.dimensions)
 
 
+@every
+@pytest.mark.parametrize("size", [1e-40, 1e25])
+def test_vehicles_answer_for_any_weights_and_any_data(tmp_path, name, size):
+    """A gradient that overflows says no more than another: data never decide what is sent."""
+    model, matrix = model_of(name), rows(8)
+    matrix[:4, :-1] = [[np.nan], [np.inf], [-np.inf], [1e300]]
+    weights = np.where(np.array(model.weights) > 0, size, -size)
+    model = Model("softmax", SIGNAL, GAIT, weights, layers=LAYERS[name])
+    one = vault(tmp_path / "ledger", matrix, None, EPSILON, SCHEMA)
+    asked_for = asked(8, plan_of(model), model)
+    assert len(one.answer(asked_for).to_bytes()) == asked_for.size
+    assert len(lines(one)) == 8
+
+
 # What is refused
 
 
