@@ -198,11 +198,10 @@ def test_more_participations_than_epsilon_allows():
         classifier(participations=10_000).fit(X, LABEL)
 
 
-def test_needs_two_classes():
+def test_needs_at_least_two_classes():
     with pytest.raises(DomainError, match="two labels; got 1 class"):
         classifier().fit(X, np.zeros(600))
-    with pytest.raises(DomainError, match="two labels; got 3 classes"):
-        classifier().fit(X, np.arange(600) % 3)
+    assert len(classifier().fit(X, np.arange(600) % 3).classes_) == 3
     with pytest.raises(ValueError, match="Unknown label type"):
         classifier().fit(X, X[:, 0])
 
