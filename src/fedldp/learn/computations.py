@@ -22,7 +22,7 @@ from fedldp.vehicle import UNREADABLE
 
 MOST_ROWS = 1000  # of a vehicle: the time to answer must not reveal how many it has
 MOST_VEHICLES = 1 << 14  # answered together
-MOST_WORK = 1 << 36  # multiplications for a question: some minutes
+MOST_WORK = 1 << 36  # multiplications for a question: about a minute of one core
 _WORK_OF_ROWS = 1 << 20  # multiplications for further rows of a vehicle: a few milliseconds
 _ROOM = 1 << 22  # numbers in memory for vehicles that are answered together
 
@@ -137,8 +137,9 @@ def vehicles_at_once(asked: Computation) -> int:
 
 def check_work(asked: Computation, vehicles: int) -> None:
     """Raise `DomainError` if it takes too long to compute for this many vehicles."""
-    if vehicles * asked.cost > MOST_WORK:
+    each = asked.cost + model.OF_A_NUMBER * asked.dimensions  # which are drawn through a plan
+    if vehicles * each > MOST_WORK:
         raise DomainError(
-            f"a question may take at most {MOST_WORK:,} multiplications; got {asked.cost:,} for "
+            f"a question may take at most {MOST_WORK:,} multiplications; got {each:,} for "
             f"each of {vehicles:,} vehicles. Ask fewer vehicles at a time, or a smaller model."
         )

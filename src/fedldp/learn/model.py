@@ -38,6 +38,7 @@ FORMAT_4 = "fedldp model 4"  # of models with several scores, or with layers
 FORMATS = FORMAT, FORMAT_2, FORMAT_3, FORMAT_4
 _ENTRIES = {"objective", "schema", "target", "weights"}
 _OPTIONAL = "reference", "scaling", "network"
+OF_A_NUMBER = 64  # multiplications take as long as writing a number of a gradient, or ranking it
 LARGEST_WEIGHT = 1e25  # so that scores stay finite, in 32 bits and with any number of features
 
 
@@ -173,8 +174,10 @@ class Model:
 
     @property
     def cost(self) -> int:
-        """About how many multiplications the score of a row takes; a gradient takes thrice that."""
-        return max(self.network.operations, self.dimensions)
+        """How long the gradient of a row takes, in multiplications of its scores."""
+        if self.layers is None:
+            return max(self.network.operations, self.dimensions)
+        return self.layers.operations + OF_A_NUMBER * self.dimensions
 
     @property
     def room(self) -> int:

@@ -33,6 +33,7 @@ from fedldp.learn import (
     networks,
     objective,
 )
+from fedldp.learn.model import OF_A_NUMBER
 from fedldp.learn.networks import MOST_LAYERS, MOST_WEIGHTS
 
 SIGNAL = Schema((Number("x", -2, 2, size=12), Number("y", -2, 2, size=12)))
@@ -284,10 +285,23 @@ def heavy():
     return Model("softmax", schema, GAIT, network.start(1), layers=network)
 
 
+def most_vehicles(model):
+    return computations.MOST_WORK // (model.cost + OF_A_NUMBER * model.dimensions)
+
+
+def test_a_wide_network_takes_as_long_as_a_deep_one():
+    """Its gradient has many numbers, which must be written and drawn through the plan."""
+    network = Network((24,), (Dense(2000), Activation("relu")), SOFTMAX)
+    wide = Model("softmax", SIGNAL, GAIT, network.start(1), layers=network)
+    assert 0.8 * MOST_WEIGHTS < wide.dimensions <= MOST_WEIGHTS
+    assert 5_000 < most_vehicles(wide) < most_vehicles(heavy())
+    assert computations.most_rows(wide) == 1
+
+
 def test_a_question_that_takes_too_long_is_refused(tmp_path, monkeypatch):
     model = heavy()
-    most = computations.MOST_WORK // model.cost
-    assert 0.9 * networks.MOST_OPERATIONS < model.cost <= networks.MOST_OPERATIONS
+    most = most_vehicles(model)
+    assert 0.9 * networks.MOST_OPERATIONS < model.layers.operations <= networks.MOST_OPERATIONS
     assert 10_000 < most < 20_000
     one = vault(
         tmp_path / "ledger",
@@ -306,7 +320,7 @@ def test_a_question_that_takes_too_long_is_refused(tmp_path, monkeypatch):
 
 def test_a_job_that_vaults_would_refuse_is_refused_by_the_server(tmp_path):
     model = heavy()
-    most = computations.MOST_WORK // model.cost
+    most = most_vehicles(model)
     recipe = Settings(EPSILON).recipe(model.dimensions, 1, model.goal.distance, linear=False)
     files = tmp_path / "job.db", tmp_path / "model.json"
     Job("heavy", plan_of(model), *files, most, model, recipe)
@@ -343,7 +357,9 @@ def test_memory_does_not_grow_with_the_number_of_vehicles_and_rows(tmp_path):
 def test_a_model_that_takes_long_uses_few_rows():
     """What the rows of a vehicle take together is limited by a public number."""
     small, large = model_of("convolution"), heavy()
-    assert computations.most_rows(small) == computations.MOST_ROWS
+    linear = model_of("softmax")
+    assert computations.most_rows(linear) == computations.MOST_ROWS
+    assert 100 < computations.most_rows(small) < computations.MOST_ROWS
     assert computations.most_rows(large) == 1
     for model in (small, large):
         most = max(model.cost, computations._WORK_OF_ROWS)
