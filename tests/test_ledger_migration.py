@@ -1,4 +1,4 @@
-"""Ledgers of format 2 are migrated when they are opened, whole or not at all, and lose nothing."""
+"""Older ledgers are migrated when they are opened, whole or not at all, and lose nothing."""
 
 import contextlib
 import shutil
@@ -71,7 +71,7 @@ def check_migrated(path, before):
         assert {job: found.answers(job) for job in ANSWERS} == ANSWERS
         assert all(line.job == line.run for line in found.history())
         assert len(found.history()) == len(before[0]) == 19
-        assert rows(path, "PRAGMA user_version") == [(3,)]
+        assert rows(path, "PRAGMA user_version") == [(4,)]
         assert rows(path, "PRAGMA integrity_check") == [("ok",)]
 
 
@@ -121,13 +121,13 @@ def test_what_was_spent_counts(path):
 
 def test_killed_half_way_it_is_migrated_when_it_is_opened_again(path, before, tmp_path):
     """SIGKILL before each statement: of the migration, its new version, the commit, and after."""
-    places = len(ledger._KIND.migrations[2]) + 3
+    places = sum(map(len, ledger._KIND.migrations.values())) + 3
     for place in range(places):
         copied(path, str(place))
     assert victim("migrate", tmp_path, places) == [signal.SIGKILL] * places
     for place in range(places):
         killed = tmp_path / str(place) / "ledger"
-        assert rows(killed, "PRAGMA user_version") == [(3 if place == places - 1 else 2,)]
+        assert rows(killed, "PRAGMA user_version") == [(4 if place == places - 1 else 2,)]
         assert stored(killed) == before
         check_migrated(killed, before)
 
@@ -135,12 +135,28 @@ def test_killed_half_way_it_is_migrated_when_it_is_opened_again(path, before, tm
 def test_a_failure_half_way_changes_nothing(path, before, monkeypatch):
     broken = (*ledger._KIND.migrations[2], "INSERT INTO nowhere VALUES (1)")
     with monkeypatch.context() as patch:
-        patch.setattr(ledger, "_KIND", ledger._KIND._replace(migrations={2: broken}))
+        migrations = {**ledger._KIND.migrations, 2: broken}
+        patch.setattr(ledger, "_KIND", ledger._KIND._replace(migrations=migrations))
         with pytest.raises(OSError, match=r"nowhere\. Nothing was committed"):
             Ledger(path, made.CAP)
     assert rows(path, "PRAGMA user_version") == [(2,)]
     assert stored(path) == before
     check_migrated(path, before)
+
+
+def test_format_3_gets_a_table_and_keeps_all_else(tmp_path):
+    path = tmp_path / "ledger"
+    with Ledger(path, 2) as found:
+        answer = found.release("car 1", 1, "question", lambda: b"report", job="spring")
+    rows(path, "DROP TABLE draws")
+    rows(path, "PRAGMA user_version = 3")  # as it was before calendars were known
+    before = stored(path)
+    with Ledger(path, 2) as found:
+        assert found.release("car 1", 1, "question", never) == answer
+        assert found.periods("car 1", 1, "calendar", lambda: [2, 5]) == (2, 5)
+    assert stored(path) == before
+    Ledger(tmp_path / "new", 1).close()
+    assert schema(path) == schema(tmp_path / "new")
 
 
 def test_several_may_open_it_at_once(path, before, tmp_path):
@@ -174,12 +190,12 @@ def test_a_program_that_knows_no_jobs_cannot_write_any_more(path):
 
 def test_a_newer_format_is_refused_and_left_alone(path):
     Ledger(path, made.CAP).close()
-    rows(path, "PRAGMA user_version = 4")
+    rows(path, "PRAGMA user_version = 5")
     content = path.read_bytes()
     with pytest.raises(WireError) as refusal:
         Ledger(path, made.CAP)
     assert str(refusal.value) == (
-        f"{path} is a ledger of format 4, and this version of fedldp reads formats up to 3. "
+        f"{path} is a ledger of format 5, and this version of fedldp reads formats up to 4. "
         "A newer version has written it: use that one."
     )
     assert path.read_bytes() == content
@@ -187,7 +203,7 @@ def test_a_newer_format_is_refused_and_left_alone(path):
 
 def test_a_newer_format_that_comes_while_it_is_open_is_noticed(path):
     with Ledger(path, made.CAP) as found:
-        rows(path, "PRAGMA user_version = 4")
+        rows(path, "PRAGMA user_version = 5")
         with pytest.raises(WireError, match="A newer version has written it"):
             found.release("new", 1, "1", never)
 

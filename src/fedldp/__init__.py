@@ -18,6 +18,7 @@ __all__ = [
     "HMTP",
     "PM",
     "Angle",
+    "Calendar",
     "Category",
     "Channel",
     "Counted",
@@ -50,6 +51,7 @@ __all__ = [
     "Tally",
     "ThreeOutputs",
     "ThreeOutputsFlat",
+    "Trend",
     "Within",
     "amplification",
     "attributes",
@@ -116,6 +118,7 @@ if TYPE_CHECKING:
         mechanism,
         mechanism_names,
     )
+    from fedldp.periods import Calendar, Trend
     from fedldp.plan import Plan
     from fedldp.plausibility import Plausibility
     from fedldp.randomness import Source, source
@@ -141,6 +144,7 @@ else:
             "ledger": "Ledger",
             "mechanisms": "HM HMTP PM Dominant Duchi Laplace Mechanism NearZero Optimal PMOpt "
             "PMSub ThreeOutputs ThreeOutputsFlat best discretize mechanism mechanism_names",
+            "periods": "Calendar Trend",
             "plan": "Plan",
             "plausibility": "Plausibility",
             "randomness": "Source source",

@@ -6,12 +6,15 @@ for bytes that nobody received, never the reverse. Asking for them again costs n
 
 The same transaction enforces two rules. The cap limits what a vehicle spends in its life. In each
 job, a vehicle answers at most `answers_per_job` times, whatever its cap allows.
+
+A ledger also keeps the periods that a vehicle has drawn from a calendar (`fedldp.Calendar`): it
+never draws again.
 """
 
 import contextlib
 import os
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -27,6 +30,7 @@ Number = float | str | Fraction
 Request = str | bytes
 Produce = Callable[[], bytes]
 ProduceMany = Callable[[list[str]], Mapping[str, bytes]]
+Draw = Callable[[], Iterable[int]]
 
 _AT_ONCE = 500  # vehicles looked up in one query: SQLite takes at least 999 values
 _LARGEST = 10**30  # of a numerator or denominator: with larger ones, sums could grow without limit
@@ -52,12 +56,20 @@ _QUESTIONS = """
     )
 """
 _SEALS = "CREATE TABLE seals (date TEXT NOT NULL)"  # with a row in it, no vehicle may spend
+_DRAWS = """
+    CREATE TABLE draws (  -- in which periods of a calendar a vehicle answers
+        key TEXT NOT NULL,
+        calendar TEXT NOT NULL,
+        periods TEXT NOT NULL,  -- whole numbers, "3 7 21"
+        PRIMARY KEY (key, calendar)
+    )
+"""
 
 _KIND = Kind(
     name="ledger",
     mark=b"fLDP",
-    format=3,
-    tables=";".join((_RELEASES, _BY_REQUEST, _BY_JOB, _QUESTIONS, _SEALS, "")),
+    format=4,
+    tables=";".join((_RELEASES, _BY_REQUEST, _BY_JOB, _QUESTIONS, _SEALS, _DRAWS, "")),
     advice=(
         "Do not restore a backup and do not delete the file: what was spent would be forgotten, "
         "and could be spent again. `fedldp ledger seal {path}` moves it aside and writes a ledger "
@@ -79,6 +91,7 @@ _KIND = Kind(
             _BY_JOB,
             _SEALS,
         ),
+        3: (_DRAWS,),  # no calendars were known
     },
 )
 _INSERT = "INSERT INTO releases (key, request, run, job, epsilon, answer) VALUES (?, ?, ?, ?, ?, ?)"
@@ -110,7 +123,8 @@ class Ledger:
     before. Raising them is the owner's decision alone.
 
     A missing file is created. A file that is damaged, or is not a ledger, is refused (`WireError`).
-    A ledger of format 2 (fedldp 0.1) is migrated when it is opened; its runs become its jobs.
+    A ledger of format 2 (fedldp 0.1) or 3 is migrated when it is opened; runs of format 2 become
+    jobs.
     Threads and forked children may use a ledger too, except a child that was forked while bytes
     were produced.
 
@@ -312,6 +326,63 @@ class Ledger:
                     self._file.execute("INSERT INTO questions VALUES (?, ?)", (request, question))
                 self._record(answers, able, cost, request, run, job)
         return answers  # not earlier: now the transaction is on disk
+
+    def periods(
+        self, vehicle_id: str, epsilon: Number, calendar: str, draw: Draw
+    ) -> tuple[int, ...]:
+        """Return in which periods of a calendar a vehicle answers: stored ones, or new ones.
+
+        Nothing is spent: each answer is paid for when it is given. But a vehicle that cannot afford
+        all of them draws nothing. `fedldp.Calendar.answer` calls this method.
+
+        Parameters
+        ----------
+        vehicle_id
+            The vehicle.
+        epsilon
+            What the answers cost in all periods together.
+        calendar
+            A name of the calendar, preferably a hash of all of it.
+        draw
+            A function that draws the periods. It is called once in the life of a vehicle, and does
+            not see any data.
+
+        Returns
+        -------
+        tuple of int
+            The periods in ascending order, which are on disk.
+
+        Raises
+        ------
+        BudgetError
+            If the vehicle cannot afford epsilon, or the ledger is sealed.
+        DomainError
+            If a parameter is invalid.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        ...     ledger.periods("car 7", 0.5, "spring", lambda: [7, 3])
+        ...     ledger.periods("car 7", 0.5, "spring", lambda: [1, 2])
+        (3, 7)
+        (3, 7)
+        """
+        _text(vehicle_id, "vehicle_id")
+        cost, calendar = _number(epsilon, "epsilon"), _text(calendar, "calendar")
+        query = "SELECT periods FROM draws WHERE key = ? AND calendar = ?"
+        with self._file.transaction():
+            for (text,) in self._file.execute(query, (vehicle_id, calendar)):
+                return self._periods(text)
+            self._refuse_if_sealed()
+            if refusal := self._refusal(vehicle_id, self._standing(vehicle_id), cost, ""):
+                raise BudgetError(refusal)
+            drawn = tuple(sorted({whole(each, "a period") for each in draw()}))
+            if not drawn or drawn[0] < 1:
+                raise DomainError(f"draw must return whole numbers from 1 on; got {drawn!r}.")
+            text = " ".join(map(str, drawn))
+            self._file.execute("INSERT INTO draws VALUES (?, ?, ?)", (vehicle_id, calendar, text))
+        return drawn  # not earlier: now the transaction is on disk
 
     def spent(self, vehicle_id: str) -> Fraction:
         """Return what a vehicle has spent in its life.
@@ -521,6 +592,12 @@ class Ledger:
                 spent, answers = found.get(each, _Standing())
                 found[each] = _Standing(spent + self._fraction(text) * count, answers + of_job)
         return found
+
+    def _periods(self, text: str) -> tuple[int, ...]:
+        try:
+            return tuple(map(int, text.split(" ")))
+        except ValueError:
+            raise self._file.damaged(f"it has periods of {text!r}") from None
 
     def _fraction(self, text: str) -> Fraction:
         try:

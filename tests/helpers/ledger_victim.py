@@ -255,6 +255,49 @@ def migrate(folder, places):
     return [os.waitpid(forked(child, place), 0)[1] for place in range(places)]
 
 
+def draw(folder, places):
+    """Kill processes that draw periods, each before its own statement, or after the last one.
+
+    Return how they ended, and what each had said of its periods.
+    """
+
+    def child(place, out):
+        execute, left = Database.execute, [place]
+
+        def mortal(self, statement, values=()):
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            left[0] -= 1
+            return execute(self, statement, values)
+
+        with Ledger(folder / str(place), CAP) as ledger:
+            Database.execute = mortal
+            drawn = ledger.periods("car", 1, "calendar", lambda: random.sample(range(1, 31), 4))
+            os.write(out, json.dumps(drawn).encode())
+
+    deaths, said = [], []
+    for place in range(places):
+        read, write = os.pipe()
+        deaths.append(os.waitpid(forked(child, place, write), 0)[1])
+        os.close(write)
+        said.append([json.loads(line) for line in os.read(read, 1 << 16).splitlines()])
+    return deaths, said
+
+
+def draw_at_once(folder, processes, calendars):
+    """Return the periods of some calendars that each of several processes was told."""
+
+    def child(number):
+        mine = random.Random(number)
+        with Ledger(folder / "ledger", CAP) as ledger:
+            return [
+                ledger.periods("car", 1, str(each), lambda: mine.sample(range(1, 31), 4))
+                for each in range(calendars)
+            ]
+
+    return at_once(child, processes)
+
+
 def interrupt_sealing(folder):
     """Kill processes that seal a ledger, each before its own step; return how many steps there are.
 

@@ -47,6 +47,9 @@ _COMMANDS = {
     ),
     "tally": _Entry("reports", "tally_command", "Count reports, as a server does."),
     "train": _Entry("train", "train_command", "Simulate training: each vehicle sends a few bits."),
+    "trend": _Entry(
+        "estimates", "trend_command", "Show how estimates change over the periods of a calendar."
+    ),
 }
 
 
@@ -81,8 +84,8 @@ def fedldp() -> None:
     Start:       demo
     Compare:     mechanisms, audit
     Simulate:    schema, data, collect, train, predict
-    Deploy:      plan, report, ledger (on a vehicle), tally, estimate (on a
-                 server), fleet (everything)
+    Deploy:      plan, report, ledger (on a vehicle), tally, estimate, trend
+                 (on a server), fleet (everything)
 
     \b
     fedldp demo                        train on flights, in seconds

@@ -13,10 +13,19 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedldp._internal.text import counted, rounded
-from fedldp.cli.plans import INPUT, OUTPUT, add, console, naming, read_plan
-from fedldp.errors import ImplausibleWarning
+from fedldp.cli.plans import (
+    INPUT,
+    OUTPUT,
+    add,
+    console,
+    naming,
+    read_plan,
+    read_plan_and_calendar,
+)
+from fedldp.errors import DomainError, ImplausibleWarning
 from fedldp.estimate import ESTIMATORS, TARGETS, Estimate, difference
 from fedldp.fleet.server.summary import shortfalls
+from fedldp.periods import Trend
 from fedldp.plan import Plan
 from fedldp.schema import Schema
 from fedldp.shuffling import amplification
@@ -298,3 +307,82 @@ def estimate_command(
     )
     if plot is not None:
         console().print(f"Wrote {plot}", soft_wrap=True)
+
+
+@click.command("trend")
+@click.argument("plan_file", metavar="CALENDAR", type=INPUT)
+@click.argument("tallies", metavar="[PERIOD=]TALLY...", nargs=-1, required=True)
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.95,
+    show_default=True,
+    help="The probability that an interval contains the true value.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+def trend_command(
+    plan_file: Path, tallies: tuple[str, ...], confidence: float, as_json: bool
+) -> None:
+    """Show how estimates change over the periods of a calendar.
+
+    \b
+    fedldp trend calendar.json day-1.json day-2.json day-3.json
+    fedldp trend calendar.json 1=monday.json 5=friday.json
+
+    CALENDAR is the file that `fedldp plan --periods` wrote. Each TALLY is the
+    file of `fedldp tally` for one period; the first one is that of period 1,
+    and each one without a number follows the one before it.
+
+    The slope is the growth in one period. Error bars are for one number; with
+    --json there are also wider ones, which hold for all numbers at once.
+    """  # noqa: D301 (click wants the character \b itself)
+    plan, calendar = read_plan_and_calendar(plan_file)
+    if calendar is None:
+        raise click.UsageError(
+            f"{plan_file} is a plan without periods; compare two tallies with fedldp estimate "
+            "--minus."
+        )
+    loaded = {}
+    for period, path in _by_period(tallies).items():
+        with naming(path):
+            loaded[period] = plan.load_tally(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ImplausibleWarning)
+        trend = calendar.trend(loaded, confidence=confidence)
+    for text in trend.slope.warnings:
+        click.echo(f"Warning: {text}", err=True)
+    found = dict(_described(trend, min(loaded), plan.schema))
+    if as_json:
+        document = {
+            "confidence": confidence,
+            "vehicles": {period: tally.reports for period, tally in loaded.items()},
+            "trend": [{"what": what, "estimates": rows} for what, rows in found.items()],
+        }
+        click.echo(json.dumps(document, indent=2))
+        return
+    for what, rows in found.items():
+        console().print(render(what, rows, confidence))
+
+
+def _by_period(given: tuple[str, ...]) -> dict[int, Path]:
+    """Return the file of each period."""
+    found: dict[int, Path] = {}
+    period = 0
+    for each in given:
+        number, sign, name = each.partition("=")
+        named = bool(sign) and number.isascii() and number.isdigit()
+        period, path = (int(number), Path(name)) if named else (period + 1, Path(each))
+        if period in found:
+            raise DomainError(f"period {period} is given twice: {found[period]} and {path}.")
+        found[period] = path
+    return found
+
+
+def _described(
+    trend: Trend, before: int, schema: Schema
+) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield the slope and each change with what it is."""
+    yield "Slope per period", list(lines(trend.slope, schema))
+    for after, change in trend.changes.items():
+        yield f"Change from period {before} to {after}", list(lines(change, schema))
+        before = after

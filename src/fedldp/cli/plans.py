@@ -23,6 +23,7 @@ from fedldp.data.quality import DataQuality
 from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.learn.settings import Settings
 from fedldp.mechanisms import mechanism_names
+from fedldp.periods import Calendar, is_calendar
 from fedldp.plan import Plan
 from fedldp.schema import Schema, template
 
@@ -169,9 +170,18 @@ def tell(path: Path | str, quality: DataQuality) -> None:
 
 
 def read_plan(path: Path) -> Plan:
-    """Read a plan, naming its file in errors."""
+    """Read a plan, or the plan of a calendar, naming its file in errors."""
+    return read_plan_and_calendar(path)[0]
+
+
+def read_plan_and_calendar(path: Path) -> tuple[Plan, Calendar | None]:
+    """Read a plan, and the calendar if the file is one, naming the file in errors."""
     with naming(path):
-        return Plan.from_json(path.read_text("utf-8", errors="replace"))
+        text = path.read_text("utf-8", errors="replace")
+        if not is_calendar(text):
+            return Plan.from_json(text), None
+        calendar = Calendar.from_json(text)
+        return calendar.plan, calendar
 
 
 def summary(plan: Plan) -> dict[str, Any]:
@@ -283,10 +293,26 @@ def _asked(signal: vss.Signal) -> tuple[float, float]:
     show_default=True,
     help="The number of vehicles for which to show the expected error.",
 )
+@click.option(
+    "--periods",
+    type=int,
+    help="Ask the plan in this many periods, such as the 30 days of a month. Give --answers too.",
+)
+@click.option(
+    "--answers",
+    type=int,
+    help="In how many of the periods each vehicle answers; it draws them before it sees any data.",
+)
 @click.option("--output", "-o", type=OUTPUT, help="Where to write the plan (JSON).", metavar="FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def plan_command(
-    schema: Path, vehicles: int, output: Path | None, as_json: bool, **options: Any
+    schema: Path,
+    vehicles: int,
+    periods: int | None,
+    answers: int | None,
+    output: Path | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Make the plan that every vehicle and the server use.
 
@@ -295,28 +321,54 @@ def plan_command(
     fedldp plan --schema fleet.toml --epsilon 2 -o plan.json  and write it
     fedldp plan --schema fleet.toml --epsilon 2 --strategy cube
     fedldp plan --schema fleet.toml --epsilon 2 --paper       as the paper does
+    fedldp plan --schema fleet.toml --epsilon 0.5 --periods 30 --answers 4
 
     A plan says what each vehicle answers, and with how much noise. The expected
     error is the root mean square over all means, on the scale of [-1, 1], and
     all frequencies.
+
+    With --periods and --answers the file is a calendar: the plan is asked in
+    every period, and each vehicle answers in a few of them, which it draws.
+    Epsilon is the cost of one report; a vehicle pays it once for each answer.
+    The expected error is that of one period.
     """  # noqa: D301 (click wants the character \b itself)
     plan = make_plan(schema, **options)
+    if (periods is None) != (answers is None):
+        raise click.UsageError("--periods and --answers belong together: give both or neither.")
+    calendar = None if periods is None or answers is None else Calendar(plan, periods, answers)
+    reports = vehicles if calendar is None else max(1, round(vehicles * calendar.share))
     number = sum(
         len(getattr(each, "categories", [])) or each.size for each in plan.schema.attributes
     )
     document = summary(plan) | {
         "vehicles": vehicles,
-        "error_if_uniform": (plan.expected_error(vehicles) / number) ** 0.5,
-        "error_at_worst": (plan.expected_error(vehicles, "worst") / number) ** 0.5,
+        "error_if_uniform": (plan.expected_error(reports) / number) ** 0.5,
+        "error_at_worst": (plan.expected_error(reports, "worst") / number) ** 0.5,
     }
+    if calendar is not None:
+        document |= {
+            "periods": calendar.periods,
+            "answers_of_a_vehicle": calendar.answers,
+            "lifetime_epsilon": float(calendar.epsilon),
+            "reports_of_a_period": reports,
+        }
     if output is not None:
-        files.write(output, plan.to_json())
+        files.write(output, (calendar or plan).to_json())
     if as_json:
         click.echo(json.dumps(document, indent=2))
         return
     rendered = Table(title=f"A plan for {schema}", show_header=False)
+    lifetime = []
+    if calendar is not None:
+        lifetime = [
+            ("periods", str(calendar.periods)),
+            ("in which each vehicle answers", str(calendar.answers)),
+            ("epsilon of a vehicle over all periods", f"{float(calendar.epsilon):g}"),
+            (f"reports of a period, {vehicles} vehicles", str(reports)),
+        ]
     for name, value in (
         ("epsilon of a whole report", f"{plan.epsilon:g}"),
+        *lifetime,
         ("coordinates", str(document["coordinates"])),
         ("of which each vehicle answers", str(document["answers"])),
         ("bits that each vehicle sends", str(document["bits_per_vehicle"])),

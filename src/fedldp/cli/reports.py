@@ -15,13 +15,22 @@ from rich.progress import Progress, TextColumn
 from fedldp import counting, vehicle
 from fedldp._internal import locks
 from fedldp._internal.text import counted
-from fedldp.cli.plans import INPUT, OUTPUT, console, naming, read_plan, strict_option
+from fedldp.cli.plans import (
+    INPUT,
+    OUTPUT,
+    console,
+    naming,
+    read_plan,
+    read_plan_and_calendar,
+    strict_option,
+)
 from fedldp.counting import Counted, Outcome
 from fedldp.data import packets
 from fedldp.data.packets import Shard
 from fedldp.errors import DomainError
 from fedldp.ledger import Ledger
 from fedldp.plan import Plan, for_vehicle
+from fedldp.randomness import source
 from fedldp.report import REASONS
 
 _NO_MANIFEST = (
@@ -62,6 +71,11 @@ _SHOWN = 10  # notes about a row that are printed
     metavar="NAME",
 )
 @click.option(
+    "--period",
+    type=int,
+    help="The number of the period, from 1, if PLAN is a calendar.",
+)
+@click.option(
     "--output",
     "-o",
     type=click.File("wb"),
@@ -84,6 +98,7 @@ def report_command(
     key: str,
     round_: str,
     job: str | None,
+    period: int | None,
     output: BinaryIO,
     strict: bool,
     check: bool,
@@ -93,6 +108,7 @@ def report_command(
     \b
     echo '{"age": 31, "city": "Rome"}' |
       fedldp report plan.json --cap 4 --ledger ledger.db -o report.bin
+    fedldp report calendar.json row.json --period 3 --cap 4 --ledger ledger.db
 
     PLAN is the file that `fedldp plan` wrote. ROW is a file with a JSON object;
     the default is standard input. Values outside the bounds are clipped;
@@ -106,10 +122,22 @@ def report_command(
     The ledger records the spending and the report before the report is written.
     The same plan and round get the same report again. No answer is given beyond
     the cap or, with --job, beyond one answer to the job.
+
+    If PLAN is a calendar (`fedldp plan --periods`), the vehicle draws its
+    periods when it is asked for the first time, and the ledger keeps them. In
+    the other periods nothing is written, and the exit status is 0.
     """  # noqa: D301 (click wants the character \b itself)
     if not check and (cap is None or ledger is None):
         raise click.UsageError("give --cap and --ledger; only --check works without them.")
-    asked = read_plan(plan_file)
+    asked, calendar = read_plan_and_calendar(plan_file)
+    if calendar is None and period is not None:
+        raise click.UsageError(f"{plan_file} is a plan without periods: leave out --period.")
+    if calendar is not None and (round_ or job):
+        raise click.UsageError(f"{plan_file} is a calendar: leave out --round and --job.")
+    if calendar is not None and period is None and not check:
+        raise click.UsageError(
+            f"{plan_file} is a calendar: give --period, from 1 to {calendar.periods}."
+        )
     budget = asked.total_epsilon if cap is None else _budget(cap)
     with naming(plan_file):
         plan = for_vehicle(asked.to_json(), cap or budget)
@@ -123,16 +151,21 @@ def report_command(
         raise DomainError(f"the row must be usable as it is; {_some(notes)}.")
     if notes:
         click.echo(f"fedldp: warning: {_some(notes)}.", err=True)
+
+    def produce() -> bytes:
+        return plan.report(values)
+
+    answer: bytes | None
     with Ledger(cast(Path, ledger), budget) as book:
-        answer = book.release(
-            key,
-            plan.epsilon,
-            f"{plan.fingerprint} {round_}",
-            lambda: plan.report(values),
-            run=round_,
-            job=job,
-        )
-    output.write(answer)
+        if calendar is not None and period is not None:
+            answer = calendar.answer(book, key, period, produce, source())
+        else:
+            request = f"{plan.fingerprint} {round_}"
+            answer = book.release(key, plan.epsilon, request, produce, run=round_, job=job)
+    if answer is None:
+        click.echo(f"This vehicle has not drawn period {period}: it sends nothing.", err=True)
+    else:
+        output.write(answer)
 
 
 def _row(path: str) -> Any:

@@ -1,0 +1,121 @@
+"""The command line over many periods: a plan with periods, daily reports, and a trend."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import fedldp
+from fedldp import Calendar
+from fedldp.cli.app import fedldp as command
+
+SCHEMA = '[speed]\nlow = 0\nhigh = 50\n\n[city]\ncategories = ["Oslo", "Rome"]\n'
+
+
+def run(*arguments, **options):
+    return CliRunner().invoke(command, [*map(str, arguments)], **options)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("fleet.toml").write_text(SCHEMA)
+    Path("row.json").write_text('{"speed": 30, "city": "Rome"}')
+    options = ["--schema", "fleet.toml", "--epsilon", 0.5, "--mechanism", "duchi"]
+    done = run("plan", *options, "--periods", 7, "--answers", 2, "-o", "calendar.json", "--json")
+    assert done.exit_code == 0, done.output
+    assert run("plan", *options, "-o", "plan.json").exit_code == 0
+    return json.loads(done.output)
+
+
+def test_a_plan_states_what_it_costs_over_all_periods(folder):
+    assert (folder["epsilon"], folder["lifetime_epsilon"]) == (0.5, 1.0)
+    assert (folder["periods"], folder["answers_of_a_vehicle"]) == (7, 2)
+    assert folder["reports_of_a_period"] == round(100_000 * 2 / 7)
+    plan = fedldp.Plan.from_json(Path("plan.json").read_text())
+    calendar = Calendar.from_json(Path("calendar.json").read_text())
+    assert calendar == Calendar(plan, 7, 2)
+    expected = (plan.expected_error(folder["reports_of_a_period"]) / 3) ** 0.5
+    assert folder["error_if_uniform"] == expected
+    options = ["--schema", "fleet.toml", "--epsilon", 0.5]
+    shown = run("plan", *options, "--periods", 7, "--answers", 7).output
+    assert "epsilon of a vehicle over all periods" in shown
+    assert "3.5" in shown
+    assert "over all periods" not in run("plan", *options).output
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["plan", "--schema", "fleet.toml", "--epsilon", 1, "--periods", 7], 2, "belong together"),
+        (
+            ["plan", "--schema", "fleet.toml", "--epsilon", 1, "--periods", 2, "--answers", 3],
+            1,
+            "got 2 periods and 3 answers",
+        ),
+        (["report", "calendar.json", "row.json"], 2, "give --period, from 1 to 7"),
+        (["report", "calendar.json", "row.json", "--period", 8], 1, "from 1 to 7; got 8"),
+        (["report", "calendar.json", "row.json", "--period", 1, "--job", "a"], 2, "leave out"),
+        (["report", "plan.json", "row.json", "--period", 1], 2, "a plan without periods"),
+        (["trend", "plan.json", "row.json"], 2, "a plan without periods"),
+        (["trend", "calendar.json", "1=row.json", "1=row.json"], 1, "period 1 is given twice"),
+    ],
+)
+def test_what_does_not_fit_is_refused(arguments, status, message):
+    if arguments[0] == "report":
+        arguments = [*arguments, "--cap", 4, "--ledger", "ledger.db"]
+    done = run(*arguments)
+    text = done.output + str(done.exception or "")
+    assert message in " ".join(text.split())
+    assert done.exit_code == status
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_vehicle_answers_in_as_many_periods_as_it_should():
+    sent = []
+    for period in range(1, 8):
+        file = f"{period}.bin"
+        options = ["--period", period, "--cap", 1, "--ledger", "ledger.db", "-o", file]
+        done = run("report", "calendar.json", "row.json", *options)
+        assert done.exit_code == 0, done.output
+        assert Path(file).exists() != ("has not drawn" in done.stderr)
+        sent += [period] * Path(file).exists()
+    assert len(sent) == 2
+    before = Path(f"{sent[0]}.bin").read_bytes()
+    options = ["--period", sent[0], "--cap", 1, "--ledger", "ledger.db", "-o", "again.bin"]
+    assert run("report", "calendar.json", "row.json", *options).exit_code == 0
+    assert Path("again.bin").read_bytes() == before
+    assert run("report", "calendar.json", "row.json", "--check").exit_code == 0
+    assert run("tally", "calendar.json", *(f"{t}.bin" for t in sent), "-o", "t.json").exit_code == 0
+    assert "from 2 vehicles" in run("estimate", "calendar.json", "t.json").output
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_vehicle_with_too_small_a_cap_sends_nothing():
+    options = ["--period", 1, "--cap", 0.75, "--ledger", "ledger.db"]
+    done = run("report", "calendar.json", "row.json", *options)
+    assert done.exit_code == 1
+    assert "1 more is too much" in done.output + str(done.exception)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_trend_of_some_periods():
+    calendar = Calendar.from_json(Path("calendar.json").read_text())
+    rows = [[{"speed": 10 + t, "city": "Rome"}] * 700 for t in range(7)]
+    tallies = calendar.simulate(rows, fedldp.source(1))
+    for period in (1, 2, 5):
+        tallies[period].save(f"{period}.json")
+    files = "1.json", "2.json", "5=5.json"
+    done = run("trend", "calendar.json", *files, "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.output)
+    titles = ["Slope per period", "Change from period 1 to 2", "Change from period 2 to 5"]
+    assert [each["what"] for each in found["trend"]] == titles
+    trend = calendar.trend({period: tallies[period] for period in (1, 2, 5)})
+    slope = found["trend"][0]["estimates"]
+    assert slope[0]["estimate"] == trend.slope["speed"].values[0]
+    assert [each["interval"] for each in slope[1:]] == trend.slope["city"].interval.tolist()
+    shown = run("trend", "calendar.json", *files).output
+    assert all(title in shown for title in titles)
