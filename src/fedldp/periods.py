@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 
@@ -26,13 +26,11 @@ from fedldp.attributes.results import Numbers, Result
 from fedldp.data.quality import total
 from fedldp.errors import DomainError, ImplausibleWarning
 from fedldp.estimate import Estimate
+from fedldp.ledger import Ledger
 from fedldp.parts import Matrix
 from fedldp.plan import Plan
 from fedldp.randomness import Source
 from fedldp.tally import Tally
-
-if TYPE_CHECKING:
-    from fedldp.ledger import Ledger
 
 CALENDAR_FORMAT = "fedldp calendar 1"
 MOST_PERIODS = 1 << 16  # one for each hour of seven years
@@ -173,7 +171,7 @@ class Calendar:
 
     def answer(
         self,
-        ledger: "Ledger",
+        ledger: Ledger,
         vehicle_id: str,
         period: int,
         produce: Callable[[], bytes],
