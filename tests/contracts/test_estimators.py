@@ -26,6 +26,7 @@ from fedldp.learn.estimators import (
 )
 from fedldp.learn.examples import Arrays
 from fedldp.learn.objectives import objective
+from fedldp.learn.privacy import Privacy
 from fedldp.learn.settings import Settings
 
 every = pytest.mark.parametrize("kind", ESTIMATORS)
@@ -137,6 +138,8 @@ def test_same_model_as_the_engine_trains(kind):
     )
     assert model.history_ == list(training)
     assert model.n_iter_ == len(model.history_) == training.rounds
+    spent = Privacy.of(Settings(epsilon=2.0, participations=2).plan_for(task), 2 * len(X), 2)
+    assert model.privacy_ == spent  # of the plan that the training has
     expected = task.network.scores(training.models, rows[:100].astype(float))[0]
     if is_regressor(kind()):
         expected = 20 + 120 * expected

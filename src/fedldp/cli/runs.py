@@ -160,7 +160,7 @@ def compared(test: Supervised, weights: Floats) -> Comparison:
 
 def spending(settings: Settings, fleet: Supervised, training: Training) -> dict[str, Any]:
     """Return what a training costs each vehicle, and the size of its reports."""
-    plan, times = settings.plan(fleet.dimensions), settings.participations
+    plan, times = settings.plan_for(fleet), settings.participations
     reports = training.reports
     spent = Privacy.of(plan, reports, times) if isinstance(plan, Plan) else None
     ratio = None if spent is None else spent.ratio

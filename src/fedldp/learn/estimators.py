@@ -1252,7 +1252,7 @@ def _spent(
         return {}
     times = -(-training.reports // len(task))
     found = {
-        each.epsilon: Privacy.of(cast(Plan, each.plan(task.dimensions)), reports, times)
+        each.epsilon: Privacy.of(cast(Plan, each.plan_for(task)), reports, times)
         for each, reports in zip(levels, training.reports_by_level, strict=True)
     }
     if training.survey is not None:  # whose reports have other sizes and other tables

@@ -272,6 +272,28 @@ class Settings(Recipe):
         """
         return self._plan(dimensions, self.participations, length, mean_length)
 
+    def plan_for(self, task: Task) -> Plan | NoPrivacy:
+        """Return the plan for the gradient of a task.
+
+        Parameters
+        ----------
+        task : Task
+            The model to train.
+
+        Returns
+        -------
+        Plan or NoPrivacy
+            The plan of one report; `NoPrivacy` without a mechanism.
+
+        Examples
+        --------
+        >>> from fedldp.learn import Arrays, Linear, objective
+        >>> task = Linear(objective("squared"), Arrays(np.ones((2, 3)), np.zeros(2)))
+        >>> Settings(epsilon=4.0).plan_for(task).schema.attributes[0].length
+        0.6
+        """
+        return self.plan(task.dimensions, task.length, task.mean_length)
+
     def _plan(
         self,
         dimensions: int,
@@ -518,7 +540,7 @@ class Settings(Recipe):
         d, levels, places = task.dimensions, [self], None
         if epsilons is not None:
             levels, places = self.levels(epsilons)
-        plans = [each.plan(d, task.length, task.mean_length) for each in levels]
+        plans = [each.plan_for(task) for each in levels]
         linear, survey = task.prior is not None, None
         alone = replicas == 1 and epsilons is None
         if state is None and (self.survey != AUTO or alone):
