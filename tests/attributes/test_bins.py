@@ -207,6 +207,11 @@ def test_within_groups():
         assert found[group].mean_interval[0] < truth < found[group].mean_interval[1]
     assert found["C"].mean_interval.tolist() == [0, 130]  # nobody is in it
     assert found.shares.interval[0, 0] < 0.7 < found.shares.interval[0, 1]
+    assert list(found.distributions) == ["A", "B", "C"]
+    assert json.dumps(found.distributions, allow_nan=False)
+    heights = found.heights.reshape(3, 26)
+    assert heights[:2].max(axis=1).tolist() == [1, 1]
+    assert found.summary.startswith("A: mean ")
 
 
 @pytest.mark.parametrize("shift", [0, 7.5, 90, 177.5, 352.5])
@@ -281,6 +286,49 @@ def test_a_quantile_is_between_0_and_1():
 def test_other_entries_are_refused(entry):
     with pytest.raises(WireError):
         Schema.from_document([{"name": "x", **entry}])
+
+
+def test_groups_of_optional_numbers_and_of_angles():
+    model = Category("model", ["A", "B"])
+    speed = Number("speed", 0, 130, bins=13, optional=True)
+    rows = {"speed": [25.0, None, 105.0] * 9000, "model": ["A", "A", "B"] * 9000}
+    plan = Plan(Schema((Within("by model", speed, model),)), 6.0)
+    found = plan.simulate(rows, fedldp.source(1)).estimate()["by model"]
+    assert found["A"].quantile(0.5)[1:] == (20, 30)
+    assert found["B"].quantile(0.5)[1:] == (100, 110)
+    assert len(found.heights) == len(found.labels) == 28
+    heading = Angle("heading", bins=12)
+    rows = {"heading": [350.0, 100.0] * 9000, "model": ["A", "B"] * 9000}
+    plan = Plan(Schema((Within("by model", heading, model),)), 6.0)
+    found = plan.simulate(rows, fedldp.source(1)).estimate()["by model"]
+    for group, direction in (("A", 350), ("B", 100)):
+        low, high = found[group].mean_interval
+        assert (direction - low) % 360 <= 30
+        assert (high - direction) % 360 <= 30
+
+
+@pytest.mark.parametrize("estimator", ["ratio", "horvitz-thompson"])
+def test_both_estimators_have_distributions(estimator):
+    schema = Schema((SPEED, Number("age", 0, 100)))
+    plan = Plan(schema, 2.0)
+    assert plan.parts[0].share < 1
+    rows = {"speed": [42.0] * 20_000, "age": [30.0] * 20_000}
+    found = plan.simulate(rows, fedldp.source(1)).estimate(estimator)["speed"]
+    assert found.quantile(0.5)[1:] == (40, 45)
+
+
+def test_the_interval_of_a_mean_direction_covers():
+    rng = np.random.default_rng(12)
+    plan = Plan(Schema((Angle("x", 360, 24),)), 1.0)
+    fleets = 60
+    hits = 0
+    for seed in range(fleets):
+        rows = rng.vonmises(np.radians(350), 1.0, 4000)
+        found = plan.simulate({"x": np.degrees(rows)}, fedldp.source(seed)).estimate()["x"]
+        low, high = found.mean_interval
+        hits += high - low == 360 or (350 - low) % 360 <= (high - low) % 360
+    # At least 95% are covered: fewer than 50 of 60 happen by chance in fewer than 1 of 1,000 cases.
+    assert hits >= 50
 
 
 # Coverage, over many fleets that are drawn from the same population.

@@ -7,6 +7,7 @@ A value can be anywhere in its bin, so that intervals of means reach from left t
 those of quantiles from edge to edge.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -177,6 +178,16 @@ class Bins(_Several):
         most = np.nanmax(shares, initial=0.0)
         heights = np.nan_to_num(shares / most if most > 0 else shares)
         return np.append(heights, np.zeros(len(self.labels) - len(heights)))
+
+    @property
+    @abstractmethod
+    def details(self) -> dict[str, Any]:
+        """Everything about it, for JSON."""
+
+    @property
+    def distributions(self) -> dict[str, dict[str, Any]]:
+        """The distribution of all vehicles."""
+        return {"": self.details}
 
     @property
     def share(self) -> float:
@@ -491,6 +502,23 @@ class GroupDistributions(_Several):
         """The share of each group among all vehicles."""
         sums = _sums(_joint(self.numbers), self._places())
         return Frequencies.of(self.groups, _numbers(*sums, self.answers))
+
+    @property
+    def heights(self) -> Floats:
+        """The height of a bar for each line: the largest of each group is 1."""
+        letters = len(self.letters)
+        heights = [self[group].heights[:letters] for group in self.groups]
+        return np.concatenate([np.append(each, np.zeros(letters - len(each))) for each in heights])
+
+    @property
+    def summary(self) -> str:
+        """What is known about each group, for display."""
+        return "; ".join(f"{group}: {self[group].summary}" for group in self.groups)
+
+    @property
+    def distributions(self) -> dict[str, dict[str, Any]]:
+        """The distribution of each group."""
+        return {group: self[group].details for group in self.groups}
 
     def __getitem__(self, group: str) -> Any:
         """Return the distribution within one group."""

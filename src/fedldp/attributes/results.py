@@ -238,8 +238,8 @@ class Result(ABC):
         return ""
 
     @property
-    def details(self) -> dict[str, Any]:
-        """Further numbers for JSON; often empty."""
+    def distributions(self) -> dict[str, dict[str, Any]]:
+        """Distributions for JSON and pictures, by group; the group of all vehicles is ""."""
         return {}
 
     @abstractmethod

@@ -131,13 +131,12 @@ def distributions(
     found, others, start = {}, [], 0
     for name, each in estimate.items():
         stop = start + np.size(each.shown.values)
-        if details := each.details:
-            # The rows of a distribution begin with its bins.
+        for group, details in (shapes := each.distributions).items():
+            found[f"{name}, {group}" if group else name] = details
+            # The rows begin with the bins. Within groups they are not shares of a group.
             for entry, row in zip(details["histogram"], rows[start:stop], strict=False):
-                entry |= {"truth": row["truth"]} if "truth" in row else {}
-            found[name] = details
-        else:
-            others += rows[start:stop]
+                entry |= {"truth": row["truth"]} if "truth" in row and not group else {}
+        others += [] if shapes else rows[start:stop]
         start = stop
     return found, others
 
