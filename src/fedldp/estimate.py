@@ -47,7 +47,8 @@ class Estimate(Mapping[str, Result]):
     Attributes
     ----------
     attributes
-        A result for each name: a `Mean` for a number, `Frequencies` for a category.
+        A result for each name: a `Mean` for a number, `Frequencies` for a category, a
+        `Distribution` for a number in bins, and so on.
     reports
         The number of reports.
     confidence

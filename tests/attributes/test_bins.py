@@ -206,6 +206,12 @@ def test_within_groups():
         assert found[group].quantile(0.5).low <= truth <= found[group].quantile(0.5).high
         assert found[group].mean_interval[0] < truth < found[group].mean_interval[1]
     assert found["C"].mean_interval.tolist() == [0, 130]  # nobody is in it
+    empty = [plan.simulate(rows, fedldp.source(seed)).estimate()["by model"] for seed in range(4)]
+    below = [each for each in empty if each.shares.frequencies[2] < 0]  # its share is unbiased
+    assert below
+    for each in below:
+        assert np.isnan(each["C"].values).all()
+        assert each["C"].quantile(0.5)[1:] == (0, 130)
     assert found.shares.interval[0, 0] < 0.7 < found.shares.interval[0, 1]
     assert list(found.distributions) == ["A", "B", "C"]
     assert json.dumps(found.distributions, allow_nan=False)

@@ -83,7 +83,7 @@ def widened(intervals: Floats, points: Any) -> Floats:
 
 
 class Bins(_Several):
-    """The shares of bins among the vehicles that have a value, as far as it is common to all.
+    """The shares of bins among the vehicles that have a value, on a line or on a circle.
 
     The numbers are the unbiased shares of the bins, then the frequency of "missing" if that is a
     label; their joint errors are those of the frequencies of all labels, of which `places` are the
@@ -126,7 +126,9 @@ class Bins(_Several):
         answers = int(np.max(numbers.answers))
         found = ratios(joint, answers, places[None], np.eye(len(places)), (0.0, 1.0)).numbers
         columns = [each[0] for each in found[:4]]
-        columns[0] = joint.frequencies[places] / joint.frequencies[places].sum()
+        total = joint.frequencies[places].sum()
+        # Not clipped, as `ratios` are: only so is their sum 1.
+        columns[0] = joint.frequencies[places] / (total if total > 0 else np.nan)
         if whole and len(joint.frequencies) > len(places):
             rest = _sums(joint, np.array([[len(places)]]))
             columns = [np.append(a, b, axis=0) for a, b in zip(columns, rest, strict=True)]

@@ -45,9 +45,9 @@ def ratios(
     found = joint.frequencies[places]
     cov = joint.covariance(places[:, :, None], places[:, None, :])
     t, p = found @ top.T, found.sum(axis=1)[:, None]
-    var_t = np.einsum("rk,gkl,rl->gr", top, cov, top)
+    var_t = (top @ cov * top).sum(axis=2)
     var_p = cov.sum(axis=(1, 2))[:, None]
-    cov_tp = np.einsum("rk,gkl->gr", top, cov)
+    cov_tp = cov.sum(axis=2) @ top.T
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(p > 0, np.clip(t / p, *ends), np.nan)
         square = var_t - 2 * ratio * cov_tp + ratio**2 * var_p

@@ -50,13 +50,12 @@ class Joint:
         total = rows.sum()
         if not total > _ROUNDING * np.trace(between):  # they do already, or nobody answered
             return self
+        between = between - np.outer(rows, rows) / total
         excess = self.frequencies.sum() - 1
         return replace(
             self,
             frequencies=self.frequencies - rows / total * excess,
-            of_an_answer=lambda first, second: (
-                self.of_an_answer(first, second) - rows[first] * rows[second] / total
-            ),
+            of_an_answer=lambda first, second: between[first, second],
         )
 
     @classmethod
