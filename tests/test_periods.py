@@ -159,6 +159,8 @@ def test_impossible_numbers_are_refused(periods, answers):
         Calendar(PLAN, periods, answers)
     with pytest.raises(DomainError, match="must be a whole number"):
         Calendar(PLAN, periods, 1.5)
+    with pytest.raises(DomainError, match="plan must be a Plan; got <Schema"):
+        Calendar(SPEED, 7, 2)
 
 
 # Vehicles

@@ -102,7 +102,8 @@ class Calendar:
     Raises
     ------
     DomainError
-        If there are not from 1 to 65,536 periods, or the answers are not from 1 to the periods.
+        If plan is not a `Plan`, there are not from 1 to 65,536 periods, or the answers are not from
+        1 to the number of periods.
 
     Examples
     --------
@@ -120,6 +121,8 @@ class Calendar:
     answers: int
 
     def __post_init__(self) -> None:
+        if not isinstance(self.plan, Plan):
+            raise DomainError(f"plan must be a Plan; got {self.plan!r:.80}.")
         for name in ("periods", "answers"):
             object.__setattr__(self, name, whole(getattr(self, name), name))
         if not 1 <= self.answers <= self.periods <= MOST_PERIODS:
