@@ -596,7 +596,7 @@ def present(value: Any) -> Any:
 
 
 def position_of(value: Any, low: float, high: float, last: int) -> float:
-    """Return where a number lies on a grid, from 0 to the last, or raise if it is none."""
+    """Return where a number lies on a grid, from 0 to the last, or raise if it is not a number."""
     return last * ((1 + scaled(value, low, high)) / 2)
 
 

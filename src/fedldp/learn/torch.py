@@ -33,7 +33,7 @@ except ImportError as error:
 
 _BLOCK = 512  # examples whose gradients are computed at a time on a CPU: they stay in its cache
 _BLOCK_ELSEWHERE = 1 << 16  # and on another device, which works on all of them at once
-_BLOCK_NUMBERS = 1 << 26  # fewer examples where a network is large: so many numbers of gradients
+_BLOCK_NUMBERS = 1 << 26  # in the gradients of a block: large networks have fewer examples in it
 _KEPT = 1 << 26  # numbers of gradients that are kept from one question to the next
 
 
