@@ -215,7 +215,7 @@ REASONS = (  # all that is said of them, each once
     "the answer does not have the length",
     "the answer is to another question",
     "a message must contain one record of bytes and nothing else",
-    "got an error from Flower",
+    "expected an answer; got an error from Flower",
 )
 
 
