@@ -9,6 +9,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections import Counter
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ from flwr.supercore.inflatable.inflatable_object import (
 )
 
 from fedldp._internal import packing
-from fedldp.cli.fleet import FAILED
+from fedldp.cli.fleet import FAILED, STOPPED
 from fedldp.cli.fleet_demo import demo_command
 from fedldp.errors import MissingExtra
 from fedldp.fleet import processes
@@ -146,6 +147,23 @@ def test_the_summary_says_that_nothing_is_missing(demo):
     assert (found.complete, found.done, found.reason) == (True, len(ASKED), ROUNDS)
     assert found.rounds == tuple(Counts(GATEWAYS * n, GATEWAYS * n) for n in ASKED)
     assert list(shortfalls(demo.fleet.job.result)) == []
+
+
+def test_a_server_that_is_stopped_before_the_end_does_not_report_success(demo, tmp_path):
+    folder = tmp_path / "fleet"
+    shutil.copytree(demo.fleet.folder, folder, ignore=shutil.ignore_patterns("*.sock"))
+    edit(folder / "server" / "job.toml", job='"third"', checkpoint='"state/third.db"')
+    fleet = Fleet(folder)
+    try:
+        server = fleet.start("server")
+        while "Starting Flower's SuperLink" not in fleet.log("server"):
+            assert server.poll() is None, fleet.log("server")
+            time.sleep(0.1)
+        server.terminate()
+        assert server.wait(PATIENCE) == STOPPED
+    finally:
+        fleet.close()
+    assert "Stopped before the job third was done." in fleet.log("server")
 
 
 def test_a_second_job_without_budget_fails(demo, tmp_path):

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from fedldp import Plan, datasets
 from fedldp.cli.app import fedldp
-from fedldp.cli.fleet import FAILED
+from fedldp.cli.fleet import FAILED, STOPPED
 from fedldp.errors import DomainError
 from fedldp.fleet import keys
 from fedldp.fleet.flower import bundle
@@ -215,6 +215,7 @@ def test_a_readme_and_units_for_systemd(fleet):
         assert (service.get("PrivateNetwork") == "yes") == (part != "uplink")
         if part == "server":
             assert service["RestartPreventExitStatus"] == str(FAILED)
+            assert service["SuccessExitStatus"] == str(STOPPED)
         asked = "--require-isolation" in service["ExecStart"]
         assert asked == (part in ("gateway", "server"))
 

@@ -35,7 +35,9 @@ from fedldp.learn.networks import Architecture, Network
 from fedldp.learn.objectives import Objective
 from fedldp.learn.settings import Settings
 
-FAILED = 3  # the exit status for a job without a result; the systemd unit uses it too
+# Exit statuses of the server, which its systemd unit has too.
+FAILED = 3  # the job has no result, and will have none
+STOPPED = 4  # a signal came before the job was done
 
 _STATISTICS = "statistics"
 _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -364,16 +366,21 @@ def server_command(folder: Path, stay: bool, require_isolation: bool) -> None:
 
     \b
     Exit status:
-    0  the job is done, or a signal stopped the server
+    0  the job is done
     1  an error, which is printed: invalid configuration, file in use
     2  invalid command line
     3  the job has failed: starting the server again does not help
+    4  a signal stopped the server before the job was done: start it again
     """  # noqa: D301 (click wants the character \b itself)
     try:
-        server_process.run(folder, stay=stay, say=click.echo, require_isolation=require_isolation)
+        done = server_process.run(
+            folder, stay=stay, say=click.echo, require_isolation=require_isolation
+        )
     except JobFailed as error:
         click.echo(f"fedldp: {error}", err=True)
         sys.exit(FAILED)
+    if not done:
+        sys.exit(STOPPED)
 
 
 @fleet_group.command("stop")
