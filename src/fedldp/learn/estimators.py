@@ -10,6 +10,7 @@ labels of a classifier are public too: declare them with `classes`, or those in 
 """
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
@@ -187,7 +188,7 @@ class _Before:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class _LDPModel(BaseEstimator):  # type: ignore[misc]
+class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
     """What the estimators share. The fields are the constructor's parameters, which it only stores.
 
     scikit-learn requires an explicit signature: it is here, and in no subclass. All parameters
@@ -277,13 +278,13 @@ class _LDPModel(BaseEstimator):  # type: ignore[misc]
         """Return what is trained."""
         return Linear(objective, examples, rows)
 
+    @abstractmethod
     def _keep(self, features: Features, training: Training, objective: Objective) -> None:
         """Set the attributes that make predictions."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _scores(self, X: Any) -> Floats:
         """Return a row of scores for each row, on the scale of the objective."""
-        raise NotImplementedError
 
     def _train(
         self,
@@ -455,9 +456,9 @@ class _Regression(RegressorMixin, _LDPModel):  # type: ignore[misc]
         self._to_units(target)
         return self
 
+    @abstractmethod
     def _to_units(self, target: Number) -> None:
         """Turn scores on the scale of [-1, 1] into those in the units of the target."""
-        raise NotImplementedError
 
     def fit(
         self, X: Any, y: Any, vehicle_ids: Any = None, epsilons: Any = None, **unsupported: Any
