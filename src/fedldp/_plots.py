@@ -151,7 +151,7 @@ def _draw_cdf(axes: Any, name: str, shape: Mapping[str, Any]) -> None:
 
 
 def _with_errors(entries: Sequence[Mapping[str, Any]]) -> tuple[Floats, Floats]:
-    """Return estimates, NaN where there is none, and how far their intervals reach down and up."""
+    """Return estimates, NaN for unknown ones, and how far their intervals reach down and up."""
     values = np.array([entry["estimate"] for entry in entries], np.float64)
     low, high = np.array([entry["interval"] for entry in entries], np.float64).T
     return values, np.stack([values - low, high - values])

@@ -48,7 +48,7 @@ class Signal:
     entries: Mapping[str, Any]
 
     def _text(self, name: str) -> str:
-        """Return an entry as one line that can be printed, and an empty text if there is none."""
+        """Return an entry as one line that can be printed, and an empty text if it is absent."""
         text = self.entries.get(name)
         return _line(text) if isinstance(text, str) else ""
 
@@ -87,7 +87,7 @@ class Signal:
 
     @property
     def bounds(self) -> tuple[Any, Any]:
-        """The bounds in the catalogue, None where there is none."""
+        """The bounds in the catalogue; None stands for a bound that is absent."""
         found = self.entries.get("min"), self.entries.get("max")
         if not all(each is None or (is_real(each) and isfinite(each)) for each in found):
             raise DomainError(f"{self.path}: expected numbers as min and max; got {found!r}.")

@@ -86,7 +86,7 @@ class Schema(Mapping[str, Attribute]):
         Raises
         ------
         DomainError
-            If an argument is none of these, or its bounds or categories are invalid.
+            If an argument has another form, or its bounds or categories are invalid.
 
         Examples
         --------

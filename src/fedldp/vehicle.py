@@ -607,7 +607,7 @@ def bucket(value: Any, buckets: int, salt: str) -> int:
 
 
 def label(value: Any) -> str:
-    """Return the label of a category, or raise if there is none."""
+    """Return the label of a category, or raise if the value is missing."""
     if value is None or value != value:
         raise ValueError("not a category")
     if isinstance(value, bool):
@@ -634,7 +634,7 @@ class Attribute(NamedTuple):
     parts: tuple["Attribute", ...] = ()  # of an attribute within groups: both attributes
 
     def value(self, row: Any, offset: int) -> Any:
-        """Return the value in a row, or raise if there is none."""
+        """Return the value in a row, or raise if the row has no such value."""
         if not isinstance(row, Mapping):
             return row[self.first + offset]
         value: Any = row.get(self.name)

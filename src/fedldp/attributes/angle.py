@@ -261,7 +261,7 @@ class Angle(Binned):
 
     def read(self, cells: Any) -> Floats:
         values = super().read(cells)
-        return np.where(np.isinf(values), np.nan, values)  # it is no angle
+        return np.where(np.isinf(values), np.nan, values)  # infinity is not an angle
 
     def clipped(self, values: Floats, least: float, most: float) -> int:
         return 0

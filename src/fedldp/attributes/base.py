@@ -48,7 +48,7 @@ class Coders(Protocol):
 class Attribute(ABC):
     """A named column of a schema, or several: how it is read, asked for, estimated and learned.
 
-    `read` turns cells of a table into values: floats, with NaN where there is no usable one. A
+    `read` turns cells of a table into values: floats, with NaN for those that cannot be used. A
     value v becomes the input (v - centre) * scale of a coder, clipped to `inputs`; a missing value
     becomes `missing_input`. An estimate on the scale of the inputs is turned back by `from_unit`.
 
@@ -262,7 +262,7 @@ class Attribute(ABC):
         """
 
     def is_missing(self, cell: object) -> bool:
-        """Return whether a cell says that there is no value.
+        """Return whether a cell stands for a missing value.
 
         Parameters
         ----------
@@ -770,7 +770,7 @@ class Attribute(ABC):
         """
 
     def used(self, values: Values) -> Floats:
-        """Return the values that vehicles use: clipped, and replaced where there is none.
+        """Return the values that vehicles use: clipped, and replaced where one is missing.
 
         Parameters
         ----------

@@ -247,7 +247,7 @@ class Job:
 
     @cached_property
     def actual_survey(self) -> Survey | None:
-        """The survey that is made; None if there is none, or "auto" has decided against it."""
+        """The survey that the job begins with; None if it has no survey, or "auto" decided so."""
         if self.survey is None or self.model is None:
             return None
         numbers, epsilon = self.model.numbers, self.plan.epsilon

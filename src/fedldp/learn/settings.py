@@ -422,7 +422,7 @@ class Settings(Recipe):
         Returns
         -------
         Survey or None
-            The survey; None if there is none.
+            The survey; None if nobody is surveyed.
 
         Examples
         --------

@@ -116,7 +116,7 @@ class GatewayConfig:
         return self._uplink / "server.key"
 
     def certify(self) -> None:
-        """Make a certificate for the uplink, if there is none. It never leaves this machine."""
+        """Make a certificate for the uplink unless it has one. It never leaves this machine."""
         self.state.mkdir(mode=0o700, exist_ok=True)
         if self._uplink.exists():
             return
