@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from fedldp import Category, Number
-from fedldp.cli import fleet_demo
+from fedldp.cli.fleet import demo as fleet_demo
 from fedldp.cli.status import Status
 from fedldp.errors import DomainError
 from fedldp.fleet.processes import Process

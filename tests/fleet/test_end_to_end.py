@@ -24,8 +24,8 @@ from flwr.supercore.inflatable.inflatable_object import (
 )
 
 from fedldp._internal import packing
-from fedldp.cli.fleet import FAILED, STOPPED
-from fedldp.cli.fleet_demo import demo_command
+from fedldp.cli.fleet.demo import demo_command
+from fedldp.cli.fleet.parts import FAILED, STOPPED
 from fedldp.errors import MissingExtra
 from fedldp.fleet import processes
 from fedldp.fleet.protocol import HEADER

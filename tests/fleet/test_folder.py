@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from fedldp import Plan, datasets
 from fedldp.cli.app import fedldp
-from fedldp.cli.fleet import FAILED, STOPPED
+from fedldp.cli.fleet.parts import FAILED, STOPPED
 from fedldp.errors import DomainError
 from fedldp.fleet import keys
 from fedldp.fleet.flower import bundle

@@ -26,7 +26,8 @@ from flwr.serverapp import ServerApp
 
 from fedldp import datasets, report
 from fedldp._internal import packing
-from fedldp.cli import fleet_demo, main
+from fedldp.cli import main
+from fedldp.cli.fleet import demo as fleet_demo
 from fedldp.fleet import app, processes
 from fedldp.fleet.flower import bundle
 from fedldp.fleet.folder import Place, Work, init

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from gateways import Network, batch, honest, mute, result, statistic, training
 
 from fedldp.cli.app import fedldp
-from fedldp.cli.fleet import FAILED
+from fedldp.cli.fleet.parts import FAILED
 from fedldp.errors import DomainError, FedLDPError, WireError
 from fedldp.fleet.flower.messages import packed
 from fedldp.fleet.job import Job

@@ -1,0 +1,166 @@
+"""`fedldp fleet vault`, `gateway`, `uplink`, `server` and `stop`: run the parts of a fleet."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from fedldp.cli.plans import strict_option
+from fedldp.fleet import isolation, processes
+from fedldp.fleet.flower import programs
+from fedldp.fleet.gateway import process as gateway_process
+from fedldp.fleet.server import process as server_process
+from fedldp.fleet.server.watch import JobFailed
+from fedldp.fleet.vault.process import VaultConfig
+
+# Exit statuses of the server, which its systemd unit has too.
+FAILED = 3  # the job has no result, and will have none
+STOPPED = 4  # a signal came before the job was done
+
+FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
+
+
+@click.command("vault")
+@click.argument("folder", type=FOLDER)
+@strict_option
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Only show what the vault would clip or replace in its data, with exit status 0 if "
+    "nothing, 1 otherwise. Nothing is answered or spent.",
+)
+def vault_command(folder: Path, strict: bool, check: bool) -> None:
+    """Answer for the vehicles of a vault, until Ctrl-C or SIGTERM.
+
+    \b
+    fedldp fleet vault fleet/vault-1
+    fedldp fleet vault fleet/vault-1 --check   look at the data first
+
+    FOLDER contains vault.toml: the data, the cap, how many answers each job
+    gets, and where to listen. The ledger beside it is the only record of what
+    every vehicle has spent: never delete it, never restore a backup.
+
+    The vault prints why it refuses a question, and tells nobody else. At the
+    start it prints how many values are clipped or replaced. It does not need
+    Flower.
+    """  # noqa: D301 (click wants the character \b itself)
+    if not check:
+        # In the same process, but without the packages of the command line, which need memory.
+        words = [*programs.python("fedldp.fleet.vault", folder), *(["--strict"] if strict else [])]
+        os.execv(words[0], words)  # noqa: S606 (words of our own, and no shell)
+    quality = VaultConfig.load(folder).check()
+    click.echo(str(quality))
+    if not quality.clean:
+        sys.exit(1)
+
+
+_require_isolation = click.option(
+    "--require-isolation",
+    is_flag=True,
+    help="Refuse to start if a private network for Flower's processes is not available.",
+)
+
+
+@click.command("gateway")
+@click.argument("folder", type=FOLDER)
+@_require_isolation
+@click.option(
+    "--uplink",
+    type=click.IntRange(1, 65535),
+    help="Do not start an uplink: another systemd unit runs it, on this port of the loopback "
+    "interface, and on the next ports for vaults on TCP.",
+    metavar="PORT",
+)
+def gateway_command(folder: Path, require_isolation: bool, uplink: int | None) -> None:
+    """Run a gateway until Ctrl-C or SIGTERM.
+
+    \b
+    fedldp fleet gateway fleet/gateway-1
+
+    FOLDER contains gateway.toml (the server, the vaults) and the key of the
+    gateway. It prints nothing: its logs are state/supernode.log and
+    state/uplink.log in FOLDER. Run it as another user than its vault: it only
+    needs the vault's socket.
+
+    The gateway runs in a private network that other accounts of this machine
+    cannot reach. Its uplink, a process outside, connects it with the server and
+    accepts only the app that gateway.toml names.
+    """  # noqa: D301 (click wants the character \b itself)
+    gateway_process.run(folder, uplink=uplink, require_isolation=require_isolation)
+
+
+@click.command("uplink")
+@click.argument("folder", type=FOLDER)
+def uplink_command(folder: Path) -> None:
+    """Connect a gateway with its server, as a systemd unit.
+
+    \b
+    fedldp fleet uplink fleet/gateway-1
+
+    You do not need this command without systemd: `fedldp fleet gateway` starts
+    an uplink itself. With systemd the uplink is a separate unit, because the
+    unit of the gateway has no network: systemd gives the uplink sockets inside
+    the private network of the gateway.
+    """  # noqa: D301 (click wants the character \b itself)
+    from fedldp.fleet.gateway import uplink
+
+    asyncio.run(uplink.run(folder, isolation.inherited()))
+
+
+@click.command("server")
+@click.argument("folder", type=FOLDER)
+@click.option("--stay", is_flag=True, help="Keep serving gateways after the job is done.")
+@_require_isolation
+def server_command(folder: Path, stay: bool, require_isolation: bool) -> None:
+    """Serve a fleet until the job is done, or until Ctrl-C or SIGTERM.
+
+    \b
+    fedldp fleet server fleet/server
+
+    FOLDER contains server.toml and job.toml, which names the file of the
+    result. After a crash, start the server again: it resumes the job, and
+    repeats the open questions before it asks new ones.
+
+    Flower's processes run in a private network that other accounts of this
+    machine cannot reach. If the system does not allow that, a warning says so.
+
+    JOB.summary.json, beside the result, says how many vehicles were asked,
+    answered, were silent, and refused or were absent, and whether that is as
+    many as planned. The server prints it too. If no vehicle answers, the job
+    fails and has no result.
+
+    \b
+    Exit status:
+    0  the job is done
+    1  an error, which is printed: invalid configuration, file in use
+    2  invalid command line
+    3  the job has failed: starting the server again does not help
+    4  a signal stopped the server before the job was done: start it again
+    """  # noqa: D301 (click wants the character \b itself)
+    try:
+        done = server_process.run(
+            folder, stay=stay, say=click.echo, require_isolation=require_isolation
+        )
+    except JobFailed as error:
+        click.echo(f"fedldp: {error}", err=True)
+        sys.exit(FAILED)
+    if not done:
+        sys.exit(STOPPED)
+
+
+@click.command("stop")
+@click.argument("folder", type=FOLDER)
+def stop_command(folder: Path) -> None:
+    """Stop everything that runs in a folder and its subfolders.
+
+    \b
+    fedldp fleet stop fleet            all parts of a fleet on this machine
+    fedldp fleet stop fleet/vault-1    one part
+
+    This also stops processes that were left behind when another process was
+    killed. Nothing is lost: when a part is started again, it resumes.
+    """  # noqa: D301 (click wants the character \b itself)
+    count = processes.stop(folder)
+    click.echo(f"Stopped {count} process{'' if count == 1 else 'es'}.")
