@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from fedldp import Plan, datasets
+from fedldp._internal import files
 from fedldp.cli.app import fedldp
 from fedldp.cli.fleet.parts import FAILED, STOPPED
 from fedldp.errors import DomainError
@@ -116,9 +117,9 @@ def test_secrets_are_for_their_owner_alone_and_lie_where_they_belong(fleet):
 
 
 def test_a_secret_is_never_written_over_another(tmp_path):
-    keys.write_secret(tmp_path / "key", b"first")
+    files.write_secret(tmp_path / "key", b"first")
     with pytest.raises(FileExistsError):
-        keys.write_secret(tmp_path / "key", b"second")
+        files.write_secret(tmp_path / "key", b"second")
     assert (tmp_path / "key").read_bytes() == b"first"
 
 

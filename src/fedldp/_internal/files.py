@@ -1,4 +1,4 @@
-"""Files that are written atomically."""
+"""Files that are written atomically, and files for their owner alone."""
 
 import os
 import secrets
@@ -25,6 +25,13 @@ def write(path: str | os.PathLike[str], text: str) -> None:
         fresh.unlink(missing_ok=True)
         raise
     sync(path.parent)
+
+
+def write_secret(path: Path, data: bytes) -> None:
+    """Write a new file that only its owner can read, from the first moment on."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "wb") as file:  # noqa: PTH123 (it is open already)
+        file.write(data)
 
 
 def new_folder(parent: Path, prefix: str) -> Path:

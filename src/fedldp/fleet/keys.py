@@ -6,7 +6,6 @@ the gateways by their public keys, in the format of OpenSSH, which Flower reads.
 
 import datetime
 import ipaddress
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from fedldp._internal.files import write_secret
 from fedldp.errors import DomainError
 
 VALID = datetime.timedelta(days=3650)
@@ -35,13 +35,6 @@ LOCAL = ("localhost", "127.0.0.1")  # names that the server's own processes use
 _DIGITAL_SIGNATURE = (True, *(False,) * 8)
 _SIGNS_CERTIFICATES = (*(False,) * 5, True, True, False, False)
 _CLOCKS_DIFFER = datetime.timedelta(days=1)
-
-
-def write_secret(path: Path, data: bytes) -> None:
-    """Write a new file that only its owner can read, from the first moment on."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "wb") as file:  # noqa: PTH123 (it is open already)
-        file.write(data)
 
 
 def write_server(folder: Path, authority: Path, hosts: Iterable[str]) -> None:

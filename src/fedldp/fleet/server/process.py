@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
 from fedldp._internal import files, toml
 from fedldp.errors import DomainError
-from fedldp.fleet import isolation, keys, namespaces
+from fedldp.fleet import isolation, namespaces
 from fedldp.fleet.flower import programs
 from fedldp.fleet.isolation import Network
 from fedldp.fleet.job import Job
@@ -198,7 +198,7 @@ class ServerConfig:
         files.write(home / "config.toml", toml.table("superlink", _NAME, entries=superlink))
         files.write(self._run_config, toml.write({"job": str(self.job)}))
         self._secret.unlink(missing_ok=True)
-        keys.write_secret(self._secret, secrets.token_bytes(32))
+        files.write_secret(self._secret, secrets.token_bytes(32))
 
 
 def run(

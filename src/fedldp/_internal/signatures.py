@@ -1,0 +1,318 @@
+"""Documents that somebody has signed: Ed25519 over canonical JSON.
+
+A signed text is one line of canonical JSON, and what is signed are the bytes of its last entry, as
+they stand there:
+
+    {"format":"fedldp signed 1","key":"<fingerprint>","signature":"<base64>","signed":{...}}
+
+So a reader finds these bytes without parsing them, and parses them only after the signature was
+checked. What is signed has a `format` of its own, and a reader names the one that it expects: a
+signature of a job can never pass for the signature of something else.
+
+Package cryptography is imported where it is used: most processes never check a signature.
+"""
+
+import base64
+import binascii
+import datetime
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from fedldp._internal import documents, files
+from fedldp.errors import DomainError, WireError
+from fedldp.vehicle import canonical
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+FORMAT = "fedldp signed 1"
+MOST_BYTES = 1 << 20  # of a signed text
+
+_KIND = "ed25519"  # the first word of a public key
+_TEXT = re.compile(
+    rf'\{{"format":"{FORMAT}","key":"(?P<key>[0-9a-f]{{64}})",'
+    r'"signature":"(?P<signature>[A-Za-z0-9+/]{86}==)","signed":(?P<signed>\{.*\})\}',
+)
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+_LONGEST_KEY = 1 << 14  # bytes of a file with a key
+
+
+@final
+@dataclass(frozen=True)
+class PublicKey:
+    """The key that checks signatures; its file has one line, `ed25519 <base64>`.
+
+    >>> PrivateKey.generate().public.text
+    'ed25519 ...='
+    """
+
+    raw: bytes  # 32 of them
+
+    @property
+    def text(self) -> str:
+        """The key as one line, without a line break."""
+        return f"{_KIND} {base64.b64encode(self.raw).decode()}"
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the 32 bytes, in hexadecimal: it names the key in signed texts."""
+        return hashlib.sha256(self.raw).hexdigest()
+
+    @classmethod
+    def from_text(cls, text: str) -> "PublicKey":
+        """Read the line, with or without a line break at its end, or raise `WireError`."""
+        with documents.reading("public key", ". Give a file such as operator.pub."):
+            found = cls(base64.b64decode(text.rstrip("\n").removeprefix(_KIND)[1:], validate=True))
+            if len(found.raw) != 32 or found.text != text.rstrip("\n"):
+                raise ValueError(f"expected one line, '{_KIND} <base64 of 32 bytes>'")
+        return found
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "PublicKey":
+        """Read a file, or raise `DomainError`."""
+        return cls.from_text(_read(path).decode("ascii", errors="replace"))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a file."""
+        files.write(path, f"{self.text}\n")
+
+
+@final
+class PrivateKey:
+    """The key that signs; its file is PEM (PKCS8), for its owner alone."""
+
+    def __init__(self, key: "Ed25519PrivateKey") -> None:
+        self._key = key
+
+    def __repr__(self) -> str:
+        return f"<PrivateKey of {self.public.fingerprint[:16]}>"
+
+    @classmethod
+    def generate(cls) -> "PrivateKey":
+        """Make a new key from the operating system's random source."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], passphrase: str | None = None) -> "PrivateKey":
+        """Read a file that `save` or OpenSSL wrote, or raise `DomainError`."""
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        secret = None if passphrase is None else passphrase.encode()
+        try:
+            key = load_pem_private_key(_read(path), secret)
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            raise DomainError(
+                f"{path} is not a private key, or the passphrase is wrong: {error}"
+            ) from None
+        if not isinstance(key, Ed25519PrivateKey):
+            raise DomainError(f"{path} must be an Ed25519 key; got another kind of key.")
+        return cls(key)
+
+    @property
+    def public(self) -> PublicKey:
+        """The key that checks its signatures."""
+        return PublicKey(self._key.public_key().public_bytes_raw())
+
+    def save(self, path: str | os.PathLike[str], passphrase: str | None = None) -> None:
+        """Write a new file that only its owner can read; an existing one is never replaced."""
+        from cryptography.hazmat.primitives.serialization import (
+            BestAvailableEncryption,
+            Encoding,
+            KeySerializationEncryption,
+            NoEncryption,
+            PrivateFormat,
+        )
+
+        secret: KeySerializationEncryption = NoEncryption()
+        if passphrase is not None:
+            secret = BestAvailableEncryption(passphrase.encode())
+        pem = self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secret)
+        files.write_secret(Path(path), pem)
+
+    def signature(self, data: bytes) -> bytes:
+        """Return the signature of some bytes: the same one every time."""
+        return self._key.sign(data)
+
+
+def is_encrypted(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file with a private key needs a passphrase."""
+    return b"ENCRYPTED" in _read(path)
+
+
+def sign(private: PrivateKey, document: Mapping[str, Any]) -> str:
+    """Return a signed text: the same one for equal documents.
+
+    Parameters
+    ----------
+    private : PrivateKey
+        The key that signs.
+    document : mapping
+        What is signed, as JSON: it has an entry `format`, which says what it is.
+
+    Returns
+    -------
+    str
+        The signed text.
+
+    Raises
+    ------
+    DomainError
+        If the document has no format, or is too long.
+
+    Examples
+    --------
+    >>> private = PrivateKey.generate()
+    >>> text = sign(private, {"format": "fedldp greeting 1", "hello": "world"})
+    >>> verify(private.public, text, "fedldp greeting 1")["hello"]
+    'world'
+    """
+    if not isinstance(document.get("format"), str):
+        raise DomainError("a document needs an entry `format` to be signed.")
+    signed = canonical(dict(document))
+    text = _written(private.public, private.signature(signed.encode()), signed)
+    if len(text) > MOST_BYTES:
+        raise DomainError(
+            f"a signed text must have at most {MOST_BYTES} bytes; got {len(text)}. "
+            "Sign a smaller document."
+        )
+    return text
+
+
+def verify(
+    public: PublicKey,
+    text: str,
+    format: str,  # noqa: A002 (the word that all documents have)
+    now: datetime.datetime | None = None,
+) -> dict[str, Any]:
+    """Return the document of a signed text, if this key has signed it.
+
+    Nothing in the text is parsed before its signature was checked.
+
+    Parameters
+    ----------
+    public : PublicKey
+        The key that must have signed it.
+    text : str
+        The signed text, exactly as `sign` returned it.
+    format : str
+        The format that the document must have.
+    now : datetime.datetime, optional
+        The time, with a time zone. If it is given, the document must have an entry `expires`, as
+        `time_text` writes it, that lies after it. By default nothing expires.
+
+    Returns
+    -------
+    dict
+        The document.
+
+    Raises
+    ------
+    WireError
+        If the text is not in its only form, another key has signed it, anything in it was altered,
+        it has another format, or it has expired.
+    """
+    found = _parsed(text)
+    if found["key"] != public.fingerprint:
+        raise WireError(
+            f"not signed by the expected key: it is signed by the key {found['key'][:16]}..., "
+            f"and the expected one is {public.fingerprint[:16]}..."
+        )
+    _check_signature(public, base64.b64decode(found["signature"]), found["signed"].encode())
+    document = _document(found["signed"], format)
+    if now is not None:
+        expires = document.get("expires")
+        if not isinstance(expires, str) or now >= moment(expires):
+            raise WireError(f"the signature has expired: it was valid until {expires!r:.40}.")
+    return document
+
+
+def unverified(text: str, format: str) -> dict[str, Any]:  # noqa: A002
+    """Return the document of a signed text without checking who has signed it.
+
+    Only for texts from the reader's own folder: to compare it with what it should say.
+    """
+    return _document(_parsed(text)["signed"], format)
+
+
+def time_text(when: datetime.datetime) -> str:
+    """Return a time as documents have it: in UTC, to the second.
+
+    >>> time_text(datetime.datetime(2027, 3, 1, 12, tzinfo=datetime.UTC))
+    '2027-03-01T12:00:00Z'
+    """
+    return when.astimezone(datetime.UTC).strftime(_TIME)
+
+
+def moment(text: str) -> datetime.datetime:
+    """Return the time that `time_text` has written, or raise `WireError`."""
+    with documents.reading("time", ". Expected one such as 2027-03-01T12:00:00Z."):
+        found = datetime.datetime.strptime(text, _TIME).replace(tzinfo=datetime.UTC)
+        documents.check_written(time_text(found), text)
+    return found
+
+
+def _parsed(text: str) -> dict[str, str]:
+    """Return the entries of a signed text, which are not checked."""
+    if len(text) > MOST_BYTES:
+        raise WireError(f"not a {FORMAT!r}: it has more than {MOST_BYTES} characters.")
+    found = _TEXT.fullmatch(text)
+    if found is None or not text.isascii():
+        raise WireError(f"not a {FORMAT!r}: use the text as fedldp wrote it.")
+    try:
+        again = base64.b64encode(base64.b64decode(found["signature"], validate=True)).decode()
+    except binascii.Error:
+        again = ""
+    if again != found["signature"]:  # base64 has spare bits, and they must be zero
+        raise WireError(f"not a {FORMAT!r}: its signature is not in its only form.")
+    return found.groupdict()
+
+
+def _document(signed: str, format: str) -> dict[str, Any]:  # noqa: A002
+    with documents.reading(repr(format)):
+        document = json.loads(signed)
+        if not isinstance(document, dict) or document.get("format") != format:
+            raise ValueError("what was signed has another format")
+        documents.check_written(canonical(document), signed)
+    return document
+
+
+def _written(public: PublicKey, signature: bytes, signed: str) -> str:
+    head = {
+        "format": FORMAT,
+        "key": public.fingerprint,
+        "signature": base64.b64encode(signature).decode(),
+    }
+    return f'{canonical(head)[:-1]},"signed":{signed}}}'
+
+
+def _check_signature(public: PublicKey, signature: bytes, data: bytes) -> None:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(public.raw).verify(signature, data)
+    except InvalidSignature:
+        raise WireError(
+            "the signature is wrong: what was signed, or the signature, was altered."
+        ) from None
+
+
+def _read(path: str | os.PathLike[str]) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(_LONGEST_KEY + 1)
+    except OSError as error:
+        raise DomainError(f"{path} cannot be read: {error.strerror}.") from None
+    if len(data) > _LONGEST_KEY:
+        raise DomainError(f"{path} is not a key: it is too long.")
+    return data
