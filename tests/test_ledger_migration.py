@@ -71,7 +71,7 @@ def check_migrated(path, before):
         assert {job: found.answers(job) for job in ANSWERS} == ANSWERS
         assert all(line.job == line.run for line in found.history())
         assert len(found.history()) == len(before[0]) == 19
-        assert rows(path, "PRAGMA user_version") == [(4,)]
+        assert rows(path, "PRAGMA user_version") == [(5,)]
         assert rows(path, "PRAGMA integrity_check") == [("ok",)]
 
 
@@ -127,7 +127,7 @@ def test_killed_half_way_it_is_migrated_when_it_is_opened_again(path, before, tm
     assert victim("migrate", tmp_path, places) == [signal.SIGKILL] * places
     for place in range(places):
         killed = tmp_path / str(place) / "ledger"
-        assert rows(killed, "PRAGMA user_version") == [(4 if place == places - 1 else 2,)]
+        assert rows(killed, "PRAGMA user_version") == [(5 if place == places - 1 else 2,)]
         assert stored(killed) == before
         check_migrated(killed, before)
 
@@ -144,16 +144,19 @@ def test_a_failure_half_way_changes_nothing(path, before, monkeypatch):
     check_migrated(path, before)
 
 
-def test_format_3_gets_a_table_and_keeps_all_else(tmp_path):
+@pytest.mark.parametrize(("number", "unknown"), [(3, ["draws", "constants"]), (4, ["constants"])])
+def test_format_3_and_4_get_tables_and_keep_all_else(tmp_path, number, unknown):
     path = tmp_path / "ledger"
     with Ledger(path, 2) as found:
         answer = found.release("car 1", 1, "question", lambda: b"report", job="spring")
-    rows(path, "DROP TABLE draws")
-    rows(path, "PRAGMA user_version = 3")  # as it was before calendars were known
+    for table in unknown:
+        rows(path, f"DROP TABLE {table}")
+    rows(path, f"PRAGMA user_version = {number}")
     before = stored(path)
     with Ledger(path, 2) as found:
         assert found.release("car 1", 1, "question", never) == answer
         assert found.periods("car 1", 1, "calendar", lambda: [2, 5]) == (2, 5)
+        assert found.repeating("colour") == set()
     assert stored(path) == before
     Ledger(tmp_path / "new", 1).close()
     assert schema(path) == schema(tmp_path / "new")
@@ -190,12 +193,12 @@ def test_a_program_that_knows_no_jobs_cannot_write_any_more(path):
 
 def test_a_newer_format_is_refused_and_left_alone(path):
     Ledger(path, made.CAP).close()
-    rows(path, "PRAGMA user_version = 5")
+    rows(path, "PRAGMA user_version = 6")
     content = path.read_bytes()
     with pytest.raises(WireError) as refusal:
         Ledger(path, made.CAP)
     assert str(refusal.value) == (
-        f"{path} is a ledger of format 5, and this version of fedldp reads formats up to 4. "
+        f"{path} is a ledger of format 6, and this version of fedldp reads formats up to 5. "
         "A newer version has written it: use that one."
     )
     assert path.read_bytes() == content
@@ -203,7 +206,7 @@ def test_a_newer_format_is_refused_and_left_alone(path):
 
 def test_a_newer_format_that_comes_while_it_is_open_is_noticed(path):
     with Ledger(path, made.CAP) as found:
-        rows(path, "PRAGMA user_version = 5")
+        rows(path, "PRAGMA user_version = 6")
         with pytest.raises(WireError, match="A newer version has written it"):
             found.release("new", 1, "1", never)
 

@@ -8,13 +8,14 @@ The same transaction enforces two rules. The cap limits what a vehicle spends in
 job, a vehicle answers at most `answers_per_job` times, whatever its cap allows.
 
 A ledger also keeps the periods that a vehicle has drawn from a calendar (`fedldp.Calendar`): it
-never draws again.
+never draws again. And it knows which answers are about values that never change: such an answer is
+repeated, at no cost, whenever the same is asked again (`constant`).
 """
 
 import contextlib
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -64,12 +65,20 @@ _DRAWS = """
         PRIMARY KEY (key, calendar)
     )
 """
+_CONSTANTS = """
+    CREATE TABLE constants (  -- which release a vehicle repeats if the same is asked again
+        key TEXT NOT NULL,
+        constant TEXT NOT NULL,  -- a name of what was asked
+        request NOT NULL,
+        PRIMARY KEY (key, constant)
+    )
+"""
 
 _KIND = Kind(
     name="ledger",
     mark=b"fLDP",
-    format=4,
-    tables=";".join((_RELEASES, _BY_REQUEST, _BY_JOB, _QUESTIONS, _SEALS, _DRAWS, "")),
+    format=5,
+    tables=";".join((_RELEASES, _BY_REQUEST, _BY_JOB, _QUESTIONS, _SEALS, _DRAWS, _CONSTANTS, "")),
     advice=(
         "Do not restore a backup and do not delete the file: what was spent would be forgotten, "
         "and could be spent again. `fedldp ledger seal {path}` moves it aside and writes a ledger "
@@ -92,13 +101,18 @@ _KIND = Kind(
             _SEALS,
         ),
         3: (_DRAWS,),  # no calendars were known
+        4: (_CONSTANTS,),  # every answer was paid for
     },
 )
 _INSERT = "INSERT INTO releases (key, request, run, job, epsilon, answer) VALUES (?, ?, ?, ?, ?, ?)"
+_FREE = Fraction()  # what a vehicle pays that repeats an answer
 
 
 class Spending(NamedTuple):
-    """One line of a ledger: which vehicle has spent what, on which run, to answer which request."""
+    """One line of a ledger: which vehicle has spent what, on which run, to answer which request.
+
+    An answer that was repeated has an epsilon of 0.
+    """
 
     vehicle_id: str
     run: str
@@ -123,7 +137,7 @@ class Ledger:
     before. Raising them is the owner's decision alone.
 
     A missing file is created. A file that is damaged, or is not a ledger, is refused (`WireError`).
-    A ledger of format 2 (fedldp 0.1) or 3 is migrated when it is opened; runs of format 2 become
+    A ledger of format 2 (fedldp 0.1), 3 or 4 is migrated when it is opened; runs of format 2 become
     jobs.
     Threads and forked children may use a ledger too, except a child that was forked while bytes
     were produced.
@@ -194,6 +208,7 @@ class Ledger:
         *,
         run: str = "",
         job: str | None = None,
+        constant: str | None = None,
     ) -> bytes:
         """Return the bytes that answer a request: stored ones, or new ones that are paid for.
 
@@ -216,6 +231,10 @@ class Ledger:
         job
             The job that the request belongs to. A vehicle that has answered `answers_per_job` other
             requests of this job is refused. Without a job only the cap applies.
+        constant
+            A name of what is asked if it is about values that never change, such as the fingerprint
+            of a plan whose attributes are all constant. A vehicle that has answered it, under any
+            request, repeats that answer and pays nothing; `produce` is not called.
 
         Returns
         -------
@@ -236,6 +255,13 @@ class Ledger:
         >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
         ...     ledger.release("car 7", 0.1, "question 1", lambda: b"report")
         b'report'
+        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        ...     ledger.release("car 7", 0.1, "day 1", lambda: b"red", constant="colour")
+        ...     ledger.release("car 7", 0.1, "day 2", lambda: b"is not called", constant="colour")
+        ...     ledger.spent("car 7")
+        b'red'
+        b'red'
+        Fraction(1, 10)
         """
         _text(vehicle_id, "vehicle_id")
         cost, request, job = _number(epsilon, "epsilon"), _request(request), check_job(job)
@@ -243,14 +269,17 @@ class Ledger:
             answer = self._stored(vehicle_id, cost, request)
             if answer is None:
                 self._refuse_if_sealed()
+                kept = self._kept([vehicle_id], constant)
+                cost = _FREE if kept else cost
                 if refusal := self._refusal(vehicle_id, self._standing(vehicle_id, job), cost, job):
                     raise BudgetError(refusal)
                 if self._asked(request) is not None:
                     raise DomainError(
                         "many vehicles were asked under this request. Use another request for one."
                     )
-                answer = produce()
-                self._record({vehicle_id: answer}, [vehicle_id], cost, request, run, job)
+                found = kept or {vehicle_id: produce()}
+                self._record(found, [vehicle_id], cost, request, run, job, constant)
+                answer = found[vehicle_id]
         return answer  # not earlier: now the transaction is on disk
 
     def release_many(
@@ -263,6 +292,7 @@ class Ledger:
         *,
         run: str = "",
         job: str | None = None,
+        constant: str | None = None,
     ) -> dict[str, bytes]:
         """Ask many vehicles at once, in one transaction, and return the bytes of each.
 
@@ -286,6 +316,9 @@ class Ledger:
             A label for the history, which changes nothing.
         job
             The job that the request belongs to: see `release`.
+        constant
+            A name of what is asked if it never changes: see `release`. Vehicles that repeat an
+            answer are not given to `produce`.
 
         Returns
         -------
@@ -320,15 +353,25 @@ class Ledger:
                 )
             if asked is None:
                 self._refuse_if_sealed()
-                able = self._able(vehicle_ids, cost, job)
-                answers = dict(produce(able))
+                kept = self._kept(vehicle_ids, constant)
+                repeating = self._able([each for each in vehicle_ids if each in kept], _FREE, job)
+                able = self._able([each for each in vehicle_ids if each not in kept], cost, job)
+                repeated = {each: kept[each] for each in repeating}
+                new = dict(produce(able))
+                answers = repeated | new
                 if answers:  # otherwise, asking vehicles without budget could fill the disk
                     self._file.execute("INSERT INTO questions VALUES (?, ?)", (request, question))
-                self._record(answers, able, cost, request, run, job)
+                self._record(repeated, repeating, _FREE, request, run, job, constant)
+                self._record(new, able, cost, request, run, job, constant)
         return answers  # not earlier: now the transaction is on disk
 
     def periods(
-        self, vehicle_id: str, epsilon: Number, calendar: str, draw: Draw
+        self,
+        vehicle_id: str,
+        epsilon: Number,
+        calendar: str,
+        draw: Draw,
+        constant: str | None = None,
     ) -> tuple[int, ...]:
         """Return in which periods of a calendar a vehicle answers: stored ones, or new ones.
 
@@ -346,6 +389,9 @@ class Ledger:
         draw
             A function that draws the periods. It is called once in the life of a vehicle, and does
             not see any data.
+        constant
+            A name of what is asked if it never changes: see `release`. A vehicle that has answered
+            it before can afford it.
 
         Returns
         -------
@@ -375,6 +421,7 @@ class Ledger:
             for (text,) in self._file.execute(query, (vehicle_id, calendar)):
                 return self._periods(text)
             self._refuse_if_sealed()
+            cost = _FREE if self._kept([vehicle_id], constant) else cost
             if refusal := self._refusal(vehicle_id, self._standing(vehicle_id), cost, ""):
                 raise BudgetError(refusal)
             drawn = tuple(sorted({whole(each, "a period") for each in draw()}))
@@ -383,6 +430,32 @@ class Ledger:
             text = " ".join(map(str, drawn))
             self._file.execute("INSERT INTO draws VALUES (?, ?, ?)", (vehicle_id, calendar, text))
         return drawn  # not earlier: now the transaction is on disk
+
+    def repeating(self, constant: str) -> set[str]:
+        """Return the vehicles that have answered what never changes, and would repeat their answer.
+
+        Parameters
+        ----------
+        constant
+            The name of what was asked: see `release`.
+
+        Returns
+        -------
+        set of str
+            The vehicles.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        ...     _ = ledger.release("car 7", 0.1, "day 1", lambda: b"red", constant="colour")
+        ...     ledger.repeating("colour")
+        {'car 7'}
+        """
+        query = "SELECT key FROM constants WHERE constant = ?"
+        with self._file.gate():
+            found = self._file.execute(query, (_text(constant, "constant"),))
+            return {vehicle_id for (vehicle_id,) in found}
 
     def spent(self, vehicle_id: str) -> Fraction:
         """Return what a vehicle has spent in its life.
@@ -510,7 +583,7 @@ class Ledger:
     def _stored(self, vehicle_id: str, cost: Fraction, request: Request) -> bytes | None:
         query = "SELECT epsilon, answer FROM releases WHERE key = ? AND request = ?"
         for text, answer in self._file.execute(query, (vehicle_id, request)):
-            if self._fraction(text) != cost:
+            if self._fraction(text) not in (cost, _FREE):
                 raise DomainError(
                     f"{vehicle_id!r} has answered this request for an epsilon of {text}, and is "
                     f"now asked for {cost}. Use a new request for another epsilon."
@@ -524,6 +597,19 @@ class Ledger:
             return bytes(question)
         return None
 
+    def _kept(self, vehicle_ids: list[str], constant: str | None) -> dict[str, bytes]:
+        """Return the answers that some vehicles repeat."""
+        kept: dict[str, bytes] = {}
+        if constant is None:
+            return kept
+        for some in _batches(vehicle_ids):
+            query = f"""
+                SELECT key, answer FROM constants JOIN releases USING (key, request)
+                WHERE constant = ? AND key IN ({", ".join("?" * len(some))})
+            """  # noqa: S608 (nothing but question marks)
+            kept.update(self._file.execute(query, (_text(constant, "constant"), *some)))
+        return kept
+
     def _record(
         self,
         answers: Mapping[str, bytes],
@@ -532,12 +618,16 @@ class Ledger:
         request: Request,
         run: str,
         job: str,
+        constant: str | None,
     ) -> None:
         if not answers.keys() <= set(able) or not all(type(a) is bytes for a in answers.values()):
             raise DomainError("produce must return bytes, and only for vehicles that it was given.")
         text, run = f"{cost.numerator}/{cost.denominator}", _text(run, "run")
         rows = ((each, request, run, job, text, answer) for each, answer in answers.items())
         self._file.execute_many(_INSERT, rows)
+        if constant is not None and cost:
+            new = ((each, constant, request) for each in answers)
+            self._file.execute_many("INSERT INTO constants VALUES (?, ?, ?)", new)
 
     def _refuse_if_sealed(self) -> None:
         for (date,) in self._file.execute("SELECT date FROM seals"):
@@ -582,8 +672,7 @@ class Ledger:
     def _standings(self, vehicle_ids: list[str], job: str) -> dict[str, _Standing]:
         """Return what the vehicles that have spent anything have spent and answered."""
         found: dict[str, _Standing] = {}
-        for first in range(0, len(vehicle_ids), _AT_ONCE):
-            some = vehicle_ids[first : first + _AT_ONCE]
+        for some in _batches(vehicle_ids):
             query = f"""
                 SELECT key, epsilon, COUNT(*), SUM(job = ?) FROM releases
                 WHERE key IN ({", ".join("?" * len(some))}) GROUP BY key, epsilon
@@ -601,7 +690,7 @@ class Ledger:
 
     def _fraction(self, text: str) -> Fraction:
         try:
-            return exact(text)
+            return exact(text) if text != "0/1" else _FREE
         except ValueError:
             raise self._file.damaged(f"it has an epsilon of {text!r}") from None
 
@@ -641,6 +730,11 @@ def check_answers_per_job(value: int) -> int:
     if isinstance(value, bool) or number < 1:
         raise DomainError(f"answers_per_job must be at least 1; got {value!r}.")
     return number
+
+
+def _batches(vehicle_ids: list[str]) -> Iterator[list[str]]:
+    for first in range(0, len(vehicle_ids), _AT_ONCE):
+        yield vehicle_ids[first : first + _AT_ONCE]
 
 
 def _number(value: Number, name: str) -> Fraction:
