@@ -6,6 +6,7 @@ from fedldp.cli.fleet.demo import demo_command
 from fedldp.cli.fleet.init import init_command
 from fedldp.cli.fleet.parts import (
     gateway_command,
+    reload_command,
     server_command,
     stop_command,
     uplink_command,
@@ -23,6 +24,7 @@ def fleet_group() -> None:
     fedldp fleet vault fleet/vault-1
     fedldp fleet gateway fleet/gateway-1
     fedldp fleet server fleet/server
+    fedldp fleet reload fleet/vault-1    read its data again, for new vehicles
     fedldp fleet stop fleet              stop what runs on this machine
 
     A vault runs where the data are, for one vehicle or for many. It holds the
@@ -41,6 +43,7 @@ for command in (
     demo_command,
     gateway_command,
     init_command,
+    reload_command,
     server_command,
     stop_command,
     uplink_command,

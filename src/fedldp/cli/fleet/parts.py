@@ -1,4 +1,4 @@
-"""`fedldp fleet vault`, `gateway`, `uplink`, `server` and `stop`: run the parts of a fleet."""
+"""`fedldp fleet vault`, `reload`, `gateway`, `uplink`, `server` and `stop`: run the parts."""
 
 import asyncio
 import os
@@ -13,6 +13,7 @@ from fedldp.fleet.flower import programs
 from fedldp.fleet.gateway import process as gateway_process
 from fedldp.fleet.server import process as server_process
 from fedldp.fleet.server.watch import JobFailed
+from fedldp.fleet.vault import reload
 from fedldp.fleet.vault.process import VaultConfig
 
 # Exit statuses of the server, which its systemd unit has too.
@@ -53,6 +54,29 @@ def vault_command(folder: Path, strict: bool, check: bool) -> None:
     quality = VaultConfig.load(folder).check()
     click.echo(str(quality))
     if not quality.clean:
+        sys.exit(1)
+
+
+@click.command("reload")
+@click.argument("folder", type=FOLDER)
+def reload_command(folder: Path) -> None:
+    """Have a running vault read its data again.
+
+    \b
+    fedldp fleet reload fleet/vault-1
+
+    Vehicles that are new in the file can answer from now on. All others keep
+    what they have left of their cap, because the vehicle column says who they
+    are; a vault without one refuses to reload. If the file cannot be read or
+    its schema has changed, the vault keeps the data that it has.
+
+    The same as `systemctl reload`, or SIGHUP. Only the data are read again: a
+    change in vault.toml needs a restart. Exit status 1 if the old data stay.
+    """  # noqa: D301 (click wants the character \b itself)
+    VaultConfig.load(folder)  # raises if this is the folder of another part
+    outcome = reload.request(folder)
+    click.echo(f"{folder.resolve().name}: {outcome.said}", err=not outcome.done)
+    if not outcome.done:
         sys.exit(1)
 
 

@@ -13,6 +13,7 @@ import socket
 import stat
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotReady
 from contextlib import ExitStack, suppress
@@ -115,6 +116,16 @@ class Listener:
                 self._slots.release()
                 link.close()
                 self._note(self._troubles, f"failed: {error}")
+
+    def replace(self, make: Callable[[], Vault]) -> tuple[Vault, Vault]:
+        """Answer with another vault from now on; return the old one and the new one.
+
+        It is made between two answers, so that it finds in the ledger what was spent. Questions
+        that come meanwhile wait, until their deadline.
+        """
+        with self._turn:
+            before, self._vault = self._vault, make()
+            return before, self._vault
 
     def close(self) -> None:
         """Stop listening. An answer in progress is still recorded, and sent if asked again."""

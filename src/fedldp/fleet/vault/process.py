@@ -4,6 +4,7 @@ import logging
 import os
 import re
 import signal
+import threading
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -17,10 +18,12 @@ from fedldp._internal.validation import Floats
 from fedldp.data import frames
 from fedldp.data.quality import DataQuality, total
 from fedldp.data.vehicle_ids import VehicleIds
-from fedldp.errors import DomainError
+from fedldp.errors import DomainError, FedLDPError
 from fedldp.fleet import state
 from fedldp.fleet.sockets import Address
+from fedldp.fleet.vault import identity
 from fedldp.fleet.vault.listener import DEADLINE, TICK, Listener
+from fedldp.fleet.vault.reload import Outcome
 from fedldp.fleet.vault.vault import Vault
 from fedldp.ledger import Ledger
 from fedldp.schema import Schema
@@ -96,17 +99,19 @@ class VaultConfig:
         return self._data()[1]
 
     def run(self, *, strict: bool = False) -> None:
-        """Answer questions until SIGTERM or Ctrl-C.
+        """Answer questions until SIGTERM or Ctrl-C; read the data again on SIGHUP.
 
         The vault's own log says once how many values are clipped or replaced in the data; with
         `strict`, the vault refuses to start with such data.
         """
         with state.hold(self.folder / state.STATE):
+            asked = threading.Event()  # from now on, so that no SIGHUP ends a vault that starts
+            signal.signal(signal.SIGHUP, lambda *_: asked.set())
             data, quality = self._data()
             if strict:
                 quality.refuse()
             self._log_quality(quality)
-            self._serve(data)
+            self._serve(data, asked, strict)
 
     def _log_quality(self, quality: DataQuality) -> None:
         """Log the counts, but no values: logs are kept and passed on to others."""
@@ -117,18 +122,84 @@ class VaultConfig:
         for line in lines:
             _log.warning("%s: %s", self.entries["data"], line.strip())
 
-    def _serve(self, data: _Data) -> None:
-        schema, matrix, names = data
+    def _serve(self, data: _Data, asked: threading.Event, strict: bool) -> None:
         with self.ledger() as ledger:
+            self._log_identity(data, ledger)
             listener = Listener(
-                Vault(schema, matrix, names, ledger, epsilons=self.epsilons(len(names))),
+                self._vault(data, ledger),
                 self.address,
                 float(self.entries.get("tick", TICK)),
                 float(self.entries.get("deadline", DEADLINE)),
             )
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: listener.close())
+
+            def reload() -> None:
+                while asked.wait():
+                    asked.clear()
+                    self.reload(listener, data[0], ledger, strict=strict)
+
+            threading.Thread(target=reload, daemon=True).start()
             listener.serve()
+
+    def _vault(self, data: _Data, ledger: Ledger) -> Vault:
+        schema, matrix, names = data
+        return Vault(schema, matrix, names, ledger, epsilons=self.epsilons(len(names)))
+
+    def reload(
+        self, listener: Listener, schema: Schema, ledger: Ledger, *, strict: bool = False
+    ) -> None:
+        """Read the data again and answer with them from now on, or say why not.
+
+        Vehicles keep their budgets, because a vehicle is what the vehicle column says. Without this
+        column nothing is reloaded. If the file cannot be read, or the schema has changed, the vault
+        goes on with the data that it has. vault.toml is not read again.
+        """
+        try:
+            data, quality = self._reloaded(schema)
+            if strict:
+                quality.refuse()
+            before, after = listener.replace(lambda: self._vault(data, ledger))
+        except (FedLDPError, OSError) as error:
+            outcome = Outcome(False, f"the data were not reloaded, the old ones stay: {error}")
+            _log.warning("%s", outcome.said)
+        else:
+            self._log_quality(quality)
+            held, new = set(before.vehicle_ids), set(after.vehicle_ids)
+            outcome = Outcome(
+                True,
+                f"read {self.entries['data']} again: {len(new):,} vehicles, "
+                f"{len(new - held):,} new, {len(held - new):,} no longer there.",
+            )
+            _log.info("%s", outcome.said)
+            self._log_identity(data, ledger)
+        outcome.save(self.folder)
+
+    def _reloaded(self, schema: Schema) -> tuple[_Data, DataQuality]:
+        """Return the data as they are now; raise an error if vehicles could change places."""
+        if "vehicle" not in self.entries:
+            raise DomainError(
+                f"{self.folder / FILE} has no entry `vehicle`, the column with the id of each "
+                "row's vehicle. Without it a vehicle is the number of its row, and a row that is "
+                "inserted would give the budget of each vehicle below it to another one."
+            )
+        data, quality = self._data()
+        if data[0] != schema:
+            raise DomainError(
+                f"{self.entries['schema']} has changed. Restart the vault if that is intended."
+            )
+        return data, quality
+
+    def _log_identity(self, data: _Data, ledger: Ledger) -> None:
+        """Warn the owner if vehicles may have the budgets of others."""
+        _, matrix, names = data
+        known = ledger.totals()
+        found = [identity.unknown_vehicles(known, names)]
+        if "vehicle" not in self.entries and not self._is_data_set:
+            state_folder = self.folder / state.STATE
+            found.append(identity.moved_rows(state_folder, matrix, answered=bool(known)))
+        for text in filter(None, found):
+            _log.warning("%s: %s", self.entries["data"], text)
 
     def _data(self) -> tuple[_Data, DataQuality]:
         data = self.entries["data"]

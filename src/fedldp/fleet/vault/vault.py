@@ -142,6 +142,11 @@ class Vault:
     def __len__(self) -> int:
         return len(self._names)
 
+    @property
+    def vehicle_ids(self) -> list[str]:
+        """The vehicles, each once."""
+        return list(self._names.tolist())
+
     def answer(self, question: Question) -> Answer:
         """Return the answer of up to `question.n` vehicles that may answer.
 
