@@ -5,8 +5,8 @@ multilayer perceptron. Each vehicle is asked once. Noise is normal, with the kno
 round's mean gradient under directions, so that hundreds of trainings run at once on a GPU. A grid
 of options is given as JSON; every combination is tried on every problem:
 
-    python benchmarks/settle_networks.py --channels 4 --rounds 500 \
-      '{"epsilon": [1, 4], "rate": [0.03, 0.06]}'
+    python benchmarks/settle_networks.py '{"epsilon": [1, 4], "rate": [0.03, 0.06]}' \
+      --units 4 16 --rounds 300
 
 Options and their defaults are those of `Trial`. The signals of `networks.py` are not among these
 problems.

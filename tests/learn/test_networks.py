@@ -382,7 +382,7 @@ def test_rules_depend_on_public_numbers_alone():
     assert NETWORKS["softmax"].distance == SOFTMAX.distance
     assert dense.distance == SOFTMAX.distance > 4
     assert NETWORKS["regression"].distance == 4.0 > objective("squared").distance
-    assert signals.distance == 16 * dense.distance
+    assert signals.distance == 32 * dense.distance
     assert (dense.mean_length, signals.mean_length) == (0.5, 0.8)
     assert NETWORKS["linear"].rows_at_once * NETWORKS["linear"].dimensions <= 1 << 24
 

@@ -44,7 +44,7 @@ MOST_OPERATIONS = 1 << 22  # multiplications for a row, forwards
 LARGEST_FIXED = 1e6  # of a weight that is not trained
 
 # Settled on synthetic problems (benchmarks/settle_networks.py); see docs/networks.md.
-LAYERED_DISTANCE, SIGNAL_DISTANCE = 4.0, 16.0
+LAYERED_DISTANCE, SIGNAL_DISTANCE = 4.0, 32.0
 LINEAR_LENGTH, LAYERED_LENGTH, SIGNAL_LENGTH = 0.3, 0.5, 0.8
 
 _BLOCK_NUMBERS = 1 << 22  # numbers in memory at a time
