@@ -4,6 +4,7 @@ import contextlib
 import shutil
 import signal
 import sqlite3
+import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,9 +16,11 @@ from fedldp import ledger
 from fedldp._internal import database
 from fedldp.errors import BudgetError, DomainError, WireError
 from fedldp.fleet.vault.vault import Vault
-from fedldp.ledger import Ledger
+from fedldp.ledger import Ledger, Period
 
 FIXTURES = Path(made.__file__).parent
+FORMAT = ledger._KIND.format
+NEW = ("draws",), ("constants",), ("times", "asked", "refused")  # tables of formats 4, 5 and 6
 SPENT = {f"car {i}": spent for i, spent in ((1, 4), (2, 4), (3, 1), (4, 2), (5, 4))}
 SPENT["van"] = Fraction(2, 3) + Fraction(2, 10)
 ANSWERS = {
@@ -71,7 +74,7 @@ def check_migrated(path, before):
         assert {job: found.answers(job) for job in ANSWERS} == ANSWERS
         assert all(line.job == line.run for line in found.history())
         assert len(found.history()) == len(before[0]) == 19
-        assert rows(path, "PRAGMA user_version") == [(5,)]
+        assert rows(path, "PRAGMA user_version") == [(FORMAT,)]
         assert rows(path, "PRAGMA integrity_check") == [("ok",)]
 
 
@@ -127,7 +130,7 @@ def test_killed_half_way_it_is_migrated_when_it_is_opened_again(path, before, tm
     assert victim("migrate", tmp_path, places) == [signal.SIGKILL] * places
     for place in range(places):
         killed = tmp_path / str(place) / "ledger"
-        assert rows(killed, "PRAGMA user_version") == [(5 if place == places - 1 else 2,)]
+        assert rows(killed, "PRAGMA user_version") == [(FORMAT if place == places - 1 else 2,)]
         assert stored(killed) == before
         check_migrated(killed, before)
 
@@ -144,22 +147,34 @@ def test_a_failure_half_way_changes_nothing(path, before, monkeypatch):
     check_migrated(path, before)
 
 
-@pytest.mark.parametrize(("number", "unknown"), [(3, ["draws", "constants"]), (4, ["constants"])])
-def test_format_3_and_4_get_tables_and_keep_all_else(tmp_path, number, unknown):
+@pytest.mark.parametrize("format_", [3, 4, 5])
+def test_formats_3_to_5_get_tables_and_keep_all_else(tmp_path, format_):
     path = tmp_path / "ledger"
     with Ledger(path, 2) as found:
         answer = found.release("car 1", 1, "question", lambda: b"report", job="spring")
-    for table in unknown:
+    for table in (each for tables in NEW[format_ - 3 :] for each in tables):
         rows(path, f"DROP TABLE {table}")
-    rows(path, f"PRAGMA user_version = {number}")
+    rows(path, f"PRAGMA user_version = {format_}")  # as it was before these tables were known
     before = stored(path)
     with Ledger(path, 2) as found:
         assert found.release("car 1", 1, "question", never) == answer
         assert found.periods("car 1", 1, "calendar", lambda: [2, 5]) == (2, 5)
         assert found.repeating("colour") == set()
+        assert (found.asked(), found.refused()) == ([], [])
     assert stored(path) == before
     Ledger(tmp_path / "new", 1).close()
     assert schema(path) == schema(tmp_path / "new")
+
+
+def test_what_was_spent_before_counts_for_the_period_in_which_it_is_migrated(path, monkeypatch):
+    with Ledger(path, 100, period=Period(Fraction(4), 3600)) as found:
+        assert found.recent() == found.totals() == SPENT
+        with pytest.raises(BudgetError, match="has spent 4 of the 4 that it may spend in 3600"):
+            found.release("car 1", 1, "new", never)
+        later = time.time() + 3700
+        monkeypatch.setattr(ledger, "_now", lambda: int(later))
+        assert found.recent() == {}
+        assert found.release("car 1", 1, "new", lambda: b"report") == b"report"
 
 
 def test_several_may_open_it_at_once(path, before, tmp_path):
@@ -193,12 +208,13 @@ def test_a_program_that_knows_no_jobs_cannot_write_any_more(path):
 
 def test_a_newer_format_is_refused_and_left_alone(path):
     Ledger(path, made.CAP).close()
-    rows(path, "PRAGMA user_version = 6")
+    rows(path, f"PRAGMA user_version = {FORMAT + 1}")
     content = path.read_bytes()
     with pytest.raises(WireError) as refusal:
         Ledger(path, made.CAP)
     assert str(refusal.value) == (
-        f"{path} is a ledger of format 6, and this version of fedldp reads formats up to 5. "
+        f"{path} is a ledger of format {FORMAT + 1}, and this version of fedldp reads formats up "
+        f"to {FORMAT}. "
         "A newer version has written it: use that one."
     )
     assert path.read_bytes() == content
@@ -206,7 +222,7 @@ def test_a_newer_format_is_refused_and_left_alone(path):
 
 def test_a_newer_format_that_comes_while_it_is_open_is_noticed(path):
     with Ledger(path, made.CAP) as found:
-        rows(path, "PRAGMA user_version = 6")
+        rows(path, f"PRAGMA user_version = {FORMAT + 1}")
         with pytest.raises(WireError, match="A newer version has written it"):
             found.release("new", 1, "1", never)
 

@@ -4,8 +4,11 @@ A ledger is one SQLite file. The spending and the bytes it pays for are written 
 and are on disk before the bytes are returned: a vehicle that is killed or loses power may have paid
 for bytes that nobody received, never the reverse. Asking for them again costs nothing.
 
-The same transaction enforces two rules. The cap limits what a vehicle spends in its life. In each
-job, a vehicle answers at most `answers_per_job` times, whatever its cap allows.
+The same transaction enforces the rules of the owner. The cap limits what a vehicle spends in its
+life, and a further limit what it spends in any period of some days or hours. In each job, a vehicle
+answers at most `answers_per_job` times, whatever its cap allows.
+
+What was asked stands in a hash chain (`fedldp.fleet.transparency`), which the transaction extends.
 
 A ledger also keeps the periods that a vehicle has drawn from a calendar (`fedldp.Calendar`): it
 never draws again. And it knows which answers are about values that never change: such an answer is
@@ -14,6 +17,7 @@ repeated, at no cost, whenever the same is asked again (`constant`).
 
 import contextlib
 import os
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
@@ -21,7 +25,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self, final
 
-from fedldp._internal import database
+from fedldp._internal import chain, database
+from fedldp._internal.chain import Link
 from fedldp._internal.database import Database, Kind
 from fedldp._internal.validation import whole
 from fedldp.errors import BudgetError, DomainError
@@ -74,11 +79,25 @@ _CONSTANTS = """
     )
 """
 
+# Releases are never deleted, so their numbers ascend.
+_TIMES = """
+    CREATE TABLE times (  -- when the release with this number, and those up to the next, were made
+        number INTEGER PRIMARY KEY,
+        time INTEGER NOT NULL  -- seconds since 1970, rounded down
+    )
+"""
+
 _KIND = Kind(
     name="ledger",
     mark=b"fLDP",
-    format=5,
-    tables=";".join((_RELEASES, _BY_REQUEST, _BY_JOB, _QUESTIONS, _SEALS, _DRAWS, _CONSTANTS, "")),
+    format=6,
+    tables=";".join(
+        (
+            *(_RELEASES, _BY_REQUEST, _BY_JOB, _QUESTIONS, _SEALS, _DRAWS, _CONSTANTS, _TIMES),
+            *chain.TABLES,
+            "",
+        )
+    ),
     advice=(
         "Do not restore a backup and do not delete the file: what was spent would be forgotten, "
         "and could be spent again. `fedldp ledger seal {path}` moves it aside and writes a ledger "
@@ -102,8 +121,20 @@ _KIND = Kind(
         ),
         3: (_DRAWS,),  # no calendars were known
         4: (_CONSTANTS,),  # every answer was paid for
+        # When something was released is not known. It counts as released now, so that nobody
+        # spends more in a period.
+        5: (
+            _TIMES,
+            """
+            INSERT INTO times
+            SELECT MIN(number), CAST(strftime('%s', 'now') AS INTEGER) FROM releases
+            HAVING COUNT(*)
+            """,
+            *chain.TABLES,
+        ),
     },
 )
+_NONE = 1 << 62  # above the number of every release
 _INSERT = "INSERT INTO releases (key, request, run, job, epsilon, answer) VALUES (?, ?, ?, ?, ?, ?)"
 _FREE = Fraction()  # what a vehicle pays that repeats an answer
 
@@ -126,19 +157,31 @@ class _Standing(NamedTuple):
 
     spent: Fraction = Fraction()  # in its life
     answers: int = 0  # in a job
+    recent: Fraction = Fraction()  # spent in the period that ends now
+
+
+class Period(NamedTuple):
+    """The most epsilon that a vehicle may spend in any period of some seconds.
+
+    >>> Period(Fraction(2), 7 * 24 * 3600)
+    Period(most=Fraction(2, 1), seconds=604800)
+    """
+
+    most: Fraction
+    seconds: int
 
 
 @final
 class Ledger:
     """The spending of one vehicle or of many, each under a cap for its whole life.
 
-    The cap and `answers_per_job` belong to the owner's configuration and not to the file: they are
-    given whenever the file is opened, and count at once against everything that has been spent
-    before. Raising them is the owner's decision alone.
+    The cap, `answers_per_job` and the period belong to the owner's configuration and not to the
+    file: they are given whenever the file is opened, and count at once against everything that has
+    been spent before. Raising them is the owner's decision alone.
 
     A missing file is created. A file that is damaged, or is not a ledger, is refused (`WireError`).
-    A ledger of format 2 (fedldp 0.1), 3 or 4 is migrated when it is opened; runs of format 2 become
-    jobs.
+    A ledger of format 2 (fedldp 0.1) to 5 is migrated when it is opened; runs of format 2 become
+    jobs, and what was spent before counts, for a period, as spent when it was migrated.
     Threads and forked children may use a ledger too, except a child that was forked while bytes
     were produced.
 
@@ -150,13 +193,17 @@ class Ledger:
         The most epsilon that any one vehicle may ever spend, over all jobs and runs.
     answers_per_job
         How many requests of one job a vehicle answers at most.
+    period
+        The most that a vehicle may spend within any period of some seconds, by the clock of this
+        machine. If the clock is set back, what was spent counts for longer; never for shorter. By
+        default only the cap applies.
 
     Raises
     ------
     WireError
         If the file is not a valid ledger.
     DomainError
-        If the cap is not positive, or answers_per_job is below 1.
+        If the cap is not positive, answers_per_job is below 1, or the period is invalid.
 
     Examples
     --------
@@ -188,10 +235,16 @@ class Ledger:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], cap: Number, *, answers_per_job: int = 1
+        self,
+        path: str | os.PathLike[str],
+        cap: Number,
+        *,
+        answers_per_job: int = 1,
+        period: Period | None = None,
     ) -> None:
         self.cap = _number(cap, "cap")
         self.answers_per_job = check_answers_per_job(answers_per_job)
+        self.period = None if period is None else _period(period)
         self._file = Database(path, _KIND)
         self.path = self._file.path
 
@@ -293,6 +346,7 @@ class Ledger:
         run: str = "",
         job: str | None = None,
         constant: str | None = None,
+        entry: str = "",
     ) -> dict[str, bytes]:
         """Ask many vehicles at once, in one transaction, and return the bytes of each.
 
@@ -319,6 +373,9 @@ class Ledger:
         constant
             A name of what is asked if it never changes: see `release`. Vehicles that repeat an
             answer are not given to `produce`.
+        entry
+            What was asked, for the hash chain: if anybody answers, it is added to the chain in the
+            same transaction. Needs a request that is a text.
 
         Returns
         -------
@@ -361,9 +418,81 @@ class Ledger:
                 answers = repeated | new
                 if answers:  # otherwise, asking vehicles without budget could fill the disk
                     self._file.execute("INSERT INTO questions VALUES (?, ?)", (request, question))
+                    if entry:
+                        chain.append(self._file, str(request), entry)
                 self._record(repeated, repeating, _FREE, request, run, job, constant)
                 self._record(new, able, cost, request, run, job, constant)
         return answers  # not earlier: now the transaction is on disk
+
+    def note(self, request: str, entry: str, *, chained: bool) -> None:
+        """Record something that was asked, and that no vehicle has answered.
+
+        Parameters
+        ----------
+        request
+            A name of the question.
+        entry
+            What was asked.
+        chained
+            Whether to add it to the hash chain, unless there is an entry of this request. Otherwise
+            it is added to a list, which takes no more than a thousand: only what costs a stranger
+            something may be chained.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        ...     ledger.note("spring/1", "plan 7", chained=True)
+        ...     ledger.note("spring/1", "plan 8", chained=True)
+        ...     [link.entry for link in ledger.asked()], ledger.refused()
+        (['plan 7'], ['plan 8'])
+        """
+        with self._file.transaction():
+            chain.note(self._file, _text(request, "request"), entry, chained=chained)
+
+    def asked(self) -> list[Link]:
+        """Return the hash chain of what was asked, the oldest entry first.
+
+        Returns
+        -------
+        list of Link
+            The entries, each with the head of the chain after it.
+
+        Raises
+        ------
+        WireError
+            If a head does not fit its entry.
+
+        Examples
+        --------
+        >>> import hashlib, tempfile
+        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        ...     ledger.note("spring/1", "plan 7", chained=True)
+        ...     [link] = ledger.asked()
+        >>> link.head == hashlib.sha256(bytes(32) + b"plan 7").digest()
+        True
+        """
+        with self._file.gate():
+            return chain.links(self._file)
+
+    def refused(self) -> list[str]:
+        """Return what was asked, was not answered and is not in the hash chain.
+
+        Returns
+        -------
+        list of str
+            The first thousand entries.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        ...     ledger.note("spring/1", "plan 7", chained=False)
+        ...     ledger.refused()
+        ['plan 7']
+        """
+        with self._file.gate():
+            return chain.refused(self._file)
 
     def periods(
         self,
@@ -522,11 +651,31 @@ class Ledger:
         {'bus 1': Fraction(1, 10)}
         """
         query = "SELECT key, epsilon, COUNT(*) FROM releases GROUP BY key, epsilon"
-        found: dict[str, Fraction] = defaultdict(Fraction)
         with self._file.gate():
-            for vehicle_id, text, count in self._file.execute(query):
-                found[vehicle_id] += self._fraction(text) * count
-        return dict(found)
+            return self._sums(self._file.execute(query))
+
+    def recent(self) -> dict[str, Fraction]:
+        """Return what each vehicle has spent in the period that ends now.
+
+        Returns
+        -------
+        dict of Fraction
+            A sum for each vehicle that has spent anything; empty if the ledger has no period.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> week = Period(Fraction(1), 7 * 24 * 3600)
+        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=4.0, period=week) as ledger:
+        ...     _ = ledger.release("bus 1", 0.5, "round 1", lambda: b"report")
+        ...     ledger.recent()
+        {'bus 1': Fraction(1, 2)}
+        """
+        query = """
+            SELECT key, epsilon, COUNT(*) FROM releases WHERE number >= ? GROUP BY key, epsilon
+        """
+        with self._file.gate():
+            return self._sums(self._file.execute(query, (self._first_recent(),)))
 
     def history(self, vehicle_id: str | None = None) -> list[Spending]:
         """Return the spendings of a vehicle, or of all vehicles, the oldest first.
@@ -575,7 +724,7 @@ class Ledger:
         self.close()
 
     def __reduce__(self) -> tuple[Callable[..., "Ledger"], tuple[Path, Fraction]]:
-        again = partial(Ledger, answers_per_job=self.answers_per_job)
+        again = partial(Ledger, answers_per_job=self.answers_per_job, period=self.period)
         return again, (self.path, self.cap)  # a copy has a connection of its own
 
     # What follows is called while the gate is held.
@@ -624,6 +773,17 @@ class Ledger:
             raise DomainError("produce must return bytes, and only for vehicles that it was given.")
         text, run = f"{cost.numerator}/{cost.denominator}", _text(run, "run")
         rows = ((each, request, run, job, text, answer) for each, answer in answers.items())
+        if answers:
+            # One row for many releases. A clock that was set back makes later rows with earlier
+            # times, which `_first_recent` allows for.
+            self._file.execute(
+                """
+                INSERT INTO times
+                SELECT (SELECT COALESCE(MAX(number), 0) + 1 FROM releases), ?1
+                WHERE ?1 IS NOT (SELECT time FROM times ORDER BY number DESC LIMIT 1)
+                """,
+                (_now(),),
+            )
         self._file.execute_many(_INSERT, rows)
         if constant is not None and cost:
             new = ((each, constant, request) for each in answers)
@@ -658,6 +818,12 @@ class Ledger:
                 f"{vehicle_id!r} has answered the job {job!r} {times}, and answers_per_job is "
                 f"{self.answers_per_job}. Ask another vehicle, or let its owner allow more."
             )
+        if self.period is not None and standing.recent + cost > self.period.most:
+            return (
+                f"{vehicle_id!r} has spent {float(standing.recent):.12g} of the "
+                f"{float(self.period.most):.12g} that it may spend in {self.period.seconds} "
+                f"seconds: {float(cost):.12g} more is too much. Ask later, or for less."
+            )
         if standing.spent + cost > self.cap:
             return (
                 f"{vehicle_id!r} has spent {float(standing.spent):.12g} of its cap of "
@@ -672,15 +838,38 @@ class Ledger:
     def _standings(self, vehicle_ids: list[str], job: str) -> dict[str, _Standing]:
         """Return what the vehicles that have spent anything have spent and answered."""
         found: dict[str, _Standing] = {}
+        recent_from = self._first_recent()
         for some in _batches(vehicle_ids):
             query = f"""
-                SELECT key, epsilon, COUNT(*), SUM(job = ?) FROM releases
+                SELECT key, epsilon, COUNT(*), SUM(job = ?), SUM(number >= ?) FROM releases
                 WHERE key IN ({", ".join("?" * len(some))}) GROUP BY key, epsilon
             """  # noqa: S608 (nothing but question marks)
-            for each, text, count, of_job in self._file.execute(query, (job, *some)):
-                spent, answers = found.get(each, _Standing())
-                found[each] = _Standing(spent + self._fraction(text) * count, answers + of_job)
+            values = job, recent_from, *some
+            for each, text, count, of_job, recently in self._file.execute(query, values):
+                spent, answers, recent = found.get(each, _Standing())
+                cost = self._fraction(text)
+                found[each] = _Standing(
+                    spent + cost * count, answers + of_job, recent + cost * recently
+                )
         return found
+
+    def _first_recent(self) -> int:
+        """Return the number of the first release that counts for the period that ends now.
+
+        Times are rounded down, and all releases after one that counts do too. So none is left out
+        that was made within the period, even if the clock was set back since.
+        """
+        if self.period is None:
+            return _NONE
+        query = "SELECT MIN(number) FROM times WHERE time >= ?"
+        [(first,)] = self._file.execute(query, (_now() - self.period.seconds,))
+        return _NONE if first is None else first
+
+    def _sums(self, rows: Iterable[tuple[str, str, int]]) -> dict[str, Fraction]:
+        found: dict[str, Fraction] = defaultdict(Fraction)
+        for vehicle_id, text, count in rows:
+            found[vehicle_id] += self._fraction(text) * count
+        return dict(found)
 
     def _periods(self, text: str) -> tuple[int, ...]:
         try:
@@ -735,6 +924,17 @@ def check_answers_per_job(value: int) -> int:
 def _batches(vehicle_ids: list[str]) -> Iterator[list[str]]:
     for first in range(0, len(vehicle_ids), _AT_ONCE):
         yield vehicle_ids[first : first + _AT_ONCE]
+
+
+def _now() -> int:
+    return int(time.time())
+
+
+def _period(period: Period) -> Period:
+    seconds = whole(period.seconds, "seconds of a period")
+    if seconds < 1:
+        raise DomainError(f"a period must have at least a second; got {seconds}.")
+    return Period(_number(period.most, "most of a period"), seconds)
 
 
 def _number(value: Number, name: str) -> Fraction:
