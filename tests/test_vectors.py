@@ -42,6 +42,7 @@ def test_a_server_reads_them(case):
     plan = fedldp.Plan.from_json(case["plan"])
     assert (plan.fingerprint, plan.bits) == (case["fingerprint"], case["bits"])
     assert float(plan.total_epsilon) == float(case["cost"])
+    assert plan.constant == case.get("constant", False)
     for answer in case["answers"]:
         assert plan.parse(bytes.fromhex(answer["report"])).reports == 1
         assert plans.counts_in(json.loads(case["plan"]), bytes.fromhex(answer["report"]))

@@ -362,6 +362,12 @@ CHECKS = [
     ({" or of.length": ""}, "a length within groups"),
     ({" or groups.rounds:": ":"}, "groups that are optional numbers"),
     ({" or groups.name == of.name": ""}, "groups of their own column"),
+    (
+        {'document["constant"] is True': 'document["constant"] == 1'},
+        "an attribute that is constant by a number",
+    ),
+    ({'document["constant"] is True and': ""}, "an attribute that is not constant"),
+    ({' and "groups" not in document': ""}, "groups that are constant as a whole"),
     # entries
     (
         {"if name != wanted:": "if not name:"},
@@ -372,6 +378,7 @@ CHECKS = [
         "an optional number in a plan of format 1",
         "bins in a plan of format 1",
         "groups in a plan of format 1",
+        "a constant attribute in a plan of format 1",
     ),
     (
         {"type(document[name]) is not of:": "False:"},

@@ -182,6 +182,26 @@ BINS = {
     ),
     "format": vehicle.PLAN_FORMAT_2,
 }
+_LASTING = {**_MODEL, "constant": True}
+_LASTING_SPEEDS = {**_SPEEDS, "of": {**_SPEED, "constant": True}, "groups": _LASTING}
+CONSTANT = {
+    **_plan(
+        "3.0",
+        [{**_MODEL, "name": "model before", "constant": True}, _LASTING_SPEEDS],
+        [_TRIPLE, _SIX],
+        _sample(2, [0, 1], [0, 1]),
+    ),
+    "format": vehicle.PLAN_FORMAT_2,
+}
+CONSTANT_AND_OTHERS = {
+    **_plan(
+        "1.8",
+        [_LASTING, {**_LASTING_SPEEDS, "of": _SPEED}],
+        [_TRIPLE, _SIX],
+        _sample(1, [0, 1], [0, 1]),
+    ),
+    "format": vehicle.PLAN_FORMAT_2,
+}
 
 PLANS = {
     "one number, one bit": ONE_BIT,
@@ -213,6 +233,8 @@ PLANS = {
     "an optional number": OPTIONAL,
     "attributes within groups": GROUPS,
     "numbers and angles in bins": BINS,
+    "attributes that never change": CONSTANT,
+    "an attribute that never changes, and one that does": CONSTANT_AND_OTHERS,
 }
 
 ROWS: list[Any] = [
@@ -631,6 +653,11 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
     ("an unknown entry of an optional category", UNLISTED, {"schema.2.comment": ""}),
     ("an unknown entry of an optional number", OPTIONAL, {"schema.0.comment": ""}),
     ("an unknown entry of groups", GROUPS, {"schema.0.comment": ""}),
+    ("an attribute that is not constant", CONSTANT, {"schema.0.constant": False}),
+    ("an attribute that is constant by a number", CONSTANT, {"schema.0.constant": 1}),
+    ("groups that are constant as a whole", CONSTANT, {"schema.1.constant": True}),
+    ("a constant attribute in a plan of format 1", MIXED, {"schema.0.constant": True}),
+    ("an unknown entry of a constant attribute", CONSTANT, {"schema.0.comment": ""}),
     # what it costs
     ("a claim below the cost", MIXED, {"epsilon": "3.49"}),
     (

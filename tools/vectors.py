@@ -109,6 +109,7 @@ def case(name: str, document: Document) -> Document:
         "fingerprint": hashlib.sha256(text.encode()).hexdigest(),
         "cost": str(float(plan.epsilon)),
         "bits": plan.bits,
+        **({"constant": True} if plan.constant else {}),
         "answers": answered,
         "batch": batch(plan, [answer["record"] for answer in answered]),
     }

@@ -3,7 +3,8 @@
 A vehicle that answers in every one of T periods pays T times. Before it sees any data, a vehicle
 therefore draws k of the T periods, each set of k equally likely, and answers in those alone. Its
 reports and its silence together cost k times the plan's epsilon, whatever its values are and
-however they change. docs/repeated.md has the proof.
+however they change. If the plan asks only for what never changes, a vehicle repeats its first
+answer, and pays once. docs/repeated.md has the proofs.
 """
 
 import hashlib
@@ -18,9 +19,9 @@ from typing import Any, final
 import numpy as np
 
 from fedldp import plausibility, vehicle
-from fedldp._internal import documents
+from fedldp._internal import documents, packing
 from fedldp._internal.text import counted
-from fedldp._internal.validation import Floats, whole
+from fedldp._internal.validation import Floats, Integers, whole
 from fedldp.attributes.grouped import Differences
 from fedldp.attributes.results import Numbers, Result
 from fedldp.data.quality import total
@@ -30,6 +31,7 @@ from fedldp.ledger import Ledger
 from fedldp.parts import Matrix
 from fedldp.plan import Plan
 from fedldp.randomness import Source
+from fedldp.report import Report
 from fedldp.tally import Tally
 
 CALENDAR_FORMAT = "fedldp calendar 1"
@@ -93,7 +95,8 @@ class Calendar:
     Attributes
     ----------
     epsilon
-        What a vehicle spends over all periods, exactly.
+        What a vehicle spends over all periods, exactly: the plan's epsilon for each answer, or once
+        if the plan asks only for attributes that the schema declares constant.
     share
         The share of the vehicles that answers in a period, on average.
     fingerprint
@@ -114,6 +117,9 @@ class Calendar:
     <Calendar: each vehicle answers in 4 of 30 periods, epsilon 0.5 each and 2 in all>
     >>> calendar.epsilon, calendar.draw(fedldp.source(1))
     (Fraction(2, 1), (17, 21, 24, 27))
+    >>> model = fedldp.Category("model", ["A", "B", "C"], constant=True)
+    >>> Calendar(fedldp.Plan(fedldp.Schema((model,)), epsilon=0.5), periods=30, answers=30)
+    <Calendar: each vehicle answers in 30 of 30 periods, epsilon 0.5 in all: it repeats its answer>
     """
 
     plan: Plan
@@ -132,14 +138,21 @@ class Calendar:
             )
 
     def __repr__(self) -> str:
-        costs = f"{float(self.plan.total_epsilon):.12g} each and {float(self.epsilon):.12g} in all"
+        each = float(self.plan.total_epsilon)
+        costs = f"{each:.12g} each and {float(self.epsilon):.12g} in all"
+        costs = f"{each:.12g} in all: it repeats its answer" if self.plan.constant else costs
         periods = counted(self.periods, "period")
         return f"<Calendar: each vehicle answers in {self.answers} of {periods}, epsilon {costs}>"
 
     @property
     def epsilon(self) -> Fraction:
         """What a vehicle spends over all periods, exactly."""
-        return self.answers * self.plan.total_epsilon
+        return (1 if self.plan.constant else self.answers) * self.plan.total_epsilon
+
+    @property
+    def _constant(self) -> str | None:
+        """The name under which a ledger keeps an answer that is repeated."""
+        return self.plan.fingerprint if self.plan.constant else None
 
     @property
     def share(self) -> Fraction:
@@ -184,7 +197,8 @@ class Calendar:
 
         The first call draws the vehicle's periods and stores them in the ledger. Only then, and
         only in a period that was drawn, is `produce` called, which sees the data. If a period is
-        asked for again, the same bytes are returned at no cost.
+        asked for again, the same bytes are returned at no cost. If the plan asks only for what
+        never changes, the bytes of the first answer are returned in all periods that were drawn.
 
         Parameters
         ----------
@@ -225,11 +239,13 @@ class Calendar:
         ([3, 7], Fraction(1, 1))
         """
         period, name = self._period(period), self.fingerprint
-        drawn = ledger.periods(vehicle_id, self.epsilon, name, lambda: self.draw(source))
+        kept = self._constant
+        drawn = ledger.periods(vehicle_id, self.epsilon, name, lambda: self.draw(source), kept)
         if period not in drawn:
             return None
         epsilon, label = self.plan.total_epsilon, f"period {period} of {self.periods}"
-        return ledger.release(vehicle_id, epsilon, f"{name} {period}", produce, run=label)
+        request = f"{name} {period}"
+        return ledger.release(vehicle_id, epsilon, request, produce, run=label, constant=kept)
 
     def _period(self, period: int) -> int:
         if not 1 <= whole(period, "period") <= self.periods:
@@ -270,6 +286,7 @@ class Calendar:
         """
         tallies: dict[int, Tally] = {}
         seen, drawn = [], None
+        answers: dict[int, bytes] = {}  # that vehicles repeat
         for period, rows in enumerate(data):
             matrix, quality = self.plan.schema.rows(rows).read()
             seen.append(quality)
@@ -280,8 +297,11 @@ class Calendar:
                     f"every period must have the rows of the same vehicles: {len(drawn)} in the "
                     f"first one; got {len(matrix)} in period {period + 1}."
                 )
-            asked = matrix[(drawn == period).any(axis=1)]
-            batches = (Matrix(asked[slice(*some)]) for some in self.plan.chunks(len(asked)))
+            asked = np.flatnonzero((drawn == period).any(axis=1))
+            if self.plan.constant:
+                tallies[period + 1] = self._repeated(matrix, asked, answers, source)
+                continue
+            batches = (Matrix(matrix[asked[slice(*some)]]) for some in self.plan.chunks(len(asked)))
             tallies[period + 1] = self.plan.simulate_batches(batches, source)
         if len(tallies) != self.periods:
             raise DomainError(
@@ -289,6 +309,22 @@ class Calendar:
             )
         total(seen).warn(stacklevel=2, strict=False)
         return tallies
+
+    def _repeated(
+        self, matrix: Floats, asked: Integers, answers: dict[int, bytes], source: Source
+    ) -> Tally:
+        """Return the tally of some vehicles, of which each repeats its answer if it has given one.
+
+        New answers are added to `answers`.
+        """
+        new = np.array([each for each in asked.tolist() if each not in answers], np.int64)
+        for first, last in self.plan.chunks(len(new)):
+            some = new[first:last]
+            drawn = self.plan.records(Matrix(matrix[some]), source).split()
+            answers.update(zip(some.tolist(), drawn, strict=True))
+        bits = self.plan.bits
+        records = packing.join([answers[each] for each in asked.tolist()], bits).to_bytes()
+        return self.plan.parse(Report(self.plan.fingerprint, bits, len(asked), records))
 
     def trend(
         self,

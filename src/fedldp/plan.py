@@ -318,6 +318,15 @@ class Plan:
         return sum((part.epsilon for part in self.parts), Fraction(0))
 
     @property
+    def constant(self) -> bool:
+        """Whether it asks only for what never changes, so that a vehicle repeats its answer.
+
+        All attributes must be declared constant: a report is one answer to the whole plan, which a
+        vehicle pays for once and then repeats, or draws anew and pays for again.
+        """
+        return all(attribute.constant for attribute in self.schema.attributes)
+
+    @property
     def study(self) -> bool:
         """Whether this plan is for study only."""
         return any(part.study for part in self.parts)
@@ -793,7 +802,7 @@ class Plan:
             )
         formats = {coder.plan_format for part in self.parts for coder in part.coders}
         formats |= {attribute.plan_format for attribute in self.schema.attributes}
-        if self.estimator != RATIO:
+        if self.estimator != RATIO or any(each.constant for each in self.schema.attributes):
             formats.add(vehicle.PLAN_FORMAT_2)
         document = {
             "format": max(formats),

@@ -12,7 +12,15 @@ from typing import Any, final
 from fedldp._internal import toml
 from fedldp._internal.text import counted, listed, unknown
 from fedldp._internal.validation import is_real
-from fedldp.attributes import ATTRIBUTES, Attribute, Category, Number, Within, from_table
+from fedldp.attributes import (
+    ATTRIBUTES,
+    Attribute,
+    Category,
+    Number,
+    Within,
+    from_table,
+    is_entry,
+)
 from fedldp.data.quality import DataQuality
 from fedldp.data.rows import Rows, kinds
 from fedldp.errors import DomainError, WireError
@@ -63,6 +71,11 @@ class Schema(Mapping[str, Attribute]):
             )
         if not self.attributes or len(set(self.names)) < len(self.names):
             raise DomainError(f"a schema needs attributes with different names; got {self.names}.")
+        for each in self.attributes:
+            if type(each.constant) is not bool:
+                raise DomainError(
+                    f"constant of {each.name!r} must be True or False; got {each.constant!r}."
+                )
         if self.dimensions > MOST_COORDINATES:
             raise DomainError(
                 f"a schema has at most {MOST_COORDINATES} coordinates; got {self.dimensions}."
@@ -301,7 +314,9 @@ class Schema(Mapping[str, Attribute]):
         >>> Schema.of(city=["Oslo", "Rome"]).to_document()
         [{'name': 'city', 'categories': ['Oslo', 'Rome'], 'missing': 'Oslo'}]
         """
-        return [{"name": attribute.name, **attribute.options()} for attribute in self.attributes]
+        return [
+            {"name": attribute.name, **attribute.declaration()} for attribute in self.attributes
+        ]
 
     @classmethod
     def from_document(cls, document: Any) -> "Schema":
@@ -358,7 +373,7 @@ class Schema(Mapping[str, Attribute]):
         missing = "Oslo"
         <BLANKLINE>
         """
-        return "\n".join(toml.table(a.name, entries=a.options()) for a in self.attributes)
+        return "\n".join(toml.table(a.name, entries=a.declaration()) for a in self.attributes)
 
     @classmethod
     def from_toml(cls, text: str) -> "Schema":
@@ -476,7 +491,7 @@ def _from_entry(entry: Any) -> Attribute:
     if not isinstance(entry, dict) or "name" not in entry:
         raise DomainError(f"an entry has no name: {entry!r:.60}")
     options = {key: entry[key] for key in entry if key != "name"}
-    if not any(kind.is_entry(options) for kind in ATTRIBUTES.values()):
+    if not is_entry(options):
         raise DomainError(f"an entry does not describe an attribute: {entry!r:.200}")
     return from_table(entry["name"], options)
 

@@ -632,6 +632,7 @@ class Attribute(NamedTuple):
     rounds: bool = False  # whether an input between two categories is rounded to one of them
     newer: bool = False  # whether it is not in format 1
     parts: tuple["Attribute", ...] = ()  # of an attribute within groups: both attributes
+    constant: bool = False  # whether its value never changes
 
     def value(self, row: Any, offset: int) -> Any:
         """Return the value in a row, or raise if the row has no such value."""
@@ -808,6 +809,13 @@ def refuse(reason: str | None) -> None:
 
 def read_attribute(document: Any, first: int) -> Attribute:
     """Read an attribute of the schema."""
+    if "constant" in document:
+        known = document["constant"] is True and "groups" not in document
+        refuse(
+            None if known else "`constant` must be true, and is not for the whole of two columns"
+        )
+        others = {key: entry for key, entry in document.items() if key != "constant"}
+        return read_attribute(others, first)._replace(constant=True, newer=True)
     if "categories" in document:
         return read_category(document, first)
     if "edges" in document or "period" in document:
@@ -936,7 +944,8 @@ def read_within(name: str, *entries: Any) -> Attribute:
     if labels > MOST_LABELS:
         raise ValueError(f"{name} has {labels} labels, more than {MOST_LABELS}")
     found = Attribute(name, 1, labels, 0, lambda x: x, parts=(of, groups))
-    return found._replace(rounds=of.rounds or not of.categories, newer=True)
+    found = found._replace(rounds=of.rounds or not of.categories, newer=True)
+    return found._replace(constant=of.constant and groups.constant)
 
 
 def read_table(document: Any) -> Table:
@@ -1055,6 +1064,9 @@ class Plan:
         The number of bits of a record.
     fingerprint
         The SHA-256 of the plan's text, in hexadecimal.
+    constant
+        Whether it asks only for what never changes. Keep the bytes of the first report then, and
+        send them whenever the plan is asked again: that costs nothing more.
 
     Raises
     ------
@@ -1102,6 +1114,7 @@ class Plan:
             d += self._schema[-1].size
         if any(attribute.newer for attribute in self._schema):
             wanted = PLAN_FORMAT_2
+        self.constant = all(attribute.constant for attribute in self._schema)
         if name != wanted:
             raise ValueError(f"its format is not {wanted!r}")
         if len({attribute.name for attribute in self._schema}) < len(schema):

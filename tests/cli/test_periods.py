@@ -49,7 +49,16 @@ def test_a_plan_states_what_it_costs_over_all_periods(folder):
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["plan", "--schema", "fleet.toml", "--epsilon", 1, "--periods", 7], 2, "belong together"),
+        (["plan", "--schema", "fleet.toml", "--epsilon", 1, "--answers", 7], 2, "give --periods"),
+        (["plan", "--schema", "fleet.toml", "--epsilon", 1, "--lifetime", 7], 2, "give --periods"),
+        (
+            ["plan", "--schema", "fleet.toml", "--epsilon", 1, "--periods", 7, "--lifetime", 6.9],
+            1,
+            "at most 6.9 over all periods; <Calendar: each vehicle answers in 7 of 7 periods, "
+            "epsilon 1 each and 7 in all> costs 7. Take a smaller epsilon or fewer answers. "
+            "Answers are repeated at no cost only if the schema declares all attributes constant; "
+            "not declared so: speed, city.",
+        ),
         (
             ["plan", "--schema", "fleet.toml", "--epsilon", 1, "--periods", 2, "--answers", 3],
             1,
@@ -119,3 +128,37 @@ def test_a_trend_of_some_periods():
     assert [each["interval"] for each in slope[1:]] == trend.slope["city"].interval.tolist()
     shown = run("trend", "calendar.json", *files).output
     assert all(title in shown for title in titles)
+
+
+# What never changes
+
+
+def test_a_constant_plan_costs_once_however_often_it_is_asked(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("fleet.toml").write_text('[model]\ncategories = ["A", "B", "C"]\nconstant = true\n')
+    options = ["--schema", "fleet.toml", "--epsilon", 0.5, "--periods", 30, "--lifetime"]
+    done = run("plan", *options, 0.5, "-o", "calendar.json", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["lifetime_epsilon"] == 0.5
+    assert json.loads(done.output)["answers_of_a_vehicle"] == 30
+    refused = run("plan", *options, 0.4)
+    assert refused.exit_code == 1
+    message = str(refused.exception)
+    assert "epsilon 0.5 in all: it repeats its answer> costs 0.5. Take a smaller eps" in message
+    plan = Calendar.from_json(Path("calendar.json").read_text()).plan
+    Path("plan.json").write_text(plan.to_json())
+    book = ["--cap", 0.5, "--ledger", "ledger.db"]
+    sent = []
+    for n, options in enumerate((["--period", 3], ["--period", 9], ["--period", 9])):
+        done = run("report", "calendar.json", "-", *book, *options, input='{"model": "B"}')
+        assert ("repeats its report" in done.stderr) == (n > 0)
+        sent.append(done.stdout_bytes)
+    for options in ([], ["--round", "a"], ["--job", "spring"], ["--job", "autumn", "--round", "b"]):
+        done = run("report", "plan.json", "-", *book, *options, input='{"model": "C"}')
+        assert "repeats its report" in done.stderr
+        sent.append(done.stdout_bytes)
+    assert len(sent[0]) > 16
+    assert sent == sent[:1] * 7
+    with fedldp.Ledger("ledger.db", 0.5) as ledger:
+        assert ledger.spent("vehicle") == plan.total_epsilon
+        assert ledger.answers("autumn") == {"vehicle": 1}

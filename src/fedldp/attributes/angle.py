@@ -1,7 +1,7 @@
 """Angles and other numbers on a circle, such as the hour of a day, without a seam."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, final
 
@@ -176,7 +176,7 @@ class CircularDistribution(Bins):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Angle(Binned):
     """A number on a circle, such as a heading or an hour, whose distribution is estimated.
 
@@ -195,6 +195,8 @@ class Angle(Binned):
     optional
         Whether some vehicles have no value. They say so, and the distribution among the others is
         estimated.
+    constant
+        Whether the value of a vehicle never changes. See `Attribute`.
 
     Raises
     ------
@@ -214,6 +216,7 @@ class Angle(Binned):
     bins: int = 36
     missing: float | None = None
     optional: bool = False
+    constant: bool = field(default=False, kw_only=True)
 
     declared_as = "period and bins (with an optional missing)"
     limits = ""

@@ -7,7 +7,8 @@ a class in a file of its own, derive it from `Measured` (its coder takes numbers
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -68,6 +69,9 @@ class Attribute(ABC):
         The public bound on the length of a vector, if it has one.
     optional
         Whether "missing" is a value like others, and not replaced.
+    constant
+        Whether the value of a vehicle never changes: see `fedldp.Plan.constant`. A field of the
+        class with the default False, and `kw_only`.
     unsettled
         Whether it leaves something to the plan: see `settled`.
     rounds
@@ -99,6 +103,7 @@ class Attribute(ABC):
     half_width: float
     length: float | None
     optional: bool = False
+    constant: bool = False
 
     unsettled: bool = False
     rounds: bool = False
@@ -202,6 +207,34 @@ class Attribute(ABC):
         >>> Category("city", ["Oslo", "Rome"]).options()
         {'categories': ['Oslo', 'Rome'], 'missing': 'Oslo'}
         """
+
+    def declaration(self) -> dict[str, Any]:
+        """Return all entries that declare it in JSON and TOML, without its name.
+
+        Returns
+        -------
+        dict
+            Those of `options`, and `constant` if its value never changes. The parts of an attribute
+            with several columns say that themselves.
+
+        Examples
+        --------
+        >>> from fedldp import Category
+        >>> Category("city", ["Oslo", "Rome"], constant=True).declaration()
+        {'categories': ['Oslo', 'Rome'], 'missing': 'Oslo', 'constant': True}
+        """
+        declared = self.constant and self.parts == (self,)
+        return self.options() | ({"constant": True} if declared else {})
+
+    def __repr__(self) -> str:
+        keys = [each.name for each in fields(self) if each.name != "constant"]  # type: ignore[arg-type]
+        return self._shown(keys)
+
+    def _shown(self, keys: Iterable[str]) -> str:
+        """Return the call that makes it, with some of its arguments."""
+        shown = [*keys, *(["constant"] if self.constant and self.parts == (self,) else [])]
+        given = ", ".join(f"{key}={getattr(self, key)!r}" for key in shown)
+        return f"{type(self).__name__}({given})"
 
     @property
     @abstractmethod

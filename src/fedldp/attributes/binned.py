@@ -1,7 +1,7 @@
 """Numbers of which the distribution is estimated: a vehicle answers with a bin."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from math import inf, isfinite
@@ -159,7 +159,7 @@ def default_entry(options: Mapping[str, Any], keys: set[str]) -> bool:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BinnedNumber(Binned):
     """A number whose distribution is estimated. A vehicle answers with the bin of its value.
 
@@ -178,6 +178,8 @@ class BinnedNumber(Binned):
     optional
         Whether some vehicles have no value. They say so, and the distribution among the others is
         estimated.
+    constant
+        Whether the value of a vehicle never changes. See `Attribute`.
 
     Raises
     ------
@@ -200,6 +202,7 @@ class BinnedNumber(Binned):
     edges: tuple[float, ...]
     missing: float | None = None
     optional: bool = False
+    constant: bool = field(default=False, kw_only=True)
 
     declared_as = "edges, or low, high and bins (both with an optional missing)"
     kind = Distribution
@@ -268,6 +271,7 @@ def binned(
     bins: int | Sequence[float],
     spacing: str = "linear",
     optional: bool = False,
+    constant: bool = False,
 ) -> BinnedNumber:
     """Return a number in bins between two bounds.
 
@@ -286,7 +290,7 @@ def binned(
                 f"bins of {name!r} as a list must be edges from {ends[0]!r} to {ends[1]!r}, "
                 f"without a spacing; got {bins!r:.80}."
             )
-        return BinnedNumber(name, tuple(edges), missing, optional)
+        return BinnedNumber(name, tuple(edges), missing, optional, constant=constant)
     number = whole(bins, f"bins of {name!r}")
     if not 2 <= number <= MOST_BINS:
         raise DomainError(f"{name!r} needs from 2 to {MOST_BINS} bins; got {number}.")
@@ -296,4 +300,5 @@ def binned(
         inner = np.geomspace(*ends, number + 1)[1:-1].tolist()
     else:
         inner = np.linspace(*ends, number + 1)[1:-1].tolist()
-    return BinnedNumber(name, (ends[0], *inner, ends[1]), missing, optional)
+    edges = [ends[0], *inner, ends[1]]
+    return BinnedNumber(name, tuple(edges), missing, optional, constant=constant)

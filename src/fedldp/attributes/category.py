@@ -1,7 +1,7 @@
 """Categories with public labels."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 from math import nan
@@ -45,6 +45,8 @@ class Category(Labelled):
     optional
         Report values that are unknown, and those that are missing, as two labels of their own:
         "other" and "missing" are added to the labels, unless they are there.
+    constant
+        Whether the value of a vehicle never changes. See `Attribute`.
 
     See Also
     --------
@@ -71,6 +73,7 @@ class Category(Labelled):
     categories: tuple[str, ...]
     missing: str = None  # type: ignore[assignment]  # "other" or the first
     optional: bool = False
+    constant: bool = field(default=False, kw_only=True)
 
     invalid = "unknown"
     declared_as = "categories (with an optional missing, or optional = true)"
@@ -117,11 +120,12 @@ class Category(Labelled):
         return {text: code for code, text in enumerate(self.labels)}
 
     def __repr__(self) -> str:
-        keys = ("name", "categories", "optional" if self.optional else "missing")
-        return f"Category({', '.join(f'{key}={getattr(self, key)!r}' for key in keys)})"
+        return self._shown(["name", "categories", "optional" if self.optional else "missing"])
 
     @classmethod
-    def hashed(cls, name: str, buckets: int, salt: str = "") -> HashedCategory:
+    def hashed(
+        cls, name: str, buckets: int, salt: str = "", *, constant: bool = False
+    ) -> HashedCategory:
         """Return a category for texts that are not known in advance, by their hash.
 
         Parameters
@@ -132,6 +136,8 @@ class Category(Labelled):
             How many buckets there are. Labels in the same bucket are counted together.
         salt
             A public text: another salt puts labels into other buckets.
+        constant
+            Whether the label of a vehicle never changes.
 
         Returns
         -------
@@ -143,10 +149,10 @@ class Category(Labelled):
         >>> Category.hashed("app", buckets=1024).bucket("maps")
         989
         """
-        return HashedCategory(name, buckets, salt)
+        return HashedCategory(name, buckets, salt, constant=constant)
 
     @classmethod
-    def of_range(cls, name: str, first: int, last: int) -> WholeNumbers:
+    def of_range(cls, name: str, first: int, last: int, *, constant: bool = False) -> WholeNumbers:
         """Return a category for each whole number of a range, and for "other" and "missing".
 
         Parameters
@@ -155,6 +161,8 @@ class Category(Labelled):
             The name of the attribute.
         first, last
             The least and the largest number with a category of its own.
+        constant
+            Whether the number of a vehicle never changes.
 
         Returns
         -------
@@ -166,7 +174,7 @@ class Category(Labelled):
         >>> len(Category.of_range("zone", 10_000, 99_999).labels)
         90002
         """
-        return WholeNumbers(name, first, last)
+        return WholeNumbers(name, first, last, constant=constant)
 
     @property
     def plan_format(self) -> str:  # type: ignore[override]

@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import Any, final
 
 import numpy as np
@@ -54,6 +54,8 @@ class Number(Measured):
         `fedldp.attributes.BinnedNumber` is returned.
     spacing
         How bins are spaced: "linear" or "logarithmic".
+    constant
+        Whether the value of a vehicle never changes. See `Attribute`.
 
     Raises
     ------
@@ -75,6 +77,7 @@ class Number(Measured):
     missing: float = None  # type: ignore[assignment]  # the centre
     size: int = 1
     length: float | None = None
+    constant: bool = field(default=False, kw_only=True)
     optional: InitVar[bool] = False
     bins: InitVar[int | Sequence[float] | None] = None
     spacing: InitVar[str] = "linear"
@@ -95,7 +98,7 @@ class Number(Measured):
             return object.__new__(cls)
         from fedldp.attributes.optional import OptionalNumber
 
-        names = [*("name", "low", "high")[: len(given)], *options]
+        names = [*("name", "low", "high")[: len(given)], *(options.keys() - {"constant"})]
         if len(given) > 3 or sorted(names) != ["high", "low", "name"]:
             raise DomainError(
                 "an optional number has a name, low and high; missing values are not replaced, so "
@@ -137,11 +140,8 @@ class Number(Measured):
                 )
 
     def __repr__(self) -> str:
-        shown = [
-            f"{key}={getattr(self, key)!r}" for key in ("name", "low", "high", "missing", "size")
-        ]
-        shown += [] if self.length is None else [f"length={self.length!r}"]
-        return f"Number({', '.join(shown)})"
+        length = [] if self.length is None else ["length"]
+        return self._shown(["name", "low", "high", "missing", "size", *length])
 
     def _finite(self, key: str) -> float:
         value = getattr(self, key)

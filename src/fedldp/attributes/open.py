@@ -1,7 +1,7 @@
 """Categories that are not listed: whole numbers in a range, and texts that are hashed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, final
 
@@ -33,7 +33,7 @@ class _Unlisted(Labelled):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WholeNumbers(_Unlisted):
     """A category for each whole number from `first` to `last`, one for others, and one for none.
 
@@ -45,6 +45,8 @@ class WholeNumbers(_Unlisted):
         The name of the attribute.
     first, last
         The least and the largest number with a category of its own.
+    constant
+        Whether the value of a vehicle never changes. See `Attribute`.
 
     Raises
     ------
@@ -63,6 +65,7 @@ class WholeNumbers(_Unlisted):
     name: str
     first: int
     last: int
+    constant: bool = field(default=False, kw_only=True)
 
     invalid = "unknown"
     declared_as = "first and last"
@@ -129,7 +132,7 @@ class WholeNumbers(_Unlisted):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class HashedCategory(_Unlisted):
     """Texts of an open vocabulary, each in one of some buckets, and a category for none.
 
@@ -146,6 +149,8 @@ class HashedCategory(_Unlisted):
         How many buckets there are.
     salt
         A public text: other salts put labels into other buckets.
+    constant
+        Whether the value of a vehicle never changes. See `Attribute`.
 
     Raises
     ------
@@ -164,6 +169,7 @@ class HashedCategory(_Unlisted):
     name: str
     buckets: int
     salt: str = ""
+    constant: bool = field(default=False, kw_only=True)
 
     invalid = "unknown"
     declared_as = "buckets (with an optional salt)"

@@ -1,7 +1,7 @@
 """Numbers that some vehicles do not have."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -25,7 +25,7 @@ _PLACES = (np.arange(200) + 0.5) / 100 - 1
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OptionalNumber(Labelled):
     """A number between public bounds that some vehicles do not have.
 
@@ -42,6 +42,8 @@ class OptionalNumber(Labelled):
     grid
         How many evenly spaced values there are to round to, from 2, the bounds alone, to 255. By
         default the plan chooses the number with the least error: more for a larger epsilon.
+    constant
+        Whether the value of a vehicle never changes. See `Attribute`.
 
     Raises
     ------
@@ -65,6 +67,7 @@ class OptionalNumber(Labelled):
     low: float
     high: float
     grid: int | None = None
+    constant: bool = field(default=False, kw_only=True)
 
     feature_labels = ()
     optional = True

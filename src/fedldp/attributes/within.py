@@ -86,6 +86,11 @@ class Within(Labelled):
         return tuple(f"{group} {each}" for group in self.groups.labels for each in self.of.letters)
 
     @property
+    def constant(self) -> bool:  # type: ignore[override]
+        """Whether the values of both attributes never change."""
+        return self.of.constant and self.groups.constant
+
+    @property
     def rounds(self) -> bool:  # type: ignore[override]
         """Whether a value is rounded at random: that of a number is."""
         return self.of.numeric or self.of.rounds
@@ -112,7 +117,7 @@ class Within(Labelled):
 
     def options(self) -> dict[str, Any]:
         return {
-            key: {"name": part.name, **part.options()}
+            key: {"name": part.name, **part.declaration()}
             for key, part in zip(("of", "groups"), self.parts, strict=True)
         }
 
@@ -205,9 +210,9 @@ def _part(name: str, table: Any) -> Attribute:
 
 
 def _is_entry(entry: Any) -> bool:
-    from fedldp.attributes import ATTRIBUTES
+    from fedldp.attributes import is_entry
 
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         return False
     options = {key: entry[key] for key in entry if key != "name"}
-    return any(kind.is_entry(options) for kind in ATTRIBUTES.values())
+    return is_entry(options)

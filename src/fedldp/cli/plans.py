@@ -15,7 +15,7 @@ from rich.table import Table
 
 from fedldp import _vss as vss
 from fedldp._internal import files
-from fedldp._internal.text import unknown
+from fedldp._internal.text import listed, unknown
 from fedldp._strategies import PAPER_MECHANISM, STRATEGIES
 from fedldp.cli.options import declared
 from fedldp.data import frames
@@ -26,6 +26,7 @@ from fedldp.mechanisms import mechanism_names
 from fedldp.periods import Calendar, is_calendar
 from fedldp.plan import Plan
 from fedldp.schema import Schema, template
+from fedldp.vehicle import exact
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -296,12 +297,19 @@ def _asked(signal: vss.Signal) -> tuple[float, float]:
 @click.option(
     "--periods",
     type=int,
-    help="Ask the plan in this many periods, such as the 30 days of a month. Give --answers too.",
+    help="Ask the plan in this many periods, such as the 30 days of a month.",
 )
 @click.option(
     "--answers",
     type=int,
-    help="In how many of the periods each vehicle answers; it draws them before it sees any data.",
+    help="In how many of the periods each vehicle answers; it draws them before it sees any data.  "
+    "[default: in all of them]",
+)
+@click.option(
+    "--lifetime",
+    type=float,
+    help="What a vehicle may spend over all periods. A calendar that costs more is refused.",
+    metavar="EPSILON",
 )
 @click.option("--output", "-o", type=OUTPUT, help="Where to write the plan (JSON).", metavar="FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
@@ -310,6 +318,7 @@ def plan_command(
     vehicles: int,
     periods: int | None,
     answers: int | None,
+    lifetime: float | None,
     output: Path | None,
     as_json: bool,
     **options: Any,
@@ -327,15 +336,23 @@ def plan_command(
     error is the root mean square over all means, on the scale of [-1, 1], and
     all frequencies.
 
-    With --periods and --answers the file is a calendar: the plan is asked in
-    every period, and each vehicle answers in a few of them, which it draws.
-    Epsilon is the cost of one report; a vehicle pays it once for each answer.
-    The expected error is that of one period.
+    With --periods the file is a calendar: the plan is asked in every period,
+    and each vehicle answers in as many of them as --answers says, which it
+    draws. Epsilon is the cost of one report; a vehicle pays it once for each
+    answer. Only if the schema declares all attributes constant, a vehicle
+    repeats its first report, and pays once. The expected error is that of one
+    period.
     """  # noqa: D301 (click wants the character \b itself)
     plan = make_plan(schema, **options)
-    if (periods is None) != (answers is None):
-        raise click.UsageError("--periods and --answers belong together: give both or neither.")
-    calendar = None if periods is None or answers is None else Calendar(plan, periods, answers)
+    if periods is None and (answers is not None or lifetime is not None):
+        raise click.UsageError("--answers and --lifetime are about periods: give --periods too.")
+    calendar = (
+        None
+        if periods is None
+        else Calendar(plan, periods, periods if answers is None else answers)
+    )
+    if calendar is not None and lifetime is not None:
+        _check_lifetime(calendar, lifetime)
     reports = vehicles if calendar is None else max(1, round(vehicles * calendar.share))
     number = sum(
         len(getattr(each, "categories", [])) or each.size for each in plan.schema.attributes
@@ -358,9 +375,9 @@ def plan_command(
         click.echo(json.dumps(document, indent=2))
         return
     rendered = Table(title=f"A plan for {schema}", show_header=False)
-    lifetime = []
+    periodic = []
     if calendar is not None:
-        lifetime = [
+        periodic = [
             ("periods", str(calendar.periods)),
             ("in which each vehicle answers", str(calendar.answers)),
             ("epsilon of a vehicle over all periods", f"{float(calendar.epsilon):g}"),
@@ -368,7 +385,7 @@ def plan_command(
         ]
     for name, value in (
         ("epsilon of a whole report", f"{plan.epsilon:g}"),
-        *lifetime,
+        *periodic,
         ("coordinates", str(document["coordinates"])),
         ("of which each vehicle answers", str(document["answers"])),
         ("bits that each vehicle sends", str(document["bits_per_vehicle"])),
@@ -379,3 +396,19 @@ def plan_command(
         rendered.add_row(name, value)
     console().print(rendered)
     console().print(f"Wrote {output}" if output else "Write it to a file with -o.", soft_wrap=True)
+
+
+def _check_lifetime(calendar: Calendar, lifetime: float) -> None:
+    """Refuse a claim that a vehicle spends less over all periods than it does."""
+    if calendar.epsilon <= exact(lifetime):
+        return
+    advice = "Take a smaller epsilon."
+    if others := [each.name for each in calendar.plan.schema.attributes if not each.constant]:
+        advice = (
+            "Take a smaller epsilon or fewer answers. Answers are repeated at no cost only if the "
+            f"schema declares all attributes constant; not declared so: {listed(others)}."
+        )
+    raise DomainError(
+        f"a vehicle should spend at most {lifetime:.12g} over all periods; {calendar!r} costs "
+        f"{float(calendar.epsilon):.12g}. {advice}"
+    )

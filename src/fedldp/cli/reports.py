@@ -61,7 +61,8 @@ _SHOWN = 10  # notes about a row that are printed
     "--round",
     "round_",
     default="",
-    help="The name of a round. In each round the plan is answered, and paid for, again.",
+    help="The name of a round. In each round the plan is answered, and paid for, again, unless it "
+    "asks only for attributes that are declared constant.",
     metavar="NAME",
 )
 @click.option(
@@ -126,6 +127,10 @@ def report_command(
     If PLAN is a calendar (`fedldp plan --periods`), the vehicle draws its
     periods when it is asked for the first time, and the ledger keeps them. In
     the other periods nothing is written, and the exit status is 0.
+
+    If all attributes of the plan are declared constant, the vehicle repeats its
+    first report in later rounds, jobs and periods, and pays nothing. Standard
+    error says so. If the value has changed since, nobody learns of it.
     """  # noqa: D301 (click wants the character \b itself)
     if not check and (cap is None or ledger is None):
         raise click.UsageError("give --cap and --ledger; only --check works without them.")
@@ -152,7 +157,11 @@ def report_command(
     if notes:
         click.echo(f"fedldp: warning: {_some(notes)}.", err=True)
 
+    new = False
+
     def produce() -> bytes:
+        nonlocal new
+        new = True
         return plan.report(values)
 
     answer: bytes | None
@@ -161,10 +170,19 @@ def report_command(
             answer = calendar.answer(book, key, period, produce, source())
         else:
             request = f"{plan.fingerprint} {round_}"
-            answer = book.release(key, plan.epsilon, request, produce, run=round_, job=job)
+            kept = plan.fingerprint if plan.constant else None
+            answer = book.release(
+                key, plan.epsilon, request, produce, run=round_, job=job, constant=kept
+            )
     if answer is None:
         click.echo(f"This vehicle has not drawn period {period}: it sends nothing.", err=True)
     else:
+        if plan.constant and not new:
+            click.echo(
+                "This vehicle repeats its report: all attributes are declared constant. If a value "
+                "has changed since, nobody learns of it.",
+                err=True,
+            )
         output.write(answer)
 
 

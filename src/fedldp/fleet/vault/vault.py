@@ -8,7 +8,8 @@ that is installed here, such as the gradient of a model (see `fedldp.learn.compu
 
 A vehicle answers a job once, or as often as the owner allows (`Ledger.answers_per_job`), even if
 its cap would cover more; and only with the epsilon that it has chosen, if it has chosen one. A
-question cannot change that.
+question cannot change that. A plan that asks only for attributes that are declared constant costs a
+vehicle once in its life: in later jobs it repeats its answer.
 """
 
 import json
@@ -189,8 +190,11 @@ class Vault:
         self._count(question.job)
         affordable = [spent + checked.price <= self._ledger.cap for spent in self._sums]
         allowed = self._answers < self._ledger.answers_per_job
-        allowed &= self._willing(checked.plan)
-        free = np.flatnonzero(np.array(affordable)[self._spent] & allowed)
+        able = np.array(affordable)[self._spent] & self._willing(checked.plan)
+        constant = None if question.model else _constant(checked.plan)
+        if constant is not None:  # who has answered this plan repeats its answer, at no cost
+            able |= np.isin(self._names, list(self._ledger.repeating(constant)))
+        free = np.flatnonzero(able & allowed)
         order = np.lexsort((self._source.words(len(free)), self._answers[free]))
         chosen = free[order[: question.n]]
         numbers = dict(zip(self._names[chosen].tolist(), chosen.tolist(), strict=True))
@@ -209,12 +213,15 @@ class Vault:
             produce,
             run=question.job,
             job=question.job,
+            constant=constant,
         )
         paid = np.array(paying, np.int64)
         before = self._spent[paid]
         for place in np.unique(before).tolist():
             self._spent[paid[before == place]] = self._place(self._sums[place] + checked.price)
         self._answers[paid] += 1
+        if constant is not None:
+            self._job = ""  # so that answers that were repeated are counted, from the ledger
         return records
 
     def _count(self, job: str) -> None:
@@ -347,6 +354,11 @@ def _schema(plan: str) -> Schema:
         return Schema.from_document(json.loads(plan)["schema"])
     except vehicle.UNREADABLE as error:
         raise WireError(f"the plan has no schema: {error}") from None
+
+
+def _constant(plan: Plan) -> str | None:
+    """Return the name under which the ledger keeps records that are repeated, if they are."""
+    return f"records of {plan.fingerprint}" if plan.constant else None
 
 
 @lru_cache(maxsize=4)
