@@ -479,7 +479,7 @@ class Calendar:
 
 def is_calendar(text: str) -> bool:
     """Return whether a text claims to be a calendar, and not a plan."""
-    return f'"format":"{CALENDAR_FORMAT}"' in text
+    return '"format":"fedldp calendar ' in text
 
 
 def _slope(periods: Sequence[int]) -> Floats:

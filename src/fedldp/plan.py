@@ -843,8 +843,7 @@ class Plan:
         fedldp.errors.WireError: not a plan: the format differs; got None
         """
         with documents.reading("plan"):
-            formats = vehicle.PLAN_FORMAT, vehicle.PLAN_FORMAT_2
-            document = documents.parse(text, formats, _ENTRIES, "estimator")
+            document = documents.parse(text, vehicle.PLAN_FORMATS, _ENTRIES, "estimator")
             estimator = document.get("estimator", RATIO)
             if not isinstance(document["epsilon"], str):
                 raise ValueError("epsilon must be a number written as a text")

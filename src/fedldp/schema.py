@@ -383,7 +383,8 @@ class Schema(Mapping[str, Attribute]):
         ----------
         text
             A table for each attribute. `missing` and `size` are optional. A name with points may
-            be written with quotes or without: `["Vehicle.Speed"]` or `[Vehicle.Speed]`.
+            be written with quotes or without: `["Vehicle.Speed"]` or `[Vehicle.Speed]`. Before the
+            tables there may be the format, a number, which `fedldp fleet init` writes.
 
         Returns
         -------
@@ -400,7 +401,10 @@ class Schema(Mapping[str, Attribute]):
         >>> Schema.from_toml("age = {low = 0, high = 100}")["age"].missing
         50.0
         """
-        tables = dict(_flat(toml.parse(text, "the schema")))
+        entries = toml.parse(text, "the schema")
+        if not isinstance(entries.get("format", {}), dict):  # a table would be an attribute
+            toml.check_format(entries.pop("format"), "the schema")
+        tables = dict(_flat(entries))
         unfilled = [
             f"{key} of {name!r}"
             for name, table in tables.items()

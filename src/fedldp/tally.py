@@ -310,7 +310,7 @@ class Tally:
                 raise ValueError(f"it must begin with {_MAGIC.decode()!r} and a header")
             _, version, fingerprint, reports = _HEAD.unpack(body[: _HEAD.size])
             if version != VERSION:
-                raise ValueError(f"the version must be {VERSION}; got {version}")
+                raise ValueError(vehicle.difference(f"{_MAGIC.decode()} {version}", [FORMAT]))
             if hashlib.sha256(body).digest() != check:
                 raise ValueError("the checksum differs: the bytes are damaged")
             _check_plan(plan, fingerprint.hex())

@@ -24,7 +24,7 @@ import secrets
 import sys
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -37,6 +37,7 @@ from typing import Any, NamedTuple
 FORMAT = "fedldp channel 1"
 PLAN_FORMAT = "fedldp plan 1"
 PLAN_FORMAT_2 = "fedldp plan 2"  # with an `estimator` (nothing for a vehicle) or a newer kind
+PLAN_FORMATS = PLAN_FORMAT, PLAN_FORMAT_2
 SERVERS_ESTIMATOR = "horvitz-thompson"
 WIRE_VERSION = 1
 WORD = 64  # bits that draw from the table
@@ -522,7 +523,7 @@ class Channel:
         try:
             document = text if isinstance(text, dict) else json.loads(text)
             if document is not text and document["format"] != FORMAT:
-                raise ValueError("the format differs")
+                raise ValueError(difference(document["format"], [FORMAT]))
             self.counts, self.letters = table_of(document)
         except UNREADABLE as error:
             raise ValueError(f"not a {FORMAT!r}: {error!r}") from None
@@ -794,6 +795,22 @@ def check_tables(tables: list[Any], parts: list[Any]) -> None:
         raise ValueError(f"it has {len(tables)} tables, more than {MOST_TABLES}")
     if len(set(map(canonical, tables))) < len(tables):
         raise ValueError("a table stands twice")
+
+
+def difference(found: object, formats: Collection[str]) -> str:
+    """Say how a format differs from the known ones: a newer version may have written it.
+
+    >>> difference("fedldp plan 9", ["fedldp plan 1"])
+    "it is a 'fedldp plan 9', which a newer version of fedldp has written: use that one"
+    >>> difference("fedldp tally 1", ["fedldp plan 1"])
+    "the format differs; got 'fedldp tally 1'"
+    """
+    if isinstance(found, str):
+        name, _, number = found.rpartition(" ")
+        known = [int(each.rpartition(" ")[2]) for each in formats if each.startswith(f"{name} ")]
+        if known and number.isdecimal() and len(number) < 10 and int(number) > max(known):
+            return f"it is a {found!r}, which a newer version of fedldp has written: use that one"
+    return f"the format differs; got {found!r:.80}"
 
 
 def canonical(document: Any) -> str:
@@ -1100,6 +1117,8 @@ class Plan:
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
 
     def _read(self, document: Any) -> None:
+        if type(document) is dict and document.get("format", PLAN_FORMAT) not in PLAN_FORMATS:
+            raise ValueError(difference(document["format"], PLAN_FORMATS))
         wanted = PLAN_FORMAT
         if type(document) is dict and document.get("estimator") == SERVERS_ESTIMATOR:
             document = {name: entry for name, entry in document.items() if name != "estimator"}

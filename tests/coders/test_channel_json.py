@@ -62,7 +62,7 @@ def test_a_tampered_table_is_refused():
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("channel 1", "channel 2", "the format differs"),
+        ("channel 1", "channel 2", "it is a 'fedldp channel 2', which a newer version of fedldp"),
         ('"1.0"', '"nan"', "epsilon must be a number"),
         ('"1.0"', '"17"', "a channel's epsilon is at most 16; got 17"),
         ('"1.0"', "null", "written as a text"),

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from fedldp.errors import PrivacyError, WireError
-from fedldp.vehicle import UNREADABLE
+from fedldp.vehicle import UNREADABLE, difference
 
 
 @contextlib.contextmanager
@@ -38,7 +38,7 @@ def parse(
         raise ValueError("it must be a JSON object")
     found = document.get("format")
     if found not in formats:
-        raise ValueError(f"the format differs; got {found!r:.80}")
+        raise ValueError(difference(found, formats))
     if document.keys() - {"format", *optional} != set(entries):
         raise ValueError(f"its entries must be {', '.join(sorted(entries))}")
     return document

@@ -11,6 +11,8 @@ from fedldp.errors import DomainError
 
 Types = type | tuple[type, ...]
 
+FORMAT = 2  # of a configuration file; 1 is that of fedldp 0.1, which wrote no entry `format`
+
 
 def read(
     path: str | os.PathLike[str], known: Mapping[str, Types], needed: Iterable[str] = ()
@@ -31,6 +33,7 @@ def read(
     except UnicodeDecodeError as error:
         raise DomainError(f"{path} is not valid TOML: {error}.") from None
     entries = parse(text, str(path))
+    check_format(entries.pop("format", 1), str(path))
     for name, value in entries.items():
         if name not in known:
             raise DomainError(f"{path}: unknown entry {name!r}; choose from {', '.join(known)}.")
@@ -40,6 +43,22 @@ def read(
         if name not in entries:
             raise DomainError(f"{path}: the entry {name!r} is missing.")
     return entries
+
+
+def check_format(given: object, what: str) -> None:
+    """Refuse a format that this version does not know.
+
+    >>> check_format(9, "vault.toml")
+    Traceback (most recent call last):
+    fedldp.errors.DomainError: vault.toml has format 9, and this version of fedldp reads formats...
+    """
+    if type(given) is not int or given < 1:
+        raise DomainError(f"{what}: format must be a whole number from 1; got {given!r:.80}.")
+    if given > FORMAT:
+        raise DomainError(
+            f"{what} has format {given}, and this version of fedldp reads formats up to {FORMAT}. "
+            "A newer version has written it: use that one."
+        )
 
 
 def parse(text: str, what: str) -> dict[str, Any]:

@@ -244,7 +244,8 @@ def _answers(work: Work, settings: Settings) -> int:
 def _write_job(folder: Path, work: Work, settings: Settings, gateways: int) -> None:
     answers, model = _answers(work, settings), work.model
     total = gateways * work.vehicles if work.total is None else work.total
-    entries: dict[str, Any] = {"job": work.job, "plan": "plan.json", "gateways": gateways}
+    entries: dict[str, Any] = {"format": toml.FORMAT, "job": work.job, "plan": "plan.json"}
+    entries |= {"gateways": gateways}
     waits = {"resend": Job.resend, "deadline": Job.deadline, "checkpoint": "state/job.db"}
     recipe = ""
     if model is None:
@@ -296,13 +297,14 @@ def _write_vault(
         entries["part"] = part
     else:
         entries["schema"] = "schema.toml"
-        (folder / "schema.toml").write_text(work.schema.to_toml(), "utf-8")
+        text = f"{toml.write({'format': toml.FORMAT})}\n{work.schema.to_toml()}"
+        (folder / "schema.toml").write_text(text, "utf-8")
     entries |= {**limits, "listen": listen, "ledger": "ledger.db"}
     _write_toml(folder / vault_process.FILE, entries)
 
 
 def _write_toml(path: Path, entries: Mapping[str, Any]) -> None:
-    path.write_text(toml.write(entries, _NOTES), "utf-8")
+    path.write_text(toml.write({"format": toml.FORMAT, **entries}, _NOTES), "utf-8")
 
 
 def _write_texts(folder: Path, gateways: int, place: Place) -> None:

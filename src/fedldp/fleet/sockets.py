@@ -41,6 +41,9 @@ class Address:
                 f"{'a' if self.token else 'no'} token."
             )
 
+    def __str__(self) -> str:
+        return self.path or f"tcp://{self.host}:{self.port}"
+
     @classmethod
     def of(cls, text: str, token: str | Path | None = None) -> "Address":
         """Read an address, and the token from its file."""

@@ -67,7 +67,7 @@ class Learned:
         """Read what `to_json` wrote, or raise `WireError`."""
         if not text:
             return cls()
-        if f'"format":"{FORMAT}"' not in text:
+        if '"format":"fedldp job state ' not in text:
             return cls(State.from_json(text))
         with documents.reading(repr(FORMAT)):
             document = documents.parse(text, [FORMAT], ("scaling", "state"))

@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, final
 
+from fedldp._internal import documents
 from fedldp._internal.validation import Floats, Integers
 from fedldp.attributes import Attribute
 from fedldp.errors import DomainError
 from fedldp.learn import model, survey
 from fedldp.parts import Matrix, Values
-from fedldp.vehicle import UNREADABLE
+from fedldp.vehicle import UNREADABLE, difference
 
 MOST_ROWS = 1000  # of a vehicle: the time to answer must not reveal how many it has
 MOST_VEHICLES = 1 << 14  # answered together
@@ -98,6 +99,20 @@ FORMATS: dict[str, Callable[[str], Computation]] = {
     **dict.fromkeys(model.FORMATS, model.Model.from_json),
     survey.FORMAT: survey.SurveyComputation.from_json,
 }
+
+
+def check_format(text: str) -> None:
+    """Raise `WireError` if a document has a format of fedldp that this version does not know.
+
+    >>> check_format('{"format": "fedldp model 9"}')
+    Traceback (most recent call last):
+    fedldp.errors.WireError: not a computation: it is a 'fedldp model 9', which a newer version...
+    """
+    with documents.reading("computation"):
+        document = json.loads(text)
+        found = document.get("format") if isinstance(document, dict) else None
+        if isinstance(found, str) and found.startswith("fedldp ") and found not in FORMATS:
+            raise ValueError(difference(found, FORMATS))
 
 
 def read(text: str) -> Computation:

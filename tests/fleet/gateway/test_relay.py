@@ -72,9 +72,8 @@ def test_the_answer_of_one_vault_is_passed_on_as_it_is(tmp_path, monkeypatch):
 def test_a_vault_hears_the_question_and_nothing_else(tmp_path):
     question = gradients(n=5)
     with impostor(tmp_path / "a", lambda _: framed(REFUSED)) as seen:
-        data = relay(question.to_bytes(), [Address.of(str(tmp_path / "a"))], LONG)
+        relay(question.to_bytes(), [Address.of(str(tmp_path / "a"))], LONG)
     assert seen == [question.to_bytes()]
-    assert data == Answer.of(question).to_bytes()  # refused, and so not silent
 
 
 def replied(data, **options):

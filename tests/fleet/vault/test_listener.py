@@ -278,7 +278,8 @@ def test_two_hundred_at_once(tmp_path, path):
     with listening(held, path, tick=0.005) as address, ThreadPoolExecutor(200) as pool:
         questions = [asked(2, job=f"{i % 20}") for i in range(200)]
         end = time.monotonic() + 60
-        batches = list(pool.map(lambda question: _insist(address, question, end), questions))
+        heard = list(pool.map(lambda question: _insist(address, question, end), questions))
+    batches = [each.answer for each in heard]
     assert {batch.answered for batch in batches} == {2}
     assert len(lines(held)) == 40
     assert len(set(batches)) == 20

@@ -21,12 +21,15 @@ from fedldp.fleet.server.rounds import Rounds
 
 try:
     from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
+    from flwr.common.constant import ErrorCode
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Result, Strategy
 except ImportError as error:
     raise MissingExtra("flwr", "flower") from error
 
 POLL = 0.25  # seconds
+# Errors of a gateway that asking again does not change; after others, it may answer.
+_UNABLE = frozenset((ErrorCode.LOAD_CLIENT_APP_EXCEPTION, ErrorCode.INVALID_FAB))
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -350,6 +353,12 @@ class LDPFedSGD(Strategy):
             return
         try:
             if not reply.has_content():
+                if reply.error.code in _UNABLE:
+                    self._rounds.excuse(question.gateway)
+                    raise WireError(
+                        "Flower cannot run the gateway's app: it has another version of fedldp or "
+                        "of Flower. See its log, and update it."
+                    )
                 raise WireError("expected an answer; got an error from Flower.")
             self._rounds.receive(question, unpacked(reply.content))
         except WireError as error:

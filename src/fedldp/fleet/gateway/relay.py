@@ -2,45 +2,64 @@
 
 It stores nothing. If a vault cannot be reached, the gateway sends the same question again until the
 deadline. The same question gets the same answer, so nothing is lost and nothing is spent twice.
+
+A vault that cannot read the question, because it speaks another version of the protocol, is not
+asked again: its vehicles are silent, and the gateway's log names it. If there is no other vault,
+the gateway tells the server.
 """
 
+import logging
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import NamedTuple
 
 from fedldp.errors import DomainError, FedLDPError
 from fedldp.fleet.protocol import Answer, Question
 from fedldp.fleet.sockets import NOT_READY, REFUSED, Address, left, receive, send
+from fedldp.fleet.versions import OtherVersion, Speaks, check, refusal
 
 DEADLINE = 10.0  # seconds for vaults to answer: less than the server waits to ask again
 
 _PAUSE = 0.2  # seconds between two tries
 _LONGEST = 5.0
 
+_log = logging.getLogger(__name__)
+
+
+class _Heard(NamedTuple):
+    """The answer of a vault, and its versions if it speaks another one than the question."""
+
+    answer: Answer
+    speaks: Speaks | None = None
+
 
 def relay(data: bytes, vaults: Sequence[Address], deadline: float) -> bytes:
     """Return the answer to a question. Its length depends only on the question.
 
     All records are sorted together, so that they do not reveal which vault sent them. Vehicles of
-    vaults that do not answer within `deadline` seconds count as silent.
+    vaults that do not answer within `deadline` seconds count as silent. If no vault can read the
+    question, or the gateway cannot, the answer says which versions of the protocol they speak.
     """
     if not vaults:
         raise DomainError("a gateway needs at least one vault; got none.")
     try:
         question = Question.from_bytes(data)
         question.check()
-    except FedLDPError:
-        return REFUSED
+    except FedLDPError as error:
+        _log.warning("a question cannot be read: %s", error)
+        return refusal(data, "gateway")
     end = time.monotonic() + deadline
     parts = shares(question.n, len(vaults), question.round)
     asked = [(vault, n) for vault, n in zip(vaults, parts, strict=True) if n]
     # A thread for each: a vault that cannot be reached must not delay the others.
     with ThreadPoolExecutor(len(asked)) as pool:
-        answers = list(
-            pool.map(lambda one: _insist(one[0], replace(question, n=one[1]), end), asked)
-        )
-    return Answer.merged(question, answers).to_bytes()
+        heard = list(pool.map(lambda one: _insist(one[0], replace(question, n=one[1]), end), asked))
+    others = [each.speaks for each in heard if each.speaks is not None]
+    if len(others) == len(heard):
+        return min(others, key=lambda speaks: speaks.newest).to_bytes()
+    return Answer.merged(question, [each.answer for each in heard]).to_bytes()
 
 
 def shares(n: int, vaults: int, round_: int) -> list[int]:
@@ -56,19 +75,22 @@ def shares(n: int, vaults: int, round_: int) -> list[int]:
     ]
 
 
-def _insist(vault: Address, question: Question, end: float) -> Answer:
+def _insist(vault: Address, question: Question, end: float) -> _Heard:
     """Ask a vault again and again until it answers or the time is over."""
-    pause = _PAUSE
+    pause, nobody = _PAUSE, Answer.of(question, silent=question.n)
     while time.monotonic() < end:
         try:
             answer = ask(vault, question, end)
             if not answer.silent:
-                return answer
+                return _Heard(answer)
+        except OtherVersion as error:
+            _log.warning("the vault %s cannot read question %s: %s", vault, question.request, error)
+            return _Heard(nobody, error.speaks)
         except (OSError, FedLDPError):
             pass
         time.sleep(max(0.0, min(pause, end - time.monotonic())))
         pause = min(2 * pause, _LONGEST)
-    return Answer.of(question, silent=question.n)
+    return _Heard(nobody)
 
 
 def ask(vault: Address, question: Question, end: float) -> Answer:
@@ -79,6 +101,7 @@ def ask(vault: Address, question: Question, end: float) -> Answer:
         data = receive(link, question.size, end)
     if data == NOT_READY:
         return Answer.of(question, silent=question.n)
-    if data == REFUSED:
-        return Answer.of(question)
+    if data == REFUSED:  # this gateway can read the question, so the vault is older
+        raise OtherVersion(Speaks("vault", 1, 1))
+    check(data)
     return Answer.from_bytes(data, question)

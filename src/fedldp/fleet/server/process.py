@@ -22,7 +22,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
-from fedldp._internal import files, toml
+from fedldp._internal import documents, files, toml
 from fedldp.errors import DomainError
 from fedldp.fleet import isolation, namespaces
 from fedldp.fleet.flower import programs
@@ -48,6 +48,7 @@ _ENTRIES: dict[str, toml.Types] = {
 }
 _NAME = "fleet"  # the name of the SuperLink in Flower's configuration
 _REGISTERED = "registered.json"
+FORMAT = "fedldp registered 2"  # of this file; that of version 0.1 is a list of keys
 _REVOKED = "revoked"  # in place of a gateway's number in Flower
 _GONE = 10.0  # seconds that a key must be missing: Flower never accepts it again
 _LISTENS = """\
@@ -302,10 +303,15 @@ def registered(state: Path) -> set[str]:
 def _nodes(state: Path) -> dict[str, str]:
     """Return the number in Flower of each public key: empty if unknown, or `_REVOKED`."""
     path = state / _REGISTERED
-    found = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    if not isinstance(found, dict):  # written by version 0.1
-        found = dict.fromkeys(found, "")
-    return {_without_comment(key): node for key, node in found.items()}
+    if not path.exists():
+        return {}
+    with documents.reading(f"{FORMAT!r}", f" in {path}"):
+        found = json.loads(path.read_text("utf-8"))
+        if isinstance(found, list):  # written by version 0.1
+            found = dict.fromkeys(found, "")
+        elif "format" in found:
+            found = documents.parse(json.dumps(found), [FORMAT], ("nodes",))["nodes"]
+        return {_without_comment(key): node for key, node in found.items()}
 
 
 def _without_comment(key: str) -> str:
@@ -344,7 +350,8 @@ def _register(supervisor: Supervisor, server: ServerConfig, say: Callable[[str],
             say(f"Flower refused the key of {path.stem}: see {log}.{why}")
     revoked = _revoke(supervisor, server, nodes, keys, say)
     if answers or revoked:
-        files.write(server.state / _REGISTERED, json.dumps(nodes, sort_keys=True))
+        document = {"format": FORMAT, "nodes": nodes}
+        files.write(server.state / _REGISTERED, json.dumps(document, sort_keys=True))
 
 
 def _forgotten(

@@ -1,6 +1,7 @@
 """What the server does in a round: ask, store answers, step. It does not use the network."""
 
 import logging
+from collections import Counter
 from collections.abc import Iterable
 from typing import final
 
@@ -9,11 +10,14 @@ import numpy as np
 from fedldp._internal import files
 from fedldp._internal.validation import Floats
 from fedldp.errors import DomainError, FedLDPError, WireError
+from fedldp.fleet import versions
 from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import Answer, Question
 from fedldp.fleet.server.checkpoint import Checkpoint, Counts, total
 from fedldp.fleet.server.summary import Summary, collected, digest
+from fedldp.fleet.sockets import REFUSED
 from fedldp.fleet.stages import Learned
+from fedldp.fleet.versions import OtherVersion
 from fedldp.learn.model import Model
 from fedldp.learn.optimizer import State, settled
 
@@ -35,6 +39,8 @@ class Rounds:
         state = None if job.model is None else State.start(np.array(job.model.weights))
         start = Learned(state).to_json()
         self._file = Checkpoint(job.checkpoint, job.name, job.settings, start)
+        self._refusals = Counter[str]()  # of each gateway, one after the other
+        self._unable: set[str] = set()  # gateways that have said so in this round
 
     @property
     def number(self) -> int:
@@ -88,11 +94,13 @@ class Rounds:
         """Count and store the answer to a question, or raise `WireError`.
 
         A second answer is refused. So is one in which all vehicles are silent, as a better one may
-        follow.
+        follow. A gateway that speaks another version of the protocol is not waited for in this
+        round.
         """
         plan = self.job.plan_of(question.round)
         if question.gateway not in self.pending or question.round != self.number:
             raise WireError("the answer came too late, or twice.")
+        self._check_version(question.gateway, data)
         answer = Answer.from_bytes(data, question)
         if answer.silent and not answer.answered:
             raise WireError("all vehicles of the answer are silent.")
@@ -102,15 +110,42 @@ class Rounds:
         except WireError:
             raise WireError("the records of the answer do not fit the plan.") from None
         self._file.store(question, answer, report.to_bytes(), tally)
+        del self._refusals[question.gateway]
+
+    def _check_version(self, gateway: str, data: bytes) -> None:
+        """Raise `WireError` if a gateway, or all vaults behind it, cannot read the question."""
+        try:
+            versions.check(data)
+        except OtherVersion:
+            self.excuse(gateway)
+            raise
+        if data == REFUSED:
+            self._refusals[gateway] += 1
+            if self._refusals[gateway] > 1:  # the first time, something may have failed for once
+                self.excuse(gateway)
+            raise WireError(
+                "it cannot read the question, or not pass it on: it has an older version of fedldp "
+                "or an invalid configuration. See its log, and update fedldp on its machine."
+            )
+
+    def excuse(self, gateway: str) -> None:
+        """Do not wait for a gateway in this round: it has said that it cannot answer.
+
+        It is still asked as long as the round is open. If it has not answered by then, its vehicles
+        are silent.
+        """
+        self._unable.add(gateway)
 
     def complete(self, late: bool) -> bool:
-        """Return whether the round is over: all gateways have answered, or it is late.
+        """Return whether the round is over: all gateways that can answer have, or it is late.
 
         A round without any report stays open, however late it is.
         """
         if not self.asked:
             return False
-        return not self.pending or (late and self.counts(self.number).reports > 0)
+        pending = set(self.pending)
+        over = late or pending <= self._unable
+        return not pending or (over and self.counts(self.number).reports > 0)
 
     @property
     def verdict(self) -> str:
@@ -146,6 +181,7 @@ class Rounds:
         If the weights become too large, the job has failed. That costs vehicles nothing more.
         """
         number, learned = self.number, self._learned
+        self._unable.clear()
         span = self.job.span_of(number)
         if learned.state is not None:  # a statistic is checked once, at its end
             for text in self._file.warnings(self.job.stages, number=number, among=self.job.rounds):

@@ -25,7 +25,6 @@ from fedldp.fleet import protocol
 from fedldp.fleet.protocol import Answer, Question
 from fedldp.fleet.sockets import (
     NOT_READY,
-    REFUSED,
     Address,
     announced,
     exactly,
@@ -34,6 +33,8 @@ from fedldp.fleet.sockets import (
     send,
 )
 from fedldp.fleet.vault.vault import Vault
+from fedldp.fleet.versions import refusal
+from fedldp.learn import computations
 
 TICK = 0.05  # seconds
 DEADLINE = 30.0
@@ -174,9 +175,11 @@ class Listener:
         try:
             question = Question.from_bytes(data)
             question.check()
+            if question.model:
+                computations.check_format(question.model)
         except FedLDPError as error:
             self._note(self._reasons, f"refused: {error}")
-            return REFUSED
+            return refusal(data, "vault", computations.FORMATS)
         finally:
             self._reading.release()
         return question
