@@ -355,9 +355,9 @@ def picture(rows: list[Row]) -> Figure:
         for row in rows:
             if row.epsilon == epsilon and row.model.startswith("softmax"):
                 axes.plot(row.vehicles, np.mean(row.errors), "k*", label="softmax, 10 statistics")
-        axes.set(xscale="log", xlabel="vehicles", ylim=(0, 0.8), title=f"epsilon {epsilon:g}")
+        axes.set(xscale="log", xlabel="thousands of vehicles", ylim=(0, 0.8), title=f"epsilon {epsilon:g}")
         ticks = sorted({row.vehicles for row in rows})
-        axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+        axes.set_xticks(ticks, [f"{tick / 1000:.3g}" for tick in ticks])
         axes.minorticks_off()
         axes.legend(fontsize=7)
     panels[0].set_ylabel("error")
@@ -375,8 +375,11 @@ def main() -> None:
     parser.add_argument("--parts", type=int, nargs="+", default=list(PARTS))
     parser.add_argument("--plot", type=Path, help="where to write the picture")
     parser.add_argument("--save", type=Path, help="where to write the errors (JSON lines)")
+    parser.add_argument("--load", type=Path, help="errors that were saved: train nothing")
     chosen = parser.parse_args()
-    if chosen.diamonds is not None:
+    if chosen.load is not None:
+        found = (Row(**json.loads(line)) for line in chosen.load.open())
+    elif chosen.diamonds is not None:
         found = diamond_rows(chosen.diamonds, chosen.vehicles, chosen.runs)
     else:
         load = synthetic if chosen.path is None else lambda n: wisdm(chosen.path, n)
