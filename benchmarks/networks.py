@@ -355,7 +355,12 @@ def picture(rows: list[Row]) -> Figure:
         for row in rows:
             if row.epsilon == epsilon and row.model.startswith("softmax"):
                 axes.plot(row.vehicles, np.mean(row.errors), "k*", label="softmax, 10 statistics")
-        axes.set(xscale="log", xlabel="thousands of vehicles", ylim=(0, 0.8), title=f"epsilon {epsilon:g}")
+        axes.set(
+            xscale="log",
+            xlabel="thousands of vehicles",
+            ylim=(0, 0.8),
+            title=f"epsilon {epsilon:g}",
+        )
         ticks = sorted({row.vehicles for row in rows})
         axes.set_xticks(ticks, [f"{tick / 1000:.3g}" for tick in ticks])
         axes.minorticks_off()
