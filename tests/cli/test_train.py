@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+import signals
 from origins import TOY, register
 from pyarrow import parquet
 from trips import (
@@ -28,6 +29,7 @@ from fedldp import _plots as plots
 from fedldp import datasets
 from fedldp.cli.runs import TASKS, Point, base_rate, compared, linear, volume
 from fedldp.errors import DomainError
+from fedldp.learn import Network, objective
 from fedldp.learn.layers import Activation, Dense
 from fedldp.learn.settings import Settings
 from fedldp.learn.survey import Survey
@@ -396,3 +398,22 @@ def test_options_of_networks_are_for_networks():
     for task in ("mlp", "multiclass"):
         said = refused(*FILE, "--target", "late", "--task", task, "--epsilon", 4, "--forecast")
         assert "--forecast is for linear, logistic and svm" in said
+
+
+def test_a_network_of_a_file():
+    """At an epsilon where noise is small, convolutions tell gaits apart; the seed is fixed."""
+    signals.write_rows(Path("gaits.csv"), signals.signals(3000, 1))
+    Path("gaits.toml").write_text(signals.SCHEMA.to_toml())
+    Path("network.json").write_text(signals.CONVOLUTION.to_json())
+    rows = "train", "--data", "gaits.csv", "--schema", "gaits.toml", "--target", "gait"
+    trained = *rows, "--network", "network.json", "--epsilon", 16, "--seed", 1
+    found = document(*trained, "--save", "model.json")
+    assert saved().layers == signals.CONVOLUTION
+    assert found["task"] == "mlp"
+    assert found["error"] < found["base_rate"] / 2
+    assert "--network is the whole model" in refused(*trained, "--task", "mlp")
+    assert "give --task, or --network" in refused(*rows, "--epsilon", 4)
+    other = Network((24,), (Dense(2),), objective("softmax").with_outputs(4))
+    Path("network.json").write_text(other.to_json())
+    said = " ".join(refused(*trained).split())
+    assert "as many outputs as its target has scores, 3; got 4" in said

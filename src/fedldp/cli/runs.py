@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from fedldp._internal.validation import Floats
 from fedldp.attributes import Attribute
-from fedldp.cli.plans import given, naming
+from fedldp.cli.plans import INPUT, given, naming
 from fedldp.datasets.dataset import Dataset
 from fedldp.errors import DomainError
 from fedldp.learn.comparison import Comparison
@@ -62,6 +62,28 @@ def network_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return hidden(activation(command))
 
 
+network_file_option = click.option(
+    "--network",
+    type=INPUT,
+    help="Train the network in this file (JSON, of `fedldp.learn.Network`) instead of a task.",
+    metavar="FILE",
+)
+
+
+def chosen_model(
+    task: str, hidden: tuple[int, ...], activation: str, network: Path | None
+) -> tuple[Architecture, Objective | None]:
+    """Return the model that the options name, and its objective if these decide it."""
+    if network is None:
+        return architecture(task, hidden, activation), TASKS.get(task)
+    if given("task", "hidden", "activation"):
+        raise click.UsageError(
+            "--network is the whole model: leave out --task, --hidden and --activation."
+        )
+    layers = read_network(network)
+    return (lambda *_: layers), layers.objective
+
+
 def architecture(task: str, hidden: tuple[int, ...], activation: str) -> Architecture:
     """Return what makes the network of a task."""
     if task == NETWORK:
@@ -95,6 +117,11 @@ def supervised(data: Dataset, goal: Objective, make: Architecture, seed: int = 0
     """Return the task of training a network, with layers or without."""
     examples = data.examples(goal.name)
     network = make(examples.dimensions, examples.objective)
+    if network.objective != examples.objective:
+        raise DomainError(
+            f"the network must have as many outputs as its target has scores, "
+            f"{examples.objective.outputs}; got {network.objective.outputs}."
+        )
     if not network.layers:
         return linear(data, goal)
     return Layered(network, examples, _vehicle_rows(data), seed)

@@ -30,13 +30,14 @@ from fedldp.cli.plans import (
 from fedldp.cli.runs import (
     NETWORK,
     TASKS,
-    architecture,
     as_scaled,
     base_rate,
+    chosen_model,
     compared,
     display,
     follow,
     measured,
+    network_file_option,
     network_goal,
     network_options,
     note_clipping,
@@ -74,10 +75,10 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
 @click.option(
     "--task",
     type=click.Choice([*TASKS, NETWORK]),
-    required=True,
     help="The kind of model (see above).",
 )
 @network_options
+@network_file_option
 @declared(Settings, "epsilon", type=float, required=False)
 @declared(
     Settings,
@@ -153,9 +154,10 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def train_command(
     what: str,
-    task: str,
+    task: str | None,
     hidden: tuple[int, ...],
     activation: str,
+    network: Path | None,
     epsilon: float | None,
     mechanism: str,
     holdout: float,
@@ -182,6 +184,8 @@ def train_command(
     fedldp train --data diamonds.csv --schema diamonds.toml --target cut \\
       --task multiclass --epsilon 2
     fedldp train --data flights --task mlp --hidden 8 --epsilon 4
+    fedldp train --data waves.csv --schema waves.toml --target wave \\
+      --network waves.json --epsilon 4
     fedldp train --data flights --task logistic --epsilon 1 --forecast
     fedldp train --data flights --task logistic --epsilon 4 --paper \\
       --group 1000 --learning-rate 0.2 --max-iter 200
@@ -197,8 +201,10 @@ def train_command(
     on the scale of [-1, 1]. Logistic regression with several labels
     (multiclass) predicts one of two or more. A small network with hidden layers
     (mlp) predicts a label or a number, whatever the target is; it has more
-    weights, and so needs more vehicles. The base rate is the error of always giving the
-    same answer: a model that is not better is useless, and the output says so.
+    weights, and so needs more vehicles. --network trains the layers in a file,
+    such as convolutions of signals. The base rate is the error of always giving
+    the same answer: a model that is not better is useless, and the output says
+    so.
 
     As on a vehicle, values outside the bounds are clipped; missing, unreadable
     and unknown values are replaced. Standard error says how many. --strict
@@ -231,10 +237,12 @@ def train_command(
         mechanism if private else None,
         **chosen,
     )
-    make = architecture(task, hidden, activation)
-    data = _load(what, None if task == NETWORK else TASKS[task].name, **of_data)
+    if task is None and network is None:
+        raise click.UsageError("give --task, or --network with a file.")
+    make, named = chosen_model(task or NETWORK, hidden, activation, network)
+    data = _load(what, None if named is None else named.name, **of_data)
     data = replace(data, reference=settings.reference)
-    goal = network_goal(data) if task == NETWORK else TASKS[task]
+    goal = named or network_goal(data)
     fleet, public = data.split(holdout)
     work, test = (supervised(part, goal, make, seed or 0) for part in (fleet, public))
     if vehicles is not None and not only_forecast:
@@ -274,7 +282,7 @@ def train_command(
         "data": data.name,
         "title": data.title,
         "synthetic": data.about.synthetic,
-        "task": task,
+        "task": task or NETWORK,
         "target": target.name,
         "error": float(measured(test, training)[0]),
         "base_rate": base_rate(public, goal),
@@ -290,7 +298,7 @@ def train_command(
         "seconds": seconds,
         "model": model.fingerprint,
     }
-    title = f"{title_of(task, goal)} of {target.name}: {data.title}"
+    title = f"{title_of(task or NETWORK, goal)} of {target.name}: {data.title}"
     if plot is not None:
         plots.save(plots.training_rounds(points, document["base_rate"], title), plot)
     if as_json:

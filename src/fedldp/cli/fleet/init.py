@@ -1,7 +1,6 @@
 """`fedldp fleet init`: all files that a fleet needs."""
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,18 +10,18 @@ from fedldp import datasets
 from fedldp._internal.text import counted
 from fedldp.cli.fleet.demo import HOLDOUT, cap_option, gateways_option
 from fedldp.cli.options import declared
-from fedldp.cli.plans import INPUT, console, given, read_schema
+from fedldp.cli.plans import INPUT, console, read_schema
 from fedldp.cli.runs import (
     NETWORK,
     TASKS,
-    architecture,
+    chosen_model,
     goal_of,
+    network_file_option,
     network_goal,
     network_options,
-    read_network,
 )
 from fedldp.fleet.folder import LINK, PORT, Place, Work, init
-from fedldp.learn.networks import Architecture, Network
+from fedldp.learn.networks import Architecture
 from fedldp.learn.objectives import Objective
 from fedldp.learn.settings import Settings
 
@@ -67,12 +66,7 @@ _STATISTICS = "statistics"
     help="Train a model, or collect the means and frequencies of all columns in one round.",
 )
 @network_options
-@click.option(
-    "--network",
-    type=INPUT,
-    help="Train the network in this file (JSON, of `fedldp.learn.Network`) instead of a task.",
-    metavar="FILE",
-)
+@network_file_option
 @declared(
     Settings, "epsilon", type=float, default=4.0, help="The privacy budget that the job spends."
 )
@@ -147,15 +141,12 @@ def init_command(
     network with hidden layers for either (mlp), or the layers that a file
     lists, such as convolutions of signals (--network).
     """  # noqa: D301 (click wants the character \b itself)
-    make, layers = architecture(task, hidden, activation), None
-    if network is not None:
-        if given("task", "hidden", "activation"):
-            raise click.UsageError(
-                "--network is the whole model: leave out --task, --hidden and --activation."
-            )
-        layers = read_network(network)
-    objective = partial(_objective, task, layers)
-    make = make if layers is None else lambda *_: layers
+    make, goal = chosen_model(task, hidden, activation, network)
+    training = network is not None or task != _STATISTICS
+
+    def objective(of_target: Callable[[], Objective]) -> str | None:
+        return (goal or of_target()).name if training else None
+
     if data in datasets.names():
         if any(value is not None for value in of_files.values()):
             raise click.UsageError(
@@ -164,10 +155,10 @@ def init_command(
             )
         found, _ = datasets.load(data).split(HOLDOUT)
         entries = {"holdout": HOLDOUT}
-        goal = objective(lambda: network_goal(found))
-        work = Work.on_data_set(found, goal, gateways, rounds, entries, job, make)
+        trained = objective(lambda: network_goal(found))
+        work = Work.on_data_set(found, trained, gateways, rounds, entries, job, make)
     else:
-        work = _on_files(data, task != _STATISTICS, objective, rounds, job, make, **of_files)
+        work = _on_files(data, training, objective, rounds, job, make, **of_files)
     settings = Settings(epsilon, survey=survey, survey_share=survey_share)
     written = init(folder, work, settings, gateways, Place(host, port, link_port), cap)
     shown = console(soft_wrap=True)
@@ -182,15 +173,6 @@ def init_command(
         f"The job {written.name} asks {gateways} gateways for {written.reports:,} reports each, "
         f"in {counted(last.rounds, 'round')}."
     )
-
-
-def _objective(task: str, layers: Network | None, of_target: Callable[[], Objective]) -> str | None:
-    """Return the name of the objective that is trained, given that of the target; or None."""
-    if layers is not None:
-        return layers.objective.name
-    if task == NETWORK:
-        return of_target().name
-    return TASKS[task].name if task in TASKS else None
 
 
 def _on_files(
