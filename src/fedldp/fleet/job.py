@@ -8,10 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, final
 
-from fedldp._internal import toml
+from fedldp._internal import signatures, toml
+from fedldp._internal.signatures import PublicKey
 from fedldp._internal.validation import is_real, whole
-from fedldp.errors import DomainError, FedLDPError
+from fedldp.errors import DomainError, FedLDPError, WireError
+from fedldp.fleet import signed_jobs
 from fedldp.fleet.protocol import LAST_ROUND, MOST, MOST_BYTES, Question
+from fedldp.fleet.signed_jobs import SignedJob
 from fedldp.fleet.stages import Collection, Descent, Span, Stage, SurveyStage, span_of, spans
 from fedldp.learn.computations import check_work, read
 from fedldp.learn.model import Model
@@ -79,6 +82,9 @@ class Job:
         epsilon. The rounds take the plans in turn, with the same model, and the model makes a step
         when all were asked: the gradients are weighted by their known variance. A vault whose owner
         has set an epsilon answers only plans with that epsilon.
+    signed : str, default=""
+        What the operator has signed of this job, as `fedldp fleet sign` writes it. Vaults that hold
+        the operator's public key answer only signed jobs.
 
     Raises
     ------
@@ -109,6 +115,7 @@ class Job:
     levels: tuple[Plan, ...] = ()
     survey: str | None = None
     survey_reports: int = 0
+    signed: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.plan, Plan):
@@ -162,6 +169,8 @@ class Job:
                 "checkpoint or the result."
             )
         self._check_questions()
+        if self.signed:
+            _check_signed(self)
 
     def _check_questions(self) -> None:
         """Refuse a job whose questions can become too large, or that a vault does not compute."""
@@ -181,13 +190,16 @@ class Job:
                     )
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Job":
+    def load(cls, path: str | os.PathLike[str], *, signed: bool = True) -> "Job":
         """Read a job from a TOML file.
 
         Parameters
         ----------
         path : str or os.PathLike
             The file, as `fedldp fleet init` writes it. Paths in it are relative to its folder.
+        signed : bool, default=True
+            Whether to read what the operator has signed of the job, if the file names it. Without
+            it, vaults that hold the operator's public key do not answer.
 
         Returns
         -------
@@ -197,7 +209,7 @@ class Job:
         Raises
         ------
         DomainError
-            If an entry is missing, unknown or invalid.
+            If an entry is missing, unknown or invalid, or the job was changed after it was signed.
 
         Examples
         --------
@@ -219,7 +231,7 @@ class Job:
         path = Path(path).resolve()
         entries = toml.read(path, _ENTRIES, _NEEDED)
         try:
-            return cls(**_arguments(entries, path.parent))
+            return cls(**_arguments(entries, path.parent, signed))
         except FedLDPError as error:
             raise DomainError(f"{path}: {error}") from error
 
@@ -243,7 +255,7 @@ class Job:
         span = self.span_of(number)
         asked = span.stage.computation(model or self.model)
         plan = span.plan(number).to_json()
-        return Question(self.name, number, gateway, span.stage.reports, plan, asked)
+        return Question(self.name, number, gateway, span.stage.reports, plan, asked, self.signed)
 
     @cached_property
     def actual_survey(self) -> Survey | None:
@@ -364,6 +376,16 @@ def _check_training(plan: Plan, model: Model | None, recipe: Recipe | None) -> N
         )
 
 
+def _check_signed(job: Job) -> None:
+    """Refuse a job that differs from what its operator has signed: vaults would not answer it."""
+    signed = SignedJob.unverified(job.signed)
+    if SignedJob.of(job, signed.expires) != signed:
+        raise DomainError(
+            f"the job {job.name!r} was changed after it was signed, so vaults would not answer it. "
+            f"Sign it again, where the operator's key is: {_SIGN}"
+        )
+
+
 def _check_survey(job: Job) -> None:
     if isinstance(job.survey_reports, bool) or not 0 <= whole(job.survey_reports, "") <= MOST:
         raise DomainError(f"survey_reports must be from 0 to {MOST}; got {job.survey_reports!r}.")
@@ -433,13 +455,20 @@ _ENTRIES: dict[str, toml.Types] = {
     "checkpoint": str,
     "result": str,
     "recipe": dict,
+    "signed": str,
+    "operator": str,  # the file with the public key that must have signed it
 }
 _NEEDED = ("job", "plan", "reports", "checkpoint", "result")
 _READ = {"plan": Plan.from_json, "model": Model.from_json}
+_SIGN = "fedldp fleet sign FOLDER --key operator.key"
 
 
-def _arguments(entries: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _arguments(entries: dict[str, Any], folder: Path, signed: bool) -> dict[str, Any]:
     """Return the arguments of `Job` from the entries of its file."""
+    entries = dict(entries)
+    operator = entries.pop("operator", None)
+    if not signed:
+        entries.pop("signed", None)
     found = {"name" if name == "job" else name: value for name, value in entries.items()}
     written = [(folder / found[name]).resolve() for name in ("checkpoint", "result")]
     found["checkpoint"], found["result"] = written
@@ -459,9 +488,25 @@ def _arguments(entries: dict[str, Any], folder: Path) -> dict[str, Any]:
         if name in found:
             found[name] = read(name, found[name], parse)
     found["levels"] = [read("levels", each, Plan.from_json) for each in found.get("levels", ())]
+    if "signed" in found:
+        found["signed"] = _signed(folder, found["signed"], operator)
     if "recipe" in found:
         found["recipe"] = Recipe.from_document(found["recipe"])
     return found
+
+
+def _signed(folder: Path, name: str, operator: str | None) -> str:
+    """Return the signed text of a job, which its operator must have signed."""
+    path = folder / name
+    if not path.exists():
+        raise DomainError(f"{path} does not exist: the job is not signed. Sign it: {_SIGN}")
+    text = _read(path, str)
+    if operator is not None:
+        try:
+            signatures.verify(PublicKey.load(folder / operator), text, signed_jobs.FORMAT)
+        except WireError as error:
+            raise DomainError(f"{path}: {error} Sign the job again: {_SIGN}") from None
+    return text
 
 
 def _read(path: Path, parse: Callable[[str], T]) -> T:

@@ -10,7 +10,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import chain
 from typing import Any, final
@@ -21,6 +21,8 @@ from fedldp.errors import DomainError, WireError
 from fedldp.report import Report
 
 FORMAT = "fedldp question 1"
+FORMAT_2 = "fedldp question 2"  # of a signed job
+FORMATS = FORMAT, FORMAT_2
 VERSION = 1
 MOST = 1 << 20  # vehicles asked at once
 MOST_BITS = 1 << 27  # of all records of an answer
@@ -52,6 +54,7 @@ class Question:
     n: int
     plan: str  # as JSON
     model: str = ""  # as JSON
+    signed: str = ""  # what the operator has signed of the job, if it is a signed job
 
     def __post_init__(self) -> None:
         for name in ("job", "gateway"):
@@ -64,11 +67,9 @@ class Question:
             value = getattr(self, name)
             if type(value) is not int or not 1 <= value <= most:
                 raise DomainError(f"{name} must be from 1 to {most}; got {value!r:.80}.")
-        if not isinstance(self.plan, str) or not isinstance(self.model, str):
-            raise DomainError(
-                "the plan and the model must be texts of JSON; "
-                f"got {type(self.plan).__name__} and {type(self.model).__name__}."
-            )
+        for name in ("plan", "model", "signed"):
+            if not isinstance(value := getattr(self, name), str):
+                raise DomainError(f"{name} must be a text of JSON; got {type(value).__name__}.")
 
     @property
     def width(self) -> int:
@@ -95,12 +96,18 @@ class Question:
 
     @cached_property
     def digest(self) -> bytes:
-        """The SHA-256 of the question."""
-        return hashlib.sha256(self.to_bytes()).digest()
+        """The SHA-256 of what is asked.
+
+        What the operator has signed is not part of it. So a job that is signed again, because it
+        has expired or has more rounds, can repeat its open questions.
+        """
+        return hashlib.sha256(replace(self, signed="").to_bytes()).digest()
 
     def to_bytes(self) -> bytes:
         """Return the question as it is sent. Equal questions give equal bytes."""
         document = {"format": FORMAT} | {name: getattr(self, name) for name in _ENTRIES}
+        if self.signed:
+            document |= {"format": FORMAT_2, "signed": self.signed}
         return vehicle.canonical(document).encode()
 
     @classmethod
@@ -109,8 +116,8 @@ class Question:
         with documents.reading(repr(FORMAT)):
             if len(data) > MOST_BYTES:
                 raise ValueError("it is too long")
-            document = documents.parse(data, [FORMAT], _ENTRIES)
-            question = cls(**{name: document[name] for name in _ENTRIES})
+            document = documents.parse(data, FORMATS, _ENTRIES, "signed")
+            question = cls(**{name: document[name] for name in document if name != "format"})
             documents.check_written(question.to_bytes().decode(), data.decode())
         return question
 

@@ -11,7 +11,7 @@ What a question may cost a vault in memory and time is limited, too, by public n
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, final
+from typing import Any, ClassVar, Protocol, final
 
 from fedldp._internal import documents
 from fedldp._internal.validation import Floats, Integers
@@ -19,6 +19,7 @@ from fedldp.attributes import Attribute
 from fedldp.errors import DomainError
 from fedldp.learn import model, survey
 from fedldp.parts import Matrix, Values
+from fedldp.schema import Schema
 from fedldp.vehicle import UNREADABLE, difference
 
 MOST_ROWS = 1000  # of a vehicle: the time to answer must not reveal how many it has
@@ -30,6 +31,10 @@ _ROOM = 1 << 22  # numbers in memory for vehicles that are answered together
 
 class Computation(Protocol):
     """What vehicles compute from their rows, and answer through a plan."""
+
+    @property
+    def declaration(self) -> dict[str, Any]:
+        """What is asked, as JSON, without what changes from round to round."""
 
     @property
     def one_row(self) -> bool:
@@ -74,6 +79,11 @@ class RowsThemselves:
     attributes: tuple[Attribute, ...]
 
     one_row: ClassVar[bool] = True
+
+    @property
+    def declaration(self) -> dict[str, Any]:
+        """The attributes."""
+        return {"computes": "rows", "schema": Schema(self.attributes).to_document()}
 
     @property
     def dimensions(self) -> int:
@@ -128,6 +138,15 @@ def read(text: str) -> Computation:
     except (*UNREADABLE, LookupError):
         reader = model.Model.from_json  # which says what is wrong
     return reader(text)
+
+
+def asked_for(schema: Schema, text: str) -> Computation:
+    """Return what a question asks for: the rows of its plan's schema, or what its text names.
+
+    >>> asked_for(Schema.of(speed=(0, 50)), "").declaration["computes"]
+    'rows'
+    """
+    return read(text) if text else RowsThemselves(schema.attributes)
 
 
 def most_rows(asked: Computation) -> int:

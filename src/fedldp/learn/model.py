@@ -405,6 +405,20 @@ class Model:
             qualities.append(quality)
         return np.concatenate(found), total(qualities)
 
+    @property
+    def declaration(self) -> dict[str, Any]:
+        """What a vault is asked with this model, as JSON: all but the weights and the scaling."""
+        document: dict[str, Any] = {
+            "computes": "gradient",
+            "objective": self.objective,
+            "reference": self.reference,
+            "schema": self.schema.to_document(),
+            "target": Schema((self.target,)).to_document()[0],
+        }
+        if self.layers is not None:
+            document["network"] = self.layers.to_document()
+        return document
+
     def to_json(self) -> str:
         """Return the model as canonical JSON, from which `from_json` reads it exactly.
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Protocol, cast, final
+from typing import Any, ClassVar, Protocol, cast, final
 
 import numpy as np
 
@@ -367,6 +367,11 @@ class SurveyComputation:
     def attributes(self) -> tuple[Attribute, ...]:
         """The attributes that a row must have."""
         return self.schema.attributes
+
+    @property
+    def declaration(self) -> dict[str, Any]:
+        """What is asked, as JSON: all but the map so far."""
+        return {"computes": "survey", "asks": self.asks, "schema": self.schema.to_document()}
 
     @property
     def dimensions(self) -> int:

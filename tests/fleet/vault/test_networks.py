@@ -83,7 +83,7 @@ every = pytest.mark.parametrize("name", LAYERS)
 
 def computed(one, asked_for, vehicles):
     """Return the values of some vehicles, before noise."""
-    found = list(one._asked(asked_for)(np.asarray(vehicles)))
+    found = list(one._values(one._asked(asked_for))(np.asarray(vehicles)))
     columns = np.arange(json.loads(asked_for.plan)["schema"][0]["size"])
     return np.concatenate([each.all(columns) for each in found])
 
@@ -109,7 +109,7 @@ def test_blocks_change_nothing(tmp_path, name, monkeypatch):
     whole = computed(one, question(name), np.arange(10))
     monkeypatch.setattr(computations, "_ROOM", 4 * model_of(name).room)
     monkeypatch.setattr(networks, "_BLOCK_NUMBERS", 1)  # a row at a time
-    blocks = list(one._asked(question(name))(np.arange(10)))
+    blocks = list(one._values(one._asked(question(name)))(np.arange(10)))
     assert [len(block) for block in blocks] == [4, 4, 2]
     np.testing.assert_allclose(computed(one, question(name), np.arange(10)), whole, atol=1e-6)
 

@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, final
 import numpy as np
 
 from fedldp._internal import toml
+from fedldp._internal.signatures import PublicKey
 from fedldp._internal.validation import Floats
 from fedldp.data import frames
 from fedldp.data.quality import DataQuality, total
@@ -21,8 +22,9 @@ from fedldp.data.vehicle_ids import VehicleIds
 from fedldp.errors import DomainError, FedLDPError
 from fedldp.fleet import state
 from fedldp.fleet.sockets import Address
-from fedldp.fleet.vault import identity
+from fedldp.fleet.vault import identity, policy
 from fedldp.fleet.vault.listener import DEADLINE, TICK, Listener
+from fedldp.fleet.vault.policy import Policy
 from fedldp.fleet.vault.reload import Outcome
 from fedldp.fleet.vault.vault import Vault
 from fedldp.ledger import Ledger
@@ -47,6 +49,8 @@ _ENTRIES: dict[str, toml.Types] = {
     "token": str,
     "tick": (int, float),
     "deadline": (int, float),
+    "operator": str,  # the file with the public key that must have signed every job
+    **policy.ENTRIES,
 }
 _NEEDED = ("data", "cap", "listen")
 
@@ -64,6 +68,7 @@ class VaultConfig:
     entries: dict[str, Any]
     cap: Fraction
     answers_per_job: int = 1
+    policy: Policy = field(default_factory=Policy)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "VaultConfig":
@@ -79,7 +84,10 @@ class VaultConfig:
         answers = entries.get("answers_per_job", cls.answers_per_job)
         if answers < 1:
             raise DomainError(f"{path}: answers_per_job must be at least 1; got {answers}.")
-        return cls(path.parent, entries, cap, answers)
+        try:
+            return cls(path.parent, entries, cap, answers, Policy.of(entries))
+        except DomainError as error:
+            raise DomainError(f"{path}: {error}") from None
 
     @property
     def address(self) -> Address:
@@ -92,7 +100,19 @@ class VaultConfig:
     def ledger(self) -> Ledger:
         """Open the ledger."""
         path = self.folder / self.entries.get("ledger", "ledger.db")
-        return Ledger(path, self.cap, answers_per_job=self.answers_per_job)
+        return Ledger(
+            path, self.cap, answers_per_job=self.answers_per_job, period=self.policy.period
+        )
+
+    def operator(self) -> PublicKey | None:
+        """Read the operator's public key, if vault.toml names it."""
+        name = self.entries.get("operator")
+        if name is None:
+            return None
+        try:
+            return PublicKey.load(self.folder / name)
+        except FedLDPError as error:
+            raise DomainError(f"{self.folder / FILE}: operator: {error}") from None
 
     def check(self) -> DataQuality:
         """Read the data, and return what the vault would clip or replace in them."""
@@ -144,7 +164,19 @@ class VaultConfig:
 
     def _vault(self, data: _Data, ledger: Ledger) -> Vault:
         schema, matrix, names = data
-        return Vault(schema, matrix, names, ledger, epsilons=self.epsilons(len(names)))
+        epsilons = self.epsilons(len(names))
+        try:
+            return Vault(
+                schema,
+                matrix,
+                names,
+                ledger,
+                epsilons=epsilons,
+                policy=self.policy,
+                operator=self.operator(),
+            )
+        except DomainError as error:
+            raise DomainError(f"{self.folder / FILE}: {error}") from None
 
     def reload(
         self, listener: Listener, schema: Schema, ledger: Ledger, *, strict: bool = False

@@ -10,8 +10,14 @@ A vehicle answers a job once, or as often as the owner allows (`Ledger.answers_p
 its cap would cover more; and only with the epsilon that it has chosen, if it has chosen one. A
 question cannot change that. A plan that asks only for attributes that are declared constant costs a
 vehicle once in its life: in later jobs it repeats its answer.
+
+The owner may allow less (`Policy`), and pin the public key of the operator: then only questions are
+answered that a job covers which the operator has signed (`fedldp.fleet.signed_jobs`). What was
+asked stands in a hash chain in the ledger (`fedldp.fleet.transparency`).
 """
 
+import contextlib
+import datetime
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -23,17 +29,20 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp import vehicle
+from fedldp._internal.signatures import PublicKey
 from fedldp._internal.validation import Floats, Integers
 from fedldp.attributes import Attribute
-from fedldp.errors import DomainError, PrivacyError, WireError
+from fedldp.errors import DomainError, FedLDPError, PrivacyError, WireError
+from fedldp.fleet import transparency
 from fedldp.fleet.protocol import Answer, Question
+from fedldp.fleet.signed_jobs import SignedJob, SignedStage
+from fedldp.fleet.vault.policy import Policy
 from fedldp.learn.computations import (
     MOST_ROWS,
     Computation,
-    RowsThemselves,
+    asked_for,
     check_work,
     most_rows,
-    read,
     vehicles_at_once,
 )
 from fedldp.learn.examples import VehicleRows
@@ -74,12 +83,17 @@ class Vault:
     epsilons : sequence of Fraction of length rows, optional
         The epsilon that each row's vehicle has chosen. The vehicle answers only plans with this
         epsilon.
+    policy : Policy, optional
+        What the owner allows, beyond the cap. The limit for a period belongs to the ledger.
+    operator : PublicKey, optional
+        The operator's public key. Only questions of jobs that it has signed are answered. By
+        default all are.
 
     Raises
     ------
     DomainError
-        If the shapes do not fit together, a vehicle_id cannot be printed, or the epsilon differs
-        between the rows of one vehicle.
+        If the shapes do not fit together, a vehicle_id cannot be printed, the epsilon differs
+        between the rows of one vehicle, or the policy names unknown attributes.
     PrivacyError
         If the source has a seed: anybody who knows it could remove the noise.
 
@@ -107,6 +121,8 @@ class Vault:
         ledger: Ledger,
         source: Source | None = None,
         epsilons: Sequence[Fraction] | None = None,
+        policy: Policy | None = None,
+        operator: PublicKey | None = None,
     ) -> None:
         width = sum(attribute.size for attribute in schema.attributes)
         if matrix.shape != (len(vehicle_ids), width) or not len(vehicle_ids):
@@ -121,6 +137,8 @@ class Vault:
                     f"the one of row {row} is not."
                 )
         self._schema, self._ledger = schema, ledger
+        self._policy, self._operator = policy or Policy(), operator
+        self._policy.check_schema(schema)
         self._source = secret_source() if source is None else source
         if not self._source.secret:
             raise PrivacyError(
@@ -167,22 +185,48 @@ class Vault:
         Raises
         ------
         FedLDPError
-            If the question must not be answered: its plan or model is invalid, asks for attributes
-            that this vault does not hold, takes too much memory or time, or leaks more than it
-            claims.
+            If the question must not be answered: the operator has not signed it, the owner does
+            not allow it, or its plan or model is invalid, asks for attributes that this vault does
+            not hold, takes too much memory or time, or leaks more than it claims.
         OSError
             If the ledger cannot be read or written. Nothing is released then.
         """
-        question.check()
-        # Quick checks come first: a few bytes can describe a plan that needs all memory.
-        values = self._asked(question)
-        checked = _checked(question.plan, self._ledger.cap)
+        covered = False  # by a job that the operator has signed
         try:
-            with self._choosing:
+            # Quick checks come first: a few bytes can describe a plan that needs all memory.
+            stage = self._signed(question)
+            question.check()
+            asked = self._asked(question)
+            if stage is not None:
+                stage.check(asked)
+                covered = True
+            values = self._values(asked)
+            checked = _checked(question.plan, self._ledger.cap)
+            self._policy.check(question.job, checked.price, asked.attributes)
+            with self._choosing, _ledger_errors():
                 records = self._answer(question, checked, values)
-        except WireError as error:  # the ledger is damaged, not the question
-            raise OSError(str(error)) from error
+        except FedLDPError:
+            self._note(question, covered)
+            raise
+        if not records:
+            self._note(question, covered)
         return Answer.of(question, records.values())
+
+    def _signed(self, question: Question) -> SignedStage | None:
+        """Return what the operator has signed for a question; None if no operator is known."""
+        if self._operator is None:
+            return None
+        if not question.signed:
+            raise DomainError(
+                "this vault answers only jobs that its operator has signed; the question has no "
+                "signature."
+            )
+        return SignedJob.verified(question.signed, self._operator, _now()).stage_of(question)
+
+    def _note(self, question: Question, covered: bool) -> None:
+        """Record a question that nobody has answered, for the owner."""
+        with _ledger_errors():
+            self._ledger.note(question.request, transparency.entry(question), chained=covered)
 
     def _answer(self, question: Question, checked: _Checked, values: _Asked) -> dict[str, bytes]:
         # The choice depends only on the owner's settings and on the ledger, which has the last
@@ -190,17 +234,20 @@ class Vault:
         self._count(question.job)
         affordable = [spent + checked.price <= self._ledger.cap for spent in self._sums]
         allowed = self._answers < self._ledger.answers_per_job
-        able = np.array(affordable)[self._spent] & self._willing(checked.plan)
+        able = np.array(affordable)[self._spent] & self._within_period(checked.price)
+        able &= self._willing(checked.plan)
         constant = None if question.model else _constant(checked.plan)
+        repeats = np.zeros(len(able), np.bool_)
         if constant is not None:  # who has answered this plan repeats its answer, at no cost
-            able |= np.isin(self._names, list(self._ledger.repeating(constant)))
-        free = np.flatnonzero(able & allowed)
+            repeats = np.isin(self._names, list(self._ledger.repeating(constant)))
+        free = np.flatnonzero((able | repeats) & allowed)
         order = np.lexsort((self._source.words(len(free)), self._answers[free]))
         chosen = free[order[: question.n]]
         numbers = dict(zip(self._names[chosen].tolist(), chosen.tolist(), strict=True))
         paying: list[int] = []
 
         def produce(able: list[str]) -> dict[str, bytes]:
+            self._policy.check_vehicles(len(able) + int(repeats[chosen].sum()))
             paying.extend(numbers[each] for each in able)
             vehicles = np.array(paying, np.int64)
             return dict(zip(able, self._records(checked.plan, values, vehicles), strict=True))
@@ -214,6 +261,7 @@ class Vault:
             run=question.job,
             job=question.job,
             constant=constant,
+            entry=transparency.entry(question),
         )
         paid = np.array(paying, np.int64)
         before = self._spent[paid]
@@ -239,6 +287,14 @@ class Vault:
         asked = vehicle.exact(plan.epsilon)
         return np.array([each in (None, asked) for each in self._epsilons])[self._epsilon_of]
 
+    def _within_period(self, price: Fraction) -> npt.NDArray[np.bool_]:
+        """Return which vehicles may spend this much now, by the ledger's limit for a period."""
+        if (period := self._ledger.period) is None:
+            return np.ones(len(self._names), np.bool_)
+        recent, nothing = self._ledger.recent(), Fraction()
+        left = period.most - price
+        return np.array([recent.get(name, nothing) <= left for name in self._names.tolist()])
+
     def _place(self, spent: Fraction) -> int:
         if spent not in self._sums:
             self._sums.append(spent)
@@ -259,21 +315,23 @@ class Vault:
             found += plan.records(block, self._source).split()
         return found
 
-    def _asked(self, question: Question) -> _Asked:
+    def _asked(self, question: Question) -> Computation:
+        """Return what a question asks for, which depends on public numbers alone."""
+        schema = _schema(question.plan)
+        asked = asked_for(schema, question.model)
+        if question.model and not schema.is_vector(asked.dimensions):
+            raise DomainError(
+                "the plan must be for what is asked, a vector of "
+                f"{asked.dimensions} numbers, such as the gradient of a model."
+            )
+        check_work(asked, question.n)
+        return asked
+
+    def _values(self, asked: Computation) -> _Asked:
         """Return a function that maps vehicles to the values that they are asked for.
 
-        It computes nothing yet. What a question may ask for depends on public numbers alone.
+        It computes nothing yet.
         """
-        schema = _schema(question.plan)
-        asked: Computation = RowsThemselves(schema.attributes)
-        if question.model:
-            asked = read(question.model)
-            if not schema.is_vector(asked.dimensions):
-                raise DomainError(
-                    "the plan must be for what is asked, a vector of "
-                    f"{asked.dimensions} numbers, such as the gradient of a model."
-                )
-        check_work(asked, question.n)
         columns, step = self._columns(asked.attributes), vehicles_at_once(asked)
 
         def values(vehicles: Integers) -> Iterator[Values]:
@@ -347,6 +405,19 @@ def _cleaned(schema: Schema, matrix: Floats) -> Floats:
         columns[~attribute.known(columns)] = np.nan
         place += attribute.size
     return found
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+@contextlib.contextmanager
+def _ledger_errors() -> Iterator[None]:
+    """Turn the error of a damaged ledger into an `OSError`: the question is not at fault."""
+    try:
+        yield
+    except WireError as error:
+        raise OSError(str(error)) from error
 
 
 def _schema(plan: str) -> Schema:
