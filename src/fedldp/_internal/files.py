@@ -3,6 +3,7 @@
 import os
 import secrets
 from pathlib import Path
+from typing import final
 
 
 def write(path: str | os.PathLike[str], text: str) -> None:
@@ -51,3 +52,36 @@ def sync(folder: Path) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+@final
+class Watched:
+    """Files that may be replaced while a process uses them.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp(), "key")
+    >>> watched = Watched(path)
+    >>> _ = path.write_text("new")
+    >>> watched.changed(), watched.changed()
+    (True, False)
+    """
+
+    def __init__(self, *paths: Path) -> None:
+        self._paths = paths
+        self._known = self._state()
+
+    def changed(self) -> bool:
+        """Return whether one of them is another file than when this was last asked."""
+        before, self._known = self._known, self._state()
+        return self._known != before
+
+    def _state(self) -> list[tuple[int, int]]:
+        return [_version(path) for path in self._paths]
+
+
+def _version(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:  # it is missing
+        return 0, 0
+    return found.st_ino, found.st_mtime_ns

@@ -7,17 +7,14 @@ gateway, and one for the vault of each gateway.
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
-from string import Template
 from typing import Any, cast, final
 
-from fedldp import __version__
 from fedldp._internal import toml
 from fedldp.attributes import Attribute
 from fedldp.datasets.dataset import Dataset
 from fedldp.errors import DomainError
-from fedldp.fleet import keys
+from fedldp.fleet import keys, texts
 from fedldp.fleet.flower import bundle
 from fedldp.fleet.gateway import process as gateway_process
 from fedldp.fleet.gateway.relay import DEADLINE
@@ -203,7 +200,7 @@ def _write(
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     keys.write_server(centre, folder / "ca.key", [place.host])
     _write_server(centre, place)
-    _write_job(centre, work, settings, gateways)
+    write_job(centre, work, settings, gateways)
     for number, (gateway, vault) in enumerate(parts, 1):
         (gateway / "ca.crt").write_bytes((centre / "ca.crt").read_bytes())
         public = keys.write_node(gateway / "key")
@@ -216,8 +213,8 @@ def _write(
         _write_gateway(gateway, seen, place)
         limits = {"cap": str(cap), "answers_per_job": _answers(work, settings)}
         _write_vault(vault, work, limits, f"{number}/{gateways}", listen)
-    _write_texts(folder, gateways, place)
-    Job.load(centre / "job.toml")  # raises if the server would not accept it
+    # The server's configuration is read for this: what it would not accept is refused here.
+    texts.write_fleet(folder, f"{place.host}:{place.port}", f"{place.listens}:{place.port}")
 
 
 def _write_server(folder: Path, place: Place) -> None:
@@ -231,7 +228,7 @@ def _write_server(folder: Path, place: Place) -> None:
         "app": "app",
         "job": "job.toml",
     }
-    _write_toml(folder / server_process.FILE, entries)
+    write_toml(folder / server_process.FILE, entries)
     (folder / "app").mkdir()
     (folder / "app" / "pyproject.toml").write_text(bundle.APP, "utf-8")
 
@@ -241,17 +238,19 @@ def _answers(work: Work, settings: Settings) -> int:
     return 1 if work.model is None else settings.participations
 
 
-def _write_job(folder: Path, work: Work, settings: Settings, gateways: int) -> None:
+def write_job(folder: Path, work: Work, settings: Settings, gateways: int, name: str = "") -> None:
+    """Write the files of a job to the folder of a server; those of a further job have a name."""
+    stem, start = name or "job", f"{name}." if name else ""
     answers, model = _answers(work, settings), work.model
     total = gateways * work.vehicles if work.total is None else work.total
-    entries: dict[str, Any] = {"format": toml.FORMAT, "job": work.job, "plan": "plan.json"}
-    entries |= {"gateways": gateways}
-    waits = {"resend": Job.resend, "deadline": Job.deadline, "checkpoint": "state/job.db"}
+    entries: dict[str, Any] = {"format": toml.FORMAT, "job": work.job}
+    entries |= {"plan": f"{start}plan.json", "gateways": gateways}
+    waits = {"resend": Job.resend, "deadline": Job.deadline, "checkpoint": f"state/{stem}.db"}
     recipe = ""
     if model is None:
         plan, reports = Plan(work.asked, settings.epsilon), work.vehicles
         entries |= {"reports": reports, "rounds": 1, "planned": min(total, gateways * reports)}
-        entries |= {**waits, "result": "state/tally.json"}
+        entries |= {**waits, "result": f"state/{start}tally.json"}
     else:
         d, goal, linear = model.dimensions, model.goal, model.layers is None
         plan = cast(Plan, settings.plan(d, goal.length, model.network.mean_length))
@@ -261,19 +260,24 @@ def _write_job(folder: Path, work: Work, settings: Settings, gateways: int) -> N
             surveyed = -(-round(settings.survey_share * total) // gateways)
         reports = -(-(work.vehicles * answers - surveyed) // work.rounds)
         most = gateways * (surveyed + reports * work.rounds)
-        entries |= {"model": "model.json", "reports": reports, "rounds": before + work.rounds}
+        entries |= {
+            "model": f"{start}model.json",
+            "reports": reports,
+            "rounds": before + work.rounds,
+        }
         if survey is not None:
             entries |= {"survey": survey.kind, "survey_reports": surveyed}
-        entries |= {"planned": min(answers * total, most), **waits, "result": "state/model.json"}
-        (folder / "model.json").write_text(model.to_json(), "utf-8")
+        entries |= {"planned": min(answers * total, most), **waits}
+        entries |= {"result": f"state/{start}model.json"}
+        (folder / f"{start}model.json").write_text(model.to_json(), "utf-8")
         steps = settings.recipe(d, work.rounds, model.network.distance, linear).to_document()
         recipe = "\n" + toml.table("recipe", entries=steps)
-    (folder / "plan.json").write_text(plan.to_json(), "utf-8")
+    (folder / f"{start}plan.json").write_text(plan.to_json(), "utf-8")
     notes = _NOTES | {
         "gateways": "how many must be connected before the first round",
         "deadline": "seconds until a round ends without the gateways that have not answered",
     }
-    (folder / "job.toml").write_text(f"{toml.write(entries, notes)}{recipe}", "utf-8")
+    (folder / f"{stem}.toml").write_text(f"{toml.write(entries, notes)}{recipe}", "utf-8")
 
 
 def _write_gateway(folder: Path, vault: str, place: Place) -> None:
@@ -286,7 +290,7 @@ def _write_gateway(folder: Path, vault: str, place: Place) -> None:
         "deadline": DEADLINE,
         "bundle": bundle.SHA256,
     }
-    _write_toml(folder / gateway_process.FILE, entries)
+    write_toml(folder / gateway_process.FILE, entries)
 
 
 def _write_vault(
@@ -297,25 +301,17 @@ def _write_vault(
         entries["part"] = part
     else:
         entries["schema"] = "schema.toml"
-        text = f"{toml.write({'format': toml.FORMAT})}\n{work.schema.to_toml()}"
-        (folder / "schema.toml").write_text(text, "utf-8")
+        write_schema(folder / "schema.toml", work.schema)
     entries |= {**limits, "listen": listen, "ledger": "ledger.db"}
-    _write_toml(folder / vault_process.FILE, entries)
+    write_toml(folder / vault_process.FILE, entries)
 
 
-def _write_toml(path: Path, entries: Mapping[str, Any]) -> None:
+def write_toml(path: Path, entries: Mapping[str, Any]) -> None:
+    """Write a configuration, with a comment beside the entries that need one."""
     path.write_text(toml.write({"format": toml.FORMAT, **entries}, _NOTES), "utf-8")
 
 
-def _write_texts(folder: Path, gateways: int, place: Place) -> None:
-    """Write the README and the systemd units."""
-    (folder / "systemd").mkdir()
-    for file in (resources.files(__package__) / "templates").iterdir():
-        filled = Template(file.read_text("utf-8")).substitute(
-            gateways=gateways,
-            server=f"{place.host}:{place.port}",
-            front=f"{place.listens}:{place.port}",
-            version=__version__,
-        )
-        unit = file.name.endswith((".service", ".socket"))
-        (folder / "systemd" / file.name if unit else folder / file.name).write_text(filled, "utf-8")
+def write_schema(path: Path, schema: Schema) -> None:
+    """Write the schema of the file with a vault's data."""
+    text = f"{toml.write({'format': toml.FORMAT})}\n{schema.to_toml()}"
+    path.write_text(text, "utf-8")

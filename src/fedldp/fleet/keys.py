@@ -6,6 +6,7 @@ the gateways by their public keys, in the format of OpenSSH, which Flower reads.
 
 import datetime
 import ipaddress
+import ssl
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
     PublicFormat,
+    load_pem_private_key,
     load_ssh_public_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -36,6 +38,15 @@ _DIGITAL_SIGNATURE = (True, *(False,) * 8)
 _SIGNS_CERTIFICATES = (*(False,) * 5, True, True, False, False)
 _CLOCKS_DIFFER = datetime.timedelta(days=1)
 
+_Issued = tuple[bytes, bytes]  # a private key and its certificate
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+_AUTHORITY = _name("fedldp fleet authority")
+
 
 def write_server(folder: Path, authority: Path, hosts: Iterable[str]) -> None:
     """Make an authority and a certificate for a server with these names and addresses.
@@ -43,30 +54,52 @@ def write_server(folder: Path, authority: Path, hosts: Iterable[str]) -> None:
     Write the key of the authority to `authority`, and `ca.crt`, `server.crt` and `server.key` to
     the folder.
     """
-    root, key = generate_private_key(SECP384R1()), generate_private_key(SECP384R1())
+    root = generate_private_key(SECP384R1())
     write_secret(authority, _pem(root))
-    name = _name("fedldp fleet authority")
     issued = (
-        _certificate(name, name, root.public_key(), _SIGNS_CERTIFICATES)
+        _certificate(_AUTHORITY, _AUTHORITY, root.public_key(), _SIGNS_CERTIFICATES)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(root, hashes.SHA384())
     )
     (folder / "ca.crt").write_bytes(issued.public_bytes(Encoding.PEM))
-    called = x509.SubjectAlternativeName(
-        [_called(host) for host in dict.fromkeys((*hosts, *LOCAL))]
-    )
-    issued = (
-        _certificate(_name("fedldp fleet server"), name, key.public_key(), _DIGITAL_SIGNATURE)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(called, critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(root.public_key()), critical=False
+    key, certificate = _server(root, _called(hosts))
+    (folder / "server.crt").write_bytes(certificate)
+    write_secret(folder / "server.key", key)
+
+
+def renew_server(certificate: Path, key: Path, authority: Path, authority_key: Path) -> None:
+    """Replace the certificate of a server, and its key, by new ones with the same names.
+
+    Each file is replaced at once, the key first: a process that finds a pair that does not fit
+    together reads it again a moment later.
+    """
+    issuer = x509.load_pem_x509_certificate(authority.read_bytes())
+    try:
+        root = load_pem_private_key(authority_key.read_bytes(), None)
+    except (ValueError, TypeError) as error:
+        raise DomainError(f"{authority_key} is not the key of an authority: {error}") from None
+    if not isinstance(root, EllipticCurvePrivateKey) or root.public_key() != issuer.public_key():
+        raise DomainError(
+            f"{authority_key} is not the key of the authority in {authority}, which the gateways "
+            "trust. Use the `ca.key` that `fedldp fleet init` wrote for this fleet."
         )
-        .sign(root, hashes.SHA384())
-    )
-    (folder / "server.crt").write_bytes(issued.public_bytes(Encoding.PEM))
-    write_secret(folder / "server.key", _pem(key))
+    old = x509.load_pem_x509_certificate(certificate.read_bytes())
+    names = old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    secret, issued = _server(root, names)
+    _replace(key, secret)
+    _replace(certificate, issued)
+
+
+def fit(certificate: Path, key: Path) -> bool:
+    """Return whether two files are a certificate and its private key.
+
+    They are not for a moment while they are replaced, one after the other.
+    """
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except OSError:  # an error of ssl is one too
+        return False
+    return True
 
 
 def write_node(path: Path) -> bytes:
@@ -81,16 +114,43 @@ def public_pem(key: bytes) -> bytes:
     return load_ssh_public_key(key).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
+def _server(root: EllipticCurvePrivateKey, names: x509.SubjectAlternativeName) -> _Issued:
+    """Return a new private key and the certificate for it, both as PEM."""
+    key = generate_private_key(SECP384R1())
+    subject = _name("fedldp fleet server")
+    issued = (
+        _certificate(subject, _AUTHORITY, key.public_key(), _DIGITAL_SIGNATURE)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(names, critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(root.public_key()), critical=False
+        )
+        .sign(root, hashes.SHA384())
+    )
+    return _pem(key), issued.public_bytes(Encoding.PEM)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file anew, for its owner alone; whoever opens it finds the old or the new one."""
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.unlink(missing_ok=True)  # left behind by a process that was killed
+    write_secret(fresh, data)
+    fresh.replace(path)
+
+
 def _pem(key: EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+def _called(hosts: Iterable[str]) -> x509.SubjectAlternativeName:
+    """Return names and addresses, and those of this machine, in the form that certificates use."""
+    return x509.SubjectAlternativeName(
+        [_general_name(host) for host in dict.fromkeys((*hosts, *LOCAL))]
+    )
 
 
-def _called(host: str) -> x509.GeneralName:
-    """Return a host name or address in the form that certificates use."""
+def _general_name(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:

@@ -204,6 +204,13 @@ class Supervisor:
         """Return the number of a process, which is also that of its group."""
         return self._children[name].pid
 
+    def restart(self, name: str) -> None:
+        """Ask a process to end, and start it again, for example because its keys have changed."""
+        child = self._children[name]
+        child.ask()
+        child.end(monotonic() + self._grace)
+        child.start()
+
     def wait(self, seconds: float) -> bool:
         """Watch the processes for some seconds; return False if a signal asks to stop."""
         deadline = monotonic() + seconds

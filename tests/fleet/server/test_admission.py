@@ -139,3 +139,39 @@ def test_an_invalid_key_admits_nobody(tmp_path, admits):
     (tmp_path / "c.pub").write_bytes(other.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
     assert admits(raw(signed(KEY)))
     assert not admits([])
+
+
+# A gateway that changes its key.
+
+
+def test_both_keys_are_admitted_until_the_next_one_is_used(tmp_path, admits):
+    fresh = fresh_key()
+    admission.upcoming(tmp_path, "gateway-1").write_bytes(public(fresh))
+    assert admission.gateways(tmp_path) == ["gateway-1"]
+    assert admits(raw(signed(KEY)))
+    assert admits(raw(signed(fresh)))
+    admits.used(raw(signed(KEY)))
+    assert admits(raw(signed(KEY)))
+    assert len(list(tmp_path.iterdir())) == 2
+    admits.used(raw(signed(fresh)))
+    assert [path.name for path in tmp_path.iterdir()] == ["gateway-1.pub"]
+    assert not admits(raw(signed(KEY)))
+    assert admits(raw(signed(fresh)))
+    admits.used(raw(signed(fresh)))
+    assert admits(raw(signed(fresh)))
+
+
+def test_a_folder_that_cannot_be_changed_keeps_both_keys(tmp_path, admits, monkeypatch, caplog):
+    fresh = fresh_key()
+    admission.upcoming(tmp_path, "gateway-1").write_bytes(public(fresh))
+
+    def replace(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(tmp_path), "replace", replace)
+    for _ in range(3):
+        assert admits(raw(signed(fresh)))
+        admits.used(raw(signed(fresh)))
+    assert admits(raw(signed(KEY)))
+    [record] = caplog.records  # said once
+    assert "the old key is still valid: Permission denied." in record.getMessage()

@@ -1,12 +1,16 @@
 """What the endpoint does with calls that are slow or too much, without a server."""
 
 import asyncio
+import socket
+import ssl
 
 import httpx
 import pytest
 from endpoints import CALL
 
-from fedldp.fleet.server.endpoint import Endpoint
+from fedldp.fleet import keys
+from fedldp.fleet.server import endpoint as endpoint_module
+from fedldp.fleet.server.endpoint import Endpoint, serve
 
 
 def asked(endpoint, *messages):
@@ -87,3 +91,44 @@ def test_all_calls_together_hold_no_more_than_is_allowed():
     assert not calls
     assert asked(endpoint, part, WHOLE)[0] == 503  # passed on
     assert endpoint.held == 3  # and forgotten, each time
+
+
+@pytest.mark.parametrize(("status", "told"), [(200, 1), (401, 0), (500, 0)])
+def test_what_flower_has_accepted_was_used(status, told):
+    found = []
+    transport = httpx.MockTransport(lambda _: httpx.Response(status))
+    client = httpx.AsyncClient(transport=transport, base_url="https://x")
+    assert asked(Endpoint(client, anyone, found.append), WHOLE)[0] == status
+    assert found == [[]] * told
+
+
+def test_new_connections_get_a_new_certificate(tmp_path, monkeypatch):
+    monkeypatch.setattr(endpoint_module, "_LOOK", 0.01)
+    keys.write_server(tmp_path, tmp_path / "ca.key", [])
+    certificate, key = tmp_path / "server.crt", tmp_path / "server.key"
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = listening.getsockname()
+
+        def shown():
+            return ssl.get_server_certificate(address, ca_certs=tmp_path / "ca.crt")
+
+        async def main():
+            client = httpx.AsyncClient()
+            serving = asyncio.create_task(
+                serve(Endpoint(client, anyone), certificate, key, listening)
+            )
+            first = await asyncio.to_thread(shown)
+            # One file without the other: connections get the old certificate.
+            old = key.read_bytes()
+            key.write_bytes(b"")
+            await asyncio.sleep(0.1)
+            assert await asyncio.to_thread(shown) == first
+            key.write_bytes(old)
+            keys.renew_server(certificate, key, tmp_path / "ca.crt", tmp_path / "ca.key")
+            while (found := await asyncio.to_thread(shown)) == first:
+                await asyncio.sleep(0.01)
+            serving.cancel()
+            return found
+
+        found = asyncio.run(asyncio.wait_for(main(), 60))
+    assert found.strip() == certificate.read_text().strip()

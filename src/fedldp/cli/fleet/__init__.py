@@ -4,6 +4,12 @@ import click
 
 from fedldp.cli.fleet.demo import demo_command
 from fedldp.cli.fleet.init import init_command
+from fedldp.cli.fleet.members import (
+    add_gateway_command,
+    job_command,
+    remove_gateway_command,
+    rotate_keys_command,
+)
 from fedldp.cli.fleet.parts import (
     gateway_command,
     reload_command,
@@ -25,6 +31,8 @@ def fleet_group() -> None:
     fedldp fleet gateway fleet/gateway-1
     fedldp fleet server fleet/server
     fedldp fleet reload fleet/vault-1    read its data again, for new vehicles
+    fedldp fleet job fleet NAME          a further job, when the first is done
+    fedldp fleet add-gateway fleet NAME  and remove-gateway, rotate-keys
     fedldp fleet stop fleet              stop what runs on this machine
 
     A vault runs where the data are, for one vehicle or for many. It holds the
@@ -40,10 +48,14 @@ def fleet_group() -> None:
 
 
 for command in (
+    add_gateway_command,
     demo_command,
     gateway_command,
     init_command,
+    job_command,
     reload_command,
+    remove_gateway_command,
+    rotate_keys_command,
     server_command,
     stop_command,
     uplink_command,

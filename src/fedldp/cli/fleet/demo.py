@@ -127,7 +127,7 @@ def demo_command(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Run a whole fleet on this machine: vaults, gateways and a server.
+    """Run a whole fleet on this machine, for a minute or two.
 
     \b
     fedldp fleet demo                         all flights, in a minute or two

@@ -25,7 +25,8 @@ from fedldp.learn.networks import Architecture
 from fedldp.learn.objectives import Objective
 from fedldp.learn.settings import Settings
 
-_STATISTICS = "statistics"
+STATISTICS = "statistics"
+ROUNDS = 10  # of a training, by default
 
 
 @click.command("init")
@@ -60,7 +61,7 @@ _STATISTICS = "statistics"
 )
 @click.option(
     "--task",
-    type=click.Choice([*TASKS, NETWORK, _STATISTICS]),
+    type=click.Choice([*TASKS, NETWORK, STATISTICS]),
     default="logistic",
     show_default=True,
     help="Train a model, or collect the means and frequencies of all columns in one round.",
@@ -74,7 +75,7 @@ _STATISTICS = "statistics"
 @click.option(
     "--rounds",
     type=click.IntRange(1),
-    default=10,
+    default=ROUNDS,
     show_default=True,
     help="The most rounds of a training in which vehicles answer gradients; a survey has two or "
     "three rounds before.",
@@ -122,7 +123,7 @@ def init_command(
     data: str,
     **of_files: Any,
 ) -> None:
-    """Write the folder of a fleet: configuration, keys and a README.
+    """Write the folder of a fleet: settings, keys, READMEs.
 
     \b
     fedldp fleet init fleet                         flights, on this machine
@@ -142,7 +143,7 @@ def init_command(
     lists, such as convolutions of signals (--network).
     """  # noqa: D301 (click wants the character \b itself)
     make, goal = chosen_model(task, hidden, activation, network)
-    training = network is not None or task != _STATISTICS
+    training = network is not None or task != STATISTICS
 
     def objective(of_target: Callable[[], Objective]) -> str | None:
         return (goal or of_target()).name if training else None

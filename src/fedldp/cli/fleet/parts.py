@@ -138,7 +138,7 @@ def uplink_command(folder: Path) -> None:
 @click.option("--stay", is_flag=True, help="Keep serving gateways after the job is done.")
 @_require_isolation
 def server_command(folder: Path, stay: bool, require_isolation: bool) -> None:
-    """Serve a fleet until the job is done, or until Ctrl-C or SIGTERM.
+    """Run the job of a fleet until it is done, or until Ctrl-C.
 
     \b
     fedldp fleet server fleet/server

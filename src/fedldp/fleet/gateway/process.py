@@ -7,6 +7,7 @@ stopped and started again.
 """
 
 import contextlib
+import logging
 import re
 import tempfile
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from socket import socket
 from typing import final
 
 from fedldp._internal import toml
+from fedldp._internal.files import Watched
 from fedldp.errors import DomainError
 from fedldp.fleet import isolation, keys
 from fedldp.fleet.flower import bundle, programs
@@ -26,6 +28,7 @@ from fedldp.fleet.sockets import Address
 from fedldp.fleet.state import STATE
 
 FILE = "gateway.toml"
+_LOOK = 1.0  # seconds between two looks at the key
 SILENCE = 120.0  # seconds beyond the deadline: a SuperNode that asks for no work is restarted
 _ENTRIES: dict[str, toml.Types] = {
     "server": str,  # host:port of its endpoint
@@ -36,6 +39,8 @@ _ENTRIES: dict[str, toml.Types] = {
     "deadline": (int, float),
     "bundle": str,  # the SHA-256 of the app that may run here
 }
+
+_log = logging.getLogger("fedldp.fleet")
 
 
 @final
@@ -184,6 +189,9 @@ def run(
             ports = [each.getsockname()[1] for each in sockets]
         else:
             ports = list(range(uplink, uplink + ways))
-        supervisor.start(gateway.node_process(ports))
-        while supervisor.wait(60.0):
-            pass
+        key = Watched(gateway.key)
+        supervisor.start(node := gateway.node_process(ports))
+        while supervisor.wait(_LOOK):
+            if key.changed():  # what is being asked is asked again, by the new node
+                _log.info("The key has changed: starting the SuperNode again.")
+                supervisor.restart(node.name)

@@ -3,9 +3,13 @@
 A SuperNode of Flower sends three headers with each call: its public key, the time, and its
 signature of the time. The signature does not cover the body. It keeps strangers out; TLS prevents
 others from reading the headers and sending them again.
+
+While a gateway changes its key, the folder has both: NAME.pub and NAME.next.pub. The first call
+with the new key that Flower answers makes it the key of the gateway, and the old one is refused.
 """
 
 import binascii
+import logging
 from base64 import b64decode, b64encode
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,8 +28,36 @@ Headers = list[tuple[bytes, bytes]]
 OLDEST = 305.0  # seconds since a gateway signed the time: the limit that Flower has
 AHEAD = 5.0  # seconds that the clock of a gateway may be ahead
 LOOK = 1.0  # seconds after which a folder that seems unchanged is read again
+KEYS = "*.pub"  # the names of files with public keys
 
+_NEXT = ".next"  # before the ending of a file with the key that a gateway will use
 _KEY, _TIME, _SIGNATURE = b"flwr-public-key", b"flwr-timestamp", b"flwr-signature"
+
+_log = logging.getLogger("fedldp.fleet")
+
+
+def gateway_of(path: Path) -> str:
+    """Return the name of the gateway to which a file with a public key belongs.
+
+    >>> gateway_of(Path("gateways/gateway-1.pub")), gateway_of(Path("gateways/gateway-1.next.pub"))
+    ('gateway-1', 'gateway-1')
+    """
+    return path.stem.removesuffix(_NEXT)
+
+
+def gateways(folder: Path) -> list[str]:
+    """Return the names of the gateways whose public keys are in a folder."""
+    return sorted({gateway_of(path) for path in folder.glob(KEYS)})
+
+
+def current(folder: Path, gateway: str) -> Path:
+    """Return the file with the key of a gateway."""
+    return folder / f"{gateway}.pub"
+
+
+def upcoming(folder: Path, gateway: str) -> Path:
+    """Return the file for the key that a gateway will use next, beside the one that it uses."""
+    return folder / f"{gateway}{_NEXT}.pub"
 
 
 class _Known(NamedTuple):
@@ -46,6 +78,7 @@ class Gateways:
         self._folder = folder
         self._known: dict[bytes, _Known] = {}  # by the key as a gateway shows it
         self._changed, self._due = -1, 0.0
+        self._stuck = False  # whether it was said that a file cannot be renamed
 
     def __call__(self, headers: Headers) -> bool:
         """Return whether one of the gateways has signed these headers recently."""
@@ -62,6 +95,30 @@ class Gateways:
             self._known[shown[0]].key, time[0], signature[0]
         )
 
+    def used(self, headers: Headers) -> None:
+        """Note that Flower has answered a call with these headers, which were admitted before.
+
+        If they show the next key of a gateway, it replaces the key that the gateway had.
+        """
+        for name, shown in headers:
+            known = self._known.get(shown) if name.lower() == _KEY else None
+            if known is not None and known.path.stem.endswith(_NEXT):
+                gateway = gateway_of(known.path)
+                try:
+                    known.path.replace(current(self._folder, gateway))
+                except OSError as error:
+                    if not self._stuck:
+                        _log.warning(
+                            "%s uses its new key, but %s cannot be renamed, so the old key is "
+                            "still valid: %s.",
+                            gateway,
+                            known.path,
+                            error.strerror,
+                        )
+                    self._stuck = True
+                else:
+                    _log.info("%s uses its new key: the old one is refused.", gateway)
+
     def _vouches_for(self, shown: bytes) -> bool:
         known = self._known.get(shown)
         return known is not None and _content(known.path) == known.content
@@ -72,7 +129,7 @@ class Gateways:
         if changed == self._changed and monotonic() < self._due:
             return
         self._known = {}
-        for path in self._folder.glob("*.pub"):
+        for path in self._folder.glob(KEYS):
             content = _content(path)
             try:
                 key = load_ssh_public_key(content)

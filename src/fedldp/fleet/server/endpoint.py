@@ -10,6 +10,7 @@ whose TLS handshake is interrupted would never call again.
 """
 
 import asyncio
+import logging
 import socket
 import ssl
 import sys
@@ -23,7 +24,8 @@ from typing import Any, final
 import httpx
 import uvicorn
 
-from fedldp.fleet import isolation
+from fedldp._internal.files import Watched
+from fedldp.fleet import isolation, keys
 from fedldp.fleet.server.admission import Gateways, Headers
 from fedldp.fleet.server.process import ServerConfig
 
@@ -62,6 +64,9 @@ TIMEOUT = 25.0  # seconds for the server to answer; a gateway waits for 30
 MOST_CALLS = 400  # at a time: each needs two open files
 
 _PAUSE = 0.25
+_LOOK = 1.0  # seconds between two looks at the certificate
+
+_log = logging.getLogger("fedldp.fleet")
 
 _Message = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[_Message]]
@@ -75,6 +80,7 @@ class Endpoint:
 
     client: httpx.AsyncClient
     admits: Callable[[Headers], bool]  # whether a known gateway signed these headers
+    used: Callable[[Headers], None] = lambda _: None  # told of headers that the server accepted
     largest: int = LARGEST
     patience: float = PATIENCE
     most: int = MOST_BYTES
@@ -116,6 +122,8 @@ class Endpoint:
             # The server may have received it: the gateway decides whether to call again.
             await _answer(send, 503)
             return
+        if response.status_code == 200:
+            self.used(headers)
         await _answer(send, response.status_code, _passed(response.headers.raw), response.content)
 
     async def _read(self, receive: _Receive, body: bytearray) -> bool:
@@ -173,7 +181,24 @@ async def serve(app: Endpoint, certificate: Path, key: Path, listening: socket.s
         limit_concurrency=MOST_CALLS,
         timeout_graceful_shutdown=1,
     )
-    await uvicorn.Server(config).serve([listening])
+    config.load()
+    renewing = asyncio.create_task(_renew(config, certificate, key))
+    try:
+        await uvicorn.Server(config).serve([listening])
+    finally:
+        renewing.cancel()
+
+
+async def _renew(config: uvicorn.Config, certificate: Path, key: Path) -> None:
+    """Use a new certificate for new connections as soon as both of its files have been replaced."""
+    files, due = Watched(certificate, key), False
+    while config.ssl is not None:
+        await asyncio.sleep(_LOOK)
+        due |= files.changed()
+        if due and keys.fit(certificate, key):
+            config.ssl.load_cert_chain(certificate, key)
+            due = False
+            _log.info("New connections get the new certificate, %s.", certificate)
 
 
 async def run(server: ServerConfig, listening: socket.socket) -> None:
@@ -187,7 +212,8 @@ async def run(server: ServerConfig, listening: socket.socket) -> None:
         limits=httpx.Limits(max_connections=None),
         trust_env=False,
     ) as client:
-        endpoint = Endpoint(client, Gateways(server.gateways))
+        gateways = Gateways(server.gateways)
+        endpoint = Endpoint(client, gateways, gateways.used)
         await serve(endpoint, server.certificate, server.key, listening)
 
 

@@ -135,7 +135,7 @@ class VaultConfig:
 
     def _log_quality(self, quality: DataQuality) -> None:
         """Log the counts, but no values: logs are kept and passed on to others."""
-        if self._is_data_set:
+        if self.is_data_set:
             lines = [quality.clipping] if quality.clipping else []
         else:
             lines = [] if quality.clean else quality.summary(examples=False).splitlines()
@@ -227,7 +227,7 @@ class VaultConfig:
         _, matrix, names = data
         known = ledger.totals()
         found = [identity.unknown_vehicles(known, names)]
-        if "vehicle" not in self.entries and not self._is_data_set:
+        if "vehicle" not in self.entries and not self.is_data_set:
             state_folder = self.folder / state.STATE
             found.append(identity.moved_rows(state_folder, matrix, answered=bool(known)))
         for text in filter(None, found):
@@ -235,10 +235,10 @@ class VaultConfig:
 
     def _data(self) -> tuple[_Data, DataQuality]:
         data = self.entries["data"]
-        return self._data_set(data) if self._is_data_set else self._file(self.folder / data)
+        return self._data_set(data) if self.is_data_set else self._file(self.folder / data)
 
     @cached_property
-    def _is_data_set(self) -> bool:
+    def is_data_set(self) -> bool:
         """Whether the data are a registered data set; the data of real vehicles are a file."""
         if "schema" in self.entries:
             return False
@@ -251,6 +251,10 @@ class VaultConfig:
             f"{', '.join(datasets.names())}; got {self.entries['data']!r} without a schema."
         )
 
+    def schema(self) -> Schema:
+        """Return the schema of the file with the data."""
+        return Schema.from_toml((self.folder / self.entries["schema"]).read_text("utf-8"))
+
     def epsilons(self, rows: int) -> list[Fraction] | None:
         """Return the epsilon that the vehicle of each row has chosen; None if none has."""
         everyones, column = self.entries.get("epsilon"), self.entries.get("epsilons")
@@ -262,7 +266,7 @@ class VaultConfig:
         if column is None:
             return None if everyones is None else [self._chosen(everyones)] * rows
         data = self.entries["data"]
-        if self._is_data_set:
+        if self.is_data_set:
             raise DomainError(
                 f"{self.folder / FILE}: epsilons must be a column of a file; the data are the data "
                 f"set {data}. Use `epsilon`."
@@ -318,7 +322,7 @@ class VaultConfig:
 
     def _file(self, path: Path) -> tuple[_Data, DataQuality]:
         """Return the rows of a file, with NaN for missing and unknown values."""
-        schema = Schema.from_toml((self.folder / self.entries["schema"]).read_text("utf-8"))
+        schema = self.schema()
         column = self.entries.get("vehicle")
         matrices: list[Floats] = []
         qualities: list[DataQuality] = []

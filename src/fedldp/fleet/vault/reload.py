@@ -45,8 +45,7 @@ class Outcome:
 
 def request(folder: Path, patience: float = PATIENCE) -> Outcome:
     """Have the running vault of a folder read its data again, and wait for the outcome."""
-    path = folder / state.STATE / _FILE
-    before = _changed(path)
+    outcome = files.Watched(folder / state.STATE / _FILE)
     pid = state.holder(folder / state.STATE)
     if pid is None:
         raise DomainError(
@@ -55,7 +54,7 @@ def request(folder: Path, patience: float = PATIENCE) -> Outcome:
         )
     os.kill(pid, signal.SIGHUP)
     deadline = monotonic() + patience
-    while _changed(path) == before:
+    while not outcome.changed():
         if state.holder(folder / state.STATE) != pid:
             raise DomainError(f"{folder} ended while it was asked to reload: see its log.")
         if monotonic() >= deadline:
@@ -65,12 +64,3 @@ def request(folder: Path, patience: float = PATIENCE) -> Outcome:
             )
         sleep(_POLL)
     return Outcome.load(folder)
-
-
-def _changed(path: Path) -> tuple[int, int]:
-    """Return what is different after the file was written again."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return 0, 0
-    return found.st_mtime_ns, found.st_ino

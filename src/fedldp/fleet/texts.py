@@ -1,0 +1,130 @@
+"""The READMEs of a fleet, and its units for systemd, written from its configuration.
+
+Each text says only what is true of this fleet: of its task, of where its data come from, and of the
+names of its files.
+"""
+
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from string import Template
+
+from fedldp import __version__
+from fedldp._internal import toml
+from fedldp._internal.text import counted
+from fedldp.fleet.gateway.process import GatewayConfig
+from fedldp.fleet.job import Job
+from fedldp.fleet.server.process import ServerConfig
+from fedldp.fleet.vault.process import VaultConfig
+
+README = "README.md"
+
+_TEMPLATES = resources.files(__package__) / "templates"
+
+
+def write_fleet(folder: Path, server: str, front: str) -> None:
+    """Write the README of a fleet, those of all its parts, and the units for systemd.
+
+    Gateways reach the server at the address `server`; it listens at `front`.
+    """
+    vaults = sorted(folder.glob("vault-*"), key=_number)
+    known = _of_vault(VaultConfig.load(vaults[0]), Path(vaults[0].name))
+    known |= _of_job(ServerConfig.load(folder / "server"), at="server/")
+    _write(folder / README, "fleet", known | {"server": server, **_more(vaults)})
+    write_server(folder / "server")
+    for vault in vaults:
+        write_vault(vault)
+        write_gateway(vault.with_name(vault.name.replace("vault", "gateway", 1)))
+    (folder / "systemd").mkdir()
+    for file in (_TEMPLATES / "systemd").iterdir():
+        text = Template(file.read_text("utf-8")).substitute(front=front)
+        (folder / "systemd" / file.name).write_text(text, "utf-8")
+
+
+def write_server(folder: Path) -> None:
+    """Write the README of a server."""
+    server = ServerConfig.load(folder)
+    _write(folder / README, "server", _of_job(server, at="") | {"port": str(server.port)})
+
+
+def write_gateway(folder: Path) -> None:
+    """Write the README of a gateway."""
+    gateway = GatewayConfig.load(folder)
+    _write(folder / README, "gateway", {"name": folder.name, "server": gateway.server})
+
+
+def write_vault(folder: Path) -> None:
+    """Write the README of a vault."""
+    known = _of_vault(VaultConfig.load(folder), Path())
+    _write(folder / README, "vault", known | {"name": folder.name})
+
+
+def _of_job(server: ServerConfig, at: str) -> dict[str, str]:
+    """Return what the texts say about a job; paths begin with `at`."""
+    job, entries = Job.load(server.job), toml.parse(server.job.read_text("utf-8"), str(server.job))
+    known = {
+        "at": at,
+        "job": job.name,
+        "job_file": server.job.name,
+        "epsilon": f"{job.plan.epsilon:g}",
+        "result_file": job.result.name,
+        "plan_file": entries["plan"],
+        "model_file": f", `{entries['model']}`" if "model" in entries else "",
+    }
+    if job.model is None:
+        known["columns"] = _listed(job.plan.schema.names)
+        purpose = (
+            f"It collects statistics of {known['columns']}, with error bars. The job `{job.name}` "
+            f"asks {job.expected:,} vehicles, in one round."
+        )
+        return known | {"purpose": purpose, "result": _filled("statistics", known)}
+    known |= {"columns": _listed(job.model.schema.names), "target": job.model.target.name}
+    kind = "a linear model" if job.model.layers is None else "a network"
+    first = ", the first of which ask about numbers only" if len(job.stages) > 1 else ""
+    purpose = (
+        f"It trains {kind} ({job.model.objective}) that predicts `{known['target']}` from "
+        f"{known['columns']}. The job `{job.name}` asks {job.expected:,} vehicles, in at most "
+        f"{counted(job.rounds, 'round')}{first}."
+    )
+    return known | {"purpose": purpose, "result": _filled("training", known)}
+
+
+def _of_vault(vault: VaultConfig, at: Path) -> dict[str, str]:
+    """Return what the texts say about a vault and its data, seen from a folder above: `at`."""
+    data = vault.entries["data"]
+    kind = "a-set" if vault.is_data_set else "vehicles" if "vehicle" in vault.entries else "rows"
+    known = {
+        "vault": str(at),
+        "vault_name": vault.folder.name,
+        "data_file": data if vault.is_data_set else str(at / data),
+        "vehicle": str(vault.entries.get("vehicle", "")),
+        "columns": "" if vault.is_data_set else _listed(vault.schema().names),
+        "cap": f"{float(vault.cap):g}",
+        "answers": "once" if vault.answers_per_job == 1 else f"{vault.answers_per_job} times",
+    }
+    texts = {"data": f"data-of-{kind}", "vehicles": f"add-to-{kind}"}
+    return known | {name: _filled(template, known) for name, template in texts.items()}
+
+
+def _more(vaults: list[Path]) -> dict[str, str]:
+    """Return how the table continues after the first gateway and the first vault."""
+    last = vaults[-1].name.removeprefix("vault-")
+    more = {"more_gateways": f" to `gateway-{last}/`", "more_vaults": f" to `vault-{last}/`"}
+    return {"version": __version__} | (more if len(vaults) > 1 else dict.fromkeys(more, ""))
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _number(path: Path) -> int:
+    return int(path.name.removeprefix("vault-"))
+
+
+def _write(path: Path, template: str, values: Mapping[str, str]) -> None:
+    path.write_text(f"{_filled(template, values)}\n", "utf-8")
+
+
+def _filled(template: str, values: Mapping[str, str]) -> str:
+    text = (_TEMPLATES / "texts" / f"{template}.md").read_text("utf-8")
+    return Template(text).substitute(values).strip()
