@@ -19,7 +19,7 @@ SELECTED ?= tests/test_golden.py tests/test_vectors.py tests/test_randomness.py 
 	tests/cli/test_collection.py tests/cli/test_help.py
 
 .PHONY: demo test test-tools test-reproduction test-minimum test-python test-slow test-torch test-simulation \
-	test-faults test-hostile test-flower test-vss test-browser \
+	test-faults test-hostile test-upgrade test-flower test-vss test-browser \
 	bench bench-growth bench-scale bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-distributions \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures page docs notebooks dist mutation clean
 
@@ -59,6 +59,9 @@ test-simulation: $(VENV)/simulation.done  ## apps in Flower's simulation, on Ray
 
 test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved and cut off
 	$(BIN)/pytest -m faults tests/fleet
+
+test-upgrade: $(VENV)/test.done  ## fleets of earlier versions, and of several at once: needs the history
+	$(BIN)/pytest -m upgrade tests/fleet/test_upgrade.py
 
 test-hostile: $(VENV)/test.done  ## another account of the machine attacks a fleet: needs root
 	$(BIN)/pytest -m hostile tests/fleet/test_hostile_accounts.py tests/fleet/test_systemd.py
