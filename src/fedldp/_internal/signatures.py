@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from fedldp._internal import documents, files
 from fedldp.errors import DomainError, WireError
-from fedldp.vehicle import canonical
+from fedldp.vehicle import canonical, difference
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -267,6 +267,9 @@ def _parsed(text: str) -> dict[str, str]:
         raise WireError(f"not a {FORMAT!r}: it has more than {MOST_BYTES} characters.")
     found = _TEXT.fullmatch(text)
     if found is None or not text.isascii():
+        other = re.match(r'\{"format":"(fedldp signed [0-9]{1,9})"', text)
+        if other and other[1] != FORMAT:
+            raise WireError(f"not a {FORMAT!r}: {difference(other[1], [FORMAT])}.")
         raise WireError(f"not a {FORMAT!r}: use the text as fedldp wrote it.")
     try:
         again = base64.b64encode(base64.b64decode(found["signature"], validate=True)).decode()

@@ -15,7 +15,7 @@ import json
 from collections.abc import Collection
 from pathlib import Path
 
-from fedldp._internal import files
+from fedldp._internal import documents, files
 from fedldp._internal.validation import Floats
 
 FORMAT = "fedldp rows 1"
@@ -68,9 +68,9 @@ def moved_rows(state: Path, matrix: Floats, *, answered: bool) -> str:
 def _remembered(path: Path) -> tuple[int, str] | None:
     """Return the number and the digest of the rows of the last start, if they are known."""
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = documents.parse(path.read_text("utf-8"), [FORMAT], ("rows", "sha256"))
         return int(found["rows"]), str(found["sha256"])
-    except (OSError, ValueError, TypeError, KeyError):  # it is missing, or damaged
+    except (OSError, ValueError, TypeError):  # it is missing, damaged, or of another version
         return None
 
 

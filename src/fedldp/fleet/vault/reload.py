@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import final
 
-from fedldp._internal import files
+from fedldp._internal import documents, files
 from fedldp.errors import DomainError
 from fedldp.fleet import state
 
@@ -39,8 +39,10 @@ class Outcome:
     @classmethod
     def load(cls, folder: Path) -> "Outcome":
         """Read the outcome of the last reload."""
-        entries = json.loads((folder / state.STATE / _FILE).read_text("utf-8"))
-        return cls(bool(entries["done"]), str(entries["said"]))
+        text = (folder / state.STATE / _FILE).read_text("utf-8")
+        with documents.reading(repr(FORMAT)):
+            entries = documents.parse(text, [FORMAT], ("done", "said"))
+            return cls(bool(entries["done"]), str(entries["said"]))
 
 
 def request(folder: Path, patience: float = PATIENCE) -> Outcome:
