@@ -27,7 +27,9 @@ from fedldp.fleet.protocol import Question
 from fedldp.fleet.server import checkpoint
 from fedldp.fleet.server.process import ServerConfig, registered
 from fedldp.fleet.server.summary import Summary
+from fedldp.fleet.signed_jobs import SignedJob
 from fedldp.fleet.stages import Learned
+from fedldp.fleet.transparency import Asked, Transparency
 from fedldp.fleet.vault import identity
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.fleet.vault.reload import Outcome
@@ -122,12 +124,18 @@ def tally(text, folder):
     return PLAN.load_tally(folder / "tally.json")
 
 
+def signed_job(text, _):
+    key = signatures.PrivateKey.generate()
+    return SignedJob.unverified(signatures.sign(key, json.loads(text)))
+
+
 def training(text, _):
     recipe = Recipe(learning_rate=0.1)
     return Training(fleet(9, 2), plan_for(2), recipe, fedldp.source(1), group=3).resume(text)
 
 
 READERS = {
+    "fedldp asked": lambda text, _: Asked.of(text),
     "fedldp calendar": lambda text, _: fedldp.Calendar.from_json(text),
     "fedldp channel": lambda text, _: fedldp.Channel.from_json(text),
     "fedldp job state": lambda text, _: Learned.from_json(text),
@@ -140,10 +148,12 @@ READERS = {
     "fedldp registered": in_state("registered.json", lambda folder: registered(folder / "state")),
     "fedldp reload": in_state("reload.json", Outcome.load),
     "fedldp signed": lambda text, _: signatures.unverified(text, "fedldp job"),
+    "fedldp signed job": signed_job,
     "fedldp state": lambda text, _: State.from_json(text),
     "fedldp survey": lambda text, _: computations.check_format(text),
     "fedldp tally": tally,
     "fedldp training": training,
+    "fedldp transparency": lambda text, _: Transparency.from_json(text),
 }
 IGNORED = {"fedldp rows"}  # written again
 

@@ -282,9 +282,10 @@ def _parsed(text: str) -> dict[str, str]:
 
 def _document(signed: str, format: str) -> dict[str, Any]:  # noqa: A002
     with documents.reading(repr(format)):
-        document = json.loads(signed)
-        if not isinstance(document, dict) or document.get("format") != format:
-            raise ValueError("what was signed has another format")
+        document: dict[str, Any] = json.loads(signed)
+        found = document.get("format") if isinstance(document, dict) else None
+        if found != format:
+            raise ValueError(f"what was signed has another format: {difference(found, [format])}")
         documents.check_written(canonical(document), signed)
     return document
 

@@ -5,7 +5,7 @@ One number stands for all that parts say to each other: the formats of questions
 | version | since | formats |
 |---|---|---|
 | 1 | fedldp 0.1 | question 1, plan 1, model 1 |
-| 2 | fedldp 0.2 | question 1, plans 1 and 2, models 1 to 4, survey 1 |
+| 2 | fedldp 0.2 | questions 1 and 2, plans 1 and 2, models 1 to 4, survey 1 |
 | 3 | after 0.2 | questions 1 and 2 (of signed jobs), and those of version 2 |
 
 A part that gets a question in a format it does not know says which versions it speaks: 33 bytes
