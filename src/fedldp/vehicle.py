@@ -17,9 +17,11 @@ missing or unknown becomes a public value. `Plan.check` reports this to the owne
 that is not JSON is refused, before anything is drawn: it is a mistake of the calling program.
 """
 
+import base64
 import hashlib
 import json
 import random
+import re
 import secrets
 import sys
 import zlib
@@ -1269,6 +1271,151 @@ def chosen(things: list[Any], numbers: list[Any]) -> list[Any]:
     if not all(type(number) is int and 0 <= number < len(things) for number in numbers):
         raise ValueError(f"there are no such attributes or tables: {numbers!r:.80}")
     return [things[number] for number in numbers]
+
+
+# Who has signed it? Ed25519 of RFC 8032, for questions that come over a network.
+
+FIELD = (1 << 255) - 19
+ORDER = (1 << 252) + 27742317777372353535851937790883648493  # of the base point
+CURVE = -121665 * pow(121666, -1, FIELD) % FIELD
+SIGNED = re.compile(
+    r'\{"format":"fedldp signed 1","key":"([0-9a-f]{64})",'
+    r'"signature":"([A-Za-z0-9+/]{85}[AQgw]==)","signed":(\{.*\})\}'
+)
+
+Point = tuple[int, int, int, int]  # (x, y, z, t) is the point (x/z, y/z), and t = xy/z
+
+
+def point(data: bytes) -> Point | None:
+    """Return the point that 32 bytes are the only encoding of; None if there is none."""
+    y = int.from_bytes(data, "little")
+    sign, y = y >> 255, y & ((1 << 255) - 1)
+    if len(data) != 32 or y >= FIELD:
+        return None
+    # x^2 = u/v, and the root of a fraction takes one power.
+    u, v = (y * y - 1) % FIELD, (CURVE * y * y + 1) % FIELD
+    x = u * pow(v, 3, FIELD) * pow(u * pow(v, 7, FIELD), (FIELD - 5) // 8, FIELD) % FIELD
+    if (v * x * x - u) % FIELD:
+        x = x * pow(2, (FIELD - 1) // 4, FIELD) % FIELD
+    if (v * x * x - u) % FIELD or (not x and sign):
+        return None
+    x = FIELD - x if x & 1 != sign else x
+    return x, y, 1, x * y % FIELD
+
+
+def added(p: Point, q: Point) -> Point:
+    """Return the sum of two points, which may be equal."""
+    a, b = (p[1] - p[0]) * (q[1] - q[0]) % FIELD, (p[1] + p[0]) * (q[1] + q[0]) % FIELD
+    c, d = 2 * CURVE * p[3] * q[3] % FIELD, 2 * p[2] * q[2] % FIELD
+    e, f, g, h = b - a, d - c, d + c, b + a
+    return e * f % FIELD, g * h % FIELD, f * g % FIELD, e * h % FIELD
+
+
+def doubled(p: Point) -> Point:
+    """Return twice a point."""
+    x, y, z, _ = p
+    a, b = x * x, y * y
+    g, h = a - b, a + b
+    e, f = h - (x + y) * (x + y), 2 * z * z + g
+    return e * f % FIELD, g * h % FIELD, f * g % FIELD, e * h % FIELD
+
+
+def is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
+    """Return whether a message has an Ed25519 signature (RFC 8032). It takes some milliseconds.
+
+    A signature or a key that is not in its only form is refused, and so is a key of small order,
+    which would accept a signature for every message. Nothing here is secret: the time may depend
+    on the values.
+
+    Parameters
+    ----------
+    public
+        The 32 bytes of the key.
+    signature
+        The 64 bytes of the signature.
+    message
+        What was signed.
+
+    Returns
+    -------
+    bool
+        Whether the owner of the key has signed the message.
+
+    Examples
+    --------
+    >>> key = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
+    >>> is_signed(bytes.fromhex(key), bytes(64), b"")
+    False
+    """
+    base, key = point((4 * pow(5, -1, FIELD) % FIELD).to_bytes(32, "little")), point(public)
+    s = int.from_bytes(signature[32:], "little")
+    if base is None or key is None or len(signature) != 64 or s >= ORDER:
+        return False
+    if doubled(doubled(doubled(key)))[0] == 0:
+        return False
+    hashed = hashlib.sha512(signature[:32] + public + message).digest()
+    k = int.from_bytes(hashed, "little") % ORDER
+    # The first half of the signature must encode [s] base - [k] key.
+    minus = FIELD - key[0], key[1], 1, FIELD - key[3]
+    terms = None, base, minus, added(base, minus)
+    found = 0, 1, 1, 0
+    for place in reversed(range(ORDER.bit_length())):
+        found = doubled(found)
+        term = terms[(s >> place & 1) + 2 * (k >> place & 1)]
+        found = found if term is None else added(found, term)
+    inverse = pow(found[2], -1, FIELD)
+    x, y = found[0] * inverse % FIELD, found[1] * inverse % FIELD
+    return (y + ((x & 1) << 255)).to_bytes(32, "little") == signature[:32]
+
+
+def signed_document(text: str, public: bytes, name: str) -> dict[str, Any]:
+    """Return what the owner of a key has signed. Nothing of it is read before that is certain.
+
+    Parameters
+    ----------
+    text
+        The signed text, exactly as `fedldp` wrote it.
+    public
+        The 32 bytes of the key, which the vehicle's owner has put there.
+    name
+        The format that the document must have: a signature is valid for one purpose.
+
+    Returns
+    -------
+    dict
+        The document.
+
+    Raises
+    ------
+    ValueError
+        If the key has not signed it, or it is something else.
+
+    Examples
+    --------
+    >>> signed_document("{}", bytes(32), "fedldp campaign 1")
+    Traceback (most recent call last):
+    ValueError: refused: it is not a signed text
+    """
+    found = SIGNED.fullmatch(text) if text.isascii() else None
+    if found is None:
+        raise ValueError("refused: it is not a signed text")
+    key, signature, signed = found.groups()
+    if key != hashlib.sha256(public).hexdigest():
+        raise ValueError(f"refused: another key has signed it, {key[:16]}...")
+    if not is_signed(public, base64.b64decode(signature), signed.encode()):
+        raise ValueError("refused: its signature is wrong")
+    try:
+        document = json.loads(signed)
+    except UNREADABLE:
+        document = None
+    if type(document) is not dict or document.get("format") != name:
+        raise ValueError(f"refused: what was signed is not a {name!r}")
+    if canonical(document) != signed:
+        raise ValueError("refused: it is not canonical JSON")
+    return document
+
+
+# A row, and a program.
 
 
 def read_row(data: bytes) -> Any:
