@@ -1,0 +1,170 @@
+"""A vehicle that is awake now and then: it answers campaigns until they are acknowledged.
+
+When it connects and what it sends depends on the clock, on random pauses and on campaigns, never on
+the data. It says in its own log why it does not answer, and tells nobody else.
+
+The name under which a vehicle connects to the broker is the identifier of the answer that it sends.
+So the broker can let it read its own acknowledgement alone, and no name returns in another job.
+"""
+
+import logging
+import random
+from collections.abc import Callable
+from math import inf
+from time import monotonic
+from typing import final
+
+from fedldp.campaigns.answers import Answer, Answers, Identifier, new_identifier
+from fedldp.campaigns.campaign import all_campaigns
+from fedldp.campaigns.transport import Connect, Connection, Sleep
+from fedldp.errors import FedLDPError
+
+EVERY = 900.0  # seconds between two looks for campaigns, and between two attempts at the end
+RETRY = 30.0  # seconds until an answer is sent again: then twice as long each time
+PATIENCE = 10.0  # seconds to wait for an acknowledgement
+SILENCE = 2.0  # seconds without another campaign after which there is none
+TICK = 1.0  # an answer leaves a multiple of this many seconds after the campaign has arrived
+MOST = 100  # campaigns that are read at once
+
+_SYSTEM = random.SystemRandom()
+_log = logging.getLogger("fedldp.fleet.campaigns")
+
+
+@final
+class Agent:
+    """Looks for campaigns and delivers answers.
+
+    Parameters
+    ----------
+    answers
+        The vehicle's rules and its ledger.
+    connect
+        Opens connections with the broker.
+    every, retry, patience, silence, tick
+        Seconds: see the constants above.
+    """
+
+    def __init__(
+        self,
+        answers: Answers,
+        connect: Connect,
+        *,
+        every: float = EVERY,
+        retry: float = RETRY,
+        patience: float = PATIENCE,
+        silence: float = SILENCE,
+        tick: float = TICK,
+    ) -> None:
+        self._answers, self._connect = answers, connect
+        self._every, self._retry = every, retry
+        self._patience, self._silence, self._tick = patience, silence, tick
+        self._said: dict[str, str] = {}  # by topic: why it was not answered the last time
+        self._failing = False  # whether the broker could not be reached the last time
+
+    def run(self, sleep: Sleep, stopped: Callable[[], bool]) -> None:
+        """Look for campaigns and deliver answers until the program should stop."""
+        look_at, send_at, pause = 0.0, inf, self._retry
+        waiting: list[bytes] = []
+        while not stopped():
+            if monotonic() >= look_at:
+                self._tried(self.look)
+                look_at = monotonic() + self._every * _SYSTEM.uniform(0.5, 1.5)
+            if sent := monotonic() >= send_at:
+                self._tried(self.send)
+            left = [answer.identifier for answer in self._answers.pending()]
+            if sent or left != waiting:
+                pause = min(2 * pause, self._every) if left == waiting else self._retry
+                send_at = monotonic() + pause * _SYSTEM.uniform(0.5, 1.5) if left else inf
+            waiting = left
+            sleep(max(0.0, min(look_at, send_at) - monotonic()))
+
+    def visit(self) -> int:
+        """Look for campaigns and deliver all answers once; return how many are left."""
+        tried: list[bytes] = []
+        if self._tried(lambda: tried.extend(self.look())):
+            self._tried(lambda: self.send(tried))
+        return len(self._answers.pending())
+
+    def look(self) -> list[bytes]:
+        """Read the campaigns on the broker, answer them, and send the first answer at once.
+
+        Return the identifiers of the answers that were sent. Others are sent under names of their
+        own.
+        """
+        own = new_identifier()
+        unused = iter([own])
+        connection = self._connect(own.hex())
+        try:
+            connection.subscribe(all_campaigns(self._answers.fleet))
+            campaigns, arrived = self._campaigns(connection), monotonic()
+            answers = [
+                self._answered(topic, text, lambda: next(unused, None) or new_identifier())
+                for topic, text in campaigns.items()
+            ]
+            sent = [each for each in answers if each is not None and each.identifier == own]
+            if sent:
+                # Neither the data nor what was drawn decide when it leaves.
+                until = monotonic() + (arrived - monotonic()) % self._tick
+                while (left := until - monotonic()) > 0:
+                    connection.receive(left)
+            for answer in sent:
+                self._deliver(connection, answer)
+            return [answer.identifier for answer in sent]
+        finally:
+            connection.close()
+
+    def send(self, but: list[bytes] | None = None) -> None:
+        """Send all answers that are not acknowledged, but some."""
+        for answer in self._answers.pending():
+            if answer.identifier not in (but or []):
+                connection = self._connect(answer.identifier.hex())
+                try:
+                    self._deliver(connection, answer)
+                finally:
+                    connection.close()
+
+    def _campaigns(self, connection: Connection) -> dict[str, bytes]:
+        """Return what is published, by topic."""
+        found: dict[str, bytes] = {}
+        while len(found) < MOST and (message := connection.receive(self._silence)) is not None:
+            connection.acknowledge(message)
+            found[message.topic] = message.payload
+        return {topic: text for topic, text in found.items() if text}  # an empty one removes it
+
+    def _answered(self, topic: str, text: bytes, identifier: Identifier) -> Answer | None:
+        try:
+            answer, why = self._answers.accept(text, identifier), ""
+        except (FedLDPError, OSError) as error:
+            answer, why = None, str(error)
+        if why and self._said.get(topic) != why:
+            _log.warning("did not answer %.100r: %s", topic, why)
+        if len(self._said) >= MOST:
+            self._said.clear()
+        self._said[topic] = why
+        return answer
+
+    def _deliver(self, connection: Connection, answer: Answer) -> None:
+        """Send an answer, and wait a while for its acknowledgement."""
+        connection.subscribe(answer.acknowledgement)
+        connection.publish(answer.topic, answer.payload, certain=True)
+        until = monotonic() + self._patience
+        while (left := until - monotonic()) > 0:
+            message = connection.receive(left)
+            if message is not None:
+                connection.acknowledge(message)
+                if message.topic == answer.acknowledgement:
+                    self._answers.acknowledge(answer)
+                    _log.info("job %s, round %d: the answer is counted", answer.job, answer.round)
+                    return
+        _log.info("job %s, round %d: not acknowledged yet", answer.job, answer.round)
+
+    def _tried(self, what: Callable[[], object]) -> bool:
+        """Do something with the broker; return whether that was possible."""
+        try:
+            what()
+        except OSError as error:
+            (_log.debug if self._failing else _log.warning)("cannot use the broker: %s", error)
+            self._failing = True
+            return False
+        self._failing = False
+        return True

@@ -1,0 +1,341 @@
+"""What a vehicle answers to campaigns: its rules, its ledger, and what is not yet acknowledged.
+
+A vehicle answers a campaign if its operator has signed it, its time has come, it is not older than
+one that the vehicle has accepted, its plan keeps what it promises, and the cap covers the cost. The
+data decide nothing of that. What is drawn is stored in the ledger, together with its identifier,
+before it is sent; so the vehicle can send the same bytes as often as it takes.
+"""
+
+import hashlib
+import json
+import logging
+import secrets
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple, Self, final
+
+import numpy as np
+
+from fedldp import vehicle
+from fedldp._internal import signatures
+from fedldp._internal.database import Database, Kind
+from fedldp._internal.signatures import PublicKey
+from fedldp._internal.text import counted
+from fedldp.campaigns.campaign import (
+    IDENTIFIER,
+    MOST_BITS,
+    Campaign,
+    acknowledgement,
+    parted,
+    utc_now,
+)
+from fedldp.data import frames
+from fedldp.errors import DomainError
+from fedldp.ledger import Ledger
+from fedldp.plan import for_vehicle
+from fedldp.schema import Schema
+
+VEHICLE = "vehicle"  # its id in a ledger that it shares with nobody
+CLOCKS_DIFFER = timedelta(minutes=5)  # between the server and a vehicle, at most
+
+Identifier = Callable[[], bytes]
+
+_log = logging.getLogger("fedldp.fleet.campaigns")
+
+_KIND = Kind(
+    name="file of campaigns",
+    mark=b"fCmp",
+    format=1,
+    tables="""
+        CREATE TABLE campaigns (  -- what this vehicle has accepted
+            key TEXT NOT NULL,
+            job TEXT NOT NULL,
+            round INTEGER NOT NULL,
+            plan TEXT NOT NULL,  -- its fingerprint
+            issued TEXT NOT NULL,
+            deadline TEXT NOT NULL,
+            payload BLOB,  -- what is sent, as the ledger has it
+            acknowledged INTEGER NOT NULL DEFAULT 0,
+            PRIMARY KEY (key, job, round)
+        );
+    """,
+    advice=(
+        "It holds nothing that was not sent, and the ledger knows what was spent: move it away, "
+        "and open campaigns are answered again, with the same bytes."
+    ),
+)
+
+
+def new_identifier() -> bytes:
+    """Draw an identifier for one answer."""
+    return secrets.token_bytes(IDENTIFIER)
+
+
+class Answer(NamedTuple):
+    """What a vehicle sends until it is acknowledged, or until the deadline."""
+
+    fleet: str
+    job: str
+    round: int
+    deadline: datetime
+    payload: bytes
+
+    @property
+    def identifier(self) -> bytes:
+        """The bytes that distinguish it from every other answer."""
+        return parted(self.payload)[0]
+
+    @property
+    def topic(self) -> str:
+        """Where it is published."""
+        return f"fedldp/{self.fleet}/answers/{self.job}/{self.round}"
+
+    @property
+    def acknowledgement(self) -> str:
+        """Where a counter acknowledges it."""
+        return acknowledgement(self.fleet, self.job, self.round, self.identifier)
+
+
+@final
+class Accepted:
+    """The file in which vehicles remember what they have accepted, and what was acknowledged.
+
+    It is not needed for privacy, which the ledger guards alone.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = Database(path, _KIND)
+
+    def remember(self, key: str, campaign: Campaign, fingerprint: str) -> None:
+        """Accept a campaign, or raise `DomainError` if a newer one was accepted before."""
+        issued, deadline = map(signatures.time_text, (campaign.issued, campaign.deadline))
+        with self._file.transaction():
+            newest = self._file.execute(
+                "SELECT round, issued, plan FROM campaigns WHERE key = ? AND job = ? "
+                "ORDER BY round DESC LIMIT 1",
+                (key, campaign.job),
+            )
+            for round_, when, plan in newest:
+                if (campaign.round, issued) < (round_, when):
+                    raise DomainError(
+                        f"it is a repetition: it asks for round {campaign.round}, issued {issued}, "
+                        f"and round {round_}, issued {when}, was accepted before."
+                    )
+                if campaign.round == round_ and fingerprint != plan:
+                    raise DomainError(
+                        f"another plan was accepted for round {round_}. A new plan needs a new "
+                        "round or a new job."
+                    )
+            self._file.execute(
+                "INSERT INTO campaigns (key, job, round, plan, issued, deadline) "
+                "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (key, job, round) DO UPDATE "
+                "SET issued = excluded.issued, deadline = excluded.deadline",
+                (key, campaign.job, campaign.round, fingerprint, issued, deadline),
+            )
+
+    def latest(self) -> datetime | None:
+        """Return when the latest campaign was issued: it is later than that now."""
+        with self._file.gate():
+            [(found,)] = self._file.execute("SELECT MAX(issued) FROM campaigns")
+        return None if found is None else signatures.moment(found)
+
+    def store(self, key: str, answer: Answer) -> None:
+        """Store what is to be sent."""
+        self._change("payload = ?", answer.payload, key, answer.job, answer.round)
+
+    def acknowledge(self, key: str, answer: Answer) -> None:
+        """Note that a counter has acknowledged an answer."""
+        self._change("acknowledged = ?", 1, key, answer.job, answer.round)
+
+    def _change(self, what: str, *values: object) -> None:
+        with self._file.transaction():
+            self._file.execute(
+                f"UPDATE campaigns SET {what} WHERE key = ? AND job = ? AND round = ?",  # noqa: S608
+                values,
+            )
+
+    def is_acknowledged(self, key: str, campaign: Campaign) -> bool:
+        """Return whether the answer to a campaign was acknowledged."""
+        query = "SELECT acknowledged FROM campaigns WHERE key = ? AND job = ? AND round = ?"
+        with self._file.gate():
+            rows = self._file.execute(query, (key, campaign.job, campaign.round))
+        return rows == [(1,)]
+
+    def pending(self, key: str, fleet: str, now: datetime) -> list[Answer]:
+        """Return the answers that were not acknowledged, and whose deadline has not passed."""
+        query = (
+            "SELECT job, round, deadline, payload FROM campaigns "
+            "WHERE key = ? AND payload IS NOT NULL AND NOT acknowledged ORDER BY deadline"
+        )
+        with self._file.gate():
+            rows = self._file.execute(query, (key,))
+        found = [
+            Answer(fleet, job, round_, signatures.moment(deadline), payload)
+            for job, round_, deadline, payload in rows
+        ]
+        return [answer for answer in found if now < answer.deadline]
+
+    def close(self) -> None:
+        """Close the file. Closing it again does nothing."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+@final
+class Answers:
+    """One vehicle's answers to the campaigns of its operator.
+
+    Parameters
+    ----------
+    fleet, operator
+        Whose campaigns are answered: the name of the fleet, and the key that must have signed them.
+    schema
+        The attributes that the vehicle has, with their public bounds.
+    row
+        A function that returns the row to answer from: a mapping of names. It must not raise.
+    ledger, accepted
+        The vehicle's files. Several vehicles may share them.
+    epsilon
+        If it is given, plans with another epsilon are refused.
+    key
+        The vehicle's id in the ledger.
+    clock
+        A function that returns the time.
+    """
+
+    def __init__(
+        self,
+        fleet: str,
+        operator: PublicKey,
+        schema: Schema,
+        row: Callable[[], Any],
+        ledger: Ledger,
+        accepted: Accepted,
+        *,
+        epsilon: Fraction | None = None,
+        key: str = VEHICLE,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.fleet, self._operator = fleet, operator
+        self._schema, self._row = schema, row
+        self._ledger, self._accepted = ledger, accepted
+        self._epsilon, self._key, self._clock = epsilon, key, clock
+
+    def accept(self, text: bytes | str, identifier: Identifier = new_identifier) -> Answer | None:
+        """Return the answer to a campaign; None if it was acknowledged before.
+
+        Asking again returns the same bytes, and costs nothing.
+
+        Raises
+        ------
+        FedLDPError
+            If the campaign must not be answered; the text says why, for the owner alone.
+        OSError
+            If the ledger cannot be read or written. Nothing is released then.
+        """
+        campaign = Campaign.read(text, self._operator)
+        self._check_time(campaign)
+        if campaign.fleet != self.fleet:
+            raise DomainError(f"it is for the fleet {campaign.fleet!r}, not for {self.fleet!r}.")
+        plan = for_vehicle(campaign.plan, self._ledger.cap)
+        self._check_plan(campaign, plan)
+        self._accepted.remember(self._key, campaign, plan.fingerprint)
+        if self._accepted.is_acknowledged(self._key, campaign):
+            return None
+        payload = self._released(campaign, plan, identifier)
+        answer = Answer(self.fleet, campaign.job, campaign.round, campaign.deadline, payload)
+        self._accepted.store(self._key, answer)
+        return answer
+
+    def _released(self, campaign: Campaign, plan: vehicle.Plan, identifier: Identifier) -> bytes:
+        request = f"campaign {self.fleet} {campaign.job} {campaign.round} {plan.fingerprint}"
+        payload = self._ledger.release(
+            self._key,
+            plan.epsilon,
+            request,
+            lambda: identifier() + plan.report(self._checked_row(plan)),
+            run=campaign.job,
+            job=campaign.job,
+            constant=f"answers of {plan.fingerprint}" if plan.constant else None,
+        )
+        if not plan.constant:
+            return payload
+        # The report is repeated in other jobs. So that the identifier is not, the one in the ledger
+        # stays a secret from which those that are sent are derived.
+        secret, packet = parted(payload)
+        return hashlib.sha256(secret + request.encode()).digest()[:IDENTIFIER] + packet
+
+    def pending(self) -> list[Answer]:
+        """Return what is to be sent: not yet acknowledged, and before the deadline."""
+        return self._accepted.pending(self._key, self.fleet, self._clock())
+
+    def acknowledge(self, answer: Answer) -> None:
+        """Note that a counter has acknowledged an answer: it is not sent again."""
+        self._accepted.acknowledge(self._key, answer)
+
+    def _check_time(self, campaign: Campaign) -> None:
+        now, latest = self._clock(), self._accepted.latest()
+        if campaign.issued > now + CLOCKS_DIFFER:
+            raise DomainError(
+                f"it is issued at {signatures.time_text(campaign.issued)}, and this vehicle's "
+                f"clock says {signatures.time_text(now)}. Set the clock."
+            )
+        # A clock that was set back does not revive old campaigns.
+        if campaign.deadline <= max(now, latest or now):
+            raise DomainError(f"its deadline was {signatures.time_text(campaign.deadline)}.")
+
+    def _check_plan(self, campaign: Campaign, plan: vehicle.Plan) -> None:
+        """Refuse a plan for public reasons: what the vehicle has, and what its owner chose."""
+        if plan.bits > MOST_BITS:
+            raise DomainError(f"a record would have {plan.bits:,} bits, more than {MOST_BITS:,}.")
+        asked = Schema.from_document(json.loads(campaign.plan)["schema"]).attributes
+        if not all(attribute in self._schema.attributes for attribute in asked):
+            raise DomainError("it asks for attributes that this vehicle does not have like that.")
+        if self._epsilon is not None and plan.epsilon != self._epsilon:
+            raise DomainError(
+                f"it costs {float(plan.epsilon):g}, and this vehicle answers only plans that cost "
+                f"{float(self._epsilon):g}."
+            )
+
+    def _checked_row(self, plan: vehicle.Plan) -> Any:
+        row = self._row()
+        notes = [note for note in plan.check(row) if not note.startswith("the key ")]
+        if notes:  # without the values: logs are kept and passed on to others
+            _log.warning(
+                "%s of the row will be clipped or replaced: `fedldp vehicle FOLDER --check` shows "
+                "which",
+                counted(len(notes), "value"),
+            )
+        return row
+
+
+def random_row(path: Path) -> dict[str, Any]:
+    """Return a random row of a CSV or Parquet file; an empty one if the file cannot be read.
+
+    Data never decide whether a vehicle answers: what is missing is replaced by public values, and
+    the owner reads about it in the log.
+    """
+    try:
+        tables = [frames.table(chunk.data) for chunk in frames.read(path)]
+        ends = np.cumsum([len(table) for table in tables])
+        place = secrets.randbits(64) * int(ends[-1]) >> 64  # as many random bits for all files
+        number = int(np.searchsorted(ends, place, side="right"))
+        place -= int(ends[number]) - len(tables[number])
+        return {
+            name: _plain(tables[number].cells(name, place, place + 1)[0])
+            for name in tables[number].names
+        }
+    except Exception as error:  # whatever it is: see above
+        _log.error("%s cannot be read, so all values count as missing: %s", path, error)
+        return {}
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

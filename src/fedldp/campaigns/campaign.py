@@ -1,0 +1,164 @@
+"""A campaign: what the vehicles of a fleet are asked, who asks it, and where the answers go.
+
+A campaign is signed, so a vehicle knows who asks, and it has a deadline. An answer is an identifier
+of 16 random bytes, which the vehicle draws for this answer alone, and the report: the same packet
+as on every other way to the server.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, final
+
+from fedldp import vehicle
+from fedldp._internal import documents, signatures
+from fedldp._internal.signatures import PrivateKey, PublicKey
+from fedldp.errors import DomainError, WireError
+from fedldp.plan import Plan
+
+FORMAT = "fedldp campaign 1"
+IDENTIFIER = 16  # bytes
+LAST_ROUND = 1 << 31
+MOST_BITS = 1 << 16  # of a record: an answer is one message
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")  # safe as a level of a topic and as a file
+_ENTRIES = ("fleet", "job", "round", "plan", "issued", "deadline")
+
+
+@final
+@dataclass(frozen=True)
+class Campaign:
+    """One round of a job, asked of all vehicles of a fleet.
+
+    >>> import fedldp, datetime
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0).to_json()
+    >>> now = datetime.datetime(2027, 3, 1, tzinfo=datetime.UTC)
+    >>> campaign = Campaign("north", "spring", 1, plan, now, now + datetime.timedelta(days=2))
+    >>> key = PrivateKey.generate()
+    >>> Campaign.read(campaign.signed(key), key.public) == campaign
+    True
+    >>> campaign.topic, campaign.acknowledgement(bytes(16))[:32]
+    ('fedldp/north/campaign/spring', 'fedldp/north/ack/spring/1/000000')
+    """
+
+    fleet: str
+    job: str
+    round: int  # from 1
+    plan: str  # as canonical JSON
+    issued: datetime
+    deadline: datetime
+
+    def __post_init__(self) -> None:
+        for name in ("fleet", "job"):
+            check_name(getattr(self, name), name)
+        if type(self.round) is not int or not 1 <= self.round <= LAST_ROUND:
+            raise DomainError(f"round must be from 1 to {LAST_ROUND}; got {self.round!r:.80}.")
+        if not self.issued < self.deadline:
+            raise DomainError(
+                f"the deadline must come after {signatures.time_text(self.issued)}, when the "
+                f"campaign is issued; got {signatures.time_text(self.deadline)}."
+            )
+
+    def signed(self, key: PrivateKey) -> str:
+        """Return the campaign as the server publishes it."""
+        document = {"format": FORMAT} | {name: getattr(self, name) for name in _ENTRIES}
+        for name in ("issued", "deadline"):
+            document[name] = signatures.time_text(document[name])
+        # The plan as it is, and not as a text: every quotation mark in that would need two bytes.
+        return signatures.sign(key, document | {"plan": json.loads(self.plan)})
+
+    @classmethod
+    def read(cls, text: str | bytes, operator: PublicKey) -> "Campaign":
+        """Read a campaign that this operator has signed, or raise `WireError`.
+
+        Whether its time has come is another question: see `Answers`.
+        """
+        if isinstance(text, bytes):
+            text = text.decode("ascii", errors="replace")
+        return cls._of(signatures.verify(operator, text, FORMAT))
+
+    @classmethod
+    def own(cls, text: str) -> "Campaign":
+        """Read a campaign of the server's own folder, without checking who has signed it."""
+        return cls._of(signatures.unverified(text, FORMAT))
+
+    @classmethod
+    def _of(cls, document: dict[str, Any]) -> "Campaign":
+        with documents.reading(repr(FORMAT)):
+            if document.keys() - {"format"} != set(_ENTRIES):
+                raise ValueError(f"its entries must be {', '.join(_ENTRIES)}")
+            return cls(
+                document["fleet"],
+                document["job"],
+                document["round"],
+                vehicle.canonical(document["plan"]),
+                signatures.moment(document["issued"]),
+                signatures.moment(document["deadline"]),
+            )
+
+    @property
+    def name(self) -> str:
+        """The job and the round, as files are called."""
+        return f"{self.job}-{self.round}"
+
+    @property
+    def topic(self) -> str:
+        """Where the campaign itself is published."""
+        return f"fedldp/{self.fleet}/campaign/{self.job}"
+
+    @property
+    def answers(self) -> str:
+        """Where vehicles publish their answers."""
+        return f"fedldp/{self.fleet}/answers/{self.job}/{self.round}"
+
+    @property
+    def shared_answers(self) -> str:
+        """The subscription of counters: each answer is delivered to one of them."""
+        return f"$share/counters/{self.answers}"
+
+    def acknowledgement(self, identifier: bytes) -> str:
+        """Return where a counter acknowledges the answer with an identifier."""
+        return acknowledgement(self.fleet, self.job, self.round, identifier)
+
+
+def acknowledgement(fleet: str, job: str, round_: int, identifier: bytes) -> str:
+    """Return the topic on which a counter acknowledges an answer."""
+    return f"fedldp/{fleet}/ack/{job}/{round_}/{identifier.hex()}"
+
+
+def all_campaigns(fleet: str) -> str:
+    """Return the subscription of vehicles: every campaign of their fleet."""
+    return f"fedldp/{check_name(fleet, 'fleet')}/campaign/+"
+
+
+def check_name(name: Any, what: str) -> str:
+    """Validate the name of a fleet or a job, which becomes a part of topics and files."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name.strip(".") == "":
+        raise DomainError(
+            f"{what} must be 1 to 64 letters, digits or any of . _ -; got {name!r:.80}."
+        )
+    return name
+
+
+def utc_now() -> datetime:
+    """Return what the clock of this machine says."""
+    return datetime.now(UTC)
+
+
+def parted(payload: bytes) -> tuple[bytes, bytes]:
+    """Return the identifier and the packet of an answer."""
+    return payload[:IDENTIFIER], payload[IDENTIFIER:]
+
+
+def check_plan(text: str) -> Plan:
+    """Return the plan of a campaign, as a server uses it, if one message holds an answer."""
+    plan = Plan.from_json(text)
+    if plan.bits > MOST_BITS:
+        raise DomainError(
+            f"a record must have at most {MOST_BITS:,} bits to be sent over MQTT; it has "
+            f"{plan.bits:,}. Ask fewer attributes, or use a gateway."
+        )
+    if plan.to_json() != text:
+        raise WireError("the plan must be in canonical form, as Plan.to_json writes it.")
+    return plan

@@ -1,0 +1,273 @@
+"""The file of a counter: what it has received in one round, and what it has refused.
+
+Each counter has a file of its own. A vehicle may have sent its answer to several counters: when the
+round is closed, the files are merged, and an identifier counts once.
+
+Two different packets with one identifier cannot come from a vehicle that keeps its bytes; only the
+vehicle, the broker and the counters know an identifier. A counter keeps the first one and does not
+acknowledge the other. If two counters have kept different ones, neither counts.
+"""
+
+import hashlib
+import heapq
+import secrets
+from collections import Counter as Numbers
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import NamedTuple, Self, final
+
+from fedldp._internal.database import Database, Kind
+from fedldp.campaigns.campaign import IDENTIFIER, Campaign, check_plan, parted
+from fedldp.counting import Counted, Manifest
+from fedldp.errors import DomainError, WireError
+from fedldp.plan import Plan
+from fedldp.report import HEADER, VERSION
+
+CONFLICT = "conflict"  # another packet with the same identifier was received before
+VEHICLES = "vehicles"  # the packet does not hold exactly one vehicle
+
+_AT_ONCE = 1 << 14  # answers that are read from a file
+
+_KIND = Kind(
+    name="file of a counter",
+    mark=b"fCnt",
+    format=1,
+    tables="""
+        CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+        CREATE TABLE answers (identifier BLOB PRIMARY KEY, packet BLOB NOT NULL) WITHOUT ROWID;
+        CREATE TABLE refused (reason TEXT PRIMARY KEY, messages INTEGER NOT NULL) WITHOUT ROWID;
+    """,
+    advice=(
+        "Vehicles whose answers it held may have been told that they are counted. Restore the "
+        "disk if you can; without this file, close the round with those of the other counters."
+    ),
+)
+
+
+class Finished(DomainError):
+    """The round is closed: nothing more may be stored or acknowledged."""
+
+
+class Verdict(NamedTuple):
+    """What a counter does about a message."""
+
+    acknowledged: bool  # to the vehicle; to the broker every message is
+    reason: str = ""  # why not
+
+
+@final
+class Store:
+    """The file of one counter for one round. A missing one is created, for a campaign."""
+
+    def __init__(self, path: Path, text: str | None = None) -> None:
+        if text is None and not path.exists():
+            raise DomainError(f"{path} is not there. Expected the file of a counter.")
+        self._file = Database(path, _KIND, inspect=False)
+        self.path = self._file.path
+        try:
+            self.text = self._begin(text)
+            self.campaign = Campaign.own(self.text)
+            self.plan: Plan = check_plan(self.campaign.plan)
+        except BaseException:
+            self.close()
+            raise
+        self._size = IDENTIFIER + HEADER + -(-self.plan.bits // 8)
+        one = (1).to_bytes(4, "big")
+        self._head = bytes([VERSION]) + bytes.fromhex(self.plan.fingerprint)[:7] + one
+
+    def _begin(self, text: str | None) -> str:
+        with self._file.transaction():
+            found = self._about("campaign")
+            if found is None:
+                if text is None:
+                    raise WireError(f"{self.path} belongs to no campaign.")
+                self._file.execute("INSERT INTO about VALUES ('campaign', ?)", (text,))
+                name = secrets.token_hex(8)
+                self._file.execute("INSERT INTO about VALUES ('counter', ?)", (name,))
+                return text
+        if text is not None and not _same_round(Campaign.own(found), Campaign.own(text)):
+            raise DomainError(
+                f"{self.path} holds answers to another campaign. Give each round its own file."
+            )
+        return text or found
+
+    def _about(self, name: str) -> str | None:
+        for (value,) in self._file.execute("SELECT value FROM about WHERE name = ?", (name,)):
+            return str(value)
+        return None
+
+    @property
+    def counter(self) -> str:
+        """The name of the counter for the broker: no other counter has it."""
+        with self._file.gate():
+            return f"counter-{self._about('counter')}"
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more may be stored."""
+        with self._file.gate():
+            return self._about("finished") is not None
+
+    def finish(self) -> None:
+        """Store nothing more, from now on: a counter that still runs no longer acknowledges."""
+        with self._file.transaction():
+            self._file.execute("INSERT OR IGNORE INTO about VALUES ('finished', 'yes')")
+
+    def add(self, payloads: Sequence[bytes]) -> list[Verdict]:
+        """Store answers, and return what to do about each of them. Then they are on disk.
+
+        Raises
+        ------
+        Finished
+            If the round is closed. Nothing was stored, and nothing may be acknowledged.
+        """
+        reasons = self._reasons(payloads)
+        with self._file.transaction():
+            if self._about("finished") is not None:
+                raise Finished(f"the round is closed: {self.path} takes no more answers.")
+            known: dict[bytes, bytes] = {}
+            fresh: dict[bytes, bytes] = {}
+            for payload, reason in zip(payloads, reasons, strict=True):
+                identifier, packet = parted(payload)
+                if reason or identifier in known:
+                    continue
+                query = "SELECT packet FROM answers WHERE identifier = ?"
+                for (stored,) in self._file.execute(query, (identifier,)):
+                    known[identifier] = stored
+                if identifier not in known:
+                    known[identifier] = fresh[identifier] = packet
+            self._file.execute_many("INSERT INTO answers VALUES (?, ?)", fresh.items())
+            for place, payload in enumerate(payloads):
+                identifier, packet = parted(payload)
+                if not reasons[place] and known[identifier] != packet:
+                    reasons[place] = CONFLICT
+            self._file.execute_many(
+                "INSERT INTO refused VALUES (?, ?) ON CONFLICT (reason) "
+                "DO UPDATE SET messages = messages + excluded.messages",
+                Numbers(filter(None, reasons)).items(),
+            )
+        return [Verdict(not reason, reason) for reason in reasons]
+
+    def _reasons(self, payloads: Sequence[bytes]) -> list[str]:
+        """Return for each answer why it cannot be counted, or an empty text."""
+        packets = [parted(payload)[1] for payload in payloads]
+        found = self.plan.count(packets, most_listed=len(packets))
+        reasons = {each.number: each.reason for each in found.listed}
+        return [
+            reasons.get(place, "" if self._is_one(payload) else VEHICLES)
+            for place, payload in enumerate(payloads)
+        ]
+
+    def _is_one(self, payload: bytes) -> bool:
+        """Return whether a valid packet holds exactly one vehicle."""
+        return len(payload) == self._size and parted(payload)[1].startswith(self._head)
+
+    @property
+    def received(self) -> int:
+        """How many answers are stored."""
+        with self._file.gate():
+            [(number,)] = self._file.execute("SELECT COUNT(*) FROM answers")
+        return int(number)
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """How many messages were refused for which reason; a message may have come repeatedly."""
+        with self._file.gate():
+            return dict(self._file.execute("SELECT reason, messages FROM refused"))
+
+    def answers(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield identifiers and packets, by ascending identifier."""
+        query = (
+            "SELECT identifier, packet FROM answers WHERE identifier > ? "
+            "ORDER BY identifier LIMIT ?"
+        )
+        last = b""
+        while True:
+            with self._file.gate():
+                rows = self._file.execute(query, (last, _AT_ONCE))
+            if not rows:
+                return
+            yield from rows
+            last = rows[-1][0]
+
+    def close(self) -> None:
+        """Close the file. Closing it again does nothing."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class Merged(NamedTuple):
+    """All answers of a round."""
+
+    counted: Counted
+    repeated: int  # answers that more than one counter had
+    conflicts: int  # identifiers that different counters have with different packets
+    refused: dict[str, int]  # messages that counters refused, by reason
+
+
+def merge(stores: Sequence[Store]) -> Merged:
+    """Count the answers of a round, each identifier once.
+
+    The manifest of the result has one shard, the round, so that it cannot be added to another
+    result of the same round: an answer that two counters have would count twice.
+
+    Raises
+    ------
+    DomainError
+        If a file is not finished, or they belong to different campaigns.
+    """
+    if not stores:
+        raise DomainError("expected the file of at least one counter; got none.")
+    first = stores[0].campaign
+    for store in stores:
+        if not store.finished:
+            raise DomainError(
+                f"{store.path} is not finished: its counter may still acknowledge answers."
+            )
+        if not _same_round(store.campaign, first):
+            raise DomainError(
+                f"{store.path} is for another campaign than {stores[0].path}: "
+                f"{store.campaign.name} and {first.name}."
+            )
+    numbers: Numbers[str] = Numbers()
+    digest = hashlib.sha256()
+
+    def packets() -> Iterator[bytes]:
+        for identifier, packet in _merged(stores, numbers):
+            digest.update(identifier + packet)
+            yield packet
+
+    found = stores[0].plan.count(packets())
+    name = f"campaign {first.fleet}/{first.job}/{first.round}"
+    refused = sum((Numbers(store.refused) for store in stores), Numbers[str]())
+    return Merged(
+        replace(found, manifest=Manifest({name: digest.hexdigest()})),
+        numbers["repeated"],
+        numbers["conflicts"],
+        dict(sorted(refused.items())),
+    )
+
+
+def _merged(stores: Iterable[Store], numbers: "Numbers[str]") -> Iterator[tuple[bytes, bytes]]:
+    """Yield each identifier once, unless it has different packets."""
+    every = heapq.merge(*(store.answers() for store in stores))
+    for identifier, group in groupby(every, key=itemgetter(0)):
+        found = [packet for _, packet in group]
+        if len(set(found)) > 1:
+            numbers["conflicts"] += 1
+            continue
+        numbers["repeated"] += len(found) - 1
+        yield identifier, found[0]
+
+
+def _same_round(one: Campaign, other: Campaign) -> bool:
+    """Return whether two campaigns ask the same in the same round: deadlines may differ."""
+    return replace(one, issued=other.issued, deadline=other.deadline) == other

@@ -1,0 +1,179 @@
+"""The rules of a vehicle: whom it answers, once, with the same bytes, whatever its data are."""
+
+import logging
+import re
+from fractions import Fraction
+
+import pytest
+from campaigns import HOUR, KEY, NOW, PLAN, SCHEMA, Clock, Vehicles, asked
+
+from fedldp import Plan, Schema
+from fedldp._internal.signatures import PrivateKey
+from fedldp.campaigns.answers import random_row
+from fedldp.errors import BudgetError, DomainError, PrivacyError, WireError
+
+
+@pytest.fixture
+def vehicles(tmp_path):
+    with Vehicles(tmp_path / "vehicle") as found:
+        yield found
+
+
+def test_asking_again_gives_the_same_bytes_and_costs_nothing(vehicles):
+    answers, text = vehicles.answers(), asked().signed(KEY)
+    first = answers.accept(text)
+    assert first == answers.accept(text) == vehicles.answers().accept(text)
+    assert vehicles.ledger.totals() == {"vehicle": 1}
+    assert answers.pending() == [first]
+    assert PLAN.count([first.payload[16:]]).tally.reports == 1
+
+
+def test_an_acknowledged_answer_is_never_sent_again(vehicles):
+    answers, text = vehicles.answers(), asked().signed(KEY)
+    answers.acknowledge(answers.accept(text))
+    assert answers.accept(text) is None
+    assert answers.pending() == []
+
+
+def test_the_ledger_alone_brings_the_bytes_back(vehicles):
+    """The other file may be lost: the vehicle sends the same bytes, with the same identifier."""
+    first = vehicles.answers().accept(asked().signed(KEY))
+    vehicles.accepted.close()
+    for each in vehicles.folder.glob("campaigns.db*"):
+        each.unlink()
+    with Vehicles(vehicles.folder) as again:
+        assert again.answers().accept(asked().signed(KEY)) == first
+        assert again.ledger.totals() == {"vehicle": 1}
+
+
+def test_identifiers_are_drawn_for_each_answer(vehicles):
+    texts = [asked(job=f"job-{n}").signed(KEY) for n in range(5)]
+    with Vehicles(vehicles.folder / "rich", cap="5.0") as rich:
+        found = [rich.answers(key).accept(text) for key in ("car 1", "car 2") for text in texts]
+    assert len({each.identifier for each in found}) == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "why"),
+    [
+        (asked().signed(PrivateKey.generate()), WireError, "not signed by the expected key"),
+        (asked(fleet="south").signed(KEY), DomainError, "fleet 'south'"),
+        (asked(issued=NOW - 24 * HOUR).signed(KEY), DomainError, "its deadline was"),
+        (asked(issued=NOW + HOUR).signed(KEY), DomainError, "Set the clock"),
+        (asked(Plan(SCHEMA, epsilon=1.5)).signed(KEY), PrivacyError, "the cap is 1"),
+        (asked(Plan(Schema.of(age=(0, 9)), 1.0)).signed(KEY), DomainError, "does not have"),
+        (asked(Plan(Schema.of(speed=(0, 51)), 1.0)).signed(KEY), DomainError, "does not have"),
+    ],
+)
+def test_nothing_is_spent_on_what_is_refused(vehicles, text, error, why):
+    with pytest.raises(error, match=why):
+        vehicles.answers().accept(text)
+    assert vehicles.ledger.totals() == {}
+    assert vehicles.answers().pending() == []
+
+
+def test_one_answer_for_each_job_and_no_more_than_the_cap(vehicles):
+    answers = vehicles.answers()
+    answers.accept(asked().signed(KEY))
+    with pytest.raises(BudgetError):
+        answers.accept(asked(job="summer").signed(KEY))
+    with Vehicles(vehicles.folder / "rich", cap="9") as rich:
+        rich.answers().accept(asked().signed(KEY))
+        with pytest.raises(BudgetError, match="has answered the job 'spring' once"):
+            rich.answers().accept(asked(number=2).signed(KEY))
+        assert rich.answers().accept(asked(job="summer").signed(KEY)) is not None
+
+
+def test_a_vehicle_that_has_chosen_an_epsilon_answers_no_other(vehicles):
+    with pytest.raises(DomainError, match=re.escape("only plans that cost 0.5")):
+        vehicles.answers(epsilon=Fraction(1, 2)).accept(asked().signed(KEY))
+    assert vehicles.answers(epsilon=Fraction(1)).accept(asked().signed(KEY)) is not None
+
+
+def test_an_older_round_is_a_repetition(tmp_path):
+    with Vehicles(tmp_path, cap="9", answers_per_job=9) as vehicles:
+        answers = vehicles.answers()
+        old = asked().signed(KEY)
+        answers.accept(old)
+        answers.accept(asked(number=2, issued=NOW - HOUR).signed(KEY))
+        with pytest.raises(DomainError, match="repetition"):
+            answers.accept(old)
+        other = Plan(SCHEMA, epsilon=0.5)
+        with pytest.raises(DomainError, match="another plan was accepted"):
+            answers.accept(asked(other, number=2).signed(KEY))
+        assert vehicles.ledger.totals() == {"vehicle": 2}
+
+
+def test_a_later_deadline_of_the_same_round_replaces_the_earlier_one(tmp_path):
+    clock = Clock()
+    with Vehicles(tmp_path, clock=clock) as vehicles:
+        answers = vehicles.answers()
+        earlier = asked().signed(KEY)
+        first = answers.accept(earlier)
+        clock.now = NOW + 2 * HOUR
+        again = answers.accept(asked(issued=clock.now, hours=48).signed(KEY))
+        assert again.payload == first.payload
+        assert again.deadline == NOW + 50 * HOUR
+        with pytest.raises(DomainError, match="repetition"):
+            answers.accept(earlier)
+        clock.now = NOW + 49 * HOUR
+        assert answers.pending() == [again]
+        clock.now = NOW + 50 * HOUR
+        assert answers.pending() == []
+
+
+def test_a_clock_that_was_set_back_does_not_revive_old_campaigns(tmp_path):
+    clock = Clock(NOW + 48 * HOUR)
+    with Vehicles(tmp_path, cap="9", clock=clock) as vehicles:
+        answers = vehicles.answers()
+        answers.accept(asked(issued=clock.now).signed(KEY))
+        clock.now = NOW + HOUR
+        with pytest.raises(DomainError, match="its deadline was"):
+            answers.accept(asked(job="winter").signed(KEY))
+
+
+def test_a_plan_of_constants_repeats_the_report_and_not_the_identifier(tmp_path):
+    schema = Schema.of(city={"categories": ["Oslo", "Rome", "Lima"], "constant": True})
+    plan = Plan(schema, epsilon=1.0)
+    with Vehicles(tmp_path, schema=schema) as vehicles:
+        answers = vehicles.answers()
+        texts = [asked(plan, job=job).signed(KEY) for job in ("spring", "summer")]
+        first, second = (answers.accept(text) for text in texts)
+        assert vehicles.ledger.totals() == {"vehicle": 1}
+        assert first.payload[16:] == second.payload[16:]
+        assert first.identifier != second.identifier
+        assert answers.accept(texts[0]) == first
+        stored = vehicles.ledger.release(
+            "vehicle", 1, "other", bytes, constant=f"answers of {plan.fingerprint}"
+        )
+        assert stored[16:] == first.payload[16:]
+        assert stored[:16] not in (first.identifier, second.identifier)
+
+
+@pytest.mark.parametrize("row", [{}, {"speed": None, "city": "Atlantis"}, {"speed": "x" * 999}])
+def test_data_never_decide_whether_a_vehicle_answers(vehicles, row, caplog):
+    with caplog.at_level(logging.INFO, "fedldp.fleet"):
+        answer = vehicles.answers(row=row).accept(asked().signed(KEY))
+    assert len(answer.payload) == 16 + 16 + -(-PLAN.bits // 8)
+    assert "clipped or replaced" in caplog.text
+    assert "Atlantis" not in caplog.text  # logs are passed on
+
+
+@pytest.mark.parametrize("contents", [None, "", "speed,city\n", "\x00\xff", "speed\n1,2,3\n"])
+def test_a_file_that_cannot_be_read_gives_an_empty_row_and_a_line_in_the_log(
+    tmp_path, contents, caplog
+):
+    path = tmp_path / "rows.csv"
+    if contents is not None:
+        path.write_text(contents, "latin-1")
+    assert random_row(path) == {}
+    assert "all values count as missing" in caplog.text
+
+
+def test_each_row_of_a_file_is_chosen(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("speed,city\n1,Oslo\n2,\n3,Rome\n")
+    found = {tuple(random_row(path).items()) for _ in range(200)}
+    # A row is missed in 200 draws with a probability of 3 (2/3)^200 < 1e-34.
+    expected = {("1", "Oslo"), ("2", None), ("3", "Rome")}
+    assert {(speed, city) for (_, speed), (_, city) in found} == expected
