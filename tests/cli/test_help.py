@@ -59,8 +59,8 @@ def test_help_fits_and_teaches(path):
 def test_every_example_is_understood(path, tmp_path, monkeypatch):
     """All its options and values are taken, in a folder that has the fleet and files it names."""
     monkeypatch.chdir(tmp_path)
-    for part in ("server", "gateway-1", "vault-1"):
-        Path("fleet", part).mkdir(parents=True)
+    for part in ("fleet/server", "fleet/gateway-1", "fleet/vault-1", "server", "car-7"):
+        Path(part).mkdir(parents=True)
     for words in examples(shown(path)):
         if "--help" in words:
             continue

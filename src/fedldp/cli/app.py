@@ -18,6 +18,9 @@ class _Entry(NamedTuple):
 
 _COMMANDS = {
     "audit": _Entry("audit", "audit_command", "Prove from its integers how much a channel leaks."),
+    "campaign": _Entry(
+        "campaign", "campaign_group", "Ask vehicles over MQTT: publish, count, status, close."
+    ),
     "collect": _Entry(
         "collect",
         "collect_command",
@@ -49,6 +52,9 @@ _COMMANDS = {
     "train": _Entry("train", "train_command", "Simulate training: each vehicle sends a few bits."),
     "trend": _Entry(
         "estimates", "trend_command", "Show how estimates change over the periods of a calendar."
+    ),
+    "vehicle": _Entry(
+        "vehicle", "vehicle_command", "Answer the campaigns of a fleet over MQTT, as one vehicle."
     ),
 }
 
@@ -85,7 +91,8 @@ def fedldp() -> None:
     Compare:     mechanisms, audit
     Simulate:    schema, data, collect, train, predict
     Deploy:      plan, report, ledger (on a vehicle), tally, estimate, trend
-                 (on a server), fleet (everything)
+                 (on a server), fleet (everything), campaign and vehicle
+                 (over MQTT)
 
     \b
     fedldp demo                        train on flights, in seconds

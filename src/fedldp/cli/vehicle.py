@@ -1,0 +1,62 @@
+"""`fedldp vehicle`: answer campaigns over MQTT, as one vehicle."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from fedldp.campaigns.config import VehicleConfig, until_stopped
+from fedldp.cli.fleet.parts import FOLDER
+
+LEFT = 3  # answers were not acknowledged
+
+
+@click.command("vehicle")
+@click.argument("folder", type=FOLDER)
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Look for campaigns and send answers once, then exit: for a vehicle that wakes up.",
+)
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Only show what would be clipped or replaced in the data, with exit status 0 if nothing, "
+    "1 otherwise. Nothing is answered or spent.",
+)
+def vehicle_command(folder: Path, once: bool, check: bool) -> None:
+    """Answer the campaigns of a fleet over MQTT, as one vehicle.
+
+    \b
+    fedldp vehicle car-7             until Ctrl-C or SIGTERM
+    fedldp vehicle car-7 --once      one visit to the broker
+    fedldp vehicle car-7 --check     look at the data first
+
+    FOLDER contains vehicle.toml: the broker, the operator's public key, the
+    data, and the cap. The ledger beside it is the only record of what the
+    vehicle has spent: never delete it, never restore a backup.
+
+    The vehicle answers only campaigns that the operator has signed, each job
+    once, and keeps sending the same bytes until a counter has acknowledged
+    them or the deadline has passed. It prints why it does not answer, and tells
+    nobody else. If the data cannot be read, it answers with public values, as
+    data must not decide whether a vehicle answers, and prints that too.
+
+    \b
+    Exit status:
+    0  stopped by a signal; with --once: all answers are acknowledged
+    1  an error, which is printed; with --check: some values are replaced
+    2  invalid command line
+    3  with --once: an answer is not acknowledged yet; run it again later
+    """  # noqa: D301 (click wants the character \b itself)
+    vehicle = VehicleConfig.load(folder)
+    if check:
+        quality = vehicle.check()
+        click.echo(str(quality))
+        sys.exit(0 if quality.clean else 1)
+    with until_stopped() as stop, vehicle.agent() as agent:
+        if not once:
+            agent.run(*stop)
+        elif agent.visit():
+            click.echo("fedldp: an answer is not acknowledged yet.", err=True)
+            sys.exit(LEFT)
