@@ -12,7 +12,7 @@ import pytest
 from accounts import NOBODY, needs_root
 
 from fedldp.errors import DomainError
-from fedldp.fleet import processes
+from fedldp.fleet import logs, processes
 from fedldp.fleet.processes import FREE_PORT, MARK, Process, Supervisor, stop
 from fedldp.fleet.state import LOCK, hold, holder, started
 
@@ -220,7 +220,7 @@ def test_an_exception_ends_what_was_started(tmp_path):
 
 
 def test_words_environment_and_log(tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "LARGEST_LOG", 10)
+    monkeypatch.setattr(logs, "LARGEST", 10)
     state = tmp_path / "state"
     with Supervisor(state) as supervisor:
         argv = ("sh", "-c", 'echo "$0 $WORD"; echo oops >&2', FREE_PORT)

@@ -1,6 +1,7 @@
 """A gateway whose key is removed from the server's folder, or replaced there, is revoked."""
 
 import json
+import logging
 import subprocess
 from pathlib import Path
 
@@ -58,7 +59,7 @@ class Flower:
 
 
 @pytest.fixture
-def fleet(tmp_path, monkeypatch):
+def fleet(tmp_path, monkeypatch, caplog):
     """A server with a folder of keys; `look` makes it look at them, after some seconds."""
     clock = [100.0]
     monkeypatch.setattr(server_process, "monotonic", lambda: clock[0])
@@ -69,13 +70,14 @@ def fleet(tmp_path, monkeypatch):
 
     class Fleet:
         folder, state = tmp_path / "gateways", tmp_path / "state"
-        flower, said = Flower(tmp_path), []
+        flower = Flower(tmp_path)
 
         def look(self, after=0.0):
             clock[0] += after
-            self.said.clear()
-            server_process._register(self.flower, made, self.said.append)
-            return self.said
+            caplog.clear()
+            with caplog.at_level(logging.INFO):
+                server_process._register(self.flower, made)
+            return [each.getMessage() for each in caplog.records]
 
         def keys(self):
             return {key.split()[1] for key in registered(self.state)}
@@ -94,7 +96,7 @@ def test_a_key_that_is_replaced_in_its_file_is_unregistered(fleet):
     path.write_text(B)
     assert fleet.look() == ["Registered gateway-1."]
     assert fleet.look(9.9) == []  # it could be copied just now
-    assert fleet.look(0.1) == ["Revoked a key that is no longer in gateways."]
+    assert fleet.look(0.1) == ["Revoked a key of gateway-1 that is no longer in gateways."]
     assert fleet.flower.unregistered == ["1"]
     assert fleet.keys() == {number(B)}
     assert fleet.look(100) == []

@@ -367,5 +367,5 @@ def test_liars_in_a_survey_are_noticed(tmp_path):
     job = surveyed(tmp_path, survey_reports=2000)
     Network(honest, liar, honest).start(job)
     found = checkpoint.warnings(job.checkpoint, job.stages)
-    assert any(text.startswith("Gateway 11, a survey of signs: Implausible") for text in found)
-    assert not any(text.startswith("Gateway 10") for text in found)
+    assert any(text.startswith("gateway 11, a survey of signs: Implausible") for text in found)
+    assert not any(text.startswith("gateway 10") for text in found)

@@ -3,7 +3,8 @@
 The threads and processes of one machine may share a file. While it is in use, and after a crash,
 files named `-wal` and `-shm` lie next to it. They are part of it and must be moved with it.
 
-A file of an older format is migrated when it is opened; one of a newer format is refused.
+A file of an older format is migrated when it is opened; one of a newer format is refused. A
+`snapshot` only reads: it neither waits for the processes that use the file nor changes anything.
 """
 
 import contextlib
@@ -15,13 +16,13 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, Protocol, final
 
 from fedldp._internal import files
 from fedldp.errors import DomainError, WireError
 
 _PATIENCE = 60.0  # seconds to wait for the transaction of another process
-
+_GLANCE = 5.0  # seconds for a snapshot, which waits only while a crash is recovered from
 
 _CACHE = 1 << 16  # kilobytes: SQLite uses as many as it needs, and the disk beyond
 
@@ -38,18 +39,27 @@ class Kind(NamedTuple):
     migrations: Mapping[int, tuple[str, ...]] = MappingProxyType({})
 
 
+class Readable(Protocol):
+    """What can be read: a file, or a snapshot of one."""
+
+    path: Path
+
+    def execute(self, statement: str, values: tuple[object, ...] = ()) -> list[Any]:
+        """Return the rows of a statement."""
+
+    def damaged(self, what: str) -> WireError:
+        """Return the error for a damaged file."""
+
+
 @final
 class Database:
     """One file. A missing one is created; one that is damaged or of another kind is refused.
 
     Threads and forked children may use it too, except a child that was forked in a transaction.
-    Looking for damage takes long in a large file: `inspect=False` skips it, for programs that open
-    the file often.
     """
 
-    def __init__(self, path: str | os.PathLike[str], kind: Kind, *, inspect: bool = True) -> None:
-        self.path = Path(path).resolve()
-        self._kind, self._inspect = kind, inspect
+    def __init__(self, path: str | os.PathLike[str], kind: Kind) -> None:
+        self.path, self._kind = Path(path).resolve(), kind
         self._connection: sqlite3.Connection | None = None
         self._process = os.getpid()
         self._closed = False
@@ -142,24 +152,17 @@ class Database:
         if self._opened.st_size == 0:
             # SQLite would take it for a new one, and delete the -wal next to it.
             raise self.damaged("it is empty")
-        uri = f"{self.path.as_uri()}?mode=rw"  # and not rwc: no file is made here
         try:
-            # Transactions begin and end where this module says so; the gate keeps threads apart.
-            self._connection = sqlite3.connect(
-                uri, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=True
-            )
-            [(mark,)] = self.execute("PRAGMA application_id")
-            if mark != int.from_bytes(self._kind.mark):
-                raise self.damaged(f"it does not have the mark of a {self._kind.name}")
+            self._connection = _connected(self.path, _PATIENCE)  # the gate keeps threads apart
+            _check_mark(self, self._kind)
             current = self._version() == self._kind.format
             self.execute("PRAGMA journal_mode = WAL")
             self.execute("PRAGMA synchronous = FULL")
             self.execute(f"PRAGMA cache_size = -{_CACHE}")
             self.execute("PRAGMA fullfsync = ON")  # without it, macOS does not wait for the disk
-            if self._inspect or not current:
-                [(verdict,)] = self.execute("PRAGMA integrity_check(1)")
-                if verdict != "ok":
-                    raise self.damaged(verdict.splitlines()[-1])
+            [(verdict,)] = self.execute("PRAGMA integrity_check(1)")
+            if verdict != "ok":
+                raise self.damaged(verdict.splitlines()[-1])
             if not current:
                 self._migrate()
         except sqlite3.Error as error:
@@ -171,26 +174,13 @@ class Database:
 
     def _version(self) -> int:
         """Return the format of the file, if it is the current one or can be migrated to it."""
-        version: int
-        [(version,)] = self.execute("PRAGMA user_version")
-        name, newest = self._kind.name, self._kind.format
-        if version > newest:
-            raise WireError(
-                f"{self.path} is a {name} of format {version}, and this version of fedldp reads "
-                f"formats up to {newest}. A newer version has written it: use that one."
-            )
-        if version != newest and version not in self._kind.migrations:
-            raise self.damaged(f"it has an unknown format, {version}")
-        return version
+        return _version(self, self._kind)
 
     def _migrate(self) -> None:
         """Turn a file of an older format into the current one, all of it or nothing."""
         with self._atomic():
             # The version is read again: another process may have been faster.
-            for version in range(self._version(), self._kind.format):
-                for statement in self._kind.migrations[version]:
-                    self.execute(statement)
-            self.execute(f"PRAGMA user_version = {self._kind.format}")
+            _migrate(self, self._kind, self._version())
 
     def _disconnect(self) -> None:
         if self._connection is not None:
@@ -199,14 +189,116 @@ class Database:
 
     def damaged(self, what: str) -> WireError:
         """Return the error for a damaged file."""
-        advice = self._kind.advice.format(path=shlex.quote(str(self.path)))
-        return WireError(f"{self.path} is not a valid {self._kind.name}: {what}. {advice}")
+        return _damaged(self.path, self._kind, what)
 
     def _trouble(self, error: sqlite3.Error) -> Exception:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the higher bits are details
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            return self.damaged(str(error))
-        return _failed(self.path, self._kind, error)
+        return _trouble(self.path, self._kind, error)
+
+
+@final
+class _Snapshot:
+    """A consistent view of a file, in the current format."""
+
+    def __init__(self, path: Path, kind: Kind) -> None:
+        self.path, self._kind = path, kind
+        self._connection = _connected(path, _GLANCE)
+        try:
+            self.execute("PRAGMA query_only = ON")
+            self.execute("BEGIN")  # from here on, nothing that others write is seen
+            _check_mark(self, kind)
+            version = _version(self, kind)
+            if version != kind.format:
+                self._copy()
+                _migrate(self, kind, version)
+        except BaseException:
+            self.close()
+            raise
+
+    def _copy(self) -> None:
+        """Continue with a copy in memory, which may be migrated."""
+        file, self._connection = self._connection, sqlite3.connect(":memory:", isolation_level=None)
+        with contextlib.closing(file):
+            file.backup(self._connection)
+
+    def execute(self, statement: str, values: tuple[object, ...] = ()) -> list[Any]:
+        """Return the rows of a statement."""
+        try:
+            return self._connection.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise _trouble(self.path, self._kind, error) from error
+
+    def damaged(self, what: str) -> WireError:
+        """Return the error for a damaged file."""
+        return _damaged(self.path, self._kind, what)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@contextlib.contextmanager
+def snapshot(path: str | os.PathLike[str], kind: Kind) -> Iterator[Readable]:
+    """Read a file as it is now: nothing is written, and nobody who uses it has to wait.
+
+    A file of an older format is migrated in memory alone. It is not inspected for damage beyond
+    what is read.
+    """
+    path = Path(path).resolve()
+    if not path.stat().st_size:  # raises if there is no file
+        raise _damaged(path, kind, "it is empty")
+    with _LOOKING:
+        try:
+            found = _Snapshot(path, kind)
+        except sqlite3.Error as error:
+            raise _trouble(path, kind, error) from error
+        with contextlib.closing(found):
+            yield found
+
+
+def _connected(path: Path, patience: float) -> sqlite3.Connection:
+    """Open an existing file. Transactions begin and end where this module says so."""
+    uri = f"{path.as_uri()}?mode=rw"  # and not rwc: no file is made here
+    return sqlite3.connect(
+        uri, timeout=patience, isolation_level=None, check_same_thread=False, uri=True
+    )
+
+
+def _check_mark(file: Readable, kind: Kind) -> None:
+    [(mark,)] = file.execute("PRAGMA application_id")
+    if mark != int.from_bytes(kind.mark):
+        raise file.damaged(f"it does not have the mark of a {kind.name}")
+
+
+def _version(file: Readable, kind: Kind) -> int:
+    """Return the format of a file, if it is the current one or can be migrated to it."""
+    version: int
+    [(version,)] = file.execute("PRAGMA user_version")
+    if version > kind.format:
+        raise WireError(
+            f"{file.path} is a {kind.name} of format {version}, and this version of fedldp reads "
+            f"formats up to {kind.format}. A newer version has written it: use that one."
+        )
+    if version != kind.format and version not in kind.migrations:
+        raise file.damaged(f"it has an unknown format, {version}")
+    return version
+
+
+def _migrate(file: Readable, kind: Kind, version: int) -> None:
+    for each in range(version, kind.format):
+        for statement in kind.migrations[each]:
+            file.execute(statement)
+    file.execute(f"PRAGMA user_version = {kind.format}")
+
+
+def _damaged(path: Path, kind: Kind, what: str) -> WireError:
+    advice = kind.advice.format(path=shlex.quote(str(path)))
+    return WireError(f"{path} is not a valid {kind.name}: {what}. {advice}")
+
+
+def _trouble(path: Path, kind: Kind, error: sqlite3.Error) -> Exception:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the higher bits are details
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return _damaged(path, kind, str(error))
+    return _failed(path, kind, error)
 
 
 def replace(path: str | os.PathLike[str], kind: Kind, contents: str) -> Path | None:
@@ -280,13 +372,15 @@ def _failed(path: Path, kind: Kind, error: sqlite3.Error) -> OSError:
 # child that opens a file which its parent had open at the fork believes that it holds locks, and
 # may write into a -wal that is gone. So no connection may survive a fork. One gate for all files of
 # a process admits one thread at a time, and a fork waits until no other thread is inside.
-_GATE = threading.RLock()
+# Snapshots have a lock of their own, so that nobody who uses a file waits for their readers.
+_GATE, _LOOKING = threading.RLock(), threading.RLock()
 _OPEN: weakref.WeakSet[Database] = weakref.WeakSet()
 _ANOTHER = 0  # instead of a process's number: no process has it
 
 
 def _pause() -> None:
     _GATE.acquire()
+    _LOOKING.acquire()
     for each in _OPEN:
         if not each._in_transaction():
             each._disconnect()
@@ -297,8 +391,13 @@ def _resume() -> None:
         # One without a connection makes its own when it is used. One that was in a transaction
         # belongs to the parent, whose number may be the same in another PID namespace.
         each._process = os.getpid() if each._connection is None else _ANOTHER
+    _release()
+
+
+def _release() -> None:
+    _LOOKING.release()
     _GATE.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_pause, after_in_parent=_GATE.release, after_in_child=_resume)
+    os.register_at_fork(before=_pause, after_in_parent=_release, after_in_child=_resume)

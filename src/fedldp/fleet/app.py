@@ -11,21 +11,22 @@ In Flower's simulation, the only configuration of a node is its number. The envi
 /run/vaults/{partition-id}.
 """
 
-import contextlib
 import logging
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
+from fedldp.fleet import logs
 from fedldp.fleet.flower.messages import packed, unpacked
 from fedldp.fleet.flower.strategy import LDPFedSGD
 from fedldp.fleet.gateway.relay import DEADLINE, relay
 from fedldp.fleet.job import Job
+from fedldp.fleet.processes import MARK
 from fedldp.fleet.protocol import inflated
+from fedldp.fleet.server import names
 from fedldp.fleet.sockets import REFUSED, Address
 
 VAULTS = "FEDLDP_VAULTS"
@@ -40,9 +41,11 @@ _log = logging.getLogger(__name__)
 def main(grid: Grid, context: Context) -> None:
     """Run the job until it ends. Do nothing if another process is running it already."""
     job = Job.load(str(context.run_config["job"]))
-    with _logged(job.log):
+    # The supervisor of the server names its state folder, where the names of gateways are.
+    name = names.lookup(Path(os.environ.get(MARK, job.checkpoint.parent)))
+    with logs.to_file(job.log):  # the output of a ServerApp is not kept
         try:
-            LDPFedSGD(job).start(grid)
+            LDPFedSGD(job, name=name).start(grid)
         except BlockingIOError as error:
             _log.warning("%s", error)
         except Exception as error:
@@ -64,19 +67,3 @@ def train(message: Message, context: Context) -> Message:
         _log.error("%s: %s", type(error).__name__, error)
         data = REFUSED
     return Message(packed(data), reply_to=message)
-
-
-@contextlib.contextmanager
-def _logged(path: Path) -> Iterator[None]:
-    """Write the fleet's log to a file: the output of a ServerApp is not kept."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logger = logging.getLogger("fedldp.fleet")
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        handler.close()

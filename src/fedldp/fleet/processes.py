@@ -25,6 +25,7 @@ from types import FrameType
 from typing import IO, Literal, final
 
 from fedldp.errors import DomainError
+from fedldp.fleet import logs
 from fedldp.fleet.isolation import SOCKETS, Network
 from fedldp.fleet.state import LOCK, hold, holder_of, open_lock, users
 
@@ -33,7 +34,6 @@ GRACE = 8.0  # seconds for a process to end after SIGTERM
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 5.0  # seconds before a process that died is started again
 LONG_LIFE = 60.0  # seconds; after such a long life, the pause is the shortest again
 FREE_PORT = "{free port}"  # a placeholder in a command line for the number of a free port
-LARGEST_LOG = 1 << 23  # bytes; a larger log is renamed at the next start
 
 Restart = Literal["always", "on-failure", "no"]
 
@@ -70,8 +70,7 @@ class _Child:
         self.start()
 
     def start(self) -> None:
-        if self._log.exists() and self._log.stat().st_size > LARGEST_LOG:
-            self._log.replace(self._log.with_suffix(".old"))
+        logs.set_aside(self._log)
         words = [str(free_port()) if word == FREE_PORT else word for word in self.process.argv]
         sockets = [each.fileno() for each in self.process.sockets]
         with self._log.open("ab") as output:

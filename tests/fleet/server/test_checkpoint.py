@@ -17,7 +17,6 @@ from fedldp.fleet.server import checkpoint as module
 from fedldp.fleet.server.checkpoint import (
     Checkpoint,
     Counts,
-    JobStatus,
     Standing,
     finished,
     locked,
@@ -85,7 +84,9 @@ def test_the_lock_goes_with_its_process(path):
     with subprocess.Popen([sys.executable, "-c", script], **pipes) as process:
         assert process.stdout.readline() == b"ready\n"
         assert locked(path)
-        assert status(path) == JobStatus("test", 0, 0, 0, NONE, NONE, NONE, {}, "", False)
+        found = status(path)
+        assert (found.job, found.rounds, found.asked, found.gateways) == ("test", 0, 0, ())
+        assert (found.total, found.open, found.ended, found.failed) == (NONE, NONE, "", False)
         process.kill()
     assert not locked(path)
     Checkpoint(path, "test", "settings").close()

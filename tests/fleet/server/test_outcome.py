@@ -346,9 +346,9 @@ def test_a_server_says_what_came_of_a_job_that_is_over(tmp_path):
     Network(some, mute, honest).start(job)
     done = serve(job, tmp_path / "server")
     assert done.exit_code == 0, done.output
-    assert "39 of 72 planned reports: 72 vehicles asked, 39 answered, 30 silent" in done.stdout
-    assert "fewer reports than planned" in done.stdout
-    assert str(job.result) in done.stdout
+    assert "39 of 72 planned reports: 72 vehicles asked, 39 answered, 30 silent" in done.stderr
+    assert "fewer reports than planned" in done.stderr
+    assert str(job.result) in done.stderr
 
 
 def test_a_job_that_another_version_ended_with_nothing_has_failed_too(tmp_path):

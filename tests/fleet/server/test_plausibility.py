@@ -10,8 +10,8 @@ from fedldp import Number, Plan, Schema
 from fedldp._internal import packing
 from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import Answer
-from fedldp.fleet.server import checkpoint
-from fedldp.fleet.server.process import ServerConfig, _say_end
+from fedldp.fleet.server import checkpoint, names
+from fedldp.fleet.server.process import ServerConfig, _log_end
 from fedldp.fleet.server.rounds import Rounds
 from fedldp.fleet.stages import Collection
 from fedldp.learn.model import Model
@@ -63,9 +63,9 @@ def test_a_statistic(tmp_path, caplog, liars, noticed):
     ]
     assert bool(found) == noticed
     if noticed:
-        assert {text.split(":")[0] for text in found} <= {"Gateway 8", "All gateways"}
+        assert {text.split(":")[0] for text in found} <= {"gateway 8", "All gateways"}
         assert any(
-            text.startswith("Gateway 8: Implausible reports: x[3] has ")
+            text.startswith("gateway 8: Implausible reports: x[3] has ")
             and "answers, and 20 are expected. Honest vehicles cause this" in text
             for text in found
         )
@@ -88,9 +88,9 @@ def test_a_training_adds_up_what_no_round_shows(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         run(job, 15, ROUNDS)
     texts = [each.getMessage() for each in caplog.records]
-    assert all("Gateway 8" in text or "All gateways" in text for text in texts)
+    assert all("gateway 8" in text or "All gateways" in text for text in texts)
     assert not any("training, round" in text and "answers, and" in text for text in texts)
-    assert any(text.startswith("training, all rounds. Gateway 8: Implausible") for text in texts)
+    assert any(text.startswith("training, all rounds. gateway 8: Implausible") for text in texts)
 
 
 def test_a_round_of_a_training(tmp_path, caplog):
@@ -107,7 +107,7 @@ def test_a_round_of_a_training(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         run(job, 60, 2)
     texts = [each.getMessage() for each in caplog.records]
-    assert any(text.startswith("training, round 1. Gateway 8: Implausible") for text in texts)
+    assert any(text.startswith("training, round 1. gateway 8: Implausible") for text in texts)
 
 
 def test_a_training_with_two_levels(tmp_path):
@@ -138,21 +138,30 @@ def test_a_training_with_two_levels(tmp_path):
     running.close()
     found = checkpoint.warnings(job.checkpoint, job.stages)
     assert found
-    assert all(text.startswith("Gateway 7, epsilon 2: Implausible reports: ") for text in found)
+    assert all(text.startswith("gateway 7, epsilon 2: Implausible reports: ") for text in found)
 
 
-def test_the_terminal_shows_it(tmp_path, monkeypatch):
+def test_the_terminal_shows_it(tmp_path, monkeypatch, caplog):
     job = Job("statistic", PLAN, tmp_path / "job.db", tmp_path / "tally.json", REPORTS)
     run(job, 40)
     monkeypatch.setattr("fedldp.fleet.server.process.ending", lambda *_: "The job is over.")
-    said = []
+    caplog.set_level(logging.INFO)
+    caplog.clear()
     server = ServerConfig(*[tmp_path] * 2, 1, 2, *[tmp_path] * 6)
-    _say_end(checkpoint.status(job.checkpoint), server, job, said.append)
-    assert said[0] == "The job is over."
+    names.keep(make(server.state), {"8": "gateway-8"})
+    _log_end(checkpoint.status(job.checkpoint), server, job)
+    said = [(each.levelname, each.getMessage()) for each in caplog.records]
+    assert said[0] == ("INFO", "The job is over.")
+    named = names.lookup(server.state)
     assert said[1:] == [
-        f"Warning: {text}" for text in checkpoint.warnings(job.checkpoint, job.stages)
+        ("WARNING", text) for text in checkpoint.warnings(job.checkpoint, job.stages, named)
     ]
-    assert len(said) > 1
+    assert any(text.startswith("gateway-8: Implausible") for _, text in said)
+
+
+def make(folder):
+    folder.mkdir()
+    return folder
 
 
 def test_nothing_has_begun(tmp_path):

@@ -1,14 +1,17 @@
 """`fedldp fleet vault`, `reload`, `gateway`, `uplink`, `server` and `stop`: run the parts."""
 
 import asyncio
+import functools
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import click
 
 from fedldp.cli.plans import strict_option
-from fedldp.fleet import isolation, processes
+from fedldp.fleet import isolation, logs, processes
 from fedldp.fleet.flower import programs
 from fedldp.fleet.gateway import process as gateway_process
 from fedldp.fleet.server import process as server_process
@@ -23,6 +26,33 @@ STOPPED = 4  # a signal came before the job was done
 FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def log_options(command: Command) -> Command:
+    """Add the options that say how a part logs; they hold for its processes too."""
+
+    @click.option(
+        "--log-format",
+        type=click.Choice(logs.FORMATS),
+        help="Log text for people, or a JSON object in each line.  "
+        f"[default: {logs.FORMAT}, or text]",
+    )
+    @click.option(
+        "--log-level",
+        type=click.Choice(logs.LEVELS),
+        help=f"Log events of this level and above.  [default: {logs.LEVEL}, or info]",
+    )
+    @functools.wraps(command)
+    def configured(
+        *words: Any, log_format: str | None, log_level: str | None, **options: Any
+    ) -> Any:
+        with logs.to_stderr(log_format, log_level):
+            return command(*words, **options)
+
+    return cast(Command, configured)
+
+
 @click.command("vault")
 @click.argument("folder", type=FOLDER)
 @strict_option
@@ -32,6 +62,7 @@ FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
     help="Only show what the vault would clip or replace in its data, with exit status 0 if "
     "nothing, 1 otherwise. Nothing is answered or spent.",
 )
+@log_options
 def vault_command(folder: Path, strict: bool, check: bool) -> None:
     """Answer for the vehicles of a vault, until Ctrl-C or SIGTERM.
 
@@ -97,6 +128,7 @@ _require_isolation = click.option(
     "interface, and on the next ports for vaults on TCP.",
     metavar="PORT",
 )
+@log_options
 def gateway_command(folder: Path, require_isolation: bool, uplink: int | None) -> None:
     """Run a gateway until Ctrl-C or SIGTERM.
 
@@ -117,6 +149,7 @@ def gateway_command(folder: Path, require_isolation: bool, uplink: int | None) -
 
 @click.command("uplink")
 @click.argument("folder", type=FOLDER)
+@log_options
 def uplink_command(folder: Path) -> None:
     """Connect a gateway with its server, as a systemd unit.
 
@@ -137,6 +170,7 @@ def uplink_command(folder: Path) -> None:
 @click.argument("folder", type=FOLDER)
 @click.option("--stay", is_flag=True, help="Keep serving gateways after the job is done.")
 @_require_isolation
+@log_options
 def server_command(folder: Path, stay: bool, require_isolation: bool) -> None:
     """Run the job of a fleet until it is done, or until Ctrl-C.
 
@@ -164,9 +198,7 @@ def server_command(folder: Path, stay: bool, require_isolation: bool) -> None:
     4  a signal stopped the server before the job was done: start it again
     """  # noqa: D301 (click wants the character \b itself)
     try:
-        done = server_process.run(
-            folder, stay=stay, say=click.echo, require_isolation=require_isolation
-        )
+        done = server_process.run(folder, stay=stay, require_isolation=require_isolation)
     except JobFailed as error:
         click.echo(f"fedldp: {error}", err=True)
         sys.exit(FAILED)

@@ -17,6 +17,7 @@ from fedldp.errors import DomainError, MissingExtra, WireError
 from fedldp.fleet.flower.messages import packed, unpacked
 from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import Question, deflated
+from fedldp.fleet.server.names import Name, unnamed
 from fedldp.fleet.server.rounds import Rounds
 
 try:
@@ -48,6 +49,9 @@ class LDPFedSGD(Strategy):
     ----------
     job : Job
         What to ask, and where to keep the checkpoint and the result.
+    name : callable, optional
+        Returns what to call a gateway in the log, given its number in Flower. By default it is
+        called by its number.
     poll : float, default=0.25
         Seconds between two looks for replies.
     clock : callable, default=time.monotonic
@@ -96,11 +100,12 @@ class LDPFedSGD(Strategy):
         self,
         job: Job,
         *,
+        name: Name = unnamed,
         poll: float = POLL,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.job = job
+        self.job, self._name = job, name
         self._poll, self._clock, self._sleep = poll, clock, sleep
         self._opened: Rounds | None = None
         self._questions: dict[str, Question] = {}  # by gateway: to be sent now
@@ -155,7 +160,7 @@ class LDPFedSGD(Strategy):
                 "start takes only the grid and evaluate_fn: the job decides what is sent, in how "
                 "many rounds, and how long to wait. Leave the other arguments out."
             )
-        with contextlib.closing(Rounds(self.job)) as rounds:
+        with contextlib.closing(Rounds(self.job, self._name)) as rounds:
             self._opened, self._heard = rounds, self._clock()
             try:
                 return self._run(grid, evaluate_fn)
@@ -275,7 +280,9 @@ class LDPFedSGD(Strategy):
             return None, None
         rounds.step()
         metrics = self._metrics(server_round)
-        _log.info("%s, round %d: %s", self.job.name, server_round, dict(metrics))
+        extra = {"job": self.job.name, "round": server_round}
+        counts = rounds.counts(server_round)
+        _log.info("%s, round %d is done: %s.", self.job.name, server_round, counts, extra=extra)
         return ArrayRecord(rounds.arrays()), metrics
 
     def configure_evaluate(
@@ -394,8 +401,9 @@ class LDPFedSGD(Strategy):
         """Log each message once: a hostile gateway must not fill the disk."""
         if (gateway, what) not in self._noted:
             self._noted.add((gateway, what))
-            who = f"gateway {gateway}" if gateway else "the server"
-            _log.warning("%s, %s: %s", self.job.name, who, what)
+            who = self._name(gateway) if gateway else "the server"
+            extra = {"job": self.job.name, "gateway": who} if gateway else {"job": self.job.name}
+            _log.warning("%s, %s: %s", self.job.name, who, what, extra=extra)
 
     def _metrics(self, number: int) -> MetricRecord:
         return MetricRecord(dict(self._rounds.counts(number)._asdict()))

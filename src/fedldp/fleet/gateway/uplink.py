@@ -33,7 +33,7 @@ from flwr.proto.run_pb2 import GetRunResponse
 from google.protobuf.message import DecodeError
 
 from fedldp.errors import DomainError
-from fedldp.fleet import isolation
+from fedldp.fleet import isolation, logs
 from fedldp.fleet.gateway.process import GatewayConfig
 from fedldp.fleet.server.endpoint import LARGEST, PASSED, Endpoint, serve
 from fedldp.fleet.sockets import Address
@@ -194,4 +194,5 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 if __name__ == "__main__":
-    asyncio.run(run(Path(sys.argv[1]), isolation.inherited()))
+    with logs.to_stderr():
+        asyncio.run(run(Path(sys.argv[1]), isolation.inherited()))

@@ -7,17 +7,19 @@ stay in the file, so that the whole job can be computed again from them.
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from time import time
 from typing import IO, NamedTuple, Self, final
 
 from fedldp._internal import locks
-from fedldp._internal.database import Database, Kind
+from fedldp._internal.database import Database, Kind, Readable, snapshot
 from fedldp.errors import DomainError, WireError
 from fedldp.fleet.protocol import LAST_ROUND, Answer, Question
+from fedldp.fleet.server.names import Name, unnamed
 from fedldp.fleet.stages import Learned, Stage, span_of, spans
 from fedldp.plan import Plan
 from fedldp.plausibility import Plausibility
@@ -26,7 +28,7 @@ from fedldp.tally import Tally
 _KIND = Kind(
     name="checkpoint",
     mark=b"fJOB",
-    format=1,
+    format=2,
     tables="""
         CREATE TABLE job (
             name TEXT NOT NULL,
@@ -35,13 +37,16 @@ _KIND = Kind(
             state TEXT NOT NULL,  -- the state after the last one
             round INTEGER NOT NULL,  -- how many are done
             ended TEXT NOT NULL,  -- why, once it is over
-            failed INTEGER NOT NULL  -- whether it ended without a result
+            failed INTEGER NOT NULL,  -- whether it ended without a result
+            began_at REAL,  -- as all times, seconds since 1970; NULL before format 2
+            ended_at REAL
         );
         CREATE TABLE asks (
             round INTEGER NOT NULL,
             gateway TEXT NOT NULL,
             n INTEGER NOT NULL,
             digest BLOB NOT NULL,  -- of the question
+            asked_at REAL,
             PRIMARY KEY (round, gateway)
         );
         CREATE TABLE batches (
@@ -51,12 +56,22 @@ _KIND = Kind(
             silent INTEGER NOT NULL,
             size INTEGER NOT NULL,  -- bytes, as it came
             report BLOB NOT NULL,  -- the records that it held
+            received_at REAL,
             PRIMARY KEY (round, gateway)
         );
     """,
     advice="Restore the file: a new one would ask vehicles again that have answered.",
+    migrations={
+        1: (
+            "ALTER TABLE job ADD COLUMN began_at REAL",
+            "ALTER TABLE job ADD COLUMN ended_at REAL",
+            "ALTER TABLE asks ADD COLUMN asked_at REAL",
+            "ALTER TABLE batches ADD COLUMN received_at REAL",
+        ),
+    },
 )
 _ROOM = 1 << 24  # counters of all tallies that are kept in memory
+_RECENT = 5  # rounds that are done, from which the rate of reports is computed
 
 
 class Standing(NamedTuple):
@@ -105,10 +120,22 @@ def total(rounds: Iterable[Counts]) -> Counts:
     return Counts(*(sum(column) for column in zip(Counts(), *rounds, strict=True)))
 
 
+class Exchange(NamedTuple):
+    """What the server and one gateway exchanged in all rounds. Times are seconds since 1970."""
+
+    gateway: str
+    reports: int = 0  # of its vehicles
+    bytes: int = 0
+    heard: float | None = None  # when its last answer came
+    round: int = 0  # the last one in which it was asked
+    asked: float | None = None  # when that was
+    answered: bool = False  # whether it has answered in that round
+
+
 @final
 @dataclass(frozen=True)
 class JobStatus:
-    """The progress of a job, and why it has ended if it has."""
+    """The progress of a job, and why it has ended if it has. Times are seconds since 1970."""
 
     job: str
     rounds: int  # that are done
@@ -117,9 +144,24 @@ class JobStatus:
     total: Counts  # of all rounds
     last: Counts  # of the last round that is done
     open: Counts  # of the open round
-    bytes: Mapping[str, int]  # received from each gateway
+    gateways: tuple[Exchange, ...]
     ended: str  # why it has ended, or empty
     failed: bool
+    began_at: float | None = None
+    ended_at: float | None = None
+    opened_at: float | None = None  # when the open round was first asked
+    rate: float | None = None  # reports per second, in the last rounds
+
+    @property
+    def missing(self) -> list[Exchange]:
+        """The gateways that were asked in the open round and have not answered."""
+        number = self.rounds + 1
+        return [each for each in self.gateways if each.round == number and not each.answered]
+
+    @property
+    def bytes(self) -> dict[str, int]:
+        """How many bytes each gateway has sent."""
+        return {each.gateway: each.bytes for each in self.gateways if each.heard or each.bytes}
 
     @property
     def reports(self) -> int:
@@ -177,8 +219,9 @@ class Checkpoint:
     def _begin(self, job: str, settings: str, start: str) -> None:
         with self._file.transaction():
             if not _belongs(self._file, job, settings):
-                values = (job, settings, start, start)
-                self._file.execute("INSERT INTO job VALUES (?, ?, ?, ?, 0, '', 0)", values)
+                values = (job, settings, start, start, time())
+                insert = "INSERT INTO job VALUES (?, ?, ?, ?, 0, '', 0, ?, NULL)"
+                self._file.execute(insert, values)
 
     @property
     def standing(self) -> Standing:
@@ -213,8 +256,8 @@ class Checkpoint:
                     raise DomainError(
                         f"expected questions of round {number}; got one of round {question.round}."
                     )
-                values = (number, question.gateway, question.n, question.digest)
-                self._file.execute("INSERT INTO asks VALUES (?, ?, ?, ?)", values)
+                values = (number, question.gateway, question.n, question.digest, time())
+                self._file.execute("INSERT INTO asks VALUES (?, ?, ?, ?, ?)", values)
 
     def store(self, question: Question, answer: Answer, report: bytes, tally: Tally) -> None:
         """Store the first answer of a gateway, with its report and tally; ignore later ones."""
@@ -225,8 +268,8 @@ class Checkpoint:
                 raise DomainError(
                     f"round {question.round} is not open: its answers are no longer counted."
                 )
-            insert = "INSERT OR IGNORE INTO batches VALUES (?, ?, ?, ?, ?, ?)"
-            self._file.execute(insert, (*values, report))
+            insert = "INSERT OR IGNORE INTO batches VALUES (?, ?, ?, ?, ?, ?, ?)"
+            self._file.execute(insert, (*values, report, time()))
             [(stored,)] = self._file.execute("SELECT changes()")
         if stored:
             self._counted.keep(place, tally)
@@ -237,14 +280,19 @@ class Checkpoint:
             return _tally(self._file, plan, number, self._counted)
 
     def warnings(
-        self, stages: Sequence[Stage], *, number: int | None = None, among: int = 1
+        self,
+        stages: Sequence[Stage],
+        *,
+        number: int | None = None,
+        among: int = 1,
+        name: Name = unnamed,
     ) -> list[str]:
         """Return what is implausible about the reports of all rounds of a job, or of one round.
 
         It is one of `among` such checks: the false-alarm rate holds for all of them together.
         """
         with self._file.gate():
-            return _warnings(self._file, stages, number, among, self._counted)
+            return _warnings(self._file, stages, number, among, self._counted, name)
 
     def counts(self, number: int) -> Counts:
         """Return the counts of a round."""
@@ -264,7 +312,8 @@ class Checkpoint:
     def end(self, why: str, *, failed: bool = False) -> None:
         """End the job."""
         with self._file.transaction():
-            self._file.execute("UPDATE job SET ended = ?, failed = ?", (why, failed))
+            update = "UPDATE job SET ended = ?, failed = ?, ended_at = ?"
+            self._file.execute(update, (why, failed, time()))
 
     def close(self) -> None:
         """Close the file, so that another process can open it."""
@@ -313,7 +362,9 @@ def status(path: str | os.PathLike[str]) -> JobStatus | None:
         rounds = _counts(file)
         counts = "SELECT (SELECT COUNT(*) FROM asks WHERE round = ?1), COUNT(*) FROM batches"
         [(asked, received)] = file.execute(f"{counts} WHERE round = ?1", (standing.round + 1,))
-        sizes = file.execute("SELECT gateway, SUM(size) FROM batches GROUP BY 1 ORDER BY 1")
+        [(began, ended)] = file.execute("SELECT began_at, ended_at FROM job")
+        first = "SELECT MIN(asked_at) FROM asks WHERE round = ?"
+        [(opened,)] = file.execute(first, (standing.round + 1,))
         return JobStatus(
             job=job,
             rounds=standing.round,
@@ -322,19 +373,55 @@ def status(path: str | os.PathLike[str]) -> JobStatus | None:
             total=total(rounds),
             last=total(rounds[: standing.round][-1:]),
             open=total(rounds[standing.round :]),
-            bytes=dict(sizes),
+            gateways=tuple(_exchanges(file)),
             ended=standing.ended,
             failed=bool(standing.failed or (standing.ended and not total(rounds).reports)),
+            began_at=began,
+            ended_at=ended,
+            opened_at=opened,
+            rate=_rate(file, standing),
         )
 
 
-def warnings(path: str | os.PathLike[str], stages: Sequence[Stage]) -> list[str]:
+def _exchanges(file: Readable) -> Iterator[Exchange]:
+    query = """
+        SELECT gateway, TOTAL(answered), TOTAL(size), MAX(received_at), MAX(round)
+        FROM asks LEFT JOIN batches USING (round, gateway) GROUP BY gateway ORDER BY gateway
+    """
+    last = """
+        SELECT asked_at, size IS NOT NULL FROM asks LEFT JOIN batches USING (round, gateway)
+        WHERE gateway = ? AND round = ?
+    """
+    for gateway, reports, size, heard, number in file.execute(query):
+        [(asked, answered)] = file.execute(last, (gateway, number))
+        yield Exchange(gateway, int(reports), int(size), heard, number, asked, bool(answered))
+
+
+def _rate(file: Readable, standing: Standing) -> float | None:
+    """Return how many reports come in a second, from the last rounds; None if that is unknown.
+
+    While a round is open, its time counts up to now: the rate falls while nothing comes.
+    """
+    query = """
+        SELECT TOTAL(answered), MIN(asked_at), MAX(received_at)
+        FROM asks LEFT JOIN batches USING (round, gateway) WHERE round > ?
+    """
+    [(reports, begin, end)] = file.execute(query, (standing.round - _RECENT,))
+    if begin is None or end is None:
+        return None
+    seconds = (end if standing.ended else max(time(), end)) - begin
+    return reports / seconds if reports and seconds > 0 else None
+
+
+def warnings(
+    path: str | os.PathLike[str], stages: Sequence[Stage], name: Name = unnamed
+) -> list[str]:
     """Return what is implausible about the reports of a job, of each gateway and of all together.
 
     Honest vehicles cause a warning in less than one in a million jobs.
     """
     with _opened(path) as file:
-        return [] if file is None else _warnings(file, stages, None, 1, _Counted(room=0))
+        return [] if file is None else _warnings(file, stages, None, 1, _Counted(room=0), name)
 
 
 def replay(path: str | os.PathLike[str], stages: Sequence[Stage]) -> Learned:
@@ -352,26 +439,21 @@ def replay(path: str | os.PathLike[str], stages: Sequence[Stage]) -> Learned:
 
 
 @contextlib.contextmanager
-def _opened(path: str | os.PathLike[str]) -> Iterator[Database | None]:
+def _opened(path: str | os.PathLike[str]) -> Iterator[Readable | None]:
     """Open a checkpoint to read a consistent snapshot; None if the job has not begun."""
     if not Path(path).exists():
         yield None
         return
-    file = Database(path, _KIND, inspect=False)
-    try:
-        with file.gate():
-            file.execute("BEGIN")  # a snapshot, which blocks no other process
-            yield file if file.execute("SELECT 1 FROM job") else None
-    finally:
-        file.close()
+    with snapshot(path, _KIND) as file:
+        yield file if file.execute("SELECT 1 FROM job") else None
 
 
-def _standing(file: Database) -> Standing:
+def _standing(file: Readable) -> Standing:
     [row] = file.execute("SELECT round, state, ended, failed FROM job")
     return Standing(*row)
 
 
-def _belongs(file: Database, job: str, settings: str) -> bool:
+def _belongs(file: Readable, job: str, settings: str) -> bool:
     """Return whether a file is of this job: False if it is new. Raise if it is of another job."""
     known = file.execute("SELECT name, settings FROM job")
     if known and known != [(job, settings)]:
@@ -383,7 +465,7 @@ def _belongs(file: Database, job: str, settings: str) -> bool:
     return bool(known)
 
 
-def _counts(file: Database, number: int | None = None) -> list[Counts]:
+def _counts(file: Readable, number: int | None = None) -> list[Counts]:
     """Return the counts of each round or of one. In a closed round, the rest is silent."""
     query = """
         SELECT round, SUM(n), TOTAL(answered), TOTAL(n - answered - silent), TOTAL(silent)
@@ -425,13 +507,13 @@ def _size(tally: Tally) -> int:
     return sum(part.size for part in tally.counts)
 
 
-def _tally(file: Database, plan: Plan, number: int, counted: _Counted) -> Tally:
+def _tally(file: Readable, plan: Plan, number: int, counted: _Counted) -> Tally:
     query = "SELECT round, gateway FROM batches WHERE round = ? ORDER BY gateway"
     return sum((tally for _, tally in _tallies(file, plan, counted, query, number)), plan.tally())
 
 
 def _tallies(
-    file: Database, plan: Plan, counted: _Counted, query: str, *values: int | None
+    file: Readable, plan: Plan, counted: _Counted, query: str, *values: int | None
 ) -> Iterator[tuple[str, Tally]]:
     """Yield each gateway with the tally of its reports, for the rounds that the query returns."""
     report = "SELECT report FROM batches WHERE round = ? AND gateway = ?"  # one at a time in memory
@@ -452,7 +534,12 @@ def _tallies(
 
 
 def _warnings(
-    file: Database, stages: Sequence[Stage], number: int | None, among: int, counted: _Counted
+    file: Readable,
+    stages: Sequence[Stage],
+    number: int | None,
+    among: int,
+    counted: _Counted,
+    name: Name,
 ) -> list[str]:
     """Check the reports of each gateway, and of all of them together, on each plan."""
     query = """
@@ -469,7 +556,7 @@ def _warnings(
             total, before = plan.tally(), len(found)
             values = span.first, span.last or LAST_ROUND, len(plans), level, number
             for gateway, tally in _tallies(file, plan, counted, query, *values):
-                found[f"Gateway {gateway}{which}"] = tally.plausibility()
+                found[f"{name(gateway)}{which}"] = tally.plausibility()
                 total += tally
             if len(found) > before + 1:
                 found[f"All gateways{which}"] = total.plausibility()

@@ -25,7 +25,7 @@ import httpx
 import uvicorn
 
 from fedldp._internal.files import Watched
-from fedldp.fleet import isolation, keys
+from fedldp.fleet import isolation, keys, logs
 from fedldp.fleet.server.admission import Gateways, Headers
 from fedldp.fleet.server.process import ServerConfig
 
@@ -220,4 +220,5 @@ async def run(server: ServerConfig, listening: socket.socket) -> None:
 if __name__ == "__main__":
     _server = ServerConfig.load(Path(sys.argv[1]))
     _sockets = isolation.inherited() or [_server.listen()]
-    asyncio.run(run(_server, _sockets[0]))
+    with logs.to_stderr():
+        asyncio.run(run(_server, _sockets[0]))

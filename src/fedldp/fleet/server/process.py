@@ -8,11 +8,12 @@ be two runs at a time, one of them finds the checkpoint locked, and ends.
 """
 
 import json
+import logging
 import os
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -24,17 +25,18 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
 from fedldp._internal import documents, files, toml
 from fedldp.errors import DomainError
-from fedldp.fleet import isolation, namespaces
+from fedldp.fleet import isolation, logs, namespaces
 from fedldp.fleet.flower import programs
 from fedldp.fleet.isolation import Network
 from fedldp.fleet.job import Job
 from fedldp.fleet.processes import Process, Restart, Supervisor
-from fedldp.fleet.server import checkpoint
+from fedldp.fleet.server import checkpoint, names
 from fedldp.fleet.server.checkpoint import JobStatus
 from fedldp.fleet.server.watch import JobFailed, Watch, ending
 from fedldp.fleet.state import STATE
 
 FILE = "server.toml"
+LOG = "server.log"  # in the state folder
 
 _ENTRIES: dict[str, toml.Types] = {
     "front": str,  # host:port for gateways
@@ -63,6 +65,8 @@ while True:
 _LOOK = 0.5  # seconds between two looks at the job
 _BEGINS = 30.0  # seconds for a new run to lock the checkpoint
 _SHORTEST, _LONGEST = 2.0, 60.0  # before the next run: longer while runs make no progress
+
+_log = logging.getLogger("fedldp.fleet.server")
 
 
 @final
@@ -206,7 +210,6 @@ def run(
     folder: Path,
     *,
     stay: bool = False,
-    say: Callable[[str], None] = print,
     require_isolation: bool = False,
     network: Network | None = None,
 ) -> bool:
@@ -214,73 +217,88 @@ def run(
 
     Return whether the job is done; raise `JobFailed` if it has failed. Flower's processes run in
     `network`, by default a private one if the system allows it; with `require_isolation`, the
-    server refuses to start without one.
+    server refuses to start without one. What happens is logged, to the state folder too.
     """
     server = ServerConfig.load(folder)
     job = Job.load(server.job)
     checkpoint.check(job.checkpoint, job.name, job.settings)
     if checkpoint.finished(job.checkpoint) and not stay:
-        say(f"The job {job.name} had ended before this start. {server.job} describes the job.")
-        return _conclude(server, job, say)
+        _log.info("The job %s had ended before this start: see %s", job.name, server.job)
+        return _conclude(server, job)
+    with logs.to_file(server.state / LOG):
+        return _run(server, job, stay, require_isolation, network)
+
+
+def _run(
+    server: ServerConfig, job: Job, stay: bool, require_isolation: bool, network: Network | None
+) -> bool:
     sockets = isolation.inherited()  # from systemd, which has also made the network private
     network = network or isolation.choose(bool(sockets), require_isolation)
     with Supervisor(server.state, network=network) as supervisor:
         server.configure()
         supervisor.start(server.link_process())
         supervisor.start(server.endpoint_process(sockets[0] if sockets else server.listen()))
-        say(f"Starting Flower's SuperLink: see {server.state}/superlink.log")
+        _log.info("Starting Flower's SuperLink: see %s/superlink.log", server.state)
         if supervisor.call(server.ready_process()) is None:
-            return _conclude(server, job, say)
+            return _conclude(server, job)
         supervisor.start(server.exec_process())
-        found = _finish(supervisor, server, job, say)
+        found = _finish(supervisor, server, job)
         if stay and found is not None:
-            _say_end(found, server, job, say)
+            _log_end(found, server, job)
         while stay and supervisor.wait(_LOOK):
-            _register(supervisor, server, say)
-    return _conclude(server, job, say)
+            _register(supervisor, server)
+    return _conclude(server, job)
 
 
-def _conclude(server: ServerConfig, job: Job, say: Callable[[str], None]) -> bool:
-    """Print the outcome of the job; return whether it is done, or raise `JobFailed`."""
+def _conclude(server: ServerConfig, job: Job) -> bool:
+    """Log the outcome of the job; return whether it is done, or raise `JobFailed`."""
     found = checkpoint.status(job.checkpoint)
     if found is None or not found.ended:
-        say(f"Stopped before the job {job.name} was done. Start the server again to resume it.")
+        _log.warning(
+            "Stopped before the job %s was done. Start the server again to resume it.", job.name
+        )
         return False
+    _log_end(found, server, job)
     if found.failed:
-        raise JobFailed(ending(found, job, server.state))
-    _say_end(found, server, job, say)
+        raise JobFailed(f"the job {job.name} has failed and has no result: {found.ended}.")
     return True
 
 
-def _say_end(found: JobStatus, server: ServerConfig, job: Job, say: Callable[[str], None]) -> None:
-    """Print how a job ended, and what is implausible about its reports."""
-    say(ending(found, job, server.state))
-    for text in checkpoint.warnings(job.checkpoint, job.stages):
-        say(f"Warning: {text}")
+def _log_end(found: JobStatus, server: ServerConfig, job: Job) -> None:
+    """Log how a job ended, and what is implausible about its reports."""
+    level = logging.ERROR if found.failed else logging.INFO
+    for line in ending(found, job, server.state).splitlines():
+        _log.log(level, "%s", line, extra={"job": job.name})
+    name = names.lookup(server.state)
+    for text in checkpoint.warnings(job.checkpoint, job.stages, name):
+        _log.warning("%s", text, extra={"job": job.name})
 
 
-def _finish(
-    supervisor: Supervisor, server: ServerConfig, job: Job, say: Callable[[str], None]
-) -> JobStatus | None:
+def _finish(supervisor: Supervisor, server: ServerConfig, job: Job) -> JobStatus | None:
     """Run the job until it has ended; return None if a signal asks to stop."""
-    due, pause, before, watch = 0.0, _SHORTEST, -1, Watch(job, say)
+    watch = Watch(
+        job,
+        lambda line: _log.info("%s", line, extra={"job": job.name}),
+        name=names.lookup(server.state),
+    )
+    due, pause, before = 0.0, _SHORTEST, -1
     while True:
         found = checkpoint.status(job.checkpoint)
         watch.look(found)
         if found is not None and found.ended:
             return found
-        _register(supervisor, server, say)
+        _register(supervisor, server)
         if checkpoint.locked(job.checkpoint):
             due = monotonic() + pause
         elif monotonic() >= due:
             rounds = 0 if found is None else found.rounds
             pause = _SHORTEST if rounds > before else min(2 * pause, _LONGEST)
             if rounds == before:
-                say(f"The job's process ended in round {rounds + 1}: see {job.log}")
-            say(_begins(job, rounds))
+                _log.warning("The job's process ended in round %d: see %s", rounds + 1, job.log)
+            _log.info("%s", _begins(job, rounds), extra={"job": job.name})
             ordered = supervisor.call(server.run_process()) == [0]
             if not ordered and not supervisor.stopped.is_set():
-                say(f"Flower did not start the job: see {server.state}/run.log")
+                _log.warning("Flower did not start the job: see %s/run.log", server.state)
             before, due = rounds, monotonic() + (_BEGINS if ordered else pause)
         if not supervisor.wait(_LOOK):
             return None
@@ -293,6 +311,13 @@ def _begins(job: Job, rounds: int) -> str:
         f"Starting the job {job.name}: {job.rounds} round{'s' * (job.rounds != 1)}, "
         f"{job.expected:,} reports planned."
     )
+
+
+def nodes_of(server: ServerConfig) -> dict[str, str]:
+    """Return the number in Flower of each gateway whose key is in the folder; empty if unknown."""
+    known = _nodes(server.state)
+    found = {path.stem: known.get(_key(path), "") for path in server.gateways.glob("*.pub")}
+    return {name: found[name] if _has_number(found[name]) else "" for name in sorted(found)}
 
 
 def registered(state: Path) -> set[str]:
@@ -314,19 +339,21 @@ def _nodes(state: Path) -> dict[str, str]:
         return {_without_comment(key): node for key, node in found.items()}
 
 
+def _key(path: Path) -> str:
+    return _without_comment(path.read_text("utf-8", errors="replace"))
+
+
 def _without_comment(key: str) -> str:
     """Return the type and the number of a public key, without the comment in its file."""
     return " ".join(key.split()[:2])
 
 
-def _register(supervisor: Supervisor, server: ServerConfig, say: Callable[[str], None]) -> None:
+def _register(supervisor: Supervisor, server: ServerConfig) -> None:
     """Register the keys in the folder that the SuperLink does not know, and revoke missing ones.
 
     A key that Flower refuses is tried again when its file changes or the server restarts.
     """
-    paths = sorted(server.gateways.glob("*.pub"))
-    texts = [path.read_text("utf-8", errors="replace") for path in paths]
-    keys = dict(zip(map(_without_comment, texts), paths, strict=True))
+    keys = {_key(path): path for path in sorted(server.gateways.glob("*.pub"))}
     nodes = _nodes(server.state)
     fresh = {
         text: path
@@ -341,17 +368,24 @@ def _register(supervisor: Supervisor, server: ServerConfig, say: Callable[[str],
     if refused:
         nodes |= _forgotten(supervisor, server, nodes, refused)
     for text, (_, log) in answers.items():
-        path = keys[text]
+        name = keys[text].stem
         if nodes.get(text, _REVOKED) != _REVOKED:
-            say(f"Registered {path.stem}.")
+            _log.info("Registered %s.", name, extra={"gateway": name})
         else:
             server.refused.add(text)
             why = " It was revoked before: make a new key." if nodes.get(text) == _REVOKED else ""
-            say(f"Flower refused the key of {path.stem}: see {log}.{why}")
-    revoked = _revoke(supervisor, server, nodes, keys, say)
+            extra = {"gateway": name}
+            _log.warning("Flower refused the key of %s: see %s.%s", name, log, why, extra=extra)
+    known = {nodes[text]: path.stem for text, path in keys.items() if _has_number(nodes.get(text))}
+    names.keep(server.state, known)
+    revoked = _revoke(supervisor, server, nodes, keys)
     if answers or revoked:
         document = {"format": FORMAT, "nodes": nodes}
         files.write(server.state / _REGISTERED, json.dumps(document, sort_keys=True))
+
+
+def _has_number(node: str | None) -> bool:
+    return node not in (None, "", _REVOKED)
 
 
 def _forgotten(
@@ -384,7 +418,6 @@ def _revoke(
     server: ServerConfig,
     nodes: dict[str, str],
     keys: Iterable[str],
-    say: Callable[[str], None],
 ) -> bool:
     """Unregister the keys that are missing from the folder; return whether there were any.
 
@@ -398,14 +431,15 @@ def _revoke(
     gone = {
         text: nodes[text]
         for text, since in server.missed.items()
-        if nodes[text] not in ("", _REVOKED) and monotonic() - since >= _GONE
+        if _has_number(nodes[text]) and monotonic() - since >= _GONE
     }
     answers = _call(supervisor, {t: server.unregister_process(node) for t, node in gone.items()})
     for text, (answer, log) in answers.items():
-        done = _done(answer)
+        done, name = _done(answer), names.lookup(server.state)(nodes[text])
         nodes[text] = _REVOKED if done else ""  # not tried again in either case
         what = "Revoked" if done else f"Flower did not unregister (see {log})"
-        say(f"{what} a key that is no longer in {server.gateways.name}.")
+        where, extra = server.gateways.name, {"gateway": name}
+        _log.warning("%s a key of %s that is no longer in %s.", what, name, where, extra=extra)
     return bool(answers)
 
 

@@ -14,6 +14,7 @@ from fedldp.fleet import versions
 from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import Answer, Question
 from fedldp.fleet.server.checkpoint import Checkpoint, Counts, total
+from fedldp.fleet.server.names import Name, unnamed
 from fedldp.fleet.server.summary import Summary, collected, digest
 from fedldp.fleet.sockets import REFUSED
 from fedldp.fleet.stages import Learned
@@ -34,8 +35,8 @@ _log = logging.getLogger(__name__)
 class Rounds:
     """A running job. Everything is written to its checkpoint before it is sent or used."""
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
+    def __init__(self, job: Job, name: Name = unnamed) -> None:
+        self.job, self._name = job, name
         state = None if job.model is None else State.start(np.array(job.model.weights))
         start = Learned(state).to_json()
         self._file = Checkpoint(job.checkpoint, job.name, job.settings, start)
@@ -184,8 +185,12 @@ class Rounds:
         self._unable.clear()
         span = self.job.span_of(number)
         if learned.state is not None:  # a statistic is checked once, at its end
-            for text in self._file.warnings(self.job.stages, number=number, among=self.job.rounds):
-                _log.warning("%s, round %d. %s", self.job.name, number, text)
+            found = self._file.warnings(
+                self.job.stages, number=number, among=self.job.rounds, name=self._name
+            )
+            for text in found:
+                extra = {"job": self.job.name, "round": number}
+                _log.warning("%s, round %d. %s", self.job.name, number, text, extra=extra)
         cycle = span.cycle(number)
         if number != cycle[-1]:  # another level is asked with the same model
             self._file.step(learned.to_json())
@@ -222,8 +227,8 @@ class Rounds:
         else:
             model = learned.model(self.job.model, learned.state.average[0])
             files.write(path, model.to_json())
-        for text in self._file.warnings(self.job.stages):
-            _log.warning("%s, all rounds. %s", self.job.name, text)
+        for text in self._file.warnings(self.job.stages, name=self._name):
+            _log.warning("%s, all rounds. %s", self.job.name, text, extra={"job": self.job.name})
         self._end(why, result=digest(path.read_bytes()))
 
     def _end(self, why: str, *, failed: bool = False, result: str = "") -> None:

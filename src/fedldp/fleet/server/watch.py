@@ -8,10 +8,13 @@ from typing import final
 from fedldp.errors import DomainError
 from fedldp.fleet.job import Job
 from fedldp.fleet.server.checkpoint import JobStatus
+from fedldp.fleet.server.names import Name, unnamed
 from fedldp.fleet.server.rounds import SETTLED
 from fedldp.fleet.server.summary import collected
 
 EVERY = 30.0  # seconds between two lines while nothing happens
+
+_NAMED = 5  # gateways that a line names
 
 
 @final
@@ -29,8 +32,10 @@ class Watch:
         say: Callable[[str], None],
         every: float = EVERY,
         clock: Callable[[], float] = monotonic,
+        name: Name = unnamed,
     ) -> None:
         self._job, self._say, self._every, self._clock = job, say, every, clock
+        self._name = name
         self._seen: tuple[int, bool] | None = None  # rounds done; whether the next was asked
         self._since = self._said = clock()
         self.text = ""  # what the job is doing now
@@ -41,7 +46,7 @@ class Watch:
         self._seen = (0, False) if found is None else (found.rounds, found.asked > 0)
         if self._seen != before:
             self._since = now
-        self.text = _waiting(found, self._job, now - self._since)
+        self.text = _waiting(found, self._job, now - self._since, self._name)
         if found is not None and before is not None and found.rounds > before[0]:
             self._tell(f"{_round(self._job, found.rounds)} is done: {found.last}.")
         elif now - self._said >= self._every and not (found is not None and found.ended):
@@ -58,7 +63,7 @@ def _round(job: Job, number: int) -> str:
     return f"Round {number} of {job.rounds}" + (f", {span.stage.name}," if span.last else "")
 
 
-def _waiting(found: JobStatus | None, job: Job, seconds: float) -> str:
+def _waiting(found: JobStatus | None, job: Job, seconds: float, name: Name) -> str:
     """Return a line that says what a job is waiting for, and since when."""
     rounds, asked = (0, 0) if found is None else (found.rounds, found.asked)
     line, log = _round(job, rounds + 1).rstrip(","), f" See {job.log}"
@@ -67,6 +72,10 @@ def _waiting(found: JobStatus | None, job: Job, seconds: float) -> str:
         line += f": waiting for {needed} to connect ({seconds:.0f} s)."
         return line if seconds < EVERY else line + log
     line += f": {found.received} of {asked} gateways have answered ({seconds:.0f} s)."
+    missing = [name(each.gateway) for each in found.missing]
+    if seconds >= EVERY and missing:
+        more = f" and {len(missing) - _NAMED} more" * (len(missing) > _NAMED)
+        line += f" Not yet: {', '.join(missing[:_NAMED])}{more}."
     if seconds < job.deadline or found.open.reports:
         return line
     return (

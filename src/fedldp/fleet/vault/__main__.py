@@ -3,6 +3,7 @@
 import sys
 
 from fedldp.errors import FedLDPError
+from fedldp.fleet import logs
 from fedldp.fleet.vault.process import VaultConfig
 
 
@@ -12,7 +13,8 @@ def main(words: list[str]) -> None:
     if len(folders) != 1 or len(words) > 2:
         sys.exit("usage: python -m fedldp.fleet.vault FOLDER [--strict]")
     try:
-        VaultConfig.load(folders[0]).run(strict="--strict" in words)
+        with logs.to_stderr():
+            VaultConfig.load(folders[0]).run(strict="--strict" in words)
     except (FedLDPError, OSError) as error:
         sys.exit(f"fedldp: {error}")
 
