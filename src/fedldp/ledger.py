@@ -18,7 +18,7 @@ repeated, at no cost, whenever the same is asked again (`constant`).
 import contextlib
 import os
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import partial
@@ -27,7 +27,7 @@ from typing import NamedTuple, Self, final
 
 from fedldp._internal import chain, database
 from fedldp._internal.chain import Link
-from fedldp._internal.database import Database, Kind
+from fedldp._internal.database import Database, Kind, Readable
 from fedldp._internal.validation import whole
 from fedldp.errors import BudgetError, DomainError
 from fedldp.vehicle import exact
@@ -136,6 +136,7 @@ _KIND = Kind(
 )
 _NONE = 1 << 62  # above the number of every release
 _INSERT = "INSERT INTO releases (key, request, run, job, epsilon, answer) VALUES (?, ?, ?, ?, ?, ?)"
+_TOTALS = "SELECT key, epsilon, COUNT(*) FROM releases GROUP BY key, epsilon"
 _FREE = Fraction()  # what a vehicle pays that repeats an answer
 
 
@@ -650,9 +651,8 @@ class Ledger:
         ...     ledger.totals()
         {'bus 1': Fraction(1, 10)}
         """
-        query = "SELECT key, epsilon, COUNT(*) FROM releases GROUP BY key, epsilon"
         with self._file.gate():
-            return self._sums(self._file.execute(query))
+            return _sums(self._file, self._file.execute(_TOTALS))
 
     def recent(self) -> dict[str, Fraction]:
         """Return what each vehicle has spent in the period that ends now.
@@ -675,7 +675,7 @@ class Ledger:
             SELECT key, epsilon, COUNT(*) FROM releases WHERE number >= ? GROUP BY key, epsilon
         """
         with self._file.gate():
-            return self._sums(self._file.execute(query, (self._first_recent(),)))
+            return _sums(self._file, self._file.execute(query, (self._first_recent(),)))
 
     def history(self, vehicle_id: str | None = None) -> list[Spending]:
         """Return the spendings of a vehicle, or of all vehicles, the oldest first.
@@ -865,12 +865,6 @@ class Ledger:
         [(first,)] = self._file.execute(query, (_now() - self.period.seconds,))
         return _NONE if first is None else first
 
-    def _sums(self, rows: Iterable[tuple[str, str, int]]) -> dict[str, Fraction]:
-        found: dict[str, Fraction] = defaultdict(Fraction)
-        for vehicle_id, text, count in rows:
-            found[vehicle_id] += self._fraction(text) * count
-        return dict(found)
-
     def _periods(self, text: str) -> tuple[int, ...]:
         try:
             return tuple(map(int, text.split(" ")))
@@ -878,10 +872,73 @@ class Ledger:
             raise self._file.damaged(f"it has periods of {text!r}") from None
 
     def _fraction(self, text: str) -> Fraction:
-        try:
-            return exact(text) if text != "0/1" else _FREE
-        except ValueError:
-            raise self._file.damaged(f"it has an epsilon of {text!r}") from None
+        return _fraction(self._file, text)
+
+
+class JobAnswers(NamedTuple):
+    """What vehicles have answered in a job; the name is empty for what belongs to no job."""
+
+    job: str
+    questions: int
+    answers: int  # of all vehicles together
+
+
+class Overview(NamedTuple):
+    """What a ledger records about all vehicles."""
+
+    totals: dict[str, Fraction]  # what each vehicle that has answered has spent
+    jobs: list[JobAnswers]  # in the order of their first answers
+    sealed: str  # the date since which the ledger refuses everybody, or an empty text
+
+    def left(self, cap: Fraction, others: int = 0) -> dict[Fraction, int]:
+        """Return how many vehicles have how much left of their cap, the most first.
+
+        `others` is the number of vehicles that have spent nothing.
+
+        >>> found = Overview({"car 1": Fraction(1), "car 2": Fraction(3)}, [], "")
+        >>> found.left(Fraction(2), others=8)
+        {Fraction(2, 1): 8, Fraction(1, 1): 1, Fraction(0, 1): 1}
+        """
+        counts = Counter(max(Fraction(), cap - spent) for spent in self.totals.values())
+        counts[cap] += max(0, others)
+        return {left: counts[left] for left in sorted(counts, reverse=True) if counts[left]}
+
+
+def overview(path: str | os.PathLike[str]) -> Overview:
+    """Read what a ledger records, without changing it or waiting for a vault that uses it.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with Ledger(Path(folder.name) / "ledger.db", cap=1) as ledger:
+    ...     _ = ledger.release("bus 1", 0.5, "round 1", lambda: b"report", job="summer")
+    ...     overview(ledger.path)
+    Overview(totals={'bus 1': Fraction(1, 2)}, jobs=[JobAnswers(job='summer', ...)], sealed='')
+    >>> folder.cleanup()
+    """
+    jobs = """
+        SELECT job, COUNT(DISTINCT request), COUNT(*) FROM releases GROUP BY job
+        ORDER BY MIN(number)
+    """
+    with database.snapshot(path, _KIND) as file:
+        return Overview(
+            _sums(file, file.execute(_TOTALS)),
+            [JobAnswers(*row) for row in file.execute(jobs)],
+            "".join(date for (date,) in file.execute("SELECT MAX(date) FROM seals") if date),
+        )
+
+
+def _sums(file: Readable, rows: Iterable[tuple[str, str, int]]) -> dict[str, Fraction]:
+    found: dict[str, Fraction] = defaultdict(Fraction)
+    for vehicle_id, text, count in rows:
+        found[vehicle_id] += _fraction(file, text) * count
+    return dict(found)
+
+
+def _fraction(file: Readable, text: str) -> Fraction:
+    try:
+        return exact(text) if text != "0/1" else _FREE
+    except ValueError:
+        raise file.damaged(f"it has an epsilon of {text!r}") from None
 
 
 def seal(path: str | os.PathLike[str]) -> Path | None:

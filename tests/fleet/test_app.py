@@ -54,7 +54,7 @@ def test_a_gateway_passes_on_what_it_gets(node, monkeypatch):
     reply = app.client(message(packed(deflated(QUESTION.to_bytes()))), context(node))
     assert said(reply) == batch(QUESTION)
     vaults = [Address(path="/run/a.sock"), Address(host="host", port=7000, token=b"secret")]
-    assert seen == [(QUESTION.to_bytes(), vaults, 30.0)]
+    assert seen == [(QUESTION.to_bytes(), vaults, 30.0, (), None)]
 
 
 def test_vaults_that_are_not_there_are_silent(tmp_path):

@@ -56,10 +56,13 @@ class Database:
     """One file. A missing one is created; one that is damaged or of another kind is refused.
 
     Threads and forked children may use it too, except a child that was forked in a transaction.
+    Looking for damage takes long in a large file: `inspect=False` skips it, for programs that open
+    the file often.
     """
 
-    def __init__(self, path: str | os.PathLike[str], kind: Kind) -> None:
-        self.path, self._kind = Path(path).resolve(), kind
+    def __init__(self, path: str | os.PathLike[str], kind: Kind, *, inspect: bool = True) -> None:
+        self.path = Path(path).resolve()
+        self._kind, self._inspect = kind, inspect
         self._connection: sqlite3.Connection | None = None
         self._process = os.getpid()
         self._closed = False
@@ -160,9 +163,10 @@ class Database:
             self.execute("PRAGMA synchronous = FULL")
             self.execute(f"PRAGMA cache_size = -{_CACHE}")
             self.execute("PRAGMA fullfsync = ON")  # without it, macOS does not wait for the disk
-            [(verdict,)] = self.execute("PRAGMA integrity_check(1)")
-            if verdict != "ok":
-                raise self.damaged(verdict.splitlines()[-1])
+            if self._inspect or not current:
+                [(verdict,)] = self.execute("PRAGMA integrity_check(1)")
+                if verdict != "ok":
+                    raise self.damaged(verdict.splitlines()[-1])
             if not current:
                 self._migrate()
         except sqlite3.Error as error:

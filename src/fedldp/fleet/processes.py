@@ -10,6 +10,7 @@ descriptors, which it checks after it has opened them.
 """
 
 import contextlib
+import logging
 import os
 import select
 import signal
@@ -22,22 +23,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, sleep
 from types import FrameType
-from typing import IO, Literal, final
+from typing import IO, Any, Literal, NamedTuple, final
 
 from fedldp.errors import DomainError
 from fedldp.fleet import logs
 from fedldp.fleet.isolation import SOCKETS, Network
-from fedldp.fleet.state import LOCK, hold, holder_of, open_lock, users
+from fedldp.fleet.state import LOCK, hold, holder_of, note, noted, open_lock, started, users
 
 MARK = "FEDLDP_FLEET"  # environment variable of all processes that a supervisor starts
 GRACE = 8.0  # seconds for a process to end after SIGTERM
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 5.0  # seconds before a process that died is started again
 LONG_LIFE = 60.0  # seconds; after such a long life, the pause is the shortest again
+FORMAT = "fedldp processes 1"
+RUNNING = "processes.json"  # in the state folder: what the supervisor keeps alive
 FREE_PORT = "{free port}"  # a placeholder in a command line for the number of a free port
 
 Restart = Literal["always", "on-failure", "no"]
 
 _POLL = 0.05
+
+_log = logging.getLogger("fedldp.fleet")
 
 
 @final
@@ -66,10 +71,11 @@ class _Child:
 
     def __init__(self, process: Process, log: Path, mark: str, network: Network) -> None:
         self.process, self._log, self._mark, self._network = process, log, mark, network
-        self.pause = SHORTEST_PAUSE
+        self.pause, self.starts = SHORTEST_PAUSE, 0
         self.start()
 
     def start(self) -> None:
+        self.starts += 1
         logs.set_aside(self._log)
         words = [str(free_port()) if word == FREE_PORT else word for word in self.process.argv]
         sockets = [each.fileno() for each in self.process.sockets]
@@ -137,6 +143,32 @@ class _Child:
         return path.stat().st_mtime_ns if path is not None and path.exists() else 0
 
 
+@final
+class Kept(NamedTuple):
+    """A process that a supervisor keeps alive."""
+
+    name: str
+    runs: bool
+    starts: int  # how often it was started
+
+    @property
+    def again(self) -> int:
+        """How often it was started again."""
+        return max(0, self.starts - 1)
+
+
+def kept(state: Path) -> list[Kept]:
+    """Return the processes that the supervisor of a state folder keeps alive, or kept last."""
+
+    def understood(document: dict[str, Any]) -> list[Kept]:
+        return [
+            Kept(str(name), each["born"] == started(each["pid"]) is not None, int(each["starts"]))
+            for name, each in sorted(document["processes"].items())
+        ]
+
+    return noted(state / RUNNING, FORMAT, understood, [])
+
+
 class Supervisor:
     """Starts processes, restarts them when they die, and stops all of them when it ends.
 
@@ -189,6 +221,16 @@ class Supervisor:
         network = Network() if process.outside else self._network
         log = self.log(process)
         self._children[process.name] = _Child(process, log, str(self.state), network)
+        self._record()
+
+    def _record(self) -> None:
+        """Write which processes are kept alive, for those who want to know whether they run."""
+        kept = {
+            name: {"pid": child.pid, "born": started(child.pid), "starts": child.starts}
+            for name, child in self._children.items()
+            if child.process.restart != "no"
+        }
+        note(self.state / RUNNING, FORMAT, processes=kept)
 
     def log(self, process: Process) -> Path:
         """Return the file with the output of a process."""
@@ -209,13 +251,15 @@ class Supervisor:
         child.ask()
         child.end(monotonic() + self._grace)
         child.start()
+        self._record()
 
     def wait(self, seconds: float) -> bool:
         """Watch the processes for some seconds; return False if a signal asks to stop."""
         deadline = monotonic() + seconds
         while not self.stopped.wait(max(0.0, min(_POLL, deadline - monotonic()))):
-            for child in self._children.values():
-                _look_after(child)
+            again = [_look_after(child) for child in self._children.values()]
+            if any(again):
+                self._record()
             if monotonic() >= deadline:
                 return True
         return False
@@ -236,19 +280,25 @@ def _again(child: _Child) -> bool:
     )
 
 
-def _look_after(child: _Child) -> None:
+def _look_after(child: _Child) -> bool:
+    """Do what a process needs now; return whether it was started again."""
+    name = child.process.name
     if not child.died():
         if child.is_silent():
+            _log.warning("%s has asked for no work for too long: it is restarted.", name)
             child.ask()
             child.end(monotonic() + GRACE)
     elif child.due is not None:
         if monotonic() >= child.due:
             child.start()
+            return True
     elif _again(child):
+        _log.warning("%s ended with status %s: it is started again.", name, child.status)
         if monotonic() - child.born > LONG_LIFE:
             child.pause = SHORTEST_PAUSE
         child.due = monotonic() + child.pause
         child.pause = min(2 * child.pause, LONGEST_PAUSE)
+    return False
 
 
 def free_port() -> int:

@@ -5,16 +5,41 @@ later process with the same number is not mistaken for it. For Linux.
 """
 
 import contextlib
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, TypeVar
 
-from fedldp._internal import locks
+from fedldp._internal import documents, files, locks
 from fedldp.errors import DomainError
 
 STATE = "state"  # the name of the folder, inside the folder of each part of a fleet
 LOCK = "supervisor.lock"
+
+
+T = TypeVar("T")
+
+
+def note(path: Path, format_: str, **entries: Any) -> None:
+    """Write a small file that informs people, for `noted` to read."""
+    files.write(path, json.dumps({"format": format_, **entries}))
+
+
+def noted(path: Path, format_: str, understand: Callable[[dict[str, Any]], T], otherwise: T) -> T:
+    """Return what a function makes of such a file, or something else if there is none.
+
+    A damaged one raises `WireError`.
+    """
+    try:
+        text = path.read_text("utf-8", errors="replace")
+    except FileNotFoundError:
+        return otherwise
+    advice = f" (in {path}). It only informs people: delete it."
+    with documents.reading(repr(format_), advice):
+        document = json.loads(text)
+        documents.parse(text, [format_], [name for name in document if name != "format"])
+        return understand(document)
 
 
 @contextlib.contextmanager
@@ -34,6 +59,15 @@ def hold(state: Path) -> Iterator[None]:
         lock.write(f"{os.getpid()} {started(os.getpid())}")
         lock.flush()
         yield
+
+
+def running(state: Path) -> bool:
+    """Return whether a process works in a state folder, in whatever namespace it is."""
+    try:
+        with open_lock(state / LOCK) as lock:
+            return locks.is_taken(lock)
+    except FileNotFoundError:
+        return False
 
 
 def holder(state: Path) -> int | None:

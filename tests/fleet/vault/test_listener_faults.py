@@ -275,7 +275,7 @@ def test_each_reason_is_logged_once_and_for_the_owner_alone(one, path, monkeypat
         for _ in range(3):
             answer(address, asked(number=2))
     messages = sorted(record.getMessage().split(":")[0] for record in caplog.records)
-    assert messages == ["a connection was dropped", "failed", "refused", "refused"]
+    assert messages == ["a connection was dropped", "failed", "refused", "refused", "spring/1"]
     assert {record.name for record in caplog.records} == {"fedldp.fleet"}
 
 
@@ -311,7 +311,8 @@ def test_strangers_cannot_fill_the_log_nor_hide_a_failure(one, path, monkeypatch
     with listening(one, path) as address:
         for number in range(10):
             answer(address, asked(plan=DEAR[asked], job=f"job-{number}"))
-        assert len(caplog.records) == 5
+        assert len(caplog.records) == 5 + 1
+        assert "no more are logged today" in caplog.records[-1].getMessage()
         monkeypatch.setattr(one, "_records", broken)
         answer(address, asked())
     assert "failed: RuntimeError" in caplog.records[-1].getMessage()

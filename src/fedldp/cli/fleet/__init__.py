@@ -18,6 +18,7 @@ from fedldp.cli.fleet.parts import (
     uplink_command,
     vault_command,
 )
+from fedldp.cli.fleet.status import status_command
 
 
 @click.group("fleet")
@@ -30,6 +31,7 @@ def fleet_group() -> None:
     fedldp fleet vault fleet/vault-1
     fedldp fleet gateway fleet/gateway-1
     fedldp fleet server fleet/server
+    fedldp fleet status fleet            what the parts on this machine do
     fedldp fleet reload fleet/vault-1    read its data again, for new vehicles
     fedldp fleet job fleet NAME          a further job, when the first is done
     fedldp fleet add-gateway fleet NAME  and remove-gateway, rotate-keys
@@ -57,6 +59,7 @@ for command in (
     remove_gateway_command,
     rotate_keys_command,
     server_command,
+    status_command,
     stop_command,
     uplink_command,
     vault_command,

@@ -19,8 +19,9 @@ from typing import final
 from fedldp._internal import toml
 from fedldp._internal.files import Watched
 from fedldp.errors import DomainError
-from fedldp.fleet import isolation, keys
+from fedldp.fleet import isolation, keys, logs
 from fedldp.fleet.flower import bundle, programs
+from fedldp.fleet.gateway.record import Teller
 from fedldp.fleet.gateway.relay import DEADLINE
 from fedldp.fleet.isolation import Network
 from fedldp.fleet.processes import FREE_PORT, Process, Supervisor
@@ -28,8 +29,9 @@ from fedldp.fleet.sockets import Address
 from fedldp.fleet.state import STATE
 
 FILE = "gateway.toml"
-_LOOK = 1.0  # seconds between two looks at the key
+LOG = "gateway.log"  # in the state folder
 SILENCE = 120.0  # seconds beyond the deadline: a SuperNode that asks for no work is restarted
+_LOOK = 0.5  # seconds between two looks at the key, and at what there is to log
 _ENTRIES: dict[str, toml.Types] = {
     "server": str,  # host:port of its endpoint
     "authority": str,  # the certificate authority that must have signed the server's certificate
@@ -40,7 +42,7 @@ _ENTRIES: dict[str, toml.Types] = {
     "bundle": str,  # the SHA-256 of the app that may run here
 }
 
-_log = logging.getLogger("fedldp.fleet")
+_log = logging.getLogger("fedldp.fleet.gateway")
 
 
 @final
@@ -71,8 +73,8 @@ class GatewayConfig:
         known = str(entries.get("bundle", bundle.SHA256))
         if not vaults:
             raise DomainError(f"{path}: vaults must contain at least one vault; got none.")
-        told = [str(token), *(vault.path for vault in vaults)]
-        if any(re.search(r"[\"'\\\n]", text) for text in told) or "," in "".join(told[1:]):
+        told = [str(token), str(folder), *(vault.path for vault in vaults)]
+        if any(re.search(r"[\"'\\\n]", text) for text in told) or "," in "".join(told[2:]):
             raise DomainError(
                 f"{path}: paths must not contain quotes, backslashes or commas; got {told}."
             )
@@ -100,6 +102,16 @@ class GatewayConfig:
     def distant(self) -> list[Address]:
         """The vaults on TCP, which are reached through the uplink."""
         return [vault for vault in self.vaults if not vault.path]
+
+    @property
+    def vault_names(self) -> list[str]:
+        """What to call each vault in logs: the folder of its socket, or its address."""
+        return [
+            Path(vault.path).parent.name or vault.path
+            if vault.path
+            else f"{vault.host}:{vault.port}"
+            for vault in self.vaults
+        ]
 
     @property
     def pulse(self) -> Path:
@@ -156,10 +168,12 @@ class GatewayConfig:
         )
 
     def _node_config(self, ports: Sequence[int]) -> str:
-        """Return the configuration of the gateway's app: vaults, deadline, file of the token."""
+        """Return the configuration of the gateway's app: vaults, their names, deadline, files."""
         through = iter(ports)
         vaults = [vault.path or f"tcp://127.0.0.1:{next(through)}" for vault in self.vaults]
-        texts = {"vaults": ",".join(vaults)} | ({"token": self.token} if self.token else {})
+        texts = {"vaults": ",".join(vaults), "names": ",".join(self.vault_names)}
+        texts |= {"state": str(self.state)}
+        texts |= {"token": str(self.token)} if self.token else {}
         words = [f'{name}="{text}"' for name, text in texts.items()]
         return " ".join([*words, f"deadline={self.deadline}"])
 
@@ -180,7 +194,10 @@ def run(
     """
     gateway = GatewayConfig.load(folder)
     network = network or isolation.choose(uplink is not None, require_isolation)
-    with Supervisor(gateway.state, network=network) as supervisor:
+    with (
+        Supervisor(gateway.state, network=network) as supervisor,
+        logs.to_file(gateway.state / LOG),
+    ):
         gateway.certify()
         ways = 1 + len(gateway.distant)
         if uplink is None:
@@ -191,7 +208,10 @@ def run(
             ports = list(range(uplink, uplink + ways))
         key = Watched(gateway.key)
         supervisor.start(node := gateway.node_process(ports))
+        _log.info("Started; the server is %s.", gateway.server)
+        teller = Teller(gateway.state, gateway.server)
         while supervisor.wait(_LOOK):
+            teller.look()
             if key.changed():  # what is being asked is asked again, by the new node
                 _log.info("The key has changed: starting the SuperNode again.")
                 supervisor.restart(node.name)

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from fedldp.errors import DomainError, FedLDPError
+from fedldp.fleet.gateway.record import Questions, Reply
 from fedldp.fleet.protocol import Answer, Question
 from fedldp.fleet.sockets import NOT_READY, REFUSED, Address, left, receive, send
 from fedldp.fleet.versions import OtherVersion, Speaks, check, refusal
@@ -33,10 +34,19 @@ class _Heard(NamedTuple):
 
     answer: Answer
     speaks: Speaks | None = None
+    why: str = ""  # it is silent
 
 
-def relay(data: bytes, vaults: Sequence[Address], deadline: float) -> bytes:
+def relay(
+    data: bytes,
+    vaults: Sequence[Address],
+    deadline: float,
+    names: Sequence[str] = (),
+    questions: Questions | None = None,
+) -> bytes:
     """Return the answer to a question. Its length depends only on the question.
+
+    What each vault answered is recorded in `questions`, under its name.
 
     All records are sorted together, so that they do not reveal which vault sent them. Vehicles of
     vaults that do not answer within `deadline` seconds count as silent. If no vault can read the
@@ -49,17 +59,28 @@ def relay(data: bytes, vaults: Sequence[Address], deadline: float) -> bytes:
         question.check()
     except FedLDPError as error:
         _log.warning("a question cannot be read: %s", error)
+        if questions is not None:
+            questions.ended(questions.came(None), None, f"it cannot be read: {error}")
         return refusal(data, "gateway")
     end = time.monotonic() + deadline
-    parts = shares(question.n, len(vaults), question.round)
-    asked = [(vault, n) for vault, n in zip(vaults, parts, strict=True) if n]
+    passed = None if questions is None else questions.came(question)
+    called = names or [str(vault) for vault in vaults]
+    parts = zip(vaults, called, shares(question.n, len(vaults), question.round), strict=True)
+    asked = [(vault, name, n) for vault, name, n in parts if n]
     # A thread for each: a vault that cannot be reached must not delay the others.
     with ThreadPoolExecutor(len(asked)) as pool:
-        heard = list(pool.map(lambda one: _insist(one[0], replace(question, n=one[1]), end), asked))
+        heard = list(pool.map(lambda one: _insist(one[0], replace(question, n=one[2]), end), asked))
+    if questions is not None and passed is not None:
+        pairs = zip(asked, heard, strict=True)
+        questions.ended(passed, [_reply(name, n, each) for (_, name, n), each in pairs])
     others = [each.speaks for each in heard if each.speaks is not None]
     if len(others) == len(heard):
         return min(others, key=lambda speaks: speaks.newest).to_bytes()
     return Answer.merged(question, [each.answer for each in heard]).to_bytes()
+
+
+def _reply(name: str, n: int, heard: _Heard) -> Reply:
+    return Reply(name, n, heard.answer.answered, heard.answer.silent, heard.why)
 
 
 def shares(n: int, vaults: int, round_: int) -> list[int]:
@@ -77,20 +98,21 @@ def shares(n: int, vaults: int, round_: int) -> list[int]:
 
 def _insist(vault: Address, question: Question, end: float) -> _Heard:
     """Ask a vault again and again until it answers or the time is over."""
-    pause, nobody = _PAUSE, Answer.of(question, silent=question.n)
+    pause, nobody, why = _PAUSE, Answer.of(question, silent=question.n), ""
     while time.monotonic() < end:
         try:
             answer = ask(vault, question, end)
             if not answer.silent:
                 return _Heard(answer)
+            why = "it is not ready"
         except OtherVersion as error:
             _log.warning("the vault %s cannot read question %s: %s", vault, question.request, error)
-            return _Heard(nobody, error.speaks)
-        except (OSError, FedLDPError):
-            pass
+            return _Heard(nobody, error.speaks, str(error))
+        except (OSError, FedLDPError) as error:
+            why = str(error)
         time.sleep(max(0.0, min(pause, end - time.monotonic())))
         pause = min(2 * pause, _LONGEST)
-    return _Heard(nobody)
+    return _Heard(nobody, why=why)
 
 
 def ask(vault: Address, question: Question, end: float) -> Answer:

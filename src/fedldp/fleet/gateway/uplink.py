@@ -24,6 +24,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from time import time
 from typing import Any, final
 from urllib.request import getproxies, proxy_bypass
 
@@ -32,9 +33,12 @@ from flwr.proto.fab_pb2 import Fab, GetFabResponse
 from flwr.proto.run_pb2 import GetRunResponse
 from google.protobuf.message import DecodeError
 
+from fedldp import __version__
 from fedldp.errors import DomainError
 from fedldp.fleet import isolation, logs
 from fedldp.fleet.gateway.process import GatewayConfig
+from fedldp.fleet.gateway.record import CONNECTED, Connection
+from fedldp.fleet.server.admission import VERSION
 from fedldp.fleet.server.endpoint import LARGEST, PASSED, Endpoint, serve
 from fedldp.fleet.sockets import Address
 
@@ -45,6 +49,12 @@ _APP_ID, _VERSION = re.compile("[A-Za-z0-9_-]+/[A-Za-z0-9_-]+"), re.compile("[A-
 _SERVER_APP = "flwr-serverapp"  # the kind of a run that has ClientApps
 _REASONS = 100  # at most, each logged once: a server must not fill the disk
 
+_REFUSALS = {  # what some statuses mean; others come from a server that can be reached
+    401: "it does not admit this gateway. Its folder `gateways` must contain key.pub of this "
+    "gateway, and the clocks must agree.",
+    503: "its endpoint can be reached, but Flower behind it does not answer.",
+}
+
 _log = logging.getLogger("fedldp.fleet")
 
 
@@ -53,9 +63,13 @@ class Checked(httpx.AsyncBaseTransport):
     """Passes calls on to the server, and rejects answers about any other than the known app."""
 
     def __init__(
-        self, inner: httpx.AsyncBaseTransport, bundle: str, asked: Callable[[], None]
+        self,
+        inner: httpx.AsyncBaseTransport,
+        bundle: str,
+        asked: Callable[[], None],
+        connected: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._inner, self._bundle, self._asked = inner, bundle, asked
+        self._inner, self._bundle, self._asked, self._connected = inner, bundle, asked, connected
         self._noted: set[str] = set()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -63,7 +77,12 @@ class Checked(httpx.AsyncBaseTransport):
         path = request.url.path
         if path in _ASKS:
             self._asked()
-        answer = await self._inner.handle_async_request(request)
+        try:
+            answer = await self._inner.handle_async_request(request)
+        except httpx.HTTPError as error:
+            self._connected(f"it cannot be reached ({str(error) or type(error).__name__}).")
+            raise
+        self._connected(_REFUSALS.get(answer.status_code, ""))
         content = bytearray()
         try:
             async for piece in answer.aiter_bytes():
@@ -156,8 +175,9 @@ async def run(folder: Path, sockets: list[socket.socket]) -> None:
     transport = httpx.AsyncHTTPTransport(verify=trusted, limits=limits, proxy=proxy(gateway.server))
     async with httpx.AsyncClient(
         base_url=f"https://{gateway.server}",
-        transport=Checked(transport, gateway.bundle, gateway.pulse.touch),
+        transport=Checked(transport, gateway.bundle, gateway.pulse.touch, Line(gateway.state)),
         timeout=TIMEOUT,
+        headers={VERSION.decode(): __version__},
         trust_env=False,  # with a proxy from the environment, httpx would bypass the checks
     ) as client:
         # Every process in the private network may call: the server checks the signature.
@@ -165,6 +185,26 @@ async def run(folder: Path, sockets: list[socket.socket]) -> None:
         await serve(endpoint, gateway.certificate, gateway.certificate_key, sockets[0])
     for way in ways:
         way.close()
+
+
+@final
+class Line:
+    """Records whether the server can be reached, whenever that changes."""
+
+    def __init__(self, state: Path) -> None:
+        self._state, self._why = state, "nothing was asked yet."
+
+    def __call__(self, why: str) -> None:
+        """Record that the server can be reached, or why it cannot."""
+        if why != self._why:
+            self._why = why
+            state = "not connected" if why else CONNECTED
+            if why:
+                _log.warning("Not connected to the server: %s", why)
+            else:
+                _log.info("Connected to the server.")
+            with suppress(OSError):  # a full disk must not end the connection
+                Connection(state, time(), why).save(self._state)
 
 
 @final

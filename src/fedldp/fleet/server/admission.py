@@ -10,18 +10,20 @@ with the new key that Flower answers makes it the key of the gateway, and the ol
 
 import binascii
 import logging
+import re
 from base64 import b64decode, b64encode
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
-from typing import NamedTuple, final
+from time import time as now
+from typing import Any, NamedTuple, final
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
-from fedldp.fleet import keys
+from fedldp.fleet import keys, state
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -29,6 +31,10 @@ OLDEST = 305.0  # seconds since a gateway signed the time: the limit that Flower
 AHEAD = 5.0  # seconds that the clock of a gateway may be ahead
 LOOK = 1.0  # seconds after which a folder that seems unchanged is read again
 KEYS = "*.pub"  # the names of files with public keys
+
+FORMAT = "fedldp gateways heard 1"
+HEARD = "heard.json"  # in the state folder of the server
+VERSION = b"fedldp-version"  # the header in which an uplink names the version of fedldp
 
 _NEXT = ".next"  # before the ending of a file with the key that a gateway will use
 _KEY, _TIME, _SIGNATURE = b"flwr-public-key", b"flwr-timestamp", b"flwr-signature"
@@ -60,6 +66,13 @@ def upcoming(folder: Path, gateway: str) -> Path:
     return folder / f"{gateway}{_NEXT}.pub"
 
 
+class Heard(NamedTuple):
+    """The last call of a gateway."""
+
+    time: float  # seconds since 1970
+    version: str | None  # of fedldp there, if it says so
+
+
 class _Known(NamedTuple):
     key: EllipticCurvePublicKey
     path: Path
@@ -76,6 +89,7 @@ class Gateways:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.heard: dict[str, Heard] = {}  # by name: the last call of each
         self._known: dict[bytes, _Known] = {}  # by the key as a gateway shows it
         self._changed, self._due = -1, 0.0
         self._stuck = False  # whether it was said that a file cannot be renamed
@@ -91,9 +105,13 @@ class Gateways:
             return False
         if not self._vouches_for(shown[0]):
             self._look()
-        return self._vouches_for(shown[0]) and _is_signed(
-            self._known[shown[0]].key, time[0], signature[0]
-        )
+        if not self._vouches_for(shown[0]):
+            return False
+        known = self._known[shown[0]]
+        signed = _is_signed(known.key, time[0], signature[0])
+        if signed:
+            self.heard[gateway_of(known.path)] = Heard(now(), _version(headers))
+        return signed
 
     def used(self, headers: Headers) -> None:
         """Note that Flower has answered a call with these headers, which were admitted before.
@@ -138,6 +156,29 @@ class Gateways:
             if isinstance(key, EllipticCurvePublicKey):  # Flower accepts no other kind
                 self._known[b64encode(keys.public_pem(content))] = _Known(key, path, content)
         self._changed, self._due = changed, monotonic() + LOOK
+
+
+def _version(headers: Headers) -> str | None:
+    """Return the version that a gateway claims to have. It only informs people."""
+    for name, value in headers:
+        if name.lower() == VERSION and re.fullmatch(rb"[0-9A-Za-z.+-]{1,40}", value):
+            return value.decode("ascii")
+    return None
+
+
+def save(path: Path, heard: dict[str, Heard]) -> None:
+    """Write when each gateway last called."""
+    state.note(path, FORMAT, gateways={name: each._asdict() for name, each in heard.items()})
+
+
+def load(path: Path) -> dict[str, Heard]:
+    """Read when each gateway last called."""
+
+    def understood(document: dict[str, Any]) -> dict[str, Heard]:
+        found = document["gateways"].items()
+        return {name: Heard(float(each["time"]), each["version"]) for name, each in found}
+
+    return state.noted(path, FORMAT, understood, {})
 
 
 def _content(path: Path) -> bytes:

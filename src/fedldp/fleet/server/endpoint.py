@@ -10,6 +10,7 @@ whose TLS handshake is interrupted would never call again.
 """
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
@@ -26,7 +27,7 @@ import uvicorn
 
 from fedldp._internal.files import Watched
 from fedldp.fleet import isolation, keys, logs
-from fedldp.fleet.server.admission import Gateways, Headers
+from fedldp.fleet.server.admission import HEARD, Gateways, Headers, Heard, save
 from fedldp.fleet.server.process import ServerConfig
 
 CALLS = frozenset(
@@ -61,6 +62,7 @@ MOST_BYTES = 1 << 28  # of all calls at a time
 LARGEST = 1 << 25  # bytes of a call: twice the largest answer
 PATIENCE = 20.0  # seconds that a call waits for the server to come back
 TIMEOUT = 25.0  # seconds for the server to answer; a gateway waits for 30
+RECORD = 2.0  # seconds between two writings of when gateways called
 MOST_CALLS = 400  # at a time: each needs two open files
 
 _PAUSE = 0.25
@@ -213,8 +215,23 @@ async def run(server: ServerConfig, listening: socket.socket) -> None:
         trust_env=False,
     ) as client:
         gateways = Gateways(server.gateways)
-        endpoint = Endpoint(client, gateways, gateways.used)
-        await serve(endpoint, server.certificate, server.key, listening)
+        recording = asyncio.create_task(_record(gateways, server.state / HEARD))
+        try:
+            endpoint = Endpoint(client, gateways, gateways.used)
+            await serve(endpoint, server.certificate, server.key, listening)
+        finally:
+            recording.cancel()
+
+
+async def _record(gateways: Gateways, path: Path) -> None:
+    """Write again and again when each gateway last called, for the status of the server."""
+    before: dict[str, Heard] = {}
+    while True:
+        await asyncio.sleep(RECORD)
+        if gateways.heard != before:
+            before = dict(gateways.heard)
+            with contextlib.suppress(OSError):  # a full disk must not end the endpoint
+                await asyncio.to_thread(save, path, before)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,14 @@ never removes an entry. So a gateway that was revoked, or has a new key, still h
 logs and in the status of a job that it took part in.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from fedldp._internal import files
+from fedldp.errors import WireError
+from fedldp.fleet.state import note, noted
 
 FILE = "names.json"  # in the state folder of the server
+FORMAT = "fedldp gateway names 1"
 
 Name = Callable[[str], str]  # from the number of a node to a name to show
 
@@ -19,9 +20,13 @@ Name = Callable[[str], str]  # from the number of a node to a name to show
 def known(state: Path) -> dict[str, str]:
     """Return the name of each node that the server of a state folder has ever registered."""
     try:
-        found = json.loads((state / FILE).read_text("utf-8"))
-        return {str(node): str(name) for node, name in found.items()}
-    except (OSError, ValueError, AttributeError):  # names only help people: do without them
+        return noted(
+            state / FILE,
+            FORMAT,
+            lambda found: {str(node): str(name) for node, name in found["names"].items()},
+            {},
+        )
+    except (OSError, WireError):  # names only help people: do without them
         return {}
 
 
@@ -30,7 +35,7 @@ def keep(state: Path, names: Mapping[str, str]) -> None:
     before = known(state)
     after = before | dict(names)
     if after != before:
-        files.write(state / FILE, json.dumps(after, sort_keys=True))
+        note(state / FILE, FORMAT, names=after)
 
 
 def lookup(state: Path) -> Name:

@@ -30,7 +30,7 @@ from fedldp.fleet.flower import programs
 from fedldp.fleet.isolation import Network
 from fedldp.fleet.job import Job
 from fedldp.fleet.processes import Process, Restart, Supervisor
-from fedldp.fleet.server import checkpoint, names
+from fedldp.fleet.server import admission, checkpoint, names
 from fedldp.fleet.server.checkpoint import JobStatus
 from fedldp.fleet.server.watch import JobFailed, Watch, ending
 from fedldp.fleet.state import STATE
@@ -315,9 +315,12 @@ def _begins(job: Job, rounds: int) -> str:
 
 def nodes_of(server: ServerConfig) -> dict[str, str]:
     """Return the number in Flower of each gateway whose key is in the folder; empty if unknown."""
-    known = _nodes(server.state)
-    found = {path.stem: known.get(_key(path), "") for path in server.gateways.glob("*.pub")}
-    return {name: found[name] if _has_number(found[name]) else "" for name in sorted(found)}
+    known, found = _nodes(server.state), {}
+    for name in admission.gateways(server.gateways):
+        path = admission.current(server.gateways, name)
+        node = known.get(_key(path), "") if path.exists() else ""
+        found[name] = node if _has_number(node) else ""
+    return found
 
 
 def registered(state: Path) -> set[str]:
@@ -353,7 +356,7 @@ def _register(supervisor: Supervisor, server: ServerConfig) -> None:
 
     A key that Flower refuses is tried again when its file changes or the server restarts.
     """
-    keys = {_key(path): path for path in sorted(server.gateways.glob("*.pub"))}
+    keys = {_key(path): path for path in sorted(server.gateways.glob(admission.KEYS))}
     nodes = _nodes(server.state)
     fresh = {
         text: path
@@ -368,15 +371,18 @@ def _register(supervisor: Supervisor, server: ServerConfig) -> None:
     if refused:
         nodes |= _forgotten(supervisor, server, nodes, refused)
     for text, (_, log) in answers.items():
-        name = keys[text].stem
+        name, extra = keys[text].stem, {"gateway": admission.gateway_of(keys[text])}
         if nodes.get(text, _REVOKED) != _REVOKED:
-            _log.info("Registered %s.", name, extra={"gateway": name})
+            _log.info("Registered %s.", name, extra=extra)
         else:
             server.refused.add(text)
             why = " It was revoked before: make a new key." if nodes.get(text) == _REVOKED else ""
-            extra = {"gateway": name}
             _log.warning("Flower refused the key of %s: see %s.%s", name, log, why, extra=extra)
-    known = {nodes[text]: path.stem for text, path in keys.items() if _has_number(nodes.get(text))}
+    known = {
+        nodes[text]: admission.gateway_of(path)
+        for text, path in keys.items()
+        if _has_number(nodes.get(text))
+    }
     names.keep(server.state, known)
     revoked = _revoke(supervisor, server, nodes, keys)
     if answers or revoked:

@@ -5,6 +5,7 @@ from pathlib import Path
 from time import monotonic
 from typing import final
 
+from fedldp._internal.text import listed
 from fedldp.errors import DomainError
 from fedldp.fleet.job import Job
 from fedldp.fleet.server.checkpoint import JobStatus
@@ -13,8 +14,6 @@ from fedldp.fleet.server.rounds import SETTLED
 from fedldp.fleet.server.summary import collected
 
 EVERY = 30.0  # seconds between two lines while nothing happens
-
-_NAMED = 5  # gateways that a line names
 
 
 @final
@@ -72,10 +71,8 @@ def _waiting(found: JobStatus | None, job: Job, seconds: float, name: Name) -> s
         line += f": waiting for {needed} to connect ({seconds:.0f} s)."
         return line if seconds < EVERY else line + log
     line += f": {found.received} of {asked} gateways have answered ({seconds:.0f} s)."
-    missing = [name(each.gateway) for each in found.missing]
-    if seconds >= EVERY and missing:
-        more = f" and {len(missing) - _NAMED} more" * (len(missing) > _NAMED)
-        line += f" Not yet: {', '.join(missing[:_NAMED])}{more}."
+    if seconds >= EVERY and found.missing:
+        line += f" Not yet: {listed([name(each.gateway) for each in found.missing])}."
     if seconds < job.deadline or found.open.reports:
         return line
     return (

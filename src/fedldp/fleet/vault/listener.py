@@ -13,7 +13,7 @@ import socket
 import stat
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotReady
 from contextlib import ExitStack, suppress
@@ -22,6 +22,7 @@ from typing import final
 
 from fedldp.errors import DomainError, FedLDPError
 from fedldp.fleet import protocol
+from fedldp.fleet.logs import one_line
 from fedldp.fleet.protocol import Answer, Question
 from fedldp.fleet.sockets import (
     NOT_READY,
@@ -32,6 +33,8 @@ from fedldp.fleet.sockets import (
     receive,
     send,
 )
+from fedldp.fleet.vault import record
+from fedldp.fleet.vault.record import Record
 from fedldp.fleet.vault.vault import Vault
 from fedldp.fleet.versions import refusal
 from fedldp.learn import computations
@@ -44,7 +47,10 @@ _QUESTIONS = 8 * protocol.MOST_BYTES  # bytes of all questions at a time
 _ANSWERS = protocol.MOST_BITS // 2  # bytes of all answers at a time: enough for several large ones
 _PATIENCE = 10.0  # seconds for a whole question to arrive
 _FIRST = 2.0  # seconds for a token: strangers must not keep a connection open
-_REASONS = 1000  # at most, each logged once: strangers must not fill the disk
+_REASONS = 1000  # that are logged in a day: strangers must not fill the disk
+_DONE = 100_000  # answers that are logged in a day: each costs vehicles some of their caps
+_DAY = 86_400.0  # seconds
+_LONGEST = 500  # characters of a reason
 
 _log = logging.getLogger("fedldp.fleet")
 
@@ -80,7 +86,12 @@ class Listener:
     """
 
     def __init__(
-        self, vault: Vault, address: Address, tick: float = TICK, deadline: float = DEADLINE
+        self,
+        vault: Vault,
+        address: Address,
+        tick: float = TICK,
+        deadline: float = DEADLINE,
+        counts: Record | None = None,
     ) -> None:
         if not 0 < tick <= deadline < float("inf"):
             raise DomainError(
@@ -89,8 +100,9 @@ class Listener:
             )
         self._vault, self._address = vault, address
         self._tick, self._deadline = tick, deadline
-        self._reasons: set[str] = set()
-        self._troubles: set[str] = set()
+        self._record = Record() if counts is None else counts
+        self._record.hold(len(vault))
+        self._reasons, self._troubles, self._done = Once(_REASONS), Once(_REASONS), Once(_DONE)
         self._slots = threading.Semaphore(_CONNECTIONS)
         self._questions, self._answers = Room(_QUESTIONS), Room(_ANSWERS)
         self._reading = threading.Lock()  # an invalid question may take much memory to check
@@ -100,6 +112,11 @@ class Listener:
         self._worker = ThreadPoolExecutor(1)
         self._closed = False
         self._socket = _bound(address)
+
+    @property
+    def vault(self) -> Vault:
+        """The vault that answers."""
+        return self._vault
 
     def serve(self) -> None:
         """Answer questions until the listener is closed."""
@@ -116,7 +133,7 @@ class Listener:
             except RuntimeError as error:  # too many threads
                 self._slots.release()
                 link.close()
-                self._note(self._troubles, f"failed: {error}")
+                self._troubles(f"failed: {error}")
 
     def replace(self, make: Callable[[], Vault]) -> tuple[Vault, Vault]:
         """Answer with another vault from now on; return the old one and the new one.
@@ -126,6 +143,7 @@ class Listener:
         """
         with self._turn:
             before, self._vault = self._vault, make()
+            self._record.hold(len(self._vault))
             return before, self._vault
 
     def close(self) -> None:
@@ -155,7 +173,7 @@ class Listener:
                 time.sleep(self._tick - past % self._tick)
                 send(link, size, pieces, time.monotonic() + _PATIENCE)
             except (FedLDPError, OSError) as error:
-                self._note(self._reasons, f"a connection was dropped: {error}")
+                self._reasons(f"a connection was dropped: {error}")
 
     def _question(self, link: socket.socket, held: ExitStack) -> bytes:
         now, token = time.monotonic(), self._address.token
@@ -170,7 +188,7 @@ class Listener:
     def _read(self, data: bytes, end: float) -> Question | bytes:
         """Return the question or, if it is invalid or there is no time, the answer to send."""
         if not self._reading.acquire(timeout=left(end)):
-            self._note(self._troubles, "not ready in time: other questions are being checked")
+            self._not_ready(None, "other questions are being checked")
             return NOT_READY
         try:
             question = Question.from_bytes(data)
@@ -178,7 +196,8 @@ class Listener:
             if question.model:
                 computations.check_format(question.model)
         except FedLDPError as error:
-            self._note(self._reasons, f"refused: {error}")
+            self._reasons(f"refused: {error}")
+            self._record.count(record.REFUSED, None, _shortened(str(error)))
             return refusal(data, "vault", computations.FORMATS)
         finally:
             self._reading.release()
@@ -187,8 +206,7 @@ class Listener:
     def _answer(self, question: Question, end: float, held: ExitStack) -> Answer:
         """Return the answer to a question; vehicles that are not ready by `end` are silent."""
         if not self._answers.take(question.size, end):
-            self._note(self._troubles, "not ready in time: other answers use all the memory")
-            return Answer.of(question, silent=question.n)
+            return self._silent(question, "other answers use all the memory")
         answer = self._result(question, end)
         # Zeros take no memory. Records do until they are sent, even if the client is slow.
         self._answers.give(question.size - len(answer.records))
@@ -197,40 +215,83 @@ class Listener:
 
     def _result(self, question: Question, end: float) -> Answer:
         if not self._turn.acquire(timeout=left(end)):
-            self._note(self._troubles, "not ready in time")
-            return Answer.of(question, silent=question.n)
+            return self._silent(question, "other questions are being answered")
         try:
             work = self._worker.submit(self._vault.answer, question)
         except RuntimeError:  # closed
             self._turn.release()
-            return Answer.of(question, silent=question.n)
+            return self._silent(question, "the vault ends")
         work.add_done_callback(lambda _: self._turn.release())
         try:
             answer = work.result(left(end))
         except NotReady:  # it will be recorded, and sent if asked again
-            self._note(self._troubles, "not ready in time")
-            return Answer.of(question, silent=question.n)
+            return self._silent(question, "the answer will be stored")
         except FedLDPError as error:
-            self._note(self._reasons, f"refused: {question.request}: {error}")
+            self._reasons(f"refused: {question.request}: {error}", _extra(question))
+            self._record.count(record.REFUSED, question, _shortened(str(error)))
             return Answer.of(question)
         except Exception as error:  # a full disk, for example: it may succeed when asked again
-            self._note(self._troubles, f"failed: {error!r}")
+            self._troubles(f"failed: {error!r}", _extra(question))
+            self._record.count(record.NOT_READY, question)
             return Answer.of(question, silent=question.n)
-        if answer.answered < question.n:
-            self._note(
-                self._reasons,
-                f"{question.request}: of {question.n} vehicles that were asked for, "
-                f"{answer.answered} answered. This vault has no others that may answer: their cap "
-                "does not cover it, or they have answered this job before.",
-            )
+        self._tell(question, answer.answered)
         return answer
 
-    def _note(self, noted: set[str], reason: str) -> None:
-        # In one line, even if a stranger has put line breaks into it.
-        reason = "".join(c if c.isprintable() else "?" for c in reason[:500])
-        if reason not in noted and len(noted) < _REASONS:
-            noted.add(reason)
-            _log.warning("%s", reason)
+    def _tell(self, question: Question, answered: int) -> None:
+        """Log and count how many vehicles have answered a question."""
+        said = f"of {question.n} vehicles that were asked for, {answered} answered."
+        extra = _extra(question) | {"answered": answered}
+        if answered == question.n:
+            self._done(f"{question.request}: {said}", extra, logging.INFO)
+        else:
+            said += (
+                " This vault has no others that may answer: their cap does not cover it, they have "
+                "answered this job before, or they have chosen another epsilon."
+            )
+            self._reasons(f"{question.request}: {said}", extra)
+        outcome = record.ANSWERED if answered else record.REFUSED
+        self._record.count(outcome, question, "" if answered else said)
+
+    def _silent(self, question: Question, why: str) -> Answer:
+        self._not_ready(question, why)
+        return Answer.of(question, silent=question.n)
+
+    def _not_ready(self, question: Question | None, why: str) -> None:
+        self._troubles(f"not ready in time: {why}", _extra(question))
+        self._record.count(record.NOT_READY, question)
+
+
+@final
+class Once:
+    """Logs each text once a day, and at most `most` of them, so that nobody can fill the disk."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._noted, self._since = most, set[str](), time.monotonic()
+
+    def __call__(
+        self, text: str, extra: Mapping[str, object] | None = None, level: int = logging.WARNING
+    ) -> None:
+        """Log a text, unless it was logged before."""
+        if time.monotonic() - self._since > _DAY:
+            self._noted, self._since = set(), time.monotonic()
+        text = _shortened(text)
+        if text in self._noted or len(self._noted) > self._most:
+            return
+        if len(self._noted) == self._most:
+            text, extra = "there are too many reasons to log: no more are logged today.", None
+        self._noted.add(text)
+        _log.log(level, "%s", text, extra=extra)
+
+
+def _extra(question: Question | None) -> dict[str, object]:
+    if question is None:
+        return {}
+    return {"job": question.job, "round": question.round, "n": question.n}
+
+
+def _shortened(text: str) -> str:
+    """Return a text in one line, even if a stranger has put line breaks into it."""
+    return one_line(text[:_LONGEST])
 
 
 def _bound(address: Address) -> socket.socket:

@@ -20,11 +20,13 @@ from fedldp.data import frames
 from fedldp.data.quality import DataQuality, total
 from fedldp.data.vehicle_ids import VehicleIds
 from fedldp.errors import DomainError, FedLDPError
-from fedldp.fleet import state
+from fedldp.fleet import logs, state
 from fedldp.fleet.sockets import Address
 from fedldp.fleet.vault import identity, policy
 from fedldp.fleet.vault.listener import DEADLINE, TICK, Listener
 from fedldp.fleet.vault.policy import Policy
+from fedldp.fleet.vault.record import FILE as RECORD
+from fedldp.fleet.vault.record import Record
 from fedldp.fleet.vault.reload import Outcome
 from fedldp.fleet.vault.vault import Vault
 from fedldp.ledger import Ledger
@@ -32,6 +34,7 @@ from fedldp.schema import Schema
 from fedldp.vehicle import exact
 
 FILE = "vault.toml"
+LOG = "vault.log"  # in the state folder
 
 _ENTRIES: dict[str, toml.Types] = {
     "data": str,  # a CSV or Parquet file, or the name of a data set
@@ -97,11 +100,18 @@ class VaultConfig:
             listen = str(self.folder / listen)
         return Address.of(listen, token and self.folder / token)
 
+    @property
+    def ledger_path(self) -> Path:
+        """The file of the ledger."""
+        return self.folder / str(self.entries.get("ledger", "ledger.db"))
+
     def ledger(self) -> Ledger:
         """Open the ledger."""
-        path = self.folder / self.entries.get("ledger", "ledger.db")
         return Ledger(
-            path, self.cap, answers_per_job=self.answers_per_job, period=self.policy.period
+            self.ledger_path,
+            self.cap,
+            answers_per_job=self.answers_per_job,
+            period=self.policy.period,
         )
 
     def operator(self) -> PublicKey | None:
@@ -124,7 +134,8 @@ class VaultConfig:
         The vault's own log says once how many values are clipped or replaced in the data; with
         `strict`, the vault refuses to start with such data.
         """
-        with state.hold(self.folder / state.STATE):
+        folder = self.folder / state.STATE
+        with state.hold(folder), logs.to_file(folder / LOG):
             asked = threading.Event()  # from now on, so that no SIGHUP ends a vault that starts
             signal.signal(signal.SIGHUP, lambda *_: asked.set())
             data, quality = self._data()
@@ -143,14 +154,16 @@ class VaultConfig:
             _log.warning("%s: %s", self.entries["data"], line.strip())
 
     def _serve(self, data: _Data, asked: threading.Event, strict: bool) -> None:
-        with self.ledger() as ledger:
+        with self.ledger() as ledger, Record(self.folder / state.STATE / RECORD) as record:
             self._log_identity(data, ledger)
             listener = Listener(
                 self._vault(data, ledger),
                 self.address,
                 float(self.entries.get("tick", TICK)),
                 float(self.entries.get("deadline", DEADLINE)),
+                record,
             )
+            _log.info("The vault answers for %d vehicles.", len(listener.vault))
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: listener.close())
 

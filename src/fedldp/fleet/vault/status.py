@@ -1,0 +1,112 @@
+"""The status of a vault, for its owner: budgets, jobs and questions, and nothing about the data."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from fedldp import __version__, ledger
+from fedldp._internal.text import counted
+from fedldp.fleet.state import STATE
+from fedldp.fleet.status import Attempts, Status, clock, errors, iso, life
+from fedldp.fleet.vault import record
+from fedldp.fleet.vault.process import LOG, VaultConfig
+from fedldp.ledger import Overview
+
+_NOTHING = Overview({}, [], "")
+_SHOWN = 5  # levels of budget for people; the others are summed up
+
+
+def read(folder: Path) -> Status:
+    """Return the status of the vault of a folder."""
+    attempt = Attempts()
+    config = VaultConfig.load(folder)
+    state = config.folder / STATE
+    running, since = life(folder, attempt)
+    asked = attempt(lambda: record.load(state)) or record.empty()
+    found = attempt(lambda: _overview(config.ledger_path)) or _NOTHING
+    vehicles = asked["vehicles"]
+    left = found.left(config.cap, (vehicles or 0) - len(found.totals))
+    jobs = _jobs(found, asked["jobs"])
+    questions = asked["questions"]
+    attention = list(attempt.troubles)
+    if found.sealed:
+        attention.append(f"the ledger was sealed on {found.sealed}: it refuses every vehicle.")
+    if not running:
+        attention.append("the vault does not run.")
+    elif left and not any(left):
+        attention.append("no vehicle has anything left of its cap.")
+    return Status(
+        "vault",
+        folder.name,
+        running,
+        since,
+        version=asked["version"] if running else __version__,
+        details={
+            "vehicles": vehicles,
+            "cap": _text(config.cap),
+            "answers_per_job": config.answers_per_job,
+            "budget": [{"left": _text(each), "vehicles": count} for each, count in left.items()],
+            "sealed": found.sealed or None,
+            "jobs": jobs,
+            "questions": questions,
+            "refusals": [each | {"time": iso(each["time"])} for each in asked["refusals"]],
+        },
+        rows=[
+            ("vehicles", "unknown until it has run once" if vehicles is None else f"{vehicles:,}"),
+            ("cap", f"{_text(config.cap)}, {counted(config.answers_per_job, 'answer')} per job"),
+            *((f"{_text(each)} left", f"{count:,} vehicles") for each, count in _few(left)),
+            ("questions", ", ".join(f"{count:,} {name}" for name, count in questions.items())),
+            *(
+                (f"refused {clock(each['time'])}", _why(each))
+                for each in asked["refusals"][-_SHOWN:]
+            ),
+        ],
+        table=[("job", "rounds", "answers", "questions refused")]
+        + [(j["job"] or "(no job)", *(f"{j[n]:,}" for n in _COUNTS)) for j in jobs],
+        errors=errors(state / LOG, attempt=attempt),
+        attention=attention,
+        next="The vault waits for questions."
+        if running
+        else f"Start the vault: fedldp fleet vault {folder}",
+    )
+
+
+_COUNTS = ("rounds", "answers", "refused")
+
+
+def _overview(path: Path) -> Overview:
+    return ledger.overview(path) if path.exists() else _NOTHING
+
+
+def _jobs(found: Overview, asked: dict[str, dict[str, int]]) -> list[dict[str, Any]]:
+    """Return what the ledger says about each job, and which questions were refused since."""
+    jobs = {each.job: (each.questions, each.answers) for each in found.jobs}
+    for job in asked:
+        jobs.setdefault(job, (0, 0))
+    return [
+        {
+            "job": job,
+            "rounds": rounds,
+            "answers": answers,
+            "refused": asked.get(job, {}).get(record.REFUSED, 0),
+        }
+        for job, (rounds, answers) in jobs.items()
+    ]
+
+
+def _few(left: dict[Fraction, int]) -> list[tuple[Fraction, int]]:
+    """Return the first levels of budget; the last one stands for all below it."""
+    levels = list(left.items())
+    if len(levels) <= _SHOWN:
+        return levels
+    rest = levels[_SHOWN - 1 :]
+    return [*levels[: _SHOWN - 1], (rest[0][0], sum(count for _, count in rest))]
+
+
+def _why(refusal: dict[str, Any]) -> str:
+    where = "" if refusal["job"] is None else f"{refusal['job']}, round {refusal['round']}: "
+    return f"{where}{refusal['why']}"
+
+
+def _text(epsilon: Fraction) -> str:
+    return str(float(epsilon))
