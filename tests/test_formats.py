@@ -12,12 +12,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from campaigns import KEY, asked
 from fleets import fleet, plan_for
 
 import fedldp
 from fedldp import Plan, Schema, report, vehicle
 from fedldp import tally as tally_module
 from fedldp._internal import signatures, toml
+from fedldp.campaigns.answers import Accepted
+from fedldp.campaigns.campaign import Campaign
+from fedldp.campaigns.config import ServerConfig as CampaignConfig
+from fedldp.campaigns.config import VehicleConfig
+from fedldp.campaigns.store import Store
 from fedldp.counting import Counted
 from fedldp.errors import DomainError, FedLDPError, WireError
 from fedldp.fleet import protocol
@@ -124,9 +130,8 @@ def tally(text, folder):
     return PLAN.load_tally(folder / "tally.json")
 
 
-def signed_job(text, _):
-    key = signatures.PrivateKey.generate()
-    return SignedJob.unverified(signatures.sign(key, json.loads(text)))
+def signed(text):
+    return signatures.sign(signatures.PrivateKey.generate(), json.loads(text))
 
 
 def training(text, _):
@@ -137,6 +142,7 @@ def training(text, _):
 READERS = {
     "fedldp asked": lambda text, _: Asked.of(text),
     "fedldp calendar": lambda text, _: fedldp.Calendar.from_json(text),
+    "fedldp campaign": lambda text, _: Campaign.own(signed(text)),
     "fedldp channel": lambda text, _: fedldp.Channel.from_json(text),
     "fedldp job state": lambda text, _: Learned.from_json(text),
     "fedldp job summary": lambda text, _: Summary.from_json(text),
@@ -148,7 +154,7 @@ READERS = {
     "fedldp registered": in_state("registered.json", lambda folder: registered(folder / "state")),
     "fedldp reload": in_state("reload.json", Outcome.load),
     "fedldp signed": lambda text, _: signatures.unverified(text, "fedldp job"),
-    "fedldp signed job": signed_job,
+    "fedldp signed job": lambda text, _: SignedJob.unverified(signed(text)),
     "fedldp state": lambda text, _: State.from_json(text),
     "fedldp survey": lambda text, _: computations.check_format(text),
     "fedldp tally": tally,
@@ -185,6 +191,8 @@ def test_a_vehicle_without_numpy_says_so_too():
 DATABASES = {
     "ledger": lambda path: Ledger(path, 1),
     "checkpoint": lambda path: checkpoint.Checkpoint(path, "spring", "settings"),
+    "file of campaigns": Accepted,
+    "file of a counter": lambda path: Store(path, asked().signed(KEY)),
 }
 
 
@@ -205,11 +213,13 @@ def test_a_newer_database_is_refused_and_left_alone(kind, tmp_path):
 
 
 CONFIGURATIONS = {
+    "campaign.toml": lambda path: CampaignConfig.load(path.parent),
     "gateway.toml": lambda path: GatewayConfig.load(path.parent),
     "job.toml": Job.load,
     "schema.toml": lambda path: Schema.from_toml(path.read_text()),
     "server.toml": lambda path: ServerConfig.load(path.parent),
     "vault.toml": lambda path: VaultConfig.load(path.parent),
+    "vehicle.toml": lambda path: VehicleConfig.load(path.parent),
 }
 
 

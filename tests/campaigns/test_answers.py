@@ -11,6 +11,7 @@ from fedldp import Plan, Schema
 from fedldp._internal.signatures import PrivateKey
 from fedldp.campaigns.answers import random_row
 from fedldp.errors import BudgetError, DomainError, PrivacyError, WireError
+from fedldp.fleet.vault.policy import Policy
 
 
 @pytest.fixture
@@ -88,6 +89,20 @@ def test_a_vehicle_that_has_chosen_an_epsilon_answers_no_other(vehicles):
     with pytest.raises(DomainError, match=re.escape("only plans that cost 0.5")):
         vehicles.answers(epsilon=Fraction(1, 2)).accept(asked().signed(KEY))
     assert vehicles.answers(epsilon=Fraction(1)).accept(asked().signed(KEY)) is not None
+
+
+@pytest.mark.parametrize(
+    ("rules", "why"),
+    [
+        ({"jobs": ["winter-*"]}, "jobs called 'winter-*'"),
+        ({"most_epsilon": "0.5"}, "an epsilon of 0.5"),
+        ({"attributes": ["speed"]}, "also needs 'city'"),
+    ],
+)
+def test_the_owners_policy_is_kept(vehicles, rules, why):
+    with pytest.raises(DomainError, match=re.escape(why)):
+        vehicles.answers(policy=Policy.of(rules)).accept(asked().signed(KEY))
+    assert vehicles.ledger.totals() == {}
 
 
 def test_an_older_round_is_a_repetition(tmp_path):

@@ -33,6 +33,7 @@ from fedldp.campaigns.campaign import (
 )
 from fedldp.data import frames
 from fedldp.errors import DomainError
+from fedldp.fleet.vault.policy import Policy
 from fedldp.ledger import Ledger
 from fedldp.plan import for_vehicle
 from fedldp.schema import Schema
@@ -202,6 +203,8 @@ class Answers:
         A function that returns the row to answer from: a mapping of names. It must not raise.
     ledger, accepted
         The vehicle's files. Several vehicles may share them.
+    policy
+        What the owner allows beyond the cap.
     epsilon
         If it is given, plans with another epsilon are refused.
     key
@@ -219,6 +222,7 @@ class Answers:
         ledger: Ledger,
         accepted: Accepted,
         *,
+        policy: Policy | None = None,
         epsilon: Fraction | None = None,
         key: str = VEHICLE,
         clock: Callable[[], datetime] = utc_now,
@@ -226,7 +230,8 @@ class Answers:
         self.fleet, self._operator = fleet, operator
         self._schema, self._row = schema, row
         self._ledger, self._accepted = ledger, accepted
-        self._epsilon, self._key, self._clock = epsilon, key, clock
+        self._policy, self._epsilon = policy or Policy(), epsilon
+        self._key, self._clock = key, clock
 
     def accept(self, text: bytes | str, identifier: Identifier = new_identifier) -> Answer | None:
         """Return the answer to a campaign; None if it was acknowledged before.
@@ -298,6 +303,7 @@ class Answers:
         asked = Schema.from_document(json.loads(campaign.plan)["schema"]).attributes
         if not all(attribute in self._schema.attributes for attribute in asked):
             raise DomainError("it asks for attributes that this vehicle does not have like that.")
+        self._policy.check(campaign.job, plan.epsilon, asked)
         if self._epsilon is not None and plan.epsilon != self._epsilon:
             raise DomainError(
                 f"it costs {float(plan.epsilon):g}, and this vehicle answers only plans that cost "

@@ -25,6 +25,8 @@ from fedldp.data import frames
 from fedldp.data.quality import DataQuality, total
 from fedldp.errors import DomainError
 from fedldp.fleet import state
+from fedldp.fleet.vault import policy
+from fedldp.fleet.vault.policy import Policy
 from fedldp.ledger import Ledger
 from fedldp.plan import Plan
 from fedldp.schema import Schema
@@ -41,18 +43,23 @@ _NETWORK: dict[str, toml.Types] = {
     "certificate": str,  # for the broker, and its key
     "key": str,
 }
-_VEHICLE: dict[str, toml.Types] = _NETWORK | {
-    "operator": str,  # the public key of those whose campaigns are answered
-    "data": str,  # a CSV or Parquet file: a random row is answered from
-    "schema": str,
-    "cap": str,
-    "answers_per_job": int,
-    "epsilon": str,  # only plans with this epsilon are answered
-    "ledger": str,
-    "vehicle": str,  # its id in the ledger
-    "every": (int, float),
-    "retry": (int, float),
-}
+_RULES = {name: types for name, types in policy.ENTRIES.items() if name != "fewest_vehicles"}
+_VEHICLE: dict[str, toml.Types] = (
+    _NETWORK
+    | _RULES
+    | {
+        "operator": str,  # the public key of those whose campaigns are answered
+        "data": str,  # a CSV or Parquet file: a random row is answered from
+        "schema": str,
+        "cap": str,
+        "answers_per_job": int,
+        "epsilon": str,  # only plans with this epsilon are answered
+        "ledger": str,
+        "vehicle": str,  # its id in the ledger
+        "every": (int, float),
+        "retry": (int, float),
+    }
+)
 _SERVER: dict[str, toml.Types] = _NETWORK | {"signer": str}
 
 
@@ -84,6 +91,7 @@ class VehicleConfig:
     folder: Path
     entries: dict[str, Any]
     cap: Fraction
+    policy: Policy
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "VehicleConfig":
@@ -98,7 +106,12 @@ class VehicleConfig:
                 raise DomainError(
                     f"{path}: {name} must be a number of seconds; got {entries[name]}."
                 )
-        found = cls(path.parent, entries, _epsilon(path, "cap", entries["cap"]))
+        cap = _epsilon(path, "cap", entries["cap"])
+        try:
+            rules = Policy.of(entries)
+        except DomainError as error:
+            raise DomainError(f"{path}: {error}") from None
+        found = cls(path.parent, entries, cap, rules)
         found.epsilon  # noqa: B018 (an invalid one is refused now, not when a campaign comes)
         return found
 
@@ -116,7 +129,13 @@ class VehicleConfig:
     @property
     def schema(self) -> Schema:
         """The attributes that this vehicle has."""
-        return Schema.from_toml((self.folder / self.entries["schema"]).read_text("utf-8"))
+        path = self.folder / self.entries["schema"]
+        try:
+            found = Schema.from_toml(path.read_text("utf-8"))
+        except OSError as error:
+            raise DomainError(f"{path} cannot be read: {error.strerror}.") from None
+        self.policy.check_schema(found)
+        return found
 
     def check(self) -> DataQuality:
         """Read all data, and return what would be clipped or replaced in them."""
@@ -138,11 +157,13 @@ class VehicleConfig:
                 self.folder / self.entries.get("ledger", "ledger.db"),
                 self.cap,
                 answers_per_job=self.entries.get("answers_per_job", 1),
+                period=self.policy.period,
             ) as ledger,
             Accepted(accepted) as known,
         ):
             answers = Answers(
                 *(self.entries["fleet"], operator, self.schema, self.row, ledger, known),
+                policy=self.policy,
                 epsilon=self.epsilon,
                 key=self.entries.get("vehicle", VEHICLE),
             )
@@ -198,7 +219,7 @@ class ServerConfig:
                 "authority": "that has signed the broker's certificate",
                 "certificate": "with which counters connect to the broker",
             }
-        files.write(folder / SERVER_FILE, toml.write(entries, notes))
+        files.write(folder / SERVER_FILE, toml.write({"format": toml.FORMAT, **entries}, notes))
         return cls(folder.resolve(), entries)
 
     @property

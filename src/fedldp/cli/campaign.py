@@ -20,8 +20,6 @@ from fedldp.cli.fleet.parts import FAILED, FOLDER, STOPPED
 from fedldp.cli.plans import INPUT, OUTPUT, read_plan
 from fedldp.errors import DomainError
 
-STATUS_FORMAT = "fedldp campaign status 1"
-
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 
 
@@ -198,8 +196,7 @@ def status_command(folder: Path, as_json: bool) -> None:
     server = ServerConfig.load(folder)
     found = [_status(path) for path in server.campaigns()]
     if as_json:
-        document = {"format": STATUS_FORMAT, "fleet": server.entries["fleet"], "campaigns": found}
-        click.echo(json.dumps(document, indent=2))
+        click.echo(json.dumps({"fleet": server.entries["fleet"], "campaigns": found}, indent=2))
         return
     if not found:
         click.echo(f"There are no campaigns in {folder}. Publish one: fedldp campaign publish.")
