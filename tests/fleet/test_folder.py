@@ -108,6 +108,7 @@ def test_secrets_are_for_their_owner_alone_and_lie_where_they_belong(fleet):
     }
     assert secret == {
         fleet / "ca.key",
+        fleet / "operator.key",
         fleet / "server" / "server.key",
         fleet / "gateway-1" / "key",
         fleet / "gateway-2" / "key",

@@ -7,7 +7,7 @@ from pathlib import Path
 from fedldp._internal import files, toml
 from fedldp.errors import DomainError
 from fedldp.fleet import folder as fleet_folder
-from fedldp.fleet import texts
+from fedldp.fleet import signing, texts
 from fedldp.fleet.folder import Work
 from fedldp.fleet.job import Job
 from fedldp.fleet.server import admission, checkpoint
@@ -70,9 +70,10 @@ def settings_of(job: Job, epsilon: float | None) -> Settings:
 def add_job(server: ServerConfig, name: str, work: Work | None, settings: Settings) -> Job:
     """Write the files of a further job, and have the server run it from its next start on.
 
-    Without `work`, the job asks exactly what the job before asked, with its plan and its recipe.
+    Without `work`, the job asks exactly what the job before asked, with its plan and its recipe. If
+    the jobs of this server are signed, the operator must sign it before the next start.
     """
-    before, path = Job.load(server.job), server.folder / f"{name}.toml"
+    before, path = Job.load(server.job, signed=False), server.folder / f"{name}.toml"
     _check(server, before, name, path)
     if work is None:
         files.write(path, _renamed(server.job, name, before))
@@ -80,7 +81,7 @@ def add_job(server: ServerConfig, name: str, work: Work | None, settings: Settin
         known = len(admission.gateways(server.gateways)) or before.gateways
         fleet_folder.write_job(server.folder, work, settings, known, name)
     try:
-        job = Job.load(path)
+        job = Job.load(path, signed=False)
     except DomainError:
         path.unlink()
         raise
@@ -113,7 +114,10 @@ def _renamed(path: Path, name: str, job: Job) -> str:
     """Return the file of a job with another name, and other files to write."""
     what = "tally" if job.model is None else "model"
     new = {"job": name, "checkpoint": f"state/{name}.db", "result": f"state/{name}.{what}.json"}
-    return _changed(path.read_text("utf-8"), new)
+    text = path.read_text("utf-8")
+    if "signed" in toml.parse(text, str(path)):
+        new["signed"] = f"{name}{signing.ENDING}"
+    return _changed(text, new)
 
 
 def _set(path: Path, **entries: str) -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, cast, final
 
 from fedldp._internal import toml
+from fedldp._internal.signatures import PrivateKey
 from fedldp.attributes import Attribute
 from fedldp.datasets.dataset import Dataset
 from fedldp.errors import DomainError
-from fedldp.fleet import keys, texts
+from fedldp.fleet import keys, signing, texts
 from fedldp.fleet.flower import bundle
 from fedldp.fleet.gateway import process as gateway_process
 from fedldp.fleet.gateway.relay import DEADLINE
@@ -34,6 +35,9 @@ PORT = 9443  # for gateways
 LINK = 9410  # for processes on the server's machine
 SEED = 0  # of the first weights of a network: it is public
 
+OPERATOR_KEY = "operator.key"  # of the person who signs jobs
+OPERATOR = "operator.pub"
+
 _SOCKET = "vault.sock"
 _NOTES = {  # the comment beside an entry
     "data": "each row is a vehicle, unless `vehicle` names a column with the id of its vehicle",
@@ -48,6 +52,8 @@ _NOTES = {  # the comment beside an entry
     "answers_per_job": "how often each vehicle may answer one job, even if its cap allows more",
     "listen": "the path of a Unix socket, or tcp://host:port",
     "ledger": "records what each vehicle has spent: never delete it, never restore a backup",
+    "operator": "the public key of the person who signs jobs: questions of others are refused",
+    "signed": "what the operator has signed of this job: `fedldp fleet sign` writes it",
     "reports": "how many vehicles each gateway is asked for in a round",
     "rounds": "at most",
     "survey": "asks some vehicles about their numbers first, in rounds of its own, and scales them",
@@ -199,8 +205,13 @@ def _write(
     for path in (folder, centre, centre / "gateways", *(each for pair in parts for each in pair)):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     keys.write_server(centre, folder / "ca.key", [place.host])
+    operator = PrivateKey.generate()
+    operator.save(folder / OPERATOR_KEY)
+    for path in (centre, *(vault for _, vault in parts)):
+        operator.public.save(path / OPERATOR)
     _write_server(centre, place)
     write_job(centre, work, settings, gateways)
+    signing.sign(centre / "job.toml", operator)
     for number, (gateway, vault) in enumerate(parts, 1):
         (gateway / "ca.crt").write_bytes((centre / "ca.crt").read_bytes())
         public = keys.write_node(gateway / "key")
@@ -245,6 +256,8 @@ def write_job(folder: Path, work: Work, settings: Settings, gateways: int, name:
     total = gateways * work.vehicles if work.total is None else work.total
     entries: dict[str, Any] = {"format": toml.FORMAT, "job": work.job}
     entries |= {"plan": f"{start}plan.json", "gateways": gateways}
+    if (folder / OPERATOR).exists():
+        entries |= {"operator": OPERATOR, "signed": f"{stem}{signing.ENDING}"}
     waits = {"resend": Job.resend, "deadline": Job.deadline, "checkpoint": f"state/{stem}.db"}
     recipe = ""
     if model is None:
@@ -302,7 +315,7 @@ def _write_vault(
     else:
         entries["schema"] = "schema.toml"
         write_schema(folder / "schema.toml", work.schema)
-    entries |= {**limits, "listen": listen, "ledger": "ledger.db"}
+    entries |= {**limits, "listen": listen, "ledger": "ledger.db", "operator": OPERATOR}
     write_toml(folder / vault_process.FILE, entries)
 
 

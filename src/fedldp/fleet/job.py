@@ -382,7 +382,7 @@ def _check_signed(job: Job) -> None:
     if SignedJob.of(job, signed.expires) != signed:
         raise DomainError(
             f"the job {job.name!r} was changed after it was signed, so vaults would not answer it. "
-            f"Sign it again, where the operator's key is: {_SIGN}"
+            f"Sign it again, where the operator's key is: {SIGN}"
         )
 
 
@@ -460,7 +460,7 @@ _ENTRIES: dict[str, toml.Types] = {
 }
 _NEEDED = ("job", "plan", "reports", "checkpoint", "result")
 _READ = {"plan": Plan.from_json, "model": Model.from_json}
-_SIGN = "fedldp fleet sign FOLDER --key operator.key"
+SIGN = "fedldp fleet sign FOLDER --key operator.key"
 
 
 def _arguments(entries: dict[str, Any], folder: Path, signed: bool) -> dict[str, Any]:
@@ -499,13 +499,13 @@ def _signed(folder: Path, name: str, operator: str | None) -> str:
     """Return the signed text of a job, which its operator must have signed."""
     path = folder / name
     if not path.exists():
-        raise DomainError(f"{path} does not exist: the job is not signed. Sign it: {_SIGN}")
+        raise DomainError(f"{path} does not exist: the job is not signed. Sign it: {SIGN}")
     text = _read(path, str)
     if operator is not None:
         try:
             signatures.verify(PublicKey.load(folder / operator), text, signed_jobs.FORMAT)
         except WireError as error:
-            raise DomainError(f"{path}: {error} Sign the job again: {_SIGN}") from None
+            raise DomainError(f"{path}: {error} Sign the job again: {SIGN}") from None
     return text
 
 

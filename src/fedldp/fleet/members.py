@@ -169,6 +169,8 @@ def _write_vault(vault: Path, like: Path, entries: dict[str, Any], rows: Rows | 
         fleet_folder.write_schema(vault / "schema.toml", rows.schema)
     elif "schema" in entries:
         shutil.copyfile(like / entries["schema"], vault / entries["schema"])
+    if "operator" in entries:
+        shutil.copyfile(like / entries["operator"], vault / entries["operator"])
     fleet_folder.write_toml(vault / vault_process.FILE, entries)
     texts.write_vault(vault)
 
@@ -191,7 +193,7 @@ def remove_gateway(folder: Path, name: str) -> list[Path]:
 
 def waits_in_vain(server: ServerConfig) -> str:
     """Return a warning if the job waits for more gateways than the server knows."""
-    job, known = Job.load(server.job), len(admission.gateways(server.gateways))
+    job, known = Job.load(server.job, signed=False), len(admission.gateways(server.gateways))
     if job.gateways <= known:
         return ""
     return (

@@ -5,12 +5,34 @@ from pathlib import Path
 
 from fedldp._internal import files, signatures, toml
 from fedldp._internal.signatures import PrivateKey
-from fedldp.fleet.job import Job
+from fedldp.errors import DomainError
+from fedldp.fleet.job import SIGN, Job
 from fedldp.fleet.signed_jobs import SignedJob
 
 EXPIRES = 90  # days
 
+ENDING = ".signed.json"  # of the name of a signed text
+
 _ENTRY = "signed"  # of job.toml
+
+
+def check_time(job: Job) -> None:
+    """Raise `DomainError` if a job was signed for a time that is over: vaults would not answer."""
+    if not job.signed:
+        return
+    expires = SignedJob.unverified(job.signed).expires
+    if datetime.datetime.now(datetime.UTC) >= expires:
+        raise DomainError(
+            f"the operator's signature of the job {job.name!r} has expired at "
+            f"{signatures.time_text(expires)}, so vaults would not answer it. Sign it again, where "
+            f"the operator's key is: {SIGN}"
+        )
+
+
+def is_pending(path: Path) -> bool:
+    """Return whether the file of a job names a signed text that is still missing."""
+    name = toml.parse(path.read_text("utf-8"), str(path)).get(_ENTRY)
+    return name is not None and not (path.parent / name).exists()
 
 
 def sign(path: Path, key: PrivateKey, days: float = EXPIRES) -> SignedJob:
@@ -25,7 +47,7 @@ def sign(path: Path, key: PrivateKey, days: float = EXPIRES) -> SignedJob:
     text = path.read_text("utf-8")
     name = toml.parse(text, str(path)).get(_ENTRY)
     if name is None:
-        name = f"{path.stem}.signed.json"
+        name = f"{path.stem}{ENDING}"
         files.write(path, f"{toml.write({_ENTRY: name})}{text}")
     files.write(path.parent / name, signatures.sign(key, found.to_document()))
     Job.load(path)  # raises if the server would not accept it

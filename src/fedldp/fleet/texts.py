@@ -61,7 +61,8 @@ def write_vault(folder: Path) -> None:
 
 def _of_job(server: ServerConfig, at: str) -> dict[str, str]:
     """Return what the texts say about a job; paths begin with `at`."""
-    job, entries = Job.load(server.job), toml.parse(server.job.read_text("utf-8"), str(server.job))
+    job = Job.load(server.job, signed=False)  # whether or not it is signed already
+    entries = toml.parse(server.job.read_text("utf-8"), str(server.job))
     known = {
         "at": at,
         "job": job.name,

@@ -18,7 +18,9 @@ from fedldp.cli.fleet.parts import (
     uplink_command,
     vault_command,
 )
+from fedldp.cli.fleet.sign import sign_command
 from fedldp.cli.fleet.status import status_command
+from fedldp.cli.fleet.transparency import transparency_command
 
 
 @click.group("fleet")
@@ -34,7 +36,9 @@ def fleet_group() -> None:
     fedldp fleet status fleet            what the parts on this machine do
     fedldp fleet reload fleet/vault-1    read its data again, for new vehicles
     fedldp fleet job fleet NAME          a further job, when the first is done
+    fedldp fleet sign fleet/server --key operator.key   so that vaults answer
     fedldp fleet add-gateway fleet NAME  and remove-gateway, rotate-keys
+    fedldp fleet transparency fleet/vault-1   what a vault was asked
     fedldp fleet stop fleet              stop what runs on this machine
 
     A vault runs where the data are, for one vehicle or for many. It holds the
@@ -59,8 +63,10 @@ for command in (
     remove_gateway_command,
     rotate_keys_command,
     server_command,
+    sign_command,
     status_command,
     stop_command,
+    transparency_command,
     uplink_command,
     vault_command,
 ):

@@ -11,7 +11,7 @@ from fedldp.cli.fleet.init import ROUNDS, STATISTICS
 from fedldp.cli.fleet.parts import FOLDER
 from fedldp.cli.plans import INPUT, console, given, read_schema
 from fedldp.cli.runs import NETWORK, TASKS, chosen_model, goal_of, network_options
-from fedldp.fleet import add_job, members
+from fedldp.fleet import add_job, members, signing
 from fedldp.fleet.folder import Work
 from fedldp.fleet.gateway import process as gateway_process
 from fedldp.fleet.gateway.process import GatewayConfig
@@ -67,10 +67,11 @@ def job_command(
     change the entry `job` there.
 
     Each vehicle pays epsilon again, from the cap in vault.toml: one that has
-    spent its cap refuses.
+    spent its cap refuses. Vaults answer the job once its operator has signed it,
+    with `fedldp fleet sign`.
     """  # noqa: D301 (click wants the character \b itself)
     server = members.server_of(folder)
-    before = Job.load(server.job)
+    before = Job.load(server.job, signed=False)
     settings, work = add_job.settings_of(before, epsilon), None
     if task is not None:
         work = _other(before, name, task, target, rounds, vehicles, hidden, activation)
@@ -85,6 +86,12 @@ def job_command(
         f"{made.expected:,} reports in {counted(made.rounds, 'round')}, each with epsilon "
         f"{made.plan.epsilon:g}. The result will be {made.result}"
     )
+    path = server.folder / f"{made.name}.toml"
+    if signing.is_pending(path):
+        shown.print(
+            "Vaults answer only what the operator has signed. Where the operator's key is: "
+            f"fedldp fleet sign {path} --key operator.key"
+        )
     pid = holder(server.state)
     first = "" if pid is None else f"Stop the server (process {pid}), which runs another job. "
     shown.print(f"{first}Check that the caps cover it, then: fedldp fleet server {server.folder}")

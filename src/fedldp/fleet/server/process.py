@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
 from fedldp._internal import documents, files, toml
 from fedldp.errors import DomainError
-from fedldp.fleet import isolation, logs, namespaces
+from fedldp.fleet import isolation, logs, namespaces, signing
 from fedldp.fleet.flower import programs
 from fedldp.fleet.isolation import Network
 from fedldp.fleet.job import Job
@@ -222,7 +222,9 @@ def run(
     server = ServerConfig.load(folder)
     job = Job.load(server.job)
     checkpoint.check(job.checkpoint, job.name, job.settings)
-    if checkpoint.finished(job.checkpoint) and not stay:
+    if not checkpoint.finished(job.checkpoint):
+        signing.check_time(job)
+    elif not stay:
         _log.info("The job %s had ended before this start: see %s", job.name, server.job)
         return _conclude(server, job)
     with logs.to_file(server.state / LOG):
