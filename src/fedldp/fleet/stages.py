@@ -9,12 +9,14 @@ ends.
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 
 from fedldp._internal import documents
 from fedldp._internal.validation import Floats
+from fedldp.fleet.insight import Insight, estimates, lengths
 from fedldp.learn.features import Scaling
 from fedldp.learn.model import Model
 from fedldp.learn.noise_aware import Prior
@@ -102,6 +104,9 @@ class Stage(Protocol):
     def learn(self, learned: Learned, tallies: Sequence[Tally]) -> Learned:
         """Return what is known after a round of each plan."""
 
+    def insight(self, learned: Learned, tallies: Sequence[Tally]) -> Insight:
+        """Return what people can be told about the reports of a round of each plan, so far."""
+
 
 @final
 @dataclass(frozen=True)
@@ -125,6 +130,11 @@ class Collection:
     def learn(self, learned: Learned, tallies: Sequence[Tally]) -> Learned:
         """Return the same: the tally is all there is."""
         return learned
+
+    def insight(self, learned: Learned, tallies: Sequence[Tally]) -> Insight:
+        """Return the estimates so far."""
+        (tally,) = tallies
+        return estimates(tally, self.plan.schema)
 
 
 @final
@@ -160,6 +170,11 @@ class SurveyStage:
         scaling = learned.scaling or self.survey.start
         return replace(learned, scaling=self.each.improved(scaling, answered(*tallies)))
 
+    def insight(self, learned: Learned, tallies: Sequence[Tally]) -> Insight:
+        """Return what this round is for; its answers are about scaled numbers."""
+        note = "The answers scale the numbers that the model gets. Training begins after that."
+        return Insight(self.name.capitalize(), (), (note,))
+
 
 @final
 @dataclass(frozen=True)
@@ -185,6 +200,24 @@ class Descent:
         with np.errstate(over="ignore", invalid="ignore"):
             found = observed(tallies, self.recipe.estimator)
             return replace(learned, state=step(self.recipe, state, found, prior))
+
+    def insight(self, learned: Learned, tallies: Sequence[Tally]) -> Insight:
+        """Return how long the mean gradient is, how much of that is noise, and the last step."""
+        found, state = observed(tallies, self.recipe.estimator), learned.state
+        d = found.gradient.shape[1]
+        last = inf if state is None or not state.round else float(state.change[0])
+        rows = lengths(
+            mean_gradient=float(np.linalg.norm(found.gradient[0])),
+            noise_in_it=float(np.sqrt(np.broadcast_to(found.variance, (1, d)).sum())),
+            last_step=last,
+        )
+        notes = (
+            "A mean gradient that is not much longer than its noise says little: ask more vehicles "
+            "in each round, or plan fewer rounds.",
+            "The server has no data, so it cannot know the error of the model. Evaluate the result "
+            "on public data with fedldp predict.",
+        )
+        return Insight("Gradients: lengths", tuple(rows), notes)
 
 
 class Span(NamedTuple):

@@ -72,6 +72,7 @@ _KIND = Kind(
 )
 _ROOM = 1 << 24  # counters of all tallies that are kept in memory
 _RECENT = 5  # rounds that are done, from which the rate of reports is computed
+_READ = 1 << 20  # the same for those who only look
 
 
 class Standing(NamedTuple):
@@ -422,6 +423,41 @@ def warnings(
     """
     with _opened(path) as file:
         return [] if file is None else _warnings(file, stages, None, 1, _Counted(room=0), name)
+
+
+class Latest(NamedTuple):
+    """The last rounds whose reports are enough to tell something, one for each plan of a stage."""
+
+    rounds: range
+    stage: Stage
+    learned: Learned  # by all rounds that are done
+    tallies: list[Tally]
+
+
+@final
+class Reader:
+    """Counts the reports in a checkpoint while a server adds to it, each of them once."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path, self._counted = path, _Counted(_READ)
+
+    def latest(self, stages: Sequence[Stage]) -> Latest | None:
+        """Return the last rounds in which vehicles have answered every plan, if there are any."""
+        with _opened(self._path) as file:
+            if file is None:
+                return None
+            rounds = "SELECT DISTINCT round FROM batches WHERE answered"
+            answered = {number for (number,) in file.execute(rounds)}
+            number = max(answered, default=0)
+            while number > 0:
+                span = span_of(stages, number)
+                if answered.issuperset(cycle := span.cycle(number)):
+                    plans = [(span.plan(each), each) for each in cycle]
+                    tallies = [_tally(file, *each, self._counted) for each in plans]
+                    learned = Learned.from_json(_standing(file).state)
+                    return Latest(cycle, span.stage, learned, tallies)
+                number = cycle[0] - 1
+        return None
 
 
 def replay(path: str | os.PathLike[str], stages: Sequence[Stage]) -> Learned:

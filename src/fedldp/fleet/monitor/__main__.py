@@ -1,0 +1,22 @@
+"""`python -m fedldp.fleet.monitor FOLDER [LISTEN [TOKEN]]` runs a monitor without click and rich."""
+
+import sys
+from pathlib import Path
+
+from fedldp.errors import FedLDPError
+from fedldp.fleet.monitor.process import run
+
+
+def main(words: list[str]) -> None:
+    """Serve until SIGTERM or Ctrl-C. Print a known error as one line, and exit."""
+    if not 1 <= len(words) <= 3:
+        sys.exit("usage: python -m fedldp.fleet.monitor FOLDER [LISTEN [TOKEN]]")
+    folder, *rest = words
+    try:
+        run(Path(folder), *rest[:1], *map(Path, rest[1:]))
+    except (FedLDPError, OSError) as error:
+        sys.exit(f"fedldp: {error}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
