@@ -19,7 +19,7 @@ SELECTED ?= tests/test_golden.py tests/test_vectors.py tests/test_randomness.py 
 	tests/cli/test_collection.py tests/cli/test_help.py
 
 .PHONY: demo test test-tools test-reproduction test-minimum test-python test-slow test-torch test-simulation \
-	test-faults test-hostile test-upgrade test-flower test-vss test-browser \
+	test-faults test-hostile test-upgrade test-flower test-vss test-browser test-monitor \
 	bench bench-growth bench-scale bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-distributions \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures page docs notebooks dist mutation clean
 
@@ -76,8 +76,14 @@ test-flower: $(FLOWER:%=.venv-flower/%.done)  ## the fleet on every version of F
 test-vss: $(VENV)/test.done .venv-vss/vss.done  ## signals of a real VSS catalogue, and of today's VSS tools
 	$(BIN)/pytest -m vss tests/test_vss.py
 
-test-browser: $(VENV)/test.done  ## the interactive page, in Chromium
-	$(BIN)/pytest -m browser tests/tools/test_playground_browser.py tests/tools/test_playground_proof.py
+test-browser: $(VENV)/test.done  ## the interactive page and the live page, in Chromium
+	$(BIN)/pytest -m browser tests/tools/test_playground_browser.py tests/tools/test_playground_proof.py \
+	  tests/fleet/monitor/test_page.py
+
+test-monitor: $(VENV)/test.done  ## alert rules, in a real Prometheus that scrapes a real fleet
+	@command -v promtool > /dev/null \
+	  || { echo "needs prometheus and promtool: apt-get install prometheus"; exit 1; }
+	$(BIN)/pytest -m monitor tests/fleet/monitor
 
 # make mutation MUTATE='--area report --sample 0' makes all changes of one area of tools/mutation.toml.
 mutation: $(VENV)/mutation.done  ## small changes to the code that no test notices: takes hours

@@ -176,7 +176,7 @@ def _init(
     """Write a fleet whose gateways find the server by another port than that of its front."""
     data = datasets.load("flights", rows=vehicles)
     work = Work.on_data_set(data, "logistic", gateways, ROUNDS, {"rows": vehicles})
-    place = Place("127.0.0.1", port, free_port())
+    place = Place("127.0.0.1", port, free_port(), None)
     settings = Settings(EPSILON * ROUNDS, participations=ROUNDS)  # all are asked in every round
     job = init(folder, work, settings, gateways, place)
     _change(folder / "server" / "server.toml", f":{port}", f":{front}")

@@ -47,7 +47,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("faults") / "fleet"
     flights = datasets.load("flights", rows=ROWS)
     work = Work.on_data_set(flights, "logistic", 2, TURNS, {"rows": ROWS})
-    place = Place("127.0.0.1", processes.free_port(), processes.free_port())
+    place = Place("127.0.0.1", processes.free_port(), processes.free_port(), None)
     init(folder, work, Settings(EPSILON), 2, place)
     # Nobody is given up here, however busy the machine is.
     edit(folder / "server" / "job.toml", resend=15.0, deadline=3600.0)
@@ -212,7 +212,7 @@ def test_the_server_is_killed_in_the_survey_and_between_survey_and_training(tmp_
     """In a fleet of its own: nothing is lost, nobody answers twice, and the map is the same."""
     folder = tmp_path / "fleet"
     work = Work.on_data_set(datasets.load("flights", rows=400), "logistic", 2, 2, {"rows": 400})
-    place = Place("127.0.0.1", processes.free_port(), processes.free_port())
+    place = Place("127.0.0.1", processes.free_port(), processes.free_port(), None)
     init(folder, work, Settings(EPSILON, survey="scale", survey_share=0.2), 2, place)
     edit(folder / "server" / "job.toml", resend=15.0, deadline=3600.0)
     for path in folder.glob("vault-*/vault.toml"):

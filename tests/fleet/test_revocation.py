@@ -185,7 +185,7 @@ def test_what_flower_does_not_take_is_said_once(fleet, monkeypatch, said):
 def test_the_front_and_flower_refuse_the_key_that_was_replaced(tmp_path):
     folder = tmp_path / "fleet"
     work = Work.on_data_set(datasets.load("flights", rows=600), "logistic", 2, 3, {"rows": 600})
-    place = Place("127.0.0.1", processes.free_port(), processes.free_port())
+    place = Place("127.0.0.1", processes.free_port(), processes.free_port(), None)
     init(folder, work, Settings(4.0), 2, place)
     made = ServerConfig.load(folder / "server")
     old, fresh = (

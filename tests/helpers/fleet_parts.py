@@ -247,7 +247,7 @@ def small_fleet(folder, gateways):
     rows = VEHICLES * gateways
     data = datasets.load("flights", rows=rows)
     work = Work.on_data_set(data, "logistic", gateways, TURNS, {"rows": rows})
-    place = Place("127.0.0.1", processes.free_port(), processes.free_port())
+    place = Place("127.0.0.1", processes.free_port(), processes.free_port(), None)
     init(folder, replace(work, vehicles=TURNS * VEHICLES), SETTINGS, gateways, place)
     return Fleet(folder)
 

@@ -33,6 +33,7 @@ from fedldp.schema import Schema
 
 PORT = 9443  # for gateways
 LINK = 9410  # for processes on the server's machine
+MONITOR = 9480  # for people and Prometheus on the server's machine
 SEED = 0  # of the first weights of a network: it is public
 
 OPERATOR_KEY = "operator.key"  # of the person who signs jobs
@@ -43,6 +44,7 @@ _NOTES = {  # the comment beside an entry
     "data": "each row is a vehicle, unless `vehicle` names a column with the id of its vehicle",
     "front": "the address at which gateways reach this server",
     "link": "a port for processes of this machine: never open it to others",
+    "monitor": "the live page, /healthz and /metrics: see docs/monitoring.md",
     "gateways": "a folder with the public key of each gateway, *.pub: only these are admitted",
     "server": "the address at which this gateway reaches the server",
     "authority": "the certificate authority that must have signed the server's certificate",
@@ -145,11 +147,12 @@ def _first_model(objective: str, schema: Schema, target: Attribute, network: Arc
 @final
 @dataclass(frozen=True)
 class Place:
-    """Where gateways reach the server; `link` is a port for processes on the server's machine."""
+    """Where gateways reach the server; other ports are for the server's machine alone."""
 
     host: str = "127.0.0.1"
     port: int = PORT
-    link: int = LINK
+    link: int = LINK  # for the server's own processes
+    monitor: int | None = MONITOR  # for its monitor, if it has one
 
     @property
     def listens(self) -> str:
@@ -229,7 +232,7 @@ def _write(
 
 
 def _write_server(folder: Path, place: Place) -> None:
-    entries = {
+    entries: dict[str, Any] = {
         "front": f"{place.listens}:{place.port}",
         "link": place.link,
         "authority": "ca.crt",
@@ -239,6 +242,8 @@ def _write_server(folder: Path, place: Place) -> None:
         "app": "app",
         "job": "job.toml",
     }
+    if place.monitor is not None:
+        entries["monitor"] = f"127.0.0.1:{place.monitor}"
     write_toml(folder / server_process.FILE, entries)
     (folder / "app").mkdir()
     (folder / "app" / "pyproject.toml").write_text(bundle.APP, "utf-8")

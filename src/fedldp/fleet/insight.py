@@ -5,7 +5,7 @@ is for the operator of the server.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any, final
@@ -85,12 +85,12 @@ def finite(number: float) -> float | None:
     return number if isfinite(number) else None
 
 
-def lengths(**named: float) -> Iterator[Row]:
+def lengths(named: Mapping[str, float]) -> Iterator[Row]:
     """Yield a row for each length that is known.
 
-    >>> [row.name for row in lengths(last_step=0.25, noise=float("inf"))]
-    ['last step']
+    >>> [row.name for row in lengths({"Last step": 0.25, "Noise": float("inf")})]
+    ['Last step']
     """
     for name, value in named.items():
         if isfinite(value):
-            yield Row(name.replace("_", " "), f"{value:.3g}", value)
+            yield Row(name, f"{value:.3g}", value)

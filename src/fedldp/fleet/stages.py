@@ -207,9 +207,13 @@ class Descent:
         d = found.gradient.shape[1]
         last = inf if state is None or not state.round else float(state.change[0])
         rows = lengths(
-            mean_gradient=float(np.linalg.norm(found.gradient[0])),
-            noise_in_it=float(np.sqrt(np.broadcast_to(found.variance, (1, d)).sum())),
-            last_step=last,
+            {
+                "Length of the mean gradient": float(np.linalg.norm(found.gradient[0])),
+                "Length of the noise in it": float(
+                    np.sqrt(np.broadcast_to(found.variance, (1, d)).sum())
+                ),
+                "Length of the last step": last,
+            }
         )
         notes = (
             "A mean gradient that is not much longer than its noise says little: ask more vehicles "
@@ -217,7 +221,7 @@ class Descent:
             "The server has no data, so it cannot know the error of the model. Evaluate the result "
             "on public data with fedldp predict.",
         )
-        return Insight("Gradients: lengths", tuple(rows), notes)
+        return Insight("Gradients", tuple(rows), notes)
 
 
 class Span(NamedTuple):

@@ -11,7 +11,7 @@ never on the data of its vehicles.
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
@@ -55,6 +55,7 @@ class Status:
     table: Sequence[Sequence[str]] = ()  # more of them, with the heads of the columns first
     warnings: Sequence[str] = ()
     errors: Sequence[logs.Line] = ()  # the last lines of the logs, of the level WARNING and above
+    unreadable: Sequence[str] = ()  # why some files could not be read
     attention: Sequence[str] = ()  # what somebody should do something about
     next: str = ""  # what happens next
 
@@ -75,6 +76,7 @@ class Status:
             **self.details,
             "warnings": list(self.warnings),
             "errors": [line._asdict() for line in self.errors],
+            "unreadable": list(self.unreadable),
             "attention": list(self.attention),
             "next": self.next,
         }
@@ -112,7 +114,8 @@ def _status(folder: Path, module: str) -> Status:
         found = import_module(module).read(folder)
     except (FedLDPError, OSError) as error:
         text = explained(error)
-        return Status(part, folder.name, running=False, attention=[text], next=_CANNOT)
+        found = Status(part, folder.name, running=False, next=_CANNOT)
+        return replace(found, unreadable=[text], attention=[text])
     return found
 
 

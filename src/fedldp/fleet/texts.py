@@ -1,4 +1,4 @@
-"""The READMEs of a fleet, and its units for systemd, written from its configuration.
+"""The READMEs of a fleet, its units for systemd and its alerts, written from its configuration.
 
 Each text says only what is true of this fleet: of its task, of where its data come from, and of the
 names of its files.
@@ -23,7 +23,7 @@ _TEMPLATES = resources.files(__package__) / "templates"
 
 
 def write_fleet(folder: Path, server: str, front: str) -> None:
-    """Write the README of a fleet, those of all its parts, and the units for systemd.
+    """Write the README of a fleet, those of all its parts, units for systemd, and alert rules.
 
     Gateways reach the server at the address `server`; it listens at `front`.
     """
@@ -38,7 +38,26 @@ def write_fleet(folder: Path, server: str, front: str) -> None:
     (folder / "systemd").mkdir()
     for file in (_TEMPLATES / "systemd").iterdir():
         text = Template(file.read_text("utf-8")).substitute(front=front)
-        (folder / "systemd" / file.name).write_text(text, "utf-8")
+        for name in _units(file.name):
+            (folder / "systemd" / name).write_text(text, "utf-8")
+    (folder / "prometheus").mkdir()
+    for file in (_TEMPLATES / "prometheus").iterdir():
+        (folder / "prometheus" / file.name).write_bytes(file.read_bytes())
+
+
+def _units(name: str) -> list[str]:
+    """Return the names of a unit: a monitor has one for each kind of part, which is its user.
+
+    >>> _units("fedldp-vault@.service")
+    ['fedldp-vault@.service']
+    >>> _units("fedldp-monitor@.service")[0]
+    'fedldp-monitor-server@.service'
+    """
+    monitor = "fedldp-monitor"
+    if not name.startswith(f"{monitor}@"):
+        return [name]
+    parts = ("server", "gateway", "vault")
+    return [name.replace(monitor, f"{monitor}-{part}") for part in parts]
 
 
 def write_server(folder: Path) -> None:

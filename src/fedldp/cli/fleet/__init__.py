@@ -10,6 +10,7 @@ from fedldp.cli.fleet.members import (
     remove_gateway_command,
     rotate_keys_command,
 )
+from fedldp.cli.fleet.monitor import monitor_command
 from fedldp.cli.fleet.parts import (
     gateway_command,
     reload_command,
@@ -39,6 +40,7 @@ def fleet_group() -> None:
     fedldp fleet sign fleet/server --key operator.key   so that vaults answer
     fedldp fleet add-gateway fleet NAME  and remove-gateway, rotate-keys
     fedldp fleet transparency fleet/vault-1   what a vault was asked
+    fedldp fleet monitor fleet/server    health, metrics and a live page
     fedldp fleet stop fleet              stop what runs on this machine
 
     A vault runs where the data are, for one vehicle or for many. It holds the
@@ -59,6 +61,7 @@ for command in (
     gateway_command,
     init_command,
     job_command,
+    monitor_command,
     reload_command,
     remove_gateway_command,
     rotate_keys_command,

@@ -4,9 +4,10 @@ import json
 import shutil
 import sys
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
 from math import inf
@@ -42,6 +43,9 @@ from fedldp.errors import DomainError
 from fedldp.fleet.flower import programs
 from fedldp.fleet.folder import SEED, Place, Work, init
 from fedldp.fleet.job import Job
+from fedldp.fleet.monitor.address import MonitorAddress
+from fedldp.fleet.monitor.process import site
+from fedldp.fleet.monitor.web import serving
 from fedldp.fleet.processes import GRACE, Process, Supervisor, free_port, stop
 from fedldp.fleet.server import checkpoint
 from fedldp.fleet.server.checkpoint import JobStatus
@@ -114,6 +118,11 @@ cap_option = click.option(
     help="Write the fleet to this folder and keep it.  [default: a temporary folder]",
     metavar="FOLDER",
 )
+@click.option(
+    "--page",
+    is_flag=True,
+    help="Show the job on a live page, and keep it up after the job until Ctrl-C.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def demo_command(
     task: str,
@@ -125,6 +134,7 @@ def demo_command(
     cap: float | None,
     rows: int | None,
     output: Path | None,
+    page: bool,
     as_json: bool,
 ) -> None:
     """Run a whole fleet on this machine, for a minute or two.
@@ -134,6 +144,7 @@ def demo_command(
     fedldp fleet demo --rows 20000            fewer flights
     fedldp fleet demo --gateways 5 -o fleet   more gateways; keep the folder
     fedldp fleet demo --task mlp --rounds 50  a network with a hidden layer
+    fedldp fleet demo --page                  watch it in a browser
 
     Real processes, with certificates, keys and ledgers, train a model of which
     flights are late, or how late (linear). The demo compares its error with that of 30 simulations.
@@ -147,7 +158,7 @@ def demo_command(
     """  # noqa: D301 (click wants the character \b itself)
     make = architecture(task, hidden, activation)
     programs.program("flwr")  # fails here if Flower is missing, and not later in its parts
-    with Status() as status, _folder(output, status) as folder:
+    with Status() as status, _folder(output, status) as folder, ExitStack() as stack:
         status.stage("Reading the flights")
         flights = replace(datasets.load("flights", rows=rows), reference=Settings.reference)
         note_clipping(flights, status.note)
@@ -158,8 +169,11 @@ def demo_command(
         work = Work.on_data_set(fleet, goal.name, gateways, rounds, entries, network=make)
         began = monotonic()
         status.stage("Writing the fleet's folder: a plan, keys, certificates")
-        place = Place("127.0.0.1", free_port(), free_port())
+        place = Place("127.0.0.1", free_port(), free_port(), None)
         job = init(folder, work, settings, gateways, place, cap)
+        address = stack.enter_context(_page(folder / "server")) if page else ""
+        if address:
+            status.note(f"The live page is {address}")
         try:
             found = _run(folder, job, gateways, status)
         finally:
@@ -191,11 +205,15 @@ def demo_command(
             "ledgers": _ledgers(vaults, found.reports),
             "seconds": seconds,
         }
+        title = f"{title_of(task, goal)} of {model.target.name}: {counted(gateways, 'gateway')}"
+        rendered = _render(title, document, model.target)
+        if address:
+            status.show(rendered)
+            _keep(status, address)
     if as_json:
         click.echo(json.dumps(document, indent=2))
     else:
-        title = f"{title_of(task, goal)} of {model.target.name}: {counted(gateways, 'gateway')}"
-        console().print(_render(title, document, model.target))
+        console().print(rendered)
     if document["ledgers"]["answered_twice"] or document["ledgers"]["over_the_cap"]:
         sys.exit(1)
 
@@ -212,6 +230,22 @@ def _folder(output: Path | None, status: Status) -> Iterator[Path]:
         raise
     if output is None:
         shutil.rmtree(folder)
+
+
+@contextmanager
+def _page(folder: Path) -> Iterator[str]:
+    """Serve the live page of a server from this process, at a free port."""
+    address = MonitorAddress("127.0.0.1", free_port())
+    with serving(site(folder, address), address.listen()):
+        yield address.url
+
+
+def _keep(status: Status, address: str) -> None:
+    """Wait until Ctrl-C."""
+    status.note(f"Done. The live page stays at {address} until Ctrl-C.")
+    status.update("")
+    with suppress(KeyboardInterrupt):
+        threading.Event().wait()
 
 
 def _run(folder: Path, job: Job, gateways: int, status: Status) -> JobStatus:

@@ -24,6 +24,8 @@ from fedldp.fleet.flower import bundle, programs
 from fedldp.fleet.gateway.record import Teller
 from fedldp.fleet.gateway.relay import DEADLINE
 from fedldp.fleet.isolation import Network
+from fedldp.fleet.monitor import launch
+from fedldp.fleet.monitor.address import ENTRIES as MONITOR
 from fedldp.fleet.processes import FREE_PORT, Process, Supervisor
 from fedldp.fleet.sockets import Address
 from fedldp.fleet.state import STATE
@@ -64,7 +66,7 @@ class GatewayConfig:
         """Read the file gateway.toml in a folder."""
         folder = folder.resolve()
         path = folder / FILE
-        entries = toml.read(path, _ENTRIES, ("server", "authority", "key", "vaults"))
+        entries = toml.read(path, _ENTRIES | MONITOR, ("server", "authority", "key", "vaults"))
         token = folder / entries["token"] if "token" in entries else None
         vaults = []
         for text in map(str, entries["vaults"]):
@@ -208,6 +210,7 @@ def run(
             ports = list(range(uplink, uplink + ways))
         key = Watched(gateway.key)
         supervisor.start(node := gateway.node_process(ports))
+        launch.start(supervisor, gateway.folder / FILE, given=uplink is not None)
         _log.info("Started; the server is %s.", gateway.server)
         teller = Teller(gateway.state, gateway.server)
         while supervisor.wait(_LOOK):

@@ -77,6 +77,7 @@ def read(folder: Path) -> Status:
             for each in vaults
         ],
         errors=errors(gateway.state / LOG, gateway.state / f"{UPLINK}.log", attempt=attempt),
+        unreadable=attempt.troubles,
         attention=attention,
         next="The gateway waits for a question of the server."
         if running

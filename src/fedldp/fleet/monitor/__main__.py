@@ -1,4 +1,4 @@
-"""`python -m fedldp.fleet.monitor FOLDER [LISTEN [TOKEN]]` runs a monitor without click and rich."""
+"""`python -m fedldp.fleet.monitor FOLDER [LISTEN [TOKEN]]` runs a monitor without click."""
 
 import sys
 from pathlib import Path

@@ -5,10 +5,9 @@ import ipaddress
 import os
 import socket
 import stat
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import final
 from urllib.parse import quote
 
 from fedldp._internal import toml
@@ -74,11 +73,15 @@ class MonitorAddress:
         return cls(str(number), int(port), token=secret)
 
     @classmethod
-    def from_entries(cls, entries: Mapping[str, Any], folder: Path) -> "MonitorAddress | None":
+    def load(cls, path: Path) -> "MonitorAddress | None":
         """Return the address that a configuration file names; None if it names none."""
+        entries = toml.parse(path.read_text("utf-8"), str(path))
         if "monitor" not in entries:
             return None
-        return cls.of(entries["monitor"], folder, entries.get("monitor_token"))
+        try:
+            return cls.of(entries["monitor"], path.parent, entries.get("monitor_token"))
+        except DomainError as error:
+            raise DomainError(f"{path}: {error}") from None
 
     @property
     def loopback(self) -> bool:

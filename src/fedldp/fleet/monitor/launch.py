@@ -1,5 +1,6 @@
 """How a server or a gateway starts its monitor, under its own supervisor."""
 
+import logging
 from pathlib import Path
 
 from fedldp.errors import DomainError
@@ -10,26 +11,29 @@ from fedldp.fleet.processes import Process, Supervisor
 
 NAME = "monitor"
 
+_log = logging.getLogger("fedldp.fleet")
 
-def start(
-    supervisor: Supervisor, folder: Path, address: MonitorAddress | None, *, given: bool
-) -> str:
-    """Have a supervisor run the monitor of its part; return a line for people, or nothing.
+
+def start(supervisor: Supervisor, configuration: Path, *, given: bool) -> None:
+    """Have a supervisor run the monitor of its part, if the configuration asks for one.
 
     `given` says that systemd has put the supervisor into a private network, whose loopback
     interface nobody can reach. A monitor that cannot listen does not stop its part.
     """
+    address = MonitorAddress.load(configuration)
     if address is None:
-        return ""
+        return
     if given and not address.path and isolation.is_private():
-        return (
+        _log.info(
             "The monitor is not started here, because this unit has a private network: use the "
-            "unit fedldp-monitor."
+            "units whose names begin with fedldp-monitor."
         )
+        return
     try:
         listening = address.listen()
     except DomainError as error:
-        return f"Warning: {error}"
-    argv = programs.python(__package__, folder)
+        _log.warning("%s", error)
+        return
+    argv = programs.python("fedldp.fleet.monitor", configuration.parent)
     supervisor.start(Process(NAME, argv, sockets=(listening,), outside=True))
-    return f"The monitor is {address.url}"
+    _log.info("The monitor is %s", address.url)

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,12 +31,11 @@ _LARGEST = 1 << 20  # bytes of a file with certificates
 class Part(Protocol):
     """What is needed of `fedldp.fleet.status.Status`."""
 
-    @property
-    def folder(self) -> Path: ...
-    def document(self) -> dict[str, Any]: ...
+    def document(self) -> dict[str, Any]:
+        """Return the status as a document for JSON."""
 
 
-Read = Callable[[Path], list[Any]]
+Read = Callable[[Path], Sequence[Part]]
 
 
 class Disk(NamedTuple):
@@ -101,12 +100,14 @@ class Observer:
 
     def _part(self, part: Part) -> dict[str, Any]:
         document = part.document()
-        disk = Disk.of(part.folder, coarse=document["part"] == "vault")
+        inside = self.folder / document["name"]  # of a fleet; else it is the folder of one part
+        folder = inside if inside.is_dir() else self.folder
+        disk = Disk.of(folder, coarse=document["part"] == "vault")
         return {
             **document,
             "disk": disk._asdict(),
-            "certificates": dict(certificates(part.folder)),
-            "result": self._result(part.folder, document),
+            "certificates": dict(certificates(folder)),
+            "result": self._result(folder, document),
             "problems": list(_problems(document, disk)),
         }
 
@@ -164,8 +165,7 @@ def _problems(document: Mapping[str, Any], disk: Disk) -> Iterator[str]:
         yield f"{name} is not running"
     if disk.nearly_full:
         yield f"the disk of {name} is nearly full: {disk.free / disk.size:.0%} is free"
-    if trouble := document.get("unreadable"):
-        yield f"{name}: {trouble}"
+    yield from document["unreadable"]
 
 
 def certificates(folder: Path) -> Iterator[tuple[str, str]]:

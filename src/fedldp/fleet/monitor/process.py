@@ -8,7 +8,6 @@ from http import HTTPStatus
 from importlib import resources
 from pathlib import Path
 
-from fedldp._internal import toml
 from fedldp.errors import MissingExtra
 from fedldp.fleet import isolation
 from fedldp.fleet.gateway import process as gateway_process
@@ -31,11 +30,8 @@ _log = logging.getLogger("fedldp.fleet.monitor")
 
 def address_of(folder: Path) -> MonitorAddress | None:
     """Return where the configuration file in a folder wants a monitor to listen, if it does."""
-    for path in (folder / name for name in FILES):
-        if path.exists():
-            entries = toml.parse(path.read_text("utf-8"), str(path))
-            return MonitorAddress.from_entries(entries, folder)
-    return None
+    paths = (folder / name for name in FILES)
+    return next((MonitorAddress.load(path) for path in paths if path.exists()), None)
 
 
 def site(folder: Path, address: MonitorAddress, observer: Observer | None = None) -> Site:

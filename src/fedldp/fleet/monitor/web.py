@@ -90,11 +90,11 @@ class Request:
 
     @classmethod
     def parse(cls, data: bytes) -> "Request | Reply":
-        """Return the request, or the reply to an invalid one.
+        r"""Return the request, or the reply to an invalid one.
 
-        >>> Request.parse(b"GET /metrics?a=b HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n").path
+        >>> Request.parse(b"GET /metrics?a=b HTTP/1.1\r\nHost: localhost\r\n\r\n").path
         '/metrics'
-        >>> Request.parse(b"POST / HTTP/1.1\\r\\n\\r\\n").status.value
+        >>> Request.parse(b"POST / HTTP/1.1\r\n\r\n").status.value
         405
         """
         line, *rest = data.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")

@@ -29,6 +29,8 @@ from fedldp.fleet import isolation, logs, namespaces, signing
 from fedldp.fleet.flower import programs
 from fedldp.fleet.isolation import Network
 from fedldp.fleet.job import Job
+from fedldp.fleet.monitor import launch
+from fedldp.fleet.monitor.address import ENTRIES as MONITOR
 from fedldp.fleet.processes import Process, Restart, Supervisor
 from fedldp.fleet.server import admission, checkpoint, names
 from fedldp.fleet.server.checkpoint import JobStatus
@@ -91,7 +93,7 @@ class ServerConfig:
     def load(cls, folder: Path) -> "ServerConfig":
         """Read the file server.toml in a folder."""
         folder = folder.resolve()
-        entries = toml.read(folder / FILE, _ENTRIES, _ENTRIES)
+        entries = toml.read(folder / FILE, _ENTRIES | MONITOR, _ENTRIES)
         host, _, port = entries.pop("front").rpartition(":")
         link = entries.pop("link")
         if not host or not port.isdecimal():
@@ -99,7 +101,7 @@ class ServerConfig:
                 f'{folder / FILE}: front must be an address and a port, such as "0.0.0.0:9443"; '
                 f'got "{host}:{port}".'
             )
-        paths = {name: folder / entry for name, entry in entries.items()}
+        paths = {name: folder / entries[name] for name in _ENTRIES.keys() & entries.keys()}
         return cls(folder, host.strip("[]"), int(port), link, **paths)
 
     @property
@@ -240,6 +242,7 @@ def _run(
         server.configure()
         supervisor.start(server.link_process())
         supervisor.start(server.endpoint_process(sockets[0] if sockets else server.listen()))
+        launch.start(supervisor, server.folder / FILE, given=bool(sockets))
         _log.info("Starting Flower's SuperLink: see %s/superlink.log", server.state)
         if supervisor.call(server.ready_process()) is None:
             return _conclude(server, job)

@@ -57,6 +57,7 @@ def read(folder: Path) -> Status:
         + [each.row() for each in gateways],
         warnings=warnings,
         errors=[line for line in troubles if _IMPLAUSIBLE not in line.text],
+        unreadable=attempt.troubles,
         attention=attention,
         next=progress.next,
     )

@@ -21,6 +21,7 @@ from fedldp.data.quality import DataQuality, total
 from fedldp.data.vehicle_ids import VehicleIds
 from fedldp.errors import DomainError, FedLDPError
 from fedldp.fleet import logs, state
+from fedldp.fleet.monitor.address import ENTRIES as MONITOR
 from fedldp.fleet.sockets import Address
 from fedldp.fleet.vault import identity, policy
 from fedldp.fleet.vault.listener import DEADLINE, TICK, Listener
@@ -77,7 +78,7 @@ class VaultConfig:
     def load(cls, folder: str | os.PathLike[str]) -> "VaultConfig":
         """Read the file vault.toml in a folder."""
         path = Path(folder).resolve() / FILE
-        entries = toml.read(path, _ENTRIES, _NEEDED)
+        entries = toml.read(path, _ENTRIES | MONITOR, _NEEDED)
         try:
             cap = exact(entries["cap"])
         except ValueError:

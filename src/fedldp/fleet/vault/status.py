@@ -64,6 +64,7 @@ def read(folder: Path) -> Status:
         table=[("job", "rounds", "answers", "questions refused")]
         + [(j["job"] or "(no job)", *(f"{j[n]:,}" for n in _COUNTS)) for j in jobs],
         errors=errors(state / LOG, attempt=attempt),
+        unreadable=attempt.troubles,
         attention=attention,
         next="The vault waits for questions."
         if running

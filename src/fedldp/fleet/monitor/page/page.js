@@ -60,14 +60,14 @@ function number(value) {
 
 function duration(seconds) {
   if (!Number.isFinite(seconds)) return "unknown";
-  const steps = [[86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]];
-  for (const [length, name] of steps) {
-    if (seconds >= length || length === 1) {
-      const count = Math.round(seconds / length);
-      return `${count} ${name}${count === 1 ? "" : "s"}`;
-    }
-  }
-  return "unknown";
+  const steps = [[2 * 86400, 86400, "days"], [5400, 3600, "h"], [90, 60, "min"], [0, 1, "s"]];
+  const [, length, unit] = steps.find(([least]) => seconds >= least) || steps[3];
+  return `${Math.round(seconds / length)} ${unit}`;
+}
+
+function sentence(text) {
+  const ended = /[.!?]$/.test(text) ? text : `${text}.`;
+  return ended.charAt(0).toUpperCase() + ended.slice(1);
 }
 
 function ago(time, now) {
@@ -122,7 +122,7 @@ function showProgress(job) {
     "Reports", Math.min(received, expected), expected,
     `${number(received)} of ${number(expected)} expected${share}`)];
   if (job.rounds > 1) {
-    const done = job.state === "done" ? job.rounds : Math.max(0, (job.round || 1) - 1);
+    const done = job.rounds_done || 0;
     parts.push(meter("Rounds", done, job.rounds, `${number(done)} of ${number(job.rounds)} done`));
   }
   const open = job.open;
@@ -158,7 +158,8 @@ function showGateways(gateways, now) {
     const [sign, bad] = GATEWAY_STATES[each.state] || ["?", true];
     const state = element(
       "td", { class: bad ? "state bad" : "state" },
-      element("span", { class: "sign", "aria-hidden": "true", text: sign }), String(each.state));
+      element("span", { class: "sign", "aria-hidden": "true", text: sign }),
+      String(each.state));
     return element(
       "tr", {}, element("th", { scope: "row", text: each.name }), state,
       cell("Heard", ago(each.heard, now)), cell("Reports", number(each.reports)),
@@ -190,12 +191,13 @@ function showResult(result, job) {
     fill("result", element("p", { class: "soft", text: "No report has come yet." }));
     return;
   }
+  say("result-title", job.state === "done" ? "Result" : "Result so far");
   const drawn = result.rows.some((row) => row.scale && Number.isFinite(row.low));
   const rows = result.rows.map((row) => {
     const graph = element("td", { class: "graph" });
     if (row.scale && Number.isFinite(row.low) && Number.isFinite(row.value)) graph.append(interval(row));
     return element(
-      "tr", {}, element("th", { scope: "row", text: row.name }), cell("", row.shown),
+      "tr", {}, element("th", { scope: "row", text: row.name }), element("td", { class: "number", text: row.shown }),
       drawn ? graph : null);
   });
   const headings = [["What"], ["Estimate", "number"]].concat(drawn ? [["On its scale", "graph"]] : []);
@@ -226,16 +228,12 @@ function showBudget(job) {
 }
 
 function showWarnings(part, problems) {
+  const texts = new Set([...problems, ...part.attention, ...part.warnings]);
   const lines = [
-    ...problems.map((text) => element("li", { text })),
-    ...part.warnings.map((text) => element("li", { text })),
-    ...[...part.errors].reverse().map((each) => {
-      if (typeof each === "string") return element("li", { text: each });
-      const [time, text] = Array.isArray(each) ? each : [each.time, each.event || each.text];
-      return element(
-        "li", {}, time ? element("time", { datetime: time, text: clock(time) }) : null,
-        ` ${text}`);
-    }),
+    ...[...texts].map((text) => element("li", { text })),
+    ...[...part.errors].reverse().map((each) => element(
+      "li", {}, element("time", { datetime: each.time, text: clock(each.time) }),
+      ` ${each.text}`)),
   ];
   fill("warnings", lines.length ? element("ul", {}, ...lines)
     : element("p", { class: "soft", text: "None." }));
@@ -263,19 +261,23 @@ function show(found) {
   }
   const now = Date.parse(found.time);
   const job = part.job;
+  const gateways = part.gateways || [];
   say("fleet", `fedldp · ${part.name}`);
-  if (job) {
+  if (!job) {
+    say("job", "No job");
+    say("state", "The job of this server cannot be read.");
+  } else {
     say("job", job.name);
     document.title = `${job.name} · fedldp`;
     const words = [JOB_STATES[job.state] || String(job.state)];
     if (job.state === "asking" && job.rounds > 1) {
       words.push(`Round ${job.round} of ${job.rounds}${job.stage ? ` (${job.stage})` : ""}.`);
     }
-    if (job.why) words.push(`${job.why[0].toUpperCase()}${job.why.slice(1).replace(/\.$/, "")}.`);
+    if (job.why) words.push(sentence(job.why));
     if (!part.running && job.state !== "done" && job.state !== "failed") {
       words.push("The server is not running.");
     }
-    const missing = part.gateways.filter((each) => (GATEWAY_STATES[each.state] || ["", true])[1]);
+    const missing = gateways.filter((each) => (GATEWAY_STATES[each.state] || ["", true])[1]);
     if (missing.length) {
       words.push(missing.length === 1 ? `${missing[0].name} is ${missing[0].state}.`
         : `${number(missing.length)} gateways are silent or not connected.`);
@@ -286,10 +288,11 @@ function show(found) {
     showBudget(job);
   }
   say("next", part.next ? `Next: ${part.next}` : "");
-  showGateways(part.gateways, now);
+  showGateways(gateways, now);
   showWarnings(part, found.problems);
   showMachine(part, now);
-  document.querySelector("main").hidden = !job;
+  document.querySelector("main").hidden = false;
+  for (const id of ["progress", "result", "budget"]) place(id).closest("section").hidden = !job;
 }
 
 let since = null; // when the connection was lost
@@ -309,7 +312,7 @@ function connected(text) {
 
 async function fetched() {
   const ending = new AbortController();
-  const timer = setTimeout(() => ending.abort(), PATIENCE);
+  const patience = setTimeout(() => ending.abort(), PATIENCE);
   try {
     const answer = await fetch("status.json", { cache: "no-store", signal: ending.signal });
     if (answer.status === 401) {
@@ -319,13 +322,15 @@ async function fetched() {
   } catch {
     return "No connection";
   } finally {
-    clearTimeout(timer);
+    clearTimeout(patience);
   }
 }
 
+let timer = null;
 async function refresh() {
   const found = await fetched();
-  setTimeout(refresh, EVERY);
+  clearTimeout(timer);
+  timer = setTimeout(refresh, EVERY);
   if (typeof found === "string") {
     connected(found);
   } else {
