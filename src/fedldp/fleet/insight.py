@@ -67,8 +67,8 @@ def estimates(tally: Tally, schema: Schema, confidence: float = 0.95) -> Insight
     for name, result in found.items():
         for place, line in enumerate(result.shown.lines(name)):
             label, scale = schema[name].described(place)
-            ends = (finite(each) for each in (line.estimate, line.low, line.high))
-            rows.append(Row(label, line.shown, *ends, scale, line.answers))
+            value, low, high = map(finite, (line.estimate, line.low, line.high))
+            rows.append(Row(label, line.shown, value, low, high, scale, line.answers))
         summaries += [f"{name}: {result.summary}"] if result.summary else []
     notes = (
         *summaries[:ROWS],

@@ -11,9 +11,10 @@ def main(words: list[str]) -> None:
     """Serve until SIGTERM or Ctrl-C. Print a known error as one line, and exit."""
     if not 1 <= len(words) <= 3:
         sys.exit("usage: python -m fedldp.fleet.monitor FOLDER [LISTEN [TOKEN]]")
-    folder, *rest = words
+    listen = words[1] if len(words) > 1 else None
+    token = Path(words[2]) if len(words) > 2 else None
     try:
-        run(Path(folder), *rest[:1], *map(Path, rest[1:]))
+        run(Path(words[0]), listen, token)
     except (FedLDPError, OSError) as error:
         sys.exit(f"fedldp: {error}")
 
