@@ -5,6 +5,7 @@ import datetime
 import ipaddress
 import os
 import tomllib
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -27,6 +28,7 @@ from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.gateway import process as gateway_process
 from fedldp.fleet.gateway.process import GatewayConfig
 from fedldp.fleet.job import Job
+from fedldp.fleet.monitor.address import MonitorAddress
 from fedldp.fleet.processes import FREE_PORT
 from fedldp.fleet.server import process as server_process
 from fedldp.fleet.server.process import ServerConfig
@@ -203,23 +205,45 @@ def test_a_readme_and_units_for_systemd(fleet):
     units = {path.name: path.read_text() for path in (fleet / "systemd").iterdir()}
     services = {f"fedldp-{part}@.service" for part in ("gateway", "server", "uplink", "vault")}
     sockets = {f"fedldp-{part}@.socket" for part in ("server", "uplink")}
-    assert units.keys() == services | sockets
+    parts = ("gateway", "server", "vault")
+    monitors = {f"fedldp-monitor-{part}@.service" for part in parts}
+    assert units.keys() == services | sockets | monitors
     assert not any("$" in text for text in units.values())
     assert "ListenStream=0.0.0.0:9001\n" in units["fedldp-server@.socket"]
-    for name in services:
+    for name in services | monitors:
         unit = configparser.ConfigParser(interpolation=None, delimiters="=", strict=False)
         unit.optionxform = str
         unit.read_string(units[name])
-        part = name.removeprefix("fedldp-").removesuffix("@.service")
+        part = name.removeprefix("fedldp-").removesuffix("@.service").partition("-")[0]
         service = unit["Service"]
         assert f"fedldp fleet {part} ." in service["ExecStart"]
         assert service["ProtectProc"] == "invisible"
-        assert (service.get("PrivateNetwork") == "yes") == (part != "uplink")
+        assert (service.get("PrivateNetwork") == "yes") == (part not in ("uplink", "monitor"))
+        if part == "monitor":  # %j is the last word of the unit's name before the @
+            assert service["User"] == "fedldp-%j"
+            assert (service["IPAddressDeny"], service["IPAddressAllow"]) == ("any", "localhost")
+            assert "server.key" in service["InaccessiblePaths"]
         if part == "server":
             assert service["RestartPreventExitStatus"] == str(FAILED)
             assert service["SuccessExitStatus"] == str(STOPPED)
         asked = "--require-isolation" in service["ExecStart"]
         assert asked == (part in ("gateway", "server"))
+
+
+def test_a_server_is_watched_on_its_own_machine(fleet, tmp_path):
+    """And servers whose files are older, which have no such entry, still start."""
+    entries = tomllib.loads((fleet / "server" / "server.toml").read_text())
+    assert entries["monitor"] == "127.0.0.1:9480"
+    assert {path.name for path in (fleet / "prometheus").iterdir()} == {
+        "fedldp-rules.yml",
+        "prometheus.yml",
+    }
+    work = Work.on_data_set(datasets.load("flights", rows=100), "logistic", 1, 4, {"rows": 100})
+    init(tmp_path / "fleet", work, SETTINGS, 1, replace(PLACE, monitor=None))
+    path = tmp_path / "fleet" / "server"
+    assert "monitor" not in (path / "server.toml").read_text()
+    assert MonitorAddress.load(path / "server.toml") is None
+    assert ServerConfig.load(path).port == PLACE.port
 
 
 def test_files_of_ones_own(tmp_path):

@@ -58,7 +58,7 @@ def test_units_are_not_exposed(fleet, tmp_path):
         level = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
         assert level, done.stderr
         found[unit.name] = float(level[1])
-    assert len(found) == 4
+    assert len(found) == 7
     assert max(found.values()) <= LARGEST, found
 
 

@@ -25,12 +25,12 @@ from fedldp.fleet.monitor.address import DEFAULT
     metavar="FILE",
 )
 def monitor_command(folder: Path, listen: str | None, token: Path | None) -> None:
-    """Serve /healthz, /metrics and a live page, until Ctrl-C or SIGTERM.
+    """Serve a live page, /healthz and /metrics, until Ctrl-C.
 
     \b
     fedldp fleet monitor fleet/server      open http://127.0.0.1:9480/
     fedldp fleet monitor fleet/vault-1 --listen 127.0.0.1:9481
-    fedldp fleet monitor fleet/server --listen 0.0.0.0:9480 --token token
+    fedldp fleet monitor fleet/server --listen 0.0.0.0:9480 --token token.txt
 
     FOLDER is the folder of a server, a gateway or a vault. A server and a
     gateway start a monitor themselves if their configuration has an entry
