@@ -85,8 +85,8 @@ def test_what_a_vault_says(tmp_path):
 def test_what_a_gateway_says(tmp_path):
     found = samples(tmp_path, GATEWAY)
     assert found["fedldp_server_connected",] == 1
-    assert found["fedldp_vault_state", "vault-1", "silent"] == 1
-    assert found["fedldp_vault_state", "vault-1", "answered"] == 0
+    assert found["fedldp_vault_state", "silent", "vault-1"] == 1
+    assert found["fedldp_vault_state", "answered", "vault-1"] == 0
     assert found["fedldp_vault_heard_timestamp_seconds", "vault-1"] == 1794816000 + 5 * 60
 
 
