@@ -36,7 +36,9 @@ _COMMANDS = {
     "fleet": _Entry(
         "fleet", "fleet_group", "Run a production fleet: vaults, gateways and a server."
     ),
-    "ledger": _Entry("ledger", "ledger_group", "Repair the file that records what was spent."),
+    "ledger": _Entry(
+        "ledger", "ledger_group", "Show or repair the file that records what was spent."
+    ),
     "mechanisms": _Entry(
         "mechanisms", "mechanisms_command", "Compare mechanisms by their worst-case variance."
     ),

@@ -1,17 +1,36 @@
-"""`fedldp ledger`: what the owner of a ledger can do if it is damaged."""
+"""`fedldp ledger`: what the owner of a ledger can see, and do if it is damaged."""
 
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
+from typing import Any, final
 
 import click
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from fedldp import ledger as ledgers
+from fedldp._internal.text import counted
+from fedldp.cli.plans import console
+from fedldp.data.quality import DataQuality
+from fedldp.errors import DomainError
+from fedldp.ledger import Overview
+from fedldp.vehicle import exact
+
+_BAR = 30  # characters of the longest bar
+_LEVELS = 20  # of the budget, for people
 
 
 @click.group("ledger")
 def ledger_group() -> None:
-    """Repair the file that records what was spent.
+    """Show or repair the file that records what was spent.
 
     \b
+    fedldp ledger show vault-1     what is left of every vehicle's budget
     fedldp ledger seal ledger.db   if the file is damaged: refuse everybody
 
     The ledger records what each vehicle has spent of its privacy budget. A
@@ -36,3 +55,146 @@ def seal_command(ledger: Path) -> None:
     aside = ledgers.seal(ledger)
     moved = f"There was no file {ledger}." if aside is None else f"Moved {ledger} into {aside}."
     click.echo(f"{moved} Wrote a sealed ledger to {ledger}: it refuses every vehicle.")
+
+
+@ledger_group.command("show")
+@click.argument("path", type=click.Path(path_type=Path, exists=True), metavar="LEDGER|FOLDER")
+@click.option(
+    "--cap",
+    help="The cap of each vehicle, if a file is given: a ledger does not contain it.",
+    metavar="EPSILON",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+def show_command(path: Path, cap: str | None, as_json: bool) -> None:
+    """Show what is left of the vehicles' budgets, and which jobs they answered.
+
+    \b
+    fedldp ledger show fleet/vault-1                      the folder of a vault
+    fedldp ledger show fleet/vault-1/ledger.db --cap 4    its ledger alone
+
+    Given the folder of a vault, it also reads the vault's data, and shows what
+    is clipped or replaced in them.
+
+    This is for the owner of the vehicles, on their machine: who knows what a
+    vehicle was asked and spent knows more than the server does. The ledger has
+    mode 600, so only the vault's user can read it; do not pass the output on.
+
+    The vault may run meanwhile. Nothing is changed.
+    """  # noqa: D301 (click wants the character \b itself)
+    shown = _of_vault(path) if path.is_dir() else _of_file(path, cap)
+    if as_json:
+        click.echo(json.dumps(shown.document(), indent=2))
+    else:
+        console().print(shown.rendered())
+
+
+@final
+@dataclass(frozen=True)
+class _Shown:
+    """A ledger for its owner; what a file alone does not contain is None."""
+
+    path: Path
+    found: Overview
+    cap: Fraction | None = None
+    answers_per_job: int | None = None
+    vehicles: set[str] | None = None
+    data: str = ""
+    quality: DataQuality | None = None
+
+    @property
+    def budget(self) -> list[tuple[Fraction, int]]:
+        """How many vehicles have how much left or, without a cap, have spent how much."""
+        others = len(self.vehicles - self.found.totals.keys()) if self.vehicles else 0
+        if self.cap is None:
+            return sorted(Counter(self.found.totals.values()).items())
+        return list(self.found.left(self.cap, others).items())
+
+    @property
+    def _which(self) -> str:
+        return "spent" if self.cap is None else "left"
+
+    def document(self) -> dict[str, Any]:
+        quality = self.quality
+        return {
+            "format": "fedldp ledger overview 1",
+            "ledger": str(self.path),
+            "cap": None if self.cap is None else str(float(self.cap)),
+            "answers_per_job": self.answers_per_job,
+            "vehicles": None if self.vehicles is None else len(self.vehicles),
+            "vehicles_answered": len(self.found.totals),
+            "vehicles_gone": self._gone,
+            "budget": [{self._which: str(float(e)), "vehicles": n} for e, n in self.budget],
+            "jobs": [each._asdict() for each in self.found.jobs],
+            "sealed": self.found.sealed or None,
+            "data": None
+            if quality is None
+            else {"rows": quality.rows, "changed": quality.changed, "summary": str(quality)},
+        }
+
+    @property
+    def _gone(self) -> int | None:
+        return None if self.vehicles is None else len(self.found.totals.keys() - self.vehicles)
+
+    def rendered(self) -> RenderableType:
+        """Return it for people."""
+        grid = Table.grid(padding=(0, 2))
+        for row in self._rows():
+            grid.add_row(*row)
+        parts: list[RenderableType] = [Text(str(self.path), style="bold"), grid]
+        if self.budget:
+            parts.append(self._table())
+        if self.found.jobs:
+            jobs = Table(box=None, padding=(0, 2))
+            for name in ("job", "questions", "answers"):
+                jobs.add_column(name)
+            for each in self.found.jobs:
+                name = each.job or "(no job)"
+                jobs.add_row(Text(name), f"{each.questions:,}", f"{each.answers:,}")
+            parts.append(jobs)
+        if self.quality is not None:
+            parts += [Text(f"{self.data}", style="bold"), Text(str(self.quality))]
+        return Group(*parts)
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        if self.cap is not None:
+            yield "  cap", f"{float(self.cap)} for the life of a vehicle"
+        if self.answers_per_job is not None:
+            yield "  answers", f"{counted(self.answers_per_job, 'answer')} of a vehicle per job"
+        if self.vehicles is not None:
+            gone = f", and {self._gone:,} that are no longer in the data" if self._gone else ""
+            yield "  vehicles", f"{len(self.vehicles):,}{gone}"
+        yield "  have answered", f"{len(self.found.totals):,}"
+        if self.found.sealed:
+            yield "  sealed", f"since {self.found.sealed}: it refuses every vehicle"
+
+    def _table(self) -> Table:
+        table = Table(box=None, padding=(0, 2))
+        for name in (self._which, "vehicles", ""):
+            table.add_column(name, justify="right" if name == "vehicles" else "left")
+        budget = self.budget
+        most = max(count for _, count in budget)
+        for epsilon, count in budget[:_LEVELS]:
+            table.add_row(str(float(epsilon)), f"{count:,}", "#" * max(1, _BAR * count // most))
+        if len(budget) > _LEVELS:
+            rest = sum(count for _, count in budget[_LEVELS:])
+            table.add_row("other", f"{rest:,}", "")
+        return table
+
+
+def _of_vault(folder: Path) -> _Shown:
+    from fedldp.fleet.vault.process import VaultConfig
+
+    vault = VaultConfig.load(folder)
+    vehicles, quality = vault.look()
+    path = vault.ledger_path
+    found = ledgers.overview(path) if path.exists() else Overview({}, [], "")
+    data = vault.entries["data"]
+    return _Shown(path, found, vault.cap, vault.answers_per_job, vehicles, data, quality)
+
+
+def _of_file(path: Path, cap: str | None) -> _Shown:
+    try:
+        number = None if cap is None else exact(cap)
+    except ValueError:
+        raise DomainError(f"--cap must be a positive number; got {cap!r:.80}.") from None
+    return _Shown(path, ledgers.overview(path), number)

@@ -47,7 +47,7 @@ from fedldp.fleet.monitor.address import MonitorAddress
 from fedldp.fleet.monitor.process import site
 from fedldp.fleet.monitor.web import serving
 from fedldp.fleet.processes import GRACE, Process, Supervisor, free_port, stop
-from fedldp.fleet.server import checkpoint
+from fedldp.fleet.server import checkpoint, names
 from fedldp.fleet.server.checkpoint import JobStatus
 from fedldp.fleet.server.process import registered
 from fedldp.fleet.server.summary import Summary
@@ -262,7 +262,8 @@ def _run(folder: Path, job: Job, gateways: int, status: Status) -> JobStatus:
         for part in started:
             supervisor.start(part)
         later = [_part("gateway", folder / f"gateway-{i}") for i in numbers]
-        watch, before, changed = Watch(job, status.stage, inf), None, monotonic()
+        called = names.lookup(logs)
+        watch, before, changed = Watch(job, status.stage, inf, name=called), None, monotonic()
         pids: dict[str, int] = {}
         while True:
             known = len(registered(logs))
@@ -281,7 +282,7 @@ def _run(folder: Path, job: Job, gateways: int, status: Status) -> JobStatus:
             if found != before:
                 before, changed = found, monotonic()
             if found is not None:
-                status.show(_table(found, job))
+                status.show(_table(found, job, called))
                 if found.ended:
                     break
             if ended is not None:
@@ -313,7 +314,7 @@ def _tail(log: Path) -> str:
     return "\n".join([f"The end of {log}:", *lines[-_TAIL:]])
 
 
-def _table(found: JobStatus, job: Job) -> Table:
+def _table(found: JobStatus, job: Job, name: names.Name) -> Table:
     shown = Table(title=f"The job {job.name}", show_header=False)
     shown.add_row("rounds", f"{found.rounds} of {job.rounds}")
     shown.add_row("this round", f"{found.received} of {found.asked} gateways have answered")
@@ -321,7 +322,7 @@ def _table(found: JobStatus, job: Job) -> Table:
     shown.add_row("refused or absent", f"{found.refusals:,}")
     shown.add_row("silent", f"{found.silent:,}")
     for gateway, count in found.bytes.items():
-        shown.add_row(f"from {gateway}", volume(count))
+        shown.add_row(f"from {name(gateway)}", volume(count))
     return shown
 
 

@@ -112,10 +112,11 @@ def _document(passed: Passed) -> dict[str, Any]:
 
 
 def _vault(name: str, questions: list[Passed]) -> dict[str, Any]:
-    """Return what the last questions say about a vault."""
+    """Return what the last questions say about a vault; one that came twice counts once."""
+    last = {(each.job, each.round): each for each in questions}
     said = [
         (each.time, reply)
-        for each in questions
+        for each in last.values()
         for reply in each.replies or ()
         if reply.vault == name
     ]

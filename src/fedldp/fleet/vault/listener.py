@@ -217,13 +217,13 @@ class Listener:
         if not self._turn.acquire(timeout=left(end)):
             return self._silent(question, "other questions are being answered")
         try:
-            work = self._worker.submit(self._vault.answer, question)
+            work = self._worker.submit(self._respond, question)
         except RuntimeError:  # closed
             self._turn.release()
             return self._silent(question, "the vault ends")
         work.add_done_callback(lambda _: self._turn.release())
         try:
-            answer = work.result(left(end))
+            answer, missing = work.result(left(end))
         except NotReady:  # it will be recorded, and sent if asked again
             return self._silent(question, "the answer will be stored")
         except FedLDPError as error:
@@ -232,22 +232,24 @@ class Listener:
             return Answer.of(question)
         except Exception as error:  # a full disk, for example: it may succeed when asked again
             self._troubles(f"failed: {error!r}", _extra(question))
-            self._record.count(record.NOT_READY, question)
+            self._record.count(record.NOT_READY, question, f"failed: {type(error).__name__}")
             return Answer.of(question, silent=question.n)
-        self._tell(question, answer.answered)
+        self._tell(question, answer.answered, missing)
         return answer
 
-    def _tell(self, question: Question, answered: int) -> None:
+    def _respond(self, question: Question) -> tuple[Answer, str]:
+        """Return the answer, and which vehicles could not answer: empty if that was said before."""
+        vault = self._vault
+        return vault.answer(question), vault.missing
+
+    def _tell(self, question: Question, answered: int, missing: str) -> None:
         """Log and count how many vehicles have answered a question."""
         said = f"of {question.n} vehicles that were asked for, {answered} answered."
         extra = _extra(question) | {"answered": answered}
         if answered == question.n:
             self._done(f"{question.request}: {said}", extra, logging.INFO)
-        else:
-            said += (
-                " This vault has no others that may answer: their cap does not cover it, they have "
-                "answered this job before, or they have chosen another epsilon."
-            )
+        elif missing:
+            said += f" This vault has no others that may answer: {missing}."
             self._reasons(f"{question.request}: {said}", extra)
         outcome = record.ANSWERED if answered else record.REFUSED
         self._record.count(outcome, question, "" if answered else said)
@@ -258,7 +260,7 @@ class Listener:
 
     def _not_ready(self, question: Question | None, why: str) -> None:
         self._troubles(f"not ready in time: {why}", _extra(question))
-        self._record.count(record.NOT_READY, question)
+        self._record.count(record.NOT_READY, question, f"not ready in time: {why}")
 
 
 @final

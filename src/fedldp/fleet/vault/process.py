@@ -129,6 +129,11 @@ class VaultConfig:
         """Read the data, and return what the vault would clip or replace in them."""
         return self._data()[1]
 
+    def look(self) -> tuple[set[str], DataQuality]:
+        """Read the data, and return the ids of their vehicles, and what `check` returns."""
+        (_, _, vehicle_ids), quality = self._data()
+        return set(vehicle_ids), quality
+
     def run(self, *, strict: bool = False) -> None:
         """Answer questions until SIGTERM or Ctrl-C; read the data again on SIGHUP.
 

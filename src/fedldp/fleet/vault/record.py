@@ -2,9 +2,10 @@
 
 It is for the owner, who sees it with `fedldp fleet status`.
 
-It counts questions and remembers the last refusals. All of it follows from the questions, the
-ledger and the owner's configuration, so it is the same for all data; only its times differ. The
-file is written at most once a second, so that strangers who ask often cannot wear out a disk.
+It counts questions and remembers the last ones that were not answered. All of it follows from the
+questions, the ledger and the owner's configuration, so it is the same for all data; only its times
+differ. The file is written at most once a second, so that strangers who ask often cannot wear out a
+disk.
 """
 
 import threading
@@ -24,7 +25,7 @@ OUTCOMES = ANSWERED, REFUSED, NOT_READY = ("answered", "refused", "not ready")
 
 _PAUSE = 1.0  # seconds between two writings
 _JOBS = 100  # that are counted separately: anybody can invent names
-_LAST = 10  # refusals that are remembered
+_LAST = 10  # questions that were not answered, and are remembered
 
 
 @final
@@ -37,7 +38,7 @@ class Record:
         self._changed, self._ended = threading.Event(), threading.Event()
         self._questions = dict.fromkeys(OUTCOMES, 0)
         self._jobs: dict[str, dict[str, int]] = {}
-        self._refusals: deque[dict[str, Any]] = deque(maxlen=_LAST)
+        self._unanswered: deque[dict[str, Any]] = deque(maxlen=_LAST)
         self._thread = threading.Thread(target=self._write_on, daemon=True)
 
     def __enter__(self) -> Self:
@@ -57,16 +58,16 @@ class Record:
         self._changed.set()
 
     def count(self, outcome: str, question: Question | None = None, why: str = "") -> None:
-        """Count a question by its outcome, with the reason if it was refused."""
+        """Count a question by its outcome, with the reason if it was not answered."""
         with self._lock:
             self._questions[outcome] += 1
             if question is not None and (question.job in self._jobs or len(self._jobs) < _JOBS):
                 counts = self._jobs.setdefault(question.job, dict.fromkeys(OUTCOMES, 0))
                 counts[outcome] += 1
-            if outcome == REFUSED:
+            if outcome != ANSWERED:
                 job, number = (None, None) if question is None else (question.job, question.round)
-                entry = {"time": time(), "job": job, "round": number, "why": why}
-                self._refusals.append(entry)
+                entry = {"outcome": outcome, "job": job, "round": number, "why": why}
+                self._unanswered.append({"time": time(), **entry})
         self._changed.set()
 
     def document(self) -> dict[str, Any]:
@@ -78,7 +79,7 @@ class Record:
                 "vehicles": self._vehicles,
                 "questions": dict(self._questions),
                 "jobs": {job: dict(counts) for job, counts in self._jobs.items()},
-                "refusals": list(self._refusals),
+                "unanswered": list(self._unanswered),
             }
 
     def _write(self) -> None:

@@ -6,10 +6,11 @@ from typing import Any
 
 from fedldp import __version__, ledger
 from fedldp._internal.text import counted
+from fedldp.fleet import logs
 from fedldp.fleet.state import STATE
-from fedldp.fleet.status import Attempts, Status, clock, errors, iso, life
+from fedldp.fleet.status import Attempts, Status, iso, life
 from fedldp.fleet.vault import record
-from fedldp.fleet.vault.process import LOG, VaultConfig
+from fedldp.fleet.vault.process import VaultConfig
 from fedldp.ledger import Overview
 
 _NOTHING = Overview({}, [], "")
@@ -27,7 +28,7 @@ def read(folder: Path) -> Status:
     vehicles = asked["vehicles"]
     left = found.left(config.cap, (vehicles or 0) - len(found.totals))
     jobs = _jobs(found, asked["jobs"])
-    questions = asked["questions"]
+    questions, unanswered = asked["questions"], asked["unanswered"]
     attention = list(attempt.troubles)
     if found.sealed:
         attention.append(f"the ledger was sealed on {found.sealed}: it refuses every vehicle.")
@@ -49,21 +50,18 @@ def read(folder: Path) -> Status:
             "sealed": found.sealed or None,
             "jobs": jobs,
             "questions": questions,
-            "refusals": [each | {"time": iso(each["time"])} for each in asked["refusals"]],
+            "unanswered": [each | {"time": iso(each["time"])} for each in unanswered],
         },
         rows=[
             ("vehicles", "unknown until it has run once" if vehicles is None else f"{vehicles:,}"),
             ("cap", f"{_text(config.cap)}, {counted(config.answers_per_job, 'answer')} per job"),
             *((f"{_text(each)} left", f"{count:,} vehicles") for each, count in _few(left)),
             ("questions", ", ".join(f"{count:,} {name}" for name, count in questions.items())),
-            *(
-                (f"refused {clock(each['time'])}", _why(each))
-                for each in asked["refusals"][-_SHOWN:]
-            ),
         ],
         table=[("job", "rounds", "answers", "questions refused")]
         + [(j["job"] or "(no job)", *(f"{j[n]:,}" for n in _COUNTS)) for j in jobs],
-        errors=errors(state / LOG, attempt=attempt),
+        # Not the last lines of the log, some of which are about the data.
+        errors=[logs.Line(str(iso(each["time"])), "WARNING", _why(each)) for each in unanswered],
         unreadable=attempt.troubles,
         attention=attention,
         next="The vault waits for questions."
@@ -104,9 +102,9 @@ def _few(left: dict[Fraction, int]) -> list[tuple[Fraction, int]]:
     return [*levels[: _SHOWN - 1], (rest[0][0], sum(count for _, count in rest))]
 
 
-def _why(refusal: dict[str, Any]) -> str:
-    where = "" if refusal["job"] is None else f"{refusal['job']}, round {refusal['round']}: "
-    return f"{where}{refusal['why']}"
+def _why(question: dict[str, Any]) -> str:
+    where = "" if question["job"] is None else f"{question['job']}, round {question['round']}, "
+    return f"{where}{question['outcome']}: {question['why']}"
 
 
 def _text(epsilon: Fraction) -> str:

@@ -157,6 +157,7 @@ class Vault:
         self._spent = np.array(spent)
         self._job, self._answers = "", np.zeros(len(self._names), np.int64)  # of each in one job
         self._choosing = threading.Lock()
+        self.missing = ""  # which vehicles could not answer the last question that was new
 
     def __len__(self) -> int:
         return len(self._names)
@@ -232,10 +233,10 @@ class Vault:
         # The choice depends only on the owner's settings and on the ledger, which has the last
         # word.
         self._count(question.job)
-        affordable = [spent + checked.price <= self._ledger.cap for spent in self._sums]
-        allowed = self._answers < self._ledger.answers_per_job
-        able = np.array(affordable)[self._spent] & self._within_period(checked.price)
-        able &= self._willing(checked.plan)
+        covered = [spent + checked.price <= self._ledger.cap for spent in self._sums]
+        affordable, recent = np.array(covered)[self._spent], self._within_period(checked.price)
+        allowed, willing = self._answers < self._ledger.answers_per_job, self._willing(checked.plan)
+        able = affordable & recent & willing
         constant = None if question.model else _constant(checked.plan)
         repeats = np.zeros(len(able), np.bool_)
         if constant is not None:  # who has answered this plan repeats its answer, at no cost
@@ -268,6 +269,13 @@ class Vault:
         for place in np.unique(before).tolist():
             self._spent[paid[before == place]] = self._place(self._sums[place] + checked.price)
         self._answers[paid] += 1
+        obstacles = {
+            "have answered this job before": allowed,
+            "have too little left of their cap": affordable | repeats,
+            "have spent too much in this period": recent | repeats,
+            "have chosen another epsilon": willing | repeats,
+        }
+        self.missing = _missing(obstacles, len(self)) if paying or not records else ""
         if constant is not None:
             self._job = ""  # so that answers that were repeated are counted, from the ledger
         return records
@@ -405,6 +413,20 @@ def _cleaned(schema: Schema, matrix: Floats) -> Floats:
         columns[~attribute.known(columns)] = np.nan
         place += attribute.size
     return found
+
+
+def _missing(obstacles: dict[str, npt.NDArray[np.bool_]], vehicles: int) -> str:
+    """Return how many vehicles may not answer, and why; each is counted once.
+
+    >>> _missing({"are red": np.array([True, False, False]), "are old": np.ones(3, bool)}, 3)
+    'of its 3 vehicles, 2 are red'
+    """
+    found, passed = [], np.ones(vehicles, np.bool_)
+    for why, passes in obstacles.items():
+        if count := int((passed & ~passes).sum()):
+            found.append(f"{count} {why}")
+        passed = passed & passes
+    return f"of its {vehicles} vehicles, {', '.join(found) or 'all have answered'}"
 
 
 def _now() -> datetime.datetime:
