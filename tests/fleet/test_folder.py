@@ -129,7 +129,7 @@ def test_a_secret_is_never_written_over_another(tmp_path):
 def test_the_job_asks_every_vehicle_once(fleet):
     job = Job.load(fleet / "server" / "job.toml")
     vaults = [VaultConfig.load(fleet / f"vault-{i}") for i in range(1, GATEWAYS + 1)]
-    held = [vault._data()[0][2] for vault in vaults]
+    held = [vault.read()[0][2] for vault in vaults]
     vehicles = len(datasets.load("flights", rows=301).split(0.1)[0])
     assert sorted(int(key) for part in held for key in part) == list(range(vehicles))
     most = max(map(len, held))
@@ -258,7 +258,7 @@ def test_files_of_ones_own(tmp_path):
     done = CliRunner().invoke(fedldp, ["fleet", "init", str(folder), *options])
     assert done.exit_code == 0, done.output
     assert "asks 1 gateways for 2 reports each" in done.output
-    (schema, matrix, names), _ = VaultConfig.load(folder / "vault-1")._data()
+    (schema, matrix, names), _ = VaultConfig.load(folder / "vault-1").read()
     assert schema.names == ("age", "city", "sold")
     assert (matrix.shape, names) == ((3, 3), ["a", "a", "b"])
     job = Job.load(folder / "server" / "job.toml")

@@ -78,7 +78,7 @@ def test_a_network_of_a_file(tmp_path):
     assert job.actual_survey is None  # the values of a signal are alike
     assert Model.from_json(job.question("7", 1).model) == job.model
     config = VaultConfig.load(tmp_path / "fleet" / "vault-1")
-    (schema, matrix, names), quality = config._data()
+    (schema, matrix, names), quality = config.read()
     assert (schema, len(names)) == (SCHEMA, 40)
     np.testing.assert_allclose(matrix, signals.signals(40, 1), atol=1e-4)
     assert quality.clean
@@ -113,7 +113,7 @@ def test_networks_that_are_refused(tmp_path, words, said):
 def answering(folder):
     """Return a gateway with the vault of a folder."""
     config = VaultConfig.load(folder)
-    (schema, matrix, names), _ = config._data()
+    (schema, matrix, names), _ = config.read()
     ledger = Ledger(folder / "ledger.db", config.cap)
     vault = Vault(schema, matrix, names, ledger)
 

@@ -18,6 +18,7 @@ from fedldp.fleet import processes
 from fedldp.fleet.flower import programs
 from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.server import process as server_process
+from fedldp.fleet.server import successors
 from fedldp.fleet.server.process import ServerConfig, registered
 from fedldp.learn.settings import Settings
 
@@ -100,6 +101,35 @@ def test_a_key_that_is_replaced_in_its_file_is_unregistered(fleet):
     assert fleet.flower.unregistered == ["1"]
     assert fleet.keys() == {number(B)}
     assert fleet.look(100) == []
+
+
+def test_a_gateway_with_a_new_key_follows_itself(fleet):
+    """In both ways: with two keys for a while, and with another key in the same file."""
+    path, upcoming = fleet.folder / "gateway-1.pub", fleet.folder / "gateway-1.next.pub"
+    path.write_text(A)
+    (fleet.folder / "gateway-2.pub").write_text(public(fresh_key()).decode())
+    fleet.look()
+    assert successors.known(fleet.state) == {}
+    upcoming.write_text(B)
+    assert fleet.look() == ["Registered gateway-1.next."]
+    assert successors.known(fleet.state) == {"3": "1"}
+    assert fleet.look(100) == []
+    upcoming.replace(path)  # as the front does when the gateway has used it
+    fleet.look()
+    assert fleet.look(10) == ["Revoked a key of gateway-1 that is no longer in gateways."]
+    assert fleet.flower.unregistered == ["1"]
+    path.write_text(public(fresh_key()).decode())
+    fleet.look()
+    assert successors.known(fleet.state) == {"3": "1", "4": "3"}
+    assert successors.first("4", successors.known(fleet.state)) == "1"
+
+
+def test_two_new_keys_of_a_gateway_are_in_order(fleet):
+    (fleet.folder / "gateway-1.pub").write_text(A)
+    (fleet.folder / "gateway-1.next.pub").write_text(B)
+    fleet.look()
+    assert successors.known(fleet.state) == {"2": "1"}
+    assert fleet.flower.nodes == {number(A): "1", number(B): "2"}
 
 
 def test_a_key_that_is_removed_is_unregistered_and_one_that_comes_back_is_not(fleet):

@@ -15,7 +15,7 @@ from fedldp.fleet.flower.messages import packed, unpacked
 from fedldp.fleet.flower.strategy import LDPFedSGD
 from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import Answer, Question, inflated
-from fedldp.fleet.server import checkpoint
+from fedldp.fleet.server import checkpoint, successors
 from fedldp.fleet.stages import Learned
 from fedldp.learn import computations
 from fedldp.learn.model import Model
@@ -87,6 +87,7 @@ class Network(Grid):
         self.now, self.sent, self.replies, self.calls = 0.0, [], {}, 0
         self.service, self.busy, self.ready = {}, {}, {}  # seconds for a message; until when
         self.absent, self.after_sleep, self.fails = set(), lambda: None, lambda _: None
+        self.before = {}  # the node before each node that a gateway has because of a new key
 
     @property
     def run(self):
@@ -107,7 +108,8 @@ class Network(Grid):
         self.after_sleep()
 
     def strategy(self, job):
-        return LDPFedSGD(job, poll=2.5, clock=lambda: self.now, sleep=self.sleep)
+        clock, before = lambda: self.now, lambda: self.before
+        return LDPFedSGD(job, before=before, poll=2.5, clock=clock, sleep=self.sleep)
 
     def start(self, job, **options):
         return self.strategy(job).start(self, **options)
@@ -127,7 +129,7 @@ class Network(Grid):
             assert message.metadata.message_type == "train"
             node, data = message.metadata.dst_node_id, inflated(unpacked(message.content))
             question = Question.from_bytes(data)
-            assert question.gateway == str(node)
+            assert question.gateway == successors.first(str(node), self.before)
             earlier = sum(each == (node, data) for each in self.sent)
             self.sent.append((node, data))
             key = f"message {len(self.sent)}"

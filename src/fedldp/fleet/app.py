@@ -14,6 +14,7 @@ In Flower's simulation, the only configuration of a node is its number. The envi
 
 import logging
 import os
+from functools import partial
 from pathlib import Path
 
 from flwr.app import Context, Message
@@ -28,7 +29,7 @@ from fedldp.fleet.gateway.relay import DEADLINE, relay
 from fedldp.fleet.job import Job
 from fedldp.fleet.processes import MARK
 from fedldp.fleet.protocol import inflated
-from fedldp.fleet.server import names
+from fedldp.fleet.server import names, successors
 from fedldp.fleet.sockets import REFUSED, Address
 
 VAULTS = "FEDLDP_VAULTS"
@@ -44,10 +45,11 @@ def main(grid: Grid, context: Context) -> None:
     """Run the job until it ends. Do nothing if another process is running it already."""
     job = Job.load(str(context.run_config["job"]))
     # The supervisor of the server names its state folder, where the names of gateways are.
-    name = names.lookup(Path(os.environ.get(MARK, job.checkpoint.parent)))
+    state = Path(os.environ.get(MARK, job.checkpoint.parent))
+    name, before = names.lookup(state), partial(successors.known, state)
     with logs.to_file(job.log):  # the output of a ServerApp is not kept
         try:
-            LDPFedSGD(job, name=name).start(grid)
+            LDPFedSGD(job, name=name, before=before).start(grid)
         except BlockingIOError as error:
             _log.warning("%s", error)
         except Exception as error:

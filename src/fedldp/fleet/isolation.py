@@ -17,10 +17,12 @@ import socket
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import final
 
 from fedldp.errors import DomainError
 from fedldp.fleet import namespaces
+from fedldp.fleet.state import users
 
 SOCKETS = "FEDLDP_SOCKETS"  # environment variable: descriptors of sockets for a new process
 
@@ -82,6 +84,22 @@ def choose(given: bool, required: bool) -> Network:
         raise DomainError(f"--require-isolation: {danger}")
     _log.warning("Warning: %s", danger)
     return Network()
+
+
+def alone() -> Network:
+    """Return the network of a container in which nobody else runs anything.
+
+    Its loopback interface is private already. Raise `DomainError` if processes of other users can
+    be seen: then this is not a container, or not one for this part alone.
+    """
+    numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
+    others = set().union(*map(users, numbers)) - {os.geteuid()}
+    if others:
+        raise DomainError(
+            "--container: processes of other users run here, so the loopback interface is not "
+            f"private: those with the numbers {sorted(others)!r:.80}. Leave the option out."
+        )
+    return Network(private=True)
 
 
 def is_private() -> bool:

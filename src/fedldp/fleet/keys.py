@@ -90,6 +90,12 @@ def renew_server(certificate: Path, key: Path, authority: Path, authority_key: P
     _replace(certificate, issued)
 
 
+def names(certificate: x509.Certificate) -> list[str]:
+    """Return the host names and addresses that a certificate is for."""
+    found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return [str(each.value) for each in found]
+
+
 def fit(certificate: Path, key: Path) -> bool:
     """Return whether two files are a certificate and its private key.
 

@@ -167,10 +167,9 @@ def _write_vault(vault: Path, like: Path, entries: dict[str, Any], rows: Rows | 
     vault.mkdir(mode=0o700)
     if rows is not None:
         fleet_folder.write_schema(vault / "schema.toml", rows.schema)
-    elif "schema" in entries:
-        shutil.copyfile(like / entries["schema"], vault / entries["schema"])
-    if "operator" in entries:
-        shutil.copyfile(like / entries["operator"], vault / entries["operator"])
+    for name in ("schema", "operator"):  # files that all vaults have; data and token are their own
+        if name in entries and not (vault / entries[name]).exists():
+            shutil.copyfile(like / entries[name], vault / entries[name])
     fleet_folder.write_toml(vault / vault_process.FILE, entries)
     texts.write_vault(vault)
 

@@ -1,9 +1,12 @@
 """The socket between a gateway and a vault: addresses, and messages preceded by their length."""
 
+import os
 import socket
+import stat
 import struct
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -82,6 +85,33 @@ class Address:
             link.close()
             raise
         return link
+
+
+def listen(path: Path, otherwise: str) -> socket.socket:
+    """Return a Unix socket that listens, open to its user and group (mode 660).
+
+    `otherwise` says what to do if there cannot be one at this path.
+    """
+    if path.exists():
+        if not stat.S_ISSOCK(path.stat().st_mode):
+            raise DomainError(f"{path} exists and is not a socket: {otherwise}.")
+        with socket.socket(socket.AF_UNIX) as probe, suppress(ConnectionRefusedError):
+            probe.connect(str(path))
+            raise DomainError(f"another process listens on {path}: stop it, or {otherwise}.")
+        path.unlink()  # left behind by a process that was killed
+    if not path.parent.is_dir():
+        raise DomainError(
+            f"cannot listen on {path}: its folder does not exist. The systemd units create it; "
+            f"without systemd, create it yourself, or {otherwise}."
+        )
+    listening = socket.socket(socket.AF_UNIX)
+    mask = os.umask(0o117)  # so that the mode is right from the first moment on
+    try:
+        listening.bind(str(path))
+    finally:
+        os.umask(mask)
+    listening.listen(128)
+    return listening
 
 
 def receive(link: socket.socket, most: int, end: float) -> bytes:

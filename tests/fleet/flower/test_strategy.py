@@ -113,6 +113,53 @@ def test_models_are_evaluated_by_the_server_alone(tmp_path):
     assert strategy.aggregate_evaluate(1, []) is None
 
 
+# A gateway that gets a new key is a new node of Flower
+
+
+def test_an_open_question_goes_to_the_new_node_as_it_was(tmp_path):
+    """The vault has answered it, and nobody has heard the answer: it is the same question."""
+    job, network = training(tmp_path), Network(honest, mute, honest, honest)
+    network.absent = {13}
+
+    def after_a_while():
+        if network.now > 20 and not network.before:
+            network.before = {"13": "11"}
+            network.absent = {11}
+
+    network.after_sleep = after_a_while
+    network.start(job)
+    first = network.questions(1)
+    assert {node for node, _ in first} == {10, 11, 12, 13}
+    assert len({question for node, question in first if node in (11, 13)}) == 1
+    for number in (2, 3):  # and it keeps the number of its first node
+        asked = network.questions(number)
+        assert [(node, question.gateway) for node, question in asked] == [
+            (10, "10"),
+            (13, "11"),
+            (12, "12"),
+        ]
+    progress = checkpoint.status(job.checkpoint)
+    assert (progress.reports, progress.silent) == (72, 0)
+    assert progress.bytes.keys() == {"10", "11", "12"}
+
+
+def test_a_gateway_with_two_nodes_is_asked_once(tmp_path):
+    """Flower takes some time to notice that the old node is gone."""
+    job, network = training(tmp_path), Network(honest, honest, honest, honest)
+    network.before = {"13": "10"}
+    network.start(job)
+    assert {node for node, _ in network.questions(1)} == {11, 12, 13}
+    assert len(network.sent) == 9
+
+
+def test_a_node_that_is_not_used_yet_gets_nothing(tmp_path):
+    job, network = training(tmp_path), Network(honest, honest, honest, honest)
+    network.before, network.absent = {"13": "10"}, {13}
+    network.start(job)
+    assert {node for node, _ in network.questions(3)} == {10, 11, 12}
+    assert len(network.sent) == 9
+
+
 # Rounds begin and end
 
 

@@ -120,7 +120,7 @@ def test_the_socket_is_for_the_owner_and_the_group(one, path):
 
 def test_a_living_vault_is_not_robbed_of_its_socket(one, path):
     with listening(one, path) as address:
-        with pytest.raises(DomainError, match="another vault listens"):
+        with pytest.raises(DomainError, match="another process listens"):
             Listener(one, address)
         assert answer(address, asked()).answered == 3
 

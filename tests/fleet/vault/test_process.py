@@ -22,7 +22,7 @@ from fedldp.ledger import Ledger
 
 
 def held(folder, **entries):
-    return configured(folder, **entries)._data()[0]
+    return configured(folder, **entries).read()[0]
 
 
 def test_rows_of_a_file_whatever_they_hold(tmp_path):
@@ -71,7 +71,7 @@ def test_parts_of_a_data_set_hold_every_row_once(tmp_path):
 def test_what_is_wrong_is_said(tmp_path, entries, message):
     def read():
         found = configured(tmp_path, **entries)
-        return found.address, found._data()
+        return found.address, found.read()
 
     with pytest.raises(DomainError, match=message):
         read()

@@ -49,7 +49,7 @@ class Running:
         self.folder = folder
         self.config = configured(folder, **{"vehicle": "id", "cap": "2.0"} | entries)
         self.ledger = self.config.ledger()
-        data, _ = self.config._data()
+        data, _ = self.config.read()
         self.schema = data[0]
         self.vault = self.config._vault(data, self.ledger)
         self.listener = Listener(self.vault, Address.of(str(folder / "s")), 0.01, 10.0)
@@ -216,7 +216,7 @@ def start(folder, caplog, **entries):
     config = configured(folder, **entries)
     caplog.clear()
     with config.ledger() as ledger, caplog.at_level(logging.WARNING):
-        config._log_identity(config._data()[0], ledger)
+        config._log_identity(config.read()[0], ledger)
     return caplog.text
 
 

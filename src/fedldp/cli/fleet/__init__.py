@@ -3,6 +3,7 @@
 import click
 
 from fedldp.cli.fleet.demo import demo_command
+from fedldp.cli.fleet.doctor import doctor_command
 from fedldp.cli.fleet.init import init_command
 from fedldp.cli.fleet.members import (
     add_gateway_command,
@@ -31,6 +32,7 @@ def fleet_group() -> None:
     \b
     fedldp fleet demo                    a whole fleet on this machine
     fedldp fleet init fleet              write its files; then, on each machine:
+    fedldp fleet doctor fleet/vault-1    check it first
     fedldp fleet vault fleet/vault-1
     fedldp fleet gateway fleet/gateway-1
     fedldp fleet server fleet/server
@@ -58,6 +60,7 @@ def fleet_group() -> None:
 for command in (
     add_gateway_command,
     demo_command,
+    doctor_command,
     gateway_command,
     init_command,
     job_command,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from fedldp.cli.plans import strict_option
-from fedldp.fleet import isolation, logs, processes
+from fedldp.fleet import isolation, logs, processes, sockets
 from fedldp.fleet.flower import programs
 from fedldp.fleet.gateway import process as gateway_process
 from fedldp.fleet.server import process as server_process
@@ -123,13 +123,13 @@ _require_isolation = click.option(
 @_require_isolation
 @click.option(
     "--uplink",
-    type=click.IntRange(1, 65535),
     help="Do not start an uplink: another systemd unit runs it, on this port of the loopback "
-    "interface, and on the next ports for vaults on TCP.",
-    metavar="PORT",
+    "interface, and on the next ports for vaults on TCP; or another container, on this Unix "
+    "socket.",
+    metavar="PORT|PATH",
 )
 @log_options
-def gateway_command(folder: Path, require_isolation: bool, uplink: int | None) -> None:
+def gateway_command(folder: Path, require_isolation: bool, uplink: str | None) -> None:
     """Run a gateway until Ctrl-C or SIGTERM.
 
     \b
@@ -144,34 +144,50 @@ def gateway_command(folder: Path, require_isolation: bool, uplink: int | None) -
     cannot reach. Its uplink, a process outside, connects it with the server and
     accepts only the app that gateway.toml names.
     """  # noqa: D301 (click wants the character \b itself)
-    gateway_process.run(folder, uplink=uplink, require_isolation=require_isolation)
+    where = None if uplink is None else int(uplink) if uplink.isdecimal() else Path(uplink)
+    gateway_process.run(folder, uplink=where, require_isolation=require_isolation)
 
 
 @click.command("uplink")
 @click.argument("folder", type=FOLDER)
+@click.option(
+    "--listen",
+    type=click.Path(path_type=Path),
+    help="The Unix socket on which a gateway in another container finds it.  [default: sockets "
+    "from systemd]",
+    metavar="PATH",
+)
 @log_options
-def uplink_command(folder: Path) -> None:
+def uplink_command(folder: Path, listen: Path | None) -> None:
     """Connect a gateway with its server, as a systemd unit.
 
     \b
     fedldp fleet uplink fleet/gateway-1
+    fedldp fleet uplink fleet/gateway-1 --listen /run/fedldp-uplink/uplink.sock
 
-    You do not need this command without systemd: `fedldp fleet gateway` starts
-    an uplink itself. With systemd the uplink is a separate unit, because the
-    unit of the gateway has no network: systemd gives the uplink sockets inside
-    the private network of the gateway.
+    You need this command only with systemd or in containers: otherwise `fedldp
+    fleet gateway` starts an uplink itself. There the uplink is on its own,
+    because the gateway has no network: systemd gives the uplink sockets inside
+    the private network of the gateway, and a container shares a Unix socket.
     """  # noqa: D301 (click wants the character \b itself)
     from fedldp.fleet.gateway import uplink
 
-    asyncio.run(uplink.run(folder, isolation.inherited()))
+    found = isolation.inherited() if listen is None else [sockets.listen(listen, "name another")]
+    asyncio.run(uplink.run(folder, found))
 
 
 @click.command("server")
 @click.argument("folder", type=FOLDER)
 @click.option("--stay", is_flag=True, help="Keep serving gateways after the job is done.")
 @_require_isolation
+@click.option(
+    "--container",
+    is_flag=True,
+    help="This server has a container to itself, whose loopback interface nobody else can reach: "
+    "no private network is needed inside.",
+)
 @log_options
-def server_command(folder: Path, stay: bool, require_isolation: bool) -> None:
+def server_command(folder: Path, stay: bool, require_isolation: bool, container: bool) -> None:
     """Run the job of a fleet until it is done, or until Ctrl-C.
 
     \b
@@ -198,7 +214,12 @@ def server_command(folder: Path, stay: bool, require_isolation: bool) -> None:
     4  a signal stopped the server before the job was done: start it again
     """  # noqa: D301 (click wants the character \b itself)
     try:
-        done = server_process.run(folder, stay=stay, require_isolation=require_isolation)
+        done = server_process.run(
+            folder,
+            stay=stay,
+            require_isolation=require_isolation,
+            network=isolation.alone() if container else None,
+        )
     except JobFailed as error:
         click.echo(f"fedldp: {error}", err=True)
         sys.exit(FAILED)

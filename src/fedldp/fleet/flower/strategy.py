@@ -17,6 +17,7 @@ from fedldp.errors import DomainError, MissingExtra, WireError
 from fedldp.fleet.flower.messages import packed, unpacked
 from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import Question, deflated
+from fedldp.fleet.server import successors
 from fedldp.fleet.server.names import Name, unnamed
 from fedldp.fleet.server.rounds import Rounds
 
@@ -52,6 +53,9 @@ class LDPFedSGD(Strategy):
     name : callable, optional
         Returns what to call a gateway in the log, given its number in Flower. By default it is
         called by its number.
+    before : callable, optional
+        Returns, for each node of Flower that a gateway has because of a new key, the node that it
+        had before. The gateway keeps the number of its first node.
     poll : float, default=0.25
         Seconds between two looks for replies.
     clock : callable, default=time.monotonic
@@ -101,14 +105,15 @@ class LDPFedSGD(Strategy):
         job: Job,
         *,
         name: Name = unnamed,
+        before: successors.Successors = dict,
         poll: float = POLL,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.job, self._name = job, name
-        self._poll, self._clock, self._sleep = poll, clock, sleep
+        self._before, self._poll, self._clock, self._sleep = before, poll, clock, sleep
         self._opened: Rounds | None = None
-        self._questions: dict[str, Question] = {}  # by gateway: to be sent now
+        self._questions: dict[str, Question] = {}  # by node: to be sent now
         self._sent: dict[str, Question] = {}  # by message id, in this round
         self._last: dict[str, float] = {}  # when each gateway's question was last sent
         self._began = math.inf  # when this round's questions were first sent
@@ -241,16 +246,19 @@ class LDPFedSGD(Strategy):
             rounds.ask(self._gather(grid, self.job.gateways if server_round == 1 else 1))
         elif self._late and not rounds.counts(server_round).reports:
             rounds.ask(self._gateways(grid))
-        self._questions = rounds.questions()
+        questions, due, before = rounds.questions(), self._due(), self._before()
+        connected = self._connected(grid) if before and due else {}
+        nodes = {each: connected.get(each) or successors.last(each, before) for each in due}
+        self._questions = {node: questions[gateway] for gateway, node in nodes.items()}
         return [
             Message(
-                packed(deflated(self._questions[gateway].to_bytes())),
-                int(gateway),
+                packed(deflated(question.to_bytes())),
+                int(node),
                 MessageType.TRAIN,
                 ttl=2 * self.job.deadline,  # gateways should drop what nobody waits for
                 group_id=str(server_round),
             )
-            for gateway in self._due()
+            for node, question in self._questions.items()
         ]
 
     def aggregate_train(
@@ -379,7 +387,12 @@ class LDPFedSGD(Strategy):
         return found
 
     def _gateways(self, grid: Grid) -> list[str]:
-        return [str(node) for node in self._attempt(lambda _: grid.get_node_ids(), ())]
+        return list(self._connected(grid))
+
+    def _connected(self, grid: Grid) -> dict[str, str]:
+        """Return the gateways that are connected, each with its newest node."""
+        nodes = self._attempt(lambda _: grid.get_node_ids(), ())
+        return successors.newest(map(str, nodes), self._before())
 
     def _attempt(self, call: Callable[[A], Iterable[T]], given: A) -> list[T]:
         """Call the grid; if that fails, return nothing, as a later call may succeed.

@@ -151,6 +151,11 @@ class GatewayConfig:
         argv = programs.python("fedldp.fleet.gateway.uplink", self.folder)
         return Process("uplink", argv, sockets=tuple(sockets), outside=True)
 
+    def way_process(self, listening: socket, uplink: Path) -> Process:
+        """Return how to pass connections on to an uplink that listens on a Unix socket."""
+        argv = programs.python("fedldp.fleet.gateway.way", uplink)
+        return Process("way", argv, sockets=(listening,))
+
     def node_process(self, ports: Sequence[int]) -> Process:
         """Return how to run the SuperNode, which reaches the uplink on these ports."""
         arguments = {
@@ -183,7 +188,7 @@ class GatewayConfig:
 def run(
     folder: Path,
     *,
-    uplink: int | None = None,
+    uplink: int | Path | None = None,
     require_isolation: bool = False,
     network: Network | None = None,
 ) -> None:
@@ -192,7 +197,7 @@ def run(
     The SuperNode runs in `network`, by default a private one if the system allows it; with
     `require_isolation`, the gateway refuses to start without one. With `uplink`, systemd has made
     the private network and runs the uplink, which listens on this port and, for vaults on TCP, on
-    the ports after it.
+    the ports after it. If it is a path, the uplink runs in another container and listens there.
     """
     gateway = GatewayConfig.load(folder)
     network = network or isolation.choose(uplink is not None, require_isolation)
@@ -206,6 +211,10 @@ def run(
             sockets = [network.listen() for _ in range(ways)]
             supervisor.start(gateway.uplink_process(sockets))
             ports = [each.getsockname()[1] for each in sockets]
+        elif isinstance(uplink, Path):
+            listening = network.listen()
+            supervisor.start(gateway.way_process(listening, uplink))
+            ports = [listening.getsockname()[1]]
         else:
             ports = list(range(uplink, uplink + ways))
         key = Watched(gateway.key)

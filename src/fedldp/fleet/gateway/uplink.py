@@ -38,9 +38,9 @@ from fedldp.errors import DomainError
 from fedldp.fleet import isolation, logs
 from fedldp.fleet.gateway.process import GatewayConfig
 from fedldp.fleet.gateway.record import CONNECTED, Connection
+from fedldp.fleet.gateway.way import Way
 from fedldp.fleet.server.admission import VERSION
 from fedldp.fleet.server.endpoint import LARGEST, PASSED, Endpoint, serve
-from fedldp.fleet.sockets import Address
 
 TIMEOUT = 28.0  # seconds for the server to answer: longer than its endpoint takes, less than 30
 
@@ -164,7 +164,8 @@ async def run(folder: Path, sockets: list[socket.socket]) -> None:
     if len(sockets) != 1 + len(vaults):
         raise DomainError(
             f"{folder} needs {1 + len(vaults)} listening sockets, for the server and {len(vaults)} "
-            f"vaults on TCP; got {len(sockets)}. With systemd, add a ListenStream= for each."
+            f"vaults on TCP; got {len(sockets)}. With systemd, add a ListenStream= for each; in a "
+            "container, vaults must be on Unix sockets."
         )
     ways = [
         await asyncio.start_server(Way(vault), sock=listening)
@@ -205,32 +206,6 @@ class Line:
                 _log.info("Connected to the server.")
             with suppress(OSError):  # a full disk must not end the connection
                 Connection(state, time(), why).save(self._state)
-
-
-@final
-class Way:
-    """Passes the bytes of connections on to a vault and back."""
-
-    def __init__(self, vault: Address) -> None:
-        self._vault = vault
-
-    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection; close it if the vault cannot be reached: the gateway tries again."""
-        try:
-            there = await asyncio.open_connection(self._vault.host, self._vault.port)
-        except OSError:
-            writer.close()
-            return
-        await asyncio.gather(_pump(reader, there[1]), _pump(there[0], writer))
-
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while data := await reader.read(1 << 16):
-            writer.write(data)
-            await writer.drain()
-    with suppress(OSError):
-        writer.close()
 
 
 if __name__ == "__main__":

@@ -51,6 +51,11 @@ def gateway_of(path: Path) -> str:
     return path.stem.removesuffix(_NEXT)
 
 
+def order(path: Path) -> tuple[str, bool]:
+    """Return by what to sort files with keys: the one of a gateway before its next one."""
+    return gateway_of(path), path.stem.endswith(_NEXT)
+
+
 def gateways(folder: Path) -> list[str]:
     """Return the names of the gateways whose public keys are in a folder."""
     return sorted({gateway_of(path) for path in folder.glob(KEYS)})

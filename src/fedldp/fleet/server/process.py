@@ -13,7 +13,7 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -29,10 +29,11 @@ from fedldp.fleet import isolation, logs, namespaces, signing
 from fedldp.fleet.flower import programs
 from fedldp.fleet.isolation import Network
 from fedldp.fleet.job import Job
+from fedldp.fleet.keys import fit
 from fedldp.fleet.monitor import launch
 from fedldp.fleet.monitor.address import ENTRIES as MONITOR
 from fedldp.fleet.processes import Process, Restart, Supervisor
-from fedldp.fleet.server import admission, checkpoint, names
+from fedldp.fleet.server import admission, checkpoint, names, successors
 from fedldp.fleet.server.checkpoint import JobStatus
 from fedldp.fleet.server.watch import JobFailed, Watch, ending
 from fedldp.fleet.state import STATE
@@ -247,11 +248,13 @@ def _run(
         if supervisor.call(server.ready_process()) is None:
             return _conclude(server, job)
         supervisor.start(server.exec_process())
-        found = _finish(supervisor, server, job)
+        certificate = Certificate(server)
+        found = _finish(supervisor, server, job, certificate)
         if stay and found is not None:
             _log_end(found, server, job)
         while stay and supervisor.wait(_LOOK):
             _register(supervisor, server)
+            certificate.renew(supervisor)
     return _conclude(server, job)
 
 
@@ -279,7 +282,26 @@ def _log_end(found: JobStatus, server: ServerConfig, job: Job) -> None:
         _log.warning("%s", text, extra={"job": job.name})
 
 
-def _finish(supervisor: Supervisor, server: ServerConfig, job: Job) -> JobStatus | None:
+@final
+class Certificate:
+    """The certificate that the SuperLink was started with: it reads a new one only at its start."""
+
+    def __init__(self, server: ServerConfig) -> None:
+        self._server, self._due = server, False
+        self._files = files.Watched(server.certificate, server.key)
+
+    def renew(self, supervisor: Supervisor) -> None:
+        """Restart the SuperLink if its certificate was replaced; calls wait until it is back."""
+        self._due |= self._files.changed()
+        if self._due and fit(self._server.certificate, self._server.key):
+            self._due = False
+            _log.info("Restarting Flower's SuperLink with the new certificate.")
+            supervisor.restart(self._server.link_process().name)
+
+
+def _finish(
+    supervisor: Supervisor, server: ServerConfig, job: Job, certificate: Certificate
+) -> JobStatus | None:
     """Run the job until it has ended; return None if a signal asks to stop."""
     watch = Watch(
         job,
@@ -293,6 +315,7 @@ def _finish(supervisor: Supervisor, server: ServerConfig, job: Job) -> JobStatus
         if found is not None and found.ended:
             return found
         _register(supervisor, server)
+        certificate.renew(supervisor)
         if checkpoint.locked(job.checkpoint):
             due = monotonic() + pause
         elif monotonic() >= due:
@@ -361,7 +384,8 @@ def _register(supervisor: Supervisor, server: ServerConfig) -> None:
 
     A key that Flower refuses is tried again when its file changes or the server restarts.
     """
-    keys = {_key(path): path for path in sorted(server.gateways.glob(admission.KEYS))}
+    paths = sorted(server.gateways.glob(admission.KEYS), key=admission.order)
+    keys = {_key(path): path for path in paths}
     nodes = _nodes(server.state)
     fresh = {
         text: path
@@ -388,11 +412,25 @@ def _register(supervisor: Supervisor, server: ServerConfig) -> None:
         for text, path in keys.items()
         if _has_number(nodes.get(text))
     }
-    names.keep(server.state, known)
+    _keep_names(server.state, known)
     revoked = _revoke(supervisor, server, nodes, keys)
     if answers or revoked:
         document = {"format": FORMAT, "nodes": nodes}
         files.write(server.state / _REGISTERED, json.dumps(document, sort_keys=True))
+
+
+def _keep_names(state: Path, known: Mapping[str, str]) -> None:
+    """Record the names of nodes, and which of them follow others of the same gateway."""
+    before, named = successors.known(state), names.known(state)
+    new = {node: name for node, name in known.items() if node not in named}
+    for node, name in new.items():
+        earlier = [each for each, called in named.items() if called == name]
+        if last := [each for each in earlier if each not in before.values()]:
+            before[node] = last[0]
+        named[node] = name
+    if new:  # in this order: the names say what has been done
+        successors.keep(state, before)
+    names.keep(state, known)
 
 
 def _has_number(node: str | None) -> bool:

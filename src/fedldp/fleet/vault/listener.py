@@ -8,9 +8,7 @@ for a refusal is not sent to anybody: it is in the owner's log, once.
 
 import hmac
 import logging
-import os
 import socket
-import stat
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -21,7 +19,7 @@ from pathlib import Path
 from typing import final
 
 from fedldp.errors import DomainError, FedLDPError
-from fedldp.fleet import protocol
+from fedldp.fleet import protocol, sockets
 from fedldp.fleet.logs import one_line
 from fedldp.fleet.protocol import Answer, Question
 from fedldp.fleet.sockets import (
@@ -299,24 +297,4 @@ def _shortened(text: str) -> str:
 def _bound(address: Address) -> socket.socket:
     if not address.path:
         return socket.create_server((address.host, address.port))
-    path = Path(address.path)
-    if path.exists():
-        if not stat.S_ISSOCK(path.stat().st_mode):
-            raise DomainError(f"{path} exists and is not a socket: choose another path.")
-        with socket.socket(socket.AF_UNIX) as probe, suppress(ConnectionRefusedError):
-            probe.connect(str(path))
-            raise DomainError(f"another vault listens on {path}: stop it, or choose another path.")
-        path.unlink()  # left behind by a vault that was killed
-    if not path.parent.is_dir():
-        raise DomainError(
-            f"cannot listen on {path}: its folder does not exist. The systemd units create it; "
-            "without systemd, create it yourself, or write another path into vault.toml."
-        )
-    listening = socket.socket(socket.AF_UNIX)
-    mask = os.umask(0o117)  # so that the mode is right from the first moment on
-    try:
-        listening.bind(str(path))
-    finally:
-        os.umask(mask)
-    listening.listen(128)
-    return listening
+    return sockets.listen(Path(address.path), "write another path into vault.toml")

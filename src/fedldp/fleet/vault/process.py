@@ -127,11 +127,11 @@ class VaultConfig:
 
     def check(self) -> DataQuality:
         """Read the data, and return what the vault would clip or replace in them."""
-        return self._data()[1]
+        return self.read()[1]
 
     def look(self) -> tuple[set[str], DataQuality]:
         """Read the data, and return the ids of their vehicles, and what `check` returns."""
-        (_, _, vehicle_ids), quality = self._data()
+        (_, _, vehicle_ids), quality = self.read()
         return set(vehicle_ids), quality
 
     def run(self, *, strict: bool = False) -> None:
@@ -144,7 +144,7 @@ class VaultConfig:
         with state.hold(folder), logs.to_file(folder / LOG):
             asked = threading.Event()  # from now on, so that no SIGHUP ends a vault that starts
             signal.signal(signal.SIGHUP, lambda *_: asked.set())
-            data, quality = self._data()
+            data, quality = self.read()
             if strict:
                 quality.refuse()
             self._log_quality(quality)
@@ -234,7 +234,7 @@ class VaultConfig:
                 "row's vehicle. Without it a vehicle is the number of its row, and a row that is "
                 "inserted would give the budget of each vehicle below it to another one."
             )
-        data, quality = self._data()
+        data, quality = self.read()
         if data[0] != schema:
             raise DomainError(
                 f"{self.entries['schema']} has changed. Restart the vault if that is intended."
@@ -252,7 +252,8 @@ class VaultConfig:
         for text in filter(None, found):
             _log.warning("%s: %s", self.entries["data"], text)
 
-    def _data(self) -> tuple[_Data, DataQuality]:
+    def read(self) -> tuple[_Data, DataQuality]:
+        """Read the data, and count what would be clipped or replaced in them."""
         data = self.entries["data"]
         return self._data_set(data) if self.is_data_set else self._file(self.folder / data)
 
