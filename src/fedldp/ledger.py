@@ -927,6 +927,21 @@ def overview(path: str | os.PathLike[str]) -> Overview:
         )
 
 
+def asked_and_refused(path: str | os.PathLike[str]) -> tuple[list[Link], list[str]]:
+    """Read what a ledger was asked, without changing it or waiting for a vault that uses it.
+
+    See `Ledger.asked` and `Ledger.refused`.
+
+    >>> import tempfile
+    >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+    ...     ledger.note("spring/1", "plan 7", chained=False)
+    ...     asked_and_refused(ledger.path)
+    ([], ['plan 7'])
+    """
+    with database.snapshot(path, _KIND) as file:
+        return chain.links(file), chain.refused(file)
+
+
 def _sums(file: Readable, rows: Iterable[tuple[str, str, int]]) -> dict[str, Fraction]:
     found: dict[str, Fraction] = defaultdict(Fraction)
     for vehicle_id, text, count in rows:

@@ -6,6 +6,7 @@ What two gateways send to the server goes through the test, which overhears it.
 """
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 import fleet_parts
 import pytest
 from click.testing import CliRunner
-from fleet_parts import PATIENCE, Fleet, Proxy, calls, edit, reroute, running, until
+from fleet_parts import PATIENCE, Fleet, Proxy, calls, edit, reroute, running, sign, until
 from flwr.app import ConfigRecord
 from flwr.proto.message_pb2 import Message, PushObjectRequest
 from flwr.supercore.inflatable.inflatable_object import (
@@ -35,6 +36,7 @@ from fedldp.fleet.server.endpoint import CALLS
 from fedldp.fleet.server.process import ServerConfig
 from fedldp.fleet.server.rounds import NOTHING, ROUNDS
 from fedldp.fleet.server.summary import Summary, shortfalls
+from fedldp.fleet.transparency import Transparency
 from fedldp.learn.model import Model
 
 GATEWAYS, ROWS, HELD_OUT, TURNS = 2, 3000, 300, 3
@@ -153,6 +155,7 @@ def test_a_server_that_is_stopped_before_the_end_does_not_report_success(demo, t
     folder = tmp_path / "fleet"
     shutil.copytree(demo.fleet.folder, folder, ignore=shutil.ignore_patterns("*.sock"))
     edit(folder / "server" / "job.toml", job='"third"', checkpoint='"state/third.db"')
+    sign(folder)
     fleet = Fleet(folder)
     try:
         server = fleet.start("server")
@@ -171,6 +174,7 @@ def test_a_second_job_without_budget_fails(demo, tmp_path):
     folder = tmp_path / "fleet"
     shutil.copytree(demo.fleet.folder, folder, ignore=shutil.ignore_patterns("*.sock"))
     edit(folder / "server" / "job.toml", job='"second"', checkpoint='"state/second.db"')
+    sign(folder)
     first = (folder / "server" / "state" / "model.json").read_bytes()
     fleet = Fleet(folder)
     for vault in fleet.vaults:  # of which the first job has taken everything
@@ -246,3 +250,31 @@ def test_without_flower_the_demo_says_so_before_anything_starts(tmp_path, monkey
     assert isinstance(found.exception, MissingExtra)
     assert "flwr is not installed" in str(found.exception)
     assert not folder.exists()
+
+
+@pytest.mark.slow
+def test_a_server_that_was_taken_over_learns_nothing(demo, tmp_path):
+    """It asks for another job, for which there is budget; the operator has not signed it."""
+    folder = tmp_path / "fleet"
+    shutil.copytree(demo.fleet.folder, folder, ignore=shutil.ignore_patterns("*.sock"))
+    path = folder / "server" / "job.toml"
+    edit(path, job='"stolen"', checkpoint='"state/stolen.db"', result='"state/stolen.json"')
+    path.write_text(re.sub(r"(?m)^(signed|operator) = .*\n", "", path.read_text()))
+    fleet = Fleet(folder)
+    for vault in fleet.vaults:
+        edit(folder / vault / "vault.toml", cap='"1000"')
+    try:
+        for gateway in fleet.gateways:
+            reroute(folder, gateway, ServerConfig.load(folder / "server").port)
+        for part in (*fleet.vaults, *fleet.gateways):
+            fleet.start(part)
+        assert fleet.start("server").wait(PATIENCE) == FAILED
+    finally:
+        fleet.close()
+    assert not fleet.job.result.exists()
+    for vault in fleet.vaults:
+        assert "answers only jobs that its operator has signed" in fleet.log(vault)
+        assert not fleet.rows(f"{vault}/ledger.db", "SELECT * FROM releases WHERE job = 'stolen'")
+        found = Transparency.read(folder / vault / "ledger.db")
+        assert "stolen" not in found.jobs
+        assert [(each.job, each.round) for each in found.refused] == [("stolen", 1)]

@@ -18,7 +18,7 @@ import httpx
 import pytest
 from accounts import forked
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
-from fleet_parts import DEATHS, Fleet, Proxy, alive, edit, kill, pin, reroute, running, until
+from fleet_parts import DEATHS, Fleet, Proxy, alive, edit, kill, pin, reroute, running, sign, until
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.node_pb2 import Node
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_message
@@ -86,6 +86,7 @@ def finish(fleet):
     """Let the job end two rounds from now, and see what has come of it."""
     path, last = fleet.folder / "server" / "job.toml", fleet.rounds() + 2
     edit(path, rounds=last)
+    sign(fleet.folder)
     kill([fleet.process("server", "flwr-serverapp")])
     assert fleet.popens["server"].wait(600) == 0
     found = fleet.progress()
@@ -109,6 +110,7 @@ def count(fleet):
         'job = "sums"\nplan = "sums.json"\ngateways = 2\nreports = 50\ndeadline = 3600\n'
         'checkpoint = "state/sums.db"\nresult = "state/tally.json"\n'
     )
+    sign(fleet.folder)
     second = Fleet(fleet.folder, fleet.popens)
     assert second.start("server").wait(600) == 0
     tally = plan.load_tally(second.job.result)

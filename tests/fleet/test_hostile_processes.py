@@ -23,6 +23,7 @@ from fleet_parts import (
     reroute,
     running,
     small_fleet,
+    unpin,
     until,
 )
 from flwr.app import ConfigRecord
@@ -42,6 +43,7 @@ from fedldp.fleet.server import checkpoint
 from fedldp.fleet.server.process import ServerConfig, registered
 from fedldp.fleet.server.rounds import ROUNDS
 from fedldp.fleet.sockets import REFUSED, Address
+from fedldp.fleet.transparency import Transparency
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.settings import Settings
 
@@ -81,6 +83,7 @@ def serve(fleet):
 @pytest.fixture(scope="module")
 def held(tmp_path_factory):
     fleet = small_fleet(tmp_path_factory.mktemp("vault") / "fleet", 1)
+    unpin(fleet.folder)  # what follows is refused for other reasons than a missing signature
     try:
         address = serve(fleet)
         question = replace(fleet.job.question("7", 1), n=VEHICLES // 2)
@@ -161,6 +164,7 @@ def test_a_plan_that_costs_too_much_or_asks_for_one_coordinate(held, epsilon, si
 def test_neither_a_new_job_nor_a_new_process_adds_budget(tmp_path):
     """The cap is for life: who has spent it says no more, whatever the question is called."""
     fleet = small_fleet(tmp_path / "fleet", 1)
+    unpin(fleet.folder)
     try:
         address = serve(fleet)
         first = fleet.job.question("7", 1)
@@ -188,6 +192,7 @@ def test_neither_a_new_job_nor_a_new_process_adds_budget(tmp_path):
 def test_a_large_cap_buys_one_answer_to_each_job(tmp_path):
     """However many rounds, gateways and processes there are: another job gets one of its own."""
     fleet = small_fleet(tmp_path / "fleet", 1)
+    unpin(fleet.folder)
     edit(fleet.folder / "vault-1" / "vault.toml", cap='"40.0"')
     asked = [
         replace(fleet.job.question(gateway, number), job=job, n=VEHICLES // 2)
@@ -205,6 +210,37 @@ def test_a_large_cap_buys_one_answer_to_each_job(tmp_path):
             assert fleet.popens["vault-1"].wait(60) == 0
         lines = fleet.rows("vault-1/ledger.db", "SELECT key, job FROM releases")
         assert len(set(lines)) == len(lines) == 2 * VEHICLES
+    finally:
+        fleet.close()
+
+
+def test_a_vault_with_the_operators_key_answers_what_the_operator_has_signed(tmp_path):
+    """A server that was taken over asks for other things first; then it asks what it may."""
+    fleet = small_fleet(tmp_path / "fleet", 1)
+    signed, rounds = fleet.job.question("7", 1), fleet.job.rounds
+    other = Settings(2.0).plan(len(fleet.job.model.weights)).to_json()
+    attacks = {
+        "has no signature": replace(signed, signed=""),
+        "has signed the job 'flights', and not 'spring'": replace(signed, job="spring"),
+        f"has signed {rounds} rounds": replace(signed, round=rounds + 1),
+        "plan of the question is not the one": replace(signed, plan=other),
+        "compute something else": replace(
+            signed, model=replace(fleet.job.model, objective="hinge").to_json()
+        ),
+        "the signature is wrong": replace(signed, signed=signed.signed.replace("20", "30", 1)),
+    }
+    try:
+        address = serve(fleet)
+        for question in attacks.values():
+            refusal = framed(Answer.of(question).to_bytes())
+            assert sent_back(address, framed(question.to_bytes())) == refusal
+        assert fleet.rows("vault-1/ledger.db", "SELECT * FROM releases") == []
+        for why in attacks:
+            assert why in fleet.log("vault-1")
+        assert answer(address, signed).answered == VEHICLES
+        found = Transparency.read(fleet.folder / "vault-1" / "ledger.db")
+        assert [(each.job, each.round) for each in found.asked] == [("flights", 1)]
+        assert len(found.refused) == len(attacks) - 1  # two differ in their signatures alone
     finally:
         fleet.close()
 

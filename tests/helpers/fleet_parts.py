@@ -26,9 +26,10 @@ from flwr.serverapp import ServerApp
 
 from fedldp import datasets, report
 from fedldp._internal import packing
+from fedldp._internal.signatures import PrivateKey
 from fedldp.cli import main
 from fedldp.cli.fleet import demo as fleet_demo
-from fedldp.fleet import app, processes
+from fedldp.fleet import app, processes, signing
 from fedldp.fleet.flower import bundle
 from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.job import Job
@@ -250,6 +251,18 @@ def small_fleet(folder, gateways):
     place = Place("127.0.0.1", processes.free_port(), processes.free_port(), None)
     init(folder, replace(work, vehicles=TURNS * VEHICLES), SETTINGS, gateways, place)
     return Fleet(folder)
+
+
+def sign(folder):
+    """Sign the job of a fleet again, as its operator does after a change."""
+    key = PrivateKey.load(folder / "operator.key")
+    signing.sign(folder / "server" / "job.toml", key)
+
+
+def unpin(folder):
+    """Have the vaults of a fleet answer unsigned jobs too, as those of version 0.1 do."""
+    for path in folder.glob("vault-*/vault.toml"):
+        path.write_text(re.sub(r"(?m)^operator = .*\n", "", path.read_text()))
 
 
 class Proxy:

@@ -10,9 +10,9 @@ each request in the chain, and others are kept in a list that has an end.
 
 import hashlib
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
-from fedldp.errors import WireError
+from fedldp._internal.database import Readable
 
 TABLES = (
     """
@@ -36,16 +36,6 @@ MOST_REFUSED = 1000
 START = bytes(32)
 
 
-class File(Protocol):
-    """What a chain needs of a database."""
-
-    def execute(self, statement: str, values: tuple[object, ...] = ()) -> list[Any]:
-        """Return the rows of a statement."""
-
-    def damaged(self, what: str) -> WireError:
-        """Return the error for a damaged file."""
-
-
 class Link(NamedTuple):
     """An entry of a chain, and the head after it."""
 
@@ -64,7 +54,7 @@ def follow(entries: Iterable[str], head: bytes = START) -> bytes:
     return head
 
 
-def append(file: File, request: str, entry: str) -> None:
+def append(file: Readable, request: str, entry: str) -> None:
     """Add an entry at the end, unless it is in the chain already; call it in a transaction."""
     if _holds(file, "asked", request, entry):
         return
@@ -74,7 +64,7 @@ def append(file: File, request: str, entry: str) -> None:
     file.execute(insert, (request, entry, head))
 
 
-def note(file: File, request: str, entry: str, *, chained: bool) -> None:
+def note(file: Readable, request: str, entry: str, *, chained: bool) -> None:
     """Record something that nobody has answered; call it in a transaction.
 
     If `chained`, it is added to the chain, unless there is an entry of the same request. Otherwise
@@ -91,7 +81,7 @@ def note(file: File, request: str, entry: str, *, chained: bool) -> None:
     )
 
 
-def links(file: File) -> list[Link]:
+def links(file: Readable) -> list[Link]:
     """Return the chain, and check all of its hashes."""
     found, head = [], START
     for entry, stored in file.execute("SELECT entry, head FROM asked ORDER BY number"):
@@ -102,15 +92,15 @@ def links(file: File) -> list[Link]:
     return found
 
 
-def refused(file: File) -> list[str]:
+def refused(file: Readable) -> list[str]:
     """Return the entries of the list."""
     return [entry for (entry,) in file.execute("SELECT entry FROM refused ORDER BY rowid")]
 
 
-def _holds(file: File, table: str, request: str, entry: str) -> bool:
+def _holds(file: Readable, table: str, request: str, entry: str) -> bool:
     query = f"SELECT 1 FROM {table} WHERE request = ? AND entry = ?"  # noqa: S608 (our own names)
     return bool(file.execute(query, (request, entry)))
 
 
-def _has_request(file: File, request: str) -> bool:
+def _has_request(file: Readable, request: str) -> bool:
     return bool(file.execute("SELECT 1 FROM asked WHERE request = ? LIMIT 1", (request,)))

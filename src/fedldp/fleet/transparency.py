@@ -15,11 +15,13 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, final
 
 from fedldp._internal import chain, documents
 from fedldp._internal.chain import Link
 from fedldp.fleet.protocol import Question
+from fedldp.ledger import asked_and_refused
 from fedldp.vehicle import canonical
 
 FORMAT = "fedldp transparency 1"
@@ -88,6 +90,11 @@ class Transparency:
     def of(cls, links: Iterable[Link], refused: Iterable[str]) -> "Transparency":
         """Return what a ledger holds."""
         return cls(tuple(Asked.of(link.entry) for link in links), tuple(map(Asked.of, refused)))
+
+    @classmethod
+    def read(cls, path: Path) -> "Transparency":
+        """Read the ledger of a vault, which may be running or never have been started."""
+        return cls.of(*asked_and_refused(path)) if path.exists() else cls(())
 
     @property
     def head(self) -> str:

@@ -1,5 +1,6 @@
 """A vault on a small vehicle: what its process imports, and how much memory it takes."""
 
+import datetime
 import json
 import os
 import re
@@ -9,11 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
+from signed import DAY, KEY, signed, statistic
 from vault_folders import SCHEMA, configured
 
 from fedldp import Plan
 from fedldp.fleet.gateway.relay import ask
-from fedldp.fleet.protocol import Question
 from fedldp.fleet.sockets import Address
 
 # Kilobytes of a vault's own memory after its first answer. Pages of libraries come on top, about 23
@@ -21,6 +22,14 @@ from fedldp.fleet.sockets import Address
 MOST = 30 * 1024
 NOT_NEEDED = ("click", "rich", "scipy", "flwr", "httpx", "uvicorn", "narwhals", "pandas", "polars")
 NOT_NEEDED += ("pyarrow", "sklearn", "fedldp.cli", "fedldp.datasets", "fedldp.fleet.flower")
+RULES = {
+    "most_epsilon": "1.0",
+    "most_epsilon_per_period": "1.0",
+    "period": "7 days",
+    "jobs": ["spring*"],
+    "attributes": ["speed", "city"],
+    "fewest_vehicles": 1,
+}
 # Runs a vault, and writes down what has been imported when it ends.
 WATCHED = """
 import json, pathlib, runpy, sys
@@ -31,15 +40,21 @@ pathlib.Path(folder, "imported.json").write_text(json.dumps([*sys.modules]))
 
 
 def first_answer(folder, *command, environment=None):
-    """Start a vault of one vehicle; return its process, which has answered one question."""
+    """Start a vault of one vehicle; return its process, which has answered one question.
+
+    The vault holds the operator's public key, as those that `fedldp fleet init` writes, and has a
+    rule for everything.
+    """
     folder.mkdir(exist_ok=True)
     (folder / "rows.csv").write_text("speed,city\n31,Rome\n")
-    configured(folder)
+    KEY.public.save(folder / "operator.pub")
+    configured(folder, operator="operator.pub", **RULES)
     process = subprocess.Popen([sys.executable, *command, str(folder)], env=environment)
     while not (folder / "s").exists():
         assert process.poll() is None
         time.sleep(0.02)
-    question = Question("spring", 1, "7", 1, Plan(SCHEMA, epsilon=1.0).to_json())
+    job = statistic(folder, plan=Plan(SCHEMA, epsilon=1.0), reports=1)
+    question = signed(job, expires=datetime.datetime.now(datetime.UTC) + DAY).question("7", 1)
     answer = ask(Address.of(str(folder / "s")), question, time.monotonic() + 60)
     assert answer.answered == 1
     return process

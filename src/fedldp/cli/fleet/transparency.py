@@ -49,8 +49,7 @@ def transparency_command(
     answered are not in the chain. Refused questions are in a list of their own,
     which holds a thousand of them at most. Nothing of this is about vehicles.
     """  # noqa: D301 (click wants the character \b itself)
-    with VaultConfig.load(folder).ledger() as ledger:
-        found = Transparency.of(ledger.asked(), ledger.refused())
+    found = Transparency.read(VaultConfig.load(folder).ledger_path)
     found = found if job is None else found.of_job(job)
     if compare is not None:
         other = _read(compare)
