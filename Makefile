@@ -19,7 +19,7 @@ SELECTED ?= tests/test_golden.py tests/test_vectors.py tests/test_randomness.py 
 	tests/cli/test_collection.py tests/cli/test_help.py
 
 .PHONY: demo test test-tools test-reproduction test-minimum test-python test-slow test-torch test-simulation \
-	test-faults test-hostile test-upgrade test-flower test-vss test-browser test-monitor \
+	test-deploy test-faults test-hostile test-upgrade test-flower test-vss test-browser test-monitor \
 	bench bench-growth bench-scale bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-distributions \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures page docs notebooks dist mutation clean
 
@@ -64,7 +64,11 @@ test-upgrade: $(VENV)/test.done  ## fleets of earlier versions, and of several a
 	$(BIN)/pytest -m upgrade tests/fleet/test_upgrade.py
 
 test-hostile: $(VENV)/test.done  ## another account of the machine attacks a fleet: needs root
-	$(BIN)/pytest -m hostile tests/fleet/test_hostile_accounts.py tests/fleet/test_systemd.py
+	$(BIN)/pytest -m hostile tests/fleet/test_hostile_accounts.py tests/fleet/test_systemd.py \
+	  tests/fleet/test_containers.py
+
+test-deploy: $(VENV)/deploy.done build/deploy/compose.done  ## the files for containers: hadolint, and the schema of Compose
+	$(BIN)/pytest -m deploy tests/tools/test_deploy.py
 
 test-flower: $(FLOWER:%=.venv-flower/%.done)  ## the fleet on every version of Flower that is supported
 	@for version in $(FLOWER); do \
@@ -232,6 +236,16 @@ $(VENV)/test.done: $(VENV)/reproduction.done pyproject.toml
 
 $(VENV)/docs.done: $(VENV)/test.done pyproject.toml
 	$(BIN)/python -m pip install --quiet --group docs
+	@touch $@
+
+$(VENV)/deploy.done: $(VENV)/test.done pyproject.toml
+	$(BIN)/python -m pip install --quiet --group deploy
+	@touch $@
+
+# A linter that ships the schema of the Compose specification.
+build/deploy/compose.done:
+	@mkdir -p build/deploy
+	cd build/deploy && tar -xzf "$$(npm pack --silent dclint@3.1.0)" package/schemas/compose.schema.json
 	@touch $@
 
 $(VENV)/mutation.done: $(VENV)/test.done
