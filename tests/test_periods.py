@@ -395,3 +395,70 @@ def test_intervals_of_trends_cover_the_fleet_whatever_its_values_do(kind):
 
 def _outside(interval, truth):
     return not interval[0, 0] <= truth <= interval[0, 1]
+
+
+# On the standard library alone
+
+
+@pytest.mark.parametrize("plan", [PLAN, Plan(Schema.of(c=["a", "b"]), 1.0)], ids=["speed", "c"])
+def test_a_small_vehicle_reads_a_calendar(plan):
+    calendar = Calendar(plan, periods=7, answers=2)
+    small = vehicle.Calendar(calendar.to_json(), cap=calendar.epsilon)
+    assert (small.periods, small.answers, small.epsilon) == (7, 2, calendar.epsilon)
+    assert small.fingerprint == calendar.fingerprint
+    assert small.plan.fingerprint == plan.fingerprint
+    drawn = small.draw()
+    assert drawn == sorted(set(drawn))
+    assert len(drawn) == 2
+    assert set(drawn) <= set(range(1, 8))
+    less = calendar.epsilon - Fraction(1, 1000)
+    with pytest.raises(ValueError, match="refused: it costs"):
+        vehicle.Calendar(calendar.to_json(), cap=less)
+
+
+def test_a_small_vehicle_pays_once_for_what_never_changes():
+    plan = Plan(Schema((fedldp.Number("year", 1990, 2030, constant=True),)), 1.0)
+    small = vehicle.Calendar(Calendar(plan, 30, 30).to_json(), cap=1)
+    assert small.epsilon == plan.total_epsilon
+    assert small.plan.constant
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"answers": 0},
+        {"answers": 8},
+        {"answers": 2.0},
+        {"periods": True},
+        {"periods": 1 << 17, "answers": 1},
+        {"plan": {}},
+        {"plan": "plan"},
+        {"format": "fedldp calendar 2"},
+        {"comment": ""},
+    ],
+    ids=str,
+)
+def test_a_small_vehicle_refuses_what_is_not_a_calendar(change):
+    document = json.loads(CALENDAR.to_json())
+    with pytest.raises(ValueError, match=r"^refused: "):
+        vehicle.Calendar(canonical(document | change), cap=99)
+    with pytest.raises(ValueError, match=r"^refused: it is not canonical"):
+        vehicle.Calendar(json.dumps(document), cap=99)
+    with pytest.raises(ValueError, match=r"^refused: "):
+        vehicle.Calendar("[", cap=99)
+
+
+def test_a_small_vehicle_draws_every_set_alike():
+    """All choices of its source, which is asked for nothing but a sample."""
+
+    class Sampled:
+        def __init__(self, chosen):
+            self.chosen = chosen
+
+        def sample(self, population, k):
+            assert (list(population), k) == (list(range(1, 6)), 2)
+            return self.chosen
+
+    small = vehicle.Calendar(Calendar(PLAN, 5, 2).to_json(), cap=9)
+    sets = {tuple(small.draw(Sampled(pair))) for pair in itertools.permutations(range(1, 6), 2)}
+    assert sets == set(itertools.combinations(range(1, 6), 2))

@@ -33,9 +33,7 @@ from fedldp.plan import Plan
 from fedldp.randomness import Source
 from fedldp.report import Report
 from fedldp.tally import Tally
-
-CALENDAR_FORMAT = "fedldp calendar 1"
-MOST_PERIODS = 1 << 16  # one for each hour of seven years
+from fedldp.vehicle import CALENDAR_FORMAT, MOST_PERIODS
 
 
 @final

@@ -40,6 +40,7 @@ FORMAT = "fedldp channel 1"
 PLAN_FORMAT = "fedldp plan 1"
 PLAN_FORMAT_2 = "fedldp plan 2"  # with an `estimator` (nothing for a vehicle) or a newer kind
 PLAN_FORMATS = PLAN_FORMAT, PLAN_FORMAT_2
+CALENDAR_FORMAT = "fedldp calendar 1"
 SERVERS_ESTIMATOR = "horvitz-thompson"
 WIRE_VERSION = 1
 WORD = 64  # bits that draw from the table
@@ -68,6 +69,7 @@ GOLDEN = 0x9E3779B97F4A7C15
 MIX = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 MOST_COORDINATES = 1 << 24
 MOST_TABLES = 1 << 10
+MOST_PERIODS = 1 << 16  # of a calendar: one for each hour of seven years
 MOST_BITS = 1 << 27  # of a record
 SYSTEM = secrets.SystemRandom()
 NO_NUMBER = ("", "nan", "+nan", "-nan")  # texts that mean a missing number
@@ -750,6 +752,7 @@ DIRECTIONS: Entries = {"directions": int, "best": int, **ODDS, "seed_bits": int,
 LINES: Entries = {"categories": int, "base": int, "digits": int, "same": integer, "other": integer}
 ENTRIES: dict[str, Entries] = {  # of objects, except `kind`
     "plan": {"format": str, "epsilon": budget, "schema": list, "tables": list, "parts": list},
+    "calendar": {"format": str, "answers": int, "periods": int, "plan": dict},
     "number": NUMBER,
     "vector": {**NUMBER, "length": finite},
     "category": {"name": str, "categories": list, "missing": str},
@@ -1264,6 +1267,91 @@ class Plan:
         record = int(sent.ljust(8 * size, "0"), 2).to_bytes(size, "big")
         head = bytes([WIRE_VERSION]) + bytes.fromhex(self.fingerprint)[:7] + bytes([0, 0, 0, 1])
         return head + zlib.crc32(head + record).to_bytes(4, "big") + record
+
+
+class Calendar:
+    """A plan that is asked in many periods, of which a vehicle answers in a few that it draws.
+
+    Draw the periods once, before any data are read, and keep them on disk for as long as the
+    calendar lasts: a vehicle that draws again would answer too often. In the other periods, send
+    nothing. If `plan.constant` is true, keep the bytes of the first report too, and send them in
+    all periods that were drawn.
+
+    Parameters
+    ----------
+    text
+        The calendar as canonical JSON: the text of its file.
+    cap
+        The most epsilon that all answers together may cost.
+
+    Attributes
+    ----------
+    plan
+        What is asked in each period: a `Plan`.
+    periods
+        The number of periods, which are numbered from 1.
+    answers
+        In how many of them a vehicle answers.
+    epsilon
+        What the answers cost in all periods together, exactly.
+    fingerprint
+        The SHA-256 of the calendar's text, in hexadecimal.
+
+    Raises
+    ------
+    ValueError
+        If the text is not a valid calendar, its plan leaks, or all answers cost more than the cap.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=0.5, mechanism="duchi")
+    >>> calendar = Calendar(fedldp.Calendar(plan, periods=7, answers=2).to_json(), cap=1)
+    >>> calendar.epsilon, len(calendar.draw())
+    (Fraction(1, 1), 2)
+    """
+
+    def __init__(self, text: str, cap: float | str | Fraction) -> None:
+        try:
+            document = json.loads(text)
+            if canonical(document) != text:
+                raise ValueError("it is not canonical JSON: use the file as fedldp wrote it")
+            name, self.answers, self.periods, plan = entries(document, "calendar")
+            if name != CALENDAR_FORMAT:
+                raise ValueError(f"its format is not {CALENDAR_FORMAT!r}")
+            if not 1 <= self.answers <= self.periods <= MOST_PERIODS:
+                raise ValueError(
+                    f"{self.answers} answers in {self.periods} periods are not allowed"
+                )
+        except UNREADABLE as error:
+            raise ValueError(f"refused: {error}") from None
+        self.plan = Plan(canonical(plan), cap)
+        self.epsilon = (1 if self.plan.constant else self.answers) * self.plan.epsilon
+        if self.epsilon > exact(cap):
+            raise ValueError(f"refused: it costs {float(self.epsilon)}, and the cap is {cap}")
+        self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
+
+    def draw(self, rng: random.Random = SYSTEM) -> list[int]:
+        """Draw the periods in which the vehicle answers, each set of them equally likely.
+
+        Parameters
+        ----------
+        rng
+            The random source; by default the operating system's.
+
+        Returns
+        -------
+        list of int
+            The periods in ascending order. Keep them.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=0.5, mechanism="duchi")
+        >>> Calendar(fedldp.Calendar(plan, periods=2, answers=2).to_json(), cap=1).draw()
+        [1, 2]
+        """
+        return sorted(rng.sample(range(1, self.periods + 1), self.answers))
 
 
 def chosen(things: list[Any], numbers: list[Any]) -> list[Any]:
