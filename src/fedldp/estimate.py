@@ -5,7 +5,7 @@ in [-1, 1] or says (1 or 0) whether a vehicle is in a category. Of n vehicles, m
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, cast, final
 
@@ -14,7 +14,7 @@ import numpy as np
 from fedldp import plausibility
 from fedldp._internal import notebook
 from fedldp._internal.text import counted, listed, unknown
-from fedldp._internal.validation import Floats
+from fedldp._internal.validation import Floats, Integers
 from fedldp.attributes import Attribute
 from fedldp.attributes.grouped import Differences
 from fedldp.attributes.results import Frequencies, Joint, Line, Mean, Numbers, Result, student
@@ -168,6 +168,7 @@ def estimate(
             average = partial(_ratio, moments, n, of)
             if estimator != RATIO:
                 average = partial(_horvitz_thompson, moments, n, of, part.share)
+                moments = _counted_by_all(moments, n, part.share)
             found[attribute.name] = attribute, moments, average
     number = sum(moments.m.size for _, moments, _ in found.values())
     names = parts[0].schema.names
@@ -253,6 +254,25 @@ def _horvitz_thompson(
             square = (second - known) / n
             square = square + moments.rare_noise(pseudo) * answered / (n * share)
     return mean, _error(square, (m > 0) & (n > 1))
+
+
+def _counted_by_all(moments: Moments, n: int, share: float) -> Moments:
+    """Return moments whose covariance is that of Horvitz-Thompson's frequencies.
+
+    Vehicles that were not asked count as zeros, so that all frequencies are multiplied by the
+    random number of answers: this alone makes their errors rise and fall together.
+    """
+    of_an_answer, mean, m = moments.covariance, moments.mean, int(moments.m[0])
+    if of_an_answer is None or not m:
+        return moments
+    answered = m / (n * share)
+
+    def covariance(first: Integers, second: Integers) -> Floats:
+        product = mean[first] * mean[second]
+        within = (of_an_answer(first, second) + product) * answered / share
+        return np.asarray((within - product * answered**2) * m / max(n - 1, 1))
+
+    return replace(moments, covariance=covariance)
 
 
 def _error(square: Floats, known: Any) -> Floats:
