@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from work import Work
+from work import BINS, COLUMNS, Work
 
 import fedldp
 from fedldp import datasets
@@ -25,8 +25,10 @@ from fedldp.learn.training import Training
 EPSILON, TRAIN_EPSILON, PART = 1.0, 4.0, 1000
 DIMENSIONS = 128  # of vectors
 VEHICLES = 20_000  # for which the steps of a training are chosen, where a library is slow
+WIDE = {"dep_delay": (-30.0, 120.0), "distance": (0.0, 5000.0), "air_time": (20.0, 700.0)}
 COLUMN, BOUNDS = "distance", (0.0, 5000.0)  # miles; public
 CATEGORY = "carrier"
+LARGE_PART = 5000  # vehicles of an estimated distribution
 
 
 def prepare(folder: Path) -> None:
@@ -52,6 +54,11 @@ def prepare(folder: Path) -> None:
         spread = rng.integers(0, number, VEHICLES)
         arrays[f"spread_{number}"] = spread
         arrays[f"concentrated_{number}"] = np.where(rng.random(VEHICLES) < 0.9, spread % 10, spread)
+    for column in COLUMNS:
+        values = flights.matrix(order[held:][:VEHICLES], [column])[:, 0]
+        arrays[f"values_{column}"] = np.clip(values, *WIDE[column])
+        edges = np.linspace(*WIDE[column], BINS + 1)[1:-1]
+        arrays[f"bins_{column}"] = np.searchsorted(edges, values, side="right")
     arrays["vectors"] = unit_vectors()
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array)
@@ -60,6 +67,7 @@ def prepare(folder: Path) -> None:
     asked = {
         "epsilon": EPSILON,
         "part": PART,
+        "large_part": LARGE_PART,
         "categories": int(own.max()) + 1,
         "train_epsilon": TRAIN_EPSILON,
         "group": group,
@@ -92,6 +100,8 @@ class Ours:
             return self._response(self._own(name, vehicles), "projected" in way)
         if kind.startswith("frequencies"):
             return self._frequencies(name, vehicles)
+        if kind.startswith(("CDF", "median")):
+            return self._distribution(name, vehicles)
         if kind == "unary":
             return self._unary(self._own(name, vehicles), "projected" in way)
         return self._training(vehicles, None if kind == "a round" else way)
@@ -116,6 +126,18 @@ class Ours:
             return (cut(found) if "scaled" in name else found).tolist()
 
         return lambda: [frequencies(each) for each in self.work.parts(coder.encode(own, source))]
+
+    def _distribution(self, name: str, vehicles: int) -> Callable[[], Any]:
+        what, _, column = name.partition(" of ")
+        asked = fedldp.Number(column, *WIDE[column], bins=BINS)
+        plan, source = fedldp.Plan(fedldp.Schema((asked,)), EPSILON), fedldp.source()
+        values = self.work.values(name, vehicles)[:, None]
+
+        def estimated(part: np.ndarray) -> Any:
+            found = plan.simulate(part, source).estimate()[column]
+            return found.median if what == "median" else found.histogram.frequencies
+
+        return lambda: [estimated(part) for part in self.work.parts(values, large=True)]
 
     def _own(self, name: str, vehicles: int) -> np.ndarray:
         return self.work.own(vehicles, few="2 occur" in name)
@@ -188,12 +210,35 @@ class Ours:
         if kind == "vector":
             truth = np.array(self.work.vector_means(self.work.vectors(vehicles)))
             return np.sqrt(((np.array(result).reshape(truth.shape) - truth) ** 2).mean(axis=1))
+        if kind.startswith(("CDF", "median")):
+            return self._distance(name, vehicles, result)
         own, a = self._own(name, vehicles), self.work.categories
         if kind.startswith("frequencies"):
             a, own = self.work.labels(name, vehicles)
         own = own.reshape(-1, PART)
         truth = np.array([np.bincount(part, minlength=a) for part in own]) / PART
         return np.sqrt(((np.array(result) - truth) ** 2).mean(axis=1))
+
+    def _distance(self, name: str, vehicles: int, result: Any) -> np.ndarray:
+        """How far distribution functions are off at the edges, at most; or medians, in bins.
+
+        From a histogram, the distribution function is its sum, made monotone, and the median is
+        found by interpolation.
+        """
+        what, _, column = name.partition(" of ")
+        parts = list(self.work.parts(self.work.values(name, vehicles), large=True))
+        edges = np.linspace(*WIDE[column], BINS + 1)
+        errors = []
+        for part, found in zip(parts, result, strict=True):
+            if np.ndim(found):
+                cdf = np.clip(np.maximum.accumulate(np.append(0.0, np.cumsum(found))), 0.0, 1.0)
+                found = np.interp(0.5, cdf, edges)
+            if what == "median":
+                errors.append(abs(found - np.median(part)) / (edges[1] - edges[0]))
+            else:
+                truth = np.searchsorted(np.sort(part), edges[1:-1], side="left") / len(part)
+                errors.append(np.abs(cdf[1:-1] - truth).max())
+        return np.array(errors)
 
     @cached_property
     def _held(self) -> Linear:

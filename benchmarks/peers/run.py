@@ -19,10 +19,10 @@ import harness
 import numpy as np
 import pages
 from environments import ROOT, Peer, PeerFailed, Worker, working
-from ours import DIMENSIONS, EPSILON, PART, TRAIN_EPSILON, Ours, prepare
+from ours import DIMENSIONS, EPSILON, LARGE_PART, PART, TRAIN_EPSILON, Ours, prepare
 from pages import Table
 from rich.progress import track
-from work import Work
+from work import BINS, DISTRIBUTIONS, Work
 
 TURNS = 5
 
@@ -53,6 +53,7 @@ PEERS = (
         ("pure-ldp==1.2.0", "scikit-learn", "statsmodels"),
         (
             "one value a call; frequencies only: no means, no training",
+            "of a histogram, the distribution function and the median are left to the user",
             "normalises estimates in several ways, on request",
             "imports scikit-learn and statsmodels, which it does not declare",
         ),
@@ -149,6 +150,9 @@ def compared(ours: Ours, worker: Worker, task: str, vehicles: int, turns: int) -
 def described(ours: Ours, task: str) -> str:
     """Return what a task is, and how many bits our reports take where that matters."""
     kind, _, way = task.partition(", ")
+    if task in DISTRIBUTIONS:
+        unit = " (error in bins)" if kind.startswith("median") else " (largest error at the edges)"
+        return f"{task} in {BINS} bins, epsilon {EPSILON:g}, {LARGE_PART:,} vehicles{unit}"
     if kind.startswith("frequencies"):
         return f"{task}, epsilon {EPSILON:g} (ours: {ours.coder(task).bits:,} bits)"
     return NAMES[kind] + (f" ({way})" if way else "")

@@ -2,7 +2,7 @@
 
 from multi_freq_ldpy.pure_frequency_oracles.GRR import GRR_Aggregator_MI, GRR_Client
 from multi_freq_ldpy.pure_frequency_oracles.UE import UE_Aggregator_MI, UE_Client
-from work import FREQUENCIES, Task, Work
+from work import BINS, DISTRIBUTIONS, FREQUENCIES, Task, Work
 
 PACKAGES = ("multi-freq-ldpy", "numba")
 
@@ -18,6 +18,7 @@ def tasks(work: Work) -> dict[str, Task]:
             for name in FREQUENCIES
             for way in ("", ", few bits")
         },
+        **{name: Task(20_000, bins(work, name, 20_000)) for name in DISTRIBUTIONS},
     }
 
 
@@ -47,5 +48,17 @@ def labels(work: Work, name: str, vehicles: int):
     def run() -> list[list[float]]:
         reports = [UE_Client(each, a, epsilon, True) for each in own.tolist()]
         return [UE_Aggregator_MI(part, epsilon, True).tolist() for part in work.parts(reports)]
+
+    return run
+
+
+def bins(work: Work, name: str, vehicles: int):
+    """The histogram, from which it leaves the rest to the user."""
+    own, epsilon = work.binned(name, vehicles).tolist(), work.epsilon
+
+    def run() -> list[list[float]]:
+        reports = [UE_Client(each, BINS, epsilon, True) for each in own]
+        parts = work.parts(reports, large=True)
+        return [UE_Aggregator_MI(part, epsilon, True).tolist() for part in parts]
 
     return run

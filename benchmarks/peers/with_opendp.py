@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import opendp.prelude as dp
-from work import Task, Work
+from work import BINS, DISTRIBUTIONS, Task, Work
 
 PACKAGES = ("opendp",)
 
@@ -14,7 +14,11 @@ dp.enable_features("contrib")
 def tasks(work: Work) -> dict[str, Task]:
     return {
         "mean": Task(20_000, mean(work, 20_000)),
-        "response": Task(20_000, response(work, 20_000)),
+        "response": Task(20_000, response(work, work.categories, work.own(20_000))),
+        **{
+            name: Task(20_000, response(work, BINS, work.binned(name, 20_000), large=True))
+            for name in DISTRIBUTIONS
+        },
     }
 
 
@@ -29,11 +33,10 @@ def mean(work: Work, vehicles: int):
     return lambda: work.means(noisy(x))
 
 
-def response(work: Work, vehicles: int):
-    a = work.categories
+def response(work: Work, a: int, own: np.ndarray, large: bool = False):
     p = math.exp(work.epsilon) / (math.exp(work.epsilon) + a - 1)
     q = (1 - p) / (a - 1)
-    answer, own = dp.m.make_randomized_response(list(range(a)), prob=p), work.own(vehicles).tolist()
+    answer = dp.m.make_randomized_response(list(range(a)), prob=p)
     if not math.isclose(answer.map(1), work.epsilon):
         raise ValueError("its epsilon is another one")
 
@@ -41,4 +44,8 @@ def response(work: Work, vehicles: int):
         counts = np.bincount(codes, minlength=a)
         return ((counts / len(codes) - q) / (p - q)).tolist()
 
-    return lambda: [frequencies(part) for part in work.parts([answer(each) for each in own])]
+    def run() -> list[list[float]]:
+        answers = [answer(each) for each in own.tolist()]
+        return [frequencies(part) for part in work.parts(answers, large)]
+
+    return run

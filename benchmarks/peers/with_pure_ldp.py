@@ -2,7 +2,7 @@
 
 from pure_ldp.frequency_oracles.direct_encoding import DEClient, DEServer
 from pure_ldp.frequency_oracles.unary_encoding import UEClient, UEServer
-from work import FREQUENCIES, Task, Work
+from work import BINS, DISTRIBUTIONS, FREQUENCIES, Task, Work
 
 PACKAGES = ("pure-ldp",)
 
@@ -16,6 +16,7 @@ def tasks(work: Work) -> dict[str, Task]:
             for name in FREQUENCIES
             for way in ("", ", few bits")
         },
+        **{name: Task(20_000, bins(work, name, 20_000)) for name in DISTRIBUTIONS},
     }
 
 
@@ -58,6 +59,20 @@ def labels(work: Work, name: str, vehicles: int):
         return [
             frequencies(work, UEServer(work.epsilon, a, True, index_mapper=same), part, a)
             for part in work.parts([client.privatise(each) for each in own.tolist()])
+        ]
+
+    return run
+
+
+def bins(work: Work, name: str, vehicles: int):
+    """The histogram, from which it leaves the rest to the user."""
+    client = UEClient(work.epsilon, BINS, True, index_mapper=same)
+    own = work.binned(name, vehicles).tolist()
+
+    def run() -> list[list[float]]:
+        return [
+            frequencies(work, UEServer(work.epsilon, BINS, True, index_mapper=same), part, BINS)
+            for part in work.parts([client.privatise(each) for each in own], large=True)
         ]
 
     return run

@@ -18,6 +18,9 @@ FREQUENCIES = tuple(
     for number in (16, 100, 3000)
     for kind in ("spread", "concentrated")
 )
+BINS = 32  # in which a distribution is asked for
+COLUMNS = ("dep_delay", "distance", "air_time")  # of the flights
+DISTRIBUTIONS = tuple(f"{what} of {name}" for name in COLUMNS for what in ("CDF", "median"))
 
 
 class Task(NamedTuple):
@@ -35,7 +38,7 @@ class Work:
 
     @cached_property
     def asked(self) -> dict[str, Any]:
-        """Epsilon, part, categories; and for training: train_epsilon, group, rate."""
+        """Epsilon, part, large_part, categories; for training: train_epsilon, group, rate."""
         return json.loads((self.folder / "work.json").read_text("utf-8"))
 
     @property
@@ -64,6 +67,14 @@ class Work:
         kind = "concentrated" if "concentrated" in name else "spread"
         return number, self._array(f"{kind}_{number}")[:vehicles]
 
+    def binned(self, name: str, vehicles: int) -> np.ndarray:
+        """The bin of each vehicle, of the column that the name of a task ends with."""
+        return self._array(f"bins_{name.rpartition(' ')[2]}")[:vehicles]
+
+    def values(self, name: str, vehicles: int) -> np.ndarray:
+        """The value of each vehicle, of the column that the name of a task ends with."""
+        return self._array(f"values_{name.rpartition(' ')[2]}")[:vehicles]
+
     def examples(self, vehicles: int) -> tuple[np.ndarray, np.ndarray]:
         """Features in [-1, 1] and a label, -1 or 1, of each vehicle."""
         return self._array("features")[:vehicles], self._array("labels")[:vehicles]
@@ -83,7 +94,7 @@ class Work:
         """The mean vector of each part."""
         return noisy.reshape(-1, self.asked["part"], noisy.shape[1]).mean(axis=1).tolist()
 
-    def parts(self, reports: Any) -> Iterator[Any]:
-        """The reports of each part."""
-        size = self.asked["part"]
+    def parts(self, reports: Any, large: bool = False) -> Iterator[Any]:
+        """The reports of each part; a distribution needs large ones."""
+        size = self.asked["large_part" if large else "part"]
         return (reports[start : start + size] for start in range(0, len(reports), size))

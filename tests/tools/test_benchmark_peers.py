@@ -8,7 +8,7 @@ import pytest
 import run
 import with_privunit
 from environments import Peer, PeerFailed, last_words, working
-from work import FREQUENCIES, Work
+from work import BINS, DISTRIBUTIONS, FREQUENCIES, Work
 
 from fedldp import datasets
 
@@ -116,6 +116,25 @@ def test_every_task_of_ours_is_as_exact_as_it_should_be(tmp_path):
     model = mine.task("training", 20_000)()
     assert mine.errors("training", 20_000, model)[0] < 0.4
     assert mine.errors("a round", 200, mine.task("a round", 200)()) is None
+
+
+def test_distributions_are_compared_with_those_of_the_same_flights(tmp_path):
+    ours.prepare(tmp_path)
+    mine = ours.Ours(Work(tmp_path))
+    assert len(DISTRIBUTIONS) == 6
+    for name in DISTRIBUTIONS:
+        values = mine.work.values(name, 10_000).reshape(2, -1)
+        low, high = ours.WIDE[name.rpartition(" ")[2]]
+        own = mine.work.binned(name, 10_000).reshape(2, -1)
+        exactly = [np.bincount(each, minlength=BINS) / 5000 for each in own]
+        for part, each in zip(values, exactly, strict=True):
+            assert np.allclose(np.histogram(part, BINS, (low, high))[0] / 5000, each, atol=2e-3)
+        at_most = 0.0 if name.startswith("CDF") else 1.0  # inside a bin, a median is a guess
+        assert np.all(mine.errors(name, 10_000, exactly) <= at_most + 1e-9)
+        found = mine.errors(name, 10_000, mine.task(name, 10_000)())
+        assert found.shape == (2,)
+        assert np.all(found < (0.4 if name.startswith("CDF") else 5.0))
+        assert "in 32 bins, epsilon 1, 5,000 vehicles" in run.described(mine, name)
 
 
 def test_the_mean_of_vectors_is_as_exact_as_it_should_be(tmp_path):

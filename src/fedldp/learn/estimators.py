@@ -74,6 +74,10 @@ _BOUNDS = """
         a `DataWarning` says how many there are.
 """
 _OWN = """
+    binary_features : array-like, optional
+        Which features are labels that you have coded as 0 and 1: their numbers or names, or a bool
+        for each feature. That is public, as bounds are. A survey does not ask for them, and they
+        stay 0 and 1, whatever the bounds are. By default, all features are numbers.
     strict : bool, default=False
         Raise an error, before any vehicle is asked, if a value is outside the bounds.
     random_state : int, RandomState or None, default=None
@@ -221,6 +225,7 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
     alpha: float = Settings.alpha
     tol: float = Settings.tol
     estimator: str = Settings.estimator
+    binary_features: npt.ArrayLike | None = None
     strict: bool = False
     random_state: int | np.random.RandomState | None = None
     _fits: list[float] = field(init=False, default_factory=list)  # their epsilons, with all clones'
@@ -299,7 +304,11 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
     ) -> None:
         """Train with vehicles; `more` continues from what was learned from others."""
         settings = Settings(**{name: getattr(self, name) for name in _CHOICES})
-        features = Features(_schema(self.bounds, X.shape[1], type(self).__name__))
+        binary = _binary(self.binary_features, X.shape[1], getattr(self, "feature_names_in_", ()))
+        features = Features(
+            _schema(self.bounds, binary, type(self).__name__),
+            unsurveyed=tuple(np.flatnonzero(binary).tolist()),
+        )
         quality = _quality(features.schema, X, target)
         if self.strict:
             quality.refuse()
@@ -1195,10 +1204,26 @@ def _pair(ends: Any, keyword: str, name: str) -> tuple[Any, Any]:
     return low, high
 
 
-def _schema(bounds: Any, width: int, name: str) -> Schema:
-    """Return the schema of rows of numbers with these bounds."""
+def _binary(given: Any, width: int, names: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Return for each feature whether it is declared as a label that is coded as 0 and 1."""
+    chosen = np.atleast_1d([] if given is None else given)
+    chosen = chosen if chosen.size else chosen.astype(np.int64)
+    if chosen.dtype.kind == "b" and chosen.shape == (width,):
+        return chosen
+    known = list(names) if chosen.dtype.kind in "UO" else list(range(width))
+    if chosen.dtype.kind not in "iuUO" or chosen.ndim != 1 or not set(chosen.tolist()) <= {*known}:
+        raise DomainError(
+            f"binary_features must be numbers of features from 0 to {width - 1}, names of columns "
+            f"of X, or a bool for each of the {width} features; got {given!r:.100}."
+        )
+    return np.isin(np.arange(width), [known.index(each) for each in chosen.tolist()])
+
+
+def _schema(bounds: Any, binary: npt.NDArray[np.bool_], name: str) -> Schema:
+    """Return the schema of rows of numbers with these bounds, or of labels coded as 0 and 1."""
     low, high = _pair(bounds, "bounds", name)
-    if np.ndim(low) == np.ndim(high) == 0:
+    width = len(binary)
+    if np.ndim(low) == np.ndim(high) == 0 and not binary.any():
         return Schema((Number("bounds", low, high, size=width),))
     try:
         lows, highs = (np.broadcast_to(reals(end, "bounds"), width) for end in (low, high))
@@ -1207,6 +1232,7 @@ def _schema(bounds: Any, width: int, name: str) -> Schema:
             f"bounds must be (low, high) for all features, or (lows, highs) with a number for "
             f"each of the {width}; got {bounds!r:.60}."
         ) from None
+    lows, highs = np.where(binary, -1.0, lows), np.where(binary, 1.0, highs)  # so that 0 stays 0
     pairs = zip(lows.tolist(), highs.tolist(), strict=True)
     return Schema(tuple(Number(f"bounds of x{i}", *pair) for i, pair in enumerate(pairs)))
 
@@ -1275,8 +1301,9 @@ def _own_units(features: Features, weights: Floats) -> tuple[Floats, Floats]:
     """Return the coefficients and the intercepts for rows in their own units, a row a score."""
     slopes, intercepts = weights[:, :-1], weights[:, -1]
     if features.scaling is not None:
-        slopes = slopes @ features.scaling.matrix
-        intercepts = intercepts - slopes @ np.array(features.scaling.centres)
+        places, slopes = features.scaled, slopes.copy()
+        slopes[:, places] = slopes[:, places] @ features.scaling.matrix
+        intercepts = intercepts - slopes[:, places] @ np.array(features.scaling.centres)
     centres, scales = _bounds(features.schema)
     coefficients = slopes * scales
     return coefficients, intercepts - coefficients @ centres
@@ -1288,7 +1315,8 @@ def _own_deviations(features: Features, deviations: Floats | None, scores: int) 
         return None
     variances = deviations.reshape(scores, -1)[:, :-1] ** 2
     if features.scaling is not None:
-        variances = variances @ features.scaling.matrix**2
+        places = features.scaled
+        variances[:, places] = variances[:, places] @ features.scaling.matrix**2
     return np.sqrt(variances) * _bounds(features.schema)[1]
 
 

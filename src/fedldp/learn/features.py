@@ -234,11 +234,13 @@ class Features:
         a feature, which is 0 or 1.
     scaling : Scaling, optional
         How the numbers are scaled, as `fedldp.learn.survey` finds it.
+    unsurveyed : tuple of int, default=()
+        The numbers that are not scaled, by their places among the features.
 
     Raises
     ------
     DomainError
-        If the reference is unknown.
+        If the reference is unknown, or is "none" and there are unsurveyed numbers.
 
     Examples
     --------
@@ -261,10 +263,15 @@ class Features:
     schema: Schema
     reference: str = "first"
     scaling: Scaling | None = None
+    unsurveyed: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.reference not in REFERENCES:
             raise DomainError(f"reference must be one of {REFERENCES}; got {self.reference!r}.")
+        if self.unsurveyed and self.reference == "none":
+            raise DomainError(
+                "unsurveyed numbers need the reference 'first' or 'last'; got 'none'."
+            )
         if self.scaling is not None and len(self.scaling.centres) != self.numbers:
             raise DomainError(
                 f"the scaling must be of {self.numbers} numbers; got {len(self.scaling.centres)}."
@@ -277,8 +284,14 @@ class Features:
 
     @property
     def numbers(self) -> int:
-        """How many of the features are numbers."""
-        return sum(each.size for each in self.schema.attributes if not each.feature_labels)
+        """How many of the features are numbers that a survey asks for."""
+        every = sum(each.size for each in self.schema.attributes if not each.feature_labels)
+        return every - len(self.unsurveyed)
+
+    @cached_property
+    def scaled(self) -> Integers:
+        """The places among the features of the numbers that a survey asks for."""
+        return np.setdiff1d(np.flatnonzero(self.kinds[0]), self.unsurveyed)
 
     @property
     def _first(self) -> int:
@@ -348,7 +361,7 @@ class Features:
                 encoded[:, place : place + width] = each.to_features(values)
             place += width
         if self.scaling is not None:
-            places = np.flatnonzero(self.kinds[0])
+            places = self.scaled
             scaled = self.scaling(encoded[:, places].astype(np.float64))
             encoded[:, places] = without_tiny(scaled)
         return encoded
@@ -366,13 +379,14 @@ class Features:
         ndarray of shape (rows, numbers)
             The numbers, before scaling.
         """
-        found = np.empty((len(matrix), self.numbers))
+        numbers = np.flatnonzero(self.kinds[0])
+        found = np.empty((len(matrix), len(numbers)))
         place = 0
         for each, values in self._columns(matrix):
             if not each.feature_labels:
                 found[:, place : place + each.size] = each.to_features(values)
                 place += each.size
-        return found
+        return found[:, np.isin(numbers, self.scaled)] if self.unsurveyed else found
 
     def _encode_sparse(self, matrix: npt.NDArray[Any]) -> SparseFeatures:
         categories = sum(1 for each in self.schema.attributes if each.feature_labels)
