@@ -823,6 +823,18 @@ def canonical(document: Any) -> str:
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
 
+def canonically(text: str) -> Any:
+    """Return what is written in canonical JSON, and refuse any other text.
+
+    Two readers of JSON may understand a text differently, for example one with a key that occurs
+    twice. So there is one text for a plan, and it has the fingerprint.
+    """
+    document = json.loads(text)
+    if canonical(document) != text:
+        raise ValueError("it is not canonical JSON: use the file as fedldp wrote it")
+    return document
+
+
 def refuse(reason: str | None) -> None:
     """Refuse for a reason, if there is one."""
     if reason is not None:
@@ -1109,12 +1121,7 @@ class Plan:
     def __init__(self, text: str, cap: float | str | Fraction) -> None:
         most = exact(cap)
         try:
-            document = json.loads(text)
-            # Two readers of JSON may understand a text differently, for example one with a key
-            # that occurs twice. So there is one text for a plan, and it has the fingerprint.
-            if canonical(document) != text:
-                raise ValueError("it is not canonical JSON: use the file as fedldp wrote it")
-            self._read(document)
+            self._read(canonically(text))
         except UNREADABLE as error:
             raise ValueError(f"refused: {str(error).removeprefix('refused: ')}") from None
         if self.epsilon > most:
@@ -1313,9 +1320,7 @@ class Calendar:
 
     def __init__(self, text: str, cap: float | str | Fraction) -> None:
         try:
-            document = json.loads(text)
-            if canonical(document) != text:
-                raise ValueError("it is not canonical JSON: use the file as fedldp wrote it")
+            document = canonically(text)
             name, self.answers, self.periods, plan = entries(document, "calendar")
             if name != CALENDAR_FORMAT:
                 raise ValueError(f"its format is not {CALENDAR_FORMAT!r}")
