@@ -30,7 +30,13 @@ done
 inside=$(systemctl show --property MainPID --value fedldp-gateway@gateway-1.service)
 nsenter --target "$inside" --mount setpriv --reuid=fedldp-gateway --regid=fedldp-gateway \
   --clear-groups stat --format "shown to the gateway: %U" /proc/[0-9]* 2> /dev/null | sort -u
-systemctl stop fedldp-server@server.socket fedldp-uplink@gateway-1.socket fedldp-vault@vault-1
+for port in 9480 9481 9482; do
+  echo "monitor $port: $(curl --silent http://127.0.0.1:$port/healthz)"
+done
+curl --silent http://127.0.0.1:9481/metrics | grep "^fedldp_vault_answers"
+curl --silent http://127.0.0.1:9480/status.json | grep --only-matching '"state": "done"'
+systemctl stop fedldp-server@server.socket fedldp-uplink@gateway-1.socket fedldp-vault@vault-1 \
+  fedldp-monitor-server@server fedldp-monitor-vault@vault-1 fedldp-monitor-gateway@gateway-1
 echo "left: $(systemctl list-units --plain --no-legend --state=active 'fedldp-*' | wc -l)"
 echo "failed: $(systemctl list-units --plain --no-legend --state=failed 'fedldp-*' | wc -l)"
 """
@@ -69,7 +75,9 @@ def test_a_fleet_works_in_its_units(fleet, tmp_path):
     if shutil.which("systemd-nspawn") is None:
         pytest.skip("needs systemd-nspawn")
     front = re.search(r"front = .*:(\d+)", (fleet.folder / "server" / "server.toml").read_text())[1]
-    edit(fleet.folder / "server" / "server.toml", link=9410)
+    edit(fleet.folder / "server" / "server.toml", link=9410, monitor='"127.0.0.1:9480"')
+    edit(fleet.folder / "vault-1" / "vault.toml", monitor='"127.0.0.1:9481"')
+    edit(fleet.folder / "gateway-1" / "gateway.toml", monitor='"127.0.0.1:9482"')
     (tmp_path / "probe.sh").write_text(f"FRONT={front}\n{PROBE}")
     for name in ("root", "out"):
         (tmp_path / name).mkdir()
@@ -92,5 +100,10 @@ def test_a_fleet_works_in_its_units(fleet, tmp_path):
     assert json.loads(summary.read_text())["answered"] == VEHICLES, said
     lines = said.splitlines()
     assert lines[:3] == ["9410 refused", "9444 refused", f"{front} open"]
-    assert lines[3:-2] == ["shown to the gateway: fedldp-gateway"]
+    assert lines[3:-2] == [
+        "shown to the gateway: fedldp-gateway",
+        *(f'monitor {port}: {{"status": "ok"}}' for port in (9480, 9481, 9482)),
+        f'fedldp_vault_answers{{fedldp_job="flights",name="vault-1",part="vault"}} {VEHICLES}.0',
+        '"state": "done"',
+    ]
     assert lines[-2:] == ["left: 0", "failed: 0"]

@@ -70,6 +70,8 @@ Requires=basic.target
 After=basic.target
 Wants=fedldp-server@server.socket fedldp-server@server.service fedldp-vault@vault-1.service
 Wants=fedldp-uplink@gateway-1.socket fedldp-gateway@gateway-1.service probe.service
+Wants=fedldp-monitor-server@server.service fedldp-monitor-gateway@gateway-1.service
+Wants=fedldp-monitor-vault@vault-1.service
 UNIT
 exec systemd-nspawn --quiet --directory "$root" --register=no --keep-unit --private-network \
   --bind="$OUT:/out" --bind-ro="$BASE:/opt/python" --bind-ro="$SOURCE:/opt/source" \

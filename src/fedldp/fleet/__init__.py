@@ -8,9 +8,10 @@ A fleet has three kinds of processes:
 - A *gateway* passes questions on to its vaults, and their answers back to the server.
 - The *server* asks the questions, counts the answers and, in a training, improves the model.
 
-Each of them has a subpackage; a fourth one holds everything that depends on Flower:
+Each of them has a subpackage, as have everything that depends on Flower, and the monitor, which
+shows what a part does:
 
-    vault/    gateway/    server/    flower/
+    vault/    gateway/    server/    flower/    monitor/
     protocol.py     the messages between them: a question and the answer to it
     sockets.py      the connection between a gateway and a vault
     job.py          a job: what the server asks, and for how long

@@ -180,6 +180,22 @@ def test_callers_cannot_make_it_look_often(tmp_path):
     assert len(looks) == 2
 
 
+def test_a_look_that_takes_long_is_rare(tmp_path):
+    """A look at a large ledger that takes two seconds is repeated after eighteen."""
+    now, looks = [0.0], []
+
+    def read(_):
+        now[0] += 2.0
+        looks.append(now[0])
+        return [Given(VAULT)]
+
+    observer = Observer(tmp_path, read=read, clock=lambda: now[0])
+    while now[0] < 100:
+        observer.look()
+        now[0] += 1.0
+    assert len(looks) in (5, 6)
+
+
 def test_results_take_a_tenth_of_the_time(tmp_path, monkeypatch):
     """A result that takes a second is computed again after nine, however many reports come."""
     (tmp_path / "server.toml").touch()

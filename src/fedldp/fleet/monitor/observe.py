@@ -21,7 +21,7 @@ from fedldp.fleet.server.checkpoint import Reader
 
 FORMAT = "fedldp monitor 1"
 EVERY = 1.0  # seconds at least between two looks: callers cannot make it look more often
-SHARE = 0.1  # of the time, at most, is spent on results
+SHARE = 0.1  # of the time, at most, is spent on looking, and on results
 NEARLY_FULL = 0.05  # of a disk is free
 
 _CERTIFICATES = ("authority", "certificate")  # entries of server.toml and gateway.toml
@@ -63,7 +63,7 @@ class Disk(NamedTuple):
 @final
 @dataclass(eq=False)
 class Observer:
-    """Looks at a folder when it is asked, at most once a second, and remembers what it saw."""
+    """Looks at a folder when it is asked, but not all the time, and remembers what it saw."""
 
     folder: Path
     read: Read = status.read
@@ -77,8 +77,9 @@ class Observer:
         """Return the document that the page and the metrics show."""
         with self._lock:
             if self._seen is None or self.clock() >= self._due:
+                began = self.clock()
                 self._seen = self._look()
-                self._due = self.clock() + EVERY
+                self._due = self.clock() + max(EVERY, _rest(self.clock() - began))
             return self._seen
 
     def _look(self) -> dict[str, Any]:
@@ -140,7 +141,7 @@ class _Result:
             self._found = self._compute()
         except (FedLDPError, OSError, ValueError) as error:
             self._found = {"title": "The result so far", "rows": [], "notes": [str(error)]}
-        self._due = self._clock() + (self._clock() - began) * (1 / SHARE - 1)
+        self._due = self._clock() + _rest(self._clock() - began)
         return self._found
 
     def _compute(self) -> dict[str, Any] | None:
@@ -156,6 +157,11 @@ class _Result:
         rounds = sorted({latest.rounds[0], latest.rounds[-1]})
         found = latest.stage.insight(latest.learned, latest.tallies).document()
         return found | {"rounds": rounds}
+
+
+def _rest(seconds: float) -> float:
+    """Return how long to rest after some work."""
+    return seconds * (1 / SHARE - 1)
 
 
 def _problems(document: Mapping[str, Any], disk: Disk) -> Iterator[str]:
