@@ -3,6 +3,8 @@
 import datetime
 import json
 import os
+import re
+import shutil
 import socket
 import ssl
 import threading
@@ -15,9 +17,10 @@ from cryptography import x509
 from fleet_parts import edit
 
 from fedldp import Schema
+from fedldp._internal.signatures import PrivateKey
 from fedldp.cli.app import fedldp
 from fedldp.errors import DomainError
-from fedldp.fleet import keys, processes
+from fedldp.fleet import keys, processes, signing
 from fedldp.fleet.doctor import examination, examine, gateway, machine
 from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.server import admission
@@ -224,6 +227,31 @@ def test_keys_of_gateways(fleet):
 
 
 # A vault.
+
+
+@pytest.mark.parametrize(
+    ("days", "level", "text"),
+    [
+        (90, "ok", "vaults answer the job until"),
+        (6, "warning", "expires on"),
+        (0, "problem", "has"),
+    ],
+)
+def test_the_signature_of_a_job(fleet, days, level, text):
+    path = fleet / "server" / "job.toml"
+    signing.sign(path, PrivateKey.load(fleet / "operator.key"), days)
+    assert text in said(fleet / "server", level, "signature")
+
+
+def test_a_job_that_is_not_signed_or_was_changed(fleet):
+    path = fleet / "server" / "job.toml"
+    text = path.read_text()
+    path.write_text(text.replace("rounds = 3", "rounds = 4"))
+    assert "was changed after it was signed" in said(fleet / "server", "problem", "signature")
+    path.write_text(re.sub(r"(?m)^(signed|operator) = .*\n", "", text))
+    assert "the job is not signed" in said(fleet / "server", "warning", "signature")
+    shutil.copy(fleet / "operator.key", fleet / "server")
+    assert "who takes over the server can sign" in said(fleet / "server", "problem", "signature")
 
 
 def test_data_that_a_vault_would_replace(fleet):

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from vaults import vault as make_vault
 
 from fedldp import Plan, Schema
 from fedldp._internal import signatures
-from fedldp._internal.signatures import sign
+from fedldp._internal.signatures import PublicKey, sign
 from fedldp.cli.app import fedldp
 from fedldp.errors import DomainError, FedLDPError, WireError
 from fedldp.fleet import signing
@@ -418,6 +419,34 @@ def test_the_command_signs_a_job(tmp_path):
     wrong = run(*words, input="sesame\n")
     assert wrong.exit_code == 1
     assert "passphrase is wrong" in str(wrong.exception or wrong.output)
+
+
+def test_a_job_of_version_0_1_gets_the_key_and_the_entries(tmp_path):
+    path = written(tmp_path)
+    for name in ("operator.pub", "job.signed.json"):
+        (tmp_path / name).unlink()
+    old = re.sub(r"(?m)^(signed|operator) = .*\n", "", path.read_text())
+    path.write_text(old)
+    assert Job.load(path).signed == ""
+    OTHER.save(tmp_path / "operator.key")
+    assert run("sign", path, "--key", tmp_path / "operator.key").exit_code == 0
+    assert path.read_text() == f'signed = "job.signed.json"\noperator = "operator.pub"\n{old}'
+    assert PublicKey.load(tmp_path / "operator.pub") == OTHER.public
+    signatures.verify(OTHER.public, Job.load(path).signed, FORMAT)
+
+
+def test_a_further_job_waits_for_the_operator(tmp_path):
+    folder = tmp_path / "fleet"
+    assert run("init", folder, "--gateways", 1, "--task", "statistics").exit_code == 0
+    done = run("job", folder, "autumn")
+    assert done.exit_code == 0, done.output
+    path = folder / "server" / "autumn.toml"
+    assert f"fedldp fleet sign {path} --key operator.key" in done.output
+    with pytest.raises(DomainError, match="the job is not signed"):
+        Job.load(path)
+    assert run("sign", folder / "server", "--key", folder / "operator.key").exit_code == 0
+    found = SignedJob.unverified(Job.load(path).signed)
+    assert (found.job, found.rounds) == ("autumn", 1)
 
 
 def test_the_command_refuses_a_key_that_vaults_do_not_know(tmp_path):

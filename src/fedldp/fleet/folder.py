@@ -21,6 +21,7 @@ from fedldp.fleet.gateway import process as gateway_process
 from fedldp.fleet.gateway.relay import DEADLINE
 from fedldp.fleet.job import Job
 from fedldp.fleet.server import process as server_process
+from fedldp.fleet.signing import OPERATOR
 from fedldp.fleet.sockets import Address
 from fedldp.fleet.vault import process as vault_process
 from fedldp.learn.features import Features
@@ -37,7 +38,6 @@ MONITOR = 9480  # for people and Prometheus on the server's machine
 SEED = 0  # of the first weights of a network: it is public
 
 OPERATOR_KEY = "operator.key"  # of the person who signs jobs
-OPERATOR = "operator.pub"
 
 _SOCKET = "vault.sock"
 _NOTES = {  # the comment beside an entry

@@ -10,18 +10,22 @@ from fedldp.fleet.job import SIGN, Job
 from fedldp.fleet.signed_jobs import SignedJob
 
 EXPIRES = 90  # days
+OPERATOR = "operator.pub"  # the file with the operator's public key
 
 ENDING = ".signed.json"  # of the name of a signed text
 
 _ENTRY = "signed"  # of job.toml
 
 
+def expiry(job: Job) -> datetime.datetime | None:
+    """Return until when vaults answer a job; None if it is not signed."""
+    return SignedJob.unverified(job.signed).expires if job.signed else None
+
+
 def check_time(job: Job) -> None:
     """Raise `DomainError` if a job was signed for a time that is over: vaults would not answer."""
-    if not job.signed:
-        return
-    expires = SignedJob.unverified(job.signed).expires
-    if datetime.datetime.now(datetime.UTC) >= expires:
+    expires = expiry(job)
+    if expires is not None and datetime.datetime.now(datetime.UTC) >= expires:
         raise DomainError(
             f"the operator's signature of the job {job.name!r} has expired at "
             f"{signatures.time_text(expires)}, so vaults would not answer it. Sign it again, where "
@@ -38,17 +42,21 @@ def is_pending(path: Path) -> bool:
 def sign(path: Path, key: PrivateKey, days: float = EXPIRES) -> SignedJob:
     """Sign the job in a TOML file, for some days from now, and write the text next to it.
 
-    If the file does not name the signed text yet, it gets an entry that does.
+    If the file names neither the signed text nor the operator's public key, it gets entries that
+    do, and the public key is written too.
     """
     path = path.resolve()
     job = Job.load(path, signed=False)
     expires = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
     found = SignedJob.of(job, expires)
     text = path.read_text("utf-8")
-    name = toml.parse(text, str(path)).get(_ENTRY)
-    if name is None:
-        name = f"{path.stem}{ENDING}"
-        files.write(path, f"{toml.write({_ENTRY: name})}{text}")
-    files.write(path.parent / name, signatures.sign(key, found.to_document()))
+    known = toml.parse(text, str(path))
+    new = {_ENTRY: f"{path.stem}{ENDING}", "operator": OPERATOR}
+    missing = {name: value for name, value in new.items() if name not in known}
+    if "operator" in missing:
+        key.public.save(path.parent / OPERATOR)
+    files.write(path.parent / (new | known)[_ENTRY], signatures.sign(key, found.to_document()))
+    if missing:
+        files.write(path, f"{toml.write(missing)}{text}")
     Job.load(path)  # raises if the server would not accept it
     return found

@@ -1,5 +1,6 @@
 """Checks for a server."""
 
+import datetime
 import errno
 import socket
 from collections.abc import Iterator
@@ -9,14 +10,16 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
-from fedldp.fleet import keys
+from fedldp.fleet import keys, signing
 from fedldp.fleet.doctor import machine
 from fedldp.fleet.doctor.examination import Check, Finding, ok, problem, warning
+from fedldp.fleet.folder import OPERATOR_KEY
 from fedldp.fleet.job import Job
 from fedldp.fleet.server import admission, checkpoint
 from fedldp.fleet.server.process import ServerConfig
 from fedldp.fleet.state import holder
 
+_SOON = datetime.timedelta(days=7)  # before a signature expires
 _REPORTS = 3  # a checkpoint takes about as many bytes as the reports; the disk needs some more
 
 
@@ -107,6 +110,25 @@ def _job(server: ServerConfig) -> Iterator[Finding]:
         yield ok(f"the job {job.name}: {done} of {job.rounds} rounds are done")
 
 
+def _signature(server: ServerConfig) -> Iterator[Finding]:
+    again = f"Sign it, where the operator's key is: fedldp fleet sign {server.job} --key FILE"
+    job = Job.load(server.job)  # raises if it was changed after it was signed
+    expires, now = signing.expiry(job), datetime.datetime.now(datetime.UTC)
+    if expires is None:
+        yield warning("the job is not signed: vaults that know an operator do not answer.", again)
+    elif now >= expires:
+        yield problem(f"the operator's signature has expired on {expires:%Y-%m-%d}.", again)
+    elif now + _SOON > expires:
+        yield warning(f"the operator's signature expires on {expires:%Y-%m-%d}.", again)
+    else:
+        yield ok(f"the job is signed: vaults answer it until {expires:%Y-%m-%d}")
+    if (path := server.folder / OPERATOR_KEY).exists():
+        yield problem(
+            f"{path} is on the server's machine: who takes over the server can sign jobs.",
+            "Keep it offline, where jobs are signed.",
+        )
+
+
 def _disk(server: ServerConfig) -> Iterator[Finding]:
     job = Job.load(server.job, signed=False)
     size = _REPORTS * job.expected * max(plan.bits for plan in job.plans) // 8
@@ -124,5 +146,6 @@ CHECKS = (
     Check("ports", _ports),
     Check("gateways", _gateways),
     Check("job", _job),
+    Check("signature", _signature),
     Check("isolation", lambda _: machine.isolated()),
 )

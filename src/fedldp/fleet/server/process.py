@@ -227,6 +227,8 @@ def run(
     checkpoint.check(job.checkpoint, job.name, job.settings)
     if not checkpoint.finished(job.checkpoint):
         signing.check_time(job)
+        if (expires := signing.expiry(job)) is not None:
+            _log.info("Vaults answer the job %s until %s.", job.name, f"{expires:%Y-%m-%d}")
     elif not stay:
         _log.info("The job %s had ended before this start: see %s", job.name, server.job)
         return _conclude(server, job)
