@@ -232,7 +232,7 @@ def test_keys_of_gateways(fleet):
 @pytest.mark.parametrize(
     ("days", "level", "text"),
     [
-        (90, "ok", "vaults answer the job until"),
+        (90, "ok", "vaults answer it until"),
         (6, "warning", "expires on"),
         (0, "problem", "has"),
     ],
