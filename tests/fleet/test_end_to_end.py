@@ -6,10 +6,12 @@ What two gateways send to the server goes through the test, which overhears it.
 """
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -24,11 +26,12 @@ from flwr.supercore.inflatable.inflatable_object import (
     get_object_head_values_from_object_content as head,
 )
 
+from fedldp import __version__
 from fedldp._internal import packing
 from fedldp.cli.fleet.demo import demo_command
 from fedldp.cli.fleet.parts import FAILED, STOPPED
 from fedldp.errors import MissingExtra
-from fedldp.fleet import processes
+from fedldp.fleet import logs, processes, status
 from fedldp.fleet.protocol import HEADER
 from fedldp.fleet.server import checkpoint
 from fedldp.fleet.server.checkpoint import Counts, replay
@@ -36,6 +39,7 @@ from fedldp.fleet.server.endpoint import CALLS
 from fedldp.fleet.server.process import ServerConfig
 from fedldp.fleet.server.rounds import NOTHING, ROUNDS
 from fedldp.fleet.server.summary import Summary, shortfalls
+from fedldp.fleet.status import Status
 from fedldp.fleet.transparency import Transparency
 from fedldp.learn.model import Model
 
@@ -53,6 +57,7 @@ class Demo:
     left: dict  # processes that were there when it had ended
     heard: list  # what was sent to the server, by connection
     said: str  # what it has shown on the way
+    seen: list  # the status of all its parts, again and again
 
 
 @pytest.fixture(scope="module")
@@ -61,17 +66,28 @@ def demo(tmp_path_factory):
     folder, port = tmp_path_factory.mktemp("demo") / "fleet", processes.free_port()
     options = ("--gateways", GATEWAYS, "--rounds", TURNS, "--rows", ROWS, "--cap", 12, "--json")
     words = [sys.executable, fleet_parts.__file__, folder, port, *options]
-    popen = subprocess.Popen(
-        list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    json_logs = os.environ | {logs.FORMAT: "json"}
+    popen = subprocess.Popen(list(map(str, words)), **pipes, env=json_logs)
+    over, seen = threading.Event(), []
+
+    def look():
+        while not over.wait(1.0):
+            seen.append([each.document() for each in status.read(folder)])
+
+    looking = threading.Thread(target=look)
     try:
         until((folder / "README.md").exists, "the folder")
         server = ServerConfig.load(folder / "server")
+        looking.start()
         with Proxy(port, server.port, server) as proxy:
             out, err = popen.communicate(timeout=PATIENCE)
         assert popen.returncode == 0, err
-        return Demo(Fleet(folder), json.loads(out), running(folder), proxy.heard, err)
+        return Demo(Fleet(folder), json.loads(out), running(folder), proxy.heard, err, seen)
     finally:
+        over.set()
+        if looking.ident:
+            looking.join()
         popen.kill()
         popen.wait()
         if folder.exists():
@@ -142,6 +158,60 @@ def test_it_says_what_it_does(demo):
     places = [demo.said.index(stage) for stage in stages]
     assert places == sorted(places)
     assert f"{FLEET:,} of {FLEET:,} planned reports" in demo.said
+
+
+def test_its_status_was_right_all_the_time(demo):
+    """While it started, ran and ended: counts only grow, and nothing was unreadable."""
+    servers = [part for parts in demo.seen for part in parts if part["part"] == "server"]
+    reports = [each["job"]["reports"] for each in servers]
+    assert reports == sorted(reports)
+    assert {"asking", "done"} <= {each["job"]["state"] for each in servers}
+    assert {each["running"] for each in servers} == {False, True}
+    assert not [text for parts in demo.seen for part in parts for text in part["unreadable"]]
+    assert any(each["job"]["reports"] > 0 and each["job"]["seconds_left"] for each in servers)
+    assert any(part.get("connected") for parts in demo.seen for part in parts)
+
+
+def test_its_status_at_the_end(demo):
+    found = {part["name"]: part for part in map(Status.document, status.read(demo.fleet.folder))}
+    job = found["server"]["job"]
+    assert (job["state"], job["reports"], job["expected"]) == ("done", FLEET, FLEET)
+    each = FLEET // GATEWAYS
+    assert {
+        (gateway["name"], gateway["state"], gateway["reports"], gateway["version"])
+        for gateway in found["server"]["gateways"]
+    } == {(f"gateway-{i}", "answered", each, __version__) for i in (1, 2)}
+    for number in (1, 2):
+        vault, [passed] = found[f"vault-{number}"], found[f"gateway-{number}"]["vaults"]
+        assert vault["budget"] == [{"left": "8.0", "vehicles": each}]
+        assert vault["jobs"] == [
+            {"job": "flights", "rounds": len(ASKED), "answers": each, "refused": 0}
+        ]
+        assert vault["questions"]["answered"] >= len(ASKED)
+        assert (passed["name"], passed["state"]) == (f"vault-{number}", "answered")
+        assert (passed["answered"], passed["asked"]) == (each, each)
+
+
+def test_every_log_is_json_where_it_was_asked_for(demo):
+    """Also in the processes that Flower has started."""
+    names = ["server/state/server.log", "server/state/job.log"]
+    names += [f"{part}-{i}/state/{part}.log" for part in ("gateway", "vault") for i in (1, 2)]
+    found = {}
+    for name in names:
+        lines = (demo.fleet.folder / name).read_text().splitlines()
+        found[name] = [json.loads(line) for line in lines]
+        assert all({"time", "level", "event"} <= each.keys() for each in found[name])
+    rounds = [each["round"] for each in found["server/state/job.log"] if "is done" in each["event"]]
+    assert rounds == list(range(1, len(ASKED) + 1))
+    for i, name in ((i, f"vault-{i}/state/vault.log") for i in (1, 2)):
+        answers = [each for each in found[name] if "answered" in each]
+        assert [(each["round"], each["answered"]) for each in answers] == [*enumerate(ASKED, 1)]
+        texts = [each["event"] for each in found[f"gateway-{i}/state/gateway.log"]]
+        assert any(text.startswith("Connected to the server at ") for text in texts)
+        for number, n in enumerate(ASKED, 1):
+            assert f"flights, round {number}: asked for {n} vehicles." in texts
+            said = f"flights, round {number}: vault-{i} answered for {n} of {n} vehicles."
+            assert said in texts
 
 
 def test_the_summary_says_that_nothing_is_missing(demo):

@@ -135,9 +135,12 @@ def test_only_the_end_of_a_long_log_is_read(tmp_path, monkeypatch):
 def test_a_large_log_is_set_aside(tmp_path, monkeypatch):
     monkeypatch.setattr(logs, "LARGEST", 10)
     path = tmp_path / "a.log"
-    for text in ("first", "second"):
-        with logs.to_file(path):
-            LOG.error(text)
-    assert "second" in path.read_text()
-    assert "first" not in path.read_text()
-    assert "first" in path.with_suffix(".old").read_text()
+    with logs.to_file(path):
+        LOG.error("first")
+        assert not path.exists()
+        LOG.error("second")
+        LOG.error("third")
+    assert path.with_suffix(".old").read_text().endswith("third\n")  # each is too large by itself
+    path.write_text("too large, of an earlier start\n")
+    with logs.to_file(path):
+        assert path.with_suffix(".old").read_text().startswith("too large")

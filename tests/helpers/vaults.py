@@ -74,11 +74,11 @@ def lines(one):
 
 
 @contextlib.contextmanager
-def listening(one, address, tick=0.01, deadline=10.0):
+def listening(one, address, tick=0.01, deadline=10.0, counts=None):
     """Serve a vault, and give where it can be reached."""
     if isinstance(address, str | Path):
         address = Address.of(str(address))
-    listener = Listener(one, address, tick, deadline)
+    listener = Listener(one, address, tick, deadline, counts)
     if not address.path:
         address = replace(address, port=listener._socket.getsockname()[1])
     thread = threading.Thread(target=listener.serve, daemon=True)

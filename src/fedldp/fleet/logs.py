@@ -25,7 +25,7 @@ from fedldp.errors import DomainError
 FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
 FORMAT, LEVEL = "FEDLDP_LOG_FORMAT", "FEDLDP_LOG_LEVEL"  # environment variables
-LARGEST = 1 << 23  # bytes; a larger file is renamed when it is opened the next time
+LARGEST = 1 << 23  # bytes; a larger file is set aside, and replaces the one set aside before
 
 _LOGGER = "fedldp.fleet"
 _END = 1 << 18  # bytes at the end of a file in which `last` looks for lines
@@ -75,6 +75,18 @@ class _Errors(logging.Handler):
             self.handleError(record)
 
 
+@final
+class _File(logging.FileHandler):
+    """Writes to a file that is set aside when it is too large, so that nobody can fill the disk."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        super().emit(record)
+        if self.stream is not None and self.stream.tell() > LARGEST:
+            self.stream.close()
+            self.stream = None  # the next event opens it again
+            set_aside(Path(self.baseFilename))
+
+
 @contextlib.contextmanager
 def to_stderr(
     format: str | None = None,  # noqa: A002 (as the option is called)
@@ -100,10 +112,10 @@ def to_stderr(
 
 @contextlib.contextmanager
 def to_file(path: Path) -> Iterator[None]:
-    """Log to a file too, whose folder is created if necessary."""
+    """Log to a file too, whose folder is created if necessary. One process writes to it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     set_aside(path)
-    with _added(logging.FileHandler(path, encoding="utf-8", errors="replace")):
+    with _added(_File(path, encoding="utf-8", errors="replace")):
         yield
 
 

@@ -276,3 +276,103 @@ def test_who_looks_does_not_make_the_server_wait(path, checkpoint, monkeypatch):
 @pytest.mark.usefixtures("checkpoint")
 def test_others_may_not_read_it(path):
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+# Times, and files of format 1
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(module, "time", lambda: now[0])
+    return now
+
+
+def test_times_are_recorded(clock, path):
+    with Checkpoint(path, "test", "settings", START) as checkpoint:
+        clock[0] += 1
+        checkpoint.ask([question(gateway="7"), question(gateway="8")])
+        clock[0] += 2
+        checkpoint.store(*answer(question(gateway="7")))
+        clock[0] += 3
+        found = status(path)
+        assert (found.began_at, found.opened_at, found.ended_at) == (1000, 1001, None)
+        assert [(each.gateway, each.asked, each.heard) for each in found.gateways] == [
+            ("7", 1001, 1003),
+            ("8", 1001, None),
+        ]
+        assert [each.gateway for each in found.missing] == ["8"]
+        assert found.rate == 10 / 5
+        checkpoint.store(*answer(question(gateway="8")))
+        checkpoint.step(START)
+        checkpoint.end("it is over")
+    clock[0] += 1000
+    found = status(path)
+    assert (found.ended_at, found.opened_at, found.rate) == (1006, None, 20 / 5)
+
+
+def test_the_rate_is_that_of_the_last_rounds(clock, path):
+    with Checkpoint(path, "test", "settings", START) as checkpoint:
+        for number in range(1, 9):
+            checkpoint.ask([question(number)])
+            clock[0] += 100 if number < 4 else 1
+            checkpoint.store(*answer(question(number)))
+            checkpoint.step(START)
+        assert status(path).rate == 10
+
+
+def old(path):
+    """Write a checkpoint as format 1 was: without times."""
+    with Checkpoint(path, "test", "settings", START) as checkpoint:
+        checkpoint.ask([question(gateway="7"), question(gateway="8")])
+        checkpoint.store(*answer(question(gateway="7")))
+    with contextlib.closing(sqlite3.connect(path)) as file:
+        for table, column in (
+            ("job", "began_at"),
+            ("job", "ended_at"),
+            ("asks", "asked_at"),
+            ("batches", "received_at"),
+        ):
+            file.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        file.execute("PRAGMA user_version = 1")
+        file.commit()
+
+
+def columns(path):
+    with contextlib.closing(sqlite3.connect(path)) as file:
+        [(version,)] = file.execute("PRAGMA user_version")
+        return version, len(list(file.execute("PRAGMA table_info(asks)")))
+
+
+def test_format_1_is_read_as_it_is_and_migrated_when_the_job_is_resumed(path):
+    old(path)
+    found = status(path)
+    assert columns(path) == (1, 4)  # reading has changed nothing
+    assert (found.reports, found.asked, found.rate, found.began_at) == (10, 2, None, None)
+    assert [(each.gateway, each.heard) for each in found.gateways] == [("7", None), ("8", None)]
+    with Checkpoint(path, "test", "settings", START) as checkpoint:
+        assert checkpoint.pending == ["8"]
+        checkpoint.store(*answer(question(gateway="8")))
+    assert columns(path) == (2, 5)
+    first, second = status(path).gateways
+    assert first.heard is None
+    assert second.heard is not None
+    assert second.asked is None
+
+
+def test_a_migration_is_complete_or_has_no_effect(path, monkeypatch):
+    old(path)
+    broken = (*module._KIND.migrations[1], "INSERT INTO nowhere VALUES (1)")
+    monkeypatch.setattr(module, "_KIND", module._KIND._replace(migrations={1: broken}))
+    with pytest.raises(OSError, match="nowhere"):
+        Checkpoint(path, "test", "settings", START)
+    assert columns(path) == (1, 4)
+
+
+def test_a_newer_checkpoint_is_refused(path):
+    Checkpoint(path, "test", "settings").close()
+    with contextlib.closing(sqlite3.connect(path)) as file:
+        file.execute("PRAGMA user_version = 99")
+    for opened in (status, lambda each: Checkpoint(each, "test", "settings")):
+        with pytest.raises(WireError, match=r"of format 99, .* A newer version has written it"):
+            opened(path)

@@ -148,9 +148,12 @@ class Teller:
     """Logs what is new in the two files."""
 
     def __init__(self, state: Path, server: str) -> None:
-        self._state, self._server = state, server
-        self._connection = Connection.load(state)
-        self._told = {(each.number, each.replies is None) for each in Questions(state).load()}
+        self._state, self._server, self._connection = state, server, Connection()
+        self._told: set[tuple[int, bool]] = set()
+        with suppress(OSError, ValueError):  # damaged: the status says so
+            self._connection = Connection.load(state)
+            earlier = Questions(state).load()
+            self._told = {(each.number, came) for each in earlier for came in (True, False)}
 
     def look(self) -> None:
         """Log what has happened since the last look."""
@@ -162,9 +165,15 @@ class Teller:
             self._connection = connection
             connection.tell(self._server)
         for each in questions:
-            key = each.number, each.replies is None and not each.error
-            if key not in self._told:
-                self._told.add(key)
-                each.tell()
+            if each.job:  # it may have come and been answered since the last look
+                self._tell(each._replace(replies=None, error=""), True)
+            if each.replies is not None or each.error:
+                self._tell(each, False)
         kept = {each.number for each in questions}
         self._told = {key for key in self._told if key[0] in kept}
+
+    def _tell(self, passed: Passed, came: bool) -> None:
+        """Log that a question came, or what came of it, unless that was logged before."""
+        if (passed.number, came) not in self._told:
+            self._told.add((passed.number, came))
+            passed.tell()

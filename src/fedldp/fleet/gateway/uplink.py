@@ -190,7 +190,7 @@ async def run(folder: Path, sockets: list[socket.socket]) -> None:
 
 @final
 class Line:
-    """Records whether the server can be reached, whenever that changes."""
+    """Records whether the server can be reached, whenever that changes: the gateway logs it."""
 
     def __init__(self, state: Path) -> None:
         self._state, self._why = state, "nothing was asked yet."
@@ -200,10 +200,6 @@ class Line:
         if why != self._why:
             self._why = why
             state = "not connected" if why else CONNECTED
-            if why:
-                _log.warning("Not connected to the server: %s", why)
-            else:
-                _log.info("Connected to the server.")
             with suppress(OSError):  # a full disk must not end the connection
                 Connection(state, time(), why).save(self._state)
 
