@@ -19,8 +19,8 @@ SELECTED ?= tests/test_golden.py tests/test_vectors.py tests/test_randomness.py 
 	tests/cli/test_collection.py tests/cli/test_help.py
 
 .PHONY: demo test test-tools test-reproduction test-minimum test-python test-slow test-torch test-simulation \
-	test-deploy test-faults test-hostile test-upgrade test-flower test-vss test-browser test-monitor \
-	bench bench-growth bench-scale bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-distributions \
+	test-deploy test-faults test-hostile test-upgrade test-flower test-vss test-mqtt test-browser test-monitor \
+	bench bench-growth bench-scale bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-distributions \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures page docs notebooks dist mutation clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
@@ -80,6 +80,11 @@ test-flower: $(FLOWER:%=.venv-flower/%.done)  ## the fleet on every version of F
 test-vss: $(VENV)/test.done .venv-vss/vss.done  ## signals of a real VSS catalogue, and of today's VSS tools
 	$(BIN)/pytest -m vss tests/test_vss.py
 
+test-mqtt: $(VENV)/mqtt.done  ## campaigns over a real broker, which is killed: needs mosquitto
+	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null \
+	  || { echo "make test-mqtt needs mosquitto: apt-get install mosquitto"; exit 1; }
+	$(BIN)/pytest -m mqtt tests/campaigns/test_mqtt.py -rA
+
 test-browser: $(VENV)/test.done  ## the interactive page and the live page, in Chromium
 	$(BIN)/pytest -m browser tests/tools/test_playground_browser.py tests/tools/test_playground_proof.py \
 	  tests/fleet/monitor/test_page.py
@@ -119,6 +124,9 @@ bench-reproduce: $(VENV)/reproduction.done  ## what a run of the experiments cos
 
 bench-fleet: $(VENV)/test.done  ## what a fleet costs: network, time and memory, against FedAvg
 	$(BIN)/python benchmarks/fleet.py --plot docs/images/fleet.png
+
+bench-mqtt: $(VENV)/mqtt.done  ## bytes that a vehicle sends and receives over MQTT: needs mosquitto
+	$(BIN)/python benchmarks/mqtt.py $(BENCH)
 
 bench-distributions: $(VENV)/test.done  ## distributions of the flights: bins beside square wave and EM
 	$(BIN)/python benchmarks/distributions.py $(BENCH)
@@ -232,6 +240,10 @@ $(VENV)/test.done: $(VENV)/reproduction.done pyproject.toml
 	$(PYTHON) -m venv --clear .venv-vss
 	.venv-vss/bin/python -m pip install --quiet 'vss-tools>=6,<7'
 	.venv-vss/bin/python -m pip install --quiet --no-deps vss==1.0.5
+	@touch $@
+
+$(VENV)/mqtt.done: $(VENV)/test.done pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[mqtt]'
 	@touch $@
 
 $(VENV)/docs.done: $(VENV)/test.done pyproject.toml

@@ -5,7 +5,7 @@ import re
 from fractions import Fraction
 
 import pytest
-from campaigns import HOUR, KEY, NOW, PLAN, SCHEMA, Clock, Vehicles, asked
+from campaigns import HOUR, NOW, PLAN, SCHEMA, Clock, Vehicles, asked, sent
 
 from fedldp import Plan, Schema
 from fedldp._internal.signatures import PrivateKey
@@ -21,7 +21,7 @@ def vehicles(tmp_path):
 
 
 def test_asking_again_gives_the_same_bytes_and_costs_nothing(vehicles):
-    answers, text = vehicles.answers(), asked().signed(KEY)
+    answers, text = vehicles.answers(), sent(asked())
     first = answers.accept(text)
     assert first == answers.accept(text) == vehicles.answers().accept(text)
     assert vehicles.ledger.totals() == {"vehicle": 1}
@@ -30,7 +30,7 @@ def test_asking_again_gives_the_same_bytes_and_costs_nothing(vehicles):
 
 
 def test_an_acknowledged_answer_is_never_sent_again(vehicles):
-    answers, text = vehicles.answers(), asked().signed(KEY)
+    answers, text = vehicles.answers(), sent(asked())
     answers.acknowledge(answers.accept(text))
     assert answers.accept(text) is None
     assert answers.pending() == []
@@ -38,17 +38,17 @@ def test_an_acknowledged_answer_is_never_sent_again(vehicles):
 
 def test_the_ledger_alone_brings_the_bytes_back(vehicles):
     """The other file may be lost: the vehicle sends the same bytes, with the same identifier."""
-    first = vehicles.answers().accept(asked().signed(KEY))
+    first = vehicles.answers().accept(sent(asked()))
     vehicles.accepted.close()
     for each in vehicles.folder.glob("campaigns.db*"):
         each.unlink()
     with Vehicles(vehicles.folder) as again:
-        assert again.answers().accept(asked().signed(KEY)) == first
+        assert again.answers().accept(sent(asked())) == first
         assert again.ledger.totals() == {"vehicle": 1}
 
 
 def test_identifiers_are_drawn_for_each_answer(vehicles):
-    texts = [asked(job=f"job-{n}").signed(KEY) for n in range(5)]
+    texts = [sent(asked(job=f"job-{n}")) for n in range(5)]
     with Vehicles(vehicles.folder / "rich", cap="5.0") as rich:
         found = [rich.answers(key).accept(text) for key in ("car 1", "car 2") for text in texts]
     assert len({each.identifier for each in found}) == 10
@@ -57,13 +57,13 @@ def test_identifiers_are_drawn_for_each_answer(vehicles):
 @pytest.mark.parametrize(
     ("text", "error", "why"),
     [
-        (asked().signed(PrivateKey.generate()), WireError, "not signed by the expected key"),
-        (asked(fleet="south").signed(KEY), DomainError, "fleet 'south'"),
-        (asked(issued=NOW - 24 * HOUR).signed(KEY), DomainError, "its deadline was"),
-        (asked(issued=NOW + HOUR).signed(KEY), DomainError, "Set the clock"),
-        (asked(Plan(SCHEMA, epsilon=1.5)).signed(KEY), PrivacyError, "the cap is 1"),
-        (asked(Plan(Schema.of(age=(0, 9)), 1.0)).signed(KEY), DomainError, "does not have"),
-        (asked(Plan(Schema.of(speed=(0, 51)), 1.0)).signed(KEY), DomainError, "does not have"),
+        (sent(asked(), PrivateKey.generate()), WireError, "not signed by the expected key"),
+        (sent(asked(fleet="south")), DomainError, "fleet 'south'"),
+        (sent(asked(issued=NOW - 24 * HOUR)), DomainError, "its deadline was"),
+        (sent(asked(issued=NOW + HOUR)), DomainError, "Set the clock"),
+        (sent(asked(Plan(SCHEMA, epsilon=1.5))), PrivacyError, "the cap is 1"),
+        (sent(asked(Plan(Schema.of(age=(0, 9)), 1.0))), DomainError, "does not have"),
+        (sent(asked(Plan(Schema.of(speed=(0, 51)), 1.0))), DomainError, "does not have"),
     ],
 )
 def test_nothing_is_spent_on_what_is_refused(vehicles, text, error, why):
@@ -75,20 +75,20 @@ def test_nothing_is_spent_on_what_is_refused(vehicles, text, error, why):
 
 def test_one_answer_for_each_job_and_no_more_than_the_cap(vehicles):
     answers = vehicles.answers()
-    answers.accept(asked().signed(KEY))
+    answers.accept(sent(asked()))
     with pytest.raises(BudgetError):
-        answers.accept(asked(job="summer").signed(KEY))
+        answers.accept(sent(asked(job="summer")))
     with Vehicles(vehicles.folder / "rich", cap="9") as rich:
-        rich.answers().accept(asked().signed(KEY))
+        rich.answers().accept(sent(asked()))
         with pytest.raises(BudgetError, match="has answered the job 'spring' once"):
-            rich.answers().accept(asked(number=2).signed(KEY))
-        assert rich.answers().accept(asked(job="summer").signed(KEY)) is not None
+            rich.answers().accept(sent(asked(number=2)))
+        assert rich.answers().accept(sent(asked(job="summer"))) is not None
 
 
 def test_a_vehicle_that_has_chosen_an_epsilon_answers_no_other(vehicles):
     with pytest.raises(DomainError, match=re.escape("only plans that cost 0.5")):
-        vehicles.answers(epsilon=Fraction(1, 2)).accept(asked().signed(KEY))
-    assert vehicles.answers(epsilon=Fraction(1)).accept(asked().signed(KEY)) is not None
+        vehicles.answers(epsilon=Fraction(1, 2)).accept(sent(asked()))
+    assert vehicles.answers(epsilon=Fraction(1)).accept(sent(asked())) is not None
 
 
 @pytest.mark.parametrize(
@@ -101,21 +101,21 @@ def test_a_vehicle_that_has_chosen_an_epsilon_answers_no_other(vehicles):
 )
 def test_the_owners_policy_is_kept(vehicles, rules, why):
     with pytest.raises(DomainError, match=re.escape(why)):
-        vehicles.answers(policy=Policy.of(rules)).accept(asked().signed(KEY))
+        vehicles.answers(policy=Policy.of(rules)).accept(sent(asked()))
     assert vehicles.ledger.totals() == {}
 
 
 def test_an_older_round_is_a_repetition(tmp_path):
     with Vehicles(tmp_path, cap="9", answers_per_job=9) as vehicles:
         answers = vehicles.answers()
-        old = asked().signed(KEY)
+        old = sent(asked())
         answers.accept(old)
-        answers.accept(asked(number=2, issued=NOW - HOUR).signed(KEY))
+        answers.accept(sent(asked(number=2, issued=NOW - HOUR)))
         with pytest.raises(DomainError, match="repetition"):
             answers.accept(old)
         other = Plan(SCHEMA, epsilon=0.5)
         with pytest.raises(DomainError, match="another plan was accepted"):
-            answers.accept(asked(other, number=2).signed(KEY))
+            answers.accept(sent(asked(other, number=2)))
         assert vehicles.ledger.totals() == {"vehicle": 2}
 
 
@@ -123,10 +123,10 @@ def test_a_later_deadline_of_the_same_round_replaces_the_earlier_one(tmp_path):
     clock = Clock()
     with Vehicles(tmp_path, clock=clock) as vehicles:
         answers = vehicles.answers()
-        earlier = asked().signed(KEY)
+        earlier = sent(asked())
         first = answers.accept(earlier)
         clock.now = NOW + 2 * HOUR
-        again = answers.accept(asked(issued=clock.now, hours=48).signed(KEY))
+        again = answers.accept(sent(asked(issued=clock.now, hours=48)))
         assert again.payload == first.payload
         assert again.deadline == NOW + 50 * HOUR
         with pytest.raises(DomainError, match="repetition"):
@@ -141,10 +141,10 @@ def test_a_clock_that_was_set_back_does_not_revive_old_campaigns(tmp_path):
     clock = Clock(NOW + 48 * HOUR)
     with Vehicles(tmp_path, cap="9", clock=clock) as vehicles:
         answers = vehicles.answers()
-        answers.accept(asked(issued=clock.now).signed(KEY))
+        answers.accept(sent(asked(issued=clock.now)))
         clock.now = NOW + HOUR
         with pytest.raises(DomainError, match="its deadline was"):
-            answers.accept(asked(job="winter").signed(KEY))
+            answers.accept(sent(asked(job="winter")))
 
 
 def test_a_plan_of_constants_repeats_the_report_and_not_the_identifier(tmp_path):
@@ -152,7 +152,7 @@ def test_a_plan_of_constants_repeats_the_report_and_not_the_identifier(tmp_path)
     plan = Plan(schema, epsilon=1.0)
     with Vehicles(tmp_path, schema=schema) as vehicles:
         answers = vehicles.answers()
-        texts = [asked(plan, job=job).signed(KEY) for job in ("spring", "summer")]
+        texts = [sent(asked(plan, job=job)) for job in ("spring", "summer")]
         first, second = (answers.accept(text) for text in texts)
         assert vehicles.ledger.totals() == {"vehicle": 1}
         assert first.payload[16:] == second.payload[16:]
@@ -168,7 +168,7 @@ def test_a_plan_of_constants_repeats_the_report_and_not_the_identifier(tmp_path)
 @pytest.mark.parametrize("row", [{}, {"speed": None, "city": "Atlantis"}, {"speed": "x" * 999}])
 def test_data_never_decide_whether_a_vehicle_answers(vehicles, row, caplog):
     with caplog.at_level(logging.INFO, "fedldp.fleet"):
-        answer = vehicles.answers(row=row).accept(asked().signed(KEY))
+        answer = vehicles.answers(row=row).accept(sent(asked()))
     assert len(answer.payload) == 16 + 16 + -(-PLAN.bits // 8)
     assert "clipped or replaced" in caplog.text
     assert "Atlantis" not in caplog.text  # logs are passed on

@@ -10,16 +10,25 @@ from fedldp import Plan, Schema, vehicle
 from fedldp._internal import signatures
 from fedldp._internal.signatures import PrivateKey
 from fedldp.campaigns.answers import new_identifier
-from fedldp.campaigns.campaign import FORMAT, Campaign, check_plan
+from fedldp.campaigns.campaign import FORMAT, Campaign, check_plan, is_same, packed
 from fedldp.errors import DomainError, FedLDPError, WireError
 
 
 def test_a_vehicle_reads_what_the_server_signed():
     campaign = asked()
     text = campaign.signed(KEY)
-    assert Campaign.read(text, KEY.public) == campaign
-    assert Campaign.read(text.encode(), KEY.public) == campaign
+    assert Campaign.read(packed(text), KEY.public) == campaign
     assert Campaign.own(text) == campaign
+    assert len(packed(text)) < len(text) / 5
+    assert is_same(packed(text), text)
+    assert not is_same(packed(asked(number=2).signed(KEY)), text)
+    assert not is_same(b"", text)
+
+
+@pytest.mark.parametrize("payload", [b"", b"{}", packed("x" * (1 << 22)), packed("\0\0")[:-1]])
+def test_what_is_not_a_campaign_at_all_is_refused(payload):
+    with pytest.raises(WireError):
+        Campaign.read(payload, KEY.public)
 
 
 def test_a_vehicle_on_the_standard_library_reads_the_same():
@@ -50,7 +59,7 @@ def altered(text):
 def test_what_was_altered_is_refused_by_both_vehicles():
     for text, why in altered(asked().signed(KEY)):
         with pytest.raises(WireError, match=why):
-            Campaign.read(text, KEY.public)
+            Campaign.read(packed(text), KEY.public)
         with pytest.raises(ValueError, match="refused: "):
             vehicle.signed_document(text, KEY.public.raw, FORMAT)
 
@@ -74,7 +83,7 @@ def test_a_signed_document_with_invalid_entries_is_refused(changes):
     found = signatures.unverified(asked().signed(KEY), FORMAT)
     text = signatures.sign(KEY, found | changes)
     with pytest.raises(FedLDPError):
-        Campaign.read(text, KEY.public)
+        Campaign.read(packed(text), KEY.public)
 
 
 def test_a_deadline_comes_after_the_beginning():
@@ -112,5 +121,5 @@ def test_times_are_whole_seconds_in_utc():
     zone = datetime.timezone(datetime.timedelta(hours=2))
     campaign = asked(issued=NOW.astimezone(zone))
     text = campaign.signed(KEY)
-    assert Campaign.read(text, KEY.public).deadline == NOW + 24 * HOUR
+    assert Campaign.read(packed(text), KEY.public).deadline == NOW + 24 * HOUR
     assert json.loads(text)["signed"]["issued"] == "2027-03-01T12:00:00Z"

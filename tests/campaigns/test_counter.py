@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from campaigns import (
     HOUR,
-    KEY,
     NOW,
     PLAN,
     ROW,
@@ -21,6 +20,7 @@ from campaigns import (
     packet,
     published,
     pump,
+    sent,
     store,
 )
 
@@ -205,7 +205,7 @@ def test_after_a_restart_of_the_broker_the_campaign_is_published_again(tmp_path)
         pump(counter, broker)
         assert broker.retained == {campaign.topic: text}
         # A later round is left alone.
-        later = asked(number=2).signed(KEY).encode()
+        later = sent(asked(number=2))
         broker.retained[campaign.topic] = later
         pump(counter, broker)
         assert broker.retained == {campaign.topic: later}
@@ -289,7 +289,7 @@ def test_a_vehicle_sends_the_same_bytes_until_it_is_acknowledged(tmp_path):
 def test_the_name_of_a_connection_is_the_identifier_and_returns_in_no_other_job(tmp_path):
     broker = published()
     summer = asked(job="summer")
-    broker.retained[summer.topic] = summer.signed(KEY).encode()
+    broker.retained[summer.topic] = sent(summer)
     with Vehicles(tmp_path / "car", cap="2") as vehicles:
         vehicles.agent(broker).visit()
         vehicles.agent(broker).visit()

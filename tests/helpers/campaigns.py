@@ -9,7 +9,7 @@ from fedldp import Plan, Schema
 from fedldp._internal.signatures import PrivateKey
 from fedldp.campaigns.agent import Agent
 from fedldp.campaigns.answers import Accepted, Answers
-from fedldp.campaigns.campaign import Campaign
+from fedldp.campaigns.campaign import Campaign, packed
 from fedldp.campaigns.counter import Counter
 from fedldp.campaigns.store import Store
 from fedldp.ledger import Ledger
@@ -35,6 +35,11 @@ class Clock:
 def asked(plan=PLAN, *, fleet="north", job="spring", number=1, issued=NOW, hours=24):
     """Return a campaign."""
     return Campaign(fleet, job, number, plan.to_json(), issued, issued + hours * HOUR)
+
+
+def sent(campaign, key=KEY):
+    """Return a campaign as it is published."""
+    return packed(campaign.signed(key))
 
 
 class Vehicles:
@@ -105,7 +110,7 @@ def pump(counter, broker):
 def published(campaign=None):
     """Return a broker on which a campaign is published."""
     broker, campaign = Broker(), campaign or asked()
-    broker.retained[campaign.topic] = campaign.signed(KEY).encode()
+    broker.retained[campaign.topic] = sent(campaign)
     return broker
 
 

@@ -98,8 +98,8 @@ class Agent:
             connection.subscribe(all_campaigns(self._answers.fleet))
             campaigns, arrived = self._campaigns(connection), monotonic()
             answers = [
-                self._answered(topic, text, lambda: next(unused, None) or new_identifier())
-                for topic, text in campaigns.items()
+                self._answered(topic, payload, lambda: next(unused, None) or new_identifier())
+                for topic, payload in campaigns.items()
             ]
             sent = [each for each in answers if each is not None and each.identifier == own]
             if sent:
@@ -129,11 +129,11 @@ class Agent:
         while len(found) < MOST and (message := connection.receive(self._silence)) is not None:
             connection.acknowledge(message)
             found[message.topic] = message.payload
-        return {topic: text for topic, text in found.items() if text}  # an empty one removes it
+        return {topic: payload for topic, payload in found.items() if payload}
 
-    def _answered(self, topic: str, text: bytes, identifier: Identifier) -> Answer | None:
+    def _answered(self, topic: str, payload: bytes, identifier: Identifier) -> Answer | None:
         try:
-            answer, why = self._answers.accept(text, identifier), ""
+            answer, why = self._answers.accept(payload, identifier), ""
         except (FedLDPError, OSError) as error:
             answer, why = None, str(error)
         if why and self._said.get(topic) != why:

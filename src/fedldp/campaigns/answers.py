@@ -233,8 +233,8 @@ class Answers:
         self._policy, self._epsilon = policy or Policy(), epsilon
         self._key, self._clock = key, clock
 
-    def accept(self, text: bytes | str, identifier: Identifier = new_identifier) -> Answer | None:
-        """Return the answer to a campaign; None if it was acknowledged before.
+    def accept(self, payload: bytes, identifier: Identifier = new_identifier) -> Answer | None:
+        """Return the answer to what was published; None if it was acknowledged before.
 
         Asking again returns the same bytes, and costs nothing.
 
@@ -245,7 +245,7 @@ class Answers:
         OSError
             If the ledger cannot be read or written. Nothing is released then.
         """
-        campaign = Campaign.read(text, self._operator)
+        campaign = Campaign.read(payload, self._operator)
         self._check_time(campaign)
         if campaign.fleet != self.fleet:
             raise DomainError(f"it is for the fleet {campaign.fleet!r}, not for {self.fleet!r}.")
@@ -254,8 +254,8 @@ class Answers:
         self._accepted.remember(self._key, campaign, plan.fingerprint)
         if self._accepted.is_acknowledged(self._key, campaign):
             return None
-        payload = self._released(campaign, plan, identifier)
-        answer = Answer(self.fleet, campaign.job, campaign.round, campaign.deadline, payload)
+        released = self._released(campaign, plan, identifier)
+        answer = Answer(self.fleet, campaign.job, campaign.round, campaign.deadline, released)
         self._accepted.store(self._key, answer)
         return answer
 

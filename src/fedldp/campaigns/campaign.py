@@ -15,6 +15,7 @@ from fedldp import vehicle
 from fedldp._internal import documents, signatures
 from fedldp._internal.signatures import PrivateKey, PublicKey
 from fedldp.errors import DomainError, WireError
+from fedldp.fleet.protocol import deflated, inflated
 from fedldp.plan import Plan
 
 FORMAT = "fedldp campaign 1"
@@ -36,7 +37,7 @@ class Campaign:
     >>> now = datetime.datetime(2027, 3, 1, tzinfo=datetime.UTC)
     >>> campaign = Campaign("north", "spring", 1, plan, now, now + datetime.timedelta(days=2))
     >>> key = PrivateKey.generate()
-    >>> Campaign.read(campaign.signed(key), key.public) == campaign
+    >>> Campaign.read(packed(campaign.signed(key)), key.public) == campaign
     True
     >>> campaign.topic, campaign.acknowledgement(bytes(16))[:32]
     ('fedldp/north/campaign/spring', 'fedldp/north/ack/spring/1/000000')
@@ -61,7 +62,7 @@ class Campaign:
             )
 
     def signed(self, key: PrivateKey) -> str:
-        """Return the campaign as the server publishes it."""
+        """Return the campaign as the server's folder has it."""
         document = {"format": FORMAT} | {name: getattr(self, name) for name in _ENTRIES}
         for name in ("issued", "deadline"):
             document[name] = signatures.time_text(document[name])
@@ -69,14 +70,12 @@ class Campaign:
         return signatures.sign(key, document | {"plan": json.loads(self.plan)})
 
     @classmethod
-    def read(cls, text: str | bytes, operator: PublicKey) -> "Campaign":
-        """Read a campaign that this operator has signed, or raise `WireError`.
+    def read(cls, payload: bytes, operator: PublicKey) -> "Campaign":
+        """Read what was published, if this operator has signed it, or raise `WireError`.
 
         Whether its time has come is another question: see `Answers`.
         """
-        if isinstance(text, bytes):
-            text = text.decode("ascii", errors="replace")
-        return cls._of(signatures.verify(operator, text, FORMAT))
+        return cls._of(signatures.verify(operator, unpacked(payload), FORMAT))
 
     @classmethod
     def own(cls, text: str) -> "Campaign":
@@ -139,6 +138,24 @@ def check_name(name: Any, what: str) -> str:
             f"{what} must be 1 to 64 letters, digits or any of . _ -; got {name!r:.80}."
         )
     return name
+
+
+def packed(text: str) -> bytes:
+    """Return a signed campaign as it is published: compressed, as plans are repetitive."""
+    return deflated(text.encode())
+
+
+def unpacked(payload: bytes) -> str:
+    """Return the text of what was published; raise `WireError` if it cannot be one."""
+    return inflated(payload).decode("ascii", errors="replace")
+
+
+def is_same(payload: bytes, text: str) -> bool:
+    """Return whether a signed campaign is what was published."""
+    try:
+        return unpacked(payload) == text
+    except WireError:
+        return False
 
 
 def utc_now() -> datetime:

@@ -18,7 +18,7 @@ from fedldp._internal import files, locks, toml
 from fedldp._internal.signatures import PrivateKey, PublicKey
 from fedldp.campaigns.agent import EVERY, RETRY, SILENCE, Agent
 from fedldp.campaigns.answers import VEHICLE, Accepted, Answers, random_row
-from fedldp.campaigns.campaign import Campaign, check_name, check_plan, utc_now
+from fedldp.campaigns.campaign import Campaign, check_name, check_plan, is_same, packed, utc_now
 from fedldp.campaigns.mqtt import Broker
 from fedldp.campaigns.transport import Sleep
 from fedldp.data import frames
@@ -289,7 +289,7 @@ def publish(campaign: Campaign, text: str, broker: Broker) -> None:
     """Publish a campaign; the broker keeps it until the deadline."""
     with broker.connect(f"server-{secrets.token_hex(8)}") as connection:
         left = (campaign.deadline - utc_now()).total_seconds()
-        connection.retain(campaign.topic, text.encode(), int(left))
+        connection.retain(campaign.topic, packed(text), int(left))
 
 
 def withdraw(campaign: Campaign, text: str, broker: Broker) -> bool:
@@ -297,7 +297,7 @@ def withdraw(campaign: Campaign, text: str, broker: Broker) -> bool:
     with broker.connect(f"server-{secrets.token_hex(8)}") as connection:
         connection.subscribe(campaign.topic)
         found = connection.receive(SILENCE)
-        if found is not None and found.payload not in (b"", text.encode()):
+        if found is not None and not is_same(found.payload, text):
             return False
         connection.retain(campaign.topic, b"", 0)
     return True

@@ -16,7 +16,7 @@ from time import monotonic
 from typing import final
 
 from fedldp._internal.text import counted
-from fedldp.campaigns.campaign import IDENTIFIER, utc_now
+from fedldp.campaigns.campaign import IDENTIFIER, is_same, packed, utc_now
 from fedldp.campaigns.store import Finished, Store
 from fedldp.campaigns.transport import Connect, Connection, Message, Sleep
 
@@ -81,7 +81,7 @@ class Counter:
     def _count(self, connection: Connection, stopped: Callable[[], bool]) -> None:
         connection.subscribe(self._campaign.topic)
         connection.subscribe(self._campaign.shared_answers)
-        text, publish_at = self._store.text.encode(), monotonic() + self._silence
+        publish_at = monotonic() + self._silence
         batch: list[Message] = []
         while not stopped() and self._clock() < self._end:
             message = connection.receive(_PAUSE if batch else _IDLE)
@@ -90,7 +90,7 @@ class Counter:
             elif message is not None:
                 connection.acknowledge(message)
                 publish_at = inf
-                if message.payload != text:
+                if not is_same(message.payload, self._store.text):
                     _log.warning("another campaign, or none, is now published for this job")
             if batch and (message is None or len(batch) >= MOST):
                 self._commit(connection, batch)
@@ -98,7 +98,7 @@ class Counter:
             if message is None and self._store.finished:
                 return
             if monotonic() >= publish_at and (seconds := self._seconds_left()) > 0:
-                connection.retain(self._campaign.topic, text, seconds)
+                connection.retain(self._campaign.topic, packed(self._store.text), seconds)
                 publish_at = inf
         if batch:
             self._commit(connection, batch)

@@ -16,7 +16,7 @@ from fedldp.campaigns.campaign import Campaign, utc_now
 from fedldp.campaigns.config import ServerConfig
 from fedldp.campaigns.counter import GRACE, Counter
 from fedldp.campaigns.store import Store, merge
-from fedldp.cli.fleet.parts import FAILED, FOLDER, STOPPED
+from fedldp.cli.fleet.parts import FAILED, FOLDER, STOPPED, log_options
 from fedldp.cli.plans import INPUT, OUTPUT, read_plan
 from fedldp.errors import DomainError
 
@@ -146,6 +146,7 @@ def publish_command(
     show_default=True,
     help="Seconds after the deadline in which answers are still taken.",
 )
+@log_options
 def count_command(campaign_file: Path, counter: str, grace: float) -> None:
     """Receive, store and acknowledge answers until the deadline.
 
@@ -282,10 +283,9 @@ def close_command(
         }
         click.echo(json.dumps(document, indent=2))
         return
-    click.echo(
-        f"{counted(vehicles, 'vehicle')} in {output}. Several counters had "
-        f"{counted(found.repeated, 'answer')}, which count once."
-    )
+    click.echo(f"{counted(vehicles, 'vehicle')} in {output}.")
+    if found.repeated:
+        click.echo(f"Several counters had {counted(found.repeated, 'answer')}; each counts once.")
     if found.conflicts:
         click.echo(
             f"{counted(found.conflicts, 'identifier')} came with different packets and do not "

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from fedldp.campaigns.config import VehicleConfig, until_stopped
-from fedldp.cli.fleet.parts import FOLDER
+from fedldp.cli.fleet.parts import FOLDER, log_options
 
 LEFT = 3  # answers were not acknowledged
 
@@ -24,6 +24,7 @@ LEFT = 3  # answers were not acknowledged
     help="Only show what would be clipped or replaced in the data, with exit status 0 if nothing, "
     "1 otherwise. Nothing is answered or spent.",
 )
+@log_options
 def vehicle_command(folder: Path, once: bool, check: bool) -> None:
     """Answer the campaigns of a fleet over MQTT, as one vehicle.
 

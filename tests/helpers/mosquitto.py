@@ -1,0 +1,91 @@
+"""A real mosquitto with TLS, client certificates and the access rules of the documentation."""
+
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import trustme
+
+from fedldp.campaigns.mqtt import Broker
+
+PAGE = Path(__file__).parents[2] / "docs/how-to/mqtt.md"
+
+
+def program():
+    """Return the path of mosquitto, which Debian puts where ordinary users do not look."""
+    return shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def documented(name):
+    """Return a file as the how-to page writes it."""
+    return re.search(rf"(?s)cat > {re.escape(name)} <<'END'\n(.*?)END\n", PAGE.read_text())[1]
+
+
+class Mosquitto:
+    """A broker in a folder; it can be killed and started again."""
+
+    def __init__(self, folder, *, tls=True):
+        self.folder, self.port, self.tls = folder, free_port(), tls
+        folder.mkdir(exist_ok=True)
+        self._authority = trustme.CA()
+        self._authority.cert_pem.write_to_path(folder / "ca.crt")
+        self.issue("broker")
+        (folder / "acl").write_text(documented("acl"))
+        text = documented("mosquitto.conf").replace("8883", f"{self.port} 127.0.0.1")
+        if not tls:
+            text = f"user root\nlistener {self.port} 127.0.0.1\nallow_anonymous true\n"
+        (folder / "mosquitto.conf").write_text(text)
+        self.process = None
+
+    def issue(self, name):
+        """Write a certificate for a name, and its key."""
+        found = self._authority.issue_cert("localhost", "127.0.0.1", common_name=name)
+        found.private_key_pem.write_to_path(self.folder / f"{name}.key")
+        with (self.folder / f"{name}.crt").open("wb") as file:
+            for each in found.cert_chain_pems:
+                file.write(each.bytes())
+
+    @property
+    def url(self):
+        return f"{'mqtts' if self.tls else 'mqtt'}://localhost:{self.port}"
+
+    def client(self, name):
+        """Return the broker as somebody with a certificate sees it."""
+        if not self.tls:
+            return Broker.of(self.url)
+        files = (self.folder / each for each in ("ca.crt", f"{name}.crt", f"{name}.key"))
+        return Broker.of(self.url, *files)
+
+    def start(self):
+        with (self.folder / "broker.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [program(), "-c", "mosquitto.conf"], cwd=self.folder, stdout=log, stderr=log
+            )
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return self
+            except OSError:
+                time.sleep(0.05)
+        raise TimeoutError((self.folder / "broker.log").read_text())
+
+    def kill(self, number=signal.SIGKILL):
+        self.process.send_signal(number)
+        self.process.wait()
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *exception):
+        self.kill()
