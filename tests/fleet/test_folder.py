@@ -246,6 +246,16 @@ def test_a_server_is_watched_on_its_own_machine(fleet, tmp_path):
     assert ServerConfig.load(path).port == PLACE.port
 
 
+def test_a_path_that_just_fits(tmp_path):
+    """Sockets have short paths; that of the folder in which it is prepared does not count."""
+    work = Work.on_data_set(datasets.load("flights", rows=100), "logistic", 1, 4, {"rows": 100})
+    name = "f" * (107 - len(f"{tmp_path}//vault-1/vault.sock"))
+    init(tmp_path / name, work, SETTINGS, 1, Place())
+    assert len(VaultConfig.load(tmp_path / name / "vault-1").address.path) == 107
+    with pytest.raises(DomainError, match="Choose a folder with a shorter path"):
+        init(tmp_path / f"{name}f", work, SETTINGS, 1, Place())
+
+
 def test_files_of_ones_own(tmp_path):
     (tmp_path / "rows.toml").write_text(
         Schema.of(age=(0, 100), city=["Oslo", "Rom; é"], sold=["no", "yes"]).to_toml()

@@ -12,7 +12,7 @@ from string import Template
 from fedldp import __version__
 from fedldp._internal import toml
 from fedldp._internal.text import counted
-from fedldp.fleet.gateway.process import GatewayConfig
+from fedldp.fleet.gateway import process as gateway_process
 from fedldp.fleet.job import Job
 from fedldp.fleet.server.process import ServerConfig
 from fedldp.fleet.vault.process import VaultConfig
@@ -68,8 +68,10 @@ def write_server(folder: Path) -> None:
 
 def write_gateway(folder: Path) -> None:
     """Write the README of a gateway."""
-    gateway = GatewayConfig.load(folder)
-    _write(folder / README, "gateway", {"name": folder.name, "server": gateway.server})
+    # Its vaults' sockets are not looked at: `fleet init` writes into a folder with a longer path.
+    path = folder / gateway_process.FILE
+    server = toml.parse(path.read_text("utf-8"), str(path))["server"]
+    _write(folder / README, "gateway", {"name": folder.name, "server": server})
 
 
 def write_vault(folder: Path) -> None:
