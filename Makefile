@@ -19,8 +19,8 @@ SELECTED ?= tests/test_golden.py tests/test_vectors.py tests/test_randomness.py 
 	tests/cli/test_collection.py tests/cli/test_help.py
 
 .PHONY: demo test test-tools test-reproduction test-minimum test-python test-slow test-torch test-simulation \
-	test-deploy test-faults test-hostile test-upgrade test-flower test-vss test-mqtt test-browser test-monitor \
-	bench bench-growth bench-scale bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-distributions \
+	test-deploy test-faults test-hostile test-upgrade test-flower test-vss test-engines test-mqtt test-browser test-monitor \
+	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-distributions \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures page docs notebooks dist mutation clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
@@ -85,6 +85,10 @@ test-mqtt: $(VENV)/mqtt.done  ## campaigns over a real broker, which is killed: 
 	  || { echo "make test-mqtt needs mosquitto: apt-get install mosquitto"; exit 1; }
 	$(BIN)/pytest -m mqtt tests/campaigns/test_mqtt.py -rA
 
+# Spark needs Java 17 or later: apt-get install openjdk-17-jre-headless
+test-engines: .venv-engines/engines.done  ## Dask, Spark, Beam and DuckDB, with killed workers and an object store
+	.venv-engines/bin/python -m pytest -m engines tests/engines
+
 test-browser: $(VENV)/test.done  ## the interactive page and the live page, in Chromium
 	$(BIN)/pytest -m browser tests/tools/test_playground_browser.py tests/tools/test_playground_proof.py \
 	  tests/fleet/monitor/test_page.py
@@ -107,6 +111,10 @@ bench-growth: $(VENV)/test.done  ## how cost grows with vehicles, dimensions and
 # make bench-scale BENCH='--packets 100000000 --folder /data' needs 4 GB there.
 bench-scale: $(VENV)/test.done  ## what it costs to count many packets, in memory and in Parquet files
 	$(BIN)/python benchmarks/scale.py $(BENCH)
+
+# make bench-engines BENCH='--packets 100000000 --folder /data' needs 4 GB there.
+bench-engines: .venv-engines/engines.done  ## what it costs to count packets on each engine, and how Dask grows
+	.venv-engines/bin/python benchmarks/engines.py $(BENCH)
 
 bench-peers: $(VENV)/test.done  ## beside other libraries, each in an environment under .venv-peers
 	$(BIN)/python benchmarks/peers/run.py $(BENCH)
@@ -189,7 +197,7 @@ dist: $(VENV)/test.done  ## sdist and wheel, tried out in an environment of thei
 	$(BIN)/pytest -m dist tests/tools/test_dist.py
 
 clean:
-	rm -rf .cache/solved $(VENV) .venv-flower .venv-minimum .venv-peers .venv-python .venv-vss demo site dist
+	rm -rf .cache/solved $(VENV) .venv-flower .venv-minimum .venv-peers .venv-python .venv-vss .venv-engines demo site dist
 
 $(VENV)/pip.done:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -244,6 +252,12 @@ $(VENV)/test.done: $(VENV)/reproduction.done pyproject.toml
 
 $(VENV)/mqtt.done: $(VENV)/test.done pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[mqtt]'
+
+# All engines in one environment of 1.5 GB, apart from the first one.
+.venv-engines/engines.done: pyproject.toml
+	$(PYTHON) -m venv --clear .venv-engines
+	.venv-engines/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	.venv-engines/bin/python -m pip install --quiet --editable '.[dask,spark,beam,duckdb]' --group engines
 	@touch $@
 
 $(VENV)/docs.done: $(VENV)/test.done pyproject.toml

@@ -10,8 +10,12 @@ from hypothesis import HealthCheck, settings
 HERE = Path(__file__).parent
 SOLVER = ("mechanisms", "coders", "vehicle.py", "_internal/validation.py")
 
-# torch is optional: without it these files cannot be imported, and `make test` needs none of them.
-collect_ignore_glob = [] if find_spec("torch") else ["tests/learn/test_torch*.py"]
+# Without these packages some files cannot be imported, and `make test` needs none of them.
+NEEDED = {"torch": "learn/test_torch*.py"}
+NEEDED |= {"apache_beam": "engines/test_beam.py", "distributed": "engines/test_dask.py"}
+NEEDED |= {"duckdb": "engines/test_duckdb.py", "pyspark": "engines/test_spark.py"}
+NEEDED |= {"moto": "engines/test_object_store.py"}
+collect_ignore_glob = [f"tests/{files}" for name, files in NEEDED.items() if not find_spec(name)]
 
 
 def solver() -> str:

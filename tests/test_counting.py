@@ -456,6 +456,57 @@ def test_saved_and_loaded(tmp_path):
         again + found
 
 
+def test_a_result_as_bytes(tmp_path):
+    write(tmp_path / "a.parquet", GIVEN)
+    found = NINE.count(tmp_path)
+    data = found.to_bytes()
+    assert Counted.from_bytes(data, NINE) == found
+    assert Counted.from_bytes(memoryview(data), NINE).to_bytes() == data
+    rng = random.Random(1)
+    for _ in range(300):
+        damaged = bytearray(data)
+        damaged[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        for wrong in (bytes(damaged), data[: rng.randrange(len(data))], data + b"0"):
+            with pytest.raises(WireError, match="not a 'fedldp counted 1' of this plan"):
+                Counted.from_bytes(wrong, NINE)
+    with pytest.raises(WireError, match="another plan"):
+        Counted.from_bytes(data, PLANS["36 bits"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": "fedldp counted 2"},
+        {"packets": -1},
+        {"refused": {"unknown": 1}},
+        {"listed": [["", 1]]},
+        {"listed": [["", "1", "code"]]},
+        {"listed": [["", 1, "unknown"]]},
+        {"listed": 7},
+        {"shards": {"a": 1}},
+        {"more": 1},
+    ],
+)
+def test_malformed_results_are_refused(change):
+    data = NINE.count([b""]).to_bytes()
+    size = int.from_bytes(data[:8], "big")
+    document = canonical(json.loads(data[8 : 8 + size]) | change).encode()
+    body = len(document).to_bytes(8, "big") + document + data[8 + size : -32]
+    with pytest.raises(WireError, match="not a 'fedldp counted 1' of this plan"):
+        Counted.from_bytes(body + hashlib.sha256(body).digest(), NINE)
+
+
+def test_the_order_of_results_changes_nothing(tmp_path):
+    for number in range(5):
+        write(tmp_path / f"{number}.parquet", mixed(NINE, 100, seed=number))
+    every = [NINE.count(path, most_listed=20) for path in sorted(tmp_path.iterdir())]
+    whole = NINE.count(tmp_path, most_listed=20)
+    empty = NINE.count([])
+    for _ in range(10):
+        random.Random(7).shuffle(every)
+        assert counting.merged(empty, every, 20).to_bytes() == whole.to_bytes()
+
+
 class PowerCut(BaseException):
     """Not even an Exception."""
 

@@ -62,6 +62,7 @@ __all__ = [
     "datasets",
     "difference",
     "discretize",
+    "engines",
     "errors",
     "fleet",
     "learn",
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
         audit,
         coders,
         datasets,
+        engines,
         errors,
         fleet,
         learn,
@@ -133,7 +135,8 @@ else:
     _load = attribute_loader(
         __name__,
         {
-            "": "attributes audit coders datasets errors fleet learn mechanisms parts vehicle",
+            "": "attributes audit coders datasets engines errors fleet learn mechanisms parts "
+            "vehicle",
             "attributes": "Angle Distribution",
             "coders.channel": "Channel",
             "counting": "Counted Manifest",

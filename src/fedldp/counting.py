@@ -7,6 +7,7 @@ and nothing of it enters the tally.
 
 import hashlib
 import os
+import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,8 +21,8 @@ from fedldp._internal import documents, files, packing
 from fedldp._internal.packets import Mask, Packets
 from fedldp._internal.text import counted
 from fedldp._internal.validation import whole
-from fedldp.data import packets as inputs
-from fedldp.data.packets import Progress, Shard
+from fedldp.data.packets import in_memory
+from fedldp.data.shards import Progress, Shard, digest, find, no_one
 from fedldp.errors import DomainError, WireError
 from fedldp.report import ACCEPTED, CODE, HEADER, MISSING, REASONS, Verdicts
 from fedldp.tally import Asked, Tally
@@ -29,6 +30,7 @@ from fedldp.tally import Asked, Tally
 __all__ = ["Counted", "Manifest", "Refused"]
 
 FORMAT = "fedldp manifest 1"
+COUNTED_FORMAT = "fedldp counted 1"
 MOST_LISTED = 1000
 
 _OTHER_CONTENTS = (
@@ -39,6 +41,8 @@ _COPY = (
     "which is counted already: is it a copy? If different vehicles sent the same reports, give it "
     "on standard input."
 )
+_LENGTH = struct.Struct(">Q")  # of the document, before it
+_CHECK = hashlib.sha256().digest_size
 _SHOWN = 3  # names in an error
 _SELDOM_EQUAL, _NEVER_EQUAL = 100, 10_000  # vehicles with the same reports as others by chance
 _MANY = 1 << 9  # a packet with more vehicles is counted by itself,
@@ -134,7 +138,8 @@ class Counted:
         The number of refused packets for each reason that occurred: `missing`, `length`, `format`,
         `plan`, `checksum` or `code`.
     listed
-        The first refused packets, a thousand of them unless another number was asked for.
+        The first refused packets, in the order of shards and numbers: a thousand of them unless
+        another number was asked for.
     manifest
         The shards that were counted, if the packets came from files.
 
@@ -170,6 +175,81 @@ class Counted:
     def __radd__(self, other: int) -> "Counted":
         # `sum` begins with 0.
         return self if type(other) is int and other == 0 else NotImplemented
+
+    def to_bytes(self) -> bytes:
+        """Return the result as bytes, with a version and a checksum, to send it to a server.
+
+        Equal results give equal bytes. The page on the wire format describes them.
+
+        Returns
+        -------
+        bytes
+            The bytes, which `from_bytes` reads.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> Counted.from_bytes(plan.count([b"damaged"]).to_bytes(), plan)
+        <Counted: 0 vehicles in 0 packets; 1 packet refused (length 1)>
+        """
+        document = {
+            "format": COUNTED_FORMAT,
+            "packets": self.packets,
+            "refused": dict(self.refused),
+            "listed": [list(each) for each in self.listed],
+            "shards": dict(self.manifest.shards),
+        }
+        text = vehicle.canonical(document).encode()
+        data = _LENGTH.pack(len(text)) + text + self.tally.to_bytes()
+        return data + hashlib.sha256(data).digest()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, plan: Asked) -> "Counted":
+        """Read and validate what `to_bytes` returned.
+
+        Parameters
+        ----------
+        data
+            The bytes of a result.
+        plan
+            The plan of its tally.
+
+        Returns
+        -------
+        Counted
+            The result.
+
+        Raises
+        ------
+        WireError
+            If the bytes are damaged or belong to another plan.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> Counted.from_bytes(b"damaged", plan)
+        Traceback (most recent call last):
+        fedldp.errors.WireError: not a 'fedldp counted 1' of this plan: the checksum differs: the...
+        """
+        with documents.reading(f"{COUNTED_FORMAT!r} of this plan"):
+            body, check = bytes(data[:-_CHECK]), bytes(data[-_CHECK:])
+            if len(body) < _LENGTH.size or hashlib.sha256(body).digest() != check:
+                raise ValueError("the checksum differs: the bytes are damaged")
+            start, end = _LENGTH.size, _LENGTH.size + _LENGTH.unpack_from(body)[0]
+            entries = "packets", "refused", "listed", "shards"
+            document = documents.parse(body[start:end], [COUNTED_FORMAT], entries)
+            packets, refused, listed, shards = (document[name] for name in entries)
+            _check_entries(packets, refused, shards)
+            bad = tuple(Refused(*each) for each in listed)
+            if not all(type(each.number) is int and each.reason in REASONS for each in bad):
+                raise ValueError("a refused packet has a number and a reason")
+            counts = {reason: refused[reason] for reason in REASONS if reason in refused}
+            total = Tally.from_bytes(body[end:], plan)
+            found = cls(total, packets, counts, bad, Manifest(shards))
+            documents.check_written(found.to_bytes().hex(), bytes(data).hex())
+        return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the tally to a file, and the manifest next to it, as one step.
@@ -274,14 +354,15 @@ def load_or_begin(path: Path, plan: Asked) -> Counted:
 
 
 def merged(first: Counted, others: Iterable[Counted], most_listed: int = MOST_LISTED) -> Counted:
-    """Return the sum of many results, of which one is held at a time."""
+    """Return the sum of many results, of which one is held at a time; the order changes nothing."""
     total, packets, refused = first.tally, first.packets, Counter(first.refused)
     bad, manifests = list(first.listed), [first.manifest]
     for each in others:
         total += each.tally
         packets += each.packets
         refused.update(each.refused)
-        bad += each.listed[: max(0, most_listed - len(bad))]
+        if each.listed:
+            bad = sorted([*bad, *each.listed])[:most_listed]
         manifests.append(each.manifest)
     numbers = {reason: refused[reason] for reason in REASONS if refused[reason]}
     return Counted(total, packets, numbers, tuple(bad), merged_manifest(manifests))
@@ -322,11 +403,11 @@ def count(
     """Count packets in memory or in files: see `Plan.count`."""
     if not isinstance(data, str | os.PathLike):
         counter = _Counter(plan, most_listed)
-        for packets in inputs.in_memory(data, column):
+        for packets in in_memory(data, column):
             counter.add(packets)
         return counter.result()
     nothing = _Counter(plan, most_listed).result()
-    each = (count_shard(shard, plan, column, most_listed) for shard in inputs.shards(data))
+    each = (count_shard(shard, plan, column, most_listed) for shard in find(data))
     return merged(nothing, each, most_listed)
 
 
@@ -335,15 +416,15 @@ def count_shard(
     plan: Asked,
     column: str | None = None,
     most_listed: int = MOST_LISTED,
-    progress: Progress = inputs.no_one,
+    progress: Progress = no_one,
 ) -> Counted:
     """Count the packets of one file; nothing is counted if it cannot be read to its end."""
     counter = _Counter(plan, most_listed, shard.name)
     with shard.opened() as file:
-        digest = inputs.digest(file)
+        contents = digest(file)
         for packets in shard.packets(file, counter.split, column, progress):
             counter.add(packets)
-    return counter.result(Manifest({shard.name: digest}))
+    return counter.result(Manifest({shard.name: contents}))
 
 
 class Outcome(NamedTuple):
@@ -361,7 +442,7 @@ def count_new(
     plan: Asked,
     known: Manifest,
     column: str | None = None,
-    progress: Progress = inputs.no_one,
+    progress: Progress = no_one,
 ) -> Iterator[Outcome]:
     """Count the shards that a manifest does not have yet, one after the other.
 
@@ -376,8 +457,7 @@ def count_new(
                 progress(shard.size)
                 yield Outcome(shard, refused="" if same else _OTHER_CONTENTS)
                 continue
-            with shard.opened() as file:
-                is_tally = tally.is_tally(inputs.beginning(file))
+            is_tally = tally.is_tally(shard.beginning())
             if is_tally:
                 found = _load_shard(shard, plan)
                 progress(shard.size)
@@ -399,7 +479,7 @@ def count_new(
 
 def _load_shard(shard: Shard, plan: Asked) -> Counted:
     """Load a tally as a shard: its manifest names the tally too, so that it is merged once."""
-    found = Counted.load(shard.path, plan)
+    found = Counted.load(shard.local, plan)
     return replace(found, manifest=found.manifest + Manifest({shard.name: shard.digest()}))
 
 

@@ -25,8 +25,8 @@ from fedldp.cli.plans import (
     strict_option,
 )
 from fedldp.counting import Counted, Outcome
-from fedldp.data import packets
-from fedldp.data.packets import Shard
+from fedldp.data import shards
+from fedldp.data.shards import Shard
 from fedldp.errors import DomainError
 from fedldp.ledger import Ledger
 from fedldp.plan import Plan, for_vehicle
@@ -297,7 +297,8 @@ class _Tallying:
         """Count what is new, and save the tally every few seconds and at the end."""
         named = [each for each in reports if not _is_stream(each)]
         own = output.resolve(), counting.manifest_path(output.resolve())
-        shards = [each for each in self._shards(named) if each.path.resolve() not in own]
+        names = [each.as_posix() for each in own]
+        new = [each for each in self._shards(named) if each.name not in names]
         screen = console(stderr=True)
         with Progress(
             *Progress.get_default_columns(),
@@ -306,10 +307,10 @@ class _Tallying:
             console=screen,
             disable=not screen.is_terminal,
         ) as progress:
-            size = sum(shard.size for shard in shards)
+            size = sum(shard.size for shard in new)
             task = progress.add_task("Counting", total=size, vehicles=self.total.tally.reports)
             outcomes = counting.count_new(
-                shards,
+                new,
                 self.plan,
                 self.before.manifest,
                 self.column,
@@ -335,8 +336,8 @@ class _Tallying:
     def _shards(self, reports: list[str]) -> Iterator[Shard]:
         for each in reports:
             try:
-                yield from packets.shards(each)
-            except DomainError as error:
+                yield from shards.find(each)
+            except (DomainError, OSError) as error:
                 self.refused.append({"file": each, "reason": str(error)})
 
     def _some(self, outcomes: Iterator[Outcome], until: float) -> Iterator[Counted]:
@@ -350,7 +351,7 @@ class _Tallying:
                 if monotonic() >= until:
                     return
             elif outcome.refused:
-                self.refused.append({"file": str(outcome.shard.path), "reason": outcome.refused})
+                self.refused.append({"file": str(outcome.shard), "reason": outcome.refused})
             else:
                 self.skipped += 1
 

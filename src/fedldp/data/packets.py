@@ -1,18 +1,12 @@
-"""Where packets come from: lists, columns of Arrow and pandas, Parquet files, folders.
+"""Packets in memory: lists of bytes, and columns of Arrow, pandas and polars.
 
 A packet is the bytes of one report as they were received. Only this module reads columns of
 packets; it imports pyarrow when it meets one.
 """
 
-import glob
-import hashlib
-import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from pathlib import Path
-from typing import Any, BinaryIO, final
+from typing import Any
 
 import numpy as np
 
@@ -21,24 +15,13 @@ from fedldp._internal.text import listed
 from fedldp.data.frames import is_missing, shown
 from fedldp.errors import DomainError, MissingExtra
 
-Split = Callable[[BinaryIO], Iterator[Packets]]  # the packets of a stream of reports
-Progress = Callable[
-    [int], object
-]  # called with the number of bytes that were read since the last call
-
 _BLOCK = 1 << 16  # packets of a list, or rows of a file, at a time,
 _BLOCK_BYTES = 1 << 23  # and fewer where they are long
 _FIRST = 1 << 8  # packets of a list before their length is known
-_PIECE = 1 << 20  # bytes of a Parquet file that are read at a time
-_PARQUET = b"PAR1"
-_BEGINNING = 16  # bytes
 _EXPECTED = (
     "packets must be a list of bytes, a column or a table of Arrow, pandas or polars, or the path "
     "of a file, a folder or a pattern"
 )
-
-
-# Packets in memory
 
 
 def in_memory(data: Any, column: str | None = None) -> Iterator[Packets]:
@@ -55,12 +38,12 @@ def in_memory(data: Any, column: str | None = None) -> Iterator[Packets]:
             packets = _of_list(block, first)
             yield packets
             first += len(block)
-            size = _rows(packets.data.size / len(block))
+            size = rows_at_a_time(packets.data.size / len(block))
     else:
         raise DomainError(f"{_EXPECTED}; got {type(data).__name__}.")
 
 
-def _rows(length: float) -> int:
+def rows_at_a_time(length: float) -> int:
     """Return how many packets of a mean length to read at a time, so that memory is bounded."""
     return max(1, min(_BLOCK, int(_BLOCK_BYTES / max(length, 1))))
 
@@ -91,10 +74,10 @@ def _is_arrow(data: Any) -> bool:
 
 
 def _of_arrow(data: Any, column: str | None) -> Iterator[Packets]:
-    pa = _pyarrow()
+    pa = import_pyarrow()
     columns: Iterator[Any]
     if hasattr(data, "scanner"):  # a data set
-        name = _column(data.schema, column)
+        name = column_name(data.schema, column)
         batches = data.scanner(columns=[name], batch_size=_BLOCK).to_batches()
         columns = (batch.column(0) for batch in batches)
     elif hasattr(data, "array"):  # a series of pandas
@@ -107,7 +90,7 @@ def _of_arrow(data: Any, column: str | None) -> Iterator[Packets]:
     else:
         columns = _of_stream(pa, data, column)
     for each in columns:
-        yield from _of_array(pa, each)
+        yield from of_array(pa, each)
 
 
 def _of_stream(pa: Any, data: Any, column: str | None) -> Iterator[Any]:
@@ -118,17 +101,21 @@ def _of_stream(pa: Any, data: Any, column: str | None) -> Iterator[Any]:
         yield from pa.chunked_array(data).chunks
         return
     reader = pa.RecordBatchReader.from_stream(data)
-    name = _column(reader.schema, column)
+    name = column_name(reader.schema, column)
     for batch in reader:
         yield batch.column(name)
 
 
-def _column(schema: Any, column: str | None) -> str:
-    """Return the name of the column of packets, which is the only binary one by default."""
-    pa = _pyarrow()
-    names = [field.name for field in schema if _is_binary(pa, field.type)]
+def column_name(schema: Any, column: str | None) -> str:
+    """Return the name of the column of packets in an Arrow schema."""
+    pa = import_pyarrow()
+    return chosen([field.name for field in schema if _is_binary(pa, field.type)], column)
+
+
+def chosen(names: list[str], column: str | None) -> str:
+    """Return which of the binary columns has the packets: the only one by default."""
     if column is None and len(names) == 1:
-        return str(names[0])
+        return names[0]
     if column is None:
         raise DomainError(
             f"a table of packets must have one binary column; this one has {len(names)} "
@@ -148,7 +135,7 @@ def _is_binary(pa: Any, kind: Any) -> bool:
     return any(getattr(pa.types, name, bool)(kind) for name in names)
 
 
-def _of_array(pa: Any, array: Any) -> Iterator[Packets]:
+def of_array(pa: Any, array: Any) -> Iterator[Packets]:
     """Yield the packets of an Arrow array without copying them."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
@@ -186,118 +173,10 @@ def _octets(buffer: Any) -> Any:
     return np.frombuffer(b"" if buffer is None else buffer, np.uint8)
 
 
-def _pyarrow() -> Any:
+def import_pyarrow() -> Any:
+    """Return pyarrow, or say which extra has it."""
     try:
         import pyarrow
     except ImportError:
         raise MissingExtra("pyarrow", "parquet") from None
     return pyarrow
-
-
-# Packets in files
-
-
-def no_one(_: int) -> None:
-    """Tell nobody how many bytes were read."""
-
-
-def digest(file: BinaryIO) -> str:
-    """Return the SHA-256 of a file."""
-    return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
-
-
-def beginning(file: BinaryIO) -> bytes:
-    """Return the first bytes of a file, which show what it holds, and go back to its start."""
-    file.seek(0)
-    start = file.read(_BEGINNING)
-    file.seek(0)
-    return start
-
-
-@final
-@dataclass(frozen=True)
-class Shard:
-    """A file of packets: a Parquet file, or reports one after another."""
-
-    path: Path
-
-    @property
-    def name(self) -> str:
-        """What a manifest calls the file: its full path, whatever the current folder is."""
-        return self.path.resolve().as_posix()
-
-    @property
-    def size(self) -> int:
-        """The number of bytes, and 0 if the file is not there."""
-        return self.path.stat().st_size if self.path.is_file() else 0
-
-    def digest(self) -> str:
-        """Return the SHA-256 of the file."""
-        with self.path.open("rb") as file:
-            return digest(file)
-
-    @contextmanager
-    def opened(self) -> Iterator[BinaryIO]:
-        """Open the file, and refuse it if it changes before it is closed.
-
-        Otherwise its SHA-256 and its packets might be those of two different files.
-        """
-        with self.path.open("rb") as file:
-            before = os.fstat(file.fileno())
-            yield file
-            after = os.fstat(file.fileno())
-        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-            raise DomainError(f"{self.path} changed while it was read: count it once it is whole.")
-
-    def packets(
-        self, file: BinaryIO, split: Split, column: str | None = None, progress: Progress = no_one
-    ) -> Iterator[Packets]:
-        """Yield the packets of the open file; `split` finds reports that follow one another."""
-        if beginning(file).startswith(_PARQUET):
-            yield from self._of_parquet(file, column, progress)
-            return
-        done = 0
-        for packets in split(file):
-            yield packets
-            progress(file.tell() - done)
-            done = file.tell()
-
-    def _of_parquet(
-        self, file: BinaryIO, column: str | None, progress: Progress
-    ) -> Iterator[Packets]:
-        pa = _pyarrow()
-        from pyarrow import parquet
-
-        try:
-            with parquet.ParquetFile(file, buffer_size=_PIECE) as table:
-                name = _column(table.schema_arrow, column)
-                facts, rows = table.metadata, max(table.metadata.num_rows, 1)
-                groups = map(facts.row_group, range(facts.num_row_groups))
-                length = sum(group.total_byte_size for group in groups) / rows
-                for batch in table.iter_batches(_rows(length), columns=[name]):
-                    for packets in _of_array(pa, batch.column(0)):
-                        yield packets
-                        progress(self.size * len(packets) // rows)
-        except pa.ArrowException as error:
-            raise DomainError(f"{self.path} cannot be read as a Parquet file: {error}") from error
-
-
-def shards(source: str | os.PathLike[str]) -> list[Shard]:
-    """Return the files that a path names: a file, all files of a folder, or those of a pattern.
-
-    As data sets have it, names that begin with a point or an underscore are left out in a folder.
-    """
-    path = Path(source)
-    if path.is_dir():
-        inside = (each for each in path.rglob("*") if each.is_file())
-        return [Shard(each) for each in sorted(inside) if not _is_hidden(each.relative_to(path))]
-    if not path.exists() and glob.has_magic(str(source)):
-        found = sorted(map(Path, glob.glob(str(source), recursive=True)))  # noqa: PTH207
-        if not found:
-            raise DomainError(f"no file matches {str(source)!r}.")
-        return [shard for each in found for shard in shards(each)]
-    return [Shard(path)]
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(name.startswith((".", "_")) for name in path.parts)
