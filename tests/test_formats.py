@@ -5,6 +5,7 @@ A new format fails here until it is in the table and has a reader below.
 
 import ast
 import contextlib
+import hashlib
 import json
 import re
 import sqlite3
@@ -125,6 +126,11 @@ def manifest(text, folder):
     return Counted.load(folder / "tally.json", PLAN)
 
 
+def counted(text, _):
+    body = len(text).to_bytes(8, "big") + text.encode() + PLAN.tally().to_bytes()
+    return Counted.from_bytes(body + hashlib.sha256(body).digest(), PLAN)
+
+
 def tally(text, folder):
     (folder / "tally.json").write_text(text)
     return PLAN.load_tally(folder / "tally.json")
@@ -144,6 +150,7 @@ READERS = {
     "fedldp calendar": lambda text, _: fedldp.Calendar.from_json(text),
     "fedldp campaign": lambda text, _: Campaign.own(signed(text)),
     "fedldp channel": lambda text, _: fedldp.Channel.from_json(text),
+    "fedldp counted": counted,
     "fedldp job state": lambda text, _: Learned.from_json(text),
     "fedldp job summary": lambda text, _: Summary.from_json(text),
     "fedldp manifest": manifest,
