@@ -5,6 +5,9 @@ python tools/playground.py
 Each table is written by its columns' least and largest count and, for each letter up to the middle
 one, a text with a character for each output: "-" is the column's least, "+" its largest, and "o"
 the next of `others`. The rows below the middle are those above it, backwards.
+
+The distribution is that of a fleet that does not exist: how many of a thousand vehicles drive at
+which speed. Each budget has the odds of randomised response with a label for each bin.
 """
 
 import json
@@ -13,12 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import fedldp
+from fedldp.coders.categories import RandomizedResponse
 from fedldp.coders.channel import Channel
 from fedldp.errors import DomainError
 from fedldp.mechanisms import Finite, Laplace, Mechanism, Solved
 
 EPSILONS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0)
 OUTPUTS = (3, 7, 15, 31)
+SPEEDS = fedldp.Number("speed", 0, 130, bins=13)
+FLEET = (50, 20, 40, 110, 190, 160, 80, 60, 70, 90, 80, 40, 10)  # of a thousand vehicles, made up
 OUTPUT = Path(__file__).parents[1] / "docs" / "playground" / "data.js"
 
 
@@ -27,6 +33,7 @@ def document(epsilons: tuple[float, ...] = EPSILONS) -> dict[str, Any]:
     return {
         "version": fedldp.__version__,
         "outputs": list(OUTPUTS),
+        "fleet": {"edges": list(SPEEDS.edges), "vehicles": list(FLEET)},
         "budgets": [_budget(epsilon) for epsilon in epsilons],
     }
 
@@ -35,8 +42,15 @@ def _budget(epsilon: float) -> dict[str, Any]:
     return {
         "epsilon": epsilon,
         "lowerBound": fedldp.Optimal(epsilon).lower_bound,
+        "response": _response(epsilon),
         "mechanisms": [_mechanism(name, epsilon) for name in fedldp.mechanism_names()],
     }
+
+
+def _response(epsilon: float) -> dict[str, str]:
+    """Return the odds with which a vehicle sends its own bin, and each of the others."""
+    coder = RandomizedResponse.of(epsilon, len(FLEET))
+    return {"same": str(coder.same), "other": str(coder.other)}
 
 
 def _mechanism(name: str, epsilon: float) -> dict[str, Any]:

@@ -137,6 +137,34 @@ const charts = (() => {
     truth(chart, toX(x));
   }
 
+  /* Estimated shares of some bins as bars, each with its interval, and the true shares as ticks. */
+  function intervals(place, edges, shares, around, real, title, description) {
+    const chart = begin(place, 230, description);
+    const top = Math.max(...real, ...(shares ?? []).map((share, j) => share + around[j])) * 1.05;
+    const least = Math.min(0, ...(shares ?? []).map((share, j) => share - around[j]));
+    const toX = scale(edges[0], edges[edges.length - 1], chart.left, chart.right);
+    const toY = scale(least, top, chart.bottom, chart.top);
+    axis(chart, edges, toX, title);
+    for (const share of [0, top]) label(chart, `${short(100 * share)}%`, chart.left - 6, toY(share) + 4, "end");
+    add(chart, "line", { x1: chart.left, x2: chart.right, y1: toY(0), y2: toY(0), class: "line" });
+    real.forEach((share, j) => {
+      const [from, to] = [toX(edges[j]) + 2, toX(edges[j + 1]) - 2];
+      const middle = (from + to) / 2;
+      if (shares) {
+        const height = toY(0) - toY(Math.max(shares[j], 0)); // a share below 0 has no bar
+        add(chart, "rect", { x: from, y: toY(0) - height, width: to - from, height, class: "bar" });
+      }
+      add(chart, "line", { x1: from, x2: to, y1: toY(share), y2: toY(share), class: "truth" });
+      if (shares) {
+        const [low, high] = [toY(shares[j] - around[j]), toY(shares[j] + around[j])];
+        add(chart, "line", { x1: middle, x2: middle, y1: low, y2: high, class: "interval" });
+        for (const y of [low, high]) {
+          add(chart, "line", { x1: middle - 4, x2: middle + 4, y1: y, y2: y, class: "interval" });
+        }
+      }
+    });
+  }
+
   /* The x-axis, with those of the ticks that do not touch. */
   function axis(chart, ticks, toX, title) {
     add(chart, "line", {
@@ -191,5 +219,5 @@ const charts = (() => {
     return root;
   }
 
-  return { heatmap, bars, path, errorBar };
+  return { heatmap, bars, intervals, path, errorBar };
 })();

@@ -46,6 +46,7 @@
     showLaw();
     showErrors();
     showSent();
+    fleet.begin(data.fleet, budget());
     remember();
   }
 
@@ -295,6 +296,7 @@
     drawTable();
     showLaw();
     showSent();
+    fleet.show();
   }
 
   get("epsilon").max = data.budgets.length - 1;
@@ -332,6 +334,9 @@
   get("send").addEventListener("click", () => send(1));
   get("send-many").addEventListener("click", () => send(1000));
   get("clear").addEventListener("click", change);
+  get("ask").addEventListener("click", () => fleet.ask(1000));
+  get("ask-many").addEventListener("click", () => fleet.ask(20_000));
+  get("forget").addEventListener("click", () => fleet.begin(data.fleet, budget()));
   get("integers").addEventListener("toggle", () => showIntegers(tables.rowsUsed(table, chosen.x)));
   get("table").addEventListener("keydown", moveCursor);
   get("table").addEventListener("pointermove", pointAt);

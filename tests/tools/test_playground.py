@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fedldp
+from fedldp.coders.categories import RandomizedResponse
 from fedldp.mechanisms import Solved
 
 ROOT = Path(__file__).parents[2]
@@ -71,6 +72,7 @@ def test_the_command_writes_the_librarys_tables():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     made = json.loads(json.dumps(module.document((1.0,))))
+    assert made["fleet"] == DATA["fleet"]
     assert made["outputs"] == DATA["outputs"]
     kept = next(each for each in DATA["budgets"] if each["epsilon"] == 1.0)["mechanisms"]
     for each, shown in zip(made["budgets"][0]["mechanisms"], kept, strict=True):
@@ -81,6 +83,15 @@ def test_the_command_writes_the_librarys_tables():
             fixed = len(each["tables"]) == 1
             expected = mechanism.channel() if fixed else mechanism.channel(table["asked"])
             assert channel(1.0, table) == expected
+
+
+def test_the_distribution_has_the_librarys_odds():
+    fleet = DATA["fleet"]
+    assert sum(fleet["vehicles"]) == 1000
+    assert fleet["edges"] == list(fedldp.Number("speed", 0, 130, bins=13).edges)
+    for budget in DATA["budgets"]:
+        coder = RandomizedResponse.of(budget["epsilon"], len(fleet["vehicles"]))
+        assert budget["response"] == {"same": str(coder.same), "other": str(coder.other)}
 
 
 def test_the_page_is_small_and_loads_nothing_from_elsewhere():

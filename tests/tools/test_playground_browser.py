@@ -6,6 +6,7 @@ import re
 import shutil
 from bisect import bisect_right
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from playground import FOLDER, PAGE, SIZES, cut_off, number, opened, plain
 import fedldp
 from fedldp import vehicle
 from fedldp.coders import tables
+from fedldp.coders.categories import RandomizedResponse
 
 pytestmark = pytest.mark.browser
 
@@ -204,6 +206,41 @@ def drawn_codes(channel, x, words):
     return codes
 
 
+def test_a_distribution_is_estimated_from_bins(page):
+    """Each vehicle draws its code as vehicle.py does, and the shares are the library's estimate."""
+    coder = RandomizedResponse.of(1.0, 13)
+    words = page.evaluate("words.length")
+    assert page.text("#fleet-odds") == f"{cut_off(Fraction(coder.same, coder.other), 4)} to 1"
+    assert heights(page, "#fleet").size == 0
+    page.click("#ask")
+    page.click("#ask-many")
+    thrown = iter(page.evaluate(f"words.slice({words})"))
+    own = np.repeat(np.arange(13), page.evaluate("window.FEDLDP.fleet.vehicles"))
+    codes = []
+    for bin_ in np.tile(own, 21).tolist():
+        word = mock.Mock(getrandbits=lambda _: next(thrown) << 32 | next(thrown))
+        codes.append(vehicle.response_code(coder.same, coder.other, 13, bin_, word))
+    assert next(thrown, None) is None
+    _, shares = coder.frequencies(np.bincount(codes, minlength=13))
+    drawn = heights(page, "#fleet")
+    np.testing.assert_allclose(drawn / drawn.max(), shares.clip(0) / shares.max(), atol=1e-6)
+    said = numbers(page.text("#fleet-said"))
+    seen = np.bincount(codes, minlength=13) / len(codes)
+    p, q = (each / (coder.same + 12 * coder.other) for each in (coder.same, coder.other))
+    around = 1.96 * np.sqrt(seen * (1 - seen) / len(codes)) / (p - q)
+    inside = np.abs(shares - np.bincount(own) / 1000) <= around
+    assert said[:2] == [21_000, 4]
+    assert said[2] == pytest.approx(100 * around.max(), rel=0.05)
+    assert said[3:5] == [inside.sum(), 13]
+    assert page.evaluate("document.querySelectorAll('#fleet .interval').length") == 3 * 13
+    page.click("#forget")
+    assert page.text("#fleet-said").startswith("Nobody has been asked yet")
+    page.click("#ask")
+    page.evaluate("document.querySelector('#epsilon').focus()")
+    page.press("ArrowRight")  # another epsilon: other odds, and no reports
+    assert page.text("#fleet-said").startswith("Nobody has been asked yet")
+
+
 def test_reports_are_drawn_from_the_table(page):
     channel, x = fedldp.Optimal(1.0).channel(31), 0.3
     page.click("#send")
@@ -321,7 +358,7 @@ def test_the_keyboard_reaches_everything_and_it_has_a_name(page):
     first = ["epsilon", "x-typed", "x", "outputs", "mechanism", "table", "All integers"]
     names = [name for name in fedldp.mechanism_names() if name != "laplace"]
     assert reached[: len(first)] == first
-    assert reached[len(first) : len(first) + 2] == ["send", "send-many"]
+    assert reached[len(first) :][:4] == ["ask", "ask-many", "send", "send-many"]
     assert set(names) <= set(reached)
     tree = page.command("Accessibility.getFullAXTree")["nodes"]
     nameless = [
