@@ -214,7 +214,7 @@ def test_a_mistake_in_the_file_is_named(tmp_path, entries, why):
 def test_an_attribute_that_the_vault_does_not_hold_is_named(tmp_path):
     (tmp_path / "rows.csv").write_text("speed,city\n31,Rome\n")
     config = configured(tmp_path, attributes=["speed", "sped"])
-    data, _ = config._data()
+    data, _ = config.read()
     with config.ledger() as ledger, pytest.raises(DomainError) as refusal:
         config._vault(data, ledger)
     assert str(refusal.value) == (
