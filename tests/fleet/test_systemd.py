@@ -10,8 +10,14 @@ from pathlib import Path
 
 import pytest
 from accounts import needs_root
-from fleet_parts import VEHICLES, edit, small_fleet
+from fleet_parts import VEHICLES, Fleet, edit
 
+from fedldp import Schema
+from fedldp.fleet import processes
+from fedldp.fleet.folder import Place, Work, init
+from fedldp.learn.settings import Settings
+
+SCHEMA = Schema.of(speed=(0, 50), late=["no", "yes"])
 LARGEST = 4.0  # of 10: what `systemd-analyze security` calls OK
 BOOT = Path(__file__).parents[1] / "helpers" / "boot_systemd.sh"
 SOCKET = '"/run/fedldp-vault-1/vault.sock"'
@@ -35,6 +41,12 @@ for port in 9480 9481 9482; do
 done
 curl --silent http://127.0.0.1:9481/metrics | grep "^fedldp_vault_answers"
 curl --silent http://127.0.0.1:9480/status.json | grep --only-matching '"state": "done"'
+vault=/var/lib/fedldp/vault-1
+echo new,7,no >> $vault/rows.csv
+systemctl reload fedldp-vault@vault-1 \
+  && grep --only-matching "41 vehicles, 1 new" $vault/state/reload.json
+rm $vault/rows.csv
+systemctl reload fedldp-vault@vault-1 2> /dev/null || systemctl is-active fedldp-vault@vault-1
 systemctl stop fedldp-server@server.socket fedldp-uplink@gateway-1.socket fedldp-vault@vault-1 \
   fedldp-monitor-server@server fedldp-monitor-vault@vault-1 fedldp-monitor-gateway@gateway-1
 echo "left: $(systemctl list-units --plain --no-legend --state=active 'fedldp-*' | wc -l)"
@@ -44,7 +56,12 @@ echo "failed: $(systemctl list-units --plain --no-legend --state=failed 'fedldp-
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory):
-    fleet = small_fleet(tmp_path_factory.mktemp("units") / "fleet", 1)
+    fleet = Fleet(tmp_path_factory.mktemp("units") / "fleet")
+    work = Work.on_files("rows.csv", SCHEMA, "late", "logistic", VEHICLES, 2, {"vehicle": "id"})
+    place = Place("127.0.0.1", processes.free_port(), processes.free_port())
+    init(fleet.folder, work, Settings(4.0, survey=None), 1, place)
+    rows = [f"{i},{i},{('no', 'yes')[i % 2]}\n" for i in range(VEHICLES)]
+    (fleet.folder / "vault-1" / "rows.csv").write_text("id,speed,late\n" + "".join(rows))
     # A local fleet has the vault's socket in its own folder; the units have another place for it.
     edit(fleet.folder / "vault-1" / "vault.toml", listen=SOCKET)
     edit(fleet.folder / "gateway-1" / "gateway.toml", vaults=f"[{SOCKET}]")
@@ -103,7 +120,9 @@ def test_a_fleet_works_in_its_units(fleet, tmp_path):
     assert lines[3:-2] == [
         "shown to the gateway: fedldp-gateway",
         *(f'monitor {port}: {{"status": "ok"}}' for port in (9480, 9481, 9482)),
-        f'fedldp_vault_answers{{fedldp_job="flights",name="vault-1",part="vault"}} {VEHICLES}.0',
+        f'fedldp_vault_answers{{fedldp_job="rows",name="vault-1",part="vault"}} {VEHICLES}.0',
         '"state": "done"',
+        "41 vehicles, 1 new",  # reloaded
+        "active",  # refused, and still there
     ]
     assert lines[-2:] == ["left: 0", "failed: 0"]
