@@ -13,7 +13,6 @@ import click
 from fedldp.cli.plans import strict_option
 from fedldp.fleet import isolation, logs, processes, sockets
 from fedldp.fleet.flower import programs
-from fedldp.fleet.gateway import process as gateway_process
 from fedldp.fleet.server import process as server_process
 from fedldp.fleet.server.watch import JobFailed
 from fedldp.fleet.vault import reload
@@ -53,6 +52,12 @@ def log_options(command: Command) -> Command:
     return cast(Command, configured)
 
 
+def _become(module: str, *words: str | Path) -> None:
+    """Run a module in this process, without the packages of the command line: they need memory."""
+    argv = programs.python(module, *words)
+    os.execv(argv[0], argv)  # noqa: S606 (words of our own, and no shell)
+
+
 @click.command("vault")
 @click.argument("folder", type=FOLDER)
 @strict_option
@@ -79,9 +84,7 @@ def vault_command(folder: Path, strict: bool, check: bool) -> None:
     Flower.
     """  # noqa: D301 (click wants the character \b itself)
     if not check:
-        # In the same process, but without the packages of the command line, which need memory.
-        words = [*programs.python("fedldp.fleet.vault", folder), *(["--strict"] if strict else [])]
-        os.execv(words[0], words)  # noqa: S606 (words of our own, and no shell)
+        _become("fedldp.fleet.vault", folder, *(["--strict"] if strict else []))
     quality = VaultConfig.load(folder).check()
     click.echo(str(quality))
     if not quality.clean:
@@ -144,8 +147,9 @@ def gateway_command(folder: Path, require_isolation: bool, uplink: str | None) -
     cannot reach. Its uplink, a process outside, connects it with the server and
     accepts only the app that gateway.toml names.
     """  # noqa: D301 (click wants the character \b itself)
-    where = None if uplink is None else int(uplink) if uplink.isdecimal() else Path(uplink)
-    gateway_process.run(folder, uplink=where, require_isolation=require_isolation)
+    through = [] if uplink is None else ["--uplink", uplink]
+    required = ["--require-isolation"] if require_isolation else []
+    _become("fedldp.fleet.gateway", folder, *through, *required)
 
 
 @click.command("uplink")

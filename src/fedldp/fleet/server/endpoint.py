@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from time import monotonic
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import httpx
 import uvicorn
@@ -28,7 +28,9 @@ import uvicorn
 from fedldp._internal.files import Watched
 from fedldp.fleet import isolation, keys, logs
 from fedldp.fleet.server.admission import HEARD, Gateways, Headers, Heard, save
-from fedldp.fleet.server.process import ServerConfig
+
+if TYPE_CHECKING:  # an uplink uses this module too, and need not know all about jobs
+    from fedldp.fleet.server.process import ServerConfig
 
 CALLS = frozenset(
     f"/v1/fleet/{name}".encode()
@@ -203,7 +205,7 @@ async def _renew(config: uvicorn.Config, certificate: Path, key: Path) -> None:
             _log.info("New connections get the new certificate, %s.", certificate)
 
 
-async def run(server: ServerConfig, listening: socket.socket) -> None:
+async def run(server: "ServerConfig", listening: socket.socket) -> None:
     """Serve the endpoint of a server."""
     trusted = ssl.create_default_context(cafile=server.authority)
     async with httpx.AsyncClient(
@@ -235,6 +237,8 @@ async def _record(gateways: Gateways, path: Path) -> None:
 
 
 if __name__ == "__main__":
+    from fedldp.fleet.server.process import ServerConfig
+
     _server = ServerConfig.load(Path(sys.argv[1]))
     _sockets = isolation.inherited() or [_server.listen()]
     with logs.to_stderr():
