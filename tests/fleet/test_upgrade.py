@@ -42,7 +42,7 @@ def rows(path, query):
 def opened(fleet, number):
     """Open the vault of a fleet as its process does."""
     config = VaultConfig.load(fleet.folder / f"vault-{number}")
-    (schema, matrix, names), quality = config._data()
+    (schema, matrix, names), quality = config.read()
     assert quality.clean
     with config.ledger() as ledger:
         yield Vault(schema, matrix, names, ledger), ledger

@@ -33,7 +33,7 @@ def ask(config, *questions):
     """Let a vault answer as it does when it runs, but without its process."""
     folder = config.folder / state.STATE
     folder.mkdir(exist_ok=True)
-    data, _ = config._data()
+    data, _ = config.read()
     with config.ledger() as held, record.Record(folder / record.FILE) as counts:
         listener = Listener(config._vault(data, held), config.address, 0.01, 10.0, counts)
         thread = Thread(target=listener.serve, daemon=True)
