@@ -1,22 +1,24 @@
 """A vault that holds the operator's key answers what the operator has signed, and nothing else."""
 
 import datetime
+import hashlib
 import json
 import re
 from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from signed import DAY, KEY, NOW, OTHER, job, pinned_vault, signed, statistic, surveyed
 from vaults import FEATURES, GRADIENT, MODEL, ROWS, SCHEMA, lines
 from vaults import vault as make_vault
 
 from fedldp import Plan, Schema
 from fedldp._internal import signatures
-from fedldp._internal.signatures import PublicKey, sign
+from fedldp._internal.signatures import PrivateKey, PublicKey, sign
 from fedldp.cli.app import fedldp
 from fedldp.errors import DomainError, FedLDPError, WireError
-from fedldp.fleet import signing
+from fedldp.fleet import signing, transparency
 from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import FORMAT_2, MOST_BYTES, Question
 from fedldp.fleet.server import process as server_process
@@ -32,7 +34,8 @@ from fedldp.learn.networks import Network
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
     now = [NOW]
-    monkeypatch.setattr(vault_module, "_now", lambda: now[0])
+    for module in (vault_module, signing):
+        monkeypatch.setattr(module, "_now", lambda: now[0])
     return now
 
 
@@ -249,6 +252,29 @@ def test_a_signed_job_that_is_malformed_is_refused(pinned, tmp_path, change, mon
 # The question.
 
 
+def test_golden_bytes(tmp_path):
+    """What vaults hold and ledgers record must stay readable: these texts never change."""
+    seed = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
+    key = PrivateKey(Ed25519PrivateKey.from_private_bytes(seed))  # of RFC 8032, section 7.1
+    speeds = Plan(Schema.of(speed=(0, 50)), 1.0, mechanism="duchi")
+    one = signed(statistic(tmp_path, plan=speeds), key)
+    assert one.signed == (
+        '{"format":"fedldp signed 1","key":"21fe31dfa154a261626bf854046fd2271b7bed4b6abe45aa58877'
+        'ef47f9721b9","signature":"qsv2RPrLm7/p0/4OCFnXQQbwlzwuDVE6J5zuS9U/m4jNTcUykYKCzaF6bhJb6h'
+        'dVi9m8Uyw3QjOWMnEtZrzeAg==","signed":{"expires":"2027-01-02T00:00:00Z","format":"fedldp '
+        'signed job 1","job":"spring","stages":[{"asks":{"computes":"rows","schema":[{"high":50.0'
+        ',"low":0.0,"missing":25.0,"name":"speed","size":1}]},"plans":["6e5cc23400e34c3ee7c4feb84'
+        'd7fd3def565bb082752acaaf4c410adf55348b1"],"rounds":1}]}}'
+    )
+    assert hashlib.sha256(one.question("7", 1).to_bytes()).hexdigest() == (
+        "3524bc74889f80b0916c7e6b84013b09d3691e959439980cbb46039a0a302f04"
+    )
+    assert transparency.entry(one.question("7", 1)) == (
+        '{"format":"fedldp asked 1","job":"spring","model":"","plan":"6e5cc23400e34c3ee7c4feb84d7'
+        'fd3def565bb082752acaaf4c410adf55348b1","round":1}'
+    )
+
+
 def test_a_question_of_an_unsigned_job_keeps_its_bytes(tmp_path):
     one = job(tmp_path)
     plain, question = one.question("7", 1), signed(one).question("7", 1)
@@ -304,10 +330,26 @@ def test_a_job_that_is_signed_again_repeats_its_open_questions(pinned, tmp_path)
     rounds.close()
 
 
+def test_a_job_that_expires_while_it_runs_waits_to_be_signed_again(pinned, tmp_path, clock):
+    """Vaults would refuse, and the job would end as if no vehicle were left."""
+    one = signed(job(tmp_path))
+    rounds = Rounds(one)
+    rounds.ask(["7"])
+    clock[0] = NOW + DAY
+    with pytest.raises(DomainError, match=r"has expired.*fedldp fleet sign"):
+        rounds.questions()
+    rounds.close()
+    rounds = Rounds(signed(replace(one, signed=""), expires=NOW + 2 * DAY))
+    [question] = rounds.questions().values()
+    rounds.receive(question, pinned.answer(question).to_bytes())
+    assert rounds.complete(late=False)
+    rounds.close()
+
+
 def test_the_length_of_a_question_includes_what_is_signed(tmp_path):
     one = statistic(tmp_path)
     assert len(signed(one).question("7", 1).to_bytes()) < MOST_BYTES
-    with pytest.raises(DomainError, match="at most"):
+    with pytest.raises(DomainError, match="a question must have at most"):
         replace(one, signed="x" * MOST_BYTES)
 
 
@@ -330,7 +372,7 @@ def written(folder, **options):
 
 def test_a_job_reads_its_signature(tmp_path):
     one = Job.load(written(tmp_path))
-    found = SignedJob.verified(one.signed, KEY.public, datetime.datetime.now(datetime.UTC))
+    found = SignedJob.verified(one.signed, KEY.public, NOW + 89 * DAY)
     assert (found.job, found.rounds) == ("spring", 3)
     assert found.stages[0].plans == (GRADIENT.fingerprint,)
     assert (tmp_path / "job.toml").read_text().startswith('signed = "job.signed.json"\n')
@@ -383,8 +425,8 @@ def test_an_expired_job_does_not_start(tmp_path, monkeypatch):
     path = written(tmp_path)
     one = Job.load(path)
     old = replace(one, signed="")
-    expired = signed(old, expires=datetime.datetime.now(datetime.UTC))
-    with pytest.raises(DomainError, match=r"has expired at 20.*fedldp fleet sign"):
+    expired = signed(old, expires=NOW)
+    with pytest.raises(DomainError, match=r"has expired at 2027-01-01T00.*fedldp fleet sign"):
         signing.check_time(expired)
     # The server checks it first, unless the job is done.
     config = type("Config", (), {"job": path, "folder": tmp_path, "state": tmp_path})
@@ -414,8 +456,7 @@ def test_the_command_signs_a_job(tmp_path):
     done = run(*words, input="open sesame\n")
     assert done.exit_code == 0, done.output
     assert "Signed the job spring: 5 rounds, until 20" in done.output
-    left = SignedJob.unverified(Job.load(path).signed).expires - datetime.datetime.now(datetime.UTC)
-    assert 6.9 * DAY < left <= 7 * DAY
+    assert SignedJob.unverified(Job.load(path).signed).expires == NOW + 7 * DAY
     wrong = run(*words, input="sesame\n")
     assert wrong.exit_code == 1
     assert "passphrase is wrong" in str(wrong.exception or wrong.output)
@@ -452,9 +493,11 @@ def test_a_further_job_waits_for_the_operator(tmp_path):
 def test_the_command_refuses_a_key_that_vaults_do_not_know(tmp_path):
     written(tmp_path)
     OTHER.save(tmp_path / "other.key")
+    before = (tmp_path / "job.signed.json").read_bytes()
     done = run("sign", tmp_path / "job.toml", "--key", tmp_path / "other.key")
     assert done.exit_code == 1
-    assert "not signed by the expected key" in str(done.exception or done.output)
+    assert "is the public key of another operator" in str(done.exception or done.output)
+    assert (tmp_path / "job.signed.json").read_bytes() == before
 
 
 def test_a_vault_reads_the_key_from_its_folder(tmp_path):

@@ -4,7 +4,7 @@ import datetime
 from pathlib import Path
 
 from fedldp._internal import files, signatures, toml
-from fedldp._internal.signatures import PrivateKey
+from fedldp._internal.signatures import PrivateKey, PublicKey
 from fedldp.errors import DomainError
 from fedldp.fleet.job import SIGN, Job
 from fedldp.fleet.signed_jobs import SignedJob
@@ -25,7 +25,7 @@ def expiry(job: Job) -> datetime.datetime | None:
 def check_time(job: Job) -> None:
     """Raise `DomainError` if a job was signed for a time that is over: vaults would not answer."""
     expires = expiry(job)
-    if expires is not None and datetime.datetime.now(datetime.UTC) >= expires:
+    if expires is not None and _now() >= expires:
         raise DomainError(
             f"the operator's signature of the job {job.name!r} has expired at "
             f"{signatures.time_text(expires)}, so vaults would not answer it. Sign it again, where "
@@ -43,11 +43,12 @@ def sign(path: Path, key: PrivateKey, days: float = EXPIRES) -> SignedJob:
     """Sign the job in a TOML file, for some days from now, and write the text next to it.
 
     If the file names neither the signed text nor the operator's public key, it gets entries that
-    do, and the public key is written too.
+    do, and the public key is written too. Raise `DomainError` if it names the public key of another
+    operator, whose signature vaults expect.
     """
     path = path.resolve()
     job = Job.load(path, signed=False)
-    expires = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
+    expires = _now() + datetime.timedelta(days=days)
     found = SignedJob.of(job, expires)
     text = path.read_text("utf-8")
     known = toml.parse(text, str(path))
@@ -55,8 +56,17 @@ def sign(path: Path, key: PrivateKey, days: float = EXPIRES) -> SignedJob:
     missing = {name: value for name, value in new.items() if name not in known}
     if "operator" in missing:
         key.public.save(path.parent / OPERATOR)
+    elif PublicKey.load(public := path.parent / known["operator"]) != key.public:
+        raise DomainError(
+            f"{public} is the public key of another operator, whose signature vaults expect. Sign "
+            "with that operator's key. If vaults know the new one, copy its public key here."
+        )
     files.write(path.parent / (new | known)[_ENTRY], signatures.sign(key, found.to_document()))
     if missing:
         files.write(path, f"{toml.write(missing)}{text}")
     Job.load(path)  # raises if the server would not accept it
     return found
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

@@ -10,7 +10,7 @@ import numpy as np
 from fedldp._internal import files
 from fedldp._internal.validation import Floats
 from fedldp.errors import DomainError, FedLDPError, WireError
-from fedldp.fleet import versions
+from fedldp.fleet import signing, versions
 from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import Answer, Question
 from fedldp.fleet.server.checkpoint import Checkpoint, Counts, total
@@ -80,7 +80,12 @@ class Rounds:
         self._file.ask(self.job.question(gateway, number, model) for gateway in fresh)
 
     def questions(self) -> dict[str, Question]:
-        """Return the questions to gateways that have not answered: the same every time."""
+        """Return the questions to gateways that have not answered: the same every time.
+
+        Raise `DomainError` if the job was signed for a time that is over: vaults would refuse, and
+        the job would end as if no vehicle were left. Once it is signed again, it can be resumed.
+        """
+        signing.check_time(self.job)
         number, model, asked = self.number, self.model, self._file.asked
         found = {each: self.job.question(each, number, model) for each in self.pending}
         for gateway, question in found.items():
