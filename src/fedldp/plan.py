@@ -532,7 +532,8 @@ class Plan:
         packets
             A list of bytes, or another iterable; a binary column, or a table with one, of pandas,
             polars or Arrow; or a path. A path names a Parquet file, a file in which reports follow
-            one another, a folder of such files, or a pattern such as `"reports/*.parquet"`.
+            one another, a folder of such files, or a pattern such as `"reports/*.parquet"`. It may
+            be an address in an object store, such as `"s3://fleet/reports/*.parquet"`.
         column
             The name of the column of packets in a table or a Parquet file. By default it is the
             only binary column.

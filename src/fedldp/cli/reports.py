@@ -252,9 +252,9 @@ def tally_command(
     cat reports/*.bin | fedldp tally plan.json - -o tally.json
 
     PLAN is the file that the vehicles answered. REPORTS are files, folders and
-    patterns. A file may be Parquet with a binary column of reports, contain
-    reports one after another, or be the tally of another server, which is
-    merged.
+    patterns, also in an object store: s3://fleet/reports. A file may be Parquet
+    with a binary column of reports, contain reports one after another, or be
+    the tally of another server, which is merged.
 
     An invalid report is not counted; the others are, and the exit status is 1.
     The output says how many were refused, and why.
