@@ -1,5 +1,6 @@
 """Beam counts as the library does, also if bundles are repeated and merged in any order."""
 
+import doctest
 import logging
 import random
 
@@ -9,6 +10,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from engine_shards import PLAN
 
+import fedldp.engines.beam
 from fedldp import Counted
 from fedldp.engines._work import Work
 from fedldp.engines.beam import CountFiles, CountPackets, _Combine
@@ -112,3 +114,9 @@ def test_copies_are_told(shards, tmp_path):
     (tmp_path / "copy.bin").write_bytes(original.read_bytes())
     with pytest.warns(DataWarning, match="1 file with the contents of another one"):
         run([str(original), str(tmp_path / "copy.bin")], CountFiles(PLAN), tmp_path / "found")
+
+
+def test_the_examples():
+    found = doctest.testmod(fedldp.engines.beam)
+    assert found.attempted
+    assert not found.failed

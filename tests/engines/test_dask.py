@@ -1,5 +1,7 @@
 """Dask counts as the library does, bit for bit, also while workers are killed."""
 
+import doctest
+
 import dask
 import pytest
 from distributed import Client, LocalCluster
@@ -75,3 +77,9 @@ def test_workers_that_die_or_fail_change_nothing(faults, shards):
         found = engine.count_files(shards.plan, shards.folder)
     assert faults.happened()
     assert found.to_bytes() == shards.found.to_bytes()
+
+
+def test_the_examples():
+    found = doctest.testmod(engine)
+    assert found.attempted
+    assert not found.failed

@@ -1,10 +1,13 @@
 """DuckDB counts as the library does."""
 
+import doctest
+
 import duckdb
 import pyarrow as pa
 import pytest
 from engine_shards import PLAN
 
+import fedldp.engines.duckdb
 from fedldp.engines.duckdb import count_packets
 from fedldp.errors import DomainError
 
@@ -62,3 +65,9 @@ def test_an_error_in_the_query_is_raised():
     relation = duckdb.sql("SELECT error('no such day')::BLOB AS packet FROM range(10)")
     with pytest.raises(duckdb.Error, match="no such day"):
         count_packets(PLAN, relation)
+
+
+def test_the_examples():
+    found = doctest.testmod(fedldp.engines.duckdb)
+    assert found.attempted
+    assert not found.failed

@@ -1,5 +1,6 @@
 """Spark counts as the library does, also while its executors are killed."""
 
+import doctest
 import os
 import sys
 from contextlib import contextmanager
@@ -103,3 +104,10 @@ def test_killed_executors_change_nothing(faults, shards):
         found = spark.count_files(shards.plan, shards.folder)
     assert faults.happened()
     assert found.to_bytes() == shards.found.to_bytes()
+
+
+@pytest.mark.usefixtures("session")
+def test_the_examples():
+    found = doctest.testmod(spark)
+    assert found.attempted
+    assert not found.failed

@@ -48,7 +48,7 @@ class CountFiles(beam.PTransform):  # type: ignore[misc]
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> report = plan.report([{"speed": 30}] * 100, fedldp.source(1))
     >>> _ = (folder / "monday.bin").write_bytes(report.to_bytes())
-    >>> with beam.Pipeline("DirectRunner") as pipeline:
+    >>> with beam.Pipeline("FnApiRunner") as pipeline:
     ...     found = pipeline | beam.Create([str(folder)]) | CountFiles(plan)
     ...     _ = found | beam.Map(print)
     <Counted: 100 vehicles in 1 packet>
@@ -106,7 +106,7 @@ class CountPackets(beam.PTransform):  # type: ignore[misc]
     >>> from fedldp.engines.beam import CountPackets
     >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
     >>> packet = plan.report([{"speed": 30}], fedldp.source(1)).to_bytes()
-    >>> with beam.Pipeline("DirectRunner") as pipeline:
+    >>> with beam.Pipeline("FnApiRunner") as pipeline:
     ...     packets = pipeline | beam.Create([packet, packet, b"damaged"])
     ...     _ = packets | CountPackets(plan) | beam.Map(print)
     <Counted: 2 vehicles in 2 packets; 1 packet refused (length 1)>
