@@ -30,8 +30,8 @@ def ledger_group() -> None:
     """Show or repair the file that records what was spent.
 
     \b
-    fedldp ledger show vault-1     what is left of every vehicle's budget
-    fedldp ledger seal ledger.db   if the file is damaged: refuse everybody
+    fedldp ledger show fleet/vault-1   what is left of the vehicles' budgets
+    fedldp ledger seal ledger.db       if the file is damaged: refuse everybody
 
     The ledger records what each vehicle has spent of its privacy budget. A
     vault and `fedldp report` write to it. Never delete it, and never restore a
@@ -66,14 +66,14 @@ def seal_command(ledger: Path) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def show_command(path: Path, cap: str | None, as_json: bool) -> None:
-    """Show what is left of the vehicles' budgets, and which jobs they answered.
+    """Show what is left of the vehicles' budgets.
 
     \b
     fedldp ledger show fleet/vault-1                      the folder of a vault
     fedldp ledger show fleet/vault-1/ledger.db --cap 4    its ledger alone
 
-    Given the folder of a vault, it also reads the vault's data, and shows what
-    is clipped or replaced in them.
+    It also shows which jobs they answered. Given the folder of a vault, it reads
+    the vault's data too, and shows what is clipped or replaced in them.
 
     This is for the owner of the vehicles, on their machine: who knows what a
     vehicle was asked and spent knows more than the server does. The ledger has

@@ -79,8 +79,9 @@ def vault_command(folder: Path, strict: bool, check: bool) -> None:
     gets, and where to listen. The ledger beside it is the only record of what
     every vehicle has spent: never delete it, never restore a backup.
 
-    The vault prints why it refuses a question, and tells nobody else. At the
-    start it prints how many values are clipped or replaced. It does not need
+    The vault logs for how many vehicles it answered, and why it refused a
+    question, also to state/vault.log in FOLDER; it tells nobody else. At the
+    start it logs how many values are clipped or replaced. It does not need
     Flower.
     """  # noqa: D301 (click wants the character \b itself)
     if not check:
@@ -139,9 +140,10 @@ def gateway_command(folder: Path, require_isolation: bool, uplink: str | None) -
     fedldp fleet gateway fleet/gateway-1
 
     FOLDER contains gateway.toml (the server, the vaults) and the key of the
-    gateway. It prints nothing: its logs are state/supernode.log and
-    state/uplink.log in FOLDER. Run it as another user than its vault: it only
-    needs the vault's socket.
+    gateway. It logs when it is connected, what it was asked, and for how many
+    vehicles its vaults answered, also to state/gateway.log in FOLDER; Flower's
+    own output is in state/supernode.log. Run it as another user than its vault:
+    it only needs the vault's socket.
 
     The gateway runs in a private network that other accounts of this machine
     cannot reach. Its uplink, a process outside, connects it with the server and
@@ -206,7 +208,7 @@ def server_command(folder: Path, stay: bool, require_isolation: bool, container:
 
     JOB.summary.json, beside the result, says how many vehicles were asked,
     answered, were silent, and refused or were absent, and whether that is as
-    many as planned. The server prints it too. If no vehicle answers, the job
+    many as planned. The server logs it too. If no vehicle answers, the job
     fails and has no result.
 
     \b
