@@ -177,7 +177,8 @@ def test_server_and_gateways_find_each_other(fleet):
         "--root-certificates": str(fleet / "gateway-2" / "state" / "uplink" / "ca.crt"),
         "--auth-supernode-private-key": str(fleet / "gateway-2" / "key"),
         "--port": FREE_PORT,
-        "--node-config": f'vaults="{vault}" deadline={gateway_process.DEADLINE}',
+        "--node-config": f'vaults="{vault}" names="fedldp-vault-2" state="{gateway.state}" '
+        f"deadline={gateway_process.DEADLINE}",
     }
     assert node.environment["FLWR_TELEMETRY_ENABLED"] == "0"
     assert node.environment["FLWR_HOME"] == str(fleet / "gateway-2" / "state" / "flwr")
@@ -375,7 +376,8 @@ def test_a_vault_on_tcp(tmp_path):
     assert gateway.bundle == bundle.SHA256
     node = gateway.node_process([1, 2])
     assert node.argv[-1] == (
-        f'vaults="tcp://127.0.0.1:2,{tmp_path}/v.sock" token="{tmp_path}/token" deadline=5.0'
+        f'vaults="tcp://127.0.0.1:2,{tmp_path}/v.sock" names="10.0.0.7:99,{tmp_path.name}" '
+        f'state="{tmp_path}/state" token="{tmp_path}/token" deadline=5.0'
     )
     assert node.silence == 5 + gateway_process.SILENCE
 

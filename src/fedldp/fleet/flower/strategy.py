@@ -382,7 +382,8 @@ class LDPFedSGD(Strategy):
     def _gather(self, grid: Grid, count: int) -> list[str]:
         """Wait until at least `count` gateways are connected."""
         while len(found := self._gateways(grid)) < count:
-            self._note("", f"waiting for {count} gateways; {len(found)} are connected.")
+            said = f"waiting for {count} gateways; {len(found)} are connected."
+            self._note("", said, logging.INFO)
             self._sleep(self._poll)
         return found
 
@@ -410,13 +411,13 @@ class LDPFedSGD(Strategy):
         self._heard = self._clock()
         return found
 
-    def _note(self, gateway: str, what: str) -> None:
+    def _note(self, gateway: str, what: str, level: int = logging.WARNING) -> None:
         """Log each message once: a hostile gateway must not fill the disk."""
         if (gateway, what) not in self._noted:
             self._noted.add((gateway, what))
             who = self._name(gateway) if gateway else "the server"
             extra = {"job": self.job.name, "gateway": who} if gateway else {"job": self.job.name}
-            _log.warning("%s, %s: %s", self.job.name, who, what, extra=extra)
+            _log.log(level, "%s, %s: %s", self.job.name, who, what, extra=extra)
 
     def _metrics(self, number: int) -> MetricRecord:
         return MetricRecord(dict(self._rounds.counts(number)._asdict()))
