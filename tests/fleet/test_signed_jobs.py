@@ -436,6 +436,18 @@ def test_an_expired_job_does_not_start(tmp_path, monkeypatch):
         server_process.run(tmp_path)
 
 
+def test_the_operator_is_warned_a_week_before(tmp_path, clock):
+    folder = tmp_path / "fleet"
+    assert run("init", folder, "--gateways", 1, "--task", "statistics").exit_code == 0
+    job_of = Job.load(folder / "server" / "job.toml")
+    for days, text in ((82, ""), (84, "expires on 2027-04-01"), (90, "has expired on 2027-04-01")):
+        clock[0] = NOW + days * DAY
+        assert text in signing.expires_soon(job_of)
+        said = run("status", folder / "server").output
+        assert ("the operator's signature" in " ".join(said.split())) == bool(text)
+    assert signing.expires_soon(replace(job_of, signed="")) == ""
+
+
 def test_an_unsigned_job_has_nothing_to_check(tmp_path):
     signing.check_time(job(tmp_path))
     assert job(tmp_path).signed == ""

@@ -10,6 +10,7 @@ from fedldp.fleet.job import SIGN, Job
 from fedldp.fleet.signed_jobs import SignedJob
 
 EXPIRES = 90  # days
+SOON = datetime.timedelta(days=7)  # before a signature expires
 OPERATOR = "operator.pub"  # the file with the operator's public key
 
 ENDING = ".signed.json"  # of the name of a signed text
@@ -20,6 +21,18 @@ _ENTRY = "signed"  # of job.toml
 def expiry(job: Job) -> datetime.datetime | None:
     """Return until when vaults answer a job; None if it is not signed."""
     return SignedJob.unverified(job.signed).expires if job.signed else None
+
+
+def expires_soon(job: Job) -> str:
+    """Return a warning if vaults will answer a job for less than a week, or not any more."""
+    expires = expiry(job)
+    if expires is None or _now() + SOON <= expires:
+        return ""
+    verb = "expires" if _now() < expires else "has expired"
+    return (
+        f"the operator's signature of the job {verb} on {expires:%Y-%m-%d}, and vaults answer no "
+        f"longer. Sign it again, where the operator's key is: {SIGN}"
+    )
 
 
 def check_time(job: Job) -> None:

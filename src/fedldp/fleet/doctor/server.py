@@ -19,7 +19,6 @@ from fedldp.fleet.server import admission, checkpoint
 from fedldp.fleet.server.process import ServerConfig
 from fedldp.fleet.state import holder
 
-_SOON = datetime.timedelta(days=7)  # before a signature expires
 _REPORTS = 3  # a checkpoint takes about as many bytes as the reports; the disk needs some more
 
 
@@ -118,7 +117,7 @@ def _signature(server: ServerConfig) -> Iterator[Finding]:
         yield warning("the job is not signed: vaults that know an operator do not answer.", again)
     elif now >= expires:
         yield problem(f"the operator's signature has expired on {expires:%Y-%m-%d}.", again)
-    elif now + _SOON > expires:
+    elif now + signing.SOON > expires:
         yield warning(f"the operator's signature expires on {expires:%Y-%m-%d}.", again)
     else:
         yield ok(f"the job is signed: vaults answer it until {expires:%Y-%m-%d}")

@@ -229,6 +229,8 @@ def run(
         signing.check_time(job)
         if (expires := signing.expiry(job)) is not None:
             _log.info("Vaults answer the job %s until %s.", job.name, f"{expires:%Y-%m-%d}")
+            if text := signing.expires_soon(job):
+                _log.warning("%s", text)
     elif not stay:
         _log.info("The job %s had ended before this start: see %s", job.name, server.job)
         return _conclude(server, job)

@@ -8,7 +8,7 @@ from time import time
 from typing import Any, final
 
 from fedldp._internal.text import counted
-from fedldp.fleet import logs
+from fedldp.fleet import logs, signing
 from fedldp.fleet.job import Job
 from fedldp.fleet.processes import kept
 from fedldp.fleet.server import admission, checkpoint, names
@@ -38,6 +38,7 @@ def read(folder: Path) -> Status:
     attention = [
         *attempt.troubles,
         *progress.attention,
+        *([text] if job and not _is_over(found) and (text := signing.expires_soon(job)) else []),
         *(f"{each.name} is {each.state}: {each.advice}" for each in gateways if each.advice),
         *(f"{each.name} does not run." for each in processes if running and not each.runs),
         *warnings,
@@ -61,6 +62,10 @@ def read(folder: Path) -> Status:
         attention=attention,
         next=progress.next,
     )
+
+
+def _is_over(found: JobStatus | None) -> bool:
+    return found is not None and bool(found.ended)
 
 
 def _warnings(job: Job | None) -> list[str]:
