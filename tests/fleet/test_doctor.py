@@ -258,6 +258,8 @@ def test_data_that_a_vault_would_replace(fleet):
     vault = fleet / "vault-1"
     (vault / "rows.csv").write_text("id,speed,late\na,310,no\nb,,yes\n")
     (vault / "rows.csv").chmod(0o644)
+    assert "every account" not in said(vault, "warning", "data")  # the folder is closed to others
+    vault.chmod(0o711)
     found = said(vault, "warning", "data")
     assert "2 values would be clipped or replaced" in found
     assert "every account can read" in found

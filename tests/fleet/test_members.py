@@ -281,6 +281,16 @@ def test_a_second_job_asks_the_same_under_another_name(fleet):
     assert "state/autumn.model.json" in after["README.md"].decode()
 
 
+def test_the_same_job_for_more_gateways(fleet):
+    for name in ("3", "4"):
+        run("add-gateway", fleet, name)
+    run("job", fleet, "autumn")
+    job = Job.load(fleet / "server" / "autumn.toml", signed=False)
+    assert (job.gateways, job.reports, job.expected) == (4, 10, 120)
+    text = (fleet / "server" / "autumn.toml").read_text()
+    assert "gateways = 4  # how many must be connected before the first round" in text
+
+
 def test_a_job_with_other_numbers(fleet):
     run("add-gateway", fleet, "3")
     run("job", fleet / "server", "autumn", "--epsilon", 2, "--rounds", 5, "--vehicles", 50)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -26,13 +27,22 @@ def write_rows(folder, first):
     (folder / "rows.csv").write_text("\n".join(["id,speed,late", *lines]))
 
 
+def _answers(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
 def command(*words):
     subprocess.run(
         [sys.executable, "-m", "fedldp", "fleet", *map(str, words)], check=True, timeout=120
     )
 
 
-def test_keys_and_gateways_change_while_a_job_runs(tmp_path):
+@pytest.mark.parametrize("killed", [(), ("server", "gateway-1")], ids=["all live", "two die"])
+def test_keys_and_gateways_change_while_a_job_runs(tmp_path, killed):
     folder = tmp_path / "fleet"
     work = Work.on_files(
         "rows.csv", SCHEMA, "late", "logistic", VEHICLES, ROUNDS, {"vehicle": "id"}
@@ -58,7 +68,11 @@ def test_keys_and_gateways_change_while_a_job_runs(tmp_path):
         old, keys = shown(), registered(server.state)
         link = fleet.process("server", "flower-superlink")
         command("rotate-keys", folder, "--ca", folder / "ca.key")
-        until(lambda: shown() != old, "the new certificate")
+        for part in killed:  # as if the machine had lost its power right then
+            fleet.kill(part)
+        for part in killed:
+            fleet.start(part)
+        until(lambda: _answers(server.port) and shown() != old, "the new certificate")
         assert shown() == server.certificate.read_text().strip()
         until(lambda: not list(server.gateways.glob("*.next.pub")), "the use of the new keys")
         until(lambda: fleet.process("server", "flower-superlink") != link, "another SuperLink")

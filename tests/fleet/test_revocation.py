@@ -97,7 +97,7 @@ def test_a_key_that_is_replaced_in_its_file_is_unregistered(fleet):
     path.write_text(B)
     assert fleet.look() == ["Registered gateway-1."]
     assert fleet.look(9.9) == []  # it could be copied just now
-    assert fleet.look(0.1) == ["Revoked a key of gateway-1 that is no longer in gateways."]
+    assert fleet.look(0.1) == ["Revoked a key of gateway-1: it has a new one."]
     assert fleet.flower.unregistered == ["1"]
     assert fleet.keys() == {number(B)}
     assert fleet.look(100) == []
@@ -116,7 +116,7 @@ def test_a_gateway_with_a_new_key_follows_itself(fleet):
     assert fleet.look(100) == []
     upcoming.replace(path)  # as the front does when the gateway has used it
     fleet.look()
-    assert fleet.look(10) == ["Revoked a key of gateway-1 that is no longer in gateways."]
+    assert fleet.look(10) == ["Revoked a key of gateway-1: it has a new one."]
     assert fleet.flower.unregistered == ["1"]
     path.write_text(public(fresh_key()).decode())
     fleet.look()

@@ -60,7 +60,7 @@ cat > "$units/probe.service" << UNIT
 [Service]
 Type=oneshot
 ExecStart=/bin/bash /opt/probe.sh
-ExecStopPost=/usr/bin/systemctl poweroff
+ExecStopPost=/bin/sh -c "systemctl poweroff > /dev/null 2>&1"
 StandardOutput=file:/out/probe.log
 StandardError=inherit
 UNIT

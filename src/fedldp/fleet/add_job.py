@@ -1,6 +1,7 @@
 """A further job for a server: files of its own, beside those of the job before."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,10 +76,10 @@ def add_job(server: ServerConfig, name: str, work: Work | None, settings: Settin
     """
     before, path = Job.load(server.job, signed=False), server.folder / f"{name}.toml"
     _check(server, before, name, path)
+    known = len(admission.gateways(server.gateways)) or before.gateways
     if work is None:
-        files.write(path, _renamed(server.job, name, before))
+        files.write(path, _renamed(server.job, name, before, known))
     else:
-        known = len(admission.gateways(server.gateways)) or before.gateways
         fleet_folder.write_job(server.folder, work, settings, known, name)
     try:
         job = Job.load(path, signed=False)
@@ -110,12 +111,18 @@ def _check(server: ServerConfig, before: Job, name: str, path: Path) -> None:
         )
 
 
-def _renamed(path: Path, name: str, job: Job) -> str:
-    """Return the file of a job with another name, and other files to write."""
+def _renamed(path: Path, name: str, job: Job, gateways: int) -> str:
+    """Return the file of a job with another name, other files to write, and today's gateways."""
     what = "tally" if job.model is None else "model"
-    new = {"job": name, "checkpoint": f"state/{name}.db", "result": f"state/{name}.{what}.json"}
+    new: dict[str, str | int] = {"job": name, "checkpoint": f"state/{name}.db"}
+    new["result"] = f"state/{name}.{what}.json"
     text = path.read_text("utf-8")
-    if "signed" in toml.parse(text, str(path)):
+    entries = toml.parse(text, str(path))
+    if "gateways" in entries and gateways != job.gateways:
+        new["gateways"] = gateways
+        if "planned" in entries:  # as many behind each gateway as before
+            new["planned"] = -(-job.expected // job.gateways) * gateways
+    if "signed" in entries:
         new["signed"] = f"{name}{signing.ENDING}"
     return _changed(text, new)
 
@@ -124,7 +131,7 @@ def _set(path: Path, **entries: str) -> None:
     files.write(path, _changed(path.read_text("utf-8"), entries))
 
 
-def _changed(text: str, entries: dict[str, str]) -> str:
+def _changed(text: str, entries: Mapping[str, str | int]) -> str:
     """Return a text in TOML with other values for some entries; comments stay.
 
     >>> _changed('job = "a"  # its name', {"job": "b"})
@@ -132,8 +139,8 @@ def _changed(text: str, entries: dict[str, str]) -> str:
     """
     for name, value in entries.items():
         line = toml.write({name: value}).rstrip("\n")
-        pattern = rf"""(?m)^{name}\s*=\s*("[^"\n]*"|'[^'\n]*')"""
+        pattern = rf"""(?m)^{name}\s*=\s*("[^"\n]*"|'[^'\n]*'|\d+)"""
         text, count = re.subn(pattern, line.replace("\\", r"\\"), text)
         if count != 1:
-            raise DomainError(f'expected one line `{name} = "..."` in the file; got {count}.')
+            raise DomainError(f"expected one line `{name} = ...` in the file; got {count}.")
     return text

@@ -32,7 +32,7 @@ def _data(vault: VaultConfig) -> Iterator[Finding]:
         return
     path = vault.folder / data
     mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & 0o007:
+    if mode & 0o007 and path.parent.stat().st_mode & 0o001:
         yield warning(f"every account can read {path} (mode {mode:03o}).", f"chmod 600 {path}")
     if "vehicle" not in vault.entries:
         yield warning(

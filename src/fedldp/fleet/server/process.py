@@ -487,12 +487,14 @@ def _revoke(
         if _has_number(nodes[text]) and monotonic() - since >= _GONE
     }
     answers = _call(supervisor, {t: server.unregister_process(node) for t, node in gone.items()})
+    followed = set(successors.known(server.state).values())
     for text, (answer, log) in answers.items():
         done, name = _done(answer), names.lookup(server.state)(nodes[text])
-        nodes[text] = _REVOKED if done else ""  # not tried again in either case
         what = "Revoked" if done else f"Flower did not unregister (see {log})"
-        where, extra = server.gateways.name, {"gateway": name}
-        _log.warning("%s a key of %s that is no longer in %s.", what, name, where, extra=extra)
+        why = "it has a new one" if nodes[text] in followed else "it is not admitted any more"
+        level = logging.INFO if done and nodes[text] in followed else logging.WARNING
+        nodes[text] = _REVOKED if done else ""  # not tried again in either case
+        _log.log(level, "%s a key of %s: %s.", what, name, why, extra={"gateway": name})
     return bool(answers)
 
 
