@@ -181,7 +181,7 @@ def test_callers_cannot_make_it_look_often(tmp_path):
 
 
 def test_a_look_that_takes_long_is_rare(tmp_path):
-    """A look at a large ledger that takes two seconds is repeated after eighteen."""
+    """A look at a large ledger that takes two seconds is repeated after eight."""
     now, looks = [0.0], []
 
     def read(_):
@@ -193,11 +193,11 @@ def test_a_look_that_takes_long_is_rare(tmp_path):
     while now[0] < 100:
         observer.look()
         now[0] += 1.0
-    assert len(looks) in (5, 6)
+    assert len(looks) in (10, 11)
 
 
-def test_results_take_a_tenth_of_the_time(tmp_path, monkeypatch):
-    """A result that takes a second is computed again after nine, however many reports come."""
+def test_results_take_a_fifth_of_the_time(tmp_path, monkeypatch):
+    """A result that takes a second is computed again after four, however many reports come."""
     (tmp_path / "server.toml").touch()
     now, computed, reports = [0.0], [], [0]
 
@@ -215,7 +215,7 @@ def test_results_take_a_tenth_of_the_time(tmp_path, monkeypatch):
     while now[0] < 100:
         observer.look()
         now[0] += observe.EVERY
-    assert len(computed) in (10, 11)
+    assert len(computed) in range(15, 21)
 
 
 class TestProblems:

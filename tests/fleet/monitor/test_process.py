@@ -122,7 +122,7 @@ class TestBesideItsPart:
 
     def test_it_is_kept_alive(self, configuration, tmp_path):
         with Supervisor(tmp_path / "state") as supervisor:
-            launch.start(supervisor, configuration, given=False)
+            assert launch.start(supervisor, configuration, given=False)
             (listening,) = supervisor._children[launch.NAME].process.sockets
             until(lambda: supervisor.wait(0.1) and answers(self.address), "the monitor")
             first = supervisor.pid(launch.NAME)
@@ -139,7 +139,7 @@ class TestBesideItsPart:
     def test_a_port_in_use_does_not_stop_the_part(self, configuration, tmp_path, caplog):
         place = ("127.0.0.1", self.address.port)
         with closing(socket.create_server(place)), Supervisor(tmp_path / "state") as supervisor:
-            launch.start(supervisor, configuration, given=False)
+            assert not launch.start(supervisor, configuration, given=False)
             assert supervisor.wait(0.1)
         assert "cannot listen" in caplog.text
 
@@ -149,7 +149,7 @@ class TestBesideItsPart:
         caplog.set_level(logging.INFO)
         monkeypatch.setattr(isolation, "is_private", lambda: True)
         with Supervisor(tmp_path / "state") as supervisor:
-            launch.start(supervisor, configuration, given=True)
+            assert not launch.start(supervisor, configuration, given=True)
             with pytest.raises(KeyError):
                 supervisor.pid(launch.NAME)
         assert "fedldp-monitor" in caplog.text
@@ -157,7 +157,7 @@ class TestBesideItsPart:
     def test_nobody_who_did_not_ask_gets_one(self, configuration, tmp_path):
         configuration.write_text("")
         with Supervisor(tmp_path / "state") as supervisor:
-            launch.start(supervisor, configuration, given=False)
+            assert not launch.start(supervisor, configuration, given=False)
             with pytest.raises(KeyError):
                 supervisor.pid(launch.NAME)
 

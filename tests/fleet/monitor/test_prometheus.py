@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from fleet_parts import Fleet, edit, small_fleet, until
-from monitored import GATEWAY, SERVER, VAULT, Given, ask
+from monitored import GATEWAY, SERVER, VAULT, Given, ask, ask_json
 
 from fedldp.fleet.monitor import metrics
 from fedldp.fleet.monitor.address import MonitorAddress
@@ -80,13 +80,18 @@ def firing(port):
         with closing(HTTPConnection("127.0.0.1", port, timeout=30)) as link:
             link.request("GET", "/api/v1/alerts")
             found = json.loads(link.getresponse().read())["data"]["alerts"]
-    except OSError:
+    except (OSError, ValueError):  # it is starting
         return None
     return {
         (each["labels"]["alertname"], each["labels"].get("gateway", each["labels"].get("name")))
         for each in found
         if each["state"] == "firing"
     }
+
+
+def state(address):
+    (part,) = ask_json(address, "/status.json")["parts"]
+    return part["job"]["state"]
 
 
 @pytest.fixture
@@ -110,6 +115,9 @@ def test_a_silent_gateway_raises_an_alert(fleet):
         until(lambda: firing(port) == set(), "the end of the alert")
         until(lambda: (found := fleet.progress()) and found.ended, "the end of the job")
         assert not fleet.progress().failed
+        # Whoever watches sees the end, before the server is gone.
+        until(lambda: state(watched) == "done", "the news")
+        assert fleet.popens["server"].wait(60) == 0
 
 
 def test_the_demo_keeps_its_page(tmp_path):

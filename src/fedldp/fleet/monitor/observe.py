@@ -21,7 +21,7 @@ from fedldp.fleet.server.checkpoint import Reader
 
 FORMAT = "fedldp monitor 1"
 EVERY = 1.0  # seconds at least between two looks: callers cannot make it look more often
-SHARE = 0.1  # of the time, at most, is spent on looking, and on results
+SHARE = 0.2  # of the time, at most, is spent on looking, and on results
 NEARLY_FULL = 0.05  # of a disk is free
 
 _CERTIFICATES = ("authority", "certificate")  # entries of server.toml and gateway.toml

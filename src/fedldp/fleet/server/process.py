@@ -247,7 +247,7 @@ def _run(
         server.configure()
         supervisor.start(server.link_process())
         supervisor.start(server.endpoint_process(sockets[0] if sockets else server.listen()))
-        launch.start(supervisor, server.folder / FILE, given=bool(sockets))
+        watched = launch.start(supervisor, server.folder / FILE, given=bool(sockets))
         _log.info("Starting Flower's SuperLink: see %s/superlink.log", server.state)
         if supervisor.call(server.ready_process()) is None:
             return _conclude(server, job)
@@ -256,6 +256,8 @@ def _run(
         found = _finish(supervisor, server, job, certificate)
         if stay and found is not None:
             _log_end(found, server, job)
+        elif watched and found is not None:
+            supervisor.wait(launch.LAST)
         while stay and supervisor.wait(_LOOK):
             _register(supervisor, server)
             certificate.renew(supervisor)
