@@ -13,6 +13,11 @@ edges of 32 bins.
 - codes: the codes of the library's own table for means, with EM.
 
 The number of bins is not tuned on these columns: 32 is used for all of them, and others are shown.
+
+python benchmarks/distributions.py --shapes
+
+shows, on synthetic shapes, how the point of a distribution was chosen: by projecting its shares,
+or their sums, or by the mean of both.
 """
 
 import argparse
@@ -26,6 +31,8 @@ import numpy as np
 
 import fedldp
 from fedldp._internal.validation import Floats
+from fedldp.attributes.distribution import ascending
+from fedldp.coders.categories import project
 from fedldp.datasets import load
 
 COLUMNS = {"dep_delay": (-30.0, 120.0), "distance": (0.0, 5000.0), "air_time": (20.0, 700.0)}
@@ -140,9 +147,54 @@ def measured(epsilon: float, vehicles: int, repeats: int) -> Iterator[dict[str, 
             }
 
 
+def shapes(bins: int) -> dict[str, Floats]:
+    """Return synthetic distributions in some bins."""
+    x = (np.arange(bins) + 0.5) / bins
+    found = {
+        "uniform": np.ones(bins),
+        "normal": np.exp(-0.5 * ((x - 0.5) / 0.12) ** 2),
+        "exponential": np.exp(-6 * x),
+        "delays": np.exp(-25 * np.abs(x - 0.2)) + 0.02 * np.exp(-3 * x),
+        "two": np.exp(-0.5 * ((x - 0.25) / 0.06) ** 2) + 0.6 * np.exp(-50 * (x - 0.7) ** 2),
+        "atom": np.where(np.arange(bins) == bins // 3, float(bins), 1.0),
+        "step": np.where(x < 0.4, 1.0, 0.2),
+    }
+    return {name: each / each.sum() for name, each in found.items()}
+
+
+def projections(repeats: int) -> None:
+    """Print the errors of three points on synthetic shapes, compared with the mean of two."""
+    rng, cdfs, histograms = np.random.default_rng(0), [], []
+    for bins in BINS:
+        for epsilon in (1.0, 2.0, 4.0):
+            for vehicles in (5_000, 50_000):
+                q = 1 / (exp(epsilon) + 1)  # as OUE has it
+                noise = q * (1 - q) / vehicles / (0.5 - q) ** 2
+                for truth in shapes(bins).values():
+                    deviation = np.sqrt(noise + truth * (1 - truth) / vehicles)
+                    found = truth + rng.normal(size=(repeats, bins)) * deviation
+                    found -= (found.sum(axis=1, keepdims=True) - 1) / bins
+                    first = np.array([project(each) for each in found])
+                    sums = [np.clip(ascending(np.cumsum(each)[:-1]), 0, 1) for each in found]
+                    second = np.diff(np.array(sums), prepend=0.0, append=1.0)
+                    points = np.stack([first, second, (first + second) / 2])
+                    off = np.abs(np.cumsum(points - truth, axis=2)).max(axis=2).mean(axis=1)
+                    square = np.sqrt(((points - truth) ** 2).sum(axis=2).mean(axis=1))
+                    cdfs.append(off[2] / off)
+                    histograms.append(square[2] / square)
+    print("| error of the mean of both, times that of | on average | at most |")
+    print("|---|---|---|")
+    for what, ratios in (("CDF", np.array(cdfs)), ("histogram", np.array(histograms))):
+        for place, name in enumerate(("the shares", "their sums")):
+            column = ratios[:, place]
+            average = exp(np.log(column).mean())
+            print(f"| {what}, projection of {name} | {average:.3f} | {column.max():.3f} |")
+
+
 def main() -> None:
     """Print the errors, and how many times those of 32 bins they are."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shapes", action="store_true", help="on synthetic shapes instead")
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--vehicles", type=int, default=50_000)
     parser.add_argument("--repeats", type=int, default=20)
@@ -150,6 +202,9 @@ def main() -> None:
         "--json", metavar="FILE", type=Path, help="also write the numbers to a file"
     )
     options = parser.parse_args()
+    if options.shapes:
+        projections(options.repeats)
+        return
     rows = list(measured(options.epsilon, options.vehicles, options.repeats))
     base = {row["column"]: row for row in rows if row["method"] == "32 bins"}
     print("| column | method | error at edges | times 32 bins | everywhere | error of the median |")

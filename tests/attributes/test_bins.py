@@ -4,11 +4,16 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import isotonic_regression
 
 import fedldp
 from fedldp import Angle, Category, Number, Plan, Schema, Within, combine, difference, vehicle
 from fedldp.attributes import BinnedNumber
+from fedldp.attributes.distribution import ascending
 from fedldp.attributes.results import Joint
+from fedldp.coders.categories import project
 from fedldp.errors import DomainError, WireError
 
 SPEED = Number("speed", 0, 130, bins=26)
@@ -403,3 +408,25 @@ def test_intervals_cover_as_often_as_they_say(name):
     assert cdf.max() < 0.98
     assert quantiles.min() > 0.93
     assert moments.min() > 0.93
+
+
+# The point of a distribution
+
+
+@given(st.lists(st.floats(-1, 2), min_size=1, max_size=40))
+def test_numbers_that_never_descend_are_the_closest_ones(numbers):
+    found = ascending(np.array(numbers))
+    assert np.allclose(found, isotonic_regression(numbers).x, atol=1e-12)
+
+
+def test_the_point_is_the_mean_of_two_projections():
+    speed = Number("speed", 0, 130, bins=26)
+    plan = Plan(Schema((speed,)), 0.5)
+    found = plan.simulate({"speed": [10.0, 60.0, 61.0] * 300}, fedldp.source(1)).estimate()["speed"]
+    shares = np.asarray(found.values)
+    sums = np.clip(isotonic_regression(np.cumsum(shares)[:-1]).x, 0, 1)
+    mean = (project(shares) + np.diff(sums, prepend=0, append=1)) / 2
+    assert np.allclose(found.histogram.frequencies, mean, atol=1e-12)
+    assert mean.min() >= 0
+    assert mean.sum() == pytest.approx(1)
+    assert np.allclose(found.cdf.frequencies, np.cumsum(mean)[:-1], atol=1e-12)
