@@ -22,7 +22,7 @@ from fedldp.coders.base import ASSUMPTIONS, Cells
 from fedldp.coders.moments import Moments
 from fedldp.data.frames import to_frame
 from fedldp.errors import DomainError
-from fedldp.parts import Part
+from fedldp.parts import Countable, Part
 from fedldp.plausibility import Plausibility
 
 __all__ = ["Estimate", "Frequencies", "Mean", "Result", "combine", "difference"]
@@ -190,7 +190,7 @@ def means(part: Part, n: int, counts: Cells, estimator: str) -> Floats:
     return means_of_levels([(part, n, counts)], estimator)
 
 
-def means_of_levels(levels: Sequence[tuple[Part, int, Cells]], estimator: str) -> Floats:
+def means_of_levels(levels: Sequence[tuple[Countable, int, Cells]], estimator: str) -> Floats:
     """Return one mean for vehicles that answered parts with different epsilons.
 
     Each level has its part, its number of vehicles and its counters, as for `means`. Levels are

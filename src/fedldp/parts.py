@@ -172,6 +172,45 @@ class Matrix:
         return self.matrix[:, columns]
 
 
+class Decoder(Protocol):
+    """What a server needs of a coder to learn the mean of a vector from counters."""
+
+    @property
+    def noise(self) -> float:
+        """The variance of an answer about one estimate, as far as it is known without the data."""
+
+    def sums(self, cells: Cells) -> tuple[Floats, Floats]:
+        """Return, for each number, how many answers there are and the sum of their values."""
+
+    def mean_length(self, cells: Cells) -> Floats | None:
+        """Return the mean length of the vectors of each replica, if the counters reveal it."""
+
+    def noise_at(self, length: Any) -> Any:
+        """Return the noise of an answer about a number near 0 of a vector of some length."""
+
+
+class Countable(Protocol):
+    """What a simulation needs of a part: to count answers, and to read the counters."""
+
+    @property
+    def study(self) -> bool:
+        """Whether the counters are not whole numbers."""
+
+    @property
+    def share(self) -> float:
+        """The share of the vehicles that answer a coordinate."""
+
+    @property
+    def starts(self) -> Integers:
+        """Where the counters of each unit begin, and where the last ones end."""
+
+    def simulate(self, values: Values, source: Source, cells: Cells) -> None:
+        """Add what some vehicles would answer to counters."""
+
+    def by_block(self, cells: Cells) -> Iterator[tuple[Decoder, tuple[Attribute, ...], Cells]]:
+        """Yield each coder with its attributes and their counters."""
+
+
 class _Slot(NamedTuple):
     """A field of a record for one answer: the number of the unit, then the code."""
 

@@ -5,6 +5,7 @@ Their files were written by those versions: see `make_fleets`.
 
 import contextlib
 import shutil
+import signal
 import sqlite3
 from collections import Counter
 from fractions import Fraction
@@ -12,8 +13,11 @@ from fractions import Fraction
 import make_fleets as made
 import old_fleets
 import pytest
-from fleet_parts import PATIENCE
+from fleet_parts import PATIENCE, edit
+from ledger_victim import victim
 
+from fedldp import Plan, __version__
+from fedldp.fleet import status
 from fedldp.fleet.gateway.process import GatewayConfig
 from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import Answer
@@ -120,6 +124,43 @@ def test_what_was_answered_before_is_answered_with_the_same_bytes(fleet):
     assert Answer.from_bytes(answer.to_bytes(), question) == answer
 
 
+def stored(path):
+    """Return all that a checkpoint of either format holds, without the times of the newer one."""
+    asks = "SELECT round, gateway, n, digest FROM asks ORDER BY round, gateway"
+    batches = "SELECT round, gateway, answered, silent, size, report FROM batches ORDER BY 1, 2"
+    job = "SELECT name, settings, start, state, round, ended, failed FROM job"
+    return [rows(path, query) for query in (job, asks, batches)]
+
+
+def test_a_checkpoint_that_is_killed_half_way_is_the_old_or_the_new_one(fleet, tmp_path):
+    """SIGKILL before each statement: of the migration, its new version, the commit, and after."""
+    state, kind = fleet.folder / "server" / "state", checkpoint._KIND
+    places = sum(map(len, kind.migrations.values())) + 3
+    for place in range(places):
+        (tmp_path / str(place)).mkdir()
+        for file in state.glob("job.db*"):  # after a crash, a part of it is in its -wal
+            shutil.copy(file, tmp_path / str(place))
+    before = stored(state / "job.db")
+    assert victim("migrate_checkpoint", tmp_path, places) == [signal.SIGKILL] * places
+    for place in range(places):
+        path = tmp_path / str(place) / "job.db"
+        assert rows(path, "PRAGMA user_version") == [(kind.format if place == places - 1 else 1,)]
+        assert stored(path) == before
+        with checkpoint.Checkpoint(path, fleet.job.name, fleet.job.settings) as found:
+            assert found.standing.round == 2
+        assert rows(path, "PRAGMA user_version") == [(kind.format,)]
+        assert stored(path) == before
+
+
+def test_looking_at_an_old_checkpoint_does_not_change_it(fleet):
+    """So that an older server can still be started after somebody has asked for its status."""
+    path = fleet.folder / "server" / "state" / "job.db"
+    before = stored(path)
+    assert checkpoint.status(path).rounds == 2
+    assert rows(path, "PRAGMA user_version") == [(1,)]
+    assert stored(path) == before
+
+
 @pytest.mark.upgrade
 def test_real_processes_finish_the_job(fleet):
     """As after an update of all machines: every part starts on the files that it finds."""
@@ -162,7 +203,7 @@ def test_a_part_that_cannot_read_the_question_is_named_and_not_waited_for(old, t
     """Version 0.1 knows no plan of format 2. The deadline of the job is a week."""
     fleet = old_fleets.on_free_ports(old_fleets.unpacked("0.1", tmp_path / "fleet"))
     code = old_fleets.source("0.1", tmp_path)
-    server = fleet.folder / "server"
+    server, old_version = fleet.folder / "server", None if old == "gateway-2" else __version__
     made_new = newer_job(server)
     shutil.rmtree(server / "state")
     for vault in fleet.vaults:
@@ -179,21 +220,19 @@ def test_a_part_that_cannot_read_the_question_is_named_and_not_waited_for(old, t
     found = fleet.progress()
     assert found.reports == made_new.rounds * 5
     assert found.silent == made_new.rounds * 5
-    log = made_new.log.read_text()
-    if old == "gateway-2":
-        assert "older version of fedldp" in log
-    else:
-        assert "the vault speaks protocol 1" in log
+    said = "older version of fedldp" if old == "gateway-2" else "the vault speaks protocol 1"
+    assert said in made_new.log.read_text()
+    [shown] = [each.document() for each in status.read(server)]
+    assert any("gateway-2" in each["text"] and said in each["text"] for each in shown["errors"])
+    versions = {each["name"]: each["version"] for each in shown["gateways"]}
+    assert versions == {"gateway-1": __version__, "gateway-2": old_version}
+    if old == "vault-2":
         supernode = fleet.folder / "gateway-2" / "state" / "supernode.log"
         assert "vault-2/vault.sock cannot read question spring/1" in supernode.read_text()
 
 
 def newer_job(server):
     """Give a server a job with a plan of format 2, which waits for a week."""
-    from fleet_parts import edit
-
-    from fedldp import Plan
-
     job = Job.load(server / "job.toml")
     plan = Plan.from_parts(
         job.plan.schema, job.plan.epsilon, job.plan.parts, estimator="horvitz-thompson"

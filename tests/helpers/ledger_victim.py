@@ -4,6 +4,7 @@ Run as a script, so that the package is imported once and each victim is a fork 
 python ledger_victim.py COMMAND FOLDER [NUMBER ...] prints what it saw as JSON.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -11,6 +12,7 @@ import random
 import resource
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -236,6 +238,28 @@ def inherit(folder):
 def migrate(folder, places):
     """Kill processes that migrate ledgers, each before its own statement; return how they ended."""
 
+    def use(place):
+        with Ledger(folder / str(place) / "ledger", CAP) as ledger:
+            ledger.spent("car 1")  # which needs one more statement
+
+    return killed_while_migrating(use, places)
+
+
+def migrate_checkpoint(folder, places):
+    """Do the same with the checkpoints of a job, whose name and settings are in them."""
+    from fedldp.fleet.server.checkpoint import Checkpoint
+
+    def use(place):
+        path = folder / str(place) / "job.db"
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            [(job, settings)] = connection.execute("SELECT name, settings FROM job").fetchall()
+        with Checkpoint(path, job, settings) as checkpoint:
+            checkpoint.standing  # noqa: B018 (it needs one more statement)
+
+    return killed_while_migrating(use, places)
+
+
+def killed_while_migrating(use, places):
     def child(place):
         execute, left = Database.execute, [None]
 
@@ -249,8 +273,7 @@ def migrate(folder, places):
             return execute(self, statement, values)
 
         Database.execute = mortal
-        with Ledger(folder / str(place) / "ledger", CAP) as ledger:
-            ledger.spent("car 1")  # which needs one more statement
+        use(place)
 
     return [os.waitpid(forked(child, place), 0)[1] for place in range(places)]
 

@@ -30,7 +30,7 @@ from fedldp.coders.tables import read_only
 from fedldp.errors import DomainError
 from fedldp.estimate import ESTIMATORS, RATIO, means, means_of_levels
 from fedldp.learn.noise_aware import Knowledge, Observed, Prior, filtered
-from fedldp.parts import Part
+from fedldp.parts import Countable
 from fedldp.tally import Tally
 from fedldp.vehicle import canonical
 
@@ -397,7 +397,7 @@ def observed(tallies: Sequence[Tally], estimator: str = RATIO) -> Observed:
     return observe(levels, estimator)
 
 
-def observe(levels: Sequence[tuple[Part, int, Cells]], estimator: str = RATIO) -> Observed:
+def observe(levels: Sequence[tuple[Countable, int, Cells]], estimator: str = RATIO) -> Observed:
     """Return the mean gradient of a group, its known variance, and the mean length of gradients.
 
     Each level of epsilon has its part, its number of vehicles and its counters, a row for each
@@ -412,7 +412,8 @@ def observe(levels: Sequence[tuple[Part, int, Cells]], estimator: str = RATIO) -
         answers = coder.sums(cells)[0] if estimator == RATIO else n * part.share
         length = coder.mean_length(cells)
         noise = coder.noise if length is None else coder.noise_at(length)[:, None]
-        precision = precision + answers / (noise * attribute.half_width**2)
+        with np.errstate(divide="ignore"):  # without noise, the gradient is known exactly
+            precision = precision + answers / (noise * attribute.half_width**2)
         if length is not None and n:
             weighed, weights = weighed + n * length * attribute.half_width, weights + n
     with np.errstate(divide="ignore"):

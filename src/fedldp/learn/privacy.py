@@ -1,6 +1,6 @@
 """What a training costs each vehicle, and how much is sent."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, cast, final
@@ -8,9 +8,11 @@ from typing import ClassVar, cast, final
 import numpy as np
 
 from fedldp._internal import packing
-from fedldp.learn.noise_aware import Observed
+from fedldp._internal.validation import Floats, Integers
+from fedldp.coders.base import Cells
 from fedldp.parts import Values, vectors_of
 from fedldp.plan import Plan
+from fedldp.randomness import Source
 from fedldp.schema import Number, Schema
 
 
@@ -130,27 +132,18 @@ class NoPrivacy:
     Examples
     --------
     >>> import fedldp
-    >>> from fedldp.parts import Matrix
     >>> plan = NoPrivacy(fedldp.Schema.vector(2, bound=1.0))
-    >>> plan.bits
-    64
-    >>> gradients = Matrix(np.array([[0.5, 3.0], [0.1, -1.0]]))
-    >>> plan.observe([gradients], n=2, replicas=1).gradient
-    array([[0.3, 0. ]])
+    >>> plan.bits, plan.total_epsilon is None
+    (64, True)
     """
 
     schema: Schema
     study: ClassVar[bool] = False
 
     @property
-    def parts(self) -> tuple["NoPrivacy"]:
+    def parts(self) -> "tuple[Clipped]":
         """Its one part: all coordinates."""
-        return (self,)
-
-    @property
-    def share(self) -> float:
-        """The share of vehicles that answer a coordinate: all of them."""
-        return 1.0
+        return (Clipped(self.fingerprint),)
 
     @property
     def bits(self) -> int:
@@ -167,38 +160,64 @@ class NoPrivacy:
         """What identifies it in checkpoints: the bounds of the vector, as in version 0.1."""
         return cast(Number, self.schema.attributes[0])
 
-    def observe(self, batches: Iterable[Values], n: int, replicas: int) -> Observed:
-        """Return the mean of the clipped gradients of n vehicles.
 
-        Parameters
-        ----------
-        batches : iterable of Values
-            The gradients, in batches.
-        n : int
-            The number of vehicles.
-        replicas : int
-            The number of replicas; the rows of a batch are those of the first replica, then those
-            of the second, and so on.
+@final
+@dataclass(frozen=True)
+class Clipped:
+    """The part of `NoPrivacy`, and its own coder: it adds up the clipped gradients themselves.
 
-        Returns
-        -------
-        Observed
-            The mean gradient and the mean length of the gradients of each replica, without noise.
-        """
-        vector = self.fingerprint
+    The counters are the sum of each coordinate, the sum of the lengths, and the number of vehicles.
+
+    >>> import fedldp
+    >>> from fedldp.parts import Matrix
+    >>> part = Clipped(fedldp.Schema.vector(2, bound=1.0)["x"])
+    >>> cells = np.zeros((1, part.starts[-1]))
+    >>> part.simulate(Matrix(np.array([[0.5, 3.0], [0.1, -1.0]])), fedldp.source(1), cells)
+    >>> cells[0, :2], part.mean_length(cells)
+    (array([0.6, 0. ]), array([1.0615...]))
+    """
+
+    vector: Number
+    study: ClassVar[bool] = True  # the counters are not whole numbers
+    share: ClassVar[float] = 1.0  # of the vehicles that answer a coordinate
+    noise: ClassVar[float] = 0.0
+
+    @property
+    def starts(self) -> Integers:
+        """Where the counters begin and end."""
+        return np.array([0, self.vector.size + 2])
+
+    def simulate(self, values: Values, source: Source, cells: Cells) -> None:
+        """Add the clipped gradients of some vehicles to counters, a row for each replica."""
+        vector, replicas = self.vector, len(cells)
         columns = np.arange(vector.size)
-        total, lengths = np.zeros((replicas, columns.size)), np.zeros(replicas)
-        for batch in batches:
-            if vector.length is not None:
-                rows = vectors_of(batch, columns).shortened(vector.scale, vector.missing_input)
-                total += vector.half_width * rows.sums(replicas, columns.size)
-                lengths += vector.half_width * rows.lengths.reshape(replicas, -1).sum(axis=1)
-                continue
-            clipped = vector.used(batch.all(columns))
-            total += clipped.reshape(*total.shape[:1], -1, columns.size).sum(axis=1)
-            squares = np.einsum("ij,ij->i", clipped, clipped)
-            lengths += np.sqrt(squares).reshape(replicas, -1).sum(axis=1)
-        return Observed(total / n, 0.0, lengths / n)
+        cells[:, -1] += len(values) / replicas
+        if vector.length is not None:
+            rows = vectors_of(values, columns).shortened(vector.scale, vector.missing_input)
+            cells[:, :-2] += vector.half_width * rows.sums(replicas, columns.size)
+            cells[:, -2] += vector.half_width * rows.lengths.reshape(replicas, -1).sum(axis=1)
+            return
+        clipped = vector.used(values.all(columns))
+        cells[:, :-2] += clipped.reshape(replicas, -1, columns.size).sum(axis=1)
+        squares = np.einsum("ij,ij->i", clipped, clipped)
+        cells[:, -2] += np.sqrt(squares).reshape(replicas, -1).sum(axis=1)
+
+    def by_block(self, cells: Cells) -> Iterator[tuple["Clipped", tuple[Number], Cells]]:
+        """Yield itself as the coder of a vector in its own units."""
+        yield self, (Number("x", -1.0, 1.0, size=self.vector.size),), cells
+
+    def sums(self, cells: Cells) -> tuple[Floats, Floats]:
+        """Return how many vehicles have answered, and the sum of each coordinate."""
+        return cells[:, -1:], cells[:, :-2]
+
+    def mean_length(self, cells: Cells) -> Floats:
+        """Return the mean length of the gradients."""
+        found: Floats = cells[:, -2] / cells[:, -1]
+        return found
+
+    def noise_at(self, length: Floats) -> Floats:
+        """Return the variance of an answer: there is no noise."""
+        return np.zeros_like(length)
 
 
 def bits_of(plan: Plan | NoPrivacy) -> int:

@@ -16,8 +16,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from functools import cached_property, singledispatchmethod
-from typing import Any, cast, final
+from functools import cached_property
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,7 @@ from fedldp.learn.optimizer import Recipe, State
 from fedldp.learn.privacy import NoPrivacy, bits_of
 from fedldp.learn.survey import Survey
 from fedldp.learn.tasks import Task
-from fedldp.parts import Part, Values
+from fedldp.parts import Countable, Values
 from fedldp.plan import Plan
 from fedldp.randomness import Source
 from fedldp.schema import Schema
@@ -405,18 +405,10 @@ class Training:
 
     def _average(self, batches: Iterable[Values], n: int) -> Observed:
         """Return the mean gradient of n vehicles, as the server learns it, for each replica."""
-        return self._observe(self._plans[0], batches, n)
-
-    @singledispatchmethod
-    def _observe(self, plan: Plan, batches: Iterable[Values], n: int) -> Observed:
-        (part,) = plan.parts
+        (part,) = self._plans[0].parts
         return self._observed([(part, n, self._counted(part, batches))])
 
-    @_observe.register
-    def _(self, plan: NoPrivacy, batches: Iterable[Values], n: int) -> Observed:
-        return plan.observe(batches, n, self._replicas)
-
-    def _observed(self, levels: list[tuple[Part, int, npt.NDArray[Any]]]) -> Observed:
+    def _observed(self, levels: list[tuple[Countable, int, npt.NDArray[Any]]]) -> Observed:
         estimator = self._recipe.estimator
         if self._prior is None:  # nobody needs to know the noise
             return Observed(means_of_levels(levels, estimator))
@@ -424,14 +416,14 @@ class Training:
 
     def _average_of_levels(self, asked: Integers, levels: Integers) -> Observed:
         """Return the mean gradient of vehicles whose levels differ, for each replica."""
-        found = []
+        found: list[tuple[Countable, int, npt.NDArray[Any]]] = []
         for level, plan in enumerate(self._plans):
-            mine, (part,) = asked[levels == level], cast(Plan, plan).parts
+            mine, (part,) = asked[levels == level], plan.parts
             counted = self._counted(part, self._batches(mine, 0, len(mine)))
             found.append((part, len(mine), counted))
         return self._observed(found)
 
-    def _counted(self, part: Part, batches: Iterable[Values]) -> npt.NDArray[Any]:
+    def _counted(self, part: Countable, batches: Iterable[Values]) -> npt.NDArray[Any]:
         """Return what vehicles answer to a part, in a row of counters for each replica."""
         kind = np.float64 if part.study else np.int64
         cells = np.zeros((self._replicas, part.starts[-1]), kind)
