@@ -133,7 +133,7 @@ def test_more_categories_than_others_can_take():
 
 @pytest.mark.parametrize("coder", SMALL, ids=repr)
 def test_every_pair_of_categories_collides_equally_often(coder):
-    own, other, total = coder._support
+    own, other, total = coder.support
     directions = directions_of(coder)
     assert len(directions) == coder.directions == len({tuple(r) for r in directions.tolist()})
     assert coder.cells == coder.directions * coder.base
@@ -151,7 +151,7 @@ def test_every_pair_of_categories_collides_equally_often(coder):
 @pytest.mark.parametrize("coder", SMALL[:2], ids=repr)
 def test_estimates_are_unbiased_with_the_stated_variance_exactly(coder):
     """In rational numbers, over all codes."""
-    own, other, total = coder._support
+    own, other, total = coder.support
     p, q = Fraction(own, total), Fraction(other, total)
     table = {**coder.to_document(), "kind": "lines"}
     lines = [

@@ -5,6 +5,7 @@ probability q for any other. If c of n reports have it, (c/n - q) / (p - q) esti
 category's frequency without bias.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -27,9 +28,109 @@ __all__ = ["RandomizedResponse", "UnaryEncoding", "better", "cut", "project"]
 CHUNK = 1 << 15  # words drawn at a time: a few arrays of this size stay in the cache
 
 
+class BySupport(ByLaw, ForCategories):
+    """A coder of categories whose every report supports some of them, the true one more often.
+
+    Examples
+    --------
+    >>> coder = RandomizedResponse.of(epsilon=1.0, categories=4)
+    >>> own, other, total = coder.support
+    >>> coder.p == own / total, coder.q == other / total
+    (True, True)
+    """
+
+    @property
+    @abstractmethod
+    def support(self) -> tuple[int, int, int]:
+        """The odds that a report supports the true category and any other one, and all odds."""
+
+    @abstractmethod
+    def supports(self, cells: Cells) -> Cells:
+        """Return how many reports support each category.
+
+        Parameters
+        ----------
+        cells
+            Counters of units, along the last axis.
+
+        Returns
+        -------
+        array
+            For each unit a number for each category.
+
+        Examples
+        --------
+        >>> UnaryEncoding.of(epsilon=1.0, categories=2).supports(np.array([400, 300, 1000]))
+        array([400, 300])
+        """
+
+    @property
+    def p(self) -> float:
+        own, _, total = self.support
+        return own / total
+
+    @property
+    def q(self) -> float:
+        _, other, total = self.support
+        return other / total
+
+    @property
+    def variance(self) -> float:
+        return float(indicator_variance(*self.support, self.categories))
+
+    @cached_property
+    def law(self) -> Law:
+        own, other, total = self.support
+        return Law.of_indicator(self.p, self.q, (own - other) / total)
+
+    def histograms(self, cells: Cells) -> Cells:
+        ones = self.supports(cells)
+        rows = np.stack([self.answers(cells)[..., None] - ones, ones], axis=-1)
+        return rows.reshape(*rows.shape[:-3], -1, 2)
+
+    def frequencies(self, counts: npt.ArrayLike) -> tuple[int, Floats]:
+        """Return how many reports were counted, and the unbiased frequency of each category.
+
+        Parameters
+        ----------
+        counts
+            The counters of a tally: how often each code was sent or, in unary codes, how often each
+            category had a 1, and the number of reports.
+
+        Returns
+        -------
+        tuple
+            The number of reports, and an array of frequencies.
+
+        Raises
+        ------
+        DomainError
+            If the counts are not integers, one for each counter.
+
+        Examples
+        --------
+        >>> reports, frequencies = RandomizedResponse.of(1.0, 4).frequencies([500, 200, 200, 100])
+        >>> reports, frequencies.round(3)
+        (1000, array([ 1.082,  0.084,  0.084, -0.249]))
+        >>> reports, frequencies = UnaryEncoding.of(1.0, 3).frequencies([400, 300, 250, 1000])
+        >>> reports, frequencies.round(3)
+        (1000, array([ 0.567,  0.134, -0.082]))
+        """
+        cells = np.asarray(counts)
+        if cells.dtype.kind not in "iu" or cells.shape != (self.cells,):
+            raise DomainError(
+                f"counts must be {self.cells} integers; got {cells.dtype}, {cells.shape}."
+            )
+        reports, (own, other, total) = int(self.answers(cells)), self.support
+        if not reports:
+            return 0, np.full(self.categories, np.nan)
+        # The difference of two odds is taken exactly.
+        return reports, (self.supports(cells) / reports - other / total) / ((own - other) / total)
+
+
 @final
 @dataclass(frozen=True)
-class RandomizedResponse(ByLaw, ForCategories):
+class RandomizedResponse(BySupport):
     """Send the true category with the odds `same`, each of the others with the odds `other`.
 
     `RandomizedResponse.of` computes the odds.
@@ -118,14 +219,11 @@ class RandomizedResponse(ByLaw, ForCategories):
         return max(self.p, self.q)
 
     @property
-    def p(self) -> float:
-        """The probability of the true category."""
-        return self.same / self.total
+    def support(self) -> tuple[int, int, int]:
+        return self.same, self.other, self.total
 
-    @property
-    def q(self) -> float:
-        """The probability of each other category."""
-        return self.other / self.total
+    def supports(self, cells: Cells) -> Cells:
+        return cells
 
     @property
     def bits(self) -> int:
@@ -136,20 +234,6 @@ class RandomizedResponse(ByLaw, ForCategories):
     def cells(self) -> int:
         """How many counters a server keeps: one for each category."""
         return self.categories
-
-    @property
-    def variance(self) -> float:
-        """The sum of the variances of all frequencies that one report estimates."""
-        return float(indicator_variance(self.same, self.other, self.total, self.categories))
-
-    @cached_property
-    def law(self) -> Law:
-        """The probability of each value as the answer of a category's indicator."""
-        return Law.of_indicator(self.p, self.q, (self.same - self.other) / self.total)
-
-    def histograms(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        others = cells.sum(axis=-1, keepdims=True) - cells
-        return by_category(np.stack([others, cells], axis=-1))
 
     def both(self, frequencies: Floats, first: Integers, second: Integers) -> Floats:
         return np.zeros(np.broadcast_shapes(first.shape, second.shape))  # one category is sent
@@ -190,34 +274,6 @@ class RandomizedResponse(ByLaw, ForCategories):
             sent[part] = respond(mine, self.same, self.other, self.total, source)
         return codes[()]
 
-    def frequencies(self, counts: npt.ArrayLike) -> tuple[int, Floats]:
-        """Return how many reports were counted, and the unbiased frequency of each category.
-
-        Parameters
-        ----------
-        counts
-            How often each category was sent.
-
-        Returns
-        -------
-        tuple
-            The number of reports, and an array of frequencies.
-
-        Raises
-        ------
-        DomainError
-            If the counts are not integers, one for each category.
-
-        Examples
-        --------
-        >>> reports, frequencies = RandomizedResponse.of(1.0, 4).frequencies([500, 200, 200, 100])
-        >>> reports, frequencies.round(3)
-        (1000, array([ 1.082,  0.084,  0.084, -0.249]))
-        """
-        array = counts_of(counts, self.cells)
-        reports = int(array.sum())
-        return reports, unbiased(array, reports, self.other, self.same, self.total)
-
     def to_document(self) -> Document:
         return {
             "kind": self.kind,
@@ -234,7 +290,7 @@ class RandomizedResponse(ByLaw, ForCategories):
 
 @final
 @dataclass(frozen=True)
-class UnaryEncoding(AsBits, ByLaw, ForCategories):
+class UnaryEncoding(AsBits, BySupport):
     """Send a bit for each category: a fair coin for the true one, absent / total for any other.
 
     It is known as OUE. For many categories it has less error than randomized response, and more
@@ -319,14 +375,11 @@ class UnaryEncoding(AsBits, ByLaw, ForCategories):
         return self.p * max(self.q, 1 - self.q) ** (self.categories - 1)
 
     @property
-    def p(self) -> float:
-        """The probability of a 1 for the true category."""
-        return 0.5
+    def support(self) -> tuple[int, int, int]:
+        return self.total // 2, self.absent, self.total
 
-    @property
-    def q(self) -> float:
-        """The probability of a 1 for each other category."""
-        return self.absent / self.total
+    def supports(self, cells: Cells) -> Cells:
+        return cells[..., :-1]
 
     @property
     def bits(self) -> int:
@@ -337,21 +390,6 @@ class UnaryEncoding(AsBits, ByLaw, ForCategories):
     def cells(self) -> int:
         """How many counters a server keeps: one for each category, and one for the reports."""
         return self.categories + 1
-
-    @property
-    def variance(self) -> float:
-        """The sum of the variances of all frequencies that one report estimates."""
-        total, absent = self.total, self.absent
-        return float(indicator_variance(total // 2, absent, total, self.categories))
-
-    @cached_property
-    def law(self) -> Law:
-        """The probability of each value as the answer of a category's indicator."""
-        return Law.of_indicator(self.p, self.q, (self.total // 2 - self.absent) / self.total)
-
-    def histograms(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        ones, reports = cells[..., :-1], cells[..., -1:]
-        return by_category(np.stack([reports - ones, ones], axis=-1))
 
     def both(self, frequencies: Floats, first: Integers, second: Integers) -> Floats:
         own = frequencies[first] + frequencies[second]
@@ -405,34 +443,6 @@ class UnaryEncoding(AsBits, ByLaw, ForCategories):
             place = np.arange(len(words)), flat[part]
             bits[part][place] = words[place] < np.uint64(1 << vehicle.WORD - 1)
         return bits.view(np.uint8).reshape(*own.shape, self.categories)
-
-    def frequencies(self, counts: npt.ArrayLike) -> tuple[int, Floats]:
-        """Return how many reports were counted, and the unbiased frequency of each category.
-
-        Parameters
-        ----------
-        counts
-            How often each category had a 1, and the number of reports.
-
-        Returns
-        -------
-        tuple
-            The number of reports, and an array of frequencies.
-
-        Raises
-        ------
-        DomainError
-            If the counts are not integers, one for each category and one for the reports.
-
-        Examples
-        --------
-        >>> reports, frequencies = UnaryEncoding.of(1.0, 3).frequencies([400, 300, 250, 1000])
-        >>> reports, frequencies.round(3)
-        (1000, array([ 0.567,  0.134, -0.082]))
-        """
-        array = counts_of(counts, self.cells)
-        reports = int(array[-1])
-        return reports, unbiased(array[:-1], reports, self.absent, self.total // 2, self.total)
 
     def to_document(self) -> Document:
         return {
@@ -601,30 +611,11 @@ def own_categories(categories: npt.ArrayLike, number: int, source: Source) -> np
     return array
 
 
-def by_category(rows: Cells) -> Cells:
-    """Return counts of 0 and 1, of units with some categories each, as a row for each category."""
-    return rows.reshape(*rows.shape[:-3], -1, 2)
-
-
 def entries_of(document: Document) -> dict[str, Any]:
     """Return a coder's arguments; errors become `WireError` when a plan is read."""
     numbers = {name: number for name, number in document.items() if name not in ("kind", "epsilon")}
     found = {name: vehicle.integer(number) for name, number in numbers.items()}
     return {"epsilon": epsilon_of(document), **found}
-
-
-def counts_of(counts: npt.ArrayLike, cells: int) -> npt.NDArray[Any]:
-    array = np.asarray(counts)
-    if array.dtype.kind not in "iu" or array.shape != (cells,):
-        raise DomainError(f"counts must be {cells} integers; got {array.dtype}, {array.shape}.")
-    return array
-
-
-def unbiased(counts: npt.NDArray[Any], reports: int, other: int, own: int, total: int) -> Floats:
-    """Return the frequencies; the difference of two odds is taken exactly."""
-    if not reports:
-        return np.full(counts.shape, np.nan)
-    return (counts / reports - other / total) / ((own - other) / total)
 
 
 def indicator_variance(own: int, other: int, total: int, categories: int) -> Fraction:

@@ -29,22 +29,19 @@ import numpy.typing as npt
 from fedldp import vehicle
 from fedldp._internal import validation
 from fedldp._internal.validation import Floats, Integers
-from fedldp.coders.base import ByLaw, Cells, Codes, Document, ForCategories
+from fedldp.coders.base import Cells, Codes, Document
 from fedldp.coders.categories import (
     CHUNK,
+    BySupport,
     RandomizedResponse,
     UnaryEncoding,
-    by_category,
-    counts_of,
     entries_of,
     indicator_variance,
     own_categories,
     refuse,
     respond,
     response_odds,
-    unbiased,
 )
-from fedldp.coders.laws import Law
 from fedldp.errors import DomainError
 from fedldp.randomness import Source
 
@@ -60,7 +57,7 @@ _ENTRIES = ("categories", "base", "digits", "same", "other")
 
 @final
 @dataclass(frozen=True)
-class Lines(ByLaw, ForCategories):
+class Lines(BySupport):
     """Send a random direction, and the category's product with it by randomized response.
 
     `Lines.of` chooses the base and computes the odds.
@@ -182,21 +179,8 @@ class Lines(ByLaw, ForCategories):
         return max(self.same, self.other) / self.total / self.directions
 
     @property
-    def _support(self) -> tuple[int, int, int]:
-        """The odds that a report supports the true category and another one, and all odds."""
+    def support(self) -> tuple[int, int, int]:
         return _support(self.base, self.digits, self.same, self.other)
-
-    @property
-    def p(self) -> float:
-        """The probability that a report supports the true category."""
-        own, _, total = self._support
-        return own / total
-
-    @property
-    def q(self) -> float:
-        """The probability that a report supports any other category."""
-        _, other, total = self._support
-        return other / total
 
     @property
     def bits(self) -> int:
@@ -207,17 +191,6 @@ class Lines(ByLaw, ForCategories):
     def cells(self) -> int:
         """How many counters a server keeps: one for each direction and product."""
         return self.directions * self.base
-
-    @property
-    def variance(self) -> float:
-        """The sum of the variances of all frequencies that one report estimates."""
-        return float(indicator_variance(*self._support, self.categories))
-
-    @cached_property
-    def law(self) -> Law:
-        """The probability of each value as the answer of a category's indicator."""
-        own, other, total = self._support
-        return Law.of_indicator(self.p, self.q, (own - other) / total)
 
     # The vehicle's half.
 
@@ -374,10 +347,6 @@ class Lines(ByLaw, ForCategories):
             )
         return places
 
-    def histograms(self, cells: Cells) -> Cells:
-        ones = self.supports(cells)
-        return by_category(np.stack([self.answers(cells)[..., None] - ones, ones], axis=-1))
-
     def both(self, frequencies: Floats, first: Integers, second: Integers) -> Floats:
         if self.digits == 1:
             return np.zeros(np.broadcast_shapes(first.shape, second.shape))
@@ -396,35 +365,6 @@ class Lines(ByLaw, ForCategories):
         off_line = triples * true + (pairs - triples) * other
         found: Floats = on_line * pairs * true + (1 - on_line) * off_line
         return found
-
-    def frequencies(self, counts: npt.ArrayLike) -> tuple[int, Floats]:
-        """Return how many reports were counted, and the unbiased frequency of each category.
-
-        Parameters
-        ----------
-        counts
-            How often each code was sent.
-
-        Returns
-        -------
-        tuple
-            The number of reports, and an array of frequencies.
-
-        Raises
-        ------
-        DomainError
-            If the counts are not integers, one for each code.
-
-        Examples
-        --------
-        >>> reports, frequencies = Lines.of(1.0, 2).frequencies([600, 400])
-        >>> reports, frequencies.round(2)
-        (1000, array([0.72, 0.28]))
-        """
-        array = counts_of(counts, self.cells)
-        reports = int(array.sum())
-        own, other, total = self._support
-        return reports, unbiased(self.supports(array), reports, other, own, total)
 
     def to_document(self) -> Document:
         entries = {name: vehicle.json_integer(getattr(self, name)) for name in _ENTRIES}
