@@ -190,14 +190,13 @@ build/docs/notebooks.done: $(VENV)/docs.done $(wildcard docs/notebooks/*.ipynb) 
 page: $(VENV)/demo.done  ## the numbers of the interactive page, docs/playground/index.html
 	$(BIN)/python tools/playground.py
 
-dist: $(VENV)/test.done  ## sdist and wheel, tried out in an environment of their own
-	rm -rf dist
-	$(BIN)/python -m pip install --quiet 'build>=1.2'
-	$(BIN)/python -m build --outdir dist
+dist: $(VENV)/test.done  ## sdist, wheel and SBOM, built twice and compared, and tried out in an environment of their own
+	$(BIN)/python -m pip install --quiet --group release
+	$(BIN)/python tools/release.py dist
 	$(BIN)/pytest -m dist tests/tools/test_dist.py
 
 clean:
-	rm -rf .cache/solved $(VENV) .venv-flower .venv-minimum .venv-peers .venv-python .venv-vss .venv-engines demo site dist
+	rm -rf .cache/solved $(VENV) .venv-dist .venv-flower .venv-minimum .venv-peers .venv-python .venv-vss .venv-engines demo site dist
 
 $(VENV)/pip.done:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

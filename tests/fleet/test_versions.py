@@ -1,7 +1,9 @@
 """Parts of other versions: they are named, and no round waits for them."""
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,13 +25,15 @@ from vaults import (
     vault,
 )
 
+from fedldp import vehicle
+from fedldp.fleet import protocol
 from fedldp.fleet.flower.messages import packed
 from fedldp.fleet.gateway.relay import relay
 from fedldp.fleet.protocol import HEADER, Answer
 from fedldp.fleet.server import checkpoint, rounds
 from fedldp.fleet.sockets import REFUSED, Address
 from fedldp.fleet.versions import NEWEST, OtherVersion, Speaks, check, refusal
-from fedldp.learn import computations
+from fedldp.learn import computations, model
 from fedldp.vehicle import canonical
 
 LONG = 30.0
@@ -109,6 +113,23 @@ def test_a_newer_format_is_told_from_an_invalid_question(name):
 @pytest.mark.parametrize("name", INVALID)
 def test_an_invalid_question_is_refused_as_ever(name):
     assert refusal(INVALID[name], "vault", computations.FORMATS) == REFUSED
+
+
+def test_the_documentation_lists_what_the_newest_version_reads():
+    page = Path(__file__).parents[2] / "docs" / "fleet.md"
+    row = re.findall(r"(?m)^\| (\d+) \| fedldp ([\d.]+) \|(.*)\|(.*)\|(.*)\|$", page.read_text())[
+        -1
+    ]
+    assert (int(row[0]), row[1]) == (NEWEST, ".".join(fedldp.__version__.split(".")[:2]))
+    questions, plans, models = row[2:]
+    assert numbers(questions) == {int(each[-1]) for each in protocol.FORMATS}
+    assert numbers(plans) == {int(each[-1]) for each in vehicle.PLAN_FORMATS}
+    first, last = sorted(numbers(models))
+    assert {f"fedldp model {i}" for i in range(first, last + 1)} == set(model.FORMATS)
+
+
+def numbers(text):
+    return {int(each) for each in re.findall(r"\d+", text)}
 
 
 # A vault

@@ -1,13 +1,19 @@
 """What `make dist` has built works where nothing of the repository is."""
 
+import hashlib
 import json
 import subprocess
-import sys
 import tarfile
 import zipfile
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
+import release
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import fedldp
 
 pytestmark = pytest.mark.dist
 
@@ -43,15 +49,64 @@ def test_the_sdist_holds_what_the_tests_need():
     assert {name.split("/")[0] for name in left_out} <= {".ci"}
 
 
+def test_the_digests_are_those_of_all_files():
+    lines = (ROOT / "dist" / release.SUMS).read_text().splitlines()
+    named = {name: digest for digest, name in (line.split("  ") for line in lines)}
+    files = {path.name: path for path in (ROOT / "dist").iterdir() if path.name != release.SUMS}
+    assert named.keys() == files.keys()
+    for name, path in files.items():
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == named[name]
+
+
+def test_the_dates_are_that_of_the_last_commit():
+    words = ["git", "log", "-1", "--format=%ct"]
+    epoch = int(subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT).stdout)
+    with tarfile.open(built("*.tar.gz")) as archive:
+        assert {each.mtime for each in archive.getmembers()} == {epoch}
+        assert {(each.uid, each.gid) for each in archive.getmembers()} == {(0, 0)}
+
+
 @pytest.fixture(scope="module")
-def fresh(tmp_path_factory):
-    """Return the programs of an environment with the wheel and all its extras, and no compiler."""
-    folder = tmp_path_factory.mktemp("fresh")
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    python = folder / "bin" / "python"
-    pip = [python, "-m", "pip", "install", "--quiet", "--only-binary", ":all:"]
-    subprocess.run([*pip, f"{built('*.whl')}[all]"], check=True)
-    return folder / "bin"
+def sbom():
+    return json.loads(built("*.cdx.json").read_text())
+
+
+def test_the_sbom_is_valid_and_that_of_the_wheel(sbom):
+    assert release.invalid(built("*.cdx.json").read_text()) == ""
+    assert release.invalid(json.dumps(sbom | {"components": [{"name": "numpy"}]})) != ""
+    own = sbom["metadata"]["component"]
+    assert (own["name"], own["version"]) == ("fedldp", fedldp.__version__)
+    digest = hashlib.sha256(built("*.whl").read_bytes()).hexdigest()
+    assert own["hashes"] == [{"alg": "SHA-256", "content": digest}]
+    assert "timestamp" not in sbom["metadata"]
+    assert "file:" not in json.dumps(sbom)
+
+
+def test_the_sbom_lists_what_was_installed_and_what_needs_it(fresh, sbom, tmp_path):
+    code = "import importlib.metadata as m; print(*{d.name for d in m.distributions()}, sep='\\n')"
+    installed = {
+        canonicalize_name(name) for name in run(fresh, tmp_path, "python", "-c", code).split()
+    }
+    listed = {canonicalize_name(each["name"]) for each in sbom["components"]}
+    assert listed == installed - {"fedldp"}
+    needs = {each["ref"]: set(each.get("dependsOn", ())) for each in sbom["dependencies"]}
+    reached, due = set(), {sbom["metadata"]["component"]["bom-ref"]}
+    while due:
+        reached |= due
+        due = {ref for each in due for ref in needs[each]} - reached
+    assert reached == {"root-component", *(each["bom-ref"] for each in sbom["components"])}
+    with zipfile.ZipFile(built("*.whl")) as wheel:
+        [metadata] = [name for name in wheel.namelist() if name.endswith("/METADATA")]
+        needed = message_from_bytes(wheel.read(metadata)).get_all("Requires-Dist")
+    all_ = {Requirement(text) for text in needed}
+    plain = {canonicalize_name(each.name) for each in all_ if each.marker is None}
+    assert plain <= listed
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    """Return the programs of an environment with the wheel and all its extras, and nothing else."""
+    return release.PYTHON.parent
 
 
 def run(fresh, folder, *arguments):
