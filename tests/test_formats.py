@@ -27,17 +27,18 @@ from fedldp.campaigns.config import VehicleConfig
 from fedldp.campaigns.store import Store
 from fedldp.counting import Counted
 from fedldp.errors import DomainError, FedLDPError, WireError
-from fedldp.fleet import protocol
+from fedldp.fleet import processes, protocol
 from fedldp.fleet.gateway.process import GatewayConfig
+from fedldp.fleet.gateway.record import Connection, Questions
 from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import Question
-from fedldp.fleet.server import checkpoint, successors
+from fedldp.fleet.server import admission, checkpoint, successors
 from fedldp.fleet.server.process import ServerConfig, registered
 from fedldp.fleet.server.summary import Summary
 from fedldp.fleet.signed_jobs import SignedJob
 from fedldp.fleet.stages import Learned
 from fedldp.fleet.transparency import Asked, Transparency
-from fedldp.fleet.vault import identity
+from fedldp.fleet.vault import identity, record
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.fleet.vault.reload import Outcome
 from fedldp.learn import computations
@@ -113,9 +114,10 @@ def in_state(name, read):
     """Return a reader of a file of this name in the state folder of a part."""
 
     def from_text(text, folder):
-        (folder / "state").mkdir()
-        (folder / "state" / name).write_text(text)
-        return read(folder)
+        state = folder / "state"
+        state.mkdir()
+        (state / name).write_text(text)
+        return read(state)
 
     return from_text
 
@@ -151,33 +153,38 @@ READERS = {
     "fedldp campaign": lambda text, _: Campaign.own(signed(text)),
     "fedldp channel": lambda text, _: fedldp.Channel.from_json(text),
     "fedldp counted": counted,
+    "fedldp gateway connection": in_state("connection.json", Connection.load),
+    "fedldp gateway questions": in_state("questions.json", lambda state: Questions(state).load()),
+    "fedldp gateways heard": in_state(
+        "heard.json", lambda state: admission.load(state / "heard.json")
+    ),
     "fedldp job state": lambda text, _: Learned.from_json(text),
     "fedldp job summary": lambda text, _: Summary.from_json(text),
     "fedldp manifest": manifest,
     "fedldp model": lambda text, _: Model.from_json(text),
     "fedldp network": lambda text, _: Network.from_json(text),
     "fedldp plan": lambda text, _: Plan.from_json(text),
+    "fedldp processes": in_state("processes.json", processes.kept),
     "fedldp question": lambda text, _: Question.from_bytes(text.encode()),
-    "fedldp registered": in_state("registered.json", lambda folder: registered(folder / "state")),
-    "fedldp reload": in_state("reload.json", Outcome.load),
+    "fedldp registered": in_state("registered.json", registered),
+    "fedldp reload": in_state("reload.json", lambda state: Outcome.load(state.parent)),
     "fedldp signed": lambda text, _: signatures.unverified(text, "fedldp job"),
     "fedldp signed job": lambda text, _: SignedJob.unverified(signed(text)),
     "fedldp state": lambda text, _: State.from_json(text),
-    "fedldp successors": in_state("successors.json", lambda f: successors.known(f / "state")),
+    "fedldp successors": in_state("successors.json", successors.known),
     "fedldp survey": lambda text, _: computations.check_format(text),
     "fedldp tally": tally,
     "fedldp training": training,
     "fedldp transparency": lambda text, _: Transparency.from_json(text),
+    "fedldp vault status": in_state("vault.json", record.load),
 }
-IGNORED = {
-    "fedldp doctor",  # printed, and never read
-    "fedldp rows",  # written again
-}
+IGNORED = {"fedldp rows", "fedldp gateway names"}  # written again
+PRINTED = {"fedldp doctor", "fedldp ledger overview", "fedldp monitor", "fedldp status"}
 
 
 def test_there_is_a_reader_for_every_kind_of_document():
     kinds = {name.rpartition(" ")[0] for name in in_the_code()[0]}
-    assert kinds == READERS.keys() | IGNORED
+    assert kinds == READERS.keys() | IGNORED | PRINTED
 
 
 @pytest.mark.parametrize("kind", READERS)
