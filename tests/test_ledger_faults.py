@@ -189,7 +189,7 @@ def test_other_databases_are_refused_and_left_alone(path):
 
 def test_an_impossible_epsilon_in_the_file_is_damage(ledger):
     ledger.release("car", 1, "1", lambda: b"a")
-    for epsilon in ("-1/1", "0/1", "1/0", "?"):
+    for epsilon in ("-1/1", "0/2", "1/0", "?"):
         ledger._file.execute("UPDATE releases SET epsilon = ?", (epsilon,))
         for use in (ledger.spent, ledger.history, lambda key: ledger.release(key, 1, "2", never)):
             with pytest.raises(WireError, match="it has an epsilon of"):
