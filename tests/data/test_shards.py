@@ -1,6 +1,8 @@
 """Files in an object store count as files on disk do; `make test-engines` has a real one."""
 
 import pickle
+import shutil
+from urllib.parse import unquote
 
 import pytest
 from engine_shards import PLAN, packets
@@ -19,7 +21,7 @@ def store(tmp_path, monkeypatch):
     def open_store(address):
         opened.append(address)
         system = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
-        return system, address.partition("?")[0].removeprefix("s3://")
+        return system, unquote(address.partition("?")[0].removeprefix("s3://"))
 
     monkeypatch.setattr(shards, "_opened_store", open_store)
     folder = tmp_path / "fleet/reports"
@@ -87,11 +89,30 @@ def test_an_address_is_enough_for_another_machine():
 
 
 @pytest.mark.usefixtures("store")
-def test_a_stored_file_that_changed_is_refused(tmp_path):
+def test_a_stored_file_that_changed_is_refused(tmp_path, monkeypatch):
     (shard,) = shards.find("s3://fleet/reports/a/1.bin")
-    (tmp_path / "fleet/reports/a/1.bin").write_bytes(b"".join(packets(PLAN, 3, seed=1)))
+    copy = shutil.copyfileobj
+
+    def and_change(*arguments):
+        copy(*arguments)
+        (tmp_path / "fleet/reports/a/1.bin").write_bytes(b"".join(packets(PLAN, 3, seed=1)))
+
+    monkeypatch.setattr(shutil, "copyfileobj", and_change)
     with pytest.raises(DomainError, match=r"a/1\.bin changed while it was read"):
         shard.digest()
+
+
+@pytest.mark.usefixtures("store")
+def test_every_way_to_write_an_address_gives_one_name(tmp_path):
+    odd = "a #1?*%=ü.bin"
+    (tmp_path / "fleet/odd").mkdir()
+    (tmp_path / "fleet/odd" / odd).write_bytes(b"".join(packets(PLAN, 3, seed=1)))
+    (listed,) = shards.find("s3://fleet/odd")
+    assert listed.name == "s3://fleet/odd/a%20%231%3F%2A%25=%C3%BC.bin"
+    for same in (listed.address, listed.name.replace("=", "%3D"), "s3://fleet/odd/a*.bin"):
+        (found,) = shards.find(same)
+        assert (found.name, found.digest()) == (listed.name, listed.digest())
+    assert shards._SCHEMES["gcs"] == "gs"
 
 
 @pytest.mark.usefixtures("store")

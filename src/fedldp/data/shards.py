@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from fedldp._internal.packets import Packets
 from fedldp.data.packets import column_name, import_pyarrow, of_array, rows_at_a_time
@@ -31,6 +31,8 @@ Progress = Callable[
 _PIECE = 1 << 20  # bytes of a file that are read at a time
 _PARQUET = b"PAR1"
 _BEGINNING = 16  # bytes
+_SAFE = "/=+,:@!$&'()~"  # in an address, besides letters, digits and _.-
+_SCHEMES = {"gcs": "gs"}  # two names of one store
 _STORES = (
     "s3://, gs://, abfs:// or hdfs://, or that of another system of fsspec as in fsspec+http://"
 )
@@ -209,14 +211,14 @@ class StoredShard(Shard):
 
     @contextmanager
     def opened(self) -> Iterator[BinaryIO]:
+        # Asked for again: some stores give a list with more exact times than they give a file.
+        before = self.system.get_file_info(self.found.path)
         with tempfile.TemporaryFile() as file:
             with self.system.open_input_stream(self.found.path) as stream:
                 shutil.copyfileobj(stream, file, _PIECE)
-            now = self.system.get_file_info(self.found.path)
-            self._check_unchanged(
-                (self.found.size, self.found.mtime_ns, self.found.size),
-                (now.size, now.mtime_ns, file.tell()),
-            )
+            after = self.system.get_file_info(self.found.path)
+            got = file.tell()
+            self._check_unchanged((before.size, before.mtime_ns), (got, after.mtime_ns))
             file.seek(0)
             yield file
 
@@ -265,7 +267,9 @@ def _find_stored(address: str) -> list[Shard]:
             f"a question mark begins the options of an address, as in ?region=eu-west-1; got "
             f"{parts.query!r}. A pattern has * and ** instead."
         )
-    name = parts._replace(query="", fragment="").geturl().rstrip("/")
+    path = "*".join(map(_escaped, parts.path.rstrip("/").split("*")))
+    scheme = _SCHEMES.get(parts.scheme, parts.scheme)
+    name = f"{scheme}://{parts.netloc}{path}"  # one file has one name
     # A pattern is looked up in the folder above its first star.
     before, star, _ = name.partition("*")
     folder = before.rpartition("/")[0] if star else name
@@ -280,13 +284,18 @@ def _find_stored(address: str) -> list[Shard]:
     shards: list[Shard] = []
     for each in sorted(inside, key=lambda each: str(each.path)):
         within = each.path.removeprefix(key).lstrip("/")
-        full = f"{folder}/{within}"
+        full = f"{folder}/{quote(within, safe=_SAFE)}"
         hidden = _is_hidden(PurePosixPath(within))
         if each.type == fs.FileType.File and not hidden and wanted.fullmatch(full):
             shards.append(StoredShard(full, parts.query, system, each))
     if star and not shards:
         raise DomainError(f"no file matches {name!r}.")
     return shards
+
+
+def _escaped(path: str) -> str:
+    """Return a path as it stands in an address, in one of the many ways to write it."""
+    return quote(unquote(path), safe=_SAFE)
 
 
 def _opened_store(address: str) -> tuple[Any, str]:

@@ -49,7 +49,7 @@ def count_files(
     most_listed
         How many refused packets are listed.
     known
-        The manifest of an earlier result, whose files are left out.
+        The manifest of an earlier result, whose files are left out and not read again.
 
     Returns
     -------
