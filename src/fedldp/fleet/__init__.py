@@ -17,6 +17,7 @@ shows what a part does:
     job.py          a job: what the server asks, and for how long
     folder.py       `fedldp fleet init`: all files that a fleet needs; keys.py makes its keys
     processes.py    keeps processes alive; isolation.py gives them a private network
+    status.py       `fedldp fleet status`: what each part knows about itself; logs.py writes logs
     app.py          the two apps that Flower runs, one on the server, one on each gateway
 
 If you have a Flower app already, use `LDPFedSGD` as the strategy of your ServerApp, or `LDPMod` as

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar, final
 
 from fedldp import __version__
+from fedldp._internal.text import listed
 from fedldp.errors import DomainError, FedLDPError
 from fedldp.fleet import logs, state
 
@@ -91,18 +92,24 @@ def read(folder: str | os.PathLike[str]) -> list[Status]:
     found = [_status(each, module) for each, module in _parts(folder)]
     if not found:
         names = ", ".join(_READERS)
+        closed = [each.name for each in _folders(folder) if not os.access(each, os.X_OK)]
         raise DomainError(
             f"expected the folder of a part of a fleet, with one of the files {names}, or a folder "
             f"that contains such folders; got {folder}."
+            + (f" This user may not look into {listed(closed)}." if closed else "")
         )
     return found
 
 
 def _parts(folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield the folders of the parts, each with the module that reads it."""
+    for each in _folders(folder):
+        yield from ((each, _READERS[name]) for name in _READERS if os.access(each / name, os.F_OK))
+
+
+def _folders(folder: Path) -> list[Path]:
     try:
-        for each in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
-            yield from ((each, _READERS[name]) for name in _READERS if os.access(each / name, 0))
+        return [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
     except OSError as error:
         raise DomainError(f"cannot read {folder}: {error.strerror}.") from None
 

@@ -11,6 +11,7 @@ from vault_folders import SCHEMA, configured
 from vaults import framed, sent_back
 
 from fedldp import Plan, ledger
+from fedldp.errors import DomainError
 from fedldp.fleet import state
 from fedldp.fleet.protocol import Question
 from fedldp.fleet.status import read
@@ -153,3 +154,20 @@ def test_another_user_is_told_why_nothing_is_shown(tmp_path):
     attention = forked(lambda: list(status(config.folder).attention), uid=NOBODY)
     assert any("This user may not read" in text for text in attention)
     assert any("ledger" in text for text in attention)
+
+
+@needs_root
+def test_another_user_is_told_which_folders_are_closed(tmp_path):
+    config = made(tmp_path / "vault-1")
+    config.folder.chmod(0o700)
+    for path in (tmp_path, *tmp_path.parents):
+        if path.stat().st_uid == os.geteuid() and path.is_relative_to("/tmp"):
+            path.chmod(path.stat().st_mode | stat.S_IXOTH | stat.S_IROTH)
+
+    def refused(folder):
+        with pytest.raises(DomainError) as error:
+            read(folder)
+        return str(error.value)
+
+    assert "may not look into vault-1" in forked(lambda: refused(tmp_path), uid=NOBODY)
+    assert "Permission denied" in forked(lambda: refused(config.folder), uid=NOBODY)

@@ -1,7 +1,7 @@
 """The gateway passes a question on to its vaults, and returns their records in one answer.
 
-It stores nothing. If a vault cannot be reached, the gateway sends the same question again until the
-deadline. The same question gets the same answer, so nothing is lost and nothing is spent twice.
+It stores no answers. If a vault cannot be reached, the gateway sends the same question again until
+the deadline. The same question gets the same answer, so nothing is lost and nothing is spent twice.
 
 A vault that cannot read the question, because it speaks another version of the protocol, is not
 asked again: its vehicles are silent, and the gateway's log names it. If there is no other vault,
