@@ -59,7 +59,9 @@ def test_it_runs_until_a_signal(vault, how):
         found = ask_json(address, "/healthz")
         assert "vault-1 is not running" in found["reasons"]
         popen.send_signal(signal.SIGTERM)
-        assert popen.wait(60) == 0, popen.stderr.read()
+        said = popen.stderr.read().decode()
+        assert popen.wait(60) == 0, said
+    assert f"The monitor of vault-1 is http://127.0.0.1:{address.port}/" in said
 
 
 def test_the_configuration_says_where(vault):

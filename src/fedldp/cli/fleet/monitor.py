@@ -1,12 +1,10 @@
 """`fedldp fleet monitor`: health, metrics and the live page of a part of a fleet."""
 
-import os
 from pathlib import Path
 
 import click
 
-from fedldp.cli.fleet.parts import FOLDER
-from fedldp.fleet.flower import programs
+from fedldp.cli.fleet.parts import FOLDER, become, log_options
 from fedldp.fleet.monitor.address import DEFAULT
 
 
@@ -24,6 +22,7 @@ from fedldp.fleet.monitor.address import DEFAULT
     help="A file with a secret that callers must show; with --listen.",
     metavar="FILE",
 )
+@log_options
 def monitor_command(folder: Path, listen: str | None, token: Path | None) -> None:
     """Serve a live page, /healthz and /metrics, until Ctrl-C.
 
@@ -42,6 +41,4 @@ def monitor_command(folder: Path, listen: str | None, token: Path | None) -> Non
     if token is not None and listen is None:
         raise click.UsageError("--token belongs to --listen; the configuration has monitor_token.")
     given = [each for each in (listen, token and str(token.resolve())) if each is not None]
-    # In the same process, but without the packages of the command line, which need memory.
-    words = programs.python("fedldp.fleet.monitor", folder, *given)
-    os.execv(words[0], words)  # noqa: S606 (words of our own, and no shell)
+    become("fedldp.fleet.monitor", folder, *given)

@@ -52,7 +52,7 @@ def log_options(command: Command) -> Command:
     return cast(Command, configured)
 
 
-def _become(module: str, *words: str | Path) -> None:
+def become(module: str, *words: str | Path) -> None:
     """Run a module in this process, without the packages of the command line: they need memory."""
     argv = programs.python(module, *words)
     os.execv(argv[0], argv)  # noqa: S606 (words of our own, and no shell)
@@ -85,7 +85,7 @@ def vault_command(folder: Path, strict: bool, check: bool) -> None:
     Flower.
     """  # noqa: D301 (click wants the character \b itself)
     if not check:
-        _become("fedldp.fleet.vault", folder, *(["--strict"] if strict else []))
+        become("fedldp.fleet.vault", folder, *(["--strict"] if strict else []))
     quality = VaultConfig.load(folder).check()
     click.echo(str(quality))
     if not quality.clean:
@@ -151,7 +151,7 @@ def gateway_command(folder: Path, require_isolation: bool, uplink: str | None) -
     """  # noqa: D301 (click wants the character \b itself)
     through = [] if uplink is None else ["--uplink", uplink]
     required = ["--require-isolation"] if require_isolation else []
-    _become("fedldp.fleet.gateway", folder, *through, *required)
+    become("fedldp.fleet.gateway", folder, *through, *required)
 
 
 @click.command("uplink")

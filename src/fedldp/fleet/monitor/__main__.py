@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from fedldp.errors import FedLDPError
+from fedldp.fleet import logs
 from fedldp.fleet.monitor.process import run
 
 
@@ -14,7 +15,8 @@ def main(words: list[str]) -> None:
     listen = words[1] if len(words) > 1 else None
     token = Path(words[2]) if len(words) > 2 else None
     try:
-        run(Path(words[0]), listen, token)
+        with logs.to_stderr():
+            run(Path(words[0]), listen, token)
     except (FedLDPError, OSError) as error:
         sys.exit(f"fedldp: {error}")
 

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,7 +35,7 @@ class Part(Protocol):
         """Return the status as a document for JSON."""
 
 
-Read = Callable[[Path], Sequence[Part]]
+Read = Callable[[Path], Iterable[Part]]
 
 
 class Disk(NamedTuple):
@@ -127,8 +127,7 @@ class _Result:
         self._key: object = None
         self._due = 0.0
         self._found: dict[str, Any] | None = None
-        self._reader: Reader | None = None
-        self._job: tuple[int, Job] | None = None
+        self._open: tuple[int, Job, Reader] | None = None  # and when the job's file was changed
 
     def look(self, document: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return what is known, given the status of the server."""
@@ -147,12 +146,11 @@ class _Result:
     def _compute(self) -> dict[str, Any] | None:
         path = server_process.ServerConfig.load(self._folder).job
         changed = path.stat().st_mtime_ns
-        if self._job is None or self._job[0] != changed:
-            self._job = changed, Job.load(path)
-            self._reader = Reader(self._job[1].checkpoint)
-        job, reader = self._job[1], self._reader
-        latest = None if reader is None else reader.latest(job.stages)
-        if latest is None:
+        if self._open is None or self._open[0] != changed:
+            job = Job.load(path)
+            self._open = changed, job, Reader(job.checkpoint)
+        _, job, reader = self._open
+        if (latest := reader.latest(job.stages)) is None:
             return None
         rounds = sorted({latest.rounds[0], latest.rounds[-1]})
         found = latest.stage.insight(latest.learned, latest.tallies).document()
