@@ -3,9 +3,11 @@
 import json
 import tracemalloc
 import zlib
+from dataclasses import replace
 
 import pytest
 from plans import canonical, changed, cube, document
+from signed import KEY, pinned_vault
 from vaults import asked, gradients, vault
 
 from fedldp import Plan, Schema, vehicle
@@ -64,6 +66,28 @@ def test_a_vault_refuses_a_huge_plan_before_it_takes_memory(tmp_path, name, ask)
     refusal, peak = most(lambda: held.answer(ask(n=1, plan=HUGE[name])))
     assert isinstance(refusal, FedLDPError)
     assert peak < LIMIT
+
+
+BOMBS = {
+    "not signed": "{" * MOST_BYTES,
+    "as long as it may be": '{"a":[' + "{}," * (1 << 18) + "0]}",
+    "deep": '{"a":' * (1 << 17) + "0" + "}" * (1 << 17),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_vault_does_not_parse_what_its_operator_has_not_signed(tmp_path, name):
+    """Parsed, these would take many times their length, or all of the stack."""
+    held = pinned_vault(tmp_path / "ledger")
+    head = {
+        "format": "fedldp signed 1",
+        "key": KEY.public.fingerprint,
+        "signature": "A" * 86 + "==",
+    }
+    signed = f'{canonical(head)[:-1]},"signed":{BOMBS[name]}}}'
+    refusal, peak = most(lambda: held.answer(replace(asked(), signed=signed)))
+    assert isinstance(refusal, WireError)
+    assert peak < 2 * MOST_BYTES
 
 
 @pytest.mark.parametrize("name", ["a longer one", "no end", "many cubes"])
