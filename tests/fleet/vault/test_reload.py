@@ -2,6 +2,7 @@
 
 import logging
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -205,6 +206,22 @@ def test_a_process_reloads_when_it_is_told_to(tmp_path):
     finally:
         process.terminate()
         assert process.wait() == 0
+
+
+def test_a_vault_ends_with_its_terminal_and_reloads_as_long_as_it_is_open(tmp_path):
+    (tmp_path / "rows.csv").write_text(OLD)
+    configured(tmp_path, vehicle="id")
+    child, terminal = pty.fork()
+    if not child:
+        os.execv(sys.executable, [sys.executable, "-m", "fedldp.fleet.vault", str(tmp_path)])
+    try:
+        until_it_listens(tmp_path)
+        assert reload.request(tmp_path, 60).done
+    finally:
+        os.close(terminal)
+        _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert not (tmp_path / "s").exists()
 
 
 # At a restart.

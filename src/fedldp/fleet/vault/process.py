@@ -23,7 +23,7 @@ from fedldp.errors import DomainError, FedLDPError
 from fedldp.fleet import logs, state
 from fedldp.fleet.monitor.address import ENTRIES as MONITOR
 from fedldp.fleet.sockets import Address
-from fedldp.fleet.vault import identity, policy
+from fedldp.fleet.vault import identity, policy, reload
 from fedldp.fleet.vault.listener import DEADLINE, TICK, Listener
 from fedldp.fleet.vault.policy import Policy
 from fedldp.fleet.vault.record import FILE as RECORD
@@ -173,12 +173,17 @@ class VaultConfig:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: listener.close())
 
-            def reload() -> None:
+            attended = reload.has_terminal()
+
+            def reload_when_asked() -> None:
                 while asked.wait():
                     asked.clear()
-                    self.reload(listener, data[0], ledger, strict=strict)
+                    if attended and not reload.has_terminal():  # its window was closed
+                        os.kill(os.getpid(), signal.SIGTERM)
+                    else:
+                        self.reload(listener, data[0], ledger, strict=strict)
 
-            threading.Thread(target=reload, daemon=True).start()
+            threading.Thread(target=reload_when_asked, daemon=True).start()
             listener.serve()
 
     def _vault(self, data: _Data, ledger: Ledger) -> Vault:

@@ -66,3 +66,15 @@ def request(folder: Path, patience: float = PATIENCE) -> Outcome:
             )
         sleep(_POLL)
     return Outcome.load(folder)
+
+
+def has_terminal() -> bool:
+    """Return whether this process has a terminal that is open.
+
+    SIGHUP also comes when the terminal of a process is closed, which then should end.
+    """
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
