@@ -21,7 +21,7 @@ SELECTED ?= tests/test_golden.py tests/test_vectors.py tests/test_randomness.py 
 .PHONY: demo test test-tools test-reproduction test-minimum test-python test-slow test-torch test-simulation \
 	test-deploy test-faults test-hostile test-upgrade test-flower test-vss test-engines test-mqtt test-browser test-monitor \
 	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-distributions \
-	accuracy flights networks reproduce reproduce-quick paper-map pictures page docs notebooks dist mutation clean
+	accuracy flights networks reproduce reproduce-quick paper-map pictures live-page page docs notebooks dist mutation clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
 	@$(BIN)/fedldp demo --output demo
@@ -186,6 +186,9 @@ notebooks: $(VENV)/docs.done  ## the notebooks of the documentation, executed
 
 build/docs/notebooks.done: $(VENV)/docs.done $(wildcard docs/notebooks/*.ipynb) $(shell find src -name '*.py')
 	@$(MAKE) --no-print-directory notebooks
+
+live-page: $(VENV)/test.done  ## the pictures of a fleet's live page: needs Chromium
+	$(BIN)/python tools/live_page.py docs/images
 
 page: $(VENV)/demo.done  ## the numbers of the interactive page, docs/playground/index.html
 	$(BIN)/python tools/playground.py

@@ -39,7 +39,7 @@ def changed(document, **entries):
 def test_what_a_server_says(tmp_path):
     found = samples(tmp_path, SERVER)
     expected = {
-        ("fedldp_build_info", "0.3.0"): 1,
+        ("fedldp_build_info", "0.2.0"): 1,
         ("fedldp_running",): 1,
         ("fedldp_started_timestamp_seconds",): 1794816000,
         ("fedldp_problems",): 0,

@@ -2,6 +2,10 @@
 
 import copy
 import json
+import struct
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from browser import browser as start
@@ -243,3 +247,12 @@ def test_a_monitor_that_fails_is_named(page):
     assert "error 500" in text(page, "#connection")
     page.browser.evaluate("window.fetch = async () => new Response('', {status: 401})")
     page.browser.wait("document.querySelector('#connection').innerText.includes('token')")
+
+
+def test_the_pictures_of_the_documentation_can_be_taken(tmp_path):
+    tool = Path(__file__).parents[3] / "tools" / "live_page.py"
+    subprocess.run([sys.executable, str(tool), str(tmp_path)], check=True, timeout=300)
+    for name in ("live-page.png", "live-page-phone.png"):
+        (width,) = struct.unpack(">I", (tmp_path / name).read_bytes()[16:20])
+        published = (tool.parents[1] / "docs" / "images" / name).read_bytes()
+        assert (width,) == struct.unpack(">I", published[16:20])
