@@ -12,7 +12,7 @@ import pytest
 from accounts import NOBODY, needs_root
 
 from fedldp.errors import DomainError
-from fedldp.fleet import logs, processes
+from fedldp.fleet import logs, processes, state
 from fedldp.fleet.processes import FREE_PORT, MARK, Process, Supervisor, stop
 from fedldp.fleet.state import LOCK, hold, holder, started
 
@@ -402,3 +402,25 @@ def test_who_is_alive():
     popen.wait()
     assert started(popen.pid) is None
     assert started(os.getpid()) > 0
+
+
+def test_others_can_see_what_runs(tmp_path):
+    forever = Process("forever", (sys.executable, "-c", "import time; time.sleep(600)"))
+    once = Process("once", (sys.executable, "-c", ""), restart="no")
+    with Supervisor(tmp_path) as supervisor:
+        supervisor.start(forever)
+        supervisor.start(once)
+        assert processes.kept(tmp_path) == [("forever", True, 1)]
+        supervisor.restart("forever")
+        assert processes.kept(tmp_path) == [("forever", True, 2)]
+    assert processes.kept(tmp_path) == [("forever", False, 2)]
+
+
+def test_a_full_disk_does_not_end_a_supervisor(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(state.files, "write", full)
+    with Supervisor(tmp_path) as supervisor:
+        assert supervisor.call(Process("once", (sys.executable, "-c", ""), restart="no")) == [0]
+    assert processes.kept(tmp_path) == []

@@ -151,11 +151,6 @@ class Kept(NamedTuple):
     runs: bool
     starts: int  # how often it was started
 
-    @property
-    def again(self) -> int:
-        """How often it was started again."""
-        return max(0, self.starts - 1)
-
 
 def kept(state: Path) -> list[Kept]:
     """Return the processes that the supervisor of a state folder keeps alive, or kept last."""

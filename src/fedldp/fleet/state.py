@@ -21,22 +21,36 @@ LOCK = "supervisor.lock"
 T = TypeVar("T")
 
 
-def note(path: Path, format_: str, **entries: Any) -> None:
-    """Write a small file that informs people, for `noted` to read."""
+def save(path: Path, format_: str, **entries: Any) -> None:
+    """Write a small file in a state folder, for `noted` to read."""
     files.write(path, json.dumps({"format": format_, **entries}))
 
 
-def noted(path: Path, format_: str, understand: Callable[[dict[str, Any]], T], otherwise: T) -> T:
+def note(path: Path, format_: str, **entries: Any) -> None:
+    """Write a small file that only informs people.
+
+    If the disk is full, it is not written: that must not end a part of a fleet.
+    """
+    with contextlib.suppress(OSError):
+        save(path, format_, **entries)
+
+
+def noted(
+    path: Path,
+    format_: str,
+    understand: Callable[[dict[str, Any]], T],
+    otherwise: T,
+    advice: str = "It only informs people: delete it.",
+) -> T:
     """Return what a function makes of such a file, or something else if there is none.
 
-    A damaged one raises `WireError`.
+    A damaged one raises `WireError`, with some advice.
     """
     try:
         text = path.read_text("utf-8", errors="replace")
     except FileNotFoundError:
         return otherwise
-    advice = f" (in {path}). It only informs people: delete it."
-    with documents.reading(repr(format_), advice):
+    with documents.reading(repr(format_), f" (in {path}). {advice}"):
         document = json.loads(text)
         documents.parse(text, [format_], [name for name in document if name != "format"])
         return understand(document)

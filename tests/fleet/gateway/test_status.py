@@ -106,7 +106,7 @@ def test_a_full_disk_does_not_keep_an_answer_back(folder, tmp_path, monkeypatch)
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(record, "note", full)
+    monkeypatch.setattr(state.files, "write", full)
     assert len(passed_on(folder, tmp_path, asked(7))) == asked(7).size
 
 

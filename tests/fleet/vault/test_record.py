@@ -20,6 +20,7 @@ from vaults import (
 )
 
 from fedldp.errors import WireError
+from fedldp.fleet import state
 from fedldp.fleet.protocol import Answer
 from fedldp.fleet.vault import record
 from fedldp.fleet.vault.record import Record, load
@@ -120,7 +121,7 @@ def test_a_full_disk_does_not_end_the_vault(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(record, "note", full)
+    monkeypatch.setattr(state.files, "write", full)
     with Record(tmp_path / "vault.json") as counts:
         counts.count(record.ANSWERED)
     assert load(tmp_path)["vehicles"] is None

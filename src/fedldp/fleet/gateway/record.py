@@ -111,8 +111,7 @@ class Questions:
         for each in questions[-_LAST:]:
             replies = None if each.replies is None else [reply._asdict() for reply in each.replies]
             entries.append(each._asdict() | {"replies": replies})
-        with suppress(OSError):  # a full disk must not keep an answer back
-            note(self._path, QUESTIONS_FORMAT, questions=entries)
+        note(self._path, QUESTIONS_FORMAT, questions=entries)
 
 
 class Connection(NamedTuple):

@@ -22,7 +22,6 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from time import time
 from typing import Any, final
@@ -200,8 +199,7 @@ class Line:
         if why != self._why:
             self._why = why
             state = "not connected" if why else CONNECTED
-            with suppress(OSError):  # a full disk must not end the connection
-                Connection(state, time(), why).save(self._state)
+            Connection(state, time(), why).save(self._state)
 
 
 if __name__ == "__main__":

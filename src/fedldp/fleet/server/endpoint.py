@@ -10,7 +10,6 @@ whose TLS handshake is interrupted would never call again.
 """
 
 import asyncio
-import contextlib
 import logging
 import socket
 import ssl
@@ -232,8 +231,7 @@ async def _record(gateways: Gateways, path: Path) -> None:
         await asyncio.sleep(RECORD)
         if gateways.heard != before:
             before = dict(gateways.heard)
-            with contextlib.suppress(OSError):  # a full disk must not end the endpoint
-                await asyncio.to_thread(save, path, before)
+            await asyncio.to_thread(save, path, before)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ stays the same, and the vault repeats its answer.
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from fedldp.fleet.state import note, noted
+from fedldp.fleet.state import noted, save
 
 FILE = "successors.json"  # in the state folder of the server
 FORMAT = "fedldp successors 1"
@@ -24,13 +24,14 @@ def known(state: Path) -> dict[str, str]:
         FORMAT,
         lambda found: {str(node): str(before) for node, before in found["before"].items()},
         {},
+        "Without it, an open question would be asked anew after a gateway got a new key.",
     )
 
 
 def keep(state: Path, before: Mapping[str, str]) -> None:
     """Write down which node each node follows."""
     if before != known(state):
-        note(state / FILE, FORMAT, before=before)
+        save(state / FILE, FORMAT, before=before)
 
 
 def first(node: str, before: Mapping[str, str]) -> str:

@@ -10,7 +10,6 @@ disk.
 
 import threading
 from collections import deque
-from contextlib import suppress
 from pathlib import Path
 from time import time
 from typing import Any, Self, final
@@ -84,8 +83,7 @@ class Record:
 
     def _write(self) -> None:
         if self._path is not None:
-            with suppress(OSError):  # a full disk must not end the vault
-                note(self._path, FORMAT, **self.document())
+            note(self._path, FORMAT, **self.document())
 
     def _write_on(self) -> None:
         while not self._ended.is_set():
