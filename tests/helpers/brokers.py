@@ -109,6 +109,12 @@ class Connection:
         self._check()
         del self.open[message.number]
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
     def close(self):
         if self in self.broker.connections:
             self.broker.connections.remove(self)

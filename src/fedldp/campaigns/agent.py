@@ -93,8 +93,7 @@ class Agent:
         """
         own = new_identifier()
         unused = iter([own])
-        connection = self._connect(own.hex())
-        try:
+        with self._connect(own.hex()) as connection:
             connection.subscribe(all_campaigns(self._answers.fleet))
             campaigns, arrived = self._campaigns(connection), monotonic()
             answers = [
@@ -110,18 +109,13 @@ class Agent:
             for answer in sent:
                 self._deliver(connection, answer)
             return [answer.identifier for answer in sent]
-        finally:
-            connection.close()
 
     def send(self, but: list[bytes] | None = None) -> None:
         """Send all answers that are not acknowledged, but some."""
         for answer in self._answers.pending():
             if answer.identifier not in (but or []):
-                connection = self._connect(answer.identifier.hex())
-                try:
+                with self._connect(answer.identifier.hex()) as connection:
                     self._deliver(connection, answer)
-                finally:
-                    connection.close()
 
     def _campaigns(self, connection: Connection) -> dict[str, bytes]:
         """Return what is published, by topic."""

@@ -59,12 +59,9 @@ class Counter:
         pause = _RETRY
         while not (ended := self._ended()) and not stopped():
             try:
-                connection = self._connect(self._store.counter, seconds_kept=KEPT)
-                try:
+                with self._connect(self._store.counter, seconds_kept=KEPT) as connection:
                     pause = _RETRY
                     self._count(connection, stopped)
-                finally:
-                    connection.close()
             except Finished:
                 continue
             except OSError as error:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any, final
+from typing import Any, Self, final
 from urllib.parse import urlsplit
 
 from fedldp.campaigns.transport import Message
@@ -165,7 +165,7 @@ class MqttConnection:
             self._check(self._client.ack(message.number, _CERTAIN))
 
     def close(self) -> None:
-        """See `transport.Connection`."""
+        """End the connection. Closing it again does nothing."""
         with contextlib.suppress(OSError, ValueError):
             open_socket = self._client.socket()
             if isinstance(self._broker.context, _Resuming) and open_socket is not None:
@@ -173,7 +173,7 @@ class MqttConnection:
             self._client.disconnect()
             self._client.loop(0)
 
-    def __enter__(self) -> "MqttConnection":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -6,7 +6,7 @@ acknowledged them.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 Sleep = Callable[[float], object]  # returns earlier if the program should stop
 
@@ -20,7 +20,7 @@ class Message(NamedTuple):
 
 
 class Connection(Protocol):
-    """A connection with a broker. Its methods raise `OSError` once it is lost."""
+    """A connection with a broker, which `with` closes. Methods raise `OSError` once it is lost."""
 
     def subscribe(self, topic: str) -> None:
         """Ask for the messages of a topic, which may have wildcards."""
@@ -40,8 +40,9 @@ class Connection(Protocol):
     def acknowledge(self, message: Message) -> None:
         """Tell the broker that it need not deliver a message again."""
 
-    def close(self) -> None:
-        """End the connection. Closing it again does nothing."""
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exception: object) -> None: ...
 
 
 class Connect(Protocol):
