@@ -101,11 +101,10 @@ class Agent:
                 for topic, payload in campaigns.items()
             ]
             sent = [each for each in answers if each is not None and each.identifier == own]
-            if sent:
-                # Neither the data nor what was drawn decide when it leaves.
-                until = monotonic() + (arrived - monotonic()) % self._tick
-                while (left := until - monotonic()) > 0:
-                    connection.receive(left)
+            # Neither the data nor what was drawn decide when something is sent or closed.
+            until = monotonic() + (arrived - monotonic()) % self._tick
+            while (left := until - monotonic()) > 0:
+                connection.receive(left)
             for answer in sent:
                 self._deliver(connection, answer)
             return [answer.identifier for answer in sent]

@@ -21,7 +21,9 @@ from fedldp.campaigns.store import Finished, Store
 from fedldp.campaigns.transport import Connect, Connection, Message, Sleep
 
 GRACE = 60.0  # seconds after the deadline in which answers are still taken: clocks differ
-KEPT = 600  # seconds for which the broker keeps messages for a counter that is restarted
+# Seconds for which the broker keeps messages for a counter that is restarted. If the counter never
+# comes back, the broker gives it some of the answers for so long, and vehicles send them again.
+KEPT = 60
 MOST = 1000  # answers in a commit
 SILENCE = 2.0  # seconds after which a broker that has the campaign would have delivered it
 

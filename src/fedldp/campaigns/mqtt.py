@@ -19,6 +19,7 @@ from fedldp.errors import DomainError, MissingExtra
 PORTS = {"mqtt": 1883, "mqtts": 8883}
 PATIENCE = 15.0  # seconds to wait for an answer of the broker
 _KEEP_ALIVE = 60  # seconds of silence after which each side asks whether the other is there
+_LARGEST = 1 << 21  # bytes of a message that the broker may deliver
 _IN_FLIGHT = 1000  # messages that the broker delivers before the first is acknowledged
 _CERTAIN, _ONCE = 1, 0  # MQTT's levels of service
 
@@ -112,6 +113,7 @@ class MqttConnection:
             self._client.tls_set_context(broker.context)
         options = properties.Properties(packets.CONNECT)
         options.ReceiveMaximum = _IN_FLIGHT
+        options.MaximumPacketSize = _LARGEST
         if seconds_kept:
             options.SessionExpiryInterval = seconds_kept
         self._client.connect_timeout = PATIENCE
