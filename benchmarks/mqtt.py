@@ -32,7 +32,7 @@ from fedldp.campaigns.answers import Accepted, Answers, new_identifier
 from fedldp.campaigns.campaign import Campaign, utc_now
 from fedldp.campaigns.counter import KEPT, Counter
 from fedldp.campaigns.mqtt import Broker
-from fedldp.campaigns.store import Store
+from fedldp.campaigns.store import Store, merge
 from fedldp.ledger import Ledger
 
 TIMES = 3  # each way is measured, and the least is shown: connections may repeat a packet
@@ -43,6 +43,14 @@ SIZES = {
     "11 bits": (33, 1),
     "256 bits": (256, None),
 }  # numbers in the vector, and how many are sent
+
+
+class Costs(NamedTuple):
+    """What an answer costs a counter."""
+
+    seconds: float  # of a processor: receive, check, store and acknowledge it
+    merge: float  # the same, when the round is closed
+    disk: float  # bytes
 
 
 class Bytes(NamedTuple):
@@ -126,8 +134,8 @@ def vehicle_bytes(mosquitto: Mosquitto, name: str, resumed: bool) -> tuple[Bytes
     return min(visits[1:], key=sum), min(again[1:], key=sum)
 
 
-def counter_seconds(mosquitto: Mosquitto) -> float:
-    """Return the processor time that a counter needs for an answer, commits included."""
+def counter_costs(mosquitto: Mosquitto) -> Costs:
+    """Return what an answer costs a counter, commits included."""
     with tempfile.TemporaryDirectory() as text:
         asked = campaign("11 bits", secrets.token_hex(4))
         packet = Plan.from_json(asked.plan).report([{"x": [0.5] * 33}], fedldp.source(1)).to_bytes()
@@ -143,7 +151,13 @@ def counter_seconds(mosquitto: Mosquitto) -> float:
                     car.receive(0.01)
             begin = time.process_time()
             Counter(store, connect).run(time.sleep, lambda: store.received >= ANSWERS)
-            return (time.process_time() - begin) / ANSWERS
+            middle = time.process_time()
+            store.finish()
+            merge([store])
+            end = time.process_time()
+            store._file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            disk = store.path.stat().st_size
+            return Costs(*(each / ANSWERS for each in (middle - begin, end - middle, disk)))
 
 
 def kept(mosquitto: Mosquitto) -> int:
@@ -187,7 +201,7 @@ def measure() -> list[Table]:
                     visit, again = vehicle_bytes(broker, name, resumed)
                     cells = (f"{each:,}" for each in (*visit, *again))
                     vehicles.append([f"{name}, {how}", f"{len(asked):,}", *cells])
-            seconds = min(counter_seconds(secure) for _ in range(TIMES))
+            costs = min(counter_costs(secure) for _ in range(TIMES))
             lost = [
                 ["as it is installed", f"{LOST - kept(plain):,} of {LOST:,}"],
                 ["persistence, saved every 60 s", f"{LOST - kept(secure):,} of {LOST:,}"],
@@ -196,13 +210,18 @@ def measure() -> list[Table]:
         ["11 bits, Flower, a gateway for this vehicle", "", "10,778", "7,302", "", ""],
         ["11 bits, Flower, 10,000 behind a gateway", "", "2.4", "0.75", "", ""],
     ]
-    rate = [f"{1e6 * seconds:.0f} µs", f"{1 / seconds:,.0f}"]
+    rate = [
+        f"{1e6 * costs.seconds:.0f} µs",
+        f"{1 / costs.seconds:,.0f}",
+        f"{costs.disk:.0f} bytes",
+        f"{1e6 * costs.merge:.1f} µs",
+    ]
     return [
         Table(
             "Bytes of one vehicle and campaign",
             (
                 "record and connection",
-                "campaign",
+                "campaign as text",
                 "visit, up",
                 "visit, down",
                 "again, up",
@@ -212,8 +231,8 @@ def measure() -> list[Table]:
         ),
         Table(
             "One counter, with TLS, on one core",
-            ("what", "processor time", "answers a second"),
-            [["receive, check, store, acknowledge", *rate]],
+            ("an answer", "processor time", "answers a second", "on disk", "to merge it"),
+            [["11 bits", *rate]],
         ),
         Table(
             "Messages that mosquitto had acknowledged and lost when it was killed",
