@@ -28,6 +28,7 @@ import fedldp
 from fedldp import Plan, Schema
 from fedldp.campaigns.counter import GRACE, Counter
 from fedldp.campaigns.store import CONFLICT, VEHICLES, Finished, Store, merge
+from fedldp.campaigns.transport import Message
 from fedldp.errors import DomainError, WireError
 
 
@@ -336,6 +337,29 @@ def test_a_vehicle_waits_longer_each_time_and_stops_at_the_deadline(tmp_path, mo
     for number, pause in enumerate(np.diff(sent).tolist()):
         usual = min(30 * 2**number, 4000)
         assert 0.5 * usual <= pause <= 1.5 * usual + 1
+
+
+def test_a_vehicle_looks_again_soon_if_the_broker_was_down(tmp_path):
+    broker, naps = published(), []
+    broker.up = False
+    with Vehicles(tmp_path / "car") as vehicles:
+        agent = vehicles.agent(broker)
+        agent._every, agent._retry = 4000, 30
+        agent.run(naps.append, lambda: len(naps) == 1)
+        assert 0.49 * 30 < naps[0] < 1.5 * 30
+        broker.up = True
+        agent.visit()
+    assert len(broker.published) == 1
+
+
+def test_a_broker_that_never_stops_sending_does_not_keep_a_vehicle(tmp_path):
+    broker = published()
+    topic, (payload,) = asked().topic, broker.retained.values()
+    broker.on_idle = lambda connection: connection.waiting.append(Message(topic, payload, 0))
+    with Vehicles(tmp_path / "car") as vehicles:
+        agent = vehicles.agent(broker)
+        found = agent._campaigns(broker.connect("car"))
+        assert found == {topic: payload}
 
 
 def test_nothing_but_the_answer_leaves_a_vehicle(tmp_path):

@@ -107,7 +107,7 @@ class Connection:
 
     def acknowledge(self, message):
         self._check()
-        del self.open[message.number]
+        self.open.pop(message.number, None)
 
     def __enter__(self):
         return self

@@ -67,8 +67,8 @@ class Agent:
         waiting: list[bytes] = []
         while not stopped():
             if monotonic() >= look_at:
-                self._tried(self.look)
-                look_at = monotonic() + self._every * _SYSTEM.uniform(0.5, 1.5)
+                wait = self._every if self._tried(self.look) else self._retry
+                look_at = monotonic() + wait * _SYSTEM.uniform(0.5, 1.5)
             if sent := monotonic() >= send_at:
                 self._tried(self.send)
             left = [answer.identifier for answer in self._answers.pending()]
@@ -119,7 +119,10 @@ class Agent:
     def _campaigns(self, connection: Connection) -> dict[str, bytes]:
         """Return what is published, by topic."""
         found: dict[str, bytes] = {}
-        while len(found) < MOST and (message := connection.receive(self._silence)) is not None:
+        for _ in range(MOST):
+            message = connection.receive(self._silence)
+            if message is None:
+                break
             connection.acknowledge(message)
             found[message.topic] = message.payload
         return {topic: payload for topic, payload in found.items() if payload}

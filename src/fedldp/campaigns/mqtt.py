@@ -136,7 +136,7 @@ class MqttConnection:
         """See `transport.Connection`."""
         code, number = self._client.subscribe(topic, _CERTAIN)
         self._check(code)
-        self._wait(lambda: number in self._confirmed, "confirm a subscription")
+        self._confirm(number, "confirm a subscription")
 
     def publish(self, topic: str, payload: bytes, *, certain: bool = False) -> None:
         """See `transport.Connection`."""
@@ -149,7 +149,7 @@ class MqttConnection:
             options.MessageExpiryInterval = max(1, seconds)
         sent = self._client.publish(topic, payload, _CERTAIN, retain=True, properties=options)
         self._check(sent.rc)
-        self._wait(lambda: sent.mid in self._confirmed, "confirm a message")
+        self._confirm(sent.mid, "confirm a message")
 
     def receive(self, seconds: float) -> Message | None:
         """See `transport.Connection`."""
@@ -183,7 +183,13 @@ class MqttConnection:
 
     def _turn(self, seconds: float) -> None:
         """Let the connection work until something happens."""
-        self._check(self._client.loop(seconds))
+        try:
+            code = self._client.loop(seconds)
+        except OSError:
+            raise
+        except Exception as error:  # a broker can send anything
+            raise ConnectionAbortedError(f"the broker sent what is not MQTT: {error}") from error
+        self._check(code)
         if self._refused:
             raise PermissionError(f"the broker refuses {self._refused}")
 
@@ -194,6 +200,10 @@ class MqttConnection:
             if left < 0:
                 raise TimeoutError(f"the broker did not {what} within {PATIENCE:g} seconds")
             self._turn(left)
+
+    def _confirm(self, number: int, what: str) -> None:
+        self._confirmed.discard(number)  # numbers return after 65,535 others
+        self._wait(lambda: number in self._confirmed, what)
 
     def _check(self, code: int) -> None:
         if code:
