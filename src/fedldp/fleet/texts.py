@@ -99,7 +99,8 @@ def _of_job(server: ServerConfig, at: str) -> dict[str, str]:
             f"It collects statistics of {known['columns']}, with error bars. The job `{job.name}` "
             f"asks {job.expected:,} vehicles, in one round."
         )
-        return known | {"purpose": purpose, "result": _filled("statistics", known)}
+        made = {"makes": "writes the tally", "result": _filled("statistics", known)}
+        return known | made | {"purpose": purpose}
     known |= {"columns": _listed(job.model.schema.names), "target": job.model.target.name}
     kind = "a linear model" if job.model.layers is None else "a network"
     first = ", the first of which ask about numbers only" if len(job.stages) > 1 else ""
@@ -108,7 +109,8 @@ def _of_job(server: ServerConfig, at: str) -> dict[str, str]:
         f"{known['columns']}. The job `{job.name}` asks {job.expected:,} vehicles, in at most "
         f"{counted(job.rounds, 'round')}{first}."
     )
-    return known | {"purpose": purpose, "result": _filled("training", known)}
+    made = {"makes": "improves the model", "result": _filled("training", known)}
+    return known | made | {"purpose": purpose}
 
 
 def _of_vault(vault: VaultConfig, at: Path) -> dict[str, str]:
