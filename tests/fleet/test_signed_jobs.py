@@ -138,6 +138,7 @@ ATTACKS = {
     ),
     "a round far beyond": (lambda q: replace(q, round=1 << 31), "has signed 3 rounds"),
     "another name": (lambda q: replace(q, job="summer"), "the job 'spring', and not 'summer'"),
+    "a name that comes before": (lambda q: replace(q, job="Spring"), "and not 'Spring'"),
     "no signature": (lambda q: replace(q, signed=""), "the question has no signature"),
     "rubbish": (lambda q: replace(q, signed="{}"), "use the text as fedldp wrote it"),
     "an altered text": (
