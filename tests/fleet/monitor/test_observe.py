@@ -15,12 +15,16 @@ import fedldp
 from fedldp import datasets
 from fedldp._internal import packing
 from fedldp.errors import DataWarning
+from fedldp.fleet.add_job import add_job
 from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.insight import ROWS, estimates
+from fedldp.fleet.job import Job
 from fedldp.fleet.monitor import observe
 from fedldp.fleet.monitor.observe import Disk, Observer, certificates
+from fedldp.fleet.monitor.spending import spending
 from fedldp.fleet.protocol import Answer
 from fedldp.fleet.server.checkpoint import Reader
+from fedldp.fleet.server.process import ServerConfig
 from fedldp.fleet.server.rounds import Rounds
 from fedldp.fleet.stages import Learned
 from fedldp.learn.optimizer import observed
@@ -83,6 +87,30 @@ def test_the_estimates_of_a_statistic_so_far(tmp_path):
         assert found == estimates(tally, job.plan.schema).document() | {"rounds": [1]}
     part = observer.part()
     assert (part["job"]["task"], part["job"]["reports"]) == ("statistics", 200)
+
+
+def test_what_each_job_has_cost(tmp_path):
+    """Also the jobs before; not those that have not begun, and nothing that is not a job."""
+    folder, job = fleet(tmp_path)
+    (folder / "other.toml").write_text("data = 1")
+    (folder / "damaged.toml").write_text("= 1")
+    assert spending(folder) == []
+    with closing(Rounds(job)) as running:
+        running.ask(["11", "12"])
+        answer(running, "11")
+        assert spending(folder) == [{"job": "flights", "epsilon": "4", "answers": VEHICLES}]
+        answer(running, "12")
+        running.step()
+        running.finish()
+    add_job(ServerConfig.load(folder), "autumn", None, Settings(4.0))
+    first = {"job": "flights", "epsilon": "4", "answers": 2 * VEHICLES}
+    assert spending(folder) == [first]
+    with closing(Rounds(Job.load(folder / "autumn.toml", signed=False))) as running:
+        running.ask(["11"])
+        answer(running, "11")
+    os.utime(folder / "job.toml", (0, 0))
+    assert spending(folder) == [first | {"job": "autumn", "answers": VEHICLES}, first]
+    assert Later(folder).part()["spent"] == spending(folder)
 
 
 def test_a_long_table_is_cut(tmp_path):

@@ -82,7 +82,7 @@ def test_a_training(page):
         ["gateway-3", "!silent"],
     ]
     assert [row[2] for row in rows(page, "#gateways")] == ["just now", "just now", "13 min ago"]
-    assert rows(page, "#budget") == [["flights", "4", "41,250"]]
+    assert rows(page, "#budget") == [["flights", "4", "41,250"], ["flights-october", "1", "58,211"]]
     warnings = text(page, "#warnings")
     assert "gateway-3 is silent: run" in warnings
     assert "8:07:31 AM gateway-3 has not answered round 2 in time." in warnings
@@ -160,6 +160,7 @@ def test_names_are_only_text(page):
     result = {"title": HOSTILE, "rows": [row], "notes": [HOSTILE], "more": 1, "rounds": [1]}
     document = shown(part, result, [HOSTILE])
     document["parts"][0]["certificates"] = {HOSTILE: HOSTILE}
+    document["parts"][0]["spent"] = [{"job": HOSTILE, "epsilon": HOSTILE, "answers": 1}]
     page.show(document)
     assert page.browser.evaluate("window.broken === undefined")
     assert page.browser.evaluate("document.querySelectorAll('img, body script').length") == 0

@@ -212,19 +212,19 @@ function showResult(result, job) {
     ...result.notes.map((text) => element("p", { text })));
 }
 
-function showBudget(job) {
+function showBudget(job, spent) {
   const cost = short.format(Number(job.epsilon));
+  const rows = spent.map((each) => element(
+    "tr", {}, element("th", { scope: "row", text: each.job }), cell("ε per answer", each.epsilon),
+    cell("Answers", number(each.answers))));
   fill(
     "budget",
     element("p", {
       text: `Each answer to ${job.name} costs its vehicle ε = ${cost} of its lifetime cap. `
         + "A vehicle that does not answer spends nothing, unless its answer was lost on the way.",
     }),
-    table(
-      [["Job"], ["ε per answer", "number"], ["Answers so far", "number"]],
-      [element(
-        "tr", {}, element("th", { scope: "row", text: job.name }), cell("ε per answer", cost),
-        cell("Answers so far", number(job.reports)))]));
+    rows.length
+      ? table([["Job"], ["ε per answer", "number"], ["Answers", "number"]], rows) : null);
 }
 
 function showWarnings(part, problems) {
@@ -285,7 +285,7 @@ function show(found) {
     say("state", words.join(" "));
     showProgress(job);
     showResult(part.result, job);
-    showBudget(job);
+    showBudget(job, part.spent);
   }
   say("next", part.next ? `Next: ${part.next}` : "");
   showGateways(gateways, now);
