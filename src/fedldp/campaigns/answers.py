@@ -22,7 +22,7 @@ from fedldp import vehicle
 from fedldp._internal import signatures
 from fedldp._internal.database import Database, Kind
 from fedldp._internal.signatures import PublicKey
-from fedldp._internal.text import counted
+from fedldp._internal.text import counted, listed
 from fedldp.campaigns.campaign import (
     IDENTIFIER,
     MOST_BITS,
@@ -300,19 +300,28 @@ class Answers:
         """Refuse a plan for public reasons: what the vehicle has, and what its owner chose."""
         if plan.bits > MOST_BITS:
             raise DomainError(f"a record would have {plan.bits:,} bits, more than {MOST_BITS:,}.")
-        asked = Schema.from_document(json.loads(campaign.plan)["schema"]).attributes
-        if not all(attribute in self._schema.attributes for attribute in asked):
-            raise DomainError("it asks for attributes that this vehicle does not have like that.")
-        self._policy.check(campaign.job, plan.epsilon, asked)
-        if self._epsilon is not None and plan.epsilon != self._epsilon:
+        document = json.loads(campaign.plan)
+        asked = Schema.from_document(document["schema"]).attributes
+        others = [each.name for each in asked if each not in self._schema.attributes]
+        if others:
             raise DomainError(
-                f"it costs {float(plan.epsilon):g}, and this vehicle answers only plans that cost "
-                f"{float(self._epsilon):g}."
+                "it asks for attributes that this vehicle does not have with these bounds: "
+                f"{listed(others)}."
+            )
+        self._policy.check(campaign.job, plan.epsilon, asked)
+        claimed = vehicle.exact(document["epsilon"])
+        if self._epsilon is not None and claimed != self._epsilon:
+            raise DomainError(
+                f"its epsilon is {float(claimed):g}, and this vehicle answers only plans with an "
+                f"epsilon of {float(self._epsilon):g}."
             )
 
     def _checked_row(self, plan: vehicle.Plan) -> Any:
         row = self._row()
-        notes = [note for note in plan.check(row) if not note.startswith("the key ")]
+        try:
+            notes = [note for note in plan.check(row) if not note.startswith("the key ")]
+        except Exception as error:  # a note for the owner must not decide about an answer
+            notes = [str(error)]
         if notes:  # without the values: logs are kept and passed on to others
             _log.warning(
                 "%s of the row will be clipped or replaced: `fedldp vehicle FOLDER --check` shows "

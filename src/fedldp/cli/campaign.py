@@ -109,7 +109,8 @@ def publish_command(
 
     FOLDER contains campaign.toml. The signed campaign is written to
     FOLDER/JOB-ROUND.campaign, which counters need, and published for the
-    vehicles. Publish it again with the same plan to change the deadline.
+    vehicles. Publish it again with the same plan to change the deadline, and
+    start its counters again: they end at the deadline that they have read.
 
     Start a counter first or right afterwards: without one, answers are lost and
     sent again later.
