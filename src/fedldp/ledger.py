@@ -18,7 +18,7 @@ repeated, at no cost, whenever the same is asked again (`constant`).
 import contextlib
 import os
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import partial
@@ -899,8 +899,9 @@ class Overview(NamedTuple):
         >>> found.left(Fraction(2), others=8)
         {Fraction(2, 1): 8, Fraction(1, 1): 1, Fraction(0, 1): 1}
         """
-        counts = Counter(max(Fraction(), cap - spent) for spent in self.totals.values())
-        counts[cap] += max(0, others)
+        counts = Counter({cap: max(0, others)})
+        for spent, count in Counter(self.totals.values()).items():  # there are few different sums
+            counts[max(Fraction(), cap - spent)] += count
         return {left: counts[left] for left in sorted(counts, reverse=True) if counts[left]}
 
 
@@ -943,10 +944,14 @@ def asked_and_refused(path: str | os.PathLike[str]) -> tuple[list[Link], list[st
 
 
 def _sums(file: Readable, rows: Iterable[tuple[str, str, int]]) -> dict[str, Fraction]:
-    found: dict[str, Fraction] = defaultdict(Fraction)
+    found: dict[str, Fraction] = {}
+    costs: dict[tuple[str, int], Fraction] = {}  # there are few different ones
     for vehicle_id, text, count in rows:
-        found[vehicle_id] += _fraction(file, text) * count
-    return dict(found)
+        if (text, count) not in costs:
+            costs[text, count] = _fraction(file, text) * count
+        cost = costs[text, count]
+        found[vehicle_id] = found[vehicle_id] + cost if vehicle_id in found else cost
+    return found
 
 
 def _fraction(file: Readable, text: str) -> Fraction:
