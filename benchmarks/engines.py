@@ -6,6 +6,7 @@ meets alike. "At best" is what two workers would give that divide their processo
 does not depend on what else the machine does.
 """
 
+import logging
 import os
 import sys
 import tempfile
@@ -34,6 +35,7 @@ PACKETS = 10_000_000
 SHARD = 250_000
 TURNS = 5
 CORES = 2
+DASK = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
 
 Count = Callable[[], Counted]
 
@@ -65,9 +67,7 @@ def dask_growth(folder: str, k: int, turns: int) -> dict[int, list[Turn]]:
 
     plan, clients = scale.plan(k), {}
     for workers in (1, CORES):
-        cluster = LocalCluster(
-            n_workers=workers, threads_per_worker=1, dashboard_address=":0", memory_limit="1GiB"
-        )
+        cluster = LocalCluster(n_workers=workers, **DASK)
         clients[workers] = Client(cluster, set_as_default=False)
     found: dict[int, list[Turn]] = {workers: [] for workers in clients}
     for turn in range(turns + 1):
@@ -108,7 +108,7 @@ def dask(plan: fedldp.Plan, folder: str) -> Iterator[Count]:
     from fedldp.engines import dask
 
     with (
-        LocalCluster(n_workers=CORES, threads_per_worker=1, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=CORES, **DASK) as cluster,
         Client(cluster),
     ):
         yield lambda: dask.count_files(plan, folder)
@@ -145,8 +145,6 @@ def spark_frame(plan: fedldp.Plan, folder: str) -> Iterator[Count]:
 
 @contextmanager
 def beam(plan: fedldp.Plan, folder: str) -> Iterator[Count]:
-    import logging
-
     import apache_beam
     from apache_beam.options.pipeline_options import PipelineOptions
 

@@ -3,7 +3,6 @@
 import doctest
 import os
 import sys
-from contextlib import contextmanager
 
 import engine_faults
 import pytest
@@ -17,34 +16,45 @@ from fedldp.errors import DataWarning, DomainError
 pytestmark = pytest.mark.engines
 
 
-@contextmanager
-def cluster():
-    """Start two executors, each a process of Java, that start processes of Python."""
-    builder = SparkSession.builder.master("local-cluster[2,1,1024]").config(
-        map={
-            "spark.ui.enabled": "false",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.log.level": "OFF",
-        }
-    )
-    for name in (engine_faults.FOLDER, engine_faults.KIND, "PYTHONPATH"):
-        builder = builder.config(f"spark.executorEnv.{name}", os.environ.get(name, ""))
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # which Spark asks for, whatever its settings say
-    if running := SparkSession.getActiveSession():
-        running.stop()
-    session = builder.getOrCreate()
-    try:
-        yield session
-    finally:
-        session.stop()
+INHERITED = (engine_faults.FOLDER, engine_faults.KIND, "PYTHONPATH")
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.log.level": "OFF",
+}
 
 
 @pytest.fixture(scope="module")
-def session():
-    with cluster() as found:
-        yield found
+def start():
+    """Start two executors, each a process of Java that starts processes of Python.
+
+    They are used again as long as the environment, which decides about faults, is the same.
+    """
+    running = {}
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # which Spark asks for, whatever its settings say
+
+    def session():
+        environment = {f"spark.executorEnv.{name}": os.environ.get(name, "") for name in INHERITED}
+        if running.get("environment") != environment:
+            stop()
+            builder = SparkSession.builder.master("local-cluster[2,1,1024]")
+            builder = builder.config(map=SETTINGS | environment)
+            running.update(environment=environment, session=builder.getOrCreate())
+        return running["session"]
+
+    def stop():
+        if running:
+            running["session"].stop()
+
+    yield session
+    stop()
+
+
+@pytest.fixture
+def session(start):
+    return start()
 
 
 @pytest.mark.usefixtures("session")
@@ -98,10 +108,9 @@ def test_a_frame_counts_as_in_the_library(session, shards):
 
 
 @pytest.mark.parametrize("faults", ["die", "kill the executor"], indirect=True)
-def test_killed_executors_change_nothing(faults, shards):
+def test_killed_executors_change_nothing(faults, shards, start):
     """Each of three files kills its executor once, when it is counted and nobody knows it."""
-    with cluster():
-        found = spark.count_files(shards.plan, shards.folder)
+    found = spark.count_files(shards.plan, shards.folder, session=start())
     assert faults.happened()
     assert found.to_bytes() == shards.found.to_bytes()
 
