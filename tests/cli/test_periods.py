@@ -162,3 +162,19 @@ def test_a_constant_plan_costs_once_however_often_it_is_asked(tmp_path, monkeypa
     with fedldp.Ledger("ledger.db", 0.5) as ledger:
         assert ledger.spent("vehicle") == plan.total_epsilon
         assert ledger.answers("autumn") == {"vehicle": 1}
+
+
+def test_a_plan_says_what_is_declared_constant(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = '[model]\ncategories = ["A", "B"]\nconstant = true\n'
+    for text, said in (
+        (model, "all: asked again, a vehicle repeats its answer at no cost"),
+        (model + SCHEMA, "model: only in a plan of their own are answers repeated"),
+        (SCHEMA, ""),
+    ):
+        Path("fleet.toml").write_text(text)
+        done = run("plan", "--schema", "fleet.toml", "--epsilon", 1, env={"COLUMNS": "120"})
+        assert ("declared constant" in done.output) == bool(said)
+        assert said in done.output
+        shown = run("plan", "--schema", "fleet.toml", "--epsilon", 1, "--json")
+        assert json.loads(shown.output)["constant"] == said.startswith("all")

@@ -358,6 +358,7 @@ def plan_command(
         len(getattr(each, "categories", [])) or each.size for each in plan.schema.attributes
     )
     document = summary(plan) | {
+        "constant": plan.constant,
         "vehicles": vehicles,
         "error_if_uniform": (plan.expected_error(reports) / number) ** 0.5,
         "error_at_worst": (plan.expected_error(reports, "worst") / number) ** 0.5,
@@ -383,8 +384,13 @@ def plan_command(
             ("epsilon of a vehicle over all periods", f"{float(calendar.epsilon):g}"),
             (f"reports of a period, {vehicles} vehicles", str(reports)),
         ]
+    lasting = [each.name for each in plan.schema.attributes if each.constant]
+    again = "all: asked again, a vehicle repeats its answer at no cost"
+    if not plan.constant:
+        again = f"{listed(lasting)}: only in a plan of their own are answers repeated"
     for name, value in (
         ("epsilon of a whole report", f"{plan.epsilon:g}"),
+        *([("declared constant", again)] if lasting else []),
         *periodic,
         ("coordinates", str(document["coordinates"])),
         ("of which each vehicle answers", str(document["answers"])),
