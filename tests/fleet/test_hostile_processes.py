@@ -233,7 +233,9 @@ def test_a_vault_with_the_operators_key_answers_what_the_operator_has_signed(tmp
         "compute something else": replace(
             signed, model=replace(fleet.job.model, objective="hinge").to_json()
         ),
-        "the signature is wrong": replace(signed, signed=signed.signed.replace("20", "30", 1)),
+        "the signature is wrong": replace(
+            signed, signed=signed.signed.replace('"expires":"20', '"expires":"30')
+        ),
     }
     try:
         address = serve(fleet)
