@@ -239,14 +239,11 @@ def measure(count: int, parent: Path | None, turns: int, names: list[str]) -> li
             rate = f"{count / each / 1e6:.1f} million"
             engines.append((name, f"{start:.1f} s", f"{shown(each)} s", rate))
     headings = ("packet", "packets", "1 worker", "2 workers", "times as fast", "at best")
-    return [
-        Table(f"Dask, from one worker to {CORES}", headings, growth),
-        Table(
-            f"{count:,} packets of {scale.plan(4).bits} bits, on {CORES} cores",
-            ("engine", "start", "counting", "packets a second"),
-            engines,
-        ),
-    ]
+    tables = [Table(f"Dask, from one worker to {CORES}", headings, growth)]
+    if engines:
+        title = f"{count:,} packets of {scale.plan(4).bits} bits, on {CORES} cores"
+        tables.append(Table(title, ("engine", "start", "counting", "packets a second"), engines))
+    return tables
 
 
 def main() -> None:
