@@ -4,6 +4,7 @@ import http.client
 import socket
 import stat
 from contextlib import closing
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -279,3 +280,15 @@ def test_health_names_what_is_wrong(server):
 def test_a_query_is_read():
     found = Request.parse(b"GET /a?token=x%20y&b= HTTP/1.1\r\nHost: a\r\n\r\n")
     assert (found.path, found.query["token"], found.headers["host"]) == ("/a", "x y", "a")
+
+
+def test_a_line_of_spaces_is_refused_at_once():
+    """With a pattern that looks for the value between spaces, this would take hours."""
+    line = b"A:" + b" " * (LARGEST // 2) + b"\x01"
+    found = Request.parse(b"GET / HTTP/1.1\r\n" + line + b"\r\n\r\n")
+    assert found.status == HTTPStatus.BAD_REQUEST
+
+
+def test_spaces_around_a_value_do_not_count():
+    found = Request.parse(b"GET / HTTP/1.1\r\nHost: \t a b \r\nhost:a b\r\nempty: \r\n\r\n")
+    assert found.headers == {"host": "a b", "empty": ""}
