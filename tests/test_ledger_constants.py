@@ -5,6 +5,7 @@ from fractions import Fraction
 import pytest
 from ledger_victim import never
 
+from fedldp import ledger as ledgers
 from fedldp.errors import BudgetError, DomainError
 from fedldp.ledger import Ledger
 
@@ -115,3 +116,30 @@ def test_a_calendar_is_affordable_for_who_has_paid(ledger):
 def test_a_name_must_be_a_text(ledger):
     with pytest.raises(DomainError, match="constant must be a text"):
         answered(ledger, "car", "day 1", never, constant=7)
+
+
+def test_repeating_at_no_cost_has_an_end(ledger, monkeypatch):
+    """Otherwise somebody who invents names of jobs could fill the disk, and pay nothing."""
+    monkeypatch.setattr(ledgers, "MOST_REPEATED", 3)
+    answered(ledger, "car", "day 0", lambda: b"first", job="0")
+    answered(ledger, "car", "other", lambda: b"other", constant="year")
+    for day in (1, 2):
+        answered(ledger, "car", f"day {day}", never, job=f"{day}")
+    answered(ledger, "car", "other again", never, constant="year")
+    assert ledger.repeating("model") == set()
+    with pytest.raises(BudgetError, match="has repeated answers 3 times"):
+        answered(ledger, "car", "day 3", never, job="3")
+    asked = ["car"], "1/2", "day 4", b"question", lambda able: dict.fromkeys(able, b"new")
+    assert ledger.release_many(*asked, job="4", constant="model") == {}
+    assert answered(ledger, "car", "day 2", never, job="2") == b"first"  # it is stored
+    assert (len(ledger.history()), ledger.spent("car")) == (5, 1)
+    answered(ledger, "bus", "day 3", lambda: b"second", job="3")
+    assert ledger.repeating("model") == {"bus"}
+
+
+def test_a_vehicle_over_a_cap_that_was_lowered_does_not_repeat(ledger, tmp_path):
+    answered(ledger, "car", "day 1", lambda: b"first")
+    with Ledger(tmp_path / "ledger", "1/4") as lowered:
+        assert lowered.repeating("model") == set()
+        with pytest.raises(BudgetError, match="of its cap"):
+            answered(lowered, "car", "day 2", never)

@@ -38,6 +38,10 @@ Produce = Callable[[], bytes]
 ProduceMany = Callable[[list[str]], Mapping[str, bytes]]
 Draw = Callable[[], Iterable[int]]
 
+# Answers that a vehicle repeats at no cost, in its life: every day for eleven years. Each of them
+# takes some room, and somebody who asks again and again must not fill the disk.
+MOST_REPEATED = 1 << 12
+
 _AT_ONCE = 500  # vehicles looked up in one query: SQLite takes at least 999 values
 _LARGEST = 10**30  # of a numerator or denominator: with larger ones, sums could grow without limit
 
@@ -159,6 +163,7 @@ class _Standing(NamedTuple):
     spent: Fraction = Fraction()  # in its life
     answers: int = 0  # in a job
     recent: Fraction = Fraction()  # spent in the period that ends now
+    repeated: int = 0  # answers at no cost, in its life
 
 
 class Period(NamedTuple):
@@ -263,6 +268,7 @@ class Ledger:
         run: str = "",
         job: str | None = None,
         constant: str | None = None,
+        entry: str = "",
     ) -> bytes:
         """Return the bytes that answer a request: stored ones, or new ones that are paid for.
 
@@ -288,7 +294,11 @@ class Ledger:
         constant
             A name of what is asked if it is about values that never change, such as the fingerprint
             of a plan whose attributes are all constant. A vehicle that has answered it, under any
-            request, repeats that answer and pays nothing; `produce` is not called.
+            request, repeats that answer and pays nothing; `produce` is not called. It does so
+            4,096 times in its life, so that nobody can fill the disk.
+        entry
+            What was asked, for the hash chain: it is added to the chain in the same transaction,
+            once for all vehicles. Needs a request that is a text.
 
         Returns
         -------
@@ -332,6 +342,8 @@ class Ledger:
                         "many vehicles were asked under this request. Use another request for one."
                     )
                 found = kept or {vehicle_id: produce()}
+                if entry:
+                    chain.append(self._file, str(request), entry)
                 self._record(found, [vehicle_id], cost, request, run, job, constant)
                 answer = found[vehicle_id]
         return answer  # not earlier: now the transaction is on disk
@@ -585,7 +597,7 @@ class Ledger:
         query = "SELECT key FROM constants WHERE constant = ?"
         with self._file.gate():
             found = self._file.execute(query, (_text(constant, "constant"),))
-            return {vehicle_id for (vehicle_id,) in found}
+            return set(self._able([vehicle_id for (vehicle_id,) in found], _FREE, ""))
 
     def spent(self, vehicle_id: str) -> Fraction:
         """Return what a vehicle has spent in its life.
@@ -818,6 +830,11 @@ class Ledger:
                 f"{vehicle_id!r} has answered the job {job!r} {times}, and answers_per_job is "
                 f"{self.answers_per_job}. Ask another vehicle, or let its owner allow more."
             )
+        if not cost and standing.repeated >= MOST_REPEATED:
+            return (
+                f"{vehicle_id!r} has repeated answers {standing.repeated} times, and no vehicle "
+                f"does so more than {MOST_REPEATED} times."
+            )
         if self.period is not None and standing.recent + cost > self.period.most:
             return (
                 f"{vehicle_id!r} has spent {float(standing.recent):.12g} of the "
@@ -846,10 +863,13 @@ class Ledger:
             """  # noqa: S608 (nothing but question marks)
             values = job, recent_from, *some
             for each, text, count, of_job, recently in self._file.execute(query, values):
-                spent, answers, recent = found.get(each, _Standing())
+                spent, answers, recent, repeated = found.get(each, _Standing())
                 cost = self._fraction(text)
                 found[each] = _Standing(
-                    spent + cost * count, answers + of_job, recent + cost * recently
+                    spent + cost * count,
+                    answers + of_job,
+                    recent + cost * recently,
+                    repeated if cost else repeated + count,
                 )
         return found
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from vaults import MODEL
 
-from fedldp import Category, Ledger, Number, Plan, Schema
+from fedldp import Category, Ledger, Number, Plan, Schema, ledger
 from fedldp.errors import DomainError
 from fedldp.fleet.protocol import Question
+from fedldp.fleet.vault.policy import Policy
 from fedldp.fleet.vault.vault import Vault
 
 BRAND = Category("model", ["A", "B", "C"], constant=True)
@@ -117,3 +118,23 @@ def test_a_gradient_is_never_repeated(tmp_path):
         assert vault.answer(ask(job, n=3, plan=plan, model=MODEL.to_json())).answered == 3
     assert {line.epsilon for line in vault._ledger.history()} == {plan.total_epsilon}
     assert vault._ledger.repeating(f"records of {plan.fingerprint}") == set()
+
+
+def test_vehicles_that_may_not_repeat_are_not_behind_an_answer(tmp_path):
+    """`fewest_vehicles` counts those that answer: with a lower cap, the first twelve do not."""
+    vault = opened(tmp_path / "ledger", cap=2, cars=CARS[:12])
+    vault.answer(ask("spring", n=12))
+    vault.answer(ask("speeds", n=12, plan=Plan(Schema((SPEED,)), epsilon=1.0)))
+    vault._ledger.close()
+    lowered = opened(tmp_path / "ledger", cap=1, policy=Policy(fewest_vehicles=10))
+    with pytest.raises(DomainError, match="at least 10 vehicles behind an answer; 8 of those"):
+        lowered.answer(ask("summer"))
+
+
+def test_asking_again_and_again_does_not_fill_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger, "MOST_REPEATED", 2)
+    vault = opened(tmp_path / "ledger")
+    answered = [vault.answer(ask(f"job-{number}")).answered for number in range(5)]
+    assert answered == [20, 20, 20, 0, 0]
+    assert len(vault._ledger.history()) == 60
+    assert len(vault._ledger.asked()) == 3
