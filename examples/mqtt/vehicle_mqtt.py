@@ -29,6 +29,7 @@ FORMAT = "fedldp campaign 1"
 CLOCKS_DIFFER = 300  # seconds
 LONGEST_PAUSE = 900
 MOST_BYTES = 1 << 20  # of a campaign
+MOST = 100  # campaigns that are read at once
 
 
 def stamp(text):
@@ -133,7 +134,9 @@ def look(settings, row, state):
     identifier = secrets.token_bytes(16)
     with Connection(settings, identifier) as connection:
         connection.subscribe(f"fedldp/{settings['fleet']}/campaign/+", 1)
-        while (message := connection.receive(2)) is not None:
+        for _ in range(MOST):  # a broker that never stops sending is not waited for
+            if (message := connection.receive(2)) is None:
+                break
             try:
                 answer(message.payload, row, settings, state, identifier)
             except ValueError as error:  # for the owner alone

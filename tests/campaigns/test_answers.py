@@ -12,6 +12,8 @@ from fedldp import Plan, Schema
 from fedldp._internal.signatures import PrivateKey
 from fedldp.campaigns.answers import random_row
 from fedldp.errors import BudgetError, DomainError, PrivacyError, WireError
+from fedldp.fleet import transparency
+from fedldp.fleet.protocol import Question
 from fedldp.fleet.vault.policy import Policy
 
 
@@ -46,6 +48,21 @@ def test_the_ledger_alone_brings_the_bytes_back(vehicles):
     with Vehicles(vehicles.folder) as again:
         assert again.answers().accept(sent(asked())) == first
         assert again.ledger.totals() == {"vehicle": 1}
+
+
+def test_what_was_answered_is_in_the_hash_chain_once(vehicles):
+    """Owners can compare it: what was refused, or only repeated, adds nothing."""
+    campaign = asked()
+    for key in ("car 1", "car 2", "car 1"):
+        vehicles.answers(key).accept(sent(campaign))
+    with pytest.raises(BudgetError):
+        vehicles.answers("car 1").accept(sent(asked(job="summer")))
+    [link] = vehicles.ledger.asked()
+    question = Question(
+        job=campaign.job, round=campaign.round, gateway="7", n=9, plan=campaign.plan
+    )
+    assert link.entry == transparency.entry(question)
+    assert vehicles.ledger.refused() == []
 
 
 def test_identifiers_are_drawn_for_each_answer(vehicles):

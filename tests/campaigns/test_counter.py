@@ -362,6 +362,30 @@ def test_a_broker_that_never_stops_sending_does_not_keep_a_vehicle(tmp_path):
         assert found == {topic: payload}
 
 
+def test_large_campaigns_do_not_fill_the_memory_of_a_vehicle(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedldp.campaigns.agent.MOST_BYTES", 1000)
+    broker = published()
+    broker.retained = {f"fedldp/north/campaign/job-{n}": bytes(300) for n in range(30)}
+    with Vehicles(tmp_path / "car") as vehicles:
+        connection = broker.connect("car")
+        connection.subscribe("fedldp/north/campaign/+")
+        assert len(vehicles.agent(broker)._campaigns(connection)) == 3
+
+
+def test_messages_that_are_too_long_do_not_fill_the_memory_of_a_counter(tmp_path):
+    """It stores up to a thousand together: of each, it holds what is needed to refuse it."""
+    broker, lengths = published(), []
+    with store(tmp_path) as file:
+        (counter,) = count([file], broker)
+        vehicle = broker.connect("vehicle")
+        for each in (payload() + bytes(1 << 20), payload()):
+            vehicle.publish(asked().answers, each)
+        file.add = lambda payloads: lengths.extend(map(len, payloads)) or Store.add(file, payloads)
+        pump(counter, broker)
+        assert lengths == [file.size + 1, file.size]
+        assert (file.received, file.refused) == (1, {"length": 1})
+
+
 def test_nothing_but_the_answer_leaves_a_vehicle(tmp_path):
     """Whatever the row holds, the vehicle connects, subscribes and publishes alike."""
     seen = []

@@ -7,9 +7,12 @@ import os
 import random
 import re
 import signal
+import socket
 import sqlite3
+import struct
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter as Counted
 from pathlib import Path
@@ -20,6 +23,7 @@ from click.testing import CliRunner
 from mosquitto import PAGE, Mosquitto, free_port
 
 from fedldp import Plan, Schema
+from fedldp.campaigns import mqtt
 from fedldp.campaigns.answers import new_identifier
 from fedldp.campaigns.campaign import utc_now
 from fedldp.campaigns.counter import Counter
@@ -110,6 +114,33 @@ def test_a_stranger_without_a_certificate_is_refused(broker):
     stranger.port = broker.port
     with pytest.raises(OSError, match=r"certificate verify failed|unknown ca|lost"):
         stranger.client("car-1").connect("car")
+
+
+def test_a_broker_that_sends_more_than_was_asked_for_is_left(monkeypatch):
+    """It answers no subscription, and sends until the connection is cut."""
+    monkeypatch.setattr(mqtt, "_MOST_WAITING", 1 << 16)
+    topic = b"fedldp/north/campaign/spring"
+    body = struct.pack(">H", len(topic)) + topic + b"\0" + bytes(10_000)
+    message = b"\x30" + bytes([len(body) & 127 | 128, len(body) >> 7]) + body
+
+    def flood(listening):
+        link, _ = listening.accept()
+        with contextlib.suppress(OSError), link:
+            link.recv(1 << 16)
+            link.sendall(b"\x20\x03\0\0\0")  # connected
+            while True:
+                link.sendall(message)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=flood, args=(listening,))
+        thread.start()
+        host, port = listening.getsockname()
+        connection = mqtt.Broker.of(f"mqtt://{host}:{port}").connect("car")
+        with pytest.raises(OSError, match="sends more than was asked for"):
+            connection.subscribe("fedldp/north/campaign/+")
+        connection.close()
+        assert connection._waiting <= (1 << 16) + 10_000
+        thread.join()
 
 
 def test_a_counter_gets_from_the_broker_what_it_had_not_acknowledged(broker, tmp_path):

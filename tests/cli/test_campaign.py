@@ -127,6 +127,8 @@ def test_from_publishing_to_a_tally(server, car, broker):
         )
         run("vehicle", car, "--once")
         run("vehicle", car, "--once")  # there is nothing more to do
+        asked = json.loads(run("fleet", "transparency", car, "--json"))["questions"]
+        assert [(each["job"], each["plan"]) for each in asked] == [("spring", PLAN.fingerprint)]
         broker.on_idle = lambda _connection: None
     (found,) = status(server)
     assert (found["state"], found["answers"]) == ("open", 1)

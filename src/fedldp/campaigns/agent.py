@@ -25,6 +25,7 @@ PATIENCE = 10.0  # seconds to wait for an acknowledgement
 SILENCE = 2.0  # seconds without another campaign after which there is none
 TICK = 1.0  # an answer leaves a multiple of this many seconds after the campaign has arrived
 MOST = 100  # campaigns that are read at once
+MOST_BYTES = 1 << 23  # of all of them together: a hostile broker must not fill the memory
 
 _SYSTEM = random.SystemRandom()
 _log = logging.getLogger("fedldp.fleet.campaigns")
@@ -119,9 +120,10 @@ class Agent:
     def _campaigns(self, connection: Connection) -> dict[str, bytes]:
         """Return what is published, by topic."""
         found: dict[str, bytes] = {}
+        room = MOST_BYTES
         for _ in range(MOST):
             message = connection.receive(self._silence)
-            if message is None:
+            if message is None or (room := room - len(message.payload)) < 0:
                 break
             connection.acknowledge(message)
             found[message.topic] = message.payload

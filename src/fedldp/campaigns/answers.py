@@ -33,6 +33,7 @@ from fedldp.campaigns.campaign import (
 )
 from fedldp.data import frames
 from fedldp.errors import DomainError
+from fedldp.fleet import transparency
 from fedldp.fleet.vault.policy import Policy
 from fedldp.ledger import Ledger
 from fedldp.plan import for_vehicle
@@ -269,6 +270,7 @@ class Answers:
             run=campaign.job,
             job=campaign.job,
             constant=f"answers of {plan.fingerprint}" if plan.constant else None,
+            entry=transparency.entry_of(campaign.job, campaign.round, campaign.plan),
         )
         if not plan.constant:
             return payload

@@ -122,6 +122,11 @@ class VehicleConfig:
         return None if text is None else _epsilon(self.folder / VEHICLE_FILE, "epsilon", text)
 
     @property
+    def ledger_path(self) -> Path:
+        """The file of the ledger."""
+        return self.folder / str(self.entries.get("ledger", "ledger.db"))
+
+    @property
     def row(self) -> Callable[[], dict[str, Any]]:
         """A function that returns a random row of the data."""
         return partial(random_row, self.folder / self.entries["data"])
@@ -154,7 +159,7 @@ class VehicleConfig:
         with (
             state.hold(self.folder / state.STATE),
             Ledger(
-                self.folder / self.entries.get("ledger", "ledger.db"),
+                self.ledger_path,
                 self.cap,
                 answers_per_job=self.entries.get("answers_per_job", 1),
                 period=self.policy.period,

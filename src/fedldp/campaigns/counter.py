@@ -85,7 +85,8 @@ class Counter:
         while not stopped() and self._clock() < self._end:
             message = connection.receive(_PAUSE if batch else _IDLE)
             if message is not None and message.topic == self._campaign.answers:
-                batch.append(message)
+                # One byte too many is refused like millions, which would fill the memory.
+                batch.append(message._replace(payload=message.payload[: self._store.size + 1]))
             elif message is not None:
                 connection.acknowledge(message)
                 publish_at = inf

@@ -20,6 +20,7 @@ PORTS = {"mqtt": 1883, "mqtts": 8883}
 PATIENCE = 15.0  # seconds to wait for an answer of the broker
 _KEEP_ALIVE = 60  # seconds of silence after which each side asks whether the other is there
 _LARGEST = 1 << 21  # bytes of a message that the broker may deliver
+_MOST_WAITING = 1 << 24  # bytes of messages that nobody has received yet
 _IN_FLIGHT = 1000  # messages that the broker delivers before the first is acknowledged
 _CERTAIN, _ONCE = 1, 0  # MQTT's levels of service
 
@@ -96,6 +97,7 @@ class MqttConnection:
         mqtt, packets, properties = _paho()
         self._broker, self._properties, self._packets = broker, properties, packets
         self._messages: deque[Message] = deque()
+        self._waiting = 0  # bytes of these messages
         self._confirmed: set[int] = set()  # numbers of subscriptions and publications
         self._state = self._refused = ""  # "connected" or why not, and what was refused later
         self._client: Any = mqtt.Client(
@@ -159,7 +161,11 @@ class MqttConnection:
             self._turn(max(left, 0.0))
             if left <= 0:
                 break
-        return self._messages.popleft() if self._messages else None
+        if not self._messages:
+            return None
+        message = self._messages.popleft()
+        self._waiting -= len(message.payload)
+        return message
 
     def acknowledge(self, message: Message) -> None:
         """See `transport.Connection`."""
@@ -218,6 +224,9 @@ class MqttConnection:
     def _on_message(self, *event: Any) -> None:
         message = event[2]
         number = message.mid if message.qos else 0
+        self._waiting += len(message.payload)
+        if self._waiting > _MOST_WAITING:
+            raise ConnectionAbortedError("the broker sends more than was asked for")
         self._messages.append(Message(message.topic, bytes(message.payload), number))
 
     def _on_subscribe(self, *event: Any) -> None:

@@ -74,7 +74,7 @@ class Store:
         except BaseException:
             self.close()
             raise
-        self._size = IDENTIFIER + HEADER + -(-self.plan.bits // 8)
+        self.size = IDENTIFIER + HEADER + -(-self.plan.bits // 8)  # bytes of an answer
         one = (1).to_bytes(4, "big")
         self._head = bytes([VERSION]) + bytes.fromhex(self.plan.fingerprint)[:7] + one
 
@@ -163,7 +163,7 @@ class Store:
 
     def _is_one(self, payload: bytes) -> bool:
         """Return whether a valid packet holds exactly one vehicle."""
-        return len(payload) == self._size and parted(payload)[1].startswith(self._head)
+        return len(payload) == self.size and parted(payload)[1].startswith(self._head)
 
     @property
     def received(self) -> int:

@@ -8,7 +8,8 @@ way than the server find out if it asked them differently.
 
 The chain holds every question that a vehicle has answered. If the vault holds the operator's public
 key, it also holds the questions of signed jobs that no vehicle has answered, one for each round.
-What else was refused is in a list beside it, which has an end.
+What else was refused is in a list beside it, which has an end. The ledger of a vehicle that answers
+campaigns has such a chain too, of those that it has answered.
 """
 
 import hashlib
@@ -37,7 +38,12 @@ def entry(question: Question) -> str:
     >>> one == entry(Question(job="spring", round=1, gateway="8", n=90, plan="{}"))
     True
     """
-    return _text(question.job, question.round, _sha256(question.plan), _sha256(question.model))
+    return entry_of(question.job, question.round, question.plan, question.model)
+
+
+def entry_of(job: str, number: int, plan: str, model: str = "") -> str:
+    """Return the entry of what was asked in a round of a job, as `entry` does."""
+    return _text(job, number, _sha256(plan), _sha256(model))
 
 
 @final
