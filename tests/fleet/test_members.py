@@ -389,7 +389,7 @@ def test_a_network_is_called_one(tmp_path):
 def test_a_data_set_needs_no_file(tmp_path):
     run("init", tmp_path / "fleet", "--gateways", 1)
     whole = texts(tmp_path / "fleet")[Path("README.md")]
-    assert "There is nothing to do: the vaults divide the data set `flights`" in whole
+    assert "There is nothing to do: fedldp can load the data set `flights`" in whole
     assert "`gateway-1/` |" in whole
 
 

@@ -85,7 +85,7 @@ def init_command(folder: Path, fleet: str, broker: str) -> None:
     type=click.FloatRange(0, min_open=True),
     default=24.0,
     show_default=True,
-    help="The deadline: vehicles answer for so long.",
+    help="How many hours vehicles have to answer, until the deadline.",
 )
 @click.option(
     "--sign-only",
@@ -159,7 +159,7 @@ def count_command(campaign_file: Path, counter: str, grace: float) -> None:
     campaign.toml. Run as many counters as you like, on any machines: the broker
     divides the answers among them. Each has a file of its own, next to
     CAMPAIGN: JOB-ROUND.NAME.db. Never delete it before the round is closed:
-    vehicles were told that they are counted.
+    what it has acknowledged is nowhere else.
 
     If a counter is killed or stopped, start it again with the same name. If the
     broker was restarted, the counter subscribes and publishes the campaign

@@ -75,7 +75,7 @@ def show_command(path: Path, cap: str | None, as_json: bool) -> None:
     It also shows which jobs they answered. Given the folder of a vault, it reads
     the vault's data too, and shows what is clipped or replaced in them.
 
-    This is for the owner of the vehicles, on their machine: who knows what a
+    This is for the owner of the vehicles, on their machine: anyone who knows what a
     vehicle was asked and spent knows more than the server does. The ledger has
     mode 600, so only the vault's user can read it; do not pass the output on.
 

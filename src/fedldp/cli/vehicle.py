@@ -31,7 +31,7 @@ def vehicle_command(folder: Path, once: bool, check: bool) -> None:
     \b
     fedldp vehicle car-7             until Ctrl-C or SIGTERM
     fedldp vehicle car-7 --once      one visit to the broker
-    fedldp vehicle car-7 --check     look at the data first
+    fedldp vehicle car-7 --check     check the data first
 
     FOLDER contains vehicle.toml: the broker, the operator's public key, the
     data, and the cap. The ledger beside it is the only record of what the
@@ -39,9 +39,9 @@ def vehicle_command(folder: Path, once: bool, check: bool) -> None:
 
     The vehicle answers only campaigns that the operator has signed, each job
     once, and keeps sending the same bytes until a counter has acknowledged
-    them or the deadline has passed. It prints why it does not answer, and tells
-    nobody else. If the data cannot be read, it answers with public values, as
-    data must not decide whether a vehicle answers, and prints that too.
+    them or the deadline has passed. If it does not answer, it prints why;
+    nobody else is told. If the data cannot be read, it prints that and answers
+    with public values, as data must not decide whether a vehicle answers.
 
     \b
     Exit status:

@@ -36,9 +36,9 @@ def fleet_group() -> None:
     fedldp fleet vault fleet/vault-1
     fedldp fleet gateway fleet/gateway-1
     fedldp fleet server fleet/server
-    fedldp fleet status fleet            what the parts on this machine do
+    fedldp fleet status fleet            what its parts are doing here
     fedldp fleet reload fleet/vault-1    read its data again, for new vehicles
-    fedldp fleet job fleet NAME          a further job, when the first is done
+    fedldp fleet job fleet NAME          the next job, when this one is done
     fedldp fleet sign fleet/server --key operator.key   so that vaults answer
     fedldp fleet add-gateway fleet NAME  and remove-gateway, rotate-keys
     fedldp fleet transparency fleet/vault-1   what a vault was asked

@@ -20,16 +20,16 @@ _STYLES = {OK: "green", WARNING: "yellow", PROBLEM: "bold red"}
 @click.argument("folder", type=FOLDER, default=".")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def doctor_command(folder: Path, as_json: bool) -> None:
-    """Check a machine, and say what to do about problems.
+    """Check a machine, and explain how to fix problems.
 
     \b
     fedldp fleet doctor                   in the folder of a part, or of a fleet
     fedldp fleet doctor fleet/gateway-1 --json
 
-    Clock, disk, permissions, certificates, versions, ports, isolation; on a
-    gateway also whether it reaches the server, which admits its key, and its
-    vaults; on a vault also the data and the ledger. Nothing is changed, answered
-    or spent. Run it as the user of the part.
+    It checks the clock, disk, permissions, certificates, versions, ports and
+    isolation; on a gateway, whether it reaches its vaults and the server, and
+    whether the server admits its key; on a vault, the data and the ledger.
+    Nothing is changed, answered or spent. Run it as the user of the part.
 
     \b
     Exit status:

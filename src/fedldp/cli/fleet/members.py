@@ -54,7 +54,7 @@ def job_command(
     hidden: tuple[int, ...],
     activation: str,
 ) -> None:
-    """Write a further job for a server, which runs next.
+    """Write the next job of a server.
 
     \b
     fedldp fleet job fleet/server autumn             ask the same again

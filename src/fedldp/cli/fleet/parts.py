@@ -73,14 +73,14 @@ def vault_command(folder: Path, strict: bool, check: bool) -> None:
 
     \b
     fedldp fleet vault fleet/vault-1
-    fedldp fleet vault fleet/vault-1 --check   look at the data first
+    fedldp fleet vault fleet/vault-1 --check   check the data first
 
     FOLDER contains vault.toml: the data, the cap, how many answers each job
     gets, and where to listen. The ledger beside it is the only record of what
     every vehicle has spent: never delete it, never restore a backup.
 
     The vault logs for how many vehicles it answered, and why it refused a
-    question, also to state/vault.log in FOLDER; it tells nobody else. At the
+    question, also to state/vault.log in FOLDER; nobody else is told. At the
     start it logs how many values are clipped or replaced. It does not need
     Flower.
     """  # noqa: D301 (click wants the character \b itself)
@@ -95,7 +95,7 @@ def vault_command(folder: Path, strict: bool, check: bool) -> None:
 @click.command("reload")
 @click.argument("folder", type=FOLDER)
 def reload_command(folder: Path) -> None:
-    """Have a running vault read its data again.
+    """Make a running vault read its data again.
 
     \b
     fedldp fleet reload fleet/vault-1

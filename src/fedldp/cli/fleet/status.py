@@ -29,7 +29,7 @@ _SHOWN = 3  # errors for people
     is_flag=False,
     flag_value=EVERY,
     type=click.FloatRange(min=0.1),
-    help=f"Look again every SECONDS ({EVERY:g} by default), until Ctrl-C.",
+    help=f"Repeat every SECONDS ({EVERY:g} by default), until Ctrl-C.",
     metavar="[SECONDS]",
 )
 def status_command(folder: Path, as_json: bool, watch: float | None) -> None:
@@ -45,14 +45,14 @@ def status_command(folder: Path, as_json: bool, watch: float | None) -> None:
     what its vaults answered. A vault, for its owner alone: budgets, jobs, and
     why questions were refused; nothing about the data.
 
-    The command only reads files, of parts that run or not. It must run as the
+    The command only reads files, whether the part runs or not. Run it as the
     user of the part, on the machine of the part. JSON is an array with an
-    object for each part; with --watch, each look is a line.
+    object for each part; with --watch, a line each time.
 
     \b
     Exit status:
     0  nothing needs attention
-    1  something does: the output says what
+    1  something does: the output shows what
     2  invalid command line
     """  # noqa: D301 (click wants the character \b itself)
     if watch is None:

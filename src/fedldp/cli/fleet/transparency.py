@@ -25,7 +25,7 @@ _SHORT = 16  # characters of a hash in the table
 @click.option(
     "--compare",
     type=INPUT,
-    help="Say what differs from another vault, whose owner has sent what --json printed. The exit "
+    help="Show what differs from another vault, whose owner has sent what --json printed. The exit "
     "status is 1 if anything does.",
     metavar="FILE",
 )
@@ -44,11 +44,11 @@ def transparency_command(
     the same in the same order. Owners compare their heads by telephone or mail:
     if they differ, the server has asked them differently, or one of them was
     not reached in some round. The head of each job is shown too, because two
-    jobs that run at the same time may reach vaults in another order.
+    jobs that run at the same time may reach vaults in different orders.
 
     Without the operator's public key in vault.toml, questions that nobody
     answered are not in the chain. Refused questions are in a list of their own,
-    which holds a thousand of them at most. Nothing of this is about vehicles.
+    which holds at most a thousand. The output contains nothing about vehicles.
 
     FOLDER may also be that of a vehicle, with vehicle.toml: its chain holds the
     campaigns that it has answered.
