@@ -7,6 +7,7 @@ import socket
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
+from fedldp import __version__
 from fedldp.fleet.monitor import web
 from fedldp.fleet.monitor.address import MonitorAddress
 from fedldp.fleet.monitor.observe import Observer
@@ -17,7 +18,7 @@ SERVER = {
     "format": "fedldp status 1",
     "part": "server",
     "name": "server",
-    "version": "0.2.0",
+    "version": __version__,
     "running": True,
     "since": "2026-11-16T08:00:00+00:00",
     "job": {
@@ -57,7 +58,7 @@ SERVER = {
             "heard": "2026-11-16T08:15:10+00:00",
             "reports": 20_625,
             "bytes": 61_875,
-            "version": "0.2.0",
+            "version": __version__,
         },
         {
             "name": "gateway-2",
@@ -67,7 +68,7 @@ SERVER = {
             "heard": "2026-11-16T08:15:11+00:00",
             "reports": 20_625,
             "bytes": 61_875,
-            "version": "0.2.0",
+            "version": __version__,
         },
         {
             "name": "gateway-3",
@@ -97,7 +98,7 @@ VAULT = {
     "format": "fedldp status 1",
     "part": "vault",
     "name": "vault-1",
-    "version": "0.2.0",
+    "version": __version__,
     "running": True,
     "since": "2026-11-16T08:00:00+00:00",
     "vehicles": 300,
@@ -117,7 +118,7 @@ GATEWAY = {
     "format": "fedldp status 1",
     "part": "gateway",
     "name": "gateway-1",
-    "version": "0.2.0",
+    "version": __version__,
     "running": True,
     "since": "2026-11-16T08:00:00+00:00",
     "server": "fleet.example.org:9443",

@@ -9,6 +9,7 @@ import pytest
 from monitored import GATEWAY, SERVER, VAULT, Given, ask, monitoring
 from prometheus_client.parser import text_string_to_metric_families
 
+from fedldp import __version__
 from fedldp.errors import MissingExtra
 from fedldp.fleet.monitor import metrics
 from fedldp.fleet.monitor.observe import Observer
@@ -39,7 +40,7 @@ def changed(document, **entries):
 def test_what_a_server_says(tmp_path):
     found = samples(tmp_path, SERVER)
     expected = {
-        ("fedldp_build_info", "0.2.0"): 1,
+        ("fedldp_build_info", __version__): 1,
         ("fedldp_running",): 1,
         ("fedldp_started_timestamp_seconds",): 1794816000,
         ("fedldp_problems",): 0,
