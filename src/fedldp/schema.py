@@ -439,7 +439,7 @@ def template(data: Any) -> str:
 
     >>> print(template([{"age": 31, "city": "Rome"}]))
     # Bounds and categories are public: fill in what you know without looking at the data.
-    # Delete the table of a column that vehicles should not be asked for.
+    # Delete the table of a column that vehicles should not be asked for, such as their ids.
     # The category "other" counts every missing or unknown value. Delete it only where there are
     # none, as in a column of two labels that a model is to predict.
     # Remove the "#" before bins to estimate the distribution of a number and not only its mean,
@@ -457,7 +457,7 @@ def template(data: Any) -> str:
     """
     texts = [
         "# Bounds and categories are public: fill in what you know without looking at the data.\n"
-        "# Delete the table of a column that vehicles should not be asked for.\n"
+        "# Delete the table of a column that vehicles should not be asked for, such as their ids.\n"
         '# The category "other" counts every missing or unknown value. Delete it only where there '
         "are\n# none, as in a column of two labels that a model is to predict.\n"
         '# Remove the "#" before bins to estimate the distribution of a number and not only its '

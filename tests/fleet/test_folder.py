@@ -177,7 +177,7 @@ def test_server_and_gateways_find_each_other(fleet):
         "--root-certificates": str(fleet / "gateway-2" / "state" / "uplink" / "ca.crt"),
         "--auth-supernode-private-key": str(fleet / "gateway-2" / "key"),
         "--port": FREE_PORT,
-        "--node-config": f'vaults="{vault}" names="fedldp-vault-2" state="{gateway.state}" '
+        "--node-config": f'vaults="{vault}" names="vault-2" state="{gateway.state}" '
         f"deadline={gateway_process.DEADLINE}",
     }
     assert node.environment["FLWR_TELEMETRY_ENABLED"] == "0"
@@ -268,7 +268,7 @@ def test_files_of_ones_own(tmp_path):
     folder = tmp_path / "fleet"
     done = CliRunner().invoke(fedldp, ["fleet", "init", str(folder), *options])
     assert done.exit_code == 0, done.output
-    assert "asks 1 gateways for 2 reports each" in done.output
+    assert "asks 1 gateway for 2 reports each" in done.output
     (schema, matrix, names), _ = VaultConfig.load(folder / "vault-1").read()
     assert schema.names == ("age", "city", "sold")
     assert (matrix.shape, names) == ((3, 3), ["a", "a", "b"])
@@ -302,16 +302,26 @@ def test_a_survey_comes_first(tmp_path, options, kind, asked, rounds):
     assert "in 10 rounds" in done.output
 
 
+FILES = ["--data", "rows.csv", "--schema", "S", "--vehicles", "3"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--data", "rows.csv"], "give --schema"),
+        (["--data", "rows.csv"], "give --schema and --vehicles and --target too"),
+        (["--data", "rows.csv", "--schema", "S", "--target", "sold"], "give --vehicles too"),
+        (["--data", "rows.csv", "--schema", "S", "--task", "statistics"], "give --vehicles too"),
+        ([*FILES, "--target", "sold", "--task", "statistics"], "--target is for a training"),
+        ([*FILES, "--task", "statistics", "--vehicle", "age"], "Delete its table"),
         (["--target", "sold"], "has its own columns"),
         (["--epsilon", "0"], "epsilon must be"),
     ],
 )
 def test_what_init_refuses(tmp_path, options, message):
-    arguments = ["fleet", "init", str(tmp_path / "fleet"), "--epsilon", "1", *options]
+    schema = tmp_path / "rows.toml"
+    schema.write_text(Schema.of(age=(0, 100), sold=["no", "yes"]).to_toml())
+    given = [str(schema) if word == "S" else word for word in options]
+    arguments = ["fleet", "init", str(tmp_path / "fleet"), "--epsilon", "1", *given]
     done = CliRunner().invoke(fedldp, arguments)
     assert done.exit_code != 0
     assert message in done.output + str(done.exception)
@@ -389,3 +399,17 @@ def test_what_a_server_refuses(tmp_path, front):
     (tmp_path / server_process.FILE).write_text("\n".join(lines))
     with pytest.raises(DomainError, match="front must be an address and a port"):
         ServerConfig.load(tmp_path)
+
+
+def test_the_folder_of_a_socket_is_explained_where_it_is_missing(tmp_path):
+    """Units for systemd make it; on one machine, the socket is in the folder of the vault."""
+    (tmp_path / "rows.toml").write_text(Schema.of(age=(0, 100)).to_toml())
+    options = ["--task", "statistics", "--gateways", "1", "--vehicles", "3", "--data", "rows.csv"]
+    options += ["--schema", str(tmp_path / "rows.toml")]
+    for host, explained in (("127.0.0.1", False), ("fleet.example.org", True)):
+        words = ["fleet", "init", str(tmp_path / host), "--server", host, *options]
+        done = CliRunner().invoke(fedldp, words)
+        assert done.exit_code == 0, done.output
+        for readme in ("README.md", "vault-1/README.md"):
+            text = (tmp_path / host / readme).read_text()
+            assert ("install -d -m 750 -o USER -g GROUP /run/fedldp-vault-1" in text) == explained

@@ -115,7 +115,7 @@ class Collection:
 
     plan: Plan
     reports: int
-    name: str = "rows"
+    name: str = "statistics"
     rounds: int = 1
 
     @property

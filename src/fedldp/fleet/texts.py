@@ -124,10 +124,24 @@ def _of_vault(vault: VaultConfig, at: Path) -> dict[str, str]:
         "vehicle": str(vault.entries.get("vehicle", "")),
         "columns": "" if vault.is_data_set else _listed(vault.schema().names),
         "cap": f"{float(vault.cap):g}",
+        "socket": _socket(vault),
         "answers": "once" if vault.answers_per_job == 1 else f"{vault.answers_per_job} times",
     }
     texts = {"data": f"data-of-{kind}", "vehicles": f"add-to-{kind}"}
     return known | {name: _filled(template, known) for name, template in texts.items()}
+
+
+def _socket(vault: VaultConfig) -> str:
+    """Return how to make the folder of a socket, if it is one that units for systemd make."""
+    place = Path(vault.entries["listen"]).parent
+    if not place.is_absolute():
+        return ""
+    return (
+        "Without systemd, make the folder of the vault's socket first, on each machine with a "
+        "vault, whenever it has\n"
+        f"restarted: `install -d -m 750 -o USER -g GROUP {place}`, with the user of the vault and "
+        "a\ngroup of the gateway's user.\n\n"
+    )
 
 
 def _more(vaults: list[Path]) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """The server on a network of fakes: how rounds begin and end, and what a job gives."""
 
+import logging
+
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
@@ -163,7 +165,8 @@ def test_a_node_that_is_not_used_yet_gets_nothing(tmp_path):
 # Rounds begin and end
 
 
-def test_the_first_round_waits_for_all_and_the_next_for_one(tmp_path):
+def test_the_first_round_waits_for_all_and_the_next_for_one(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
     network = Network(honest, honest, honest)
     network.absent = {11, 12}
 
@@ -174,6 +177,11 @@ def test_the_first_round_waits_for_all_and_the_next_for_one(tmp_path):
     job = training(tmp_path)
     network.start(job)
     assert network.now == 50
+    said = [each.getMessage() for each in caplog.records if "waiting for" in each.getMessage()]
+    assert [each.partition(": ")[2] for each in said] == [
+        "waiting for 3 gateways; 1 is connected.",
+        "waiting for 3 gateways; 2 are connected.",
+    ]
     assert [node for node, _ in network.questions(1)] == [10, 11, 12]
 
     late = Network(honest, honest, honest)

@@ -178,6 +178,14 @@ def test_the_uplink_says_whether_it_reaches_the_server(folder):
     assert found[1] == found[2]  # written when it changes
 
 
+def test_a_server_that_has_ended_has_one_reason(folder):
+    """Clients word it in different ways: the log must not go back and forth between them."""
+    errors = httpx.ConnectError(""), httpx.ConnectError("All connection attempts failed")
+    one, other = called(folder, *errors)
+    assert one == other
+    assert one.why == "it cannot be reached (nothing answers there)."
+
+
 # What the gateway logs
 
 

@@ -56,7 +56,7 @@ def statistic():
     tally = plan.simulate(data, fedldp.source(3))
     found = estimates(tally, schema).document()
     part = copy.deepcopy(SERVER)
-    job = {"task": "statistics", "stage": "rows", "round": 1, "rounds": 1, "rounds_done": 0}
+    job = {"task": "statistics", "stage": "statistics", "round": 1, "rounds": 1, "rounds_done": 0}
     part["job"] |= job | {"name": "speeds", "epsilon": 2.0}
     return shown(part, json.loads(json.dumps(found | {"rounds": [1]}))), tally.estimate()
 

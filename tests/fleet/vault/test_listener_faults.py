@@ -316,3 +316,16 @@ def test_strangers_cannot_fill_the_log_nor_hide_a_failure(one, path, monkeypatch
         monkeypatch.setattr(one, "_records", broken)
         answer(address, asked())
     assert "failed: RuntimeError" in caplog.records[-1].getMessage()
+
+
+def test_who_only_looks_whether_the_vault_listens_is_not_logged(one, path, caplog):
+    """`fedldp fleet doctor` connects and sends nothing; half a message is logged."""
+    caplog.set_level(logging.DEBUG)
+    with listening(one, path) as address:
+        for sent in (b"", b"\0"):
+            with address.connect(30) as link:
+                link.sendall(sent)
+                link.shutdown(socket.SHUT_WR)
+                assert until_closed(link) == b""
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.endswith("the connection was closed in the middle of a message.")

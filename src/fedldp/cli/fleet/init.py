@@ -98,7 +98,8 @@ ROUNDS = 10  # of a training, by default
 @click.option("--target", help="The column of the files to predict.", metavar="COLUMN")
 @click.option(
     "--vehicle",
-    help="The column with the id of each row's vehicle, if a vehicle has several rows.",
+    help="The column with the id of each row's vehicle, if a vehicle has several rows or you will "
+    "add vehicles later.",
     metavar="COLUMN",
 )
 @click.option(
@@ -165,13 +166,14 @@ def init_command(
     shown = console(soft_wrap=True)
     shown.print(f"Wrote {folder}: read {folder / 'README.md'}")
     *before, last = written.stages
+    asks = f"asks {counted(gateways, 'gateway')} for"
     if before:
         shown.print(
-            f"The job {written.name} first asks {gateways} gateways for {written.survey_reports:,} "
+            f"The job {written.name} first {asks} {written.survey_reports:,} "
             f"reports about numbers each, in {counted(len(before), 'round')}."
         )
     shown.print(
-        f"The job {written.name} asks {gateways} gateways for {written.reports:,} reports each, "
+        f"The job {written.name} {asks} {written.reports:,} reports each, "
         f"in {counted(last.rounds, 'round')}."
     )
 
@@ -189,12 +191,22 @@ def _on_files(
     vehicle: str | None,
     vehicles: int | None,
 ) -> Work:
-    if schema is None or vehicles is None or (target is None) == training:
+    if schema is None or vehicles is None or (training and target is None):
+        given: dict[str, object] = {"--schema": schema, "--vehicles": vehicles}
+        given |= {"--target": target} if training else {}
+        missing = " and ".join(name for name, value in given.items() if value is None)
         raise click.UsageError(
-            f"--data must be one of {datasets.listed()}, or a file. For a file, give --schema, "
-            "--vehicles and, for a training but not for statistics, --target."
+            f"--data must be one of {datasets.listed()}, or a file; got {path!r}. For a file, give "
+            f"{missing} too."
         )
+    if not training and target is not None:
+        raise click.UsageError("--target is for a training: leave it out, or change --task.")
     entries = {} if vehicle is None else {"vehicle": vehicle}
     columns = read_schema(schema)
+    if vehicle in columns.names:
+        raise click.UsageError(
+            f"{schema} would have vehicles asked for {vehicle}, the column of their ids. Delete "
+            "its table from the schema: --vehicle is enough."
+        )
     goal = objective(lambda: goal_of(columns[cast(str, target)]))
     return Work.on_files(path, columns, target, goal, vehicles, rounds, entries, job, make)

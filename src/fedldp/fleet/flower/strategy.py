@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TypeVar, final
 
+from fedldp._internal.text import counted
 from fedldp.errors import DomainError, MissingExtra, WireError
 from fedldp.fleet.flower.messages import packed, unpacked
 from fedldp.fleet.job import Job
@@ -324,21 +325,21 @@ class LDPFedSGD(Strategy):
         job = self.job
         for span in job.spans[:-1]:
             _log.info(
-                "%s, round %d: %s, %d vehicles behind each gateway.",
+                "%s, round %d: %s, %s behind each gateway.",
                 job.name,
                 span.first,
                 span.stage.name,
-                span.stage.reports,
+                counted(span.stage.reports, "vehicle"),
             )
         _log.info(
-            "%s: %s, epsilon %g, %d bits from each vehicle, %d vehicles behind each gateway in a "
-            "round, at most %d rounds.",
+            "%s: %s, epsilon %g, %s from each vehicle, %s behind each gateway in a round, at most "
+            "%s.",
             job.name,
-            "a statistic" if job.model is None else f"a training ({job.model.objective})",
+            "statistics" if job.model is None else f"a training ({job.model.objective})",
             job.plan.epsilon,
-            job.plan.bits,
-            job.reports,
-            job.rounds,
+            counted(job.plan.bits, "bit"),
+            counted(job.reports, "vehicle"),
+            counted(job.rounds, "round"),
         )
 
     # The following methods talk to the grid and tolerate any failure and any reply.
@@ -374,7 +375,10 @@ class LDPFedSGD(Strategy):
                         "Flower cannot run the gateway's app: it has another version of fedldp or "
                         "of Flower. See its log, and update it."
                     )
-                raise WireError("expected an answer; got an error from Flower.")
+                raise WireError(
+                    "expected an answer; got an error from Flower, as when a gateway restarts. It "
+                    "is asked again."
+                )
             self._rounds.receive(question, unpacked(reply.content))
         except WireError as error:
             self._note(question.gateway, str(error))
@@ -382,7 +386,8 @@ class LDPFedSGD(Strategy):
     def _gather(self, grid: Grid, count: int) -> list[str]:
         """Wait until at least `count` gateways are connected."""
         while len(found := self._gateways(grid)) < count:
-            said = f"waiting for {count} gateways; {len(found)} are connected."
+            are = "is" if len(found) == 1 else "are"
+            said = f"waiting for {counted(count, 'gateway')}; {len(found)} {are} connected."
             self._note("", said, logging.INFO)
             self._sleep(self._poll)
         return found

@@ -109,7 +109,7 @@ class GatewayConfig:
     def vault_names(self) -> list[str]:
         """What to call each vault in logs: the folder of its socket, or its address."""
         return [
-            Path(vault.path).parent.name or vault.path
+            Path(vault.path).parent.name.removeprefix("fedldp-") or vault.path
             if vault.path
             else f"{vault.host}:{vault.port}"
             for vault in self.vaults

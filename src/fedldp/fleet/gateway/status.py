@@ -79,9 +79,7 @@ def read(folder: Path) -> Status:
         errors=errors(gateway.state / LOG, gateway.state / f"{UPLINK}.log", attempt=attempt),
         unreadable=attempt.troubles,
         attention=attention,
-        next="The gateway waits for a question of the server."
-        if running
-        else f"Start the gateway: fedldp fleet gateway {folder}",
+        next=_next(folder, running, connected),
     )
 
 
@@ -92,11 +90,19 @@ def _touched(path: Path) -> float | None:
         return None
 
 
+def _next(folder: Path, running: bool, connected: bool) -> str:
+    if not running:
+        return f"Start the gateway: fedldp fleet gateway {folder}"
+    if not connected:
+        return "The gateway calls the server again and again. A server ends when its job is done."
+    return "The gateway waits for a question of the server."
+
+
 def _connected(connected: bool, connection: Connection) -> str:
     if connected:
         since = None if connection.since is None else time() - connection.since
         return f"connected for {duration(since)}"
-    return f"not connected {connection.why}".strip()
+    return f"not connected: {connection.why}" if connection.why else "not connected"
 
 
 def _question(last: Passed) -> str:

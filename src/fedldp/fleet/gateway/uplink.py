@@ -79,7 +79,7 @@ class Checked(httpx.AsyncBaseTransport):
         try:
             answer = await self._inner.handle_async_request(request)
         except httpx.HTTPError as error:
-            self._connected(f"it cannot be reached ({str(error) or type(error).__name__}).")
+            self._connected(f"it cannot be reached ({_reason(error)}).")
             raise
         self._connected(_REFUSALS.get(answer.status_code, ""))
         content = bytearray()
@@ -185,6 +185,18 @@ async def run(folder: Path, sockets: list[socket.socket]) -> None:
         await serve(endpoint, gateway.certificate, gateway.certificate_key, sockets[0])
     for way in ways:
         way.close()
+
+
+def _reason(error: httpx.HTTPError) -> str:
+    """Return why a call failed, in the same words whichever client has made it.
+
+    >>> _reason(httpx.ConnectError("All connection attempts failed"))
+    'nothing answers there'
+    """
+    said = str(error)
+    if isinstance(error, httpx.ConnectError) and said in ("", "All connection attempts failed"):
+        return "nothing answers there"
+    return said or type(error).__name__
 
 
 @final

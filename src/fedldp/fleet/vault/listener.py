@@ -158,6 +158,8 @@ class Listener:
         with suppress(OSError), link, ExitStack() as held:
             held.callback(self._slots.release)
             try:
+                if not self._speaks(link):
+                    return
                 data = self._question(link, held)
                 arrival = time.monotonic()
                 question = self._read(data, arrival + self._deadline)
@@ -172,6 +174,11 @@ class Listener:
                 send(link, size, pieces, time.monotonic() + _PATIENCE)
             except (FedLDPError, OSError) as error:
                 self._reasons(f"a connection was dropped: {error}")
+
+    def _speaks(self, link: socket.socket) -> bool:
+        """Return whether a client sends anything: some only look whether the vault listens."""
+        link.settimeout(_FIRST if self._address.token else _PATIENCE)
+        return bool(link.recv(1, socket.MSG_PEEK))
 
     def _question(self, link: socket.socket, held: ExitStack) -> bytes:
         now, token = time.monotonic(), self._address.token

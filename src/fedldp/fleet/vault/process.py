@@ -260,7 +260,15 @@ class VaultConfig:
     def read(self) -> tuple[_Data, DataQuality]:
         """Read the data, and count what would be clipped or replaced in them."""
         data = self.entries["data"]
-        return self._data_set(data) if self.is_data_set else self._file(self.folder / data)
+        if self.is_data_set:
+            return self._data_set(data)
+        path = self.folder / data
+        if not path.exists():
+            raise FileNotFoundError(
+                f"{path} does not exist: put the data of the vehicles there, or name another file "
+                f"as `data` in {FILE}."
+            )
+        return self._file(path)
 
     @cached_property
     def is_data_set(self) -> bool:
