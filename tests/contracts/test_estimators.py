@@ -67,6 +67,7 @@ def test_constructor_has_the_choices_of_settings_by_keyword(kind):
     parameters = dict(inspect.signature(kind).parameters)
     assert {each.kind for each in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
     assert parameters.pop("bounds").default is None
+    assert parameters.pop("binary_features").default is None
     assert parameters.pop("random_state").default is None
     assert parameters.pop("strict").default is False
     own = {"target_bounds": None} if is_regressor(kind()) else {"classes": None}
