@@ -251,7 +251,7 @@ def test_a_job_that_is_not_signed_or_was_changed(fleet):
     path.write_text(re.sub(r"(?m)^(signed|operator) = .*\n", "", text))
     assert "the job is not signed" in said(fleet / "server", "warning", "signature")
     shutil.copy(fleet / "operator.key", fleet / "server")
-    assert "who takes over the server can sign" in said(fleet / "server", "problem", "signature")
+    assert "an attacker there can sign" in said(fleet / "server", "problem", "signature")
 
 
 def test_data_that_a_vault_would_replace(fleet):

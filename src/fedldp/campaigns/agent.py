@@ -1,7 +1,7 @@
-"""A vehicle that is awake now and then: it answers campaigns until they are acknowledged.
+"""A vehicle that is only sometimes online: it answers campaigns until they are acknowledged.
 
 When it connects and what it sends depends on the clock, on random pauses and on campaigns, never on
-the data. It says in its own log why it does not answer, and tells nobody else.
+the data. Only its own log shows why it does not answer.
 
 The name under which a vehicle connects to the broker is the identifier of the answer that it sends.
 So the broker can let it read its own acknowledgement alone, and no name returns in another job.

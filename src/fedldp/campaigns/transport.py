@@ -35,10 +35,10 @@ class Connection(Protocol):
         """
 
     def receive(self, seconds: float) -> Message | None:
-        """Return the next message; None if there is none for so long."""
+        """Return the next message, or None if none arrives within these seconds."""
 
     def acknowledge(self, message: Message) -> None:
-        """Tell the broker that it need not deliver a message again."""
+        """Confirm a message, so that the broker does not deliver it again."""
 
     def __enter__(self) -> Self: ...
 

@@ -114,7 +114,7 @@ def report_command(
     PLAN is the file that `fedldp plan` wrote. ROW is a file with a JSON object;
     the default is standard input. Values outside the bounds are clipped;
     missing, unreadable and unknown values are replaced by the public default of
-    the schema. Standard error says so, which nobody else sees; --strict refuses
+    the schema. A warning is printed, which nobody else sees; --strict refuses
     such a row.
 
     Input that is not JSON is an error of the calling program: the exit status
@@ -129,8 +129,8 @@ def report_command(
     the other periods nothing is written, and the exit status is 0.
 
     If all attributes of the plan are declared constant, the vehicle repeats its
-    first report in later rounds, jobs and periods, and pays nothing. Standard
-    error says so. If the value has changed since, nobody learns of it.
+    first report in later rounds, jobs and periods, and pays nothing. A message
+    on standard error says so. If the value has changed, nobody learns of it.
     """  # noqa: D301 (click wants the character \b itself)
     if not check and (cap is None or ledger is None):
         raise click.UsageError("give --cap and --ledger; only --check works without them.")

@@ -1,4 +1,4 @@
-"""What a server can tell people about the reports of a round: estimates, or noise and steps.
+"""What a server can show about the reports of a round: estimates, or noise and steps.
 
 All of it is computed from noisy reports, so it costs vehicles nothing and needs no protection. It
 is for the operator of the server.

@@ -138,7 +138,7 @@ def _server(root: EllipticCurvePrivateKey, names: x509.SubjectAlternativeName) -
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write a file anew, for its owner alone; whoever opens it finds the old or the new one."""
+    """Replace a file atomically, readable by its owner alone."""
     fresh = path.with_name(f".{path.name}.new")
     fresh.unlink(missing_ok=True)  # left behind by a process that was killed
     write_secret(fresh, data)

@@ -42,7 +42,7 @@ def noted(
     otherwise: T,
     advice: str = "It only informs people: delete it.",
 ) -> T:
-    """Return what a function makes of such a file, or something else if there is none.
+    """Return what a function reads from such a file, or a default if the file is missing.
 
     A damaged one raises `WireError`, with some advice.
     """

@@ -1,4 +1,4 @@
-"""Which versions of the protocol the parts of a fleet speak, and how they tell each other.
+"""Which versions of the protocol the parts of a fleet speak, and how they report it.
 
 One number stands for all that parts say to each other: the formats of questions, plans and models.
 
@@ -30,7 +30,7 @@ _PARTS = ("gateway", "vault")
 
 
 class Speaks(NamedTuple):
-    """Which versions of the protocol a part speaks, which says so because it speaks no other.
+    """The reply of a part that cannot read a question: the protocol versions that it speaks.
 
     >>> Speaks.from_bytes(Speaks("vault", 1, 2).to_bytes())
     Speaks(part='vault', oldest=1, newest=2)

@@ -204,7 +204,7 @@ def server_command(folder: Path, stay: bool, require_isolation: bool, container:
     repeats the open questions before it asks new ones.
 
     Flower's processes run in a private network that other accounts of this
-    machine cannot reach. If the system does not allow that, a warning says so.
+    machine cannot reach. If the system does not allow that, it logs a warning.
 
     JOB.summary.json, beside the result, says how many vehicles were asked,
     answered, were silent, and refused or were absent, and whether that is as

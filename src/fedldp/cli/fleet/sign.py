@@ -46,10 +46,10 @@ def sign_command(job: Path, key: Path, expires: int) -> None:
 
     Vaults that hold operator.pub answer only what the operator has signed: the
     name of the job, its plans, what vehicles compute (objective, attributes,
-    layers of a network) and the number of rounds, until it expires. Whoever
-    takes over the server cannot ask for anything else. The weights of the model
-    and the number of vehicles that are asked are not signed: they change from
-    round to round.
+    layers of a network) and the number of rounds, until it expires. An
+    attacker who takes over the server cannot change these. The weights of the
+    model and the number of vehicles that are asked are not signed: they change
+    from round to round.
 
     Sign a job again after every change of its plan, model or rounds. To protect
     the key with a passphrase: openssl pkey -aes256 -in operator.key -out FILE

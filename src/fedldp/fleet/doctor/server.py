@@ -123,7 +123,7 @@ def _signature(server: ServerConfig) -> Iterator[Finding]:
         yield ok(f"the job is signed: vaults answer it until {expires:%Y-%m-%d}")
     if (path := server.folder / OPERATOR_KEY).exists():
         yield problem(
-            f"{path} is on the server's machine: who takes over the server can sign jobs.",
+            f"{path} is on the server's machine: an attacker there can sign jobs.",
             "Keep it offline, where jobs are signed.",
         )
 

@@ -19,7 +19,7 @@ def load(folder: Path) -> VaultConfig:
 
 
 def _data(vault: VaultConfig) -> Iterator[Finding]:
-    """Read the data, and say what would be clipped or replaced, and whose budgets may move."""
+    """Check what would be clipped or replaced in the data, and whose budgets may move."""
     (_, _, names), quality = vault.read()
     data, vehicles = vault.entries["data"], len(set(names))
     yield ok(f"{data} has {len(names):,} rows of {vehicles:,} vehicles")

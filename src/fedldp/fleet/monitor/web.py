@@ -159,7 +159,7 @@ class Site:
 
     @property
     def _cookie(self) -> str:
-        """The value of the cookie: whoever sees it cannot tell the token."""
+        """The value of the cookie, from which the token cannot be computed."""
         return hmac.digest(self.address.token.encode(), b"fedldp monitor cookie 1", "sha256").hex()
 
     def _admits(self, request: Request) -> bool:

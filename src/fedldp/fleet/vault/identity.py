@@ -1,13 +1,13 @@
-"""Whose budget is whose: what a vault tells its owner if vehicles may have changed places.
+"""Whose budget is whose: the warnings of a vault if vehicles may have changed places.
 
-With a vehicle column, a vehicle is what this column says, wherever its row is. Without one, it is
+With a vehicle column, this column identifies a vehicle, wherever its row is. Without one, it is
 the number of its row: if a row is inserted, removed or moved, budgets pass to other vehicles. The
 data alone cannot show which of these happened, or whether a vehicle only has new values. So the
-vault remembers a digest of its rows, says that they have changed, and leaves the judgement to the
+vault keeps a digest of its rows, warns if they have changed, and leaves the judgement to the
 owner. Rows that were added at the end move nobody.
 
-The digest stays in the state folder beside the data, for the owner alone: whoever has it and can
-guess all values could confirm the guess.
+The digest stays in the state folder beside the data, for the owner alone: anyone who has it and
+guesses all values could confirm the guess.
 """
 
 import hashlib

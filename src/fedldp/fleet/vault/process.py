@@ -205,11 +205,11 @@ class VaultConfig:
     def reload(
         self, listener: Listener, schema: Schema, ledger: Ledger, *, strict: bool = False
     ) -> None:
-        """Read the data again and answer with them from now on, or say why not.
+        """Read the data again and use them from now on, or log why not.
 
-        Vehicles keep their budgets, because a vehicle is what the vehicle column says. Without this
+        Vehicles keep their budgets, because the vehicle column identifies them. Without this
         column nothing is reloaded. If the file cannot be read, or the schema has changed, the vault
-        goes on with the data that it has. vault.toml is not read again.
+        keeps the data that it has. vault.toml is not read again.
         """
         try:
             data, quality = self._reloaded(schema)

@@ -304,7 +304,7 @@ function connected(text) {
     note.textContent = "";
   } else {
     since = since || new Date();
-    say("connection", `${text} since ${since.toLocaleTimeString()}. What you see is from then.`);
+    say("connection", `${text} since ${since.toLocaleTimeString()}. The values below are from that time.`);
     note.hidden = false;
   }
   document.body.classList.toggle("stale", text !== null);
@@ -316,9 +316,9 @@ async function fetched() {
   try {
     const answer = await fetch("status.json", { cache: "no-store", signal: ending.signal });
     if (answer.status === 401) {
-      return "The token is not accepted: open this page with ?token=… again. No news";
+      return "The token is not accepted: open this page with ?token=… again. No data";
     }
-    return answer.ok ? await answer.json() : `The monitor answers with error ${answer.status}. No news`;
+    return answer.ok ? await answer.json() : `The monitor answers with error ${answer.status}. No data`;
   } catch {
     return "No connection";
   } finally {
