@@ -23,9 +23,10 @@ from campaigns import (
     sent,
     store,
 )
+from ledger_victim import never
 
 import fedldp
-from fedldp import Plan, Schema
+from fedldp import Category, Plan, Schema
 from fedldp.campaigns.counter import GRACE, Counter
 from fedldp.campaigns.store import CONFLICT, VEHICLES, Finished, Store, merge
 from fedldp.campaigns.transport import Message
@@ -301,6 +302,21 @@ def test_the_name_of_a_connection_is_the_identifier_and_returns_in_no_other_job(
     # The first answer is sent in the visit that found it; the other one needs another connection.
     assert broker.clients[0] == pending[0].identifier.hex()
     assert broker.clients[1] == pending[1].identifier.hex()
+
+
+def test_a_repeated_answer_has_identifiers_that_the_broker_cannot_link(tmp_path):
+    """They are derived from a secret in the ledger, which is never the name of a connection."""
+    schema = Schema((Category("model", ["A", "B"], constant=True),))
+    plan = Plan(schema, epsilon=1.0)
+    with Vehicles(tmp_path / "car", schema=schema) as vehicles:
+        for job in ("spring", "summer"):
+            broker = published(asked(plan, job=job))
+            vehicles.agent(broker, row={"model": "A"}).visit()
+            request = f"campaign north {job} 1 {plan.fingerprint}"
+            secret = vehicles.ledger.release("vehicle", 1, request, never)[:16]
+            assert broker.published
+            assert secret.hex() not in broker.clients
+            assert not any(secret in payload for _, _, payload in broker.published)
 
 
 def test_a_vehicle_says_in_its_log_why_it_does_not_answer_once(tmp_path, caplog):

@@ -262,6 +262,8 @@ class Answers:
 
     def _released(self, campaign: Campaign, plan: vehicle.Plan, identifier: Identifier) -> bytes:
         request = f"campaign {self.fleet} {campaign.job} {campaign.round} {plan.fingerprint}"
+        # That of a plan of constants is a secret (see below), and the broker may know the other.
+        identifier = new_identifier if plan.constant else identifier
         payload = self._ledger.release(
             self._key,
             plan.epsilon,
