@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fedldp.errors import DomainError
-from fedldp.fleet import logs
+from fedldp.fleet import logs, state
 
 LOG = logging.getLogger("fedldp.fleet.test")
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp()
@@ -144,3 +144,37 @@ def test_a_large_log_is_set_aside(tmp_path, monkeypatch):
     path.write_text("too large, of an earlier start\n")
     with logs.to_file(path):
         assert path.with_suffix(".old").read_text().startswith("too large")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"time": "soon", "level": "ERROR", "event": "no time"}',
+        '{"time": "0001-01-01T00:00:00+23:00", "level": "ERROR", "event": "before all times"}',
+        '{"time": ' + '{"a": ' * 10_000,
+        "0000-00-00 00:00:00 ERROR no time",
+    ],
+)
+def test_a_line_that_somebody_has_invented_is_skipped(line, tmp_path):
+    (tmp_path / "a.log").write_text(line)
+    assert logs.last(tmp_path / "a.log") == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"time": "2026-11-16T12:00:00+00:00", "level": "ERROR", "event": "all\\u001b[2J is well"}',
+        "2026-11-16 12:00:00 ERROR   all\x1b[2J is well",
+    ],
+)
+def test_a_line_of_a_log_does_nothing_to_a_terminal(line, tmp_path):
+    (tmp_path / "a.log").write_text(line)
+    assert [found.text for found in logs.last(tmp_path / "a.log")] == ["all?[2J is well"]
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):
+    """A part may run code of others, and whoever looks at its status may be another user."""
+    os.mkfifo(tmp_path / "a.log")
+    for read in (logs.last, lambda path: state.noted(path, "a format", dict, {})):
+        with pytest.raises(OSError, match="not a plain file"):
+            read(tmp_path / "a.log")

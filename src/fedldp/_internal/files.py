@@ -1,7 +1,9 @@
 """Files that are written atomically, and files for their owner alone."""
 
+import errno
 import os
 import secrets
+import stat
 from pathlib import Path
 from typing import final
 
@@ -26,6 +28,21 @@ def write(path: str | os.PathLike[str], text: str) -> None:
         fresh.unlink(missing_ok=True)
         raise
     sync(path.parent)
+
+
+def end_of(path: Path, most: int) -> bytes:
+    """Return the last bytes of a plain file; raise `OSError` if it is something else.
+
+    A pipe that nobody writes to would be waited for, and a device may never end: somebody else may
+    have put them there.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 (it is open already)
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "not a plain file", str(path))
+        file.seek(max(0, found.st_size - most))
+        return file.read(most)
 
 
 def write_secret(path: Path, data: bytes) -> None:

@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, final
 
+from fedldp._internal import files
 from fedldp.errors import DomainError
 
 FORMATS = ("text", "json")
@@ -188,9 +189,7 @@ def last(path: Path, count: int = 5, level: int = logging.WARNING) -> list[Line]
     ['The disk is full']
     """
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _END))
-            data = file.read(_END)
+        data = files.end_of(path, _END)
     except FileNotFoundError:
         return []
     names = logging.getLevelNamesMapping()
@@ -208,11 +207,11 @@ def _parsed(text: str) -> Line | None:
     try:
         if text.startswith("{"):
             document = json.loads(text)
-            return Line(*(str(document[name]) for name in ("time", "level", "event")))
-        found = _TEXT.fullmatch(text)
-        if found is None:
+            time, level, event = (one_line(str(document[n])) for n in ("time", "level", "event"))
+        elif found := _TEXT.fullmatch(text):
+            time, level, event = found[1], found[2], one_line(found[3])
+        else:
             return None
-        time = datetime.fromisoformat(found[1]).astimezone(UTC)
-    except (ValueError, KeyError, OverflowError):
+        return Line(datetime.fromisoformat(time).astimezone(UTC).isoformat(), level, event)
+    except (ValueError, KeyError, OverflowError, RecursionError):
         return None
-    return Line(time.isoformat(), found[2], found[3])

@@ -17,6 +17,8 @@ from fedldp.errors import DomainError
 STATE = "state"  # the name of the folder, inside the folder of each part of a fleet
 LOCK = "supervisor.lock"
 
+_LARGEST = 1 << 24  # bytes of a small file that is read
+
 
 T = TypeVar("T")
 
@@ -47,7 +49,7 @@ def noted(
     A damaged one raises `WireError`, with some advice.
     """
     try:
-        text = path.read_text("utf-8", errors="replace")
+        text = files.end_of(path, _LARGEST).decode("utf-8", errors="replace")
     except FileNotFoundError:
         return otherwise
     with documents.reading(repr(format_), f" (in {path}). {advice}"):
