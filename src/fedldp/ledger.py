@@ -38,8 +38,8 @@ Produce = Callable[[], bytes]
 ProduceMany = Callable[[list[str]], Mapping[str, bytes]]
 Draw = Callable[[], Iterable[int]]
 
-# Answers that a vehicle repeats at no cost, in its life: every day for eleven years. Each of them
-# takes some room, and somebody who asks again and again must not fill the disk.
+# Answers to jobs that a vehicle repeats at no cost, in its life: every day for eleven years. Each
+# takes some room, and somebody who invents names of jobs must not fill the disk.
 MOST_REPEATED = 1 << 12
 
 _AT_ONCE = 500  # vehicles looked up in one query: SQLite takes at least 999 values
@@ -163,7 +163,7 @@ class _Standing(NamedTuple):
     spent: Fraction = Fraction()  # in its life
     answers: int = 0  # in a job
     recent: Fraction = Fraction()  # spent in the period that ends now
-    repeated: int = 0  # answers at no cost, in its life
+    repeated: int = 0  # answers to jobs at no cost, in its life
 
 
 class Period(NamedTuple):
@@ -294,8 +294,8 @@ class Ledger:
         constant
             A name of what is asked if it is about values that never change, such as the fingerprint
             of a plan whose attributes are all constant. A vehicle that has answered it, under any
-            request, repeats that answer and pays nothing; `produce` is not called. It does so
-            4,096 times in its life, so that nobody can fill the disk.
+            request, repeats that answer and pays nothing; `produce` is not called. In jobs, it does
+            so 4,096 times in its life, so that nobody can fill the disk.
         entry
             What was asked, for the hash chain: it is added to the chain in the same transaction,
             once for all vehicles. Needs a request that is a text.
@@ -573,13 +573,15 @@ class Ledger:
             self._file.execute("INSERT INTO draws VALUES (?, ?, ?)", (vehicle_id, calendar, text))
         return drawn  # not earlier: now the transaction is on disk
 
-    def repeating(self, constant: str) -> set[str]:
+    def repeating(self, constant: str, job: str | None = None) -> set[str]:
         """Return the vehicles that have answered what never changes, and would repeat their answer.
 
         Parameters
         ----------
         constant
             The name of what was asked: see `release`.
+        job
+            The job in which it is asked again, if it is.
 
         Returns
         -------
@@ -597,7 +599,7 @@ class Ledger:
         query = "SELECT key FROM constants WHERE constant = ?"
         with self._file.gate():
             found = self._file.execute(query, (_text(constant, "constant"),))
-            return set(self._able([vehicle_id for (vehicle_id,) in found], _FREE, ""))
+            return set(self._able([each for (each,) in found], _FREE, check_job(job)))
 
     def spent(self, vehicle_id: str) -> Fraction:
         """Return what a vehicle has spent in its life.
@@ -830,7 +832,7 @@ class Ledger:
                 f"{vehicle_id!r} has answered the job {job!r} {times}, and answers_per_job is "
                 f"{self.answers_per_job}. Ask another vehicle, or let its owner allow more."
             )
-        if not cost and standing.repeated >= MOST_REPEATED:
+        if job and not cost and standing.repeated >= MOST_REPEATED:
             return (
                 f"{vehicle_id!r} has repeated answers {standing.repeated} times, and no vehicle "
                 f"does so more than {MOST_REPEATED} times."
@@ -858,18 +860,19 @@ class Ledger:
         recent_from = self._first_recent()
         for some in _batches(vehicle_ids):
             query = f"""
-                SELECT key, epsilon, COUNT(*), SUM(job = ?), SUM(number >= ?) FROM releases
+                SELECT key, epsilon, COUNT(*), SUM(job = ?), SUM(job <> ''), SUM(number >= ?)
+                FROM releases
                 WHERE key IN ({", ".join("?" * len(some))}) GROUP BY key, epsilon
             """  # noqa: S608 (nothing but question marks)
             values = job, recent_from, *some
-            for each, text, count, of_job, recently in self._file.execute(query, values):
+            for each, text, count, of_job, of_jobs, recently in self._file.execute(query, values):
                 spent, answers, recent, repeated = found.get(each, _Standing())
                 cost = self._fraction(text)
                 found[each] = _Standing(
                     spent + cost * count,
                     answers + of_job,
                     recent + cost * recently,
-                    repeated if cost else repeated + count,
+                    repeated if cost else repeated + of_jobs,
                 )
         return found
 

@@ -240,7 +240,7 @@ class Vault:
         constant = None if question.model else _constant(checked.plan)
         repeats = np.zeros(len(able), np.bool_)
         if constant is not None:  # who has answered this plan repeats its answer, at no cost
-            repeats = np.isin(self._names, list(self._ledger.repeating(constant)))
+            repeats = np.isin(self._names, list(self._ledger.repeating(constant, question.job)))
         free = np.flatnonzero((able | repeats) & allowed)
         order = np.lexsort((self._source.words(len(free)), self._answers[free]))
         chosen = free[order[: question.n]]
