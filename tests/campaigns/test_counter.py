@@ -137,6 +137,17 @@ def test_a_finished_file_takes_no_more_and_no_other_is_merged(tmp_path):
         merge([])
 
 
+def test_an_identifier_never_counts_for_several_vehicles(tmp_path):
+    """No counter stores that, but the file may come from a machine that somebody has taken over."""
+    with store(tmp_path) as file:
+        with file._file.transaction():
+            insert = "INSERT INTO answers VALUES (?, ?)"
+            file._file.execute(insert, (secrets.token_bytes(16), several(1000)))
+        file.finish()
+        with pytest.raises(WireError, match="not that of one vehicle"):
+            merge([file])
+
+
 def test_files_of_different_campaigns_are_not_merged(tmp_path):
     others = [asked(number=2), asked(job="summer"), asked(Plan(SCHEMA, 0.5))]
     with store(tmp_path) as counter:

@@ -157,11 +157,11 @@ class Store:
         found = self.plan.count(packets, most_listed=len(packets))
         reasons = {each.number: each.reason for each in found.listed}
         return [
-            reasons.get(place, "" if self._is_one(payload) else VEHICLES)
+            reasons.get(place, "" if self.is_one(payload) else VEHICLES)
             for place, payload in enumerate(payloads)
         ]
 
-    def _is_one(self, payload: bytes) -> bool:
+    def is_one(self, payload: bytes) -> bool:
         """Return whether a valid packet holds exactly one vehicle."""
         return len(payload) == self.size and parted(payload)[1].startswith(self._head)
 
@@ -223,6 +223,8 @@ def merge(stores: Sequence[Store]) -> Merged:
     ------
     DomainError
         If a file is not finished, or they belong to different campaigns.
+    WireError
+        If a file holds what no counter stores.
     """
     if not stores:
         raise DomainError("expected the file of at least one counter; got none.")
@@ -242,6 +244,11 @@ def merge(stores: Sequence[Store]) -> Merged:
 
     def packets() -> Iterator[bytes]:
         for identifier, packet in _merged(stores, numbers):
+            if not stores[0].is_one(identifier + packet):
+                raise WireError(
+                    "the file of a counter holds an answer that is not that of one vehicle: no "
+                    "counter stores such an answer. Close the round without this file."
+                )
             digest.update(identifier + packet)
             yield packet
 

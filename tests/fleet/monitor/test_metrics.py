@@ -171,3 +171,10 @@ def test_only_named_entries_are_exported(tmp_path, document):
     more = document | {"secret": 41, "errors": [{"time": "", "level": "", "text": "secret"}]}
     after = samples(tmp_path, more)
     assert before.keys() == after.keys()
+
+
+@pytest.mark.parametrize("kind", ["application/openmetrics-text", "text/plain"])
+def test_a_caller_that_accepts_nonsense_gets_the_usual_format(kind, tmp_path):
+    """It must not be able to fill the log with errors."""
+    observer = Observer(tmp_path, read=lambda _: [Given(SERVER)])
+    assert metrics.text(observer.look, f"{kind};version=abc") == metrics.text(observer.look, "")

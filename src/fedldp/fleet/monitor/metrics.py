@@ -289,5 +289,8 @@ def text(look: Callable[[], Document], accept: str) -> tuple[bytes, str]:
     """Return the metrics, and their content type, in a format that the caller accepts."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Parts(look))
-    encode, kind = choose_encoder(accept)
+    try:
+        encode, kind = choose_encoder(accept)
+    except (TypeError, ValueError):  # prometheus_client does not expect versions such as "abc"
+        encode, kind = choose_encoder("")
     return encode(registry), kind
