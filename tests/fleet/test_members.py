@@ -152,6 +152,13 @@ def test_a_gateway_that_is_removed_leaves_its_folders(fleet):
     assert "has no key of 'gateway-2'; it has those of gateway-1." in said
 
 
+def test_a_path_is_not_the_name_of_a_gateway(fleet):
+    other = fleet / "server" / "other.pub"
+    other.touch()
+    assert "has no key of '../other'" in run("remove-gateway", fleet, "../other", status=1)
+    assert other.exists()
+
+
 def test_a_key_that_is_not_used_yet_is_removed_too(fleet):
     folder = fleet / "server" / "gateways"
     admission.upcoming(folder, "gateway-1").write_text("key")

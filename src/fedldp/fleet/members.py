@@ -179,7 +179,7 @@ def remove_gateway(folder: Path, name: str) -> list[Path]:
     server = server_of(folder)
     known = [each(server.gateways, name) for each in (admission.current, admission.upcoming)]
     found = [path for path in known if path.exists()]
-    if not found:
+    if name not in admission.gateways(server.gateways):  # which are names, and no paths
         raise DomainError(
             f"{server.gateways} has no key of {name!r:.80}; it has those of "
             f"{', '.join(admission.gateways(server.gateways)) or 'nobody'}."
