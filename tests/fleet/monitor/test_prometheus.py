@@ -129,6 +129,8 @@ def test_the_demo_keeps_its_page(tmp_path):
             stdout=out,
             stderr=err,
             env=os.environ,
+            # A shell starts what runs in the background with Ctrl-C ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
     try:
         said = (tmp_path / "err").read_text
