@@ -37,7 +37,8 @@ PUBLIC = (
     "fedldp.errors",
 )
 
-PAGES = {"fedldp.vehicle": "vehicle.md"}  # public modules that have a page of their own
+# Public modules that are described on a page of their own.
+PAGES = {"fedldp.vehicle": "vehicle.md", "fedldp.engines": "../scale.md#count-on-an-engine"}
 
 
 class Name(NamedTuple):
