@@ -178,8 +178,9 @@ class MqttConnection:
             open_socket = self._client.socket()
             if isinstance(self._broker.context, _Resuming) and open_socket is not None:
                 self._broker.context.session = open_socket.session or self._broker.context.session
-            self._client.disconnect()
-            self._client.loop(0)
+            with contextlib.closing(open_socket) if open_socket else contextlib.nullcontext():
+                self._client.disconnect()
+                self._client.loop(0)  # raises if the broker still sends too much
 
     def __enter__(self) -> Self:
         return self
