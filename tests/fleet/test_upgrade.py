@@ -4,6 +4,7 @@ Their files were written by those versions: see `make_fleets`.
 """
 
 import contextlib
+import json
 import shutil
 import signal
 import sqlite3
@@ -20,9 +21,10 @@ from fedldp import Plan, __version__
 from fedldp.fleet import status
 from fedldp.fleet.gateway.process import GatewayConfig
 from fedldp.fleet.job import Job
+from fedldp.fleet.processes import Supervisor
 from fedldp.fleet.protocol import Answer
-from fedldp.fleet.server import checkpoint
-from fedldp.fleet.server.process import ServerConfig, registered
+from fedldp.fleet.server import checkpoint, names, process
+from fedldp.fleet.server.process import ServerConfig, nodes_of, registered
 from fedldp.fleet.server.rounds import ROUNDS, Rounds
 from fedldp.fleet.server.summary import Summary
 from fedldp.fleet.vault.process import VaultConfig
@@ -66,6 +68,36 @@ def test_every_file_opens(fleet):
             assert len(vault) == made.VEHICLES
             assert set(ledger.totals().values()) == {Fraction(4)}
             assert set(Counter(each.request for each in ledger.history()).values()) == {5}
+
+
+def test_gateways_keep_their_names(fleet):
+    """Version 0.1 recorded no numbers: without them, its gateways would seem to be revoked."""
+    server = ServerConfig.load(fleet.folder / "server")
+    asked = {gateway for (gateway,) in rows(server.state / "job.db", "SELECT gateway FROM asks")}
+    assert set(nodes_of(server).values()) == asked
+    [found] = status.read(server.folder)
+    assert {each["name"]: each["reports"] for each in found.document()["gateways"]} == {
+        "gateway-1": 15,
+        "gateway-2": 10,
+    }
+
+
+def test_a_server_records_the_numbers_once(fleet):
+    server = ServerConfig.load(fleet.folder / "server")
+    numbers = nodes_of(server)
+    with Supervisor(server.state) as supervisor:
+        process._register(supervisor, server)
+    (server.state / "link.db").unlink()
+    assert nodes_of(server) == numbers
+    assert names.known(server.state) == {node: name for name, node in numbers.items()}
+
+
+def test_without_the_database_of_flower_the_numbers_are_unknown(fleet):
+    server = ServerConfig.load(fleet.folder / "server")
+    (server.state / "link.db").write_bytes(b"damaged")
+    (server.state / "registered.json").write_text(json.dumps(sorted(registered(server.state))))
+    assert len(registered(server.state)) == made.GATEWAYS
+    assert set(nodes_of(server).values()) == {""}
 
 
 def test_the_job_goes_on_where_it_stood(fleet):

@@ -80,7 +80,7 @@ def test_what_is_wrong_is_said(tmp_path, entries, message):
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(DomainError, match=r"vault\.toml cannot be read: No such file"):
         VaultConfig.load(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"rows\.csv"):
+    with pytest.raises(FileNotFoundError, match=r"rows\.csv does not exist: put the data"):
         held(tmp_path)
     (tmp_path / "rows.csv").write_text("speed,city\n")
     with pytest.raises(DomainError, match="no rows"):

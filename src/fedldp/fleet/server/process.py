@@ -33,7 +33,7 @@ from fedldp.fleet.keys import fit
 from fedldp.fleet.monitor import launch
 from fedldp.fleet.monitor.address import ENTRIES as MONITOR
 from fedldp.fleet.processes import Process, Restart, Supervisor
-from fedldp.fleet.server import admission, checkpoint, names, successors
+from fedldp.fleet.server import admission, checkpoint, names, numbers, successors
 from fedldp.fleet.server.checkpoint import JobStatus
 from fedldp.fleet.server.watch import JobFailed, Watch, ending
 from fedldp.fleet.state import STATE
@@ -124,7 +124,7 @@ class ServerConfig:
             "--ssl-certfile": self.certificate,
             "--ssl-keyfile": self.key,
             "--isolation": "process",
-            "--database": self.state / "link.db",
+            "--database": self.state / numbers.FILE,
             "--superexec-auth-secret-file": self._secret,
         }
         words = [str(word) for pair in arguments.items() for word in pair]
@@ -370,7 +370,8 @@ def _nodes(state: Path) -> dict[str, str]:
     with documents.reading(f"{FORMAT!r}", f" in {path}"):
         found = json.loads(path.read_text("utf-8"))
         if isinstance(found, list):  # written by version 0.1
-            found = dict.fromkeys(found, "")
+            given = numbers.of_keys(state)
+            found = {key: given.get(_without_comment(key), "") for key in found}
         elif "format" in found:
             found = documents.parse(json.dumps(found), [FORMAT], ("nodes",))["nodes"]
         return {_without_comment(key): node for key, node in found.items()}
@@ -420,9 +421,15 @@ def _register(supervisor: Supervisor, server: ServerConfig) -> None:
     }
     _keep_names(server.state, known)
     revoked = _revoke(supervisor, server, nodes, keys)
-    if answers or revoked:
+    if answers or revoked or _is_old(server.state):
         document = {"format": FORMAT, "nodes": nodes}
         files.write(server.state / _REGISTERED, json.dumps(document, sort_keys=True))
+
+
+def _is_old(state: Path) -> bool:
+    """Return whether an earlier version has written which keys are registered."""
+    path = state / _REGISTERED
+    return path.exists() and "format" not in json.loads(path.read_text("utf-8"))
 
 
 def _keep_names(state: Path, known: Mapping[str, str]) -> None:

@@ -115,7 +115,8 @@ def _gateways(
     since: str | None,
 ) -> Iterator[_Gateway]:
     """Yield the gateways whose keys are in the folder, then those that were revoked since."""
-    nodes, named = nodes_of(server), names.known(server.state)
+    nodes = nodes_of(server)
+    named = {node: name for name, node in nodes.items() if node} | names.known(server.state)
     exchanges: dict[str, list[Exchange]] = {}
     for each in () if found is None else found.gateways:  # one with a new key has two numbers
         exchanges.setdefault(named.get(each.gateway) or names.unnamed(each.gateway), []).append(
