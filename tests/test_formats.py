@@ -33,7 +33,8 @@ from fedldp.fleet.gateway.record import Connection, Questions
 from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import Question
 from fedldp.fleet.server import admission, checkpoint, successors
-from fedldp.fleet.server.process import ServerConfig, registered
+from fedldp.fleet.server.process import ServerConfig
+from fedldp.fleet.server.registrations import registered
 from fedldp.fleet.server.summary import Summary
 from fedldp.fleet.signed_jobs import SignedJob
 from fedldp.fleet.stages import Learned

@@ -27,7 +27,8 @@ from fedldp import Plan, Schema, datasets
 from fedldp.fleet import keys, processes
 from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.server import checkpoint
-from fedldp.fleet.server.process import ServerConfig, registered
+from fedldp.fleet.server.process import ServerConfig
+from fedldp.fleet.server.registrations import registered
 from fedldp.fleet.server.rounds import ROUNDS
 from fedldp.fleet.stages import Learned
 from fedldp.fleet.state import holder

@@ -18,7 +18,8 @@ from flwr.proto.fab_pb2 import Fab
 from flwr.proto.runtime_pb2 import AcquireTaskRequest, AcquireTaskResponse
 
 from fedldp.fleet.isolation import Network
-from fedldp.fleet.server.process import ServerConfig, registered
+from fedldp.fleet.server.process import ServerConfig
+from fedldp.fleet.server.registrations import registered
 
 pytestmark = [
     pytest.mark.hostile,

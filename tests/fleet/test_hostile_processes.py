@@ -40,7 +40,8 @@ from fedldp.fleet import processes
 from fedldp.fleet.flower.messages import NAME
 from fedldp.fleet.protocol import HEADER, Answer, Question
 from fedldp.fleet.server import checkpoint
-from fedldp.fleet.server.process import ServerConfig, registered
+from fedldp.fleet.server.process import ServerConfig
+from fedldp.fleet.server.registrations import registered
 from fedldp.fleet.server.rounds import ROUNDS
 from fedldp.fleet.sockets import REFUSED, Address
 from fedldp.fleet.transparency import Transparency

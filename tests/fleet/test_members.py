@@ -1,5 +1,6 @@
 """Gateways come and go, keys change, jobs follow each other: what is written and what refused."""
 
+import contextlib
 import re
 import tomllib
 from pathlib import Path
@@ -20,6 +21,7 @@ from fedldp.fleet.members import Rows
 from fedldp.fleet.server import admission
 from fedldp.fleet.server.checkpoint import Checkpoint
 from fedldp.fleet.server.process import ServerConfig
+from fedldp.fleet.server.rounds import Rounds
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.settings import Settings
 
@@ -157,6 +159,12 @@ def test_a_path_is_not_the_name_of_a_gateway(fleet):
     other.touch()
     assert "has no key of '../other'" in run("remove-gateway", fleet, "../other", status=1)
     assert other.exists()
+
+
+def test_a_job_that_has_begun_waits_for_nobody_new(fleet):
+    with contextlib.closing(Rounds(Job.load(fleet / "server" / "job.toml"))) as rounds:
+        rounds.ask(["1", "2"])
+    assert "the server now knows" not in run("remove-gateway", fleet, "gateway-2")
 
 
 def test_a_key_that_is_not_used_yet_is_removed_too(fleet):

@@ -13,7 +13,8 @@ from fleet_parts import Fleet, running, until
 from fedldp import Schema
 from fedldp.fleet import processes
 from fedldp.fleet.folder import Place, Work, init
-from fedldp.fleet.server.process import ServerConfig, registered
+from fedldp.fleet.server.process import ServerConfig
+from fedldp.fleet.server.registrations import registered
 from fedldp.learn.settings import Settings
 
 pytestmark = pytest.mark.faults

@@ -22,7 +22,7 @@ from fedldp.fleet.flower.messages import packed
 from fedldp.fleet.folder import SEED
 from fedldp.fleet.job import Job
 from fedldp.fleet.server import checkpoint
-from fedldp.fleet.server.process import registered
+from fedldp.fleet.server.registrations import registered
 from fedldp.fleet.server.rounds import ROUNDS
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.fleet.vault.vault import Vault

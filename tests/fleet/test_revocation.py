@@ -17,9 +17,10 @@ from fedldp import datasets
 from fedldp.fleet import processes
 from fedldp.fleet.flower import programs
 from fedldp.fleet.folder import Place, Work, init
+from fedldp.fleet.server import names, registrations, successors
 from fedldp.fleet.server import process as server_process
-from fedldp.fleet.server import successors
-from fedldp.fleet.server.process import ServerConfig, registered
+from fedldp.fleet.server.process import ServerConfig
+from fedldp.fleet.server.registrations import registered
 from fedldp.learn.settings import Settings
 
 A, B = (public(fresh_key()).decode() for _ in range(2))
@@ -124,6 +125,29 @@ def test_a_gateway_with_a_new_key_follows_itself(fleet):
     assert successors.first("4", successors.known(fleet.state)) == "1"
 
 
+def test_a_job_learns_which_gateways_were_revoked(fleet, monkeypatch):
+    """At no moment does one that has just been registered seem to be revoked."""
+    found, keep = [], names.keep
+
+    def keep_and_look(*given):
+        keep(*given)
+        found.append(registrations.revoked(fleet.state))
+
+    monkeypatch.setattr(names, "keep", keep_and_look)
+    (fleet.folder / "gateway-1.pub").write_text(A)
+    (fleet.folder / "gateway-2.pub").write_text(B)
+    fleet.look()
+    (fleet.folder / "gateway-3.pub").write_text(public(fresh_key()).decode())
+    (fleet.folder / "gateway-1.pub").unlink()
+    fleet.look()
+    assert registrations.revoked(fleet.state) == set()
+    fleet.look(10)
+    assert registrations.revoked(fleet.state) == {"1"}
+    assert found == [set(), set(), set()]
+    registrations.save(fleet.state, {A: "", B: "2"})  # if a number is unknown, nothing is certain
+    assert registrations.revoked(fleet.state) == set()
+
+
 def test_two_new_keys_of_a_gateway_are_in_order(fleet):
     (fleet.folder / "gateway-1.pub").write_text(A)
     (fleet.folder / "gateway-1.next.pub").write_text(B)
@@ -180,7 +204,7 @@ def test_a_key_that_flower_knows_already_counts_as_registered(fleet):
     good, bad = fleet.look()
     assert good == "Registered gateway-1."
     assert bad.startswith("Flower refused the key of gateway-2")
-    assert server_process._nodes(fleet.state) == {A.strip(): "7"}
+    assert registrations.nodes(fleet.state) == {A.strip(): "7"}
     assert fleet.look() == []
 
 
@@ -189,11 +213,11 @@ def test_of_several_keys_that_flower_knows_the_numbers_stay_unknown(fleet):
         (fleet.folder / f"{name}.pub").write_text(key)
     fleet.flower.nodes = {number(A): "7", number(B): "8"}
     assert fleet.look() == ["Registered gateway-1.", "Registered gateway-2."]
-    assert server_process._nodes(fleet.state) == {A.strip(): "", B.strip(): ""}
+    assert registrations.nodes(fleet.state) == {A.strip(): "", B.strip(): ""}
     fresh = public(fresh_key()).decode()
     (fleet.folder / "gateway-3.pub").write_text(fresh)
     assert fleet.look() == ["Registered gateway-3."]
-    assert server_process._nodes(fleet.state)[fresh.strip()] == "3"
+    assert registrations.nodes(fleet.state)[fresh.strip()] == "3"
 
 
 @pytest.mark.parametrize("said", ["", "Traceback", "{", "[1]", '{"success": false}'])
@@ -238,7 +262,7 @@ def test_the_front_and_flower_refuse_the_key_that_was_replaced(tmp_path):
     try:
         fleet.start("server")
         until(lambda: len(registered(made.state)) == 2, "registration")
-        node = server_process._nodes(made.state)[old_key]
+        node = registrations.nodes(made.state)[old_key]
         assert inside(lambda: _listed(made))[node] == "registered"
         assert calls(made.port, old, node).status_code == 200
         with path.open("r+b") as file:
@@ -249,7 +273,7 @@ def test_the_front_and_flower_refuse_the_key_that_was_replaced(tmp_path):
         until(lambda: old_key not in registered(made.state), "revocation")
         assert inside(lambda: calls(made.link, old, node).status_code) == 401
         assert inside(lambda: _listed(made))[node] == "unregistered"
-        other = server_process._nodes(made.state)[public(fresh).decode()]
+        other = registrations.nodes(made.state)[public(fresh).decode()]
         assert calls(made.port, fresh, other).status_code == 200
     finally:
         fleet.close()

@@ -24,7 +24,8 @@ from fedldp.fleet.job import Job
 from fedldp.fleet.processes import Supervisor
 from fedldp.fleet.protocol import Answer
 from fedldp.fleet.server import checkpoint, names, process
-from fedldp.fleet.server.process import ServerConfig, nodes_of, registered
+from fedldp.fleet.server.process import ServerConfig, nodes_of
+from fedldp.fleet.server.registrations import registered
 from fedldp.fleet.server.rounds import ROUNDS, Rounds
 from fedldp.fleet.server.summary import Summary
 from fedldp.fleet.vault.process import VaultConfig

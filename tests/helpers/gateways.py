@@ -88,6 +88,7 @@ class Network(Grid):
         self.service, self.busy, self.ready = {}, {}, {}  # seconds for a message; until when
         self.absent, self.after_sleep, self.fails = set(), lambda: None, lambda _: None
         self.before = {}  # the node before each node that a gateway has because of a new key
+        self.revoked = set()
 
     @property
     def run(self):
@@ -108,8 +109,10 @@ class Network(Grid):
         self.after_sleep()
 
     def strategy(self, job):
-        clock, before = lambda: self.now, lambda: self.before
-        return LDPFedSGD(job, before=before, poll=2.5, clock=clock, sleep=self.sleep)
+        clock, before, revoked = lambda: self.now, lambda: self.before, lambda: self.revoked
+        return LDPFedSGD(
+            job, before=before, revoked=revoked, poll=2.5, clock=clock, sleep=self.sleep
+        )
 
     def start(self, job, **options):
         return self.strategy(job).start(self, **options)

@@ -29,7 +29,7 @@ from fedldp.fleet.gateway.relay import DEADLINE, relay
 from fedldp.fleet.job import Job
 from fedldp.fleet.processes import MARK
 from fedldp.fleet.protocol import inflated
-from fedldp.fleet.server import names, successors
+from fedldp.fleet.server import names, registrations, successors
 from fedldp.fleet.sockets import REFUSED, Address
 
 VAULTS = "FEDLDP_VAULTS"
@@ -47,9 +47,10 @@ def main(grid: Grid, context: Context) -> None:
     # The supervisor of the server names its state folder, where the names of gateways are.
     state = Path(os.environ.get(MARK, job.checkpoint.parent))
     name, before = names.lookup(state), partial(successors.known, state)
+    revoked = partial(registrations.revoked, state)
     with logs.to_file(job.log):  # the output of a ServerApp is not kept
         try:
-            LDPFedSGD(job, name=name, before=before).start(grid)
+            LDPFedSGD(job, name=name, before=before, revoked=revoked).start(grid)
         except BlockingIOError as error:
             _log.warning("%s", error)
         except Exception as error:

@@ -22,7 +22,7 @@ from fedldp.fleet import keys, texts
 from fedldp.fleet.gateway import process as gateway_process
 from fedldp.fleet.gateway.process import GatewayConfig
 from fedldp.fleet.job import Job
-from fedldp.fleet.server import admission
+from fedldp.fleet.server import admission, checkpoint
 from fedldp.fleet.server import process as server_process
 from fedldp.fleet.server.process import ServerConfig
 from fedldp.fleet.vault import process as vault_process
@@ -193,7 +193,8 @@ def remove_gateway(folder: Path, name: str) -> list[Path]:
 def waits_in_vain(server: ServerConfig) -> str:
     """Return a warning if the job waits for more gateways than the server knows."""
     job, known = Job.load(server.job, signed=False), len(admission.gateways(server.gateways))
-    if job.gateways <= known:
+    found = checkpoint.status(job.checkpoint)
+    if job.gateways <= known or (found is not None and found.gateways):  # it has begun
         return ""
     return (
         f"The first round of {job.name} waits for {job.gateways} gateways, and the server now "

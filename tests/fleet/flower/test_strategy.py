@@ -145,6 +145,30 @@ def test_an_open_question_goes_to_the_new_node_as_it_was(tmp_path):
     assert progress.bytes.keys() == {"10", "11", "12"}
 
 
+@pytest.mark.parametrize(
+    ("before", "gone", "waits"),
+    [
+        ({}, set(), True),
+        ({}, {"11"}, False),
+        ({"13": "11"}, {"11"}, True),  # it has a new key
+        ({"13": "11"}, {"11", "13"}, False),
+    ],
+)
+def test_an_open_round_does_not_wait_for_a_revoked_gateway(tmp_path, before, gone, waits):
+    job, network = training(tmp_path), Network(honest, mute, honest)
+    network.before = before
+
+    def after_a_while():
+        if network.now > 20:
+            network.absent, network.revoked = {11}, gone
+
+    network.after_sleep = after_a_while
+    network.start(job)
+    assert (network.now >= job.deadline) == waits
+    counts = checkpoint.status(job.checkpoint)
+    assert (counts.reports, counts.silent) == (2 * 8 * 3, 8)
+
+
 def test_a_gateway_with_two_nodes_is_asked_once(tmp_path):
     """Flower takes some time to notice that the old node is gone."""
     job, network = training(tmp_path), Network(honest, honest, honest, honest)

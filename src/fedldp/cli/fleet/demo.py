@@ -49,7 +49,7 @@ from fedldp.fleet.monitor.web import serving
 from fedldp.fleet.processes import GRACE, Process, Supervisor, free_port, stop
 from fedldp.fleet.server import checkpoint, names
 from fedldp.fleet.server.checkpoint import JobStatus
-from fedldp.fleet.server.process import registered
+from fedldp.fleet.server.registrations import registered
 from fedldp.fleet.server.summary import Summary
 from fedldp.fleet.server.watch import JobFailed, Watch, ending
 from fedldp.fleet.state import STATE

@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar, final
 
 from fedldp._internal.text import counted
@@ -57,6 +57,8 @@ class LDPFedSGD(Strategy):
     before : callable, optional
         Returns, for each node of Flower that a gateway has because of a new key, the node that it
         had before. The gateway keeps the number of its first node.
+    revoked : callable, optional
+        Returns the nodes that were revoked: an open round does not wait for them.
     poll : float, default=0.25
         Seconds between two looks for replies.
     clock : callable, default=time.monotonic
@@ -107,12 +109,14 @@ class LDPFedSGD(Strategy):
         *,
         name: Name = unnamed,
         before: successors.Successors = dict,
+        revoked: Callable[[], Collection[str]] = tuple,
         poll: float = POLL,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.job, self._name = job, name
-        self._before, self._poll, self._clock, self._sleep = before, poll, clock, sleep
+        self._before, self._revoked = before, revoked
+        self._poll, self._clock, self._sleep = poll, clock, sleep
         self._opened: Rounds | None = None
         self._questions: dict[str, Question] = {}  # by node: to be sent now
         self._sent: dict[str, Question] = {}  # by message id, in this round
@@ -285,6 +289,7 @@ class LDPFedSGD(Strategy):
         rounds = self._rounds
         for reply in replies:
             self._take(reply)
+        self._excuse_revoked()
         if not rounds.complete(self._late) or rounds.verdict:
             return None, None
         rounds.step()
@@ -382,6 +387,14 @@ class LDPFedSGD(Strategy):
             self._rounds.receive(question, unpacked(reply.content))
         except WireError as error:
             self._note(question.gateway, str(error))
+
+    def _excuse_revoked(self) -> None:
+        """Do not wait for gateways whose newest key was revoked: they can answer no more."""
+        if self._rounds.pending and (gone := self._revoked()):
+            before = self._before()
+            for gateway in self._rounds.pending:
+                if successors.last(gateway, before) in gone:
+                    self._rounds.excuse(gateway)
 
     def _gather(self, grid: Grid, count: int) -> list[str]:
         """Wait until at least `count` gateways are connected."""

@@ -23,7 +23,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
-from fedldp._internal import documents, files, toml
+from fedldp._internal import files, toml
 from fedldp.errors import DomainError
 from fedldp.fleet import isolation, logs, namespaces, signing
 from fedldp.fleet.flower import programs
@@ -33,8 +33,16 @@ from fedldp.fleet.keys import fit
 from fedldp.fleet.monitor import launch
 from fedldp.fleet.monitor.address import ENTRIES as MONITOR
 from fedldp.fleet.processes import Process, Restart, Supervisor
-from fedldp.fleet.server import admission, checkpoint, names, numbers, successors
+from fedldp.fleet.server import (
+    admission,
+    checkpoint,
+    names,
+    numbers,
+    registrations,
+    successors,
+)
 from fedldp.fleet.server.checkpoint import JobStatus
+from fedldp.fleet.server.registrations import REVOKED
 from fedldp.fleet.server.watch import JobFailed, Watch, ending
 from fedldp.fleet.state import STATE
 
@@ -52,9 +60,6 @@ _ENTRIES: dict[str, toml.Types] = {
     "job": str,
 }
 _NAME = "fleet"  # the name of the SuperLink in Flower's configuration
-_REGISTERED = "registered.json"
-FORMAT = "fedldp registered 2"  # of this file; that of version 0.1 is a list of keys
-_REVOKED = "revoked"  # in place of a gateway's number in Flower
 _GONE = 10.0  # seconds that a key must be missing: Flower never accepts it again
 _LISTENS = """\
 import socket, sys, time
@@ -349,7 +354,7 @@ def _begins(job: Job, rounds: int) -> str:
 
 def nodes_of(server: ServerConfig) -> dict[str, str]:
     """Return the number in Flower of each gateway whose key is in the folder; empty if unknown."""
-    known, found = _nodes(server.state), {}
+    known, found = registrations.nodes(server.state), {}
     for name in admission.gateways(server.gateways):
         path = admission.current(server.gateways, name)
         node = known.get(_key(path), "") if path.exists() else ""
@@ -357,33 +362,8 @@ def nodes_of(server: ServerConfig) -> dict[str, str]:
     return found
 
 
-def registered(state: Path) -> set[str]:
-    """Return the public keys of gateways that the SuperLink of a state folder knows."""
-    return {key for key, node in _nodes(state).items() if node != _REVOKED}
-
-
-def _nodes(state: Path) -> dict[str, str]:
-    """Return the number in Flower of each public key: empty if unknown, or `_REVOKED`."""
-    path = state / _REGISTERED
-    if not path.exists():
-        return {}
-    with documents.reading(f"{FORMAT!r}", f" in {path}"):
-        found = json.loads(path.read_text("utf-8"))
-        if isinstance(found, list):  # written by version 0.1
-            given = numbers.of_keys(state)
-            found = {key: given.get(_without_comment(key), "") for key in found}
-        elif "format" in found:
-            found = documents.parse(json.dumps(found), [FORMAT], ("nodes",))["nodes"]
-        return {_without_comment(key): node for key, node in found.items()}
-
-
 def _key(path: Path) -> str:
-    return _without_comment(path.read_text("utf-8", errors="replace"))
-
-
-def _without_comment(key: str) -> str:
-    """Return the type and the number of a public key, without the comment in its file."""
-    return " ".join(key.split()[:2])
+    return registrations.without_comment(path.read_text("utf-8", errors="replace"))
 
 
 def _register(supervisor: Supervisor, server: ServerConfig) -> None:
@@ -393,11 +373,11 @@ def _register(supervisor: Supervisor, server: ServerConfig) -> None:
     """
     paths = sorted(server.gateways.glob(admission.KEYS), key=admission.order)
     keys = {_key(path): path for path in paths}
-    nodes = _nodes(server.state)
+    nodes = registrations.nodes(server.state)
     fresh = {
         text: path
         for text, path in keys.items()
-        if nodes.get(text, _REVOKED) == _REVOKED and text not in server.refused
+        if nodes.get(text, REVOKED) == REVOKED and text not in server.refused
     }
     answers = _call(
         supervisor, {text: server.register_process(path) for text, path in fresh.items()}
@@ -408,28 +388,22 @@ def _register(supervisor: Supervisor, server: ServerConfig) -> None:
         nodes |= _forgotten(supervisor, server, nodes, refused)
     for text, (_, log) in answers.items():
         name, extra = keys[text].stem, {"gateway": admission.gateway_of(keys[text])}
-        if nodes.get(text, _REVOKED) != _REVOKED:
+        if nodes.get(text, REVOKED) != REVOKED:
             _log.info("Registered %s.", name, extra=extra)
         else:
             server.refused.add(text)
-            why = " It was revoked before: make a new key." if nodes.get(text) == _REVOKED else ""
+            why = " It was revoked before: make a new key." if nodes.get(text) == REVOKED else ""
             _log.warning("Flower refused the key of %s: see %s.%s", name, log, why, extra=extra)
     known = {
         nodes[text]: admission.gateway_of(path)
         for text, path in keys.items()
         if _has_number(nodes.get(text))
     }
-    _keep_names(server.state, known)
-    revoked = _revoke(supervisor, server, nodes, keys)
-    if answers or revoked or _is_old(server.state):
-        document = {"format": FORMAT, "nodes": nodes}
-        files.write(server.state / _REGISTERED, json.dumps(document, sort_keys=True))
-
-
-def _is_old(state: Path) -> bool:
-    """Return whether an earlier version has written which keys are registered."""
-    path = state / _REGISTERED
-    return path.exists() and "format" not in json.loads(path.read_text("utf-8"))
+    if answers or registrations.is_old(server.state):
+        registrations.save(server.state, nodes)
+    _keep_names(server.state, known)  # after that: a name without a registration is revoked
+    if _revoke(supervisor, server, nodes, keys):
+        registrations.save(server.state, nodes)
 
 
 def _keep_names(state: Path, known: Mapping[str, str]) -> None:
@@ -447,7 +421,7 @@ def _keep_names(state: Path, known: Mapping[str, str]) -> None:
 
 
 def _has_number(node: str | None) -> bool:
-    return node not in (None, "", _REVOKED)
+    return node not in (None, "", REVOKED)
 
 
 def _forgotten(
@@ -502,7 +476,7 @@ def _revoke(
         what = "Revoked" if done else f"Flower did not unregister (see {log})"
         why = "it has a new one" if nodes[text] in followed else "it is not admitted any more"
         level = logging.INFO if done and nodes[text] in followed else logging.WARNING
-        nodes[text] = _REVOKED if done else ""  # not tried again in either case
+        nodes[text] = REVOKED if done else ""  # not tried again in either case
         _log.log(level, "%s a key of %s: %s.", what, name, why, extra={"gateway": name})
     return bool(answers)
 

@@ -135,7 +135,7 @@ class Rounds:
             )
 
     def excuse(self, gateway: str) -> None:
-        """Do not wait for a gateway in this round: it has said that it cannot answer.
+        """Do not wait for a gateway in this round: it cannot answer.
 
         It is still asked as long as the round is open. If it has not answered by then, its vehicles
         are silent.

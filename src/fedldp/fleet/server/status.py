@@ -275,10 +275,11 @@ class _Progress:
         yield "not received", f"{counts.silent:,} silent, {counts.refusals:,} refused or absent"
         if found.asked and not found.ended:
             since = clock(found.opened_at)
-            yield "this round", f"{found.received} of {found.asked} gateways, since {since}"
-        if not found.ended:
-            rate = "-" if found.rate is None else f"{found.rate:,.1f} reports a second"
-            yield "speed", f"{rate}, at most {duration(self.seconds_left)} left"
+            asked = counted(found.asked, "gateway")
+            yield "this round", f"{found.received} of {asked}, since {since}"
+        if not found.ended and found.rate:
+            left = duration(self.seconds_left)
+            yield "speed", f"{found.rate:,.1f} reports a second, at most {left} left"
 
     @property
     def attention(self) -> list[str]:
