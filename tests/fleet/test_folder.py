@@ -412,4 +412,4 @@ def test_the_folder_of_a_socket_is_explained_where_it_is_missing(tmp_path):
         assert done.exit_code == 0, done.output
         for readme in ("README.md", "vault-1/README.md"):
             text = (tmp_path / host / readme).read_text()
-            assert ("install -d -m 750 -o USER -g GROUP /run/fedldp-vault-1" in text) == explained
+            assert ("install -d -m 2750 -o USER -g GROUP /run/fedldp-vault-1" in text) == explained

@@ -139,7 +139,7 @@ def _socket(vault: VaultConfig) -> str:
     return (
         "Without systemd, make the folder of the vault's socket first, on each machine with a "
         "vault, whenever it has\n"
-        f"restarted: `install -d -m 750 -o USER -g GROUP {place}`, with the user of the vault and "
+        f"restarted: `install -d -m 2750 -o USER -g GROUP {place}`, with the user of the vault and "
         "a\ngroup of the gateway's user.\n\n"
     )
 

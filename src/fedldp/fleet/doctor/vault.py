@@ -79,7 +79,8 @@ def _socket(vault: VaultConfig) -> Iterator[Finding]:
     if not folder.is_dir():
         yield warning(
             f"{folder} does not exist, where the vault's socket will be.",
-            "The systemd unit creates it. Without systemd, create it, or change `listen`.",
+            "The systemd unit creates it. Without systemd, change `listen`, or create it: "
+            f"install -d -m 2750 -o USER -g GROUP {folder}",
         )
     elif not os.access(folder, os.W_OK):
         yield problem(
@@ -99,7 +100,8 @@ def _limits(vault: VaultConfig) -> Iterator[Finding]:
         yield warning(
             "vault.toml names no operator: the vault answers whatever a server asks, up to the "
             "cap.",
-            'Put the public key of the operator into this folder: operator = "operator.pub"',
+            "Put operator.pub, the public key of the operator, into this folder and "
+            'operator = "operator.pub" into vault.toml; docs/fleet.md says how to make a key.',
         )
     else:
         yield ok("the vault answers only jobs that its operator has signed")
