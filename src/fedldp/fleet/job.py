@@ -302,7 +302,7 @@ class Job:
         >>> import fedldp
         >>> plan = Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0)
         >>> Job("speeds", plan, "job.db", "tally.json", reports=100).span_of(1).stage.name
-        'rows'
+        'statistics'
         """
         return span_of(self.stages, number)
 

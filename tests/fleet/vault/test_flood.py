@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -130,8 +131,10 @@ class Link:
     def __exit__(self, *_):
         pass
 
-    def recv(self, count):
-        piece, self._data = self._data[:count], self._data[count:]
+    def recv(self, count, flags=0):
+        piece = self._data[:count]
+        if flags != socket.MSG_PEEK:
+            self._data = self._data[count:]
         return piece
 
     def settimeout(self, timeout):

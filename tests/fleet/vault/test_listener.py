@@ -132,8 +132,10 @@ class Clock:
     def sleep(self, seconds):
         self.now += seconds
 
-    def recv(self, count):
-        piece, self.data = self.data[:count], self.data[count:]
+    def recv(self, count, flags=0):
+        piece = self.data[:count]
+        if flags != socket.MSG_PEEK:
+            self.data = self.data[count:]
         return piece
 
     def sendall(self, data):
