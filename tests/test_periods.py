@@ -418,7 +418,10 @@ def test_a_small_vehicle_reads_a_calendar(plan):
 
 def test_a_small_vehicle_pays_once_for_what_never_changes():
     plan = Plan(Schema((fedldp.Number("year", 1990, 2030, constant=True),)), 1.0)
-    small = vehicle.Calendar(Calendar(plan, 30, 30).to_json(), cap=1)
+    text = Calendar(plan, 30, 30).to_json()
+    with pytest.raises(ValueError, match="it costs 30"):  # on the server's word it is not cheaper
+        vehicle.Calendar(text, cap=1)
+    small = vehicle.Calendar(text, cap=1, repeats=True)
     assert small.epsilon == plan.total_epsilon
     assert small.plan.constant
 

@@ -1281,8 +1281,7 @@ class Calendar:
 
     Draw the periods once, before any data are read, and keep them on disk for as long as the
     calendar lasts: a vehicle that draws again would answer too often. In the other periods, send
-    nothing. If `plan.constant` is true, keep the bytes of the first report too, and send them in
-    all periods that were drawn.
+    nothing.
 
     Parameters
     ----------
@@ -1290,6 +1289,10 @@ class Calendar:
         The calendar as canonical JSON: the text of its file.
     cap
         The most epsilon that all answers together may cost.
+    repeats
+        Whether your program keeps the bytes of its first report and sends them again in all other
+        periods. Only then a plan of attributes that never change (`plan.constant`) costs its
+        epsilon once; a program that answers anew pays for every answer.
 
     Attributes
     ----------
@@ -1318,7 +1321,7 @@ class Calendar:
     (Fraction(1, 1), 2)
     """
 
-    def __init__(self, text: str, cap: float | str | Fraction) -> None:
+    def __init__(self, text: str, cap: float | str | Fraction, *, repeats: bool = False) -> None:
         try:
             document = canonically(text)
             name, self.answers, self.periods, plan = entries(document, "calendar")
@@ -1331,7 +1334,8 @@ class Calendar:
         except UNREADABLE as error:
             raise ValueError(f"refused: {error}") from None
         self.plan = Plan(canonical(plan), cap)
-        self.epsilon = (1 if self.plan.constant else self.answers) * self.plan.epsilon
+        once = repeats and self.plan.constant
+        self.epsilon = (1 if once else self.answers) * self.plan.epsilon
         if self.epsilon > exact(cap):
             raise ValueError(f"refused: it costs {float(self.epsilon)}, and the cap is {cap}")
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()

@@ -210,13 +210,8 @@ def test_real_processes_finish_the_job(fleet):
     fleet.prove()
 
 
-@pytest.mark.upgrade
-@pytest.mark.parametrize("version", old_fleets.VERSIONS)
-@pytest.mark.parametrize("old", ["gateway-2", "vault-2", "server"])
-def test_fleets_of_two_versions_work_together(version, old, tmp_path):
-    """While machines are updated one after the other, what all of them can read is answered."""
-    fleet = old_fleets.on_free_ports(old_fleets.unpacked(version, tmp_path / "fleet"))
-    code = old_fleets.source(version, tmp_path)
+def finished(fleet, old, code):
+    """Run a fleet of which one part is old until its job is done; return its progress."""
     try:
         for part in (*fleet.vaults, *fleet.gateways, "server"):
             if part == old:
@@ -226,7 +221,17 @@ def test_fleets_of_two_versions_work_together(version, old, tmp_path):
         assert fleet.popens["server"].wait(PATIENCE) == 0, fleet.log("server")
     finally:
         fleet.close()
-    found = fleet.progress()
+    return fleet.progress()
+
+
+@pytest.mark.upgrade
+@pytest.mark.parametrize("version", old_fleets.VERSIONS)
+@pytest.mark.parametrize("old", ["gateway-2", "vault-2", "server"])
+def test_fleets_of_two_versions_work_together(version, old, tmp_path):
+    """While machines are updated one after the other, what all of them can read is answered."""
+    fleet = old_fleets.on_free_ports(old_fleets.unpacked(version, tmp_path / "fleet"))
+    code = old_fleets.source(version, tmp_path)
+    found = finished(fleet, old, code)
     assert (found.reports, found.silent) == (2 * made.VEHICLES, 0)
 
 
@@ -241,16 +246,7 @@ def test_a_part_that_cannot_read_the_question_is_named_and_not_waited_for(old, t
     shutil.rmtree(server / "state")
     for vault in fleet.vaults:
         (fleet.folder / vault / "ledger.db").unlink()
-    try:
-        for part in (*fleet.vaults, *fleet.gateways, "server"):
-            if part == old:
-                old_fleets.start_old(fleet, part, code)
-            else:
-                fleet.start(part)
-        assert fleet.popens["server"].wait(PATIENCE) == 0, fleet.log("server")
-    finally:
-        fleet.close()
-    found = fleet.progress()
+    found = finished(fleet, old, code)
     assert found.reports == made_new.rounds * 5
     assert found.silent == made_new.rounds * 5
     said = "older version of fedldp" if old == "gateway-2" else "the vault speaks protocol 1"

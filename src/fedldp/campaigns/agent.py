@@ -22,7 +22,7 @@ from fedldp.errors import FedLDPError
 EVERY = 900.0  # seconds between two looks for campaigns, and between two attempts at the end
 RETRY = 30.0  # seconds until an answer is sent again: then twice as long each time
 PATIENCE = 10.0  # seconds to wait for an acknowledgement
-SILENCE = 2.0  # seconds without another campaign after which there is none
+SILENCE = 2.0  # seconds: if no further campaign arrives for so long, all have been read
 TICK = 1.0  # an answer leaves a multiple of this many seconds after the campaign has arrived
 MOST = 100  # campaigns that are read at once
 MOST_BYTES = 1 << 23  # of all of them together: a hostile broker must not fill the memory
