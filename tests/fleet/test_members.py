@@ -408,6 +408,12 @@ def test_a_data_set_needs_no_file(tmp_path):
     assert "`gateway-1/` |" in whole
 
 
+def test_two_gateways_are_not_a_range(fleet):
+    whole = texts(fleet)[Path("README.md")]
+    assert "| `gateway-1/` and `gateway-2/` |" in whole
+    assert "| `vault-1/` and `vault-2/` |" in whole
+
+
 @pytest.mark.parametrize("kind", [("late", "logistic", "id"), (None, None, None)])
 def test_every_command_in_a_readme_exists(tmp_path, kind):
     target, objective, vehicle = kind

@@ -146,9 +146,12 @@ def _socket(vault: VaultConfig) -> str:
 
 def _more(vaults: list[Path]) -> dict[str, str]:
     """Return how the table continues after the first gateway and the first vault."""
-    last = vaults[-1].name.removeprefix("vault-")
-    more = {"more_gateways": f" to `gateway-{last}/`", "more_vaults": f" to `vault-{last}/`"}
-    return {"version": __version__} | (more if len(vaults) > 1 else dict.fromkeys(more, ""))
+    last, word = vaults[-1].name.removeprefix("vault-"), "and" if len(vaults) == 2 else "to"
+    more = {
+        f"more_{part}s": f" {word} `{part}-{last}/`" if len(vaults) > 1 else ""
+        for part in ("gateway", "vault")
+    }
+    return {"version": __version__} | more
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -11,6 +11,7 @@ import logging
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotReady
@@ -232,7 +233,11 @@ class Listener:
         except NotReady:  # it will be recorded, and sent if asked again
             return self._silent(question, "the answer will be stored")
         except FedLDPError as error:
-            self._reasons(f"refused: {question.request}: {error}", _extra(question))
+            self._reasons(
+                f"refused: {question.request}: {error}",
+                _extra(question),
+                same=f"{question.job}: {error}",
+            )
             self._record.count(record.REFUSED, question, _shortened(str(error)))
             return Answer.of(question)
         except Exception as error:  # a full disk, for example: it may succeed when asked again
@@ -255,7 +260,7 @@ class Listener:
             self._done(f"{question.request}: {said}", extra, logging.INFO)
         elif missing:
             said += f" This vault has no others that may answer: {missing}."
-            self._reasons(f"{question.request}: {said}", extra)
+            self._reasons(f"{question.request}: {said}", extra, same=f"{question.job}: {said}")
         outcome = record.ANSWERED if answered else record.REFUSED
         self._record.count(outcome, question, "" if answered else said)
 
@@ -270,24 +275,38 @@ class Listener:
 
 @final
 class Once:
-    """Logs each text once a day, and at most `most` of them, so that nobody can fill the disk."""
+    """Logs each event once a day, and at most `most` of them, so that nobody can fill the disk.
+
+    Those who want the others too see them at the level DEBUG, counted.
+    """
 
     def __init__(self, most: int) -> None:
-        self._most, self._noted, self._since = most, set[str](), time.monotonic()
+        self._most, self._counts, self._since = most, Counter[str](), time.monotonic()
 
     def __call__(
-        self, text: str, extra: Mapping[str, object] | None = None, level: int = logging.WARNING
+        self,
+        text: str,
+        extra: Mapping[str, object] | None = None,
+        level: int = logging.WARNING,
+        same: str | None = None,
     ) -> None:
-        """Log a text, unless it was logged before."""
+        """Log a text, unless the same was logged before.
+
+        Texts of one event have the same `same`, by default the text itself.
+        """
         if time.monotonic() - self._since > _DAY:
-            self._noted, self._since = set(), time.monotonic()
-        text = _shortened(text)
-        if text in self._noted or len(self._noted) > self._most:
+            self._counts, self._since = Counter(), time.monotonic()
+        text, event = _shortened(text), _shortened(text if same is None else same)
+        if event not in self._counts and len(self._counts) > self._most:
             return
-        if len(self._noted) == self._most:
+        if event not in self._counts and len(self._counts) == self._most:
             text, extra = "there are too many reasons to log: no more are logged today.", None
-        self._noted.add(text)
-        _log.log(level, "%s", text, extra=extra)
+            event = text
+        self._counts[event] += 1
+        if (count := self._counts[event]) == 1:
+            _log.log(level, "%s", text, extra=extra)
+        else:
+            _log.debug("%s (%d times so far)", text, count, extra=extra)
 
 
 def _extra(question: Question | None) -> dict[str, object]:
