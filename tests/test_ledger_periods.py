@@ -89,6 +89,49 @@ def test_no_window_holds_more(tmp_path_factory, steps):
     assert all(sum(c for at, c in spent if end - 100 <= at <= end) <= 5 for end, _ in spent)
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(-150, 150), st.integers(1, 4), st.sampled_from(["a", "b"])),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_when_what_was_spent_returns(tmp_path_factory, steps):
+    """Also with a clock that is set back: one second before, nothing has returned."""
+    now, period = 1000, Period(Fraction(1000), 100)
+    path = tmp_path_factory.mktemp("period") / "ledger"
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        Ledger(path, cap=1000, period=period) as ledger,
+    ):
+        patch.setattr(module, "_now", lambda: now)
+        for number, (wait, cost, vehicle) in enumerate(steps):
+            now += wait
+            spend(ledger, cost, f"{number}", vehicle)
+        before = module.recent(path, period)
+        assert before.totals == ledger.recent()
+        first, last = before.returns
+        assert now < first <= last
+        found = []
+        for now in (first - 1, first, last - 1, last):  # noqa: B007 (the clock)
+            found.append(sum(ledger.recent().values()))
+            assert sum(module.recent(path, period).totals.values()) == found[-1]
+        assert found[0] == sum(before.totals.values()) > found[1]
+        assert found[2] > found[3] == 0
+        assert module.recent(path, period) == module.Recent({}, None)
+
+
+def test_answers_that_are_repeated_give_nothing_back(tmp_path, clock):
+    with Ledger(tmp_path / "ledger", cap=10, period=HOUR) as ledger:
+        ledger.release("car", 0.5, "day 1", lambda: b"red", constant="colour")
+        clock[0] += 4000
+        ledger.release("car", 0.5, "day 2", lambda: b"", constant="colour")
+        found = module.recent(ledger.path, HOUR)
+        assert found == module.Recent({"car": Fraction()}, None)
+        assert found.left(HOUR, others=2) == {Fraction(1): 3}
+
+
 def test_without_a_period_only_the_cap_applies(tmp_path):
     with Ledger(tmp_path / "ledger", cap=10) as ledger:
         spend(ledger, 9, "first")

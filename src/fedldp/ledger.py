@@ -141,6 +141,7 @@ _KIND = Kind(
 _NONE = 1 << 62  # above the number of every release
 _INSERT = "INSERT INTO releases (key, request, run, job, epsilon, answer) VALUES (?, ?, ?, ?, ?, ?)"
 _TOTALS = "SELECT key, epsilon, COUNT(*) FROM releases GROUP BY key, epsilon"
+_RECENT = "SELECT key, epsilon, COUNT(*) FROM releases WHERE number >= ? GROUP BY key, epsilon"
 _FREE = Fraction()  # what a vehicle pays that repeats an answer
 
 
@@ -685,11 +686,8 @@ class Ledger:
         ...     ledger.recent()
         {'bus 1': Fraction(1, 2)}
         """
-        query = """
-            SELECT key, epsilon, COUNT(*) FROM releases WHERE number >= ? GROUP BY key, epsilon
-        """
         with self._file.gate():
-            return _sums(self._file, self._file.execute(query, (self._first_recent(),)))
+            return _sums(self._file, self._file.execute(_RECENT, (self._first_recent(),)))
 
     def history(self, vehicle_id: str | None = None) -> list[Spending]:
         """Return the spendings of a vehicle, or of all vehicles, the oldest first.
@@ -877,16 +875,7 @@ class Ledger:
         return found
 
     def _first_recent(self) -> int:
-        """Return the number of the first release that counts for the period that ends now.
-
-        Times are rounded down, and all releases after one that counts do too. So none is left out
-        that was made within the period, even if the clock was set back since.
-        """
-        if self.period is None:
-            return _NONE
-        query = "SELECT MIN(number) FROM times WHERE time >= ?"
-        [(first,)] = self._file.execute(query, (_now() - self.period.seconds,))
-        return _NONE if first is None else first
+        return _NONE if self.period is None else _first_recent(self._file, self.period)
 
     def _periods(self, text: str) -> tuple[int, ...]:
         try:
@@ -922,10 +911,7 @@ class Overview(NamedTuple):
         >>> found.left(Fraction(2), others=8)
         {Fraction(2, 1): 8, Fraction(1, 1): 1, Fraction(0, 1): 1}
         """
-        counts = Counter({cap: max(0, others)})
-        for spent, count in Counter(self.totals.values()).items():  # there are few different sums
-            counts[max(Fraction(), cap - spent)] += count
-        return {left: counts[left] for left in sorted(counts, reverse=True) if counts[left]}
+        return _left(self.totals, cap, others)
 
 
 def overview(path: str | os.PathLike[str]) -> Overview:
@@ -949,6 +935,65 @@ def overview(path: str | os.PathLike[str]) -> Overview:
             [JobAnswers(*row) for row in file.execute(jobs)],
             "".join(date for (date,) in file.execute("SELECT MAX(date) FROM seals") if date),
         )
+
+
+class Recent(NamedTuple):
+    """What vehicles have spent in the period that ends now, and when they get it back."""
+
+    totals: dict[str, Fraction]  # of each vehicle that has spent anything
+    returns: tuple[int, int] | None  # seconds since 1970: when the first of it does, and the last
+
+    def left(self, period: Period, others: int = 0) -> dict[Fraction, int]:
+        """Return how many vehicles may now spend how much in this period, the most first.
+
+        `others` is the number of vehicles that have spent nothing. What the cap allows is another
+        question.
+
+        >>> Recent({"car 1": Fraction(1, 2)}, None).left(Period(Fraction(2), 3600), others=8)
+        {Fraction(2, 1): 8, Fraction(3, 2): 1}
+        """
+        return _left(self.totals, period.most, others)
+
+
+def recent(path: str | os.PathLike[str], period: Period) -> Recent:
+    """Read what a ledger records about a period, as `overview` reads the rest.
+
+    >>> import tempfile
+    >>> week = Period(Fraction(1), 7 * 24 * 3600)
+    >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=4.0) as ledger:
+    ...     _ = ledger.release("bus 1", 0.5, "round 1", lambda: b"report")
+    ...     recent(ledger.path, week).totals
+    {'bus 1': Fraction(1, 2)}
+    """
+    ends = "SELECT MIN(number), MAX(number) FROM releases WHERE number >= ? AND epsilon <> '0/1'"
+    # A release counts as long as any release before it does: see `_first_recent`.
+    counted = "SELECT MAX(time) FROM times WHERE number <= ?"
+    with database.snapshot(path, _KIND) as file:
+        first = _first_recent(file, period)
+        [numbers] = file.execute(ends, (first,))
+        times = [file.execute(counted, (each,))[0][0] for each in numbers if each is not None]
+        back = [time + period.seconds + 1 for time in times]
+        totals = _sums(file, file.execute(_RECENT, (first,)))
+        return Recent(totals, (back[0], back[1]) if back else None)
+
+
+def _first_recent(file: Readable, period: Period) -> int:
+    """Return the number of the first release that counts for the period that ends now.
+
+    Times are rounded down, and all releases after one that counts do too. So none is left out that
+    was made within the period, even if the clock was set back since.
+    """
+    query = "SELECT MIN(number) FROM times WHERE time >= ?"
+    [(first,)] = file.execute(query, (_now() - period.seconds,))
+    return _NONE if first is None else first
+
+
+def _left(totals: dict[str, Fraction], most: Fraction, others: int) -> dict[Fraction, int]:
+    """Return how many vehicles have how much left of the most that each may spend."""
+    counts = Counter({most: max(0, others)})
+    for spent, count in Counter(totals.values()).items():  # there are few different sums
+        counts[max(Fraction(), most - spent)] += count
+    return {left: counts[left] for left in sorted(counts, reverse=True) if counts[left]}
 
 
 def asked_and_refused(path: str | os.PathLike[str]) -> tuple[list[Link], list[str]]:

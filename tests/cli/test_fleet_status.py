@@ -69,6 +69,30 @@ def test_nothing_needs_attention(spent):
     assert "vault-1 (vault) runs since" in found.stdout
 
 
+def test_a_warning_is_shown_and_is_no_error(folder):
+    """Every budget is spent: the end of a job, and not an alarm for whoever watches the status."""
+    with configured(folder, vehicle="id", cap="0.5").ledger() as ledger:
+        produce = lambda able: dict.fromkeys(able, b"report")  # noqa: E731
+        ledger.release_many([*"abcd"], 0.5, "spring/1", b"", produce, job="spring")
+    with state.hold(folder / state.STATE):
+        found = run("fleet", "status", folder)
+    assert found.exit_code == 0, found.output
+    lines = [" ".join(line.split()) for line in found.stdout.splitlines()]
+    assert "warning no vehicle has anything left of its cap." in lines
+    assert not any(line.startswith("attention") for line in lines)
+    found = run("fleet", "status", folder)
+    assert found.exit_code == 1  # the vault does not run
+
+
+def test_what_needs_attention_is_not_shown_twice():
+    shown = Status("server", "s", True, warnings=["a", "b"], attention=["b"], next="-")
+    console = module.console(width=200, record=True, force_terminal=False)
+    with console.capture() as captured:
+        console.print(module.rendered([shown]))
+    lines = [" ".join(line.split()) for line in captured.get().splitlines()[1:]]
+    assert lines == ["warning a", "attention b", "next -"]
+
+
 def test_a_folder_without_parts_is_refused(tmp_path):
     found = run("fleet", "status", tmp_path)
     assert found.exit_code == 1
@@ -127,6 +151,22 @@ def test_the_owner_sees_what_is_left(spent):
     assert {"spring 1 2", "summer 1 2"} <= set(lines)
     assert any("4 rows: 2 values are clipped or replaced" in line for line in lines)
     assert "speed: 1 of 4 (25%) clipped to [0, 50]" in found.stdout
+
+
+def test_what_is_left_in_the_period(folder):
+    limits = {"most_epsilon_per_period": "0.75", "period": "30 days"}
+    vault = configured(folder, vehicle="id", cap="2.0", **limits)
+    produce = lambda able: dict.fromkeys(able, b"report")  # noqa: E731
+    with vault.ledger() as ledger:
+        ledger.release_many(["a", "b"], 0.5, "spring/1", b"", produce, job="spring")
+    found = run("ledger", "show", folder)
+    lines = [" ".join(line.replace("#", "").split()) for line in found.stdout.splitlines()]
+    at = next(i for i, line in enumerate(lines) if "each vehicle spends at most 0.75" in line)
+    assert "in any 30 days; what was spent returns at 20" in lines[at]
+    assert lines[at + 1 : at + 4] == ["left now vehicles", "0.75 2", "0.25 2"]
+    period = json.loads(run("ledger", "show", folder, "--json").stdout)["period"]
+    assert period["budget"] == [{"left": "0.75", "vehicles": 2}, {"left": "0.25", "vehicles": 2}]
+    assert period == read(folder)[0].document()["period"] | {"budget": period["budget"]}
 
 
 def test_scripts_see_it_too(spent):

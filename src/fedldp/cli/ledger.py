@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import click
 from rich.console import Group, RenderableType
@@ -20,6 +20,9 @@ from fedldp.data.quality import DataQuality
 from fedldp.errors import DomainError
 from fedldp.ledger import Overview
 from fedldp.vehicle import exact
+
+if TYPE_CHECKING:
+    from fedldp.fleet.vault.period import PeriodLeft
 
 _BAR = 30  # characters of the longest bar
 _LEVELS = 20  # of the budget, for people
@@ -73,7 +76,8 @@ def show_command(path: Path, cap: str | None, as_json: bool) -> None:
     fedldp ledger show fleet/vault-1/ledger.db --cap 4    its ledger alone
 
     It also shows which jobs they answered. Given the folder of a vault, it reads
-    the vault's data too, and shows what is clipped or replaced in them.
+    the vault's data too, and shows what is clipped or replaced in them; and, if
+    vault.toml limits what a vehicle spends in a period, what is left in it.
 
     This is for the owner of the vehicles, on their machine: anyone who knows what a
     vehicle was asked and spent knows more than the server does. The ledger has
@@ -100,6 +104,7 @@ class _Shown:
     vehicles: set[str] | None = None
     data: str = ""
     quality: DataQuality | None = None
+    period: "PeriodLeft | None" = None
 
     @property
     def budget(self) -> list[tuple[Fraction, int]]:
@@ -124,6 +129,7 @@ class _Shown:
             "vehicles_answered": len(self.found.totals),
             "vehicles_gone": self._gone,
             "budget": [{self._which: str(float(e)), "vehicles": n} for e, n in self.budget],
+            "period": None if self.period is None else self.period.document(),
             "jobs": [each._asdict() for each in self.found.jobs],
             "sealed": self.found.sealed or None,
             "data": None
@@ -142,7 +148,10 @@ class _Shown:
             grid.add_row(*row)
         parts: list[RenderableType] = [Text(str(self.path), style="bold"), grid]
         if self.budget:
-            parts.append(self._table())
+            parts.append(_table(self._which, self.budget))
+        if self.period is not None:
+            parts += [Text(f"  {self.period.said}; {self.period.ending}")]
+            parts += [_table("left now", list(self.period.left.items()))]
         if self.found.jobs:
             jobs = Table(box=None, padding=(0, 2))
             for name in ("job", "questions", "answers"):
@@ -167,29 +176,39 @@ class _Shown:
         if self.found.sealed:
             yield "  sealed", f"since {self.found.sealed}: it refuses every vehicle"
 
-    def _table(self) -> Table:
-        table = Table(box=None, padding=(0, 2))
-        for name in (self._which, "vehicles", ""):
-            table.add_column(name, justify="right" if name == "vehicles" else "left")
-        budget = self.budget
-        most = max(count for _, count in budget)
-        for epsilon, count in budget[:_LEVELS]:
-            table.add_row(str(float(epsilon)), f"{count:,}", "#" * max(1, _BAR * count // most))
-        if len(budget) > _LEVELS:
-            rest = sum(count for _, count in budget[_LEVELS:])
-            table.add_row("other", f"{rest:,}", "")
-        return table
+
+def _table(name: str, budget: list[tuple[Fraction, int]]) -> Table:
+    """Return how many vehicles have, or have spent, how much."""
+    table = Table(box=None, padding=(0, 2))
+    for head in (name, "vehicles", ""):
+        table.add_column(head, justify="right" if head == "vehicles" else "left")
+    most = max(count for _, count in budget)
+    for epsilon, count in budget[:_LEVELS]:
+        table.add_row(str(float(epsilon)), f"{count:,}", "#" * max(1, _BAR * count // most))
+    if len(budget) > _LEVELS:
+        rest = sum(count for _, count in budget[_LEVELS:])
+        table.add_row("other", f"{rest:,}", "")
+    return table
 
 
 def _of_vault(folder: Path) -> _Shown:
+    from fedldp.fleet.vault import period
     from fedldp.fleet.vault.process import VaultConfig
 
     vault = VaultConfig.load(folder)
     vehicles, quality = vault.look()
     path = vault.ledger_path
     found = ledgers.overview(path) if path.exists() else Overview({}, [], "")
-    data = vault.entries["data"]
-    return _Shown(path, found, vault.cap, vault.answers_per_job, vehicles, data, quality)
+    return _Shown(
+        path,
+        found,
+        vault.cap,
+        vault.answers_per_job,
+        vehicles,
+        vault.entries["data"],
+        quality,
+        period.left(vault, lambda recent: len(vehicles - recent.totals.keys())),
+    )
 
 
 def _of_file(path: Path, cap: str | None) -> _Shown:

@@ -54,7 +54,7 @@ class Status:
     details: Mapping[str, Any] = field(default_factory=dict)  # what only this kind of part knows
     rows: Sequence[tuple[str, str]] = ()  # the details for people
     table: Sequence[Sequence[str]] = ()  # more of them, with the heads of the columns first
-    warnings: Sequence[str] = ()
+    warnings: Sequence[str] = ()  # good to know; some of them need attention too
     errors: Sequence[logs.Line] = ()  # the last lines of the logs, of the level WARNING and above
     unreadable: Sequence[str] = ()  # why some files could not be read
     attention: Sequence[str] = ()  # what somebody should do something about
@@ -62,7 +62,7 @@ class Status:
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing needs attention."""
+        """Whether nothing needs attention: then `fedldp fleet status` ends with 0."""
         return not self.attention
 
     def document(self) -> dict[str, Any]:

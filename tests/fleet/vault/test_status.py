@@ -14,7 +14,7 @@ from fedldp import Plan, ledger
 from fedldp.errors import DomainError
 from fedldp.fleet import state
 from fedldp.fleet.protocol import Question
-from fedldp.fleet.status import read
+from fedldp.fleet.status import iso, read
 from fedldp.fleet.vault import record
 from fedldp.fleet.vault.listener import Listener
 from fedldp.fleet.vault.process import VaultConfig
@@ -103,11 +103,64 @@ def test_it_is_the_same_for_all_data(tmp_path, monkeypatch):
     assert documents[0] == documents[1]
 
 
-def test_vehicles_without_budget_need_attention(tmp_path):
+def test_spent_budgets_are_an_ordinary_end(tmp_path):
+    """A warning, and nothing that somebody must repair: the exit status stays 0."""
     config = made(tmp_path / "v", cap="1.0")
-    ask(config, question(5))
+    ask(config, question(4))
     with state.hold(config.folder / state.STATE):
-        assert status(config.folder).attention == ["no vehicle has anything left of its cap."]
+        assert status(config.folder).warnings == []
+    ask(config, question(4, number=2))
+    with state.hold(config.folder / state.STATE):
+        found = status(config.folder)
+    assert found.warnings == ["no vehicle has anything left of its cap."]
+    assert found.healthy
+    assert status(config.folder).attention == ["the vault does not run."]
+
+
+LIMITED = {"cap": "3.0", "most_epsilon_per_period": "1.0", "period": "12 hours"}
+
+
+def test_what_is_left_in_the_period(tmp_path, monkeypatch):
+    now = [1_000_000]
+    monkeypatch.setattr(ledger, "_now", lambda: now[0])
+    config = made(tmp_path / "v", **LIMITED)
+    empty = {"most": "1.0", "seconds": 43_200, "budget": [], "returns_from": None}
+    assert status(config.folder).document()["period"] == empty | {"returned_by": None}
+    ask(config, question(2))
+    now[0] += 3600
+    ask(config, question(2, number=2))
+    found = status(config.folder)
+    assert found.document()["period"] == {
+        "most": "1.0",
+        "seconds": 43_200,
+        "budget": [{"left": "1.0", "vehicles": 1}, {"left": "0.0", "vehicles": 4}],
+        "returns_from": iso(1_000_000 + 43_201),
+        "returned_by": iso(1_003_600 + 43_201),
+    }
+    names = [name for name, _ in found.rows]
+    of_period = ["period", "1.0 left now", "0.0 left now"]
+    assert names[2:] == ["3.0 left", "2.0 left", *of_period, "questions"]
+    said = dict(found.rows)["period"]
+    assert said.startswith("each vehicle spends at most 1.0 in any 12 hours; what was spent return")
+    assert found.warnings == []
+    ask(config, question(1, number=3))
+    [text] = status(config.folder).warnings
+    assert text.startswith("no vehicle has anything left in this period: what was spent returns")
+    now[0] += 43_201
+    assert status(config.folder).warnings == []
+    assert status(config.folder).document()["period"]["budget"] == [{"left": "1.0", "vehicles": 5}]
+
+
+def test_the_period_is_the_same_for_all_data(tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "time", lambda: 0.0)
+    monkeypatch.setattr(ledger, "_now", lambda: 1_000_000)
+    found = []
+    for name, rows in (("a", ROWS), ("b", OTHERS)):
+        config = made(tmp_path / name, rows, **LIMITED)
+        ask(config, question(3), question(3, number=2), question(3, number=3))
+        one = status(config.folder)
+        found.append((one.document() | {"name": "", "next": ""}, one.rows, one.warnings))
+    assert found[0] == found[1]
 
 
 def test_a_sealed_ledger_needs_attention(tmp_path):

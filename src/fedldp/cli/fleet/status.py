@@ -51,8 +51,8 @@ def status_command(folder: Path, as_json: bool, watch: float | None) -> None:
 
     \b
     Exit status:
-    0  nothing needs attention
-    1  something does: the output shows what
+    0  nothing needs attention; there may be warnings, such as spent budgets
+    1  something needs attention, or cannot be read: the output shows what
     2  invalid command line
     """  # noqa: D301 (click wants the character \b itself)
     if watch is None:
@@ -120,6 +120,9 @@ def _part(status: Status) -> list[RenderableType]:
     last.add_column(overflow="fold")
     for line in status.errors[-_SHOWN:]:
         last.add_row(f"  {clock_of(line.time)} {line.level}", Text(line.text))
+    for text in status.warnings:
+        if text not in status.attention:
+            last.add_row("  warning", Text(text))
     for text in status.attention:
         last.add_row(Text("  attention", style="bold red"), Text(text))
     last.add_row("  next", Text(status.next))

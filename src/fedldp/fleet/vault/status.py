@@ -1,5 +1,6 @@
 """The status of a vault, for its owner: budgets, jobs and questions, and nothing about the data."""
 
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from fedldp._internal.text import counted
 from fedldp.fleet import logs
 from fedldp.fleet.state import STATE
 from fedldp.fleet.status import Attempts, Status, iso, life
-from fedldp.fleet.vault import record
+from fedldp.fleet.vault import period, record
+from fedldp.fleet.vault.period import PeriodLeft
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.ledger import Overview
 
@@ -27,6 +29,9 @@ def read(folder: Path) -> Status:
     found = attempt(lambda: _overview(config.ledger_path)) or _NOTHING
     vehicles = asked["vehicles"]
     left = found.left(config.cap, (vehicles or 0) - len(found.totals))
+    limited = attempt(
+        lambda: period.left(config, lambda recent: (vehicles or 0) - len(recent.totals))
+    )
     jobs = _jobs(found, asked["jobs"])
     questions, unanswered = asked["questions"], asked["unanswered"]
     attention = list(attempt.troubles)
@@ -34,8 +39,10 @@ def read(folder: Path) -> Status:
         attention.append(f"the ledger was sealed on {found.sealed}: it refuses every vehicle.")
     if not running:
         attention.append("the vault does not run.")
-    elif left and not any(left):
-        attention.append("no vehicle has anything left of its cap.")
+    # Budgets that are spent are how things end: there is nothing to repair.
+    warnings = ["no vehicle has anything left of its cap."] if left and not any(left) else []
+    if limited is not None and limited.warning:
+        warnings.append(limited.warning)
     return Status(
         "vault",
         folder.name,
@@ -47,6 +54,7 @@ def read(folder: Path) -> Status:
             "cap": _text(config.cap),
             "answers_per_job": config.answers_per_job,
             "budget": [{"left": _text(each), "vehicles": count} for each, count in left.items()],
+            "period": None if limited is None else limited.document(),
             "sealed": found.sealed or None,
             "jobs": jobs,
             "questions": questions,
@@ -56,10 +64,12 @@ def read(folder: Path) -> Status:
             ("vehicles", "unknown until it has run once" if vehicles is None else f"{vehicles:,}"),
             ("cap", f"{_text(config.cap)}, {counted(config.answers_per_job, 'answer')} per job"),
             *((f"{_text(each)} left", f"{count:,} vehicles") for each, count in _few(left)),
+            *_of_period(limited),
             ("questions", ", ".join(f"{count:,} {name}" for name, count in questions.items())),
         ],
         table=[("job", "rounds", "answers", "questions refused")]
         + [(j["job"] or "(no job)", *(f"{j[n]:,}" for n in _COUNTS)) for j in jobs],
+        warnings=warnings,
         # Not the last lines of the log, some of which are about the data.
         errors=[logs.Line(str(iso(each["time"])), "WARNING", _why(each)) for each in unanswered],
         unreadable=attempt.troubles,
@@ -91,6 +101,13 @@ def _jobs(found: Overview, asked: dict[str, dict[str, int]]) -> list[dict[str, A
         }
         for job, (rounds, answers) in jobs.items()
     ]
+
+
+def _of_period(limited: PeriodLeft | None) -> Iterator[tuple[str, str]]:
+    if limited is not None:
+        yield "period", f"{limited.said}; {limited.ending}"
+        for each, count in _few(limited.left):
+            yield f"{_text(each)} left now", f"{count:,} vehicles"
 
 
 def _few(left: dict[Fraction, int]) -> list[tuple[Fraction, int]]:
