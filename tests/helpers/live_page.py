@@ -48,8 +48,9 @@ def spent(job):
     """Return what two jobs have cost, of which the last is given."""
     if job is None:
         return []
-    now = {"job": job["name"], "epsilon": f"{job['epsilon']:g}", "answers": job["reports"]}
-    return [now, {"job": "flights-october", "epsilon": "1", "answers": 58_211}]
+    now = {"job": job["name"], "state": job["state"], "epsilon": f"{job['epsilon']:g}"}
+    before = {"job": "flights-october", "state": "done", "epsilon": "1", "answers": 58_211}
+    return [now | {"answers": job["reports"]}, before]
 
 
 class LivePage:

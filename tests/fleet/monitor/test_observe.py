@@ -15,13 +15,13 @@ import fedldp
 from fedldp import datasets
 from fedldp._internal import packing
 from fedldp.errors import DataWarning
+from fedldp.fleet import status
 from fedldp.fleet.add_job import add_job
 from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.insight import ROWS, estimates
 from fedldp.fleet.job import Job
 from fedldp.fleet.monitor import observe
 from fedldp.fleet.monitor.observe import Disk, Observer, certificates
-from fedldp.fleet.monitor.spending import spending
 from fedldp.fleet.protocol import Answer
 from fedldp.fleet.server.checkpoint import Reader
 from fedldp.fleet.server.process import ServerConfig
@@ -89,28 +89,74 @@ def test_the_estimates_of_a_statistic_so_far(tmp_path):
     assert (part["job"]["task"], part["job"]["reports"]) == ("statistics", 200)
 
 
+def spent(folder):
+    """Return what the status, and with it the page, says about the jobs of a server."""
+    [found] = status.read(folder)
+    assert Later(folder).part()["spent"] == found.document()["spent"]
+    return found.document()["spent"]
+
+
 def test_what_each_job_has_cost(tmp_path):
-    """Also the jobs before; not those that have not begun, and nothing that is not a job."""
+    """Also the jobs before, and those that have not begun; nothing that is not a job."""
     folder, job = fleet(tmp_path)
     (folder / "other.toml").write_text("data = 1")
     (folder / "damaged.toml").write_text("= 1")
-    assert spending(folder) == []
+    first = {"job": "flights", "state": "not begun", "epsilon": "4", "answers": 0}
+    assert spent(folder) == [first]
     with closing(Rounds(job)) as running:
         running.ask(["11", "12"])
         answer(running, "11")
-        assert spending(folder) == [{"job": "flights", "epsilon": "4", "answers": VEHICLES}]
+        assert spent(folder) == [first | {"state": "asking", "answers": VEHICLES}]
         answer(running, "12")
         running.step()
         running.finish()
+    first |= {"state": "done", "answers": 2 * VEHICLES}
     add_job(ServerConfig.load(folder), "autumn", None, Settings(4.0))
-    first = {"job": "flights", "epsilon": "4", "answers": 2 * VEHICLES}
-    assert spending(folder) == [first]
+    second = first | {"job": "autumn", "state": "not begun", "answers": 0}
+    assert spent(folder) == [second, first]
     with closing(Rounds(Job.load(folder / "autumn.toml", signed=False))) as running:
         running.ask(["11"])
         answer(running, "11")
-    os.utime(folder / "job.toml", (0, 0))
-    assert spending(folder) == [first | {"job": "autumn", "answers": VEHICLES}, first]
-    assert Later(folder).part()["spent"] == spending(folder)
+    second |= {"state": "asking", "answers": VEHICLES}
+    os.utime(folder / "job.toml", None)  # the current job comes first, whatever was changed last
+    assert spent(folder) == [second, first]
+    rows = dict(status.read(folder)[0].rows)
+    assert rows["other job"] == "flights: done, epsilon 4, 200 answers"
+
+    job.checkpoint.unlink()  # it may be removed when its job is done: the summary stays
+    assert spent(folder) == [second, first]
+    job.summary.write_text("damaged")
+    (folder / "plan.json").write_text("damaged")
+    unknown = {"state": "cannot be read", "epsilon": None, "answers": None}
+    assert spent(folder)[1] == first | unknown
+
+
+def test_a_job_that_was_left_is_stopped_or_failed(tmp_path):
+    folder, job = fleet(tmp_path)
+    with closing(Rounds(job)) as running:
+        running.ask(["11"])
+        answer(running, "11")
+    for name, ended in (("b", False), ("c", True)):
+        text = (folder / "job.toml").read_text().replace("flights", name)
+        (folder / f"{name}.toml").write_text(text.replace("job.db", f"{name}.db"))
+        with closing(Rounds(Job.load(folder / f"{name}.toml", signed=False))) as running:
+            running.ask(["11"])
+            if ended:
+                running._end("nothing to learn from", failed=True)
+    found = {each["job"]: (each["state"], each["answers"]) for each in spent(folder)}
+    assert found == {"flights": ("asking", VEHICLES), "b": ("stopped", 0), "c": ("failed", 0)}
+
+
+def test_many_other_jobs_are_summed_up_for_people(tmp_path):
+    folder, _ = fleet(tmp_path)
+    text = (folder / "job.toml").read_text()
+    for number in range(8):
+        other = text.replace("flights", f"job-{number}").replace("job.db", f"{number}.db")
+        (folder / f"{number}.toml").write_text(other)
+    assert len(spent(folder)) == 9
+    others = [value for name, value in status.read(folder)[0].rows if name.startswith("other")]
+    assert len(others) == 6
+    assert others[-1] == "3 more: see --json"
 
 
 def test_a_long_table_is_cut(tmp_path):

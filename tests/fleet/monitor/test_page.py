@@ -82,13 +82,33 @@ def test_a_training(page):
         ["gateway-3", "!silent"],
     ]
     assert [row[2] for row in rows(page, "#gateways")] == ["just now", "just now", "13 min ago"]
-    assert rows(page, "#budget") == [["flights", "4", "41,250"], ["flights-october", "1", "58,211"]]
+    assert rows(page, "#budget") == [
+        ["flights", "asking", "4", "41,250"],
+        ["flights-october", "done", "1", "58,211"],
+    ]
     warnings = text(page, "#warnings")
     assert "gateway-3 is silent: run" in warnings
     assert "8:07:31 AM gateway-3 has not answered round 2 in time." in warnings
     machine = text(page, "#machine")
     assert "412 GB of 1 TB" in machine
     assert "expires in 3650 days" in machine
+
+
+def test_every_job_is_listed(page):
+    """Also one that failed, and one whose files are gone."""
+    document = shown()
+    states = ["asking", "done", "failed", "stopped", "not begun"]
+    entries = [
+        {"job": f"job {i}", "state": each, "epsilon": "0.5", "answers": 10 * i}
+        for i, each in enumerate(states)
+    ]
+    lost = {"job": "lost", "state": "cannot be read", "epsilon": None, "answers": None}
+    document["parts"][0]["spent"] = [*entries, lost]
+    page.show(document)
+    found = rows(page, "#budget")
+    assert [row[1] for row in found] == [*states, "cannot be read"]
+    assert found[2] == ["job 2", "failed", "0.5", "20"]
+    assert found[-1] == ["lost", "cannot be read", "unknown", "unknown"]
 
 
 def test_estimates_with_intervals(page):
@@ -160,7 +180,8 @@ def test_names_are_only_text(page):
     result = {"title": HOSTILE, "rows": [row], "notes": [HOSTILE], "more": 1, "rounds": [1]}
     document = shown(part, result, [HOSTILE])
     document["parts"][0]["certificates"] = {HOSTILE: HOSTILE}
-    document["parts"][0]["spent"] = [{"job": HOSTILE, "epsilon": HOSTILE, "answers": 1}]
+    spent = {"job": HOSTILE, "state": HOSTILE, "epsilon": HOSTILE, "answers": 1}
+    document["parts"][0]["spent"] = [spent]
     page.show(document)
     assert page.browser.evaluate("window.broken === undefined")
     assert page.browser.evaluate("document.querySelectorAll('img, body script').length") == 0

@@ -4,8 +4,7 @@ It is a process of its own, which reads what `fedldp.fleet.status` finds in the 
 a gateway or a vault. It holds no data and no keys, answers GET requests only, and changes nothing.
 
     address.py    where it listens, and whether it needs a token
-    observe.py    what it shows: the status documents, the disk, certificates, results so far;
-                  spending.py says what the jobs of a server have cost
+    observe.py    what it shows: the status documents, the disk, certificates, results so far
     metrics.py    the same in Prometheus' text format
     web.py        a small HTTP server
     page/         the live page: HTML, JavaScript and CSS without a build step

@@ -16,7 +16,6 @@ from fedldp._internal import toml
 from fedldp.errors import FedLDPError
 from fedldp.fleet import status
 from fedldp.fleet.job import Job
-from fedldp.fleet.monitor.spending import spending
 from fedldp.fleet.server import process as server_process
 from fedldp.fleet.server.checkpoint import Reader
 
@@ -114,11 +113,11 @@ class Observer:
         }
 
     def _of_server(self, folder: Path, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what only a server has: the result so far, and what its jobs have cost."""
+        """Return what only a server has: the result so far."""
         if not (folder / server_process.FILE).exists():
             return {}
         result = self._results.setdefault(folder, _Result(folder, self.clock)).look(document)
-        return {"result": result, "spent": spending(folder)}
+        return {"result": result}
 
 
 @final

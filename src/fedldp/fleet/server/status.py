@@ -14,11 +14,13 @@ from fedldp.fleet.processes import kept
 from fedldp.fleet.server import admission, checkpoint, names
 from fedldp.fleet.server.checkpoint import Exchange, JobStatus
 from fedldp.fleet.server.process import LOG, ServerConfig, nodes_of
+from fedldp.fleet.server.spending import Spent, spending, state_of
 from fedldp.fleet.status import Attempts, Status, clock, duration, errors, iso, life
 
 AWAY = 60.0  # seconds without a call after which a gateway is not connected
 
 _IMPLAUSIBLE = "Implausible reports: "  # what Plausibility.warnings begin with
+_JOBS = 5  # other jobs of the server for people
 _LINES = 20  # of the job's log, among which warnings are looked for
 
 
@@ -32,6 +34,7 @@ def read(folder: Path) -> Status:
     heard = attempt(lambda: admission.load(server.state / admission.HEARD)) or {}
     gateways = attempt(lambda: list(_gateways(server, job, found, heard, since))) or []
     progress = _Progress(folder, job, found, running)
+    spent = attempt(lambda: spending(server.folder, server.job, running)) or []
     troubles = errors(server.state / LOG, *([job.log] if job else []), attempt=attempt)
     warnings = attempt(lambda: _warnings(job)) or []
     processes = attempt(lambda: kept(server.state)) or []
@@ -52,8 +55,9 @@ def read(folder: Path) -> Status:
             "job": progress.document(),
             "gateways": [each.document() for each in gateways],
             "processes": {each.name: each.runs for each in processes},
+            "spent": spent,
         },
-        rows=list(progress.rows()),
+        rows=[*progress.rows(), *_others(spent, job)],
         table=[("gateway", "state", "since", "heard", "reports", "version")]
         + [each.row() for each in gateways],
         warnings=warnings,
@@ -185,12 +189,7 @@ class _Progress:
 
     @property
     def state(self) -> str:
-        found = self.found
-        if found is not None and found.ended:
-            return "failed" if found.failed else "done"
-        if found is not None and found.asked:
-            return "asking"
-        return "waiting" if self.running or (found is not None and found.rounds) else "not begun"
+        return state_of(self.found, self.running)
 
     @property
     def round(self) -> int:
@@ -320,6 +319,17 @@ class _Progress:
             "The round ends when all gateways have answered. The same question is sent again "
             f"every {duration(job.resend)}."
         )
+
+
+def _others(spent: list[Spent], job: Job | None) -> Iterator[tuple[str, str]]:
+    """Yield the other jobs of a server for people: the latest ones, and how many more there are."""
+    others = [each for each in spent if job is None or each["job"] != job.name]
+    for each in others[:_JOBS]:
+        epsilon = "an unknown epsilon" if each["epsilon"] is None else f"epsilon {each['epsilon']}"
+        answers = "" if each["answers"] is None else f", {counted(each['answers'], 'answer')}"
+        yield "other job", f"{each['job']}: {each['state']}, {epsilon}{answers}"
+    if len(others) > _JOBS:
+        yield "other jobs", f"{len(others) - _JOBS:,} more: see --json"
 
 
 def _task(job: Job) -> str:

@@ -215,7 +215,8 @@ function showResult(result, job) {
 function showBudget(job, spent) {
   const cost = short.format(Number(job.epsilon));
   const rows = spent.map((each) => element(
-    "tr", {}, element("th", { scope: "row", text: each.job }), cell("ε per answer", each.epsilon),
+    "tr", {}, element("th", { scope: "row", text: each.job }), cell("State", each.state),
+    cell("ε per answer", each.epsilon === null ? "unknown" : each.epsilon),
     cell("Answers", number(each.answers))));
   fill(
     "budget",
@@ -223,8 +224,8 @@ function showBudget(job, spent) {
       text: `Each answer to ${job.name} costs its vehicle ε = ${cost} of its lifetime cap. `
         + "A vehicle that does not answer spends nothing, unless its answer was lost on the way.",
     }),
-    rows.length
-      ? table([["Job"], ["ε per answer", "number"], ["Answers", "number"]], rows) : null);
+    rows.length ? table(
+      [["Job"], ["State", "number"], ["ε per answer", "number"], ["Answers", "number"]], rows) : null);
 }
 
 function showWarnings(part, problems) {
