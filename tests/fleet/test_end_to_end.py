@@ -239,6 +239,18 @@ def test_a_server_that_is_stopped_before_the_end_does_not_report_success(demo, t
     assert "Stopped before the job third was done." in fleet.log("server")
 
 
+def fails(fleet):
+    """Run the job of a copied fleet, which gets no answers."""
+    try:
+        for gateway in fleet.gateways:
+            reroute(fleet.folder, gateway, ServerConfig.load(fleet.folder / "server").port)
+        for part in (*fleet.vaults, *fleet.gateways):
+            fleet.start(part)
+        assert fleet.start("server").wait(PATIENCE) == FAILED
+    finally:
+        fleet.close()
+
+
 def test_a_second_job_without_budget_fails(demo, tmp_path):
     """As in a copy of the fleet: all caps are spent, and nobody answers."""
     folder = tmp_path / "fleet"
@@ -249,14 +261,7 @@ def test_a_second_job_without_budget_fails(demo, tmp_path):
     fleet = Fleet(folder)
     for vault in fleet.vaults:  # of which the first job has taken everything
         edit(folder / vault / "vault.toml", cap=f'"{demo.shown["epsilon"]}"')
-    try:
-        for gateway in fleet.gateways:
-            reroute(folder, gateway, ServerConfig.load(folder / "server").port)
-        for part in (*fleet.vaults, *fleet.gateways):
-            fleet.start(part)
-        assert fleet.start("server").wait(PATIENCE) == FAILED
-    finally:
-        fleet.close()
+    fails(fleet)
     asked = GATEWAYS * ASKED[0]
     counts = f"{asked} vehicles asked, 0 answered, 0 silent, {asked} refused or absent"
     log = fleet.log("server")
@@ -334,14 +339,7 @@ def test_a_server_that_was_taken_over_learns_nothing(demo, tmp_path):
     fleet = Fleet(folder)
     for vault in fleet.vaults:
         edit(folder / vault / "vault.toml", cap='"1000"')
-    try:
-        for gateway in fleet.gateways:
-            reroute(folder, gateway, ServerConfig.load(folder / "server").port)
-        for part in (*fleet.vaults, *fleet.gateways):
-            fleet.start(part)
-        assert fleet.start("server").wait(PATIENCE) == FAILED
-    finally:
-        fleet.close()
+    fails(fleet)
     assert not fleet.job.result.exists()
     for vault in fleet.vaults:
         assert "answers only jobs that its operator has signed" in fleet.log(vault)

@@ -214,10 +214,7 @@ def finished(fleet, old, code):
     """Run a fleet of which one part is old until its job is done; return its progress."""
     try:
         for part in (*fleet.vaults, *fleet.gateways, "server"):
-            if part == old:
-                old_fleets.start_old(fleet, part, code)
-            else:
-                fleet.start(part)
+            fleet.start(part, code=code if part == old else None)
         assert fleet.popens["server"].wait(PATIENCE) == 0, fleet.log("server")
     finally:
         fleet.close()

@@ -131,8 +131,11 @@ class Fleet:
     def vaults(self):
         return sorted(path.parent.name for path in self.folder.glob("vault-*/vault.toml"))
 
-    def start(self, part, command=None):
-        """Start a part ("server", "gateway-1", "vault-1") by its command, or by another one."""
+    def start(self, part, command=None, code=None):
+        """Start a part ("server", "gateway-1", "vault-1") by its command, or by another one.
+
+        `code` is the folder of another version of the package.
+        """
         command = command or ["-m", "fedldp", "fleet", part.partition("-")[0]]
         words = [sys.executable, *command]
         with (self.folder / f"{part}.log").open("ab") as log:
@@ -141,7 +144,7 @@ class Fleet:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=os.environ | found_here(),
+                env=os.environ | ({"PYTHONPATH": str(code)} if code else found_here()),
             )
         return self.popens[part]
 

@@ -1,8 +1,6 @@
 """Fleets that earlier versions have left in the middle of a job: see `make_fleets`."""
 
-import os
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -41,16 +39,3 @@ def source(version, folder):
         pytest.skip(f"the history does not reach back to version {version}")
     subprocess.run(["tar", "x", "-C", folder], input=archive.stdout, check=True)
     return folder / "src"
-
-
-def start_old(fleet, part, code):
-    """Start a part of a fleet with the code of an earlier version."""
-    words = [sys.executable, "-m", "fedldp", "fleet", part.partition("-")[0]]
-    with (fleet.folder / f"{part}.log").open("ab") as log:
-        fleet.popens[part] = subprocess.Popen(
-            [*words, str(fleet.folder / part)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=os.environ | {"PYTHONPATH": str(code)},
-        )

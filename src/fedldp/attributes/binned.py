@@ -13,9 +13,9 @@ from fedldp._internal.validation import Floats, checked_text, is_real, whole
 from fedldp.attributes.base import Labelled, Values
 from fedldp.attributes.distribution import Bins, Distribution, GroupDistributions, bin_labels
 from fedldp.attributes.results import Numbers, Result
-from fedldp.data.frames import Cells, is_missing, numbers, shown, to_float
+from fedldp.data.frames import Cells, is_missing_number, numbers, shown, to_float
 from fedldp.errors import DomainError
-from fedldp.vehicle import MISSING, MOST_BINS, NO_NUMBER, PLAN_FORMAT_2
+from fedldp.vehicle import MISSING, MOST_BINS, PLAN_FORMAT_2
 
 __all__ = ["BinnedNumber"]
 
@@ -113,9 +113,7 @@ class Binned(Labelled):
         return numbers(cells)
 
     def is_missing(self, cell: object) -> bool:
-        if type(cell) is str:
-            return cell.strip().lower() in NO_NUMBER
-        return is_missing(cell)
+        return is_missing_number(cell)
 
     def _expected(self, cell: object, is_entry: bool) -> str:
         return "a number"

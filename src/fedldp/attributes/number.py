@@ -14,9 +14,9 @@ from fedldp._internal.validation import Floats, checked_text, is_real
 from fedldp._internal.vectors import scaled, shortened
 from fedldp.attributes.base import Measured, Values
 from fedldp.attributes.results import Mean, Numbers, Result
-from fedldp.data.frames import Cells, is_missing, numbers, shown, to_float
+from fedldp.data.frames import Cells, is_missing_number, numbers, shown, to_float
 from fedldp.errors import DomainError
-from fedldp.vehicle import MOST_COORDINATES, NO_NUMBER
+from fedldp.vehicle import MOST_COORDINATES
 
 __all__ = ["Number"]
 
@@ -242,9 +242,7 @@ class Number(Measured):
         return numbers(cells)
 
     def is_missing(self, cell: object) -> bool:
-        if type(cell) is str:
-            return cell.strip().lower() in NO_NUMBER
-        return is_missing(cell)
+        return is_missing_number(cell)
 
     def _expected(self, cell: object, is_entry: bool) -> str:
         return "a number" if is_entry or self.size == 1 else f"a list of {self.size} numbers"

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from fedldp._internal import validation
 from fedldp._internal.validation import Floats
 from fedldp.errors import DomainError, MissingExtra
-from fedldp.vehicle import label
+from fedldp.vehicle import NO_NUMBER, label
 
 Cells = Sequence[Any] | npt.NDArray[Any]
 
@@ -245,6 +245,17 @@ def is_missing(value: object) -> bool:
         return bool(value != value)  # NaN and NaT differ from themselves
     except Exception:  # the NA of pandas is neither equal nor different; a value may be anything
         return type(value).__name__ == "NAType"
+
+
+def is_missing_number(cell: object) -> bool:
+    """Return whether a cell of a column of numbers is missing: as above, or a text such as "nan".
+
+    >>> is_missing_number(" NaN "), is_missing_number("old")
+    (True, False)
+    """
+    if type(cell) is str:
+        return cell.strip().lower() in NO_NUMBER
+    return is_missing(cell)
 
 
 def shown(value: object) -> str:

@@ -1,7 +1,6 @@
 """The mod: one report leaves a ClientApp, and whatever happens nothing else."""
 
 import hashlib
-import random
 import time
 import zlib
 
@@ -33,16 +32,9 @@ from nodes import (
 )
 
 import fedldp
-from fedldp import Plan, Schema, vehicle
+from fedldp import Plan, Schema
 from fedldp.fleet.flower.messages import NAME, packed
 from fedldp.fleet.flower.mod import tally
-
-
-@pytest.fixture(autouse=True)
-def rng(monkeypatch):
-    """Fix what a vehicle draws."""
-    monkeypatch.setattr(vehicle.SYSTEM, "getrandbits", random.Random(7).getrandbits)
-
 
 # What leaves
 

@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import random
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -31,18 +30,11 @@ from nodes import (
     refused,
 )
 
-from fedldp import Plan, vehicle
+from fedldp import Plan
 from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.fleet.flower.messages import unpacked
 from fedldp.fleet.flower.mod import LDPMod, tally
 from fedldp.ledger import Ledger
-
-
-@pytest.fixture(autouse=True)
-def rng(monkeypatch):
-    """Fix what a vehicle draws."""
-    monkeypatch.setattr(vehicle.SYSTEM, "getrandbits", random.Random(7).getrandbits)
-
 
 # The ledger
 

@@ -1,6 +1,5 @@
 """What fails on a node is logged there, is refused before it costs anything, or fails a dry run."""
 
-import random
 import re
 from fractions import Fraction
 
@@ -21,7 +20,7 @@ from flwr.app import (
 from flwr.clientapp import ClientApp
 from nodes import DRIVES, SIGNS, Node, asked, content, refused
 
-from fedldp import Plan, Schema, vehicle
+from fedldp import Plan, Schema
 from fedldp.errors import BudgetError, DomainError
 from fedldp.fleet.flower.messages import PLAN, unpacked
 from fedldp.fleet.flower.mod import LDPMod, tally
@@ -33,12 +32,6 @@ LENGTH = Plan(Schema.vector(4, length=1.0), epsilon=4.0, strategy="directions")
 BEFORE = np.array([[10.0, 20.0], [30.0, 40.0]])
 MOVE = np.array([1.0, -1.0, -1.0, 1.0])
 LOGGER = "flwr.fedldp"
-
-
-@pytest.fixture(autouse=True)
-def rng(monkeypatch):
-    """Fix what a vehicle draws. At epsilon 4, a sign is wrong once in 56 reports."""
-    monkeypatch.setattr(vehicle.SYSTEM, "getrandbits", random.Random(7).getrandbits)
 
 
 def question(arrays=None, **config):

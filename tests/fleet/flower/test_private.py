@@ -1,6 +1,5 @@
 """Any strategy of Flower's message API, made private: what it learns, and how it fails."""
 
-import random
 import warnings
 
 import flower_apps
@@ -15,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedldp
-from fedldp import Plan, Schema, vehicle
+from fedldp import Plan, Schema
 from fedldp.errors import DomainError, ImplausibleWarning
 from fedldp.fleet import LDPMod, private, tally
 from fedldp.fleet.flower.arrays import difference, moved, vector
@@ -25,12 +24,6 @@ from fedldp.ledger import Ledger
 PLAN = Sklearn.plan
 ONE = {"min_train_nodes": 1, "min_available_nodes": 1}
 FEW = 6  # nodes
-
-
-@pytest.fixture(autouse=True)
-def rng(monkeypatch):
-    """Fix what vehicles draw."""
-    monkeypatch.setattr(vehicle.SYSTEM, "getrandbits", random.Random(7).getrandbits)
 
 
 def app_that(reply, folder, plan=PLAN, cap=1000.0, mods=(), **options):

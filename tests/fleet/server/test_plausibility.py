@@ -73,18 +73,14 @@ def test_a_statistic(tmp_path, caplog, liars, noticed):
             PLAN.load_tally(job.result).estimate()
 
 
+def training(folder, rounds, plan=PLAN, **options):
+    files, recipe = (folder / "job.db", folder / "model.json"), Recipe(learning_rate=0.1)
+    return Job("training", plan, *files, REPORTS, MODEL, recipe, rounds=rounds, **options)
+
+
 def test_a_training_adds_up_what_no_round_shows(tmp_path, caplog):
     """Fifteen liars among 400 are hidden in each round; over all rounds they are not."""
-    job = Job(
-        "training",
-        PLAN,
-        tmp_path / "job.db",
-        tmp_path / "model.json",
-        REPORTS,
-        MODEL,
-        Recipe(learning_rate=0.1),
-        rounds=ROUNDS,
-    )
+    job = training(tmp_path, ROUNDS)
     with caplog.at_level(logging.WARNING):
         run(job, 15, ROUNDS)
     texts = [each.getMessage() for each in caplog.records]
@@ -94,16 +90,7 @@ def test_a_training_adds_up_what_no_round_shows(tmp_path, caplog):
 
 
 def test_a_round_of_a_training(tmp_path, caplog):
-    job = Job(
-        "training",
-        PLAN,
-        tmp_path / "job.db",
-        tmp_path / "model.json",
-        REPORTS,
-        MODEL,
-        Recipe(learning_rate=0.1),
-        rounds=2,
-    )
+    job = training(tmp_path, 2)
     with caplog.at_level(logging.WARNING):
         run(job, 60, 2)
     texts = [each.getMessage() for each in caplog.records]
@@ -113,17 +100,7 @@ def test_a_round_of_a_training(tmp_path, caplog):
 def test_a_training_with_two_levels(tmp_path):
     """The reports of each level are checked by its own plan."""
     other = Plan(PLAN.schema, 4.0, mechanism="three-outputs", k=1)
-    job = Job(
-        "training",
-        other,
-        tmp_path / "job.db",
-        tmp_path / "model.json",
-        REPORTS,
-        MODEL,
-        Recipe(learning_rate=0.1),
-        rounds=2,
-        levels=(PLAN,),
-    )
+    job = training(tmp_path, 2, other, levels=(PLAN,))
     running = Rounds(job)
     for number, plan in ((1, other), (2, PLAN)):
         running.ask(["7"])

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import vaults
 from plans import canonical, document, number, sample
-from vaults import answer, asked, framed, listening, sent_back, vault
+from vaults import answer, asked, framed, listening, sent_back
 
 from fedldp import vehicle
 from fedldp.errors import WireError
@@ -35,16 +35,6 @@ def wide(bits):
 
 
 WIDE = asked(n=MOST_BITS // 60_000, plan=wide(60_000))
-
-
-@pytest.fixture
-def one(tmp_path):
-    return vault(tmp_path / "ledger")
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "socket"
 
 
 # Memory

@@ -33,17 +33,6 @@ from fedldp.fleet.sockets import REFUSED, Address
 from fedldp.fleet.vault import listener as listener_module
 from fedldp.fleet.vault.listener import Listener
 
-
-@pytest.fixture
-def one(tmp_path):
-    return vault(tmp_path / "ledger")
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "socket"
-
-
 # What is written
 
 

@@ -44,16 +44,6 @@ from fedldp.fleet.vault.listener import Listener
 from fedldp.ledger import Ledger
 
 
-@pytest.fixture
-def one(tmp_path):
-    return vault(tmp_path / "ledger")
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "socket"
-
-
 def stored(ledger, request):
     query = "SELECT answer FROM releases WHERE request = ?"
     return sorted(record for (record,) in ledger._file.execute(query, (request,)))

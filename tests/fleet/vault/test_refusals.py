@@ -20,11 +20,6 @@ from fedldp.randomness import Source
 from fedldp.schema import Category, Number
 
 
-@pytest.fixture
-def one(tmp_path):
-    return vault(tmp_path / "ledger")
-
-
 def check_refused(held, question, otherwise):
     """See that a question is refused, and that the round is still there for another one."""
     with pytest.raises(FedLDPError):

@@ -39,11 +39,6 @@ from fedldp.schema import Number
 CARS = tuple(f"car {i}" for i in range(len(MATRIX)))
 
 
-@pytest.fixture
-def one(tmp_path):
-    return vault(tmp_path / "ledger")
-
-
 def tally(plan, batch):
     return plan.parse(batch.report(plan.fingerprint).to_bytes())
 
