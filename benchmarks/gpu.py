@@ -22,7 +22,7 @@ from fedldp import Plan, Schema, vehicle
 from fedldp.coders import Directions
 from fedldp.learn import torch_directions, torch_kernel
 from fedldp.learn.settings import Settings
-from fedldp.learn.torch import Network
+from fedldp.learn.torch import ModuleTask
 from fedldp.learn.training import Training
 from fedldp.parts import Part
 
@@ -65,12 +65,12 @@ def network(channels: int) -> nn.Module:
         )
 
 
-def task_of(channels: int, vehicles: int, device: str) -> Network:
+def task_of(channels: int, vehicles: int, device: str) -> ModuleTask:
     source = fedldp.source(1)
     inputs = (source.uniform((vehicles, 3, LENGTH)) * 2 - 1).astype(np.float32)
     targets = source.below(CLASSES, vehicles)
     data = (torch.from_numpy(each).to(device) for each in (inputs, targets))
-    return Network(network(channels).to(device), nn.functional.cross_entropy, *data)
+    return ModuleTask(network(channels).to(device), nn.functional.cross_entropy, *data)
 
 
 def part_of(d: int) -> tuple[Part, Directions]:
@@ -98,13 +98,13 @@ def wait() -> None:
         torch.cuda.synchronize()
 
 
-def batches(task: Network):
+def batches(task: ModuleTask):
     weights, size = task.start[None], task.at_once
     for start in range(0, len(task), size):
         yield task.gradients(weights, np.arange(start, min(start + size, len(task))))
 
 
-def rates(task: Network, turns: int = TURNS) -> Rates:
+def rates(task: ModuleTask, turns: int = TURNS) -> Rates:
     """Time the steps of a simulation one by one, and all of them as a training does them."""
     part, coder = part_of(task.dimensions)
     n, every, source = len(task), np.arange(task.dimensions), fedldp.source(2)
@@ -131,7 +131,7 @@ def rates(task: Network, turns: int = TURNS) -> Rates:
     )
 
 
-def training_of(task: Network) -> Training:
+def training_of(task: ModuleTask) -> Training:
     settings = Settings(epsilon=EPSILON, learning_rate=0.06, group=GROUP)
     return settings.training(task, 1.0, fedldp.source(4), start=task.start, replicas=REPLICAS)
 
@@ -179,7 +179,7 @@ def words_a_second(device: str) -> float:
     return len(states) * len(steps) / seconds(lambda: work(states, steps))
 
 
-def least_bytes(task: Network) -> int:
+def least_bytes(task: ModuleTask) -> int:
     """Return how many bytes a vehicle must move: its data, and its gradient, written and read."""
     return 4 * 3 * LENGTH + 8 + 2 * 4 * task.dimensions
 

@@ -153,12 +153,12 @@ def task_of(chosen: Network, windows: Windows) -> Any:
         return Layered(chosen, Arrays(rows, targets.astype(np.float32)))
     import torch
 
-    from fedldp.learn.torch import Network as OnDevice
+    from fedldp.learn.torch import ModuleTask
     from fedldp.learn.torch_layers import to_module
 
     module = to_module(chosen, chosen.start(0)).float().to("cuda")
     moved = (torch.from_numpy(np.ascontiguousarray(each)).to("cuda") for each in windows)
-    return OnDevice(module, torch.nn.functional.cross_entropy, *moved)
+    return ModuleTask(module, torch.nn.functional.cross_entropy, *moved)
 
 
 def _on_gpu() -> bool:

@@ -16,7 +16,7 @@ from fedldp.learn.examples import Arrays, VehicleRows
 from fedldp.learn.objectives import objective
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
-from fedldp.learn.torch import Network
+from fedldp.learn.torch import ModuleTask
 
 pytestmark = pytest.mark.torch
 
@@ -86,7 +86,7 @@ def models_near(task, replicas):
 @pytest.mark.parametrize("make", [convolution, Recurrent])
 def test_gradients_are_those_of_autograd(make, data):
     inputs, targets = data
-    task = Network(seeded(make), cross_entropy, inputs, targets)
+    task = ModuleTask(seeded(make), cross_entropy, inputs, targets)
     weights = models_near(task, 2)
     vehicles = np.array([5, 699, 5, 0])
     found = task.gradients(weights, vehicles).all(np.arange(task.dimensions))
@@ -130,7 +130,7 @@ def test_convolutions_by_keywords():
 @pytest.mark.parametrize("kept", [0, 1 << 26])
 def test_take_is_a_choice_from_all_whether_gradients_are_kept_or_not(kept, data, monkeypatch):
     monkeypatch.setattr(networks, "_KEPT", kept)
-    task = Network(seeded(convolution), cross_entropy, *data)
+    task = ModuleTask(seeded(convolution), cross_entropy, *data)
     rng, d = fedldp.source(3), task.dimensions
     batch = task.gradients(models_near(task, 2), slice(10, None))
     assert len(batch) == 2 * (N - 10)
@@ -146,14 +146,14 @@ def test_take_is_a_choice_from_all_whether_gradients_are_kept_or_not(kept, data,
 
 
 def test_blocks_of_a_large_network_are_small(data, monkeypatch):
-    task = Network(seeded(convolution), cross_entropy, *data)
+    task = ModuleTask(seeded(convolution), cross_entropy, *data)
     monkeypatch.setattr(networks, "_BLOCK_NUMBERS", 10 * task.dimensions)
     blocks = list(task.gradient_blocks(models_near(task, 3), np.arange(25)))
     assert [len(block) for block in blocks] == [10, 10, 5] * 3
 
 
 def test_small_groups_of_several_models_share_a_block(data, monkeypatch):
-    task = Network(seeded(convolution), cross_entropy, *data)
+    task = ModuleTask(seeded(convolution), cross_entropy, *data)
     rows, models = np.arange(4), models_near(task, 7)
     expected = torch.cat(
         [block for each in models for block in task.gradient_blocks(each[None], rows)]
@@ -171,7 +171,7 @@ def test_one_layer_is_a_linear_model():
     grouped = VehicleRows(rng.below(100, N))
     linear = Linear(objective("logistic"), Arrays(features, targets), grouped)
     layer = nn.Linear(4, 1).double()
-    task = Network(
+    task = ModuleTask(
         layer, lambda z, y: nn.functional.softplus(-y * z[:, 0]), features[:, :4], targets, grouped
     )
     assert len(task) == len(linear)
@@ -186,7 +186,7 @@ def test_one_layer_is_a_linear_model():
 
 @pytest.mark.parametrize("strategy", ["sample", "cube"])
 def test_reports_say_what_the_simulation_counts(strategy, data):
-    task = Network(seeded(convolution, torch.float32), cross_entropy, *data)
+    task = ModuleTask(seeded(convolution, torch.float32), cross_entropy, *data)
     plan = Settings(epsilon=8.0, bound=0.1, strategy=strategy).plan(task.dimensions)
     (part,) = plan.parts
     assert part.joint or part.k > 1  # several answers of each vehicle, or one about all
@@ -201,7 +201,7 @@ def test_reports_say_what_the_simulation_counts(strategy, data):
 def test_a_gradient_that_is_not_a_number_is_reported_as_the_public_default(data):
     inputs, targets = data[0].copy(), data[1]
     inputs[0] = np.nan
-    task = Network(seeded(convolution), cross_entropy, inputs, targets)
+    task = ModuleTask(seeded(convolution), cross_entropy, inputs, targets)
     gradient = task.gradients(task.start[None], slice(0, 1)).all(np.arange(task.dimensions))
     assert np.isnan(gradient).any()
     training = Settings(epsilon=1.0).training(task, 1.0, fedldp.source(6), start=task.start)
@@ -228,11 +228,11 @@ def detector():
 
 
 def trained(settings, dtype=torch.float32, replicas=1, n=20_000):
-    task = Network(seeded(detector, dtype), cross_entropy, *tones(n, 7))
+    task = ModuleTask(seeded(detector, dtype), cross_entropy, *tones(n, 7))
     training = settings.training(task, 8.0, fedldp.source(8), start=task.start, replicas=replicas)
     for _ in training:
         pass
-    test = Network(seeded(detector, dtype), cross_entropy, *tones(2000, 9))
+    test = ModuleTask(seeded(detector, dtype), cross_entropy, *tones(2000, 9))
     return test, training.models
 
 
@@ -261,7 +261,7 @@ def test_the_same_seed_gives_the_same_model():
 def test_what_is_loaded_is_what_was_measured(data):
     module = seeded(convolution)
     inputs, targets = data
-    task = Network(module, cross_entropy, inputs, targets)
+    task = ModuleTask(module, cross_entropy, inputs, targets)
     np.testing.assert_array_equal(
         task.start, nn.utils.parameters_to_vector(module.parameters()).detach()
     )
@@ -279,7 +279,7 @@ def test_what_is_loaded_is_what_was_measured(data):
 def test_numbers_as_targets_have_a_squared_error():
     layer = nn.Linear(2, 1).double()
     x, y = fedldp.source(10).uniform((N, 2)), fedldp.source(11).uniform(N)
-    task = Network(layer, lambda z, y: (z[:, 0] - y) ** 2, x, y)
+    task = ModuleTask(layer, lambda z, y: (z[:, 0] - y) ** 2, x, y)
     residuals = x @ task.start[:2] + task.start[2] - y
     np.testing.assert_allclose(task.error(task.start[None]), [(residuals**2).mean()])
 
@@ -288,7 +288,7 @@ def test_frozen_weights_are_neither_counted_nor_changed(data):
     module = seeded(convolution)
     module[0].requires_grad_(False)
     before = module[0].weight.clone()
-    task = Network(module, cross_entropy, *data)
+    task = ModuleTask(module, cross_entropy, *data)
     assert task.dimensions == 25 * CLASSES
     task.load(np.ones(task.dimensions))
     assert torch.equal(module[0].weight, before)
@@ -299,7 +299,7 @@ def test_read_only_data_and_small_integers_are_taken(data):
     inputs, targets = data[0].copy(), data[1].astype(np.uint8)
     inputs.flags.writeable = False
     same, task = (
-        Network(seeded(convolution), cross_entropy, x, y) for x, y in (data, (inputs, targets))
+        ModuleTask(seeded(convolution), cross_entropy, x, y) for x, y in (data, (inputs, targets))
     )
     np.testing.assert_array_equal(
         *(each.gradients(each.start[None], slice(3)).all(np.arange(5)) for each in (same, task))
@@ -316,28 +316,36 @@ def test_read_only_data_and_small_integers_are_taken(data):
 )
 def test_statistics_of_many_examples_are_refused(layer, data):
     with pytest.raises(DomainError, match="LayerNorm"):
-        Network(nn.Sequential(layer, convolution()), cross_entropy, *data)
+        ModuleTask(nn.Sequential(layer, convolution()), cross_entropy, *data)
 
 
 def test_what_does_not_fit_is_refused(data):
     inputs, targets = data
     module = convolution()
     with pytest.raises(DomainError, match="must be of equally many rows"):
-        Network(module, cross_entropy, inputs, targets[1:])
+        ModuleTask(module, cross_entropy, inputs, targets[1:])
     with pytest.raises(DomainError, match="must be of equally many rows"):
-        Network(module, cross_entropy, inputs, targets, VehicleRows(targets[1:]))
+        ModuleTask(module, cross_entropy, inputs, targets, VehicleRows(targets[1:]))
     with pytest.raises(DomainError, match="require a gradient"):
-        Network(nn.Flatten(), cross_entropy, inputs, targets)
+        ModuleTask(nn.Flatten(), cross_entropy, inputs, targets)
     with pytest.raises(DomainError, match="one type"):
-        Network(nn.Sequential(module, nn.Linear(3, 3).double()), cross_entropy, inputs, targets)
+        ModuleTask(nn.Sequential(module, nn.Linear(3, 3).double()), cross_entropy, inputs, targets)
     for weights in (np.zeros(3), np.zeros((1, 119)), np.zeros(())):
         with pytest.raises(DomainError, match="119 numbers"):
-            Network(module, cross_entropy, inputs, targets).load(weights)
+            ModuleTask(module, cross_entropy, inputs, targets).load(weights)
 
 
 def test_instance_norm_of_one_example_is_allowed(data):
-    task = Network(nn.Sequential(nn.InstanceNorm1d(2), convolution()), cross_entropy, *data)
+    task = ModuleTask(nn.Sequential(nn.InstanceNorm1d(2), convolution()), cross_entropy, *data)
     assert task.dimensions == 119
+
+
+def test_the_old_name_works_with_a_warning():
+    with pytest.warns(DeprecationWarning, match="is called ModuleTask now"):
+        from fedldp.learn.torch import Network
+    assert Network is ModuleTask
+    with pytest.raises(ImportError, match="cannot import name 'Networks'"):
+        from fedldp.learn.torch import Networks  # noqa: F401
 
 
 def test_without_torch_the_command_that_installs_it_is_named(monkeypatch):

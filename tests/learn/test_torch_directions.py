@@ -22,7 +22,7 @@ from fedldp.learn import torch as networks
 from fedldp.learn import torch_directions
 from fedldp.learn.examples import VehicleRows
 from fedldp.learn.settings import Settings
-from fedldp.learn.torch import Network
+from fedldp.learn.torch import ModuleTask
 from fedldp.learn.torch_directions import TorchRows
 
 pytestmark = pytest.mark.torch
@@ -192,7 +192,7 @@ def network():
 def task_of(n, dtype=torch.float32, device="cpu", vehicle_rows=None):
     source = fedldp.source(5)
     inputs, targets = source.uniform((n, 2, 16)) * 2 - 1, source.below(3, n)
-    return Network(network().to(device, dtype), cross_entropy, inputs, targets, vehicle_rows)
+    return ModuleTask(network().to(device, dtype), cross_entropy, inputs, targets, vehicle_rows)
 
 
 @pytest.fixture
@@ -259,7 +259,7 @@ def test_blocks_of_another_device_are_large(monkeypatch):
     blocks = [len(block) for block in task.gradient_blocks(task.start[None], np.arange(1200))]
     assert blocks == [512, 512, 176]
     assert task.at_once == 1 << 14
-    monkeypatch.setattr(Network, "device", torch.device("meta"))
+    monkeypatch.setattr(ModuleTask, "device", torch.device("meta"))
     (block,) = task.gradient_blocks(task.start[None], np.arange(1200))
     assert len(block) == 1200
     assert task.at_once == 1 << 16
@@ -300,7 +300,7 @@ def test_gradients_have_all_bits_and_settings_stay(fails, allowed, settings_of_t
     for each in settings_of_torch:
         each.allow_tf32 = allowed
     module = Watched(fails)
-    task = Network(module, cross_entropy, np.ones((3, 2), np.float32), np.array([0, 1, 1]))
+    task = ModuleTask(module, cross_entropy, np.ones((3, 2), np.float32), np.array([0, 1, 1]))
     batch = task.gradients(task.start[None], slice(None))
     if fails:
         with pytest.raises(ZeroDivisionError):

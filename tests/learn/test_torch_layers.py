@@ -10,7 +10,7 @@ from torch import nn
 
 from fedldp.errors import DomainError
 from fedldp.learn import Network, objective, torch_layers
-from fedldp.learn.torch import Network as TorchTask
+from fedldp.learn.torch import ModuleTask
 from fedldp.learn.torch_layers import from_module, to_module, to_torch
 
 pytestmark = pytest.mark.torch
@@ -49,7 +49,7 @@ def test_a_module_has_the_gradients_of_its_network(network, precision):
     with torch.no_grad():
         found = module(torch.from_numpy(inputs)).numpy()
     np.testing.assert_allclose(found, network.outputs(weights[:1], features)[0], atol=1e-5)
-    task = TorchTask(module, module_loss(network.objective), inputs, targets.astype(precision))
+    task = ModuleTask(module, module_loss(network.objective), inputs, targets.astype(precision))
     assert task.dimensions == network.dimensions
     np.testing.assert_allclose(task.start, to_torch(network, weights[0]), rtol=1e-6)
     columns = np.arange(network.dimensions)

@@ -1,4 +1,4 @@
-"""Neural networks as a fleet's task. Needs the extra `torch`.
+"""Modules of PyTorch as a fleet's task, in a simulation. Needs the extra `torch`.
 
 Any module whose output for one example depends on that example alone can be trained. A vehicle's
 gradient, of all weights that require one, is flattened to a vector, and goes the way of every other
@@ -11,9 +11,10 @@ from the training's `Source` alone, and are drawn on the CPU.
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, cast, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
 
@@ -31,15 +32,31 @@ try:
 except ImportError as error:
     raise MissingExtra("torch", "torch") from error
 
+__all__ = ["Gradients", "ModuleTask"]
+
 _BLOCK = 512  # examples whose gradients are computed at a time on a CPU: they stay in its cache
 _BLOCK_ELSEWHERE = 1 << 16  # and on another device, which works on all of them at once
-_BLOCK_NUMBERS = 1 << 26  # in the gradients of a block: large networks have fewer examples in it
+_BLOCK_NUMBERS = 1 << 26  # in the gradients of a block: large modules have fewer examples in it
 _KEPT = 1 << 26  # numbers of gradients that are kept from one question to the next
+
+if not TYPE_CHECKING:  # so that mypy still knows which names there are
+
+    def __getattr__(name: str) -> Any:
+        """Return the task by the name that it had in version 0.1, with a warning."""
+        if name != "Network":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        warnings.warn(
+            "fedldp.learn.torch.Network is called ModuleTask now, and the old name will be removed "
+            "in version 0.4. fedldp.learn.Network is something else: a list of layers as data.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return ModuleTask
 
 
 @final
-class Network(Task):
-    """The task of training a neural network.
+class ModuleTask(Task):
+    """The task of training a `torch.nn.Module`.
 
     Work is done where the module is and in its precision, on a copy of it in evaluation mode:
     dropout is off, for it would draw from torch's own randomness. Weights that require no gradient
@@ -76,7 +93,7 @@ class Network(Task):
     >>> module = torch.nn.Linear(1, 2, dtype=torch.float64)
     >>> for weights in module.parameters():
     ...     _ = torch.nn.init.zeros_(weights)
-    >>> task = Network(module, torch.nn.functional.cross_entropy, x, y)
+    >>> task = ModuleTask(module, torch.nn.functional.cross_entropy, x, y)
     >>> len(task), task.dimensions, task.kind
     (20000, 4, "{'weight': (2, 1), 'bias': (2,)}")
     >>> settings = Settings(epsilon=4.0, learning_rate=0.1, group=1000)
@@ -293,14 +310,14 @@ class Network(Task):
 
 @final
 class Gradients:
-    """A batch of vehicles whose values are the gradients of a network.
+    """A batch of vehicles whose values are the gradients of a module.
 
     The gradients are computed when they are asked for, in blocks. They are kept for the next
     question if they are few, and otherwise computed again.
 
     Parameters
     ----------
-    network : Network
+    task : ModuleTask
         The task.
     weights : ndarray of shape (models, dimensions)
         The weights of each model.
@@ -314,7 +331,7 @@ class Gradients:
     >>> module = torch.nn.Linear(1, 1, bias=False)
     >>> _ = torch.nn.init.ones_(module.weight)
     >>> inputs, targets = np.float32([[2.0], [3.0]]), np.float32([1.0, 5.0])
-    >>> task = Network(module, lambda z, y: (z[:, 0] - y) ** 2, inputs, targets)
+    >>> task = ModuleTask(module, lambda z, y: (z[:, 0] - y) ** 2, inputs, targets)
     >>> batch = task.gradients(task.start[None], slice(2))
     >>> len(batch), batch.take(None, np.array([0, 0])), batch.all(np.array([0]))
     (2, array([  4., -12.]), array([[  4.],
@@ -324,9 +341,9 @@ class Gradients:
     """
 
     def __init__(
-        self, network: Network, weights: Floats, rows: Integers, begins: Integers | None
+        self, task: ModuleTask, weights: Floats, rows: Integers, begins: Integers | None
     ) -> None:
-        self._network, self._weights, self._rows = network, weights, rows
+        self._task, self._weights, self._rows = task, weights, rows
         self._begins = np.arange(len(rows)) if begins is None else begins  # of its vehicles
         self._sizes = np.diff(self._begins, append=len(rows))
         self._kept: list[Tensor] | None = None
@@ -401,8 +418,8 @@ class Gradients:
         """Return the gradients of all examples, for the first model, then for the second."""
         if self._kept is not None:
             return self._kept
-        blocks = self._network.gradient_blocks(self._weights, self._rows)
-        if len(self._weights) * len(self._rows) * self._network.dimensions > _KEPT:
+        blocks = self._task.gradient_blocks(self._weights, self._rows)
+        if len(self._weights) * len(self._rows) * self._task.dimensions > _KEPT:
             return blocks
         self._kept = list(blocks)
         return self._kept

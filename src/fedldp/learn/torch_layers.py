@@ -32,6 +32,8 @@ try:
 except ImportError as error:
     raise MissingExtra("torch", "torch") from error
 
+__all__ = ["from_module", "to_module", "to_torch"]
+
 _CLOSE = 1e-4  # outputs of a module and of its network differ by less, in 32 bits
 
 
@@ -163,7 +165,7 @@ def _check_equal(module: Any, network: Network, weights: Floats) -> None:
 
 
 def to_torch(network: Network, weights: Floats) -> Floats:
-    """Return weights in the order of the parameters of `to_module`, as `torch.Network` has them.
+    """Return weights in the order of the parameters of `to_module`, as `torch.ModuleTask` has them.
 
     Parameters
     ----------
@@ -228,8 +230,8 @@ def _from(module: Any) -> Layer:
     if reader is not None and (layer := reader(module)) is not None:
         return layer
     raise DomainError(
-        f"a network has no layer like {module}. See fedldp.learn.torch.Network to train any module "
-        "in a simulation."
+        f"a network has no layer like {module}. See fedldp.learn.torch.ModuleTask to train any "
+        "module in a simulation."
     )
 
 
