@@ -57,6 +57,7 @@ __all__ = [
     "attributes",
     "audit",
     "best",
+    "campaigns",
     "coders",
     "combine",
     "datasets",
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from fedldp import (
         attributes,
         audit,
+        campaigns,
         coders,
         datasets,
         engines,
@@ -135,8 +137,8 @@ else:
     _load = attribute_loader(
         __name__,
         {
-            "": "attributes audit coders datasets engines errors fleet learn mechanisms parts "
-            "vehicle",
+            "": "attributes audit campaigns coders datasets engines errors fleet learn mechanisms "
+            "parts vehicle",
             "attributes": "Angle Distribution",
             "coders.channel": "Channel",
             "counting": "Counted Manifest",

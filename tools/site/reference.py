@@ -5,6 +5,7 @@ python tools/site/reference.py build/docs
 The pages docs/reference/api.md and commands.md include them.
 """
 
+import ast
 import inspect
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,9 @@ from typing import Any, NamedTuple
 
 import click
 
+import fedldp
 from fedldp.cli.app import fedldp as command_line
+from fedldp.errors import MissingExtra
 from fedldp_reproduction.command import reproduce_command
 
 PUBLIC = (
@@ -32,28 +35,32 @@ PUBLIC = (
     "fedldp.audit",
     "fedldp.learn",
     "fedldp.learn.estimators",
+    "fedldp.learn.torch",
+    "fedldp.learn.torch_layers",
     "fedldp.datasets",
+    "fedldp.engines.dask",
+    "fedldp.engines.spark",
+    "fedldp.engines.beam",
+    "fedldp.engines.duckdb",
     "fedldp.fleet",
+    "fedldp.campaigns",
     "fedldp.errors",
 )
+
+SOURCE = Path(fedldp.__file__).parent.parent
 
 # Public modules that are described on a page of their own.
 PAGES = {"fedldp.vehicle": "vehicle.md", "fedldp.engines": "../scale.md#count-on-an-engine"}
 
 
 class Name(NamedTuple):
-    """A public name: where it is imported from, what it is, and where that is defined."""
+    """A public name: where it is imported from, where it is defined, and what it is."""
 
     module: str
     name: str
-    what: Any
-
-    @property
-    def path(self) -> str:
-        """Where it is defined: unlike the name, the path of no module too."""
-        if isinstance(self.what, ModuleType):
-            return self.what.__name__
-        return f"{self.what.__module__}.{self.what.__qualname__}"
+    path: str  # unlike the name, the path of no module too
+    text: str  # its docstring
+    what: Any = None  # the object, unless its module cannot be imported here
 
     @property
     def link(self) -> str:
@@ -63,18 +70,53 @@ class Name(NamedTuple):
     @property
     def summary(self) -> str:
         """The first line of its docstring."""
-        return (inspect.getdoc(self.what) or "").partition("\n")[0]
+        return self.text.partition("\n")[0]
+
+
+def imported(module: str) -> Iterator[Name]:
+    """Yield the names in the `__all__` of a module."""
+    for name in import_module(module).__all__:
+        what = getattr(import_module(module), name)
+        is_module = isinstance(what, ModuleType)
+        path = what.__name__ if is_module else f"{what.__module__}.{what.__qualname__}"
+        yield Name(module, name, path, inspect.getdoc(what) or "", what)
+
+
+def read(module: str) -> Iterator[Name]:
+    """Yield the same names without importing the module, which defines all of them itself."""
+    path = SOURCE.joinpath(*module.split(".")).with_suffix(".py")
+    nodes = ast.parse(path.read_text("utf-8")).body
+    defined = {
+        node.name: ast.get_docstring(node) or ""
+        for node in nodes
+        if isinstance(node, ast.ClassDef | ast.FunctionDef)
+    }
+    (names,) = (
+        node.value for node in nodes if isinstance(node, ast.Assign) and "__all__" in targets(node)
+    )
+    for name in ast.literal_eval(names):
+        yield Name(module, name, f"{module}.{name}", defined[name])
+
+
+def targets(node: ast.Assign) -> list[str]:
+    """Return the names to which a statement assigns."""
+    return [each.id for each in node.targets if isinstance(each, ast.Name)]
 
 
 def public_names() -> Iterator[Name]:
     """Yield every public name once, in the first module that has it in its `__all__`."""
     seen = set()
     for module in PUBLIC:
-        for name in import_module(module).__all__:
-            found = Name(module, name, getattr(import_module(module), name))
-            if found.path not in seen:
-                seen.add(found.path)
-                yield found
+        try:
+            import_module(module)
+        except MissingExtra:
+            found = read(module)
+        else:
+            found = imported(module)
+        for each in found:
+            if each.path not in seen:
+                seen.add(each.path)
+                yield each
 
 
 def commands(

@@ -48,11 +48,24 @@ _LONGEST_KEY = 1 << 14  # bytes of a file with a key
 class PublicKey:
     """The key that checks signatures; its file has one line, `ed25519 <base64>`.
 
-    >>> PrivateKey.generate().public.text
+    Parameters
+    ----------
+    raw
+        The 32 bytes of the key.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> key = PrivateKey.generate().public
+    >>> key.text
     'ed25519 ...='
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "operator.pub"
+    >>> key.save(path)
+    >>> PublicKey.load(path) == PublicKey.from_text(key.text) == key
+    True
     """
 
-    raw: bytes  # 32 of them
+    raw: bytes
 
     @property
     def text(self) -> str:
@@ -66,7 +79,23 @@ class PublicKey:
 
     @classmethod
     def from_text(cls, text: str) -> "PublicKey":
-        """Read the line, with or without a line break at its end, or raise `WireError`."""
+        """Read the line, with or without a line break at its end.
+
+        Parameters
+        ----------
+        text
+            The line.
+
+        Returns
+        -------
+        PublicKey
+            The key.
+
+        Raises
+        ------
+        WireError
+            If it is not such a line.
+        """
         with documents.reading("public key", ". Give a file such as operator.pub."):
             found = cls(base64.b64decode(text.rstrip("\n").removeprefix(_KIND)[1:], validate=True))
             if len(found.raw) != 32 or found.text != text.rstrip("\n"):
@@ -75,17 +104,56 @@ class PublicKey:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "PublicKey":
-        """Read a file, or raise `DomainError`."""
+        """Read a file that `save` wrote.
+
+        Parameters
+        ----------
+        path
+            The file.
+
+        Returns
+        -------
+        PublicKey
+            The key.
+
+        Raises
+        ------
+        DomainError
+            If the file cannot be read.
+        WireError
+            If it is not a public key.
+        """
         return cls.from_text(_read(path).decode("ascii", errors="replace"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a file."""
+        """Write a file.
+
+        Parameters
+        ----------
+        path
+            The file.
+        """
         files.write(path, f"{self.text}\n")
 
 
 @final
 class PrivateKey:
-    """The key that signs; its file is PEM (PKCS8), for its owner alone."""
+    """The key that signs; its file is PEM (PKCS8), for its owner alone.
+
+    Parameters
+    ----------
+    key
+        A key of the package cryptography. Use `generate` or `load`.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> key, path = PrivateKey.generate(), pathlib.Path(tempfile.mkdtemp()) / "operator.key"
+    >>> key.save(path, passphrase="correct horse")
+    >>> again = PrivateKey.load(path, passphrase="correct horse")
+    >>> again.signature(b"hello") == key.signature(b"hello")
+    True
+    """
 
     def __init__(self, key: "Ed25519PrivateKey") -> None:
         self._key = key
@@ -95,14 +163,38 @@ class PrivateKey:
 
     @classmethod
     def generate(cls) -> "PrivateKey":
-        """Make a new key from the operating system's random source."""
+        """Make a new key from the operating system's random source.
+
+        Returns
+        -------
+        PrivateKey
+            The key.
+        """
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         return cls(Ed25519PrivateKey.generate())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], passphrase: str | None = None) -> "PrivateKey":
-        """Read a file that `save` or OpenSSL wrote, or raise `DomainError`."""
+        """Read a file that `save` or OpenSSL wrote.
+
+        Parameters
+        ----------
+        path
+            The file.
+        passphrase
+            The passphrase of the file, if it has one.
+
+        Returns
+        -------
+        PrivateKey
+            The key.
+
+        Raises
+        ------
+        DomainError
+            If the file cannot be read or is not an Ed25519 key, or the passphrase is wrong.
+        """
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -124,7 +216,15 @@ class PrivateKey:
         return PublicKey(self._key.public_key().public_bytes_raw())
 
     def save(self, path: str | os.PathLike[str], passphrase: str | None = None) -> None:
-        """Write a new file that only its owner can read; an existing one is never replaced."""
+        """Write a new file that only its owner can read; an existing one is never replaced.
+
+        Parameters
+        ----------
+        path
+            The file.
+        passphrase
+            If it is given, the file is encrypted with it.
+        """
         from cryptography.hazmat.primitives.serialization import (
             BestAvailableEncryption,
             Encoding,
@@ -140,7 +240,18 @@ class PrivateKey:
         files.write_secret(Path(path), pem)
 
     def signature(self, data: bytes) -> bytes:
-        """Return the signature of some bytes: the same one every time."""
+        """Return the signature of some bytes: the same one every time.
+
+        Parameters
+        ----------
+        data
+            The bytes.
+
+        Returns
+        -------
+        bytes
+            The signature, 64 bytes.
+        """
         return self._key.sign(data)
 
 

@@ -16,4 +16,46 @@ files are merged.
 The guarantee: a vehicle that saw its acknowledgement is counted exactly once, every other vehicle
 at most once, and nobody spends twice. It holds whatever the broker loses, repeats or delays. See
 docs/how-to/mqtt.md.
+
+The public names are for programs with a connection of their own to a broker: `Answers` decides what
+a vehicle sends, and a `Store` what a counter acknowledges.
 """
+
+from typing import TYPE_CHECKING
+
+from fedldp._internal.lazy import attribute_loader
+
+__all__ = [
+    "Accepted",
+    "Answer",
+    "Answers",
+    "Campaign",
+    "Finished",
+    "Merged",
+    "PrivateKey",
+    "PublicKey",
+    "Store",
+    "Verdict",
+    "all_campaigns",
+    "merge",
+    "packed",
+]
+
+if TYPE_CHECKING:
+    from fedldp._internal.signatures import PrivateKey, PublicKey
+    from fedldp.campaigns.answers import Accepted, Answer, Answers
+    from fedldp.campaigns.campaign import Campaign, all_campaigns, packed
+    from fedldp.campaigns.store import Finished, Merged, Store, Verdict, merge
+else:
+    __getattr__ = attribute_loader(
+        __name__,
+        {
+            "answers": "Accepted Answer Answers",
+            "campaign": "Campaign PrivateKey PublicKey all_campaigns packed",
+            "store": "Finished Merged Store Verdict merge",
+        },
+    )
+
+    def __dir__() -> list[str]:
+        """Return exactly the public names."""
+        return sorted(__all__)

@@ -76,7 +76,23 @@ def new_identifier() -> bytes:
 
 
 class Answer(NamedTuple):
-    """What a vehicle sends until it is acknowledged, or until the deadline."""
+    """What a vehicle sends until it is acknowledged, or until the deadline.
+
+    Attributes
+    ----------
+    fleet, job, round, deadline
+        Those of the campaign.
+    payload
+        What is sent: 16 bytes that identify the answer, and the report.
+
+    Examples
+    --------
+    >>> import datetime
+    >>> deadline = datetime.datetime(2027, 3, 1, tzinfo=datetime.UTC)
+    >>> answer = Answer("north", "spring", 1, deadline, b"0123456789abcdef" + b"the report")
+    >>> answer.topic, answer.identifier
+    ('fedldp/north/answers/spring/1', b'0123456789abcdef')
+    """
 
     fleet: str
     job: str
@@ -104,14 +120,52 @@ class Answer(NamedTuple):
 class Accepted:
     """The file in which vehicles remember what they have accepted, and what was acknowledged.
 
-    It is not needed for privacy, which the ledger guards alone.
+    It is not needed for privacy, which the ledger guards alone. `Answers` reads and writes it.
+
+    Parameters
+    ----------
+    path
+        The file. A missing one is created.
+
+    Examples
+    --------
+    >>> import datetime, fedldp, pathlib, tempfile
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0)
+    >>> now = datetime.datetime(2027, 3, 1, tzinfo=datetime.UTC)
+    >>> until = now + datetime.timedelta(hours=24)
+    >>> campaign = Campaign("north", "spring", 1, plan.to_json(), now, until)
+    >>> accepted = Accepted(pathlib.Path(tempfile.mkdtemp()) / "campaigns.db")
+    >>> accepted.remember("car", campaign, plan.fingerprint)
+    >>> answer = Answer("north", "spring", 1, until, b"what is sent")
+    >>> accepted.store("car", answer)
+    >>> accepted.latest() == now, accepted.pending("car", "north", now) == [answer]
+    (True, True)
+    >>> accepted.acknowledge("car", answer)
+    >>> accepted.is_acknowledged("car", campaign), accepted.pending("car", "north", now)
+    (True, [])
+    >>> accepted.close()
     """
 
     def __init__(self, path: Path) -> None:
         self._file = Database(path, _KIND)
 
     def remember(self, key: str, campaign: Campaign, fingerprint: str) -> None:
-        """Accept a campaign, or raise `DomainError` if a newer one was accepted before."""
+        """Accept a campaign.
+
+        Parameters
+        ----------
+        key
+            The vehicle's id.
+        campaign
+            The campaign.
+        fingerprint
+            The fingerprint of its plan.
+
+        Raises
+        ------
+        DomainError
+            If the vehicle has accepted a newer one, or another plan for this round.
+        """
         issued, deadline = map(signatures.time_text, (campaign.issued, campaign.deadline))
         with self._file.transaction():
             newest = self._file.execute(
@@ -138,17 +192,39 @@ class Accepted:
             )
 
     def latest(self) -> datetime | None:
-        """Return when the latest campaign was issued: it is later than that now."""
+        """Return when the latest campaign was issued: it is later than that now.
+
+        Returns
+        -------
+        datetime or None
+            The time; None if nothing was accepted.
+        """
         with self._file.gate():
             [(found,)] = self._file.execute("SELECT MAX(issued) FROM campaigns")
         return None if found is None else signatures.moment(found)
 
     def store(self, key: str, answer: Answer) -> None:
-        """Store what is to be sent."""
+        """Store what is to be sent.
+
+        Parameters
+        ----------
+        key
+            The vehicle's id.
+        answer
+            The answer.
+        """
         self._change("payload = ?", answer.payload, key, answer.job, answer.round)
 
     def acknowledge(self, key: str, answer: Answer) -> None:
-        """Note that a counter has acknowledged an answer."""
+        """Note that a counter has acknowledged an answer.
+
+        Parameters
+        ----------
+        key
+            The vehicle's id.
+        answer
+            The answer.
+        """
         self._change("acknowledged = ?", 1, key, answer.job, answer.round)
 
     def _change(self, what: str, *values: object) -> None:
@@ -159,14 +235,42 @@ class Accepted:
             )
 
     def is_acknowledged(self, key: str, campaign: Campaign) -> bool:
-        """Return whether the answer to a campaign was acknowledged."""
+        """Return whether the answer to a campaign was acknowledged.
+
+        Parameters
+        ----------
+        key
+            The vehicle's id.
+        campaign
+            The campaign.
+
+        Returns
+        -------
+        bool
+            Whether it was.
+        """
         query = "SELECT acknowledged FROM campaigns WHERE key = ? AND job = ? AND round = ?"
         with self._file.gate():
             rows = self._file.execute(query, (key, campaign.job, campaign.round))
         return rows == [(1,)]
 
     def pending(self, key: str, fleet: str, now: datetime) -> list[Answer]:
-        """Return the answers that were not acknowledged, and whose deadline has not passed."""
+        """Return the answers that were not acknowledged, and whose deadline has not passed.
+
+        Parameters
+        ----------
+        key
+            The vehicle's id.
+        fleet
+            The name of its fleet.
+        now
+            The time.
+
+        Returns
+        -------
+        list of Answer
+            The answers, by deadline.
+        """
         query = (
             "SELECT job, round, deadline, payload FROM campaigns "
             "WHERE key = ? AND payload IS NOT NULL AND NOT acknowledged ORDER BY deadline"
@@ -212,6 +316,29 @@ class Answers:
         The vehicle's id in the ledger.
     clock
         A function that returns the time.
+
+    Examples
+    --------
+    >>> import datetime, fedldp, pathlib, tempfile
+    >>> from fedldp.campaigns import Accepted, Answers, Campaign, PrivateKey, packed
+    >>> folder, key = pathlib.Path(tempfile.mkdtemp()), PrivateKey.generate()
+    >>> schema = fedldp.Schema.of(speed=(0, 50))
+    >>> plan = fedldp.Plan(schema, epsilon=1.0)
+    >>> now = datetime.datetime.now(datetime.UTC)
+    >>> until = now + datetime.timedelta(hours=24)
+    >>> campaign = Campaign("north", "spring", 1, plan.to_json(), now, until)
+    >>> published = packed(campaign.signed(key))  # what the vehicle receives
+    >>> ledger, accepted = fedldp.Ledger(folder / "ledger.db", cap=1), Accepted(folder / "file.db")
+    >>> row = lambda: {"speed": 30}
+    >>> answers = Answers("north", key.public, schema, row, ledger, accepted)
+    >>> answer = answers.accept(published)
+    >>> answer.topic, ledger.spent("vehicle")
+    ('fedldp/north/answers/spring/1', Fraction(1, 1))
+    >>> answers.pending() == [answer] == [answers.accept(published)]  # asking again costs nothing
+    True
+    >>> answers.acknowledge(answer)
+    >>> answers.pending(), answers.accept(published)
+    ([], None)
     """
 
     def __init__(
@@ -235,9 +362,22 @@ class Answers:
         self._key, self._clock = key, clock
 
     def accept(self, payload: bytes, identifier: Identifier = new_identifier) -> Answer | None:
-        """Return the answer to what was published; None if it was acknowledged before.
+        """Return the answer to what was published.
 
         Asking again returns the same bytes, and costs nothing.
+
+        Parameters
+        ----------
+        payload
+            The bytes that the operator has published.
+        identifier
+            A function that draws the 16 bytes that identify an answer. It is called before the
+            answer is stored, and only for a new answer.
+
+        Returns
+        -------
+        Answer or None
+            The answer; None if it was acknowledged before.
 
         Raises
         ------
@@ -282,11 +422,23 @@ class Answers:
         return hashlib.sha256(secret + request.encode()).digest()[:IDENTIFIER] + packet
 
     def pending(self) -> list[Answer]:
-        """Return what is to be sent: not yet acknowledged, and before the deadline."""
+        """Return what is to be sent: not yet acknowledged, and before the deadline.
+
+        Returns
+        -------
+        list of Answer
+            The answers, by deadline.
+        """
         return self._accepted.pending(self._key, self.fleet, self._clock())
 
     def acknowledge(self, answer: Answer) -> None:
-        """Note that a counter has acknowledged an answer: it is not sent again."""
+        """Note that a counter has acknowledged an answer: it is not sent again.
+
+        Parameters
+        ----------
+        answer
+            The answer.
+        """
         self._accepted.acknowledge(self._key, answer)
 
     def _check_time(self, campaign: Campaign) -> None:

@@ -32,12 +32,31 @@ _ENTRIES = ("fleet", "job", "round", "plan", "issued", "deadline")
 class Campaign:
     """One round of a job, asked of all vehicles of a fleet.
 
+    Parameters
+    ----------
+    fleet, job
+        Their names: 1 to 64 letters, digits or any of `. _ -`.
+    round
+        The number of the round, from 1.
+    plan
+        The plan that vehicles answer, as `Plan.to_json` writes it.
+    issued, deadline
+        From when until when vehicles answer, with a time zone.
+
+    Raises
+    ------
+    DomainError
+        If a name or the round is invalid, or the deadline is not after the beginning.
+
+    Examples
+    --------
     >>> import fedldp, datetime
     >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0).to_json()
     >>> now = datetime.datetime(2027, 3, 1, tzinfo=datetime.UTC)
     >>> campaign = Campaign("north", "spring", 1, plan, now, now + datetime.timedelta(days=2))
     >>> key = PrivateKey.generate()
-    >>> Campaign.read(packed(campaign.signed(key)), key.public) == campaign
+    >>> text = campaign.signed(key)
+    >>> Campaign.own(text) == Campaign.read(packed(text), key.public) == campaign
     True
     >>> campaign.topic, campaign.acknowledgement(bytes(16))[:32]
     ('fedldp/north/campaign/spring', 'fedldp/north/ack/spring/1/000000')
@@ -45,8 +64,8 @@ class Campaign:
 
     fleet: str
     job: str
-    round: int  # from 1
-    plan: str  # as canonical JSON
+    round: int
+    plan: str
     issued: datetime
     deadline: datetime
 
@@ -62,7 +81,18 @@ class Campaign:
             )
 
     def signed(self, key: PrivateKey) -> str:
-        """Return the campaign as the server's folder has it."""
+        """Return the campaign as a signed text, which the server keeps.
+
+        Parameters
+        ----------
+        key
+            The operator's private key.
+
+        Returns
+        -------
+        str
+            The text; `packed` makes the bytes of it that are published.
+        """
         document = {"format": FORMAT} | {name: getattr(self, name) for name in _ENTRIES}
         for name in ("issued", "deadline"):
             document[name] = signatures.time_text(document[name])
@@ -71,15 +101,48 @@ class Campaign:
 
     @classmethod
     def read(cls, payload: bytes, operator: PublicKey) -> "Campaign":
-        """Read what was published, if this operator has signed it, or raise `WireError`.
+        """Read what was published, if this operator has signed it.
 
         Whether its time has come is another question: see `Answers`.
+
+        Parameters
+        ----------
+        payload
+            The bytes that were published.
+        operator
+            The public key of the operator.
+
+        Returns
+        -------
+        Campaign
+            The campaign.
+
+        Raises
+        ------
+        WireError
+            If it is not a campaign, or another key has signed it.
         """
         return cls._of(signatures.verify(operator, unpacked(payload), FORMAT))
 
     @classmethod
     def own(cls, text: str) -> "Campaign":
-        """Read a campaign of the server's own folder, without checking who has signed it."""
+        """Read a campaign of the server's own folder, without checking who has signed it.
+
+        Parameters
+        ----------
+        text
+            What `signed` returned.
+
+        Returns
+        -------
+        Campaign
+            The campaign.
+
+        Raises
+        ------
+        WireError
+            If it is not a campaign.
+        """
         return cls._of(signatures.unverified(text, FORMAT))
 
     @classmethod
@@ -117,7 +180,18 @@ class Campaign:
         return f"$share/counters/{self.answers}"
 
     def acknowledgement(self, identifier: bytes) -> str:
-        """Return where a counter acknowledges the answer with an identifier."""
+        """Return where a counter acknowledges the answer with an identifier.
+
+        Parameters
+        ----------
+        identifier
+            The first 16 bytes of the answer.
+
+        Returns
+        -------
+        str
+            The topic.
+        """
         return acknowledgement(self.fleet, self.job, self.round, identifier)
 
 
@@ -127,7 +201,28 @@ def acknowledgement(fleet: str, job: str, round_: int, identifier: bytes) -> str
 
 
 def all_campaigns(fleet: str) -> str:
-    """Return the subscription of vehicles: every campaign of their fleet."""
+    """Return the topic that vehicles subscribe to: every campaign of their fleet.
+
+    Parameters
+    ----------
+    fleet
+        The name of the fleet.
+
+    Returns
+    -------
+    str
+        The topic, with a wildcard for the job.
+
+    Raises
+    ------
+    DomainError
+        If the name is invalid.
+
+    Examples
+    --------
+    >>> all_campaigns("north")
+    'fedldp/north/campaign/+'
+    """
     return f"fedldp/{check_name(fleet, 'fleet')}/campaign/+"
 
 
@@ -141,7 +236,23 @@ def check_name(name: Any, what: str) -> str:
 
 
 def packed(text: str) -> bytes:
-    """Return a signed campaign as it is published: compressed, as plans are repetitive."""
+    """Return a signed campaign as it is published: compressed, as plans are repetitive.
+
+    Parameters
+    ----------
+    text
+        What `Campaign.signed` returned.
+
+    Returns
+    -------
+    bytes
+        What to publish on `Campaign.topic`, as a message that the broker retains.
+
+    Examples
+    --------
+    >>> len(packed("a" * 10_000)) < 100
+    True
+    """
     return deflated(text.encode())
 
 

@@ -48,19 +48,81 @@ _KIND = Kind(
 
 
 class Finished(DomainError):
-    """The round is closed: nothing more may be stored or acknowledged."""
+    """The round is closed: nothing more may be stored or acknowledged.
+
+    Examples
+    --------
+    >>> issubclass(Finished, DomainError)
+    True
+    """
 
 
 class Verdict(NamedTuple):
-    """What a counter does about a message."""
+    """What a counter does about a message.
 
-    acknowledged: bool  # to the vehicle; to the broker every message is
-    reason: str = ""  # why not
+    Attributes
+    ----------
+    acknowledged
+        Whether it is acknowledged to the vehicle. To the broker, every message is.
+    reason
+        Why not.
+
+    Examples
+    --------
+    >>> Verdict(False, "checksum")
+    Verdict(acknowledged=False, reason='checksum')
+    """
+
+    acknowledged: bool
+    reason: str = ""
 
 
 @final
 class Store:
-    """The file of one counter for one round. A missing one is created, for a campaign."""
+    """The file of one counter for one round.
+
+    Parameters
+    ----------
+    path
+        The file. A missing one is created if a campaign is given.
+    text
+        The campaign, as `Campaign.signed` returned it. By default it is the one in the file.
+
+    Attributes
+    ----------
+    campaign, plan
+        What was asked.
+    size
+        The bytes of an answer.
+
+    Raises
+    ------
+    DomainError
+        If there is no file and no campaign, or the file is for another round.
+    WireError
+        If it is not the file of a counter.
+
+    Examples
+    --------
+    >>> import datetime, fedldp, pathlib, tempfile
+    >>> from fedldp.campaigns import Campaign, PrivateKey, Store
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0)
+    >>> now = datetime.datetime(2027, 3, 1, tzinfo=datetime.UTC)
+    >>> until = now + datetime.timedelta(hours=24)
+    >>> campaign = Campaign("north", "spring", 1, plan.to_json(), now, until)
+    >>> text = campaign.signed(PrivateKey.generate())
+    >>> report = plan.report([{"speed": 30}], fedldp.source(1)).to_bytes()
+    >>> sent = b"0123456789abcdef" + report
+    >>> store = Store(pathlib.Path(tempfile.mkdtemp()) / "counter.db", text)
+    >>> [verdict.reason for verdict in store.add([sent, sent, b"damaged"])]
+    ['', '', 'length']
+    >>> store.received, store.refused, store.is_one(sent)
+    (1, {'length': 1}, True)
+    >>> [identifier for identifier, packet in store.answers()]
+    [b'0123456789abcdef']
+    >>> store.finish()
+    >>> store.close()
+    """
 
     def __init__(self, path: Path, text: str | None = None) -> None:
         if text is None and not path.exists():
@@ -119,6 +181,16 @@ class Store:
     def add(self, payloads: Sequence[bytes]) -> list[Verdict]:
         """Store answers, and return what to do about each of them. Then they are on disk.
 
+        Parameters
+        ----------
+        payloads
+            What vehicles have sent.
+
+        Returns
+        -------
+        list of Verdict
+            What to do about each of them. An answer that is stored already is acknowledged again.
+
         Raises
         ------
         Finished
@@ -162,7 +234,18 @@ class Store:
         ]
 
     def is_one(self, payload: bytes) -> bool:
-        """Return whether a valid packet holds exactly one vehicle."""
+        """Return whether a valid packet holds exactly one vehicle.
+
+        Parameters
+        ----------
+        payload
+            What a vehicle has sent.
+
+        Returns
+        -------
+        bool
+            Whether it does.
+        """
         return len(payload) == self.size and parted(payload)[1].startswith(self._head)
 
     @property
@@ -179,7 +262,13 @@ class Store:
             return dict(self._file.execute("SELECT reason, messages FROM refused"))
 
     def answers(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield identifiers and packets, by ascending identifier."""
+        """Yield identifiers and packets, by ascending identifier.
+
+        Yields
+        ------
+        tuple of bytes
+            An identifier and a packet.
+        """
         query = (
             "SELECT identifier, packet FROM answers WHERE identifier > ? "
             "ORDER BY identifier LIMIT ?"
@@ -205,12 +294,29 @@ class Store:
 
 
 class Merged(NamedTuple):
-    """All answers of a round."""
+    """All answers of a round: what `merge` returns.
+
+    Attributes
+    ----------
+    counted
+        The tally of all answers, and a manifest of this round.
+    repeated
+        The number of answers that more than one counter had, beyond the first of each.
+    conflicts
+        The number of identifiers that different counters have with different packets.
+    refused
+        The number of messages that counters refused, by reason.
+
+    Examples
+    --------
+    >>> Merged._fields
+    ('counted', 'repeated', 'conflicts', 'refused')
+    """
 
     counted: Counted
-    repeated: int  # answers that more than one counter had
-    conflicts: int  # identifiers that different counters have with different packets
-    refused: dict[str, int]  # messages that counters refused, by reason
+    repeated: int
+    conflicts: int
+    refused: dict[str, int]
 
 
 def merge(stores: Sequence[Store]) -> Merged:
@@ -219,12 +325,42 @@ def merge(stores: Sequence[Store]) -> Merged:
     The manifest of the result has one shard, the round, so that it cannot be added to another
     result of the same round: an answer that two counters have would count twice.
 
+    Parameters
+    ----------
+    stores
+        The files of all counters of the round.
+
+    Returns
+    -------
+    Merged
+        The tally, and what was repeated, contradictory or refused.
+
     Raises
     ------
     DomainError
-        If a file is not finished, or they belong to different campaigns.
+        If there is no file, a file is not finished, or they belong to different campaigns.
     WireError
         If a file holds what no counter stores.
+
+    Examples
+    --------
+    >>> import datetime, fedldp, pathlib, tempfile
+    >>> from fedldp.campaigns import Campaign, PrivateKey, Store, merge
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> now = datetime.datetime(2027, 3, 1, tzinfo=datetime.UTC)
+    >>> until = now + datetime.timedelta(hours=24)
+    >>> campaign = Campaign("north", "spring", 1, plan.to_json(), now, until)
+    >>> text, folder = campaign.signed(PrivateKey.generate()), pathlib.Path(tempfile.mkdtemp())
+    >>> report = plan.report([{"speed": 30}], fedldp.source(1)).to_bytes()
+    >>> stores = [Store(folder / name, text) for name in ("one.db", "two.db")]
+    >>> for store in stores:  # a vehicle sent its answer to both
+    ...     _ = store.add([b"0123456789abcdef" + report])
+    ...     store.finish()
+    >>> merged = merge(stores)
+    >>> merged.counted, merged.repeated, merged.conflicts
+    (<Counted: 1 vehicle in 1 packet>, 1, 0)
+    >>> for store in stores:
+    ...     store.close()
     """
     if not stores:
         raise DomainError("expected the file of at least one counter; got none.")
