@@ -48,6 +48,7 @@ from fedldp.learn.networks import Network
 from fedldp.learn.optimizer import Recipe, State
 from fedldp.learn.training import Training
 from fedldp.ledger import Ledger
+from fedldp.periods import CalendarPeriod
 from fedldp.vehicle import canonical
 
 SOURCE = Path(fedldp.__file__).parent
@@ -164,6 +165,7 @@ READERS = {
     "fedldp manifest": manifest,
     "fedldp model": lambda text, _: Model.from_json(text),
     "fedldp network": lambda text, _: Network.from_json(text),
+    "fedldp period": lambda text, _: CalendarPeriod.from_json(text),
     "fedldp plan": lambda text, _: Plan.from_json(text),
     "fedldp processes": in_state("processes.json", processes.kept),
     "fedldp question": lambda text, _: Question.from_bytes(text.encode()),

@@ -37,10 +37,12 @@ Request = str | bytes
 Produce = Callable[[], bytes]
 ProduceMany = Callable[[list[str]], Mapping[str, bytes]]
 Draw = Callable[[], Iterable[int]]
+DrawMany = Callable[[int], Iterable[Iterable[int]]]
 
 # Answers to jobs that a vehicle repeats at no cost, in its life: every day for eleven years. Each
 # takes some room, and somebody who invents names of jobs must not fill the disk.
 MOST_REPEATED = 1 << 12
+MOST_DRAWN = 1 << 12  # periods that a vehicle of many draws in its life, for the same reason
 
 _AT_ONCE = 500  # vehicles looked up in one query: SQLite takes at least 999 values
 _LARGEST = 10**30  # of a numerator or denominator: with larger ones, sums could grow without limit
@@ -140,6 +142,7 @@ _KIND = Kind(
 )
 _NONE = 1 << 62  # above the number of every release
 _INSERT = "INSERT INTO releases (key, request, run, job, epsilon, answer) VALUES (?, ?, ?, ?, ?, ?)"
+_DRAWN = "INSERT INTO draws VALUES (?, ?, ?)"
 _TOTALS = "SELECT key, epsilon, COUNT(*) FROM releases GROUP BY key, epsilon"
 _RECENT = "SELECT key, epsilon, COUNT(*) FROM releases WHERE number >= ? GROUP BY key, epsilon"
 _FREE = Fraction()  # what a vehicle pays that repeats an answer
@@ -565,14 +568,91 @@ class Ledger:
                 return self._periods(text)
             self._refuse_if_sealed()
             cost = _FREE if self._kept([vehicle_id], constant) else cost
-            if refusal := self._refusal(vehicle_id, self._standing(vehicle_id), cost, ""):
+            if refusal := self._beyond_cap(vehicle_id, self._standing(vehicle_id).spent, cost):
                 raise BudgetError(refusal)
-            drawn = tuple(sorted({whole(each, "a period") for each in draw()}))
-            if not drawn or drawn[0] < 1:
-                raise DomainError(f"draw must return whole numbers from 1 on; got {drawn!r}.")
-            text = " ".join(map(str, drawn))
-            self._file.execute("INSERT INTO draws VALUES (?, ?, ?)", (vehicle_id, calendar, text))
+            drawn = _in_order(draw())
+            self._file.execute(_DRAWN, (vehicle_id, calendar, _periods_text(drawn)))
         return drawn  # not earlier: now the transaction is on disk
+
+    def periods_many(
+        self,
+        vehicle_ids: list[str],
+        epsilon: Number,
+        calendar: str,
+        draw: DrawMany,
+        constant: str | None = None,
+    ) -> dict[str, tuple[int, ...]]:
+        """Return in which periods of a calendar many vehicles answer, in one transaction.
+
+        Those that have drawn no periods yet draw them now. A vehicle that cannot afford all answers
+        draws nothing, and neither does one that would have drawn more than 4,096 periods in its
+        life: drawing costs nothing, and nobody must be able to fill the disk.
+
+        Parameters
+        ----------
+        vehicle_ids
+            The vehicles.
+        epsilon
+            What the answers of a vehicle cost in all periods together.
+        calendar
+            A name of the calendar, as for `periods`.
+        draw
+            A function that draws the periods of as many vehicles as it is told.
+        constant
+            A name of what is asked if it never changes: see `periods`.
+
+        Returns
+        -------
+        dict of tuple of int
+            The periods of each vehicle that has drawn, in ascending order, which are on disk.
+
+        Raises
+        ------
+        BudgetError
+            If the ledger is sealed.
+        DomainError
+            If a parameter is invalid.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        ...     ledger.periods_many(["car 7", "bus 1"], 0.5, "spring", lambda n: [[3, 7]] * n)
+        {'car 7': (3, 7), 'bus 1': (3, 7)}
+        """
+        vehicle_ids = [_text(each, "vehicle_id") for each in vehicle_ids]
+        cost, calendar = _number(epsilon, "epsilon"), _text(calendar, "calendar")
+        with self._file.transaction():
+            found: dict[str, tuple[int, ...]] = {}
+            for some in _batches(vehicle_ids):
+                query = f"""
+                    SELECT key, periods FROM draws
+                    WHERE calendar = ? AND key IN ({_marks(some)})
+                """  # noqa: S608 (nothing but question marks)
+                rows = self._file.execute(query, (calendar, *some))
+                found.update((each, self._periods(text)) for each, text in rows)
+            new = [each for each in vehicle_ids if each not in found]
+            if not new:
+                return found
+            self._refuse_if_sealed()
+            kept, standings = self._kept(new, constant), self._standings(new, "")
+            able = [
+                each
+                for each in new
+                if not self._beyond_cap(
+                    each, standings.get(each, _Standing()).spent, _FREE if each in kept else cost
+                )
+            ]
+            before = self._drawn_before(able)
+            drawn = dict(zip(able, map(_in_order, draw(len(able))), strict=True))
+            drawn = {
+                each: periods
+                for each, periods in drawn.items()
+                if before.get(each, 0) + len(periods) <= MOST_DRAWN
+            }
+            texts = ((each, calendar, _periods_text(drawn[each])) for each in drawn)
+            self._file.execute_many(_DRAWN, texts)
+        return found | drawn  # not earlier: now the transaction is on disk
 
     def repeating(self, constant: str, job: str | None = None) -> set[str]:
         """Return the vehicles that have answered what never changes, and would repeat their answer.
@@ -766,7 +846,7 @@ class Ledger:
         for some in _batches(vehicle_ids):
             query = f"""
                 SELECT key, answer FROM constants JOIN releases USING (key, request)
-                WHERE constant = ? AND key IN ({", ".join("?" * len(some))})
+                WHERE constant = ? AND key IN ({_marks(some)})
             """  # noqa: S608 (nothing but question marks)
             kept.update(self._file.execute(query, (_text(constant, "constant"), *some)))
         return kept
@@ -841,13 +921,17 @@ class Ledger:
                 f"{float(self.period.most):.12g} that it may spend in {self.period.seconds} "
                 f"seconds: {float(cost):.12g} more is too much. Ask later, or for less."
             )
-        if standing.spent + cost > self.cap:
-            return (
-                f"{vehicle_id!r} has spent {float(standing.spent):.12g} of its cap of "
-                f"{float(self.cap):.12g}: {float(cost):.12g} more is too much. "
-                "Ask for less, or let its owner raise the cap."
-            )
-        return ""
+        return self._beyond_cap(vehicle_id, standing.spent, cost)
+
+    def _beyond_cap(self, vehicle_id: str, spent: Fraction, cost: Fraction) -> str:
+        """Return that a vehicle cannot afford something in its life, or an empty text."""
+        if spent + cost <= self.cap:
+            return ""
+        return (
+            f"{vehicle_id!r} has spent {float(spent):.12g} of its cap of "
+            f"{float(self.cap):.12g}: {float(cost):.12g} more is too much. "
+            "Ask for less, or let its owner raise the cap."
+        )
 
     def _standing(self, vehicle_id: str, job: str = "") -> _Standing:
         return self._standings([vehicle_id], job).get(vehicle_id, _Standing())
@@ -860,7 +944,7 @@ class Ledger:
             query = f"""
                 SELECT key, epsilon, COUNT(*), SUM(job = ?), SUM(job <> ''), SUM(number >= ?)
                 FROM releases
-                WHERE key IN ({", ".join("?" * len(some))}) GROUP BY key, epsilon
+                WHERE key IN ({_marks(some)}) GROUP BY key, epsilon
             """  # noqa: S608 (nothing but question marks)
             values = job, recent_from, *some
             for each, text, count, of_job, of_jobs, recently in self._file.execute(query, values):
@@ -876,6 +960,17 @@ class Ledger:
 
     def _first_recent(self) -> int:
         return _NONE if self.period is None else _first_recent(self._file, self.period)
+
+    def _drawn_before(self, vehicle_ids: list[str]) -> dict[str, int]:
+        """Return how many periods of all calendars the vehicles have drawn that have drawn any."""
+        found: dict[str, int] = {}
+        for some in _batches(vehicle_ids):
+            query = f"""
+                SELECT key, SUM(LENGTH(periods) - LENGTH(REPLACE(periods, ' ', '')) + 1)
+                FROM draws WHERE key IN ({_marks(some)}) GROUP BY key
+            """  # noqa: S608 (nothing but question marks)
+            found.update(self._file.execute(query, tuple(some)))
+        return found
 
     def _periods(self, text: str) -> tuple[int, ...]:
         try:
@@ -1069,6 +1164,22 @@ def check_answers_per_job(value: int) -> int:
 def _batches(vehicle_ids: list[str]) -> Iterator[list[str]]:
     for first in range(0, len(vehicle_ids), _AT_ONCE):
         yield vehicle_ids[first : first + _AT_ONCE]
+
+
+def _marks(some: list[str]) -> str:
+    return ", ".join("?" * len(some))
+
+
+def _in_order(drawn: Iterable[int]) -> tuple[int, ...]:
+    """Return periods in ascending order, each once."""
+    periods = tuple(sorted({whole(each, "a period") for each in drawn}))
+    if not periods or periods[0] < 1:
+        raise DomainError(f"draw must return whole numbers from 1 on; got {periods!r}.")
+    return periods
+
+
+def _periods_text(periods: tuple[int, ...]) -> str:
+    return " ".join(map(str, periods))
 
 
 def _now() -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -34,6 +34,8 @@ from fedldp.randomness import Source
 from fedldp.report import Report
 from fedldp.tally import Tally
 from fedldp.vehicle import CALENDAR_FORMAT, MOST_PERIODS
+
+PERIOD_FORMAT = "fedldp period 1"
 
 
 @final
@@ -177,11 +179,31 @@ class Calendar:
         >>> Calendar(plan, periods=7, answers=2).draw(fedldp.source(1))
         (3, 7)
         """
-        return tuple((self._drawn(1, source)[0] + 1).tolist())
+        return tuple(self.draw_many(1, source)[0].tolist())
 
-    def _drawn(self, vehicles: int, source: Source) -> Any:
-        """Return a row of periods for each vehicle, counted from 0."""
-        return source.choose(self.answers, self.periods, vehicles)
+    def draw_many(self, vehicles: int, source: Source) -> Integers:
+        """Draw the periods of many vehicles at once.
+
+        Parameters
+        ----------
+        vehicles
+            The number of vehicles.
+        source
+            The random source, from `fedldp.source`.
+
+        Returns
+        -------
+        array of int
+            A row for each vehicle: its periods in ascending order.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=0.5, mechanism="hm-tp")
+        >>> Calendar(plan, periods=7, answers=2).draw_many(3, fedldp.source(1)).shape
+        (3, 2)
+        """
+        return source.choose(self.answers, self.periods, vehicles) + 1
 
     def answer(
         self,
@@ -285,22 +307,22 @@ class Calendar:
         tallies: dict[int, Tally] = {}
         seen, drawn = [], None
         answers: dict[int, bytes] = {}  # that vehicles repeat
-        for period, rows in enumerate(data):
+        for period, rows in enumerate(data, 1):
             matrix, quality = self.plan.schema.rows(rows).read()
             seen.append(quality)
             if drawn is None:
-                drawn = self._drawn(len(matrix), source)
+                drawn = self.draw_many(len(matrix), source)
             if len(matrix) != len(drawn):
                 raise DomainError(
                     f"every period must have the rows of the same vehicles: {len(drawn)} in the "
-                    f"first one; got {len(matrix)} in period {period + 1}."
+                    f"first one; got {len(matrix)} in period {period}."
                 )
             asked = np.flatnonzero((drawn == period).any(axis=1))
             if self.plan.constant:
-                tallies[period + 1] = self._repeated(matrix, asked, answers, source)
+                tallies[period] = self._repeated(matrix, asked, answers, source)
                 continue
             batches = (Matrix(matrix[asked[slice(*some)]]) for some in self.plan.chunks(len(asked)))
-            tallies[period + 1] = self.plan.simulate_batches(batches, source)
+            tallies[period] = self.plan.simulate_batches(batches, source)
         if len(tallies) != self.periods:
             raise DomainError(
                 f"data must have the rows of {counted(self.periods, 'period')}; got {len(tallies)}."
@@ -477,7 +499,72 @@ class Calendar:
 
 def is_calendar(text: str) -> bool:
     """Return whether a text claims to be a calendar, and not a plan."""
-    return '"format":"fedldp calendar ' in text
+    return '"format":"fedldp calendar ' in text and not is_period(text)
+
+
+def is_period(text: str) -> bool:
+    """Return whether a text claims to be a period of a calendar, and not a plan."""
+    return '"format":"fedldp period ' in text  # in a name, the quotation marks would be escaped
+
+
+@final
+@dataclass(frozen=True)
+class CalendarPeriod:
+    """A period of a calendar, in which a fleet is asked.
+
+    >>> import fedldp
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=0.5, mechanism="hm-tp")
+    >>> asked = CalendarPeriod(Calendar(plan, periods=7, answers=2), 3)
+    >>> asked
+    <CalendarPeriod: 3 of 7>
+    >>> CalendarPeriod.from_json(asked.to_json()) == asked
+    True
+    """
+
+    calendar: Calendar
+    number: int  # from 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "number", self.calendar._period(self.number))
+
+    def __repr__(self) -> str:
+        return f"<CalendarPeriod: {self.number} of {self.calendar.periods}>"
+
+    def to_json(self) -> str:
+        """Return the period and its calendar as canonical JSON."""
+        calendar = json.loads(self.calendar.to_json())
+        document = {"format": PERIOD_FORMAT, "calendar": calendar, "period": self.number}
+        return vehicle.canonical(document)
+
+    @classmethod
+    def from_json(cls, text: str) -> "CalendarPeriod":
+        """Read a period and validate all of its calendar, or raise `WireError`."""
+        with documents.reading("period of a calendar"):
+            document = documents.parse(text, [PERIOD_FORMAT], {"calendar", "period"})
+            calendar = Calendar.from_json(vehicle.canonical(document["calendar"]))
+            found = cls(calendar, document["period"])
+            documents.check_written(found.to_json(), text)
+        return found
+
+
+class Asked(NamedTuple):
+    """What stands in the text of a question, before anything in it is validated."""
+
+    plan: str  # as JSON
+    period: str  # a name of the period, if the plan belongs to a calendar; otherwise empty
+
+
+def asked(text: str) -> Asked:
+    """Read a plan, or a period of a calendar with the plan in it; `WireError` if that fails."""
+    if not is_period(text):
+        return Asked(text, "")
+    with documents.reading("period of a calendar"):
+        document = documents.parse(text, [PERIOD_FORMAT], {"calendar", "period"})
+        calendar, number = vehicle.canonical(document["calendar"]), document["period"]
+        if type(number) is not int or not 1 <= number <= MOST_PERIODS:
+            raise ValueError(f"a period must be from 1 to {MOST_PERIODS}; got {number!r:.80}")
+        name = hashlib.sha256(calendar.encode()).hexdigest()
+        return Asked(vehicle.canonical(document["calendar"]["plan"]), f"{name} {number}")
 
 
 def _slope(periods: Sequence[int]) -> Floats:

@@ -13,6 +13,7 @@ from accounts import NOBODY, needs_root
 
 from fedldp.errors import DomainError
 from fedldp.fleet import logs, processes, state
+from fedldp.fleet.flower import programs
 from fedldp.fleet.processes import FREE_PORT, MARK, Process, Supervisor, stop
 from fedldp.fleet.state import LOCK, hold, holder, started
 
@@ -424,3 +425,12 @@ def test_a_full_disk_does_not_end_a_supervisor(tmp_path, monkeypatch):
     with Supervisor(tmp_path) as supervisor:
         assert supervisor.call(Process("once", (sys.executable, "-c", ""), restart="no")) == [0]
     assert processes.kept(tmp_path) == []
+
+
+def test_programs_do_not_import_files_of_the_current_folder(tmp_path):
+    for name in ("numpy", "fedldp", "h2", "json"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')")
+    argv = programs.python("fedldp.fleet.server.endpoint", tmp_path / "missing")
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert "imported" not in done.stderr
+    assert "missing" in done.stderr

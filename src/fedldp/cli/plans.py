@@ -284,6 +284,24 @@ def _asked(signal: vss.Signal) -> tuple[float, float]:
             click.echo(f"  {error}", err=True)
 
 
+def period_options(command: Command) -> Command:
+    """Add the options of something that is asked again and again."""
+    return add(
+        command,
+        click.option(
+            "--periods",
+            type=int,
+            help="Ask the same in this many periods, such as the 30 days of a month.",
+        ),
+        click.option(
+            "--answers",
+            type=int,
+            help="In how many of the periods each vehicle answers; it draws them before it sees "
+            "any data.  [default: in all of them]",
+        ),
+    )
+
+
 @click.command("plan")
 @click.option("--schema", type=INPUT, required=True, help="The columns (TOML).", metavar="FILE")
 @plan_options
@@ -294,17 +312,7 @@ def _asked(signal: vss.Signal) -> tuple[float, float]:
     show_default=True,
     help="The number of vehicles for which to show the expected error.",
 )
-@click.option(
-    "--periods",
-    type=int,
-    help="Ask the plan in this many periods, such as the 30 days of a month.",
-)
-@click.option(
-    "--answers",
-    type=int,
-    help="In how many of the periods each vehicle answers; it draws them before it sees any data.  "
-    "[default: in all of them]",
-)
+@period_options
 @click.option(
     "--lifetime",
     type=float,

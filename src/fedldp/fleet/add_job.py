@@ -16,6 +16,7 @@ from fedldp.fleet.server import process as server_process
 from fedldp.fleet.server.process import ServerConfig
 from fedldp.learn.networks import Architecture
 from fedldp.learn.settings import Settings
+from fedldp.periods import CalendarPeriod
 from fedldp.schema import Schema
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")  # of a job, which begins names of files
@@ -31,6 +32,11 @@ def columns(job: Job) -> Schema:
 
 def same_work(job: Job, name: str, rounds: int | None, vehicles: int | None) -> Work:
     """Return what a job asks, under another name, and with other numbers if they are given."""
+    if job.period is not None:
+        raise DomainError(
+            "all periods of a calendar ask the same: leave --epsilon, --rounds and --vehicles out. "
+            "To ask something else, beside the calendar, give --task statistics."
+        )
     asked = job.plan.schema if job.model is None else job.model.schema
     before = sum(stage.rounds for stage in job.stages[:-1])
     return _counted(
@@ -68,17 +74,24 @@ def settings_of(job: Job, epsilon: float | None) -> Settings:
     return replace(made, survey=job.survey, survey_share=share)
 
 
-def add_job(server: ServerConfig, name: str, work: Work | None, settings: Settings) -> Job:
+def add_job(
+    server: ServerConfig,
+    name: str,
+    work: Work | None,
+    settings: Settings,
+    period: int | None = None,
+) -> Job:
     """Write the files of a further job, and have the server run it from its next start on.
 
-    Without `work`, the job asks exactly what the job before asked, with its plan and its recipe. If
-    the jobs of this server are signed, the operator must sign it before the next start.
+    Without `work`, the job asks exactly what the job before asked, with its plan and its recipe; of
+    a calendar, it asks this period, or the next one. If the jobs of this server are signed, the
+    operator must sign it before the next start.
     """
     before, path = Job.load(server.job, signed=False), server.folder / f"{name}.toml"
     _check(server, before, name, path)
     known = len(admission.gateways(server.gateways)) or before.gateways
     if work is None:
-        files.write(path, _renamed(server.job, name, before, known))
+        files.write(path, _renamed(server.job, name, before, known, period))
     else:
         fleet_folder.write_job(server.folder, work, settings, known, name)
     try:
@@ -111,8 +124,10 @@ def _check(server: ServerConfig, before: Job, name: str, path: Path) -> None:
         )
 
 
-def _renamed(path: Path, name: str, job: Job, gateways: int) -> str:
+def _renamed(path: Path, name: str, job: Job, gateways: int, period: int | None) -> str:
     """Return the file of a job with another name, other files to write, and today's gateways."""
+    if job.period is None and period is not None:
+        raise DomainError(f"the job {job.name!r} does not follow a calendar: leave --period out.")
     what = "tally" if job.model is None else "model"
     new: dict[str, str | int] = {"job": name, "checkpoint": f"state/{name}.db"}
     new["result"] = f"state/{name}.{what}.json"
@@ -122,9 +137,20 @@ def _renamed(path: Path, name: str, job: Job, gateways: int) -> str:
         new["gateways"] = gateways
         if "planned" in entries:  # as many behind each gateway as before
             new["planned"] = -(-job.expected // job.gateways) * gateways
+    if job.period is not None:
+        new["period"] = _next_period(job.period) if period is None else period
     if "signed" in entries:
         new["signed"] = f"{name}{signing.ENDING}"
     return _changed(text, new)
+
+
+def _next_period(period: CalendarPeriod) -> int:
+    if period.number == period.calendar.periods:
+        raise DomainError(
+            f"period {period.number} was the last of the calendar. Choose an earlier one that was "
+            "left out with --period, or start a new calendar with fedldp fleet init."
+        )
+    return period.number + 1
 
 
 def _set(path: Path, **entries: str) -> None:

@@ -4,11 +4,13 @@ Each part of a fleet gets a folder, which is copied to its machine: one for the 
 gateway, and one for the vault of each gateway.
 """
 
+import math
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
-from typing import Any, cast, final
+from typing import Any, NamedTuple, cast, final
 
 from fedldp._internal import toml
 from fedldp._internal.signatures import PrivateKey
@@ -29,6 +31,7 @@ from fedldp.learn.model import Model
 from fedldp.learn.networks import Architecture, Network
 from fedldp.learn.objectives import objective as named_objective
 from fedldp.learn.settings import Settings
+from fedldp.periods import Calendar
 from fedldp.plan import Plan
 from fedldp.schema import Schema
 
@@ -58,12 +61,20 @@ _NOTES = {  # the comment beside an entry
     "signed": "what the operator has signed of this job: `fedldp fleet sign` writes it",
     "reports": "how many vehicles each gateway is asked for in a round",
     "rounds": "at most",
+    "period": "of the calendar: `fedldp fleet job` writes a job for the next one",
     "survey": "asks some vehicles about their numbers first, in rounds of its own, and scales them",
     "survey_reports": "how many vehicles each gateway is asked for in the rounds of the survey",
     "planned": "reports in all: the job's summary says if fewer came",
     "resend": "seconds until an unanswered question is sent again",
     "checkpoint": "the state of the job, with all reports: a restarted server resumes from it",
 }
+
+
+class Repeated(NamedTuple):
+    """How often a statistic is asked."""
+
+    periods: int
+    answers: int  # of each vehicle
 
 
 @final
@@ -83,6 +94,15 @@ class Work:
     data: Mapping[str, Any]  # entries of every vault.toml
     schema: Schema | None = None  # of all columns, if the data are files
     total: int | None = None  # vehicles in the fleet, if not `vehicles` behind each gateway
+    repeated: Repeated | None = None  # of a statistic that is asked again and again
+
+    def calendar(self, epsilon: float) -> Calendar | None:
+        """Return the calendar of a statistic that is asked again and again; None for other work."""
+        if self.repeated is None:
+            return None
+        if self.model is not None:
+            raise DomainError("periods are for statistics: leave them out, or change the task.")
+        return Calendar(Plan(self.asked, epsilon), *self.repeated)
 
     @classmethod
     def on_data_set(
@@ -177,17 +197,20 @@ def init(
 ) -> Job:
     """Write the folder of a fleet, which must be new or empty; return its job.
 
-    The cap is the most that each vehicle may spend in its life, by default the cost of the job.
+    The cap is the most that each vehicle may spend in its life, by default the cost of the job or,
+    if it is asked in many periods, of all its answers.
     """
     if not settings.private:
         raise DomainError(
             "a fleet needs a mechanism, without which there is no privacy; got mechanism=None."
         )
-    cap = settings.epsilon if cap is None else cap
-    if not settings.epsilon <= cap < float("inf"):
+    calendar = work.calendar(settings.epsilon)
+    cost = settings.epsilon if calendar is None else float(calendar.epsilon)
+    cap = cost if cap is None else cap
+    if not cost <= cap < float("inf"):
+        what = "epsilon" if calendar is None else "what a vehicle spends in all periods"
         raise DomainError(
-            f"cap must be at least epsilon, {settings.epsilon}, otherwise no vehicle can answer; "
-            f"got {cap}."
+            f"cap must be at least {what}, {cost}, otherwise no vehicle can answer; got {cap}."
         )
     folder = folder.resolve()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -260,18 +283,26 @@ def write_job(folder: Path, work: Work, settings: Settings, gateways: int, name:
     answers, model = _answers(work, settings), work.model
     total = gateways * work.vehicles if work.total is None else work.total
     entries: dict[str, Any] = {"format": toml.FORMAT, "job": work.job}
-    entries |= {"plan": f"{start}plan.json", "gateways": gateways}
+    if (calendar := work.calendar(settings.epsilon)) is None:
+        entries["plan"] = f"{start}plan.json"
+    else:
+        entries |= {"plan": f"{start}calendar.json", "period": 1}
+    entries["gateways"] = gateways
     if (folder / OPERATOR).exists():
         entries |= {"operator": OPERATOR, "signed": f"{stem}{signing.ENDING}"}
     waits = {"resend": Job.resend, "deadline": Job.deadline, "checkpoint": f"state/{stem}.db"}
     recipe = ""
+    made: Plan | Calendar
     if model is None:
-        plan, reports = Plan(work.asked, settings.epsilon), work.vehicles
-        entries |= {"reports": reports, "rounds": 1, "planned": min(total, gateways * reports)}
+        made, reports = Plan(work.asked, settings.epsilon), work.vehicles
+        planned = min(total, gateways * reports)
+        if calendar is not None:
+            made, planned = calendar, _fewest(planned, calendar.share)
+        entries |= {"reports": reports, "rounds": 1, "planned": planned}
         entries |= {**waits, "result": f"state/{start}tally.json"}
     else:
         d, goal, linear = model.dimensions, model.goal, model.layers is None
-        plan = cast(Plan, settings.plan(d, goal.length, model.network.mean_length))
+        made = cast(Plan, settings.plan(d, goal.length, model.network.mean_length))
         survey, surveyed = settings.survey_for(model.numbers, total), 0
         before = 0 if survey is None else len(survey.rounds)
         if survey is not None:
@@ -290,12 +321,22 @@ def write_job(folder: Path, work: Work, settings: Settings, gateways: int, name:
         (folder / f"{start}model.json").write_text(model.to_json(), "utf-8")
         steps = settings.recipe(d, work.rounds, model.network.distance, linear).to_document()
         recipe = "\n" + toml.table("recipe", entries=steps)
-    (folder / f"{start}plan.json").write_text(plan.to_json(), "utf-8")
+    (folder / entries["plan"]).write_text(made.to_json(), "utf-8")
     notes = _NOTES | {
         "gateways": "how many must be connected before the first round",
         "deadline": "seconds until a round ends without the gateways that have not answered",
     }
     (folder / f"{stem}.toml").write_text(f"{toml.write(entries, notes)}{recipe}", "utf-8")
+
+
+def _fewest(vehicles: int, share: Fraction) -> int:
+    """Return how many of some vehicles answer in a period, less three standard deviations.
+
+    >>> _fewest(9000, Fraction(1, 10))
+    814
+    """
+    deviation = math.sqrt(vehicles * share * (1 - share))
+    return max(1, math.floor(vehicles * share - 3 * deviation))
 
 
 def _write_gateway(folder: Path, vault: str, place: Place) -> None:

@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar, final
 
@@ -20,6 +20,7 @@ from fedldp.learn.computations import check_work, read
 from fedldp.learn.model import Model
 from fedldp.learn.optimizer import Recipe
 from fedldp.learn.survey import SURVEYS, Survey, choose
+from fedldp.periods import Calendar, CalendarPeriod, is_calendar
 from fedldp.plan import Plan
 
 LONGEST = 604_800  # seconds: a week
@@ -82,6 +83,9 @@ class Job:
         epsilon. The rounds take the plans in turn, with the same model, and the model makes a step
         when all were asked: the gradients are weighted by their known variance. A vault whose owner
         has set an epsilon answers only plans with that epsilon.
+    period : CalendarPeriod, optional
+        For a statistic that is asked again and again: which period of a calendar of this plan is
+        asked. Vehicles answer only in periods that they have drawn.
     signed : str, default=""
         What the operator has signed of this job, as `fedldp fleet sign` writes it. Vaults that hold
         the operator's public key answer only signed jobs.
@@ -115,6 +119,7 @@ class Job:
     levels: tuple[Plan, ...] = ()
     survey: str | None = None
     survey_reports: int = 0
+    period: CalendarPeriod | None = None
     signed: str = ""
 
     def __post_init__(self) -> None:
@@ -150,7 +155,7 @@ class Job:
             )
         _check_survey(self)
         if self.model is not None or self.recipe is not None:
-            _check_training(self.plan, self.model, self.recipe)
+            _check_training(self)
             _check_levels(self.plans, self.rounds)
             _check_rounds(self)
         elif self.levels:
@@ -158,6 +163,8 @@ class Job:
                 "levels are for a training only. For a statistic, run a job for each level and "
                 "combine the estimates with fedldp.combine."
             )
+        elif self.period is not None and self.period.calendar.plan != self.plan:
+            raise DomainError("period must be of a calendar of the job's plan; got another plan's.")
         elif self.rounds != 1:
             raise DomainError(
                 "a job without a model is a statistic and has one round; "
@@ -254,7 +261,7 @@ class Job:
         """
         span = self.span_of(number)
         asked = span.stage.computation(model or self.model)
-        plan = span.plan(number).to_json()
+        plan = (self.period or span.plan(number)).to_json()
         return Question(self.name, number, gateway, span.stage.reports, plan, asked, self.signed)
 
     @cached_property
@@ -270,7 +277,7 @@ class Job:
     def stages(self) -> tuple[Stage, ...]:
         """The stages: a survey's rounds and gradients, or the collection of a statistic."""
         if self.model is None or self.recipe is None:
-            return (Collection(self.plan, self.reports),)
+            return (Collection(self.plan, self.reports, self.period),)
         found: list[Stage] = []
         if (survey := self.actual_survey) is not None:
             groups = survey.groups(self.survey_reports)
@@ -357,16 +364,21 @@ class Job:
         texts = [*map(repr, parts), recipe, *map(repr, (self.reports, *levels))]
         for stage in self.stages[:-1]:
             texts.append(repr((stage.name, stage.plans[0].fingerprint, stage.reports)))
+        if self.period is not None:
+            texts.append(repr(self.period.to_json()))
         text = f"({', '.join(texts)})"
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _check_training(plan: Plan, model: Model | None, recipe: Recipe | None) -> None:
+def _check_training(job: Job) -> None:
+    plan, model, recipe = job.plan, job.model, job.recipe
     if not isinstance(model, Model) or not isinstance(recipe, Recipe):
         raise DomainError(
             "a training needs both a model and a recipe, a statistic neither. Give both, or leave "
             "both out."
         )
+    if job.period is not None:
+        raise DomainError("periods are for a statistic: leave period out, or model and recipe.")
     recipe.rate  # noqa: B018 (refuses one that is not resolved)
     d = len(model.weights)
     if not plan.schema.is_vector(d):
@@ -442,6 +454,7 @@ def _check_levels(plans: tuple[Plan, ...], rounds: int) -> None:
 _ENTRIES: dict[str, toml.Types] = {
     "job": str,
     "plan": str,
+    "period": int,
     "levels": list,
     "model": str,
     "gateways": int,
@@ -459,7 +472,6 @@ _ENTRIES: dict[str, toml.Types] = {
     "operator": str,  # the file with the public key that must have signed it
 }
 _NEEDED = ("job", "plan", "reports", "checkpoint", "result")
-_READ = {"plan": Plan.from_json, "model": Model.from_json}
 SIGN = "fedldp fleet sign FOLDER --key operator.key"
 
 
@@ -484,15 +496,31 @@ def _arguments(entries: dict[str, Any], folder: Path, signed: bool) -> dict[str,
             )
         return _read(path, parse)
 
-    for name, parse in _READ.items():
-        if name in found:
-            found[name] = read(name, found[name], parse)
+    parse = partial(_plan_and_period, found.get("period"))
+    found["plan"], found["period"] = read("plan", found["plan"], parse)
+    if "model" in found:
+        found["model"] = read("model", found["model"], Model.from_json)
     found["levels"] = [read("levels", each, Plan.from_json) for each in found.get("levels", ())]
     if "signed" in found:
         found["signed"] = _signed(folder, found["signed"], operator)
     if "recipe" in found:
         found["recipe"] = Recipe.from_document(found["recipe"])
     return found
+
+
+def _plan_and_period(number: int | None, text: str) -> tuple[Plan, CalendarPeriod | None]:
+    """Read a plan, or a calendar with the number of one of its periods."""
+    if not is_calendar(text):
+        if number is not None:
+            raise DomainError(
+                "period needs a calendar, and the file contains a plan. Leave period out, or make "
+                "a calendar with fedldp plan --periods."
+            )
+        return Plan.from_json(text), None
+    if number is None:
+        raise DomainError("this is a calendar: say in the job which period it asks, period = 1.")
+    period = CalendarPeriod(Calendar.from_json(text), number)
+    return period.calendar.plan, period
 
 
 def _signed(folder: Path, name: str, operator: str | None) -> str:

@@ -18,6 +18,7 @@ from typing import Any, final
 from fedldp import vehicle
 from fedldp._internal import documents, packing
 from fedldp.errors import DomainError, WireError
+from fedldp.periods import asked
 from fedldp.report import Report
 
 FORMAT = "fedldp question 1"
@@ -52,7 +53,7 @@ class Question:
     round: int  # from 1
     gateway: str  # that passes it on: if several do, a vault answers only the first
     n: int
-    plan: str  # as JSON
+    plan: str  # as JSON: a plan, or a period of a calendar, with the plan in it
     model: str = ""  # as JSON
     signed: str = ""  # what the operator has signed of the job, if it is a signed job
 
@@ -90,9 +91,23 @@ class Question:
             )
 
     @property
+    def plan_alone(self) -> str:
+        """The plan, without the calendar that it may belong to; `WireError` if that is invalid."""
+        return _asked(self.plan).plan
+
+    @property
     def request(self) -> str:
         """The round of the job: a vault answers only one question for it."""
         return f"{self.job}/{self.round}"
+
+    @property
+    def paid_for(self) -> str:
+        """What a ledger records that a vehicle has paid for: the round of the job, or the period.
+
+        So a vehicle answers a period of a calendar once, even if several jobs ask for it.
+        """
+        period = _asked(self.plan).period
+        return f"records of {period}" if period else self.request
 
     @cached_property
     def digest(self) -> bytes:
@@ -122,10 +137,13 @@ class Question:
         return question
 
 
-@lru_cache(maxsize=8)  # the same plan comes in every round
+_asked = lru_cache(maxsize=8)(asked)  # the same plan comes in every round
+
+
+@lru_cache(maxsize=8)
 def _width(plan: str) -> int:
     try:
-        return vehicle.Plan(plan, vehicle.ANY_EPSILON).bits
+        return vehicle.Plan(_asked(plan).plan, vehicle.ANY_EPSILON).bits
     except ValueError as error:
         raise WireError(f"the plan of a question is invalid: {error}") from None
 

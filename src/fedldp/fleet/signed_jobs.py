@@ -38,7 +38,7 @@ class SignedStage:
     """Some rounds of a signed job that ask for the same."""
 
     asks: str  # what vehicles compute, as canonical JSON
-    plans: tuple[str, ...]  # the fingerprints of the plans, which the rounds take in turn
+    plans: tuple[str, ...]  # the SHA-256 of the plans, which the rounds take in turn
     rounds: int
 
     def check(self, asked: Computation) -> None:
@@ -65,7 +65,8 @@ class SignedJob:
         stages = []
         for span in job.spans:
             asks = asked_for(span.plan(span.first).schema, job.question("0", span.first).model)
-            plans = tuple(plan.fingerprint for plan in span.stage.plans)
+            rounds = span.cycle(span.first)
+            plans = tuple(_sha256(job.question("0", number).plan) for number in rounds)
             stages.append(SignedStage(canonical(asks.declaration), plans, span.stage.rounds))
         return cls(job.name, tuple(stages), expires.replace(microsecond=0))
 
@@ -134,12 +135,16 @@ class SignedJob:
                 f"{question.round}."
             )
         expected = stage.plans[(question.round - first) % len(stage.plans)]
-        if hashlib.sha256(question.plan.encode()).hexdigest() != expected:
+        if _sha256(question.plan) != expected:
             raise DomainError(
                 "the plan of the question is not the one that the operator has signed for round "
                 f"{question.round}, {expected[:16]}..."
             )
         return stage
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _stage(document: Mapping[str, Any]) -> SignedStage:

@@ -22,6 +22,7 @@ from fedldp.learn.model import Model
 from fedldp.learn.noise_aware import Prior
 from fedldp.learn.optimizer import NOISE_AWARE, Recipe, State, observed, step
 from fedldp.learn.survey import Survey, SurveyComputation, SurveyRound, answered
+from fedldp.periods import CalendarPeriod
 from fedldp.plan import Plan
 from fedldp.tally import Tally
 from fedldp.vehicle import canonical
@@ -115,8 +116,15 @@ class Collection:
 
     plan: Plan
     reports: int
-    name: str = "statistics"
+    period: CalendarPeriod | None = None
     rounds: int = 1
+
+    @property
+    def name(self) -> str:
+        """What is asked for and, if that is asked again and again, in which period."""
+        if self.period is None:
+            return "statistics"
+        return f"statistics, period {self.period.number} of {self.period.calendar.periods}"
 
     @property
     def plans(self) -> tuple[Plan, ...]:

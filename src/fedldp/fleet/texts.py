@@ -95,12 +95,23 @@ def _of_job(server: ServerConfig, at: str) -> dict[str, str]:
     }
     if job.model is None:
         known["columns"] = _listed(job.plan.schema.names)
+        made = {"makes": "writes the tally"}
+        if job.period is None:
+            purpose = (
+                f"It collects statistics of {known['columns']}, with error bars. The job "
+                f"`{job.name}` asks {job.expected:,} vehicles, in one round."
+            )
+            return known | made | {"purpose": purpose, "result": _filled("statistics", known)}
+        calendar = job.period.calendar
+        known |= {"period": str(job.period.number), "periods": str(calendar.periods)}
         purpose = (
-            f"It collects statistics of {known['columns']}, with error bars. The job `{job.name}` "
-            f"asks {job.expected:,} vehicles, in one round."
+            f"It collects statistics of {known['columns']} again and again, with error bars: in "
+            f"{counted(calendar.periods, 'period')}, such as days. Each vehicle answers in "
+            f"{calendar.answers} of them, which it draws before it sees any data, and spends "
+            f"{float(calendar.epsilon):g} in all. Each period is a job of its own; `{job.name}` "
+            f"asks for period {job.period.number}."
         )
-        made = {"makes": "writes the tally", "result": _filled("statistics", known)}
-        return known | made | {"purpose": purpose}
+        return known | made | {"purpose": purpose, "result": _filled("periods", known)}
     known |= {"columns": _listed(job.model.schema.names), "target": job.model.target.name}
     kind = "a linear model" if job.model.layers is None else "a network"
     first = ", the first of which ask about numbers only" if len(job.stages) > 1 else ""

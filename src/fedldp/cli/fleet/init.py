@@ -1,6 +1,7 @@
 """`fedldp fleet init`: all files that a fleet needs."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ from fedldp import datasets
 from fedldp._internal.text import counted
 from fedldp.cli.fleet.demo import HOLDOUT, cap_option, gateways_option
 from fedldp.cli.options import declared
-from fedldp.cli.plans import INPUT, console, read_schema
+from fedldp.cli.plans import INPUT, console, period_options, read_schema
 from fedldp.cli.runs import (
     NETWORK,
     TASKS,
@@ -20,7 +21,7 @@ from fedldp.cli.runs import (
     network_goal,
     network_options,
 )
-from fedldp.fleet.folder import LINK, PORT, Place, Work, init
+from fedldp.fleet.folder import LINK, PORT, Place, Repeated, Work, init
 from fedldp.learn.networks import Architecture
 from fedldp.learn.objectives import Objective
 from fedldp.learn.settings import Settings
@@ -80,6 +81,7 @@ ROUNDS = 10  # of a training, by default
     help="The most rounds of a training in which vehicles answer gradients; a survey has two or "
     "three rounds before.",
 )
+@period_options
 @declared(Settings, "survey")
 @declared(Settings, "survey_share")
 @click.option(
@@ -119,6 +121,8 @@ def init_command(
     epsilon: float,
     cap: float | None,
     rounds: int,
+    periods: int | None,
+    answers: int | None,
     survey: str | None,
     survey_share: float,
     data: str,
@@ -129,6 +133,8 @@ def init_command(
     \b
     fedldp fleet init fleet                         flights, on this machine
     fedldp fleet init fleet --task statistics       their means and frequencies
+    fedldp fleet init fleet --task statistics --epsilon 0.5 \\
+      --periods 30 --answers 4                      again every day of a month
     fedldp fleet init fleet --task mlp --rounds 50  a small network
     fedldp fleet init fleet --epsilon 2 --server fleet.example.org \\
       --data rows.csv --schema rows.toml --target sold --vehicles 20000
@@ -161,6 +167,7 @@ def init_command(
         work = Work.on_data_set(found, trained, gateways, rounds, entries, job, make)
     else:
         work = _on_files(data, training, objective, rounds, job, make, **of_files)
+    work = replace(work, repeated=_repeated(periods, answers))
     settings = Settings(epsilon, survey=survey, survey_share=survey_share)
     written = init(folder, work, settings, gateways, Place(host, port, link_port), cap)
     shown = console(soft_wrap=True)
@@ -176,6 +183,19 @@ def init_command(
         f"The job {written.name} {asks} {written.reports:,} reports each, "
         f"in {counted(last.rounds, 'round')}."
     )
+    if written.period is not None:
+        shown.print(
+            f"It asks period {written.period.number}; each vehicle answers if it has drawn this "
+            f"period. {written.period.calendar!r}"
+        )
+
+
+def _repeated(periods: int | None, answers: int | None) -> Repeated | None:
+    if periods is None:
+        if answers is not None:
+            raise click.UsageError("--answers is about periods: give --periods too.")
+        return None
+    return Repeated(periods, periods if answers is None else answers)
 
 
 def _on_files(

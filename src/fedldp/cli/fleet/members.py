@@ -42,6 +42,11 @@ from fedldp.learn.model import Model
     help="Another task, about the same columns.  [default: as before]",
 )
 @click.option("--target", help="The column to predict.  [default: as before]", metavar="COLUMN")
+@click.option(
+    "--period",
+    type=click.IntRange(1),
+    help="Which period of the calendar to ask, if the job before follows one.  [default: the next]",
+)
 @network_options
 def job_command(
     folder: Path,
@@ -51,6 +56,7 @@ def job_command(
     vehicles: int | None,
     task: str | None,
     target: str | None,
+    period: int | None,
     hidden: tuple[int, ...],
     activation: str,
 ) -> None:
@@ -60,6 +66,7 @@ def job_command(
     fedldp fleet job fleet/server autumn             ask the same again
     fedldp fleet job fleet/server autumn --epsilon 1
     fedldp fleet job fleet/server ages --task statistics
+    fedldp fleet job fleet/server day-2              the next day of a calendar
 
     FOLDER is that of the server, or of the whole fleet. The job before must be
     done. The new one gets files of its own: NAME.toml, a checkpoint and a result
@@ -73,13 +80,15 @@ def job_command(
     server = members.server_of(folder)
     before = Job.load(server.job, signed=False)
     settings, work = add_job.settings_of(before, epsilon), None
+    if period is not None and (task or epsilon or rounds or vehicles):
+        raise click.UsageError("--period asks the calendar again: give no other option with it.")
     if task is not None:
         work = _other(before, name, task, target, rounds, vehicles, hidden, activation)
     elif target is not None or hidden or given("activation"):
         raise click.UsageError("--target, --hidden and --activation belong to a --task.")
     elif any(value is not None for value in (epsilon, rounds, vehicles)):
         work = add_job.same_work(before, name, rounds, vehicles)
-    made = add_job.add_job(server, name, work, settings)
+    made = add_job.add_job(server, name, work, settings, period)
     shown = console(soft_wrap=True)
     shown.print(
         f"Wrote {server.folder / made.name}.toml: the job {made.name} asks for "

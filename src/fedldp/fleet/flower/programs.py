@@ -21,8 +21,11 @@ def program(name: str, *arguments: str | Path) -> tuple[str, ...]:
 
 
 def python(module: str, *arguments: str | Path) -> tuple[str, ...]:
-    """Return the command line that runs a module of this package as a program."""
-    return (sys.executable, "-m", module, *map(str, arguments))
+    """Return the command line that runs a module of this package as a program.
+
+    Python files in the current folder are not imported: anybody may have put them there.
+    """
+    return (sys.executable, "-P", "-m", module, *map(str, arguments))
 
 
 def home(state: Path) -> Path:

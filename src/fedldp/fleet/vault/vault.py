@@ -9,7 +9,8 @@ that is installed here, such as the gradient of a model (see `fedldp.learn.compu
 A vehicle answers a job once, or as often as the owner allows (`Ledger.answers_per_job`), even if
 its cap would cover more; and only with the epsilon that it has chosen, if it has chosen one. A
 question cannot change that. A plan that asks only for attributes that are declared constant costs a
-vehicle once in its life: in later jobs it repeats its answer.
+vehicle once in its life: in later jobs it repeats its answer. If the plan belongs to a calendar, a
+vehicle answers only in the periods that it has drawn, each of them once.
 
 The owner may allow less (`Policy`), and pin the public key of the operator: then only questions are
 answered that a job covers which the operator has signed (`fedldp.fleet.signed_jobs`). What was
@@ -46,12 +47,15 @@ from fedldp.learn.computations import (
     vehicles_at_once,
 )
 from fedldp.learn.examples import VehicleRows
-from fedldp.ledger import Ledger
+from fedldp.ledger import MOST_DRAWN, Ledger
 from fedldp.parts import Values
+from fedldp.periods import CalendarPeriod, asked, is_period
 from fedldp.plan import Plan, for_vehicle
 from fedldp.randomness import Source
 from fedldp.randomness import source as secret_source
 from fedldp.schema import Schema
+
+_AT_ONCE = 1 << 20  # periods that are drawn at once
 
 _Asked = Callable[[Integers], Iterator[Values]]  # what some vehicles answer, some at a time
 
@@ -59,6 +63,7 @@ _Asked = Callable[[Integers], Iterator[Values]]  # what some vehicles answer, so
 class _Checked(NamedTuple):
     plan: Plan
     price: Fraction  # of a report
+    period: CalendarPeriod | None  # in which the plan is asked, if it belongs to a calendar
 
 
 @final
@@ -226,8 +231,10 @@ class Vault:
 
     def _note(self, question: Question, covered: bool) -> None:
         """Record a question that nobody has answered, for the owner."""
+        # What is not covered may be invalid: then nobody knows what would be paid for.
+        request = question.paid_for if covered else question.request
         with _ledger_errors():
-            self._ledger.note(question.request, transparency.entry(question), chained=covered)
+            self._ledger.note(request, transparency.entry(question), chained=covered)
 
     def _answer(self, question: Question, checked: _Checked, values: _Asked) -> dict[str, bytes]:
         # The choice depends only on the owner's settings and on the ledger, which has the last
@@ -241,7 +248,8 @@ class Vault:
         repeats = np.zeros(len(able), np.bool_)
         if constant is not None:  # who has answered this plan repeats its answer, at no cost
             repeats = np.isin(self._names, list(self._ledger.repeating(constant, question.job)))
-        free = np.flatnonzero((able | repeats) & allowed)
+        follow, drawn = self._drawn(checked.period, constant)
+        free = np.flatnonzero((able | repeats) & allowed & drawn)
         order = np.lexsort((self._source.words(len(free)), self._answers[free]))
         chosen = free[order[: question.n]]
         numbers = dict(zip(self._names[chosen].tolist(), chosen.tolist(), strict=True))
@@ -256,7 +264,7 @@ class Vault:
         records = self._ledger.release_many(
             list(numbers),
             checked.price,
-            question.request,
+            question.paid_for,
             question.digest,
             produce,
             run=question.job,
@@ -271,6 +279,8 @@ class Vault:
         self._answers[paid] += 1
         obstacles = {
             "have answered this job before": allowed,
+            "have too little left for all answers of the calendar": follow,
+            "have not drawn this period": drawn,
             "have too little left of their cap": affordable | repeats,
             "have spent too much in this period": recent | repeats,
             "have chosen another epsilon": willing | repeats,
@@ -303,6 +313,35 @@ class Vault:
         left = period.most - price
         return np.array([recent.get(name, nothing) <= left for name in self._names.tolist()])
 
+    def _drawn(
+        self, period: CalendarPeriod | None, constant: str | None
+    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Return which vehicles follow a calendar, and which of them answer in a period of it.
+
+        Vehicles that have not drawn their periods draw them now.
+        """
+        if period is None:
+            return (all_of_them := np.ones(len(self._names), np.bool_)), all_of_them
+        calendar = period.calendar
+        if calendar.answers > MOST_DRAWN:
+            raise DomainError(
+                f"a vault draws at most {MOST_DRAWN} periods for a vehicle; the calendar has "
+                f"{calendar.answers}."
+            )
+
+        def draw(vehicles: int) -> Iterator[list[int]]:
+            step = max(1, _AT_ONCE // calendar.answers)
+            for first in range(0, vehicles, step):
+                count = min(step, vehicles - first)
+                yield from calendar.draw_many(count, self._source).tolist()
+
+        names = self._names.tolist()
+        found = self._ledger.periods_many(
+            names, calendar.epsilon, calendar.fingerprint, draw, constant
+        )
+        follow = np.array([each in found for each in names])
+        return follow, np.array([period.number in found.get(each, ()) for each in names])
+
     def _place(self, spent: Fraction) -> int:
         if spent not in self._sums:
             self._sums.append(spent)
@@ -325,7 +364,7 @@ class Vault:
 
     def _asked(self, question: Question) -> Computation:
         """Return what a question asks for, which depends on public numbers alone."""
-        schema = _schema(question.plan)
+        schema = _schema(question.plan_alone)
         asked = asked_for(schema, question.model)
         if question.model and not schema.is_vector(asked.dimensions):
             raise DomainError(
@@ -457,8 +496,10 @@ def _constant(plan: Plan) -> str | None:
 @lru_cache(maxsize=4)
 def _checked(text: str, cap: Fraction) -> _Checked:
     """Read a plan, and check its integers and its cost against a cap, as a small vehicle does."""
-    price = for_vehicle(text, cap).epsilon
-    plan = Plan.from_json(text)
-    if plan.to_json() != text:  # so that a question has one form and one digest
+    alone = asked(text).plan
+    price = for_vehicle(alone, cap).epsilon
+    period = CalendarPeriod.from_json(text) if is_period(text) else None
+    plan = Plan.from_json(alone) if period is None else period.calendar.plan
+    if plan.to_json() != alone:  # so that a question has one form and one digest
         raise DomainError("the plan must be in canonical form, as Plan.to_json writes it.")
-    return _Checked(plan, price)
+    return _Checked(plan, price, period)
