@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedldp._internal import signatures
-from fedldp._internal.signatures import PrivateKey, PublicKey, sign, unverified, verify
+from fedldp._internal.signatures import PrivateKey, PublicKey, PublicKeys, sign, unverified, verify
 from fedldp.errors import DomainError, WireError
 from fedldp.vehicle import canonical
 
@@ -225,6 +225,42 @@ def test_other_files_are_not_keys(tmp_path):
 def test_a_public_key_has_one_form(text):
     with pytest.raises(WireError, match="not a public key"):
         PublicKey.from_text(text)
+
+
+def test_several_keys_are_a_file(tmp_path):
+    """While keys change, the old one and the new one are valid."""
+    both = PublicKeys((KEY.public, OTHER.public))
+    (tmp_path / "operator.pub").write_text(both.text)
+    assert PublicKeys.load(tmp_path / "operator.pub") == both
+    assert verify(both, TEXT, FORMAT) == DOCUMENT
+    assert verify(PublicKeys(both.keys[::-1]), TEXT, FORMAT) == DOCUMENT
+    third = PrivateKey.generate()
+    with pytest.raises(WireError, match=rf"{both.keys[0].fingerprint[:16]}\.\.\. or "):
+        verify(both, sign(third, DOCUMENT), FORMAT)
+    forged = sign(third, DOCUMENT).replace(third.public.fingerprint, KEY.public.fingerprint)
+    with pytest.raises(WireError, match="the signature is wrong"):
+        verify(both, forged, FORMAT)
+    KEY.public.save(tmp_path / "operator.pub")
+    assert PublicKeys.load(tmp_path / "operator.pub").keys == KEY.public.keys == (KEY.public,)
+    assert signatures.signer(TEXT) == KEY.public.fingerprint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n",
+        f"{KEY.public.text}\n\n",
+        f"{KEY.public.text}\n\n{OTHER.public.text}\n",
+        f"{KEY.public.text}\r\n{OTHER.public.text}\r\n",
+        f"{KEY.public.text}\n{KEY.public.text}\n",
+        f"{KEY.public.text} {OTHER.public.text}\n",
+        f"{KEY.public.text}\n# the old one\n",
+    ],
+)
+def test_a_file_of_keys_has_one_form(text):
+    with pytest.raises(WireError, match="not a"):
+        PublicKeys.from_text(text)
 
 
 def test_cryptography_is_imported_when_it_is_used():

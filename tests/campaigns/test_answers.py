@@ -6,10 +6,10 @@ import re
 from fractions import Fraction
 
 import pytest
-from campaigns import HOUR, NOW, PLAN, SCHEMA, Clock, Vehicles, asked, sent
+from campaigns import HOUR, KEY, NOW, PLAN, SCHEMA, Clock, Vehicles, asked, sent
 
 from fedldp import Plan, Schema
-from fedldp._internal.signatures import PrivateKey
+from fedldp._internal.signatures import PrivateKey, PublicKeys
 from fedldp.campaigns.answers import random_row
 from fedldp.errors import BudgetError, DomainError, PrivacyError, WireError
 from fedldp.fleet import transparency
@@ -89,6 +89,16 @@ def test_nothing_is_spent_on_what_is_refused(vehicles, text, error, why):
         vehicles.answers().accept(text)
     assert vehicles.ledger.totals() == {}
     assert vehicles.answers().pending() == []
+
+
+def test_while_the_operator_changes_keys_both_are_valid(vehicles):
+    new = PrivateKey.generate()
+    with Vehicles(vehicles.folder / "rich", cap="9") as rich:
+        answers = rich.answers(operator=PublicKeys((KEY.public, new.public)))
+        assert answers.accept(sent(asked())) is not None
+        assert answers.accept(sent(asked(job="summer"), new)) is not None
+        with pytest.raises(WireError, match="not signed by the expected key"):
+            answers.accept(sent(asked(job="autumn"), PrivateKey.generate()))
 
 
 def test_one_answer_for_each_job_and_no_more_than_the_cap(vehicles):

@@ -22,7 +22,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 from fedldp._internal import documents, files
 from fedldp.errors import DomainError, WireError
@@ -134,6 +134,52 @@ class PublicKey:
             The file.
         """
         files.write(path, f"{self.text}\n")
+
+    @property
+    def keys(self) -> "tuple[PublicKey, ...]":
+        """The key itself: it is all that a reader trusts."""
+        return (self,)
+
+
+@final
+@dataclass(frozen=True)
+class PublicKeys:
+    """Several keys, any of which may have signed: its file has a line for each.
+
+    There are two while their owner changes keys.
+
+    >>> old, new = PrivateKey.generate().public, PrivateKey.generate().public
+    >>> PublicKeys.from_text(PublicKeys((old, new)).text).keys == (old, new)
+    True
+    """
+
+    keys: tuple[PublicKey, ...]
+
+    @property
+    def text(self) -> str:
+        """A line for each key, as files have it."""
+        return "".join(f"{each.text}\n" for each in self.keys)
+
+    @classmethod
+    def from_text(cls, text: str) -> "PublicKeys":
+        """Read the lines, or raise `WireError`."""
+        found = tuple(PublicKey.from_text(line) for line in text.removesuffix("\n").split("\n"))
+        if len(set(found)) < len(found):
+            raise WireError("not a file of public keys: one of them is there twice.")
+        return cls(found)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "PublicKeys":
+        """Read a file with one key or several, or raise `DomainError`."""
+        return cls.from_text(_read(path).decode("ascii", errors="replace"))
+
+
+class Trusted(Protocol):
+    """Whose signatures a reader accepts: those of a `PublicKey`, or of any of `PublicKeys`."""
+
+    @property
+    def keys(self) -> tuple[PublicKey, ...]:
+        """The keys."""
 
 
 @final
@@ -300,19 +346,19 @@ def sign(private: PrivateKey, document: Mapping[str, Any]) -> str:
 
 
 def verify(
-    public: PublicKey,
+    public: Trusted,
     text: str,
     format: str,  # noqa: A002 (the word that all documents have)
     now: datetime.datetime | None = None,
 ) -> dict[str, Any]:
-    """Return the document of a signed text, if this key has signed it.
+    """Return the document of a signed text, if this key, or one of these, has signed it.
 
     Nothing in the text is parsed before its signature was checked.
 
     Parameters
     ----------
-    public : PublicKey
-        The key that must have signed it.
+    public : PublicKey or PublicKeys
+        The key that must have signed it, or several of which one must.
     text : str
         The signed text, exactly as `sign` returned it.
     format : str
@@ -333,18 +379,27 @@ def verify(
         it has another format, or it has expired.
     """
     found = _parsed(text)
-    if found["key"] != public.fingerprint:
+    known = {each.fingerprint: each for each in public.keys}
+    if found["key"] not in known:
+        expected = " or ".join(f"{each[:16]}..." for each in known)
         raise WireError(
             f"not signed by the expected key: it is signed by the key {found['key'][:16]}..., "
-            f"and the expected one is {public.fingerprint[:16]}..."
+            f"and the expected one is {expected}"
         )
-    _check_signature(public, base64.b64decode(found["signature"]), found["signed"].encode())
+    _check_signature(
+        known[found["key"]], base64.b64decode(found["signature"]), found["signed"].encode()
+    )
     document = _document(found["signed"], format)
     if now is not None:
         expires = document.get("expires")
         if not isinstance(expires, str) or now >= moment(expires):
             raise WireError(f"the signature has expired: it was valid until {expires!r:.40}.")
     return document
+
+
+def signer(text: str) -> str:
+    """Return the fingerprint of the key that a text names, without checking its signature."""
+    return _parsed(text)["key"]
 
 
 def unverified(text: str, format: str) -> dict[str, Any]:  # noqa: A002

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, final
 
 from fedldp._internal import files, locks, toml
-from fedldp._internal.signatures import PrivateKey, PublicKey
+from fedldp._internal.signatures import PrivateKey, PublicKeys
 from fedldp.campaigns.agent import EVERY, RETRY, SILENCE, Agent
 from fedldp.campaigns.answers import VEHICLE, Accepted, Answers, random_row
 from fedldp.campaigns.campaign import Campaign, check_name, check_plan, is_same, packed, utc_now
@@ -154,7 +154,7 @@ class VehicleConfig:
     def agent(self) -> Iterator[Agent]:
         """Open the vehicle's files."""
         accepted = self.folder / state.STATE / "campaigns.db"
-        operator = PublicKey.load(self.folder / self.entries["operator"])
+        operator = PublicKeys.load(self.folder / self.entries["operator"])
         broker = _broker(self.folder, self.entries)
         with (
             state.hold(self.folder / state.STATE),

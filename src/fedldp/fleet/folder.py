@@ -41,6 +41,8 @@ MONITOR = 9480  # for people and Prometheus on the server's machine
 SEED = 0  # of the first weights of a network: it is public
 
 OPERATOR_KEY = "operator.key"  # of the person who signs jobs
+AUTHORITY_KEY = "ca.key"  # of the authority that issues the server's certificate
+AUTHORITY = "ca.crt"  # the certificate of the authority
 
 _SOCKET = "vault.sock"
 _NOTES = {  # the comment beside an entry
@@ -230,7 +232,7 @@ def _write(
     centre = folder / "server"
     for path in (folder, centre, centre / "gateways", *(each for pair in parts for each in pair)):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    keys.write_server(centre, folder / "ca.key", [place.host])
+    keys.write_server(centre, folder / AUTHORITY_KEY, [place.host])
     operator = PrivateKey.generate()
     operator.save(folder / OPERATOR_KEY)
     for path in (centre, *(vault for _, vault in parts)):
@@ -239,7 +241,7 @@ def _write(
     write_job(centre, work, settings, gateways)
     signing.sign(centre / "job.toml", operator)
     for number, (gateway, vault) in enumerate(parts, 1):
-        (gateway / "ca.crt").write_bytes((centre / "ca.crt").read_bytes())
+        (gateway / AUTHORITY).write_bytes((centre / AUTHORITY).read_bytes())
         public = keys.write_node(gateway / "key")
         for path in (gateway / "key.pub", centre / "gateways" / f"{gateway.name}.pub"):
             path.write_bytes(public)
@@ -258,7 +260,7 @@ def _write_server(folder: Path, place: Place) -> None:
     entries: dict[str, Any] = {
         "front": f"{place.listens}:{place.port}",
         "link": place.link,
-        "authority": "ca.crt",
+        "authority": AUTHORITY,
         "certificate": "server.crt",
         "key": "server.key",
         "gateways": "gateways",
@@ -343,7 +345,7 @@ def _write_gateway(folder: Path, vault: str, place: Place) -> None:
     host = f"[{place.host}]" if ":" in place.host else place.host
     entries = {
         "server": f"{host}:{place.port}",
-        "authority": "ca.crt",
+        "authority": AUTHORITY,
         "key": "key",
         "vaults": [vault],
         "deadline": DEADLINE,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar, final
 
 from fedldp._internal import signatures, toml
-from fedldp._internal.signatures import PublicKey
+from fedldp._internal.signatures import PublicKeys
 from fedldp._internal.validation import is_real, whole
 from fedldp.errors import DomainError, FedLDPError, WireError
 from fedldp.fleet import signed_jobs
@@ -531,7 +531,7 @@ def _signed(folder: Path, name: str, operator: str | None) -> str:
     text = _read(path, str)
     if operator is not None:
         try:
-            signatures.verify(PublicKey.load(folder / operator), text, signed_jobs.FORMAT)
+            signatures.verify(PublicKeys.load(folder / operator), text, signed_jobs.FORMAT)
         except WireError as error:
             raise DomainError(f"{path}: {error} Sign the job again: {SIGN}") from None
     return text

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ec import (
     SECP384R1,
@@ -54,17 +55,46 @@ def write_server(folder: Path, authority: Path, hosts: Iterable[str]) -> None:
     Write the key of the authority to `authority`, and `ca.crt`, `server.crt` and `server.key` to
     the folder.
     """
+    (folder / "ca.crt").write_text(write_authority(authority), "ascii")
+    key, certificate = _server(_private(authority), _called(hosts))
+    (folder / "server.crt").write_bytes(certificate)
+    write_secret(folder / "server.key", key)
+
+
+def write_authority(path: Path) -> str:
+    """Make and write the key of an authority; return its certificate for those who trust it."""
     root = generate_private_key(SECP384R1())
-    write_secret(authority, _pem(root))
+    write_secret(path, _pem(root))
     issued = (
         _certificate(_AUTHORITY, _AUTHORITY, root.public_key(), _SIGNS_CERTIFICATES)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(root, hashes.SHA384())
     )
-    (folder / "ca.crt").write_bytes(issued.public_bytes(Encoding.PEM))
-    key, certificate = _server(root, _called(hosts))
-    (folder / "server.crt").write_bytes(certificate)
-    write_secret(folder / "server.key", key)
+    return _text(issued)
+
+
+def authorities(text: str) -> list[str]:
+    """Return the certificates in a file of PEM, each as a text of its own."""
+    try:
+        return [_text(each) for each in x509.load_pem_x509_certificates(text.encode())]
+    except ValueError as error:
+        raise DomainError(f"expected certificates in PEM: {error}") from None
+
+
+def is_of(certificate: str, authority_key: Path) -> bool:
+    """Return whether the certificate of an authority belongs to a private key."""
+    found = x509.load_pem_x509_certificate(certificate.encode())
+    return found.public_key() == _private(authority_key).public_key()
+
+
+def issued_by(certificate: Path, authority: str) -> bool:
+    """Return whether an authority has issued a certificate."""
+    issuer = x509.load_pem_x509_certificate(authority.encode())
+    try:
+        x509.load_pem_x509_certificate(certificate.read_bytes()).verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
 
 
 def renew_server(certificate: Path, key: Path, authority: Path, authority_key: Path) -> None:
@@ -73,19 +103,16 @@ def renew_server(certificate: Path, key: Path, authority: Path, authority_key: P
     Each file is replaced at once, the key first: a process that finds a pair that does not fit
     together reads it again a moment later.
     """
-    issuer = x509.load_pem_x509_certificate(authority.read_bytes())
-    try:
-        root = load_pem_private_key(authority_key.read_bytes(), None)
-    except (ValueError, TypeError) as error:
-        raise DomainError(f"{authority_key} is not the key of an authority: {error}") from None
-    if not isinstance(root, EllipticCurvePrivateKey) or root.public_key() != issuer.public_key():
+    if not any(
+        is_of(each, authority_key) for each in authorities(authority.read_text("utf-8", "replace"))
+    ):
         raise DomainError(
             f"{authority_key} is not the key of the authority in {authority}, which the gateways "
             "trust. Use the `ca.key` that `fedldp fleet init` wrote for this fleet."
         )
     old = x509.load_pem_x509_certificate(certificate.read_bytes())
     names = old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    secret, issued = _server(root, names)
+    secret, issued = _server(_private(authority_key), names)
     _replace(key, secret)
     _replace(certificate, issued)
 
@@ -143,6 +170,21 @@ def _replace(path: Path, data: bytes) -> None:
     fresh.unlink(missing_ok=True)  # left behind by a process that was killed
     write_secret(fresh, data)
     fresh.replace(path)
+
+
+def _private(path: Path) -> EllipticCurvePrivateKey:
+    """Read the key of an authority."""
+    try:
+        found = load_pem_private_key(path.read_bytes(), None)
+    except (ValueError, TypeError) as error:
+        raise DomainError(f"{path} is not the key of an authority: {error}") from None
+    if not isinstance(found, EllipticCurvePrivateKey):
+        raise DomainError(f"{path} is not the key of an authority: it is of another kind.")
+    return found
+
+
+def _text(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(Encoding.PEM).decode("ascii")
 
 
 def _pem(key: EllipticCurvePrivateKey) -> bytes:

@@ -151,14 +151,14 @@ def _write_gateway(made: Member, like: Member, server: ServerConfig, listen: str
     seen = listen if Path(listen).is_absolute() else f"../{made.vault.name}/{listen}"
     entries = {
         "server": known.server,
-        "authority": "ca.crt",
+        "authority": fleet_folder.AUTHORITY,
         "key": "key",
         "vaults": [seen],
         "deadline": known.deadline,
         "bundle": known.bundle,
     }
     fleet_folder.write_toml(made.gateway / gateway_process.FILE, entries)
-    shutil.copyfile(server.authority, made.gateway / "ca.crt")
+    shutil.copyfile(server.authority, made.gateway / fleet_folder.AUTHORITY)
     (made.gateway / "key.pub").write_bytes(keys.write_node(made.gateway / "key"))
     texts.write_gateway(made.gateway)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from fedldp._internal import documents, signatures
-from fedldp._internal.signatures import PublicKey
+from fedldp._internal.signatures import Trusted
 from fedldp.errors import DomainError
 from fedldp.fleet.protocol import LAST_ROUND, Question
 from fedldp.learn.computations import Computation, asked_for
@@ -103,7 +103,7 @@ class SignedJob:
         return found
 
     @classmethod
-    def verified(cls, text: str, operator: PublicKey, now: datetime.datetime) -> "SignedJob":
+    def verified(cls, text: str, operator: Trusted, now: datetime.datetime) -> "SignedJob":
         """Read a signed text that this operator has signed and that has not expired.
 
         Everything else raises `WireError`.

@@ -4,7 +4,7 @@ import datetime
 from pathlib import Path
 
 from fedldp._internal import files, signatures, toml
-from fedldp._internal.signatures import PrivateKey, PublicKey
+from fedldp._internal.signatures import PrivateKey, PublicKeys
 from fedldp.errors import DomainError
 from fedldp.fleet.job import SIGN, Job
 from fedldp.fleet.signed_jobs import SignedJob
@@ -69,10 +69,10 @@ def sign(path: Path, key: PrivateKey, days: float = EXPIRES) -> SignedJob:
     missing = {name: value for name, value in new.items() if name not in known}
     if "operator" in missing:
         key.public.save(path.parent / OPERATOR)
-    elif PublicKey.load(public := path.parent / known["operator"]) != key.public:
+    elif key.public not in PublicKeys.load(public := path.parent / known["operator"]).keys:
         raise DomainError(
             f"{public} is the public key of another operator, whose signature vaults expect. Sign "
-            "with that operator's key. If vaults know the new one, copy its public key here."
+            "with that operator's key. To change it: fedldp fleet rotate-keys FLEET --operator"
         )
     files.write(path.parent / (new | known)[_ENTRY], signatures.sign(key, found.to_document()))
     if missing:

@@ -6,6 +6,7 @@ from typing import cast
 
 import click
 
+from fedldp._internal import signatures
 from fedldp._internal.text import counted
 from fedldp.cli.fleet.init import ROUNDS, STATISTICS
 from fedldp.cli.fleet.parts import FOLDER
@@ -17,6 +18,7 @@ from fedldp.fleet.gateway import process as gateway_process
 from fedldp.fleet.gateway.process import GatewayConfig
 from fedldp.fleet.job import Job
 from fedldp.fleet.members import Rows
+from fedldp.fleet.rotation import AuthorityKey, OperatorKey, Rotation
 from fedldp.fleet.server import admission
 from fedldp.fleet.state import STATE, holder
 from fedldp.learn.model import Model
@@ -195,8 +197,23 @@ def remove_gateway_command(folder: Path, name: str) -> None:
     "again afterwards.",
     metavar="FILE",
 )
-@click.option("--use", is_flag=True, help="The gateway uses the key that was made for it.")
-def rotate_keys_command(folder: Path, ca: Path | None, use: bool) -> None:
+@click.option(
+    "--operator",
+    "trusted",
+    flag_value="operator",
+    help="Change the key that signs jobs. FOLDER is the one with operator.key.",
+)
+@click.option(
+    "--authority",
+    "trusted",
+    flag_value="authority",
+    help="Change the key that issues the server's certificate. FOLDER is the one with ca.key.",
+)
+@click.option("--use", is_flag=True, help="Use the key that was made before.")
+@click.option("--forget", is_flag=True, help="Trust the old operator or authority no longer.")
+def rotate_keys_command(
+    folder: Path, ca: Path | None, trusted: str | None, use: bool, forget: bool
+) -> None:
     """Change keys and certificates, also while a job runs.
 
     \b
@@ -209,14 +226,31 @@ def rotate_keys_command(folder: Path, ca: Path | None, use: bool) -> None:
     present one, and forgets the old one when the gateway has used the next. No
     answer is lost: a question that was open is asked again, and a vault answers
     it with the same bytes.
+
+    \b
+    fedldp fleet rotate-keys fleet --operator           the key that signs jobs,
+    fedldp fleet rotate-keys fleet --operator --use     in three steps; each
+    fedldp fleet rotate-keys fleet --operator --forget  prints what to copy
+    fedldp fleet rotate-keys fleet --authority          ca.key: the same steps
+
+    The first step makes the next key and adds its public half to the files of
+    those who trust it: operator.pub of vaults, ca.crt of gateways. Until the
+    third step, old and new are both trusted there.
     """  # noqa: D301 (click wants the character \b itself)
+    if trusted is not None:
+        if ca is not None or (use and forget):
+            raise click.UsageError("--ca, --use and --forget exclude each other here.")
+        _rotate_trusted(folder.resolve(), trusted, use, forget)
+        return
+    if forget:
+        raise click.UsageError("--forget belongs to --operator or --authority.")
     if (folder / gateway_process.FILE).exists():
         if ca is not None:
             raise click.UsageError("--ca is for the certificate of the server.")
         _rotate_gateway(GatewayConfig.load(folder), use)
         return
     if use:
-        raise click.UsageError("--use is for the folder of a gateway.")
+        raise click.UsageError("--use is for the folder of a gateway, --operator or --authority.")
     server, shown = members.server_of(folder), console(soft_wrap=True)
     gateways = list(_gateways(folder))
     if ca is None and not gateways:
@@ -248,3 +282,38 @@ def _rotate_gateway(gateway: GatewayConfig, use: bool) -> None:
     shown.print(f"Made the next key of {name}. It is not used yet.")
     shown.print(f"1. Copy {public} to the folder of the server, as {there}")
     shown.print(f"2. Then run: fedldp fleet rotate-keys {gateway.folder} --use")
+
+
+def _rotate_trusted(folder: Path, kind: str, use: bool, forget: bool) -> None:
+    """Do one of the three steps, and print what comes next."""
+    key = _operator(folder) if kind == "operator" else AuthorityKey()
+    rotation, shown = Rotation(folder, key), console(soft_wrap=True)
+    again = f"When that is done everywhere, run: fedldp fleet rotate-keys {folder} --{kind}"
+    if use:
+        rotation.use()
+        shown.print(f"{rotation.secret} is the new key. The old one no longer exists here.")
+        shown.print(f"1. {key.after_use(folder)}")
+        shown.print(f"2. {again} --forget")
+    elif forget:
+        _list(rotation.forget(), "These files name the new key alone:")
+        shown.print(f"Copy {rotation.public} {key.HOLDERS}")
+    else:
+        changed = rotation.prepare()
+        shown.print(f"Made {rotation.next}. It is not used yet: keep it offline.")
+        _list(changed, "These files name the old key and the new one:")
+        shown.print(f"1. Copy {rotation.public} {key.HOLDERS}")
+        shown.print(f"2. {again} --use")
+
+
+def _list(paths: list[Path], title: str) -> None:
+    shown = console(soft_wrap=True)
+    shown.print(title)
+    for path in paths:
+        shown.print(f"   {path}")
+
+
+def _operator(folder: Path) -> OperatorKey:
+    path = folder / OperatorKey.SECRET
+    if path.exists() and signatures.is_encrypted(path):
+        return OperatorKey(click.prompt(f"Passphrase of {path}", hide_input=True, err=True))
+    return OperatorKey()

@@ -152,12 +152,23 @@ def isolated() -> Iterator[Finding]:
     yield ok("a private network for Flower's processes can be created")
 
 
-def certificate(path: Path) -> Iterator[Finding]:
-    """Check that a certificate is valid today and for some time."""
-    found = x509.load_pem_x509_certificate(path.read_bytes())
+def authority(path: Path) -> Iterator[Finding]:
+    """Check the certificate of an authority, or those of two while it changes."""
+    rotate = "fedldp fleet rotate-keys FLEET --authority"
+    yield from certificate(path, f"Where ca.key is, make a new one: {rotate}")
+    if (count := len(x509.load_pem_x509_certificates(path.read_bytes()))) > 1:
+        yield warning(
+            f"{path.name} names {count} authorities: both are trusted.",
+            f"When the server has a certificate of the new one, run: {rotate} --forget",
+        )
+
+
+def certificate(path: Path, renew: str) -> Iterator[Finding]:
+    """Check that all certificates of a file are valid today and for some time."""
+    found = x509.load_pem_x509_certificates(path.read_bytes())
     now = datetime.datetime.now(datetime.UTC)
-    begins, ends = found.not_valid_before_utc, found.not_valid_after_utc
-    renew = "Make a new one: fedldp fleet rotate-keys FOLDER --ca ca.key"
+    begins = max(each.not_valid_before_utc for each in found)
+    ends = min(each.not_valid_after_utc for each in found)
     if now < begins:
         yield problem(
             f"{path.name} is valid from {begins:%Y-%m-%d %H:%M} UTC on, which is in the future.",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
 from fedldp.fleet import keys, signing
@@ -28,16 +28,12 @@ def load(folder: Path) -> ServerConfig:
 
 
 def _certificates(server: ServerConfig) -> Iterator[Finding]:
-    for path in (server.authority, server.certificate):
-        yield from machine.certificate(path)
-    authority, issued = (
-        x509.load_pem_x509_certificate(path.read_bytes())
-        for path in (server.authority, server.certificate)
-    )
     renew = f"Make a new one: fedldp fleet rotate-keys {server.folder} --ca ca.key"
-    try:
-        issued.verify_directly_issued_by(authority)
-    except (ValueError, TypeError, InvalidSignature):
+    yield from machine.authority(server.authority)
+    yield from machine.certificate(server.certificate, renew)
+    issued = x509.load_pem_x509_certificate(server.certificate.read_bytes())
+    trusted = keys.authorities(server.authority.read_text("utf-8", "replace"))
+    if not any(keys.issued_by(server.certificate, each) for each in trusted):
         yield problem(f"{server.authority.name} has not signed {server.certificate.name}.", renew)
     if not keys.fit(server.certificate, server.key):
         yield problem(f"{server.key.name} is not the key of {server.certificate.name}.", renew)

@@ -96,7 +96,7 @@ def _limits(vault: VaultConfig) -> Iterator[Finding]:
         f"a vehicle spends at most {float(vault.cap):g} in its life, and answers a job "
         f"{'once' if vault.answers_per_job == 1 else f'{vault.answers_per_job} times'}"
     )
-    if vault.operator() is None:
+    if (operator := vault.operator()) is None:
         yield warning(
             "vault.toml names no operator: the vault answers whatever a server asks, up to the "
             "cap.",
@@ -105,6 +105,13 @@ def _limits(vault: VaultConfig) -> Iterator[Finding]:
         )
     else:
         yield ok("the vault answers only jobs that its operator has signed")
+        if (count := len(operator.keys)) > 1:
+            yield warning(
+                f"{vault.entries['operator']} names {count} keys: jobs that any of them has signed "
+                "are answered.",
+                "When all jobs are signed with the new key, the operator sends a file without the "
+                "old one.",
+            )
 
 
 def _disk(vault: VaultConfig) -> Iterator[Finding]:

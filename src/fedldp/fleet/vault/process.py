@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 
 from fedldp._internal import toml
-from fedldp._internal.signatures import PublicKey
+from fedldp._internal.signatures import PublicKeys
 from fedldp._internal.validation import Floats
 from fedldp.data import frames
 from fedldp.data.quality import DataQuality, total
@@ -53,7 +53,7 @@ _ENTRIES: dict[str, toml.Types] = {
     "token": str,
     "tick": (int, float),
     "deadline": (int, float),
-    "operator": str,  # the file with the public key that must have signed every job
+    "operator": str,  # the file with the public key, or keys, one of which has signed every job
     **policy.ENTRIES,
 }
 _NEEDED = ("data", "cap", "listen")
@@ -115,13 +115,13 @@ class VaultConfig:
             period=self.policy.period,
         )
 
-    def operator(self) -> PublicKey | None:
-        """Read the operator's public key, if vault.toml names it."""
+    def operator(self) -> PublicKeys | None:
+        """Read the operator's public key, if vault.toml names it, or both while it changes."""
         name = self.entries.get("operator")
         if name is None:
             return None
         try:
-            return PublicKey.load(self.folder / name)
+            return PublicKeys.load(self.folder / name)
         except FedLDPError as error:
             raise DomainError(f"{self.folder / FILE}: operator: {error}") from None
 

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp import vehicle
-from fedldp._internal.signatures import PublicKey
+from fedldp._internal.signatures import Trusted
 from fedldp._internal.validation import Floats, Integers
 from fedldp.attributes import Attribute
 from fedldp.errors import DomainError, FedLDPError, PrivacyError, WireError
@@ -90,9 +90,9 @@ class Vault:
         epsilon.
     policy : Policy, optional
         What the owner allows, beyond the cap. The limit for a period belongs to the ledger.
-    operator : PublicKey, optional
-        The operator's public key. Only questions of jobs that it has signed are answered. By
-        default all are.
+    operator : PublicKey or PublicKeys, optional
+        The operator's public key, or both while it changes. Only questions of jobs that it has
+        signed are answered. By default all are.
 
     Raises
     ------
@@ -127,7 +127,7 @@ class Vault:
         source: Source | None = None,
         epsilons: Sequence[Fraction] | None = None,
         policy: Policy | None = None,
-        operator: PublicKey | None = None,
+        operator: Trusted | None = None,
     ) -> None:
         width = sum(attribute.size for attribute in schema.attributes)
         if matrix.shape != (len(vehicle_ids), width) or not len(vehicle_ids):
