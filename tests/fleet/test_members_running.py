@@ -8,10 +8,10 @@ import subprocess
 import sys
 
 import pytest
-from fleet_parts import Fleet, running, until
+from fleet_parts import Fleet, edit, running, until
 
 from fedldp import Schema
-from fedldp.fleet import processes
+from fedldp.fleet import keys, processes
 from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.server.process import ServerConfig
 from fedldp.fleet.server.registrations import registered
@@ -42,9 +42,8 @@ def command(*words):
     )
 
 
-@pytest.mark.parametrize("killed", [(), ("server", "gateway-1")], ids=["all live", "two die"])
-def test_keys_and_gateways_change_while_a_job_runs(tmp_path, killed):
-    folder = tmp_path / "fleet"
+def written(folder):
+    """Write a fleet of two gateways, with data."""
     work = Work.on_files(
         "rows.csv", SCHEMA, "late", "logistic", VEHICLES, ROUNDS, {"vehicle": "id"}
     )
@@ -52,12 +51,19 @@ def test_keys_and_gateways_change_while_a_job_runs(tmp_path, killed):
     init(folder, work, Settings(1.0, survey=None), 2, place)
     for i in (1, 2):
         write_rows(folder / f"vault-{i}", i * VEHICLES)
-    fleet, server = Fleet(folder), ServerConfig.load(folder / "server")
+    return Fleet(folder), ServerConfig.load(folder / "server")
 
-    def shown():
-        address = ("127.0.0.1", server.port)
-        return ssl.get_server_certificate(address, ca_certs=server.authority).strip()
 
+def shown(server):
+    """Return the certificate that a server shows, which its gateways must trust."""
+    address = ("127.0.0.1", server.port)
+    return ssl.get_server_certificate(address, ca_certs=server.authority).strip()
+
+
+@pytest.mark.parametrize("killed", [(), ("server", "gateway-1")], ids=["all live", "two die"])
+def test_keys_and_gateways_change_while_a_job_runs(tmp_path, killed):
+    folder = tmp_path / "fleet"
+    fleet, server = written(folder)
     try:
         for part in ("vault-1", "vault-2", "server", "gateway-1", "gateway-2"):
             fleet.start(part)
@@ -66,15 +72,15 @@ def test_keys_and_gateways_change_while_a_job_runs(tmp_path, killed):
         os.kill(fleet.popens["vault-1"].pid, signal.SIGSTOP)
         number = fleet.rounds() + 1
         until(lambda: fleet.progress().asked and fleet.progress().received, "an answer")
-        old, keys = shown(), registered(server.state)
+        old, keys = shown(server), registered(server.state)
         link = fleet.process("server", "flower-superlink")
         command("rotate-keys", folder, "--ca", folder / "ca.key")
         for part in killed:  # as if the machine had lost its power right then
             fleet.kill(part)
         for part in killed:
             fleet.start(part)
-        until(lambda: _answers(server.port) and shown() != old, "the new certificate")
-        assert shown() == server.certificate.read_text().strip()
+        until(lambda: _answers(server.port) and shown(server) != old, "the new certificate")
+        assert shown(server) == server.certificate.read_text().strip()
         until(lambda: not list(server.gateways.glob("*.next.pub")), "the use of the new keys")
         until(lambda: fleet.process("server", "flower-superlink") != link, "another SuperLink")
         until(lambda: not keys & registered(server.state), "the end of the old keys")
@@ -90,6 +96,55 @@ def test_keys_and_gateways_change_while_a_job_runs(tmp_path, killed):
         assert found.silent == 0
         assert found.rounds >= ROUNDS
         assert len(found.bytes) in (2, 3)  # the third may have come too late for the last round
+        fleet.prove()
+    finally:
+        fleet.close()
+        assert running(folder) == {}
+
+
+def test_the_operator_and_the_authority_change_while_a_job_runs(tmp_path):
+    """Vaults are reloaded and other parts restarted between the steps; no answer is lost."""
+    folder = tmp_path / "fleet"
+    fleet, server = written(folder)
+    edit(server.job, deadline=600.0)
+
+    def restart(*parts):
+        for part in parts:
+            fleet.popens[part].terminate()
+        for part in parts:
+            fleet.popens[part].wait(60)
+            fleet.start(part)
+
+    def step(*words):
+        for trusted in ("--operator", "--authority"):
+            command("rotate-keys", folder, trusted, *words)
+        if words == ("--use",):
+            command("sign", folder / "server", "--key", folder / "operator.key")
+        else:  # what is trusted has changed
+            for vault in fleet.vaults:
+                command("reload", folder / vault)
+            restart("gateway-1")
+        restart("server")
+        until(lambda: _answers(server.port), "the server")
+        until(lambda: fleet.progress().asked, "a question")
+
+    try:
+        for part in ("vault-1", "vault-2", "server", "gateway-1", "gateway-2"):
+            fleet.start(part)
+        until(lambda: fleet.rounds() >= 1 and fleet.progress().asked, "a second round")
+        fleet.kill("gateway-2")  # the round stays open until it is back
+        number, old = fleet.rounds(), server.certificate.read_text().strip()
+        [authority] = keys.authorities(server.authority.read_text())
+        for words in ([], ["--use"], ["--forget"]):
+            step(*words)
+        assert shown(server) == server.certificate.read_text().strip() != old
+        assert not keys.issued_by(server.certificate, authority)
+        fleet.start("gateway-2")
+        until(lambda: fleet.popens["server"].poll() is not None, "the end")
+        assert fleet.popens["server"].returncode == 0, fleet.log("server")
+        found = fleet.progress()
+        assert (found.silent, found.rounds) == (0, ROUNDS)
+        assert number < ROUNDS
         fleet.prove()
     finally:
         fleet.close()

@@ -525,7 +525,7 @@ def test_a_vault_reads_the_key_from_its_folder(tmp_path):
     with pytest.raises(DomainError, match="operator: not a public key"):
         config.operator()
     KEY.public.save(tmp_path / "operator.pub")
-    assert config.operator() == KEY.public
+    assert config.operator().keys == (KEY.public,)
 
 
 def test_the_signed_text_is_readable(tmp_path):

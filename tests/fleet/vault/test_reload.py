@@ -1,5 +1,6 @@
 """A vault whose data change: budgets stay with their vehicles, or the owner is told."""
 
+import datetime
 import logging
 import os
 import pty
@@ -8,16 +9,20 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 from vault_folders import SCHEMA, configured
 
 from fedldp import Plan, Schema
+from fedldp._internal.signatures import PrivateKey, PublicKeys, sign
 from fedldp.cli.app import fedldp
-from fedldp.errors import DomainError
+from fedldp.errors import DomainError, WireError
 from fedldp.fleet.gateway.relay import ask
+from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import Question
+from fedldp.fleet.signed_jobs import SignedJob
 from fedldp.fleet.sockets import Address
 from fedldp.fleet.vault import reload
 from fedldp.fleet.vault.listener import Listener
@@ -44,8 +49,10 @@ def until_it_listens(folder):
 class Running:
     """A vault that serves in this process, and what its log says."""
 
-    def __init__(self, folder, **entries):
+    def __init__(self, folder, operator_text=None, **entries):
         (folder / "rows.csv").write_text(OLD)
+        if operator_text is not None:
+            (folder / "operator.pub").write_text(operator_text)
         (folder / "state").mkdir()
         self.folder = folder
         self.config = configured(folder, **{"vehicle": "id", "cap": "2.0"} | entries)
@@ -78,6 +85,32 @@ def running(tmp_path):
     yield make
     for each in made:
         each.close()
+
+
+def test_a_new_key_of_the_operator_is_read_too(running):
+    """Old and new are valid between two reloads; nobody restarts the vault."""
+    job = Job("spring", Plan(SCHEMA, epsilon=1.0), "job.db", "tally.json", reports=2)
+    old, new = PrivateKey.generate(), PrivateKey.generate()
+    expires = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
+    document = SignedJob.of(job, expires).to_document()
+    asked = [replace(job, signed=sign(key, document)).question("7", 1) for key in (old, new)]
+    vault = None
+    for pinned, refused in (([old], asked[1]), ([old, new], None), ([new], asked[0])):
+        text = PublicKeys(tuple(key.public for key in pinned)).text
+        if vault is None:
+            vault = running(operator="operator.pub", operator_text=text)
+        else:
+            (vault.folder / "operator.pub").write_text(text)
+            assert vault.reload().done
+        for each in asked:
+            if each is refused:
+                with pytest.raises(WireError, match="not signed by the expected key"):
+                    vault.listener._vault.answer(each)
+            else:
+                assert vault.listener._vault.answer(each).answered == 2
+    (vault.folder / "operator.pub").write_text("damaged")
+    assert not vault.reload().done  # it keeps the keys that it has
+    assert vault.listener._vault.answer(asked[1]).answered == 2
 
 
 def test_a_vehicle_keeps_its_budget_wherever_its_row_is(running):

@@ -209,7 +209,7 @@ class VaultConfig:
 
         Vehicles keep their budgets, because the vehicle column identifies them. Without this
         column nothing is reloaded. If the file cannot be read, or the schema has changed, the vault
-        keeps the data that it has. vault.toml is not read again.
+        keeps the data that it has. vault.toml is not read again, but the operator's public key is.
         """
         try:
             data, quality = self._reloaded(schema)
