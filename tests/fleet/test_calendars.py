@@ -92,6 +92,23 @@ def test_a_vault_that_is_started_again_keeps_what_was_drawn(opened):
     assert second._ledger.totals() == dict.fromkeys(CARS, CALENDAR.epsilon)
 
 
+def test_a_vault_that_dies_after_drawing_has_spent_nothing_and_keeps_what_was_drawn(opened):
+    vault = opened()
+
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    vault._ledger.release_many = killed
+    with pytest.raises(KeyboardInterrupt):
+        vault.answer(ask(1))
+    kept = draws(vault)
+    assert (len(kept), vault._ledger.totals()) == (40, {})
+    again = opened(seed=2)
+    drawn = sum("1" in periods.split() for _, _, periods in kept)
+    assert again.answer(ask(1)).answered == drawn
+    assert draws(again) == kept
+
+
 def test_what_is_drawn_does_not_depend_on_the_data(opened):
     other = MATRIX.copy()
     other[:, 0] = np.nan
