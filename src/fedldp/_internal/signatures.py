@@ -144,12 +144,23 @@ class PublicKey:
 @final
 @dataclass(frozen=True)
 class PublicKeys:
-    """Several keys, any of which may have signed: its file has a line for each.
+    """Several keys, any of which may have signed; their file has a line for each.
 
     There are two while their owner changes keys.
 
+    Parameters
+    ----------
+    keys
+        The keys.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
     >>> old, new = PrivateKey.generate().public, PrivateKey.generate().public
-    >>> PublicKeys.from_text(PublicKeys((old, new)).text).keys == (old, new)
+    >>> both = PublicKeys((old, new))
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "operator.pub"
+    >>> _ = path.write_text(both.text)
+    >>> PublicKeys.load(path) == PublicKeys.from_text(both.text) == both
     True
     """
 
@@ -162,7 +173,23 @@ class PublicKeys:
 
     @classmethod
     def from_text(cls, text: str) -> "PublicKeys":
-        """Read the lines, or raise `WireError`."""
+        """Read the lines.
+
+        Parameters
+        ----------
+        text
+            A line for each key; that of one key will do.
+
+        Returns
+        -------
+        PublicKeys
+            The keys.
+
+        Raises
+        ------
+        WireError
+            If a line is not a public key, or the same one is there twice.
+        """
         found = tuple(PublicKey.from_text(line) for line in text.removesuffix("\n").split("\n"))
         if len(set(found)) < len(found):
             raise WireError("not a file of public keys: one of them is there twice.")
@@ -170,7 +197,25 @@ class PublicKeys:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "PublicKeys":
-        """Read a file with one key or several, or raise `DomainError`."""
+        """Read a file with one key or several.
+
+        Parameters
+        ----------
+        path
+            The file.
+
+        Returns
+        -------
+        PublicKeys
+            The keys.
+
+        Raises
+        ------
+        DomainError
+            If the file cannot be read.
+        WireError
+            If it does not contain public keys.
+        """
         return cls.from_text(_read(path).decode("ascii", errors="replace"))
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "Merged",
     "PrivateKey",
     "PublicKey",
+    "PublicKeys",
     "Store",
     "Verdict",
     "all_campaigns",
@@ -42,7 +43,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from fedldp._internal.signatures import PrivateKey, PublicKey
+    from fedldp._internal.signatures import PrivateKey, PublicKey, PublicKeys
     from fedldp.campaigns.answers import Accepted, Answer, Answers
     from fedldp.campaigns.campaign import Campaign, all_campaigns, packed
     from fedldp.campaigns.store import Finished, Merged, Store, Verdict, merge
@@ -51,7 +52,7 @@ else:
         __name__,
         {
             "answers": "Accepted Answer Answers",
-            "campaign": "Campaign PrivateKey PublicKey all_campaigns packed",
+            "campaign": "Campaign PrivateKey PublicKey PublicKeys all_campaigns packed",
             "store": "Finished Merged Store Verdict merge",
         },
     )

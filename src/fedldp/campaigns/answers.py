@@ -21,7 +21,7 @@ import numpy as np
 from fedldp import vehicle
 from fedldp._internal import signatures
 from fedldp._internal.database import Database, Kind
-from fedldp._internal.signatures import Trusted
+from fedldp._internal.signatures import PublicKey, PublicKeys
 from fedldp._internal.text import counted, listed
 from fedldp.campaigns.campaign import (
     IDENTIFIER,
@@ -344,7 +344,7 @@ class Answers:
     def __init__(
         self,
         fleet: str,
-        operator: Trusted,
+        operator: PublicKey | PublicKeys,
         schema: Schema,
         row: Callable[[], Any],
         ledger: Ledger,

@@ -13,7 +13,7 @@ from typing import Any, final
 
 from fedldp import vehicle
 from fedldp._internal import documents, signatures
-from fedldp._internal.signatures import PrivateKey, Trusted
+from fedldp._internal.signatures import PrivateKey, PublicKey, PublicKeys
 from fedldp.errors import DomainError, WireError
 from fedldp.fleet.protocol import deflated, inflated
 from fedldp.plan import Plan
@@ -100,7 +100,7 @@ class Campaign:
         return signatures.sign(key, document | {"plan": json.loads(self.plan)})
 
     @classmethod
-    def read(cls, payload: bytes, operator: Trusted) -> "Campaign":
+    def read(cls, payload: bytes, operator: PublicKey | PublicKeys) -> "Campaign":
         """Read what was published, if this operator has signed it.
 
         Whether its time has come is another question: see `Answers`.
