@@ -132,6 +132,8 @@ def test_the_operator_and_the_authority_change_while_a_job_runs(tmp_path):
         for part in ("vault-1", "vault-2", "server", "gateway-1", "gateway-2"):
             fleet.start(part)
         until(lambda: fleet.rounds() >= 1 and fleet.progress().asked, "a second round")
+        for part in fleet.gateways:  # not even because they called before they were registered
+            assert "supernode ended" not in fleet.log(part)
         fleet.kill("gateway-2")  # the round stays open until it is back
         number, old = fleet.rounds(), server.certificate.read_text().strip()
         [authority] = keys.authorities(server.authority.read_text())

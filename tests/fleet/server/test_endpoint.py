@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from time import monotonic, sleep
 
 import httpx
@@ -21,8 +22,10 @@ from endpoints import (
 )
 
 from fedldp.fleet.processes import free_port
+from fedldp.fleet.server import registrations
 from fedldp.fleet.server.endpoint import CALLS, LARGEST
 
+REGISTERED = {GATEWAY.decode(): "1201"}
 NOT_PASSED = {
     "authorization": "Bearer x",
     "cookie": "a=b",
@@ -43,6 +46,8 @@ def door(tmp_path_factory):
     found = Door(folder, free_port(), free_port(), [])
     (folder / "g").mkdir()
     (folder / "g" / "gateway-1.pub").write_bytes(GATEWAY)
+    (folder / "state").mkdir()
+    registrations.save(folder / "state", REGISTERED)
     (folder / "server.toml").write_text(
         f'front = "127.0.0.1:{found.port}"\nlink = {found.link}\nauthority = "ca.crt"\n'
         'certificate = "server.crt"\nkey = "server.key"\ngateways = "g"\napp = "a"\njob = "j"\n'
@@ -68,6 +73,22 @@ def served(door):
     door.heard.clear()
     with backend(door.folder, door.link, door.heard):
         yield door
+
+
+def test_a_new_gateway_waits_until_it_is_registered(served):
+    """It is passed on when its key is registered, so that Flower does not refuse it."""
+    state = served.folder / "state"
+    registrations.save(state, {})
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(served.post, "/v1/fleet/activate-node", content=b"x")
+            assert served.post(content=b"other calls do not wait").status_code == 207
+            assert [path for _, path, *_ in served.heard] == [CALL]
+            registrations.save(state, REGISTERED)
+            assert waiting.result().status_code == 207
+    finally:
+        registrations.save(state, REGISTERED)
+    assert [path for _, path, *_ in served.heard] == [CALL, "/v1/fleet/activate-node"]
 
 
 def test_a_call_is_passed_on_as_it_is_and_nothing_with_it(served):

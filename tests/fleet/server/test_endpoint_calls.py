@@ -6,14 +6,17 @@ import ssl
 
 import httpx
 import pytest
-from endpoints import CALL
+from endpoints import CALL, fresh_key, public, signed
 
 from fedldp.fleet import keys
 from fedldp.fleet.server import endpoint as endpoint_module
+from fedldp.fleet.server import registrations
+from fedldp.fleet.server.admission import Gateways
 from fedldp.fleet.server.endpoint import Endpoint, serve
+from fedldp.fleet.server.registrations import Early
 
 
-def asked(endpoint, *messages):
+def asked(endpoint, *messages, call=CALL):
     """Return the status that an application answers with, given what it receives."""
     sent = []
 
@@ -29,7 +32,7 @@ def asked(endpoint, *messages):
     scope = {
         "type": "http",
         "method": "POST",
-        "raw_path": CALL.encode(),
+        "raw_path": call.encode(),
         "query_string": b"",
         "headers": [],
     }
@@ -100,6 +103,60 @@ def test_what_flower_has_accepted_was_used(status, told):
     client = httpx.AsyncClient(transport=transport, base_url="https://x")
     assert asked(Endpoint(client, anyone, found.append), WHOLE)[0] == status
     assert found == [[]] * told
+
+
+def accepting(status=200):
+    calls = []
+    transport = httpx.MockTransport(lambda each: calls.append(each) or httpx.Response(status))
+    return httpx.AsyncClient(transport=transport, base_url="https://x"), calls
+
+
+ACTIVATE = "/v1/fleet/activate-node"
+
+
+def test_a_gateway_that_is_early_waits_until_it_is_registered():
+    """Flower would refuse its key, and the SuperNode would end, with a warning."""
+    client, calls = accepting()
+    looks = [True, True, False]
+    endpoint = Endpoint(client, anyone, early=lambda _: looks.pop(0))
+    assert asked(endpoint, WHOLE, call=ACTIVATE)[0] == 200
+    assert (looks, len(calls)) == ([], 1)
+
+
+def test_a_gateway_that_is_never_registered_may_try_again():
+    client, calls = accepting()
+    endpoint = Endpoint(client, anyone, early=lambda _: True, patience=0.3)
+    assert asked(endpoint, WHOLE, call=ACTIVATE) == (503, b"")
+    assert not calls
+    assert asked(endpoint, WHOLE)[0] == 200  # other calls do not wait
+
+
+def test_what_flower_refuses_is_not_hidden():
+    client, calls = accepting(401)
+    endpoint = Endpoint(client, anyone, early=lambda _: False)
+    assert asked(endpoint, WHOLE, call=ACTIVATE)[0] == 401
+    assert len(calls) == 1
+
+
+def test_which_keys_are_early(tmp_path):
+    """Those in the folder that are not registered: not revoked ones, and not those of 0.1."""
+    folder, state, key = tmp_path / "gateways", tmp_path / "state", fresh_key()
+    folder.mkdir()
+    state.mkdir()
+    line = public(key).decode()
+    (folder / "gateway-1.pub").write_text(f"{line} somebody@somewhere\n")
+    gateways = Gateways(folder)
+    headers = [(name.encode(), value.encode()) for name, value in signed(key).items()]
+    early = Early(state, gateways)
+    assert gateways(headers)
+    assert early(headers)
+    for node in ("1201", "", registrations.REVOKED):
+        registrations.save(state, {line: node})
+        assert not early(headers)
+    registrations.save(state, {"another key": "7"})
+    assert early(headers)
+    (state / "registered.json").write_text("damaged")
+    assert not early(headers)
 
 
 def test_new_connections_get_a_new_certificate(tmp_path, monkeypatch):

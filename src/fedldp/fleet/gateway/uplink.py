@@ -51,7 +51,8 @@ _REASONS = 100  # at most, each logged once: a server must not fill the disk
 _REFUSALS = {  # what some statuses mean; others come from a server that can be reached
     401: "it does not admit this gateway. Its folder `gateways` must contain key.pub of this "
     "gateway, and the clocks must agree.",
-    503: "its endpoint can be reached, but Flower behind it does not answer.",
+    503: "its endpoint can be reached, but Flower behind it does not answer, or has not registered "
+    "this gateway yet.",
 }
 
 _log = logging.getLogger("fedldp.fleet")

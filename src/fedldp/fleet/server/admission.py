@@ -142,6 +142,12 @@ class Gateways:
                 else:
                     _log.info("%s uses its new key: the old one is refused.", gateway)
 
+    def key(self, headers: Headers) -> str:
+        """Return the public key that headers show which were admitted, as its file has it."""
+        shown = [value for name, value in headers if name.lower() == _KEY]
+        known = self._known.get(shown[0]) if shown else None
+        return "" if known is None else known.content.decode("utf-8", "replace")
+
     def _vouches_for(self, shown: bytes) -> bool:
         known = self._known.get(shown)
         return known is not None and _content(known.path) == known.content

@@ -6,7 +6,8 @@ on ten calls. A gateway proves its identity with signed headers; the endpoint ve
 it reads the body of a call, and Flower verifies them again.
 
 The endpoint keeps running while the server behind it restarts, and lets gateways wait: a gateway
-whose TLS handshake is interrupted would never call again.
+whose TLS handshake is interrupted would never call again. A gateway that introduces itself before
+the server has registered its key waits too: Flower would refuse it, and its SuperNode would end.
 """
 
 import asyncio
@@ -66,6 +67,7 @@ TIMEOUT = 25.0  # seconds for the server to answer; a gateway waits for 30
 RECORD = 2.0  # seconds between two writings of when gateways called
 MOST_CALLS = 400  # at a time: each needs two open files
 
+_FIRST = "/v1/fleet/activate-node"  # the first call of a SuperNode
 _PAUSE = 0.25
 _LOOK = 1.0  # seconds between two looks at the certificate
 
@@ -84,6 +86,7 @@ class Endpoint:
     client: httpx.AsyncClient
     admits: Callable[[Headers], bool]  # whether a known gateway signed these headers
     used: Callable[[Headers], None] = lambda _: None  # told of headers that the server accepted
+    early: Callable[[Headers], bool] = lambda _: False  # whether the key is still to be registered
     largest: int = LARGEST
     patience: float = PATIENCE
     most: int = MOST_BYTES
@@ -119,6 +122,9 @@ class Endpoint:
         if not whole:  # 503 is what a gateway tries again
             await _answer(send, 413 if len(body) > self.largest else 503)
             return
+        if path == _FIRST and not await self._registered(headers):
+            await _answer(send, 503)
+            return
         try:
             response = await self._ask(path, _passed(headers), bytes(body))
         except httpx.HTTPError:
@@ -142,6 +148,15 @@ class Endpoint:
                 return False
             if not message.get("more_body"):
                 return True
+
+    async def _registered(self, headers: Headers) -> bool:
+        """Wait until the key of a new gateway is registered; return False if that takes long."""
+        deadline = monotonic() + self.patience
+        while self.early(headers):
+            if monotonic() >= deadline:
+                return False
+            await asyncio.sleep(_PAUSE)
+        return True
 
     async def _ask(self, path: str, headers: Headers, body: bytes) -> httpx.Response:
         """Call the server, and wait for it if it is not running."""
@@ -206,6 +221,8 @@ async def _renew(config: uvicorn.Config, certificate: Path, key: Path) -> None:
 
 async def run(server: "ServerConfig", listening: socket.socket) -> None:
     """Serve the endpoint of a server."""
+    from fedldp.fleet.server.registrations import Early  # not needed in an uplink
+
     trusted = ssl.create_default_context(cafile=server.authority)
     async with httpx.AsyncClient(
         base_url=f"https://{server.address}",
@@ -218,7 +235,7 @@ async def run(server: "ServerConfig", listening: socket.socket) -> None:
         gateways = Gateways(server.gateways)
         recording = asyncio.create_task(_record(gateways, server.state / HEARD))
         try:
-            endpoint = Endpoint(client, gateways, gateways.used)
+            endpoint = Endpoint(client, gateways, gateways.used, Early(server.state, gateways))
             await serve(endpoint, server.certificate, server.key, listening)
         finally:
             recording.cancel()

@@ -2,10 +2,14 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import final
 
 from fedldp._internal import documents, files
+from fedldp.errors import FedLDPError
 from fedldp.fleet.server import names, numbers
+from fedldp.fleet.server.admission import Gateways, Headers
 
 FORMAT = "fedldp registered 2"  # that of version 0.1 is a list of keys
 REVOKED = "revoked"  # in place of a gateway's number in Flower
@@ -61,3 +65,19 @@ def without_comment(key: str) -> str:
     'ecdsa-sha2-nistp384 AAAA'
     """
     return " ".join(key.split()[:2])
+
+
+@final
+@dataclass(frozen=True)
+class Early:
+    """Tells which headers show a key that was put into the folder, and is not registered yet."""
+
+    state: Path
+    gateways: Gateways
+
+    def __call__(self, headers: Headers) -> bool:
+        try:
+            known = nodes(self.state)
+        except (FedLDPError, OSError, ValueError):  # the status of the server says so
+            return False
+        return without_comment(self.gateways.key(headers)) not in known
