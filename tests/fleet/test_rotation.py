@@ -3,6 +3,7 @@
 import re
 import shutil
 import ssl
+import subprocess
 
 import pytest
 from click.testing import CliRunner
@@ -188,9 +189,12 @@ def test_the_next_key_has_the_same_passphrase(fleet):
 
 
 def test_a_damaged_file_is_named(fleet):
+    """And nothing is changed before all files are known to be good."""
     (fleet / "vault-2" / "operator.pub").write_text("ed25519 x\n")
     output = run("rotate-keys", fleet, "--operator", status=1)
     assert re.search(r"vault-2/operator\.pub: not a public key", output)
+    assert not (fleet / "operator.next.key").exists()
+    assert len(known(fleet / "vault-1" / "operator.pub")) == 1
 
 
 def test_a_new_vault_trusts_what_the_others_trust(fleet):
@@ -223,6 +227,21 @@ def test_the_doctor_knows_that_two_are_trusted(fleet):
 def test_options_that_do_not_fit_together(fleet, words, why):
     words = [fleet / each if each == "ca.key" else each for each in words]
     assert why in run("rotate-keys", fleet, *words, status=2)
+
+
+def test_a_key_that_was_lost(fleet):
+    """The steps of docs/operations.md, by hand: there is nothing that both keys can have signed."""
+    (fleet / "operator.key").unlink()
+    words = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", fleet / "operator.key"]
+    subprocess.run(words, check=True)
+    path = fleet / "server" / "job.toml"
+    path.write_text(re.sub(r"(?m)^(operator|signed) = .*\n", "", path.read_text()))
+    run("sign", fleet / "server", "--key", fleet / "operator.key")
+    with pytest.raises(WireError, match="not signed by the expected key"):
+        ask(fleet / "vault-1", job_of(fleet))
+    shutil.copy(fleet / "server" / "operator.pub", fleet / "vault-1")
+    assert ask(fleet / "vault-1", job_of(fleet)) == 5
+    run("rotate-keys", fleet, "--operator")  # as before
 
 
 # The authority.
@@ -308,6 +327,21 @@ def test_the_old_key_of_the_authority_is_refused_afterwards(fleet, tmp_path):
         run("rotate-keys", fleet, "--authority", *words)
     output = run("rotate-keys", fleet / "server", "--ca", tmp_path / "stolen.key", status=1)
     assert "is not the key of the authority in" in output
+
+
+def test_an_authority_that_was_lost(fleet, tmp_path):
+    """The steps of docs/operations.md: the authority of a new fleet with the same address."""
+    (fleet / "ca.key").unlink()
+    run("init", tmp_path / "new", "--gateways", 1, "--task", "statistics")
+    shutil.copy(tmp_path / "new" / "ca.key", fleet)
+    for name in ("ca.crt", "server.crt", "server.key"):
+        shutil.copy(tmp_path / "new" / "server" / name, fleet / "server")
+    server = ServerConfig.load(fleet / "server")
+    assert not trusts(fleet / "gateway-1" / "ca.crt", server)
+    shutil.copy(fleet / "server" / "ca.crt", fleet / "gateway-1")
+    assert trusts(fleet / "gateway-1" / "ca.crt", server)
+    run("rotate-keys", fleet / "server", "--ca", fleet / "ca.key")
+    assert trusts(fleet / "gateway-1" / "ca.crt", server)
 
 
 def test_a_signature_is_checked_against_each_key(fleet):

@@ -14,7 +14,7 @@ gets a copy, for the machines that have the others.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, final
@@ -205,9 +205,9 @@ class Rotation:
             raise DomainError(
                 f"{self.next} exists already: use it (--use), or remove it to make another."
             )
-        now = self._now()
+        naming = self._naming(self._now())  # before anything is written
         new = self.key.make(self.next)
-        return self._rewrite(now, lambda found: [*found, new])
+        return self._write({path: [*found, new] for path, found in naming.items()})
 
     def use(self) -> None:
         """Replace the private key by the next one, once every machine trusts both."""
@@ -227,7 +227,13 @@ class Rotation:
             raise DomainError(f"{self.public} names no other key: there is nothing to forget.")
         for each in old:
             self.key.check_unused(self.folder, each)
-        return self._rewrite(now, lambda found: [each for each in found if each not in old])
+        return self._write(
+            {
+                path: [each for each in found if each not in old]
+                for path, found in self._naming(now).items()
+                if not set(old).isdisjoint(found)
+            }
+        )
 
     def _now(self) -> str:
         """Return the public half of the private key, as some file here names it."""
@@ -245,15 +251,19 @@ class Rotation:
             f"folder of the server to {self.folder}."
         )
 
-    def _rewrite(self, now: str, change: Callable[[list[str]], list[str]]) -> list[Path]:
-        """Change the files that name the public half of now, and no others; return them."""
-        changed = []
-        for path in self._files():
-            before = [now] if path == self.public and not path.exists() else self._read(path)
-            if now in before and (after := change(before)) != before:
-                files.write(path, "".join(after))
-                changed.append(path)
-        return changed
+    def _naming(self, now: str) -> dict[Path, list[str]]:
+        """Return the files that name the public half of now, and all that each of them names.
+
+        The file for other machines is one of them, even if it does not exist yet.
+        """
+        known = {path: self._read(path) for path in self._files()}
+        known[self.public] = known[self.public] or [now]
+        return {path: found for path, found in known.items() if now in found}
+
+    def _write(self, halves: dict[Path, list[str]]) -> list[Path]:
+        for path, found in halves.items():
+            files.write(path, "".join(found))
+        return list(halves)
 
     def _files(self) -> list[Path]:
         return [self.public, *self.key.copies(self.folder)]
