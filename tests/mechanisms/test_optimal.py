@@ -1,5 +1,6 @@
 """Mechanisms found by linear programming: how good they are, and that nothing can be better."""
 
+import random
 from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
@@ -11,7 +12,7 @@ from scipy.optimize import linprog
 
 import fedldp
 from fedldp.errors import DomainError
-from fedldp.mechanisms.optimal.certificate import certificate
+from fedldp.mechanisms.optimal.certificate import Certificate, certificate
 from fedldp.mechanisms.optimal.program import Limits, best_rows, solve
 
 # The least worst-case variance of any mechanism, and how far evenly spaced outputs are above it;
@@ -79,6 +80,44 @@ def test_certificate_that_claims_too_much_is_found_out():
         [*proof.terms, (Fraction(0), Fraction(3), Fraction(0), Fraction(1))],
     ):
         assert replace(proof, terms=tuple(forged)).invalid() is not None
+
+
+def summed(proof, y):
+    """Return h at a point, from its definition."""
+    growth = proof.growth
+    terms = [alpha * y**2 - lam * y - mu for alpha, lam, mu, _ in proof.terms]
+    return sum(each if each >= 0 else growth * each for each in terms)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_a_certificate_says_about_the_points_beyond_its_grid(seed):
+    """Against h itself, far outwards, also for terms whose summit lies there."""
+    rng = random.Random(seed)
+
+    def number(low=-30):
+        return Fraction(rng.randint(low, 30), 10)
+
+    linear = [(Fraction(0), number(), number(), Fraction(0)) for _ in range(rng.randint(0, 2))]
+    proof = Certificate(
+        1.0, Fraction(1, 4), ((Fraction(1), number(), number(), Fraction(0)), *linear)
+    )
+    for side in (-1, 1):
+        edge = side * proof._far * proof.pitch
+        least = proof._lowest_beyond(edge)
+        beyond = [summed(proof, edge + side * Fraction(k, 8)) for k in range(400)]
+        assert least <= min(beyond)
+        assert min(beyond) - least <= Fraction(1, 16**2)  # a step of 1/8 misses at most this much
+        assert beyond[-1] > min(beyond)  # it rises again: nothing lower lies further out
+
+
+def test_a_proof_that_fails_only_beyond_its_grid_is_invalid():
+    """y^2 + phi(4 y + 8) is positive as far as points are compared, and negative at -5."""
+    proof = Certificate(
+        1.0, Fraction(1, 4), tuple(tuple(map(Fraction, t)) for t in ((1, 0, 0, 0), (0, -4, -8, 0)))
+    )
+    assert proof.lowest()[0] > 0
+    assert summed(proof, Fraction(-5)) < 0
+    assert proof.invalid() == "h may be negative beyond -2.25"
 
 
 def test_outputs_that_a_certificate_lacks_are_added(monkeypatch, tmp_path):
