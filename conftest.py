@@ -10,6 +10,12 @@ from hypothesis import HealthCheck, settings
 HERE = Path(__file__).parent
 SOLVER = ("mechanisms", "coders", "vehicle.py", "_internal/validation.py")
 
+# Every worker has a core of its own, and so has every process that a test starts. Without this,
+# linear algebra starts a thread for each core in each of them, and these wait for each other in
+# busy loops: of the CPU time of some tests, nine tenths.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Without these packages some files cannot be imported, and `make test` needs none of them.
 NEEDED = {"torch": "learn/test_torch*.py"}
 NEEDED |= {"apache_beam": "engines/test_beam.py", "distributed": "engines/test_dask.py"}
