@@ -36,17 +36,38 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+SIZES = [10_000, 30_000, 100_000, 294_611]
+
+
+def test_all_flights_in_fleets_of_several_sizes(monkeypatch):
+    """Without the trainings, which the next tests and those in learn/test_flights.py run."""
+    runs = []
+
+    def run_nothing(_bars, epsilon, fleet, test, replicas):
+        runs.append((epsilon, len(fleet), len(test), replicas))
+        return {"epsilon": epsilon, "vehicles": len(fleet), "error": 0.1, "spread": None}
+
+    monkeypatch.setattr("fedldp.cli.demo._run", run_nothing)
+    document = json.loads(run("--json"))
+    assert (document["flights"], document["holdout"], document["replicas"]) == (327_346, 32_735, 10)
+    assert runs == [(epsilon, n, 32_735, 10) for epsilon in (1.0, 2.0, 4.0, None) for n in SIZES]
+    assert [(each["epsilon"], each["vehicles"]) for each in document["runs"]] == [
+        (epsilon, n) for epsilon, n, *_ in runs
+    ]
+    assert document["converged"] < document["base_rate"] / 2
+
+
+@pytest.mark.slow
 def test_all_flights():
     """The seed is fixed; each two errors are 3 standard deviations apart or more: 1 in 10^3."""
     document = json.loads(run("--json", "--replicas", 2))
     assert (document["flights"], document["holdout"]) == (327_346, 32_735)
-    sizes = [10_000, 30_000, 100_000, 294_611]
     found = {(each["epsilon"], each["vehicles"]): each["error"] for each in document["runs"]}
-    assert list(found) == [(epsilon, n) for epsilon in (1.0, 2.0, 4.0, None) for n in sizes]
-    errors = [document["base_rate"], *(found[epsilon, sizes[-1]] for epsilon in (1, 2, 4, None))]
+    assert list(found) == [(epsilon, n) for epsilon in (1.0, 2.0, 4.0, None) for n in SIZES]
+    errors = [document["base_rate"], *(found[epsilon, SIZES[-1]] for epsilon in (1, 2, 4, None))]
     assert errors == sorted(errors, reverse=True)
     for epsilon in (1, 2, 4):
-        assert found[epsilon, sizes[-1]] < found[epsilon, sizes[0]]
+        assert found[epsilon, SIZES[-1]] < found[epsilon, SIZES[0]]
 
 
 def test_few_flights():
