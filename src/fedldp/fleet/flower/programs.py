@@ -36,6 +36,9 @@ def home(state: Path) -> Path:
 def environment(state: Path) -> dict[str, str]:
     """Return the environment variables for Flower's programs."""
     return {
+        # Their JSON is read. A notebook and some CI set FORCE_COLOR, and then it has colours.
+        "FORCE_COLOR": "",
+        "TERM": "dumb",
         "FLWR_HOME": str(home(state)),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
