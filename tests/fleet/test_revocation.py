@@ -220,19 +220,51 @@ def test_of_several_keys_that_flower_knows_the_numbers_stay_unknown(fleet):
     assert registrations.nodes(fleet.state)[fresh.strip()] == "3"
 
 
-@pytest.mark.parametrize("said", ["", "Traceback", "{", "[1]", '{"success": false}'])
-def test_what_flower_does_not_take_is_said_once(fleet, monkeypatch, said):
-    (fleet.folder / "gateway-1.pub").write_text(A)
+@pytest.fixture
+def always(fleet, monkeypatch):
+    """Return a function that has Flower's commands say the same; it returns their number."""
 
-    def call(*processes):
-        for process in processes:
-            fleet.flower.log(process).write_text(said)
-        return [1] * len(processes)
+    def say(said):
+        (fleet.folder / "gateway-1.pub").write_text(A)
+        calls = []
 
-    monkeypatch.setattr(fleet.flower, "call", call)
+        def call(*processes):
+            for process in processes:
+                fleet.flower.log(process).write_text(said)
+            calls.append([each.name for each in processes])
+            return [1] * len(processes)
+
+        monkeypatch.setattr(fleet.flower, "call", call)
+        return calls
+
+    return say
+
+
+def test_a_key_that_flower_refuses_is_named_once(fleet, always):
+    always('{"success": false}')
     assert [line[:40] for line in fleet.look()] == ["Flower refused the key of gateway-1: see"]
     assert fleet.look() == []
     assert fleet.keys() == set()
+
+
+@pytest.mark.parametrize("said", ["", "Traceback", "{", "[1]"])
+def test_what_cannot_be_read_is_tried_again_a_few_times(fleet, always, said):
+    calls = always(said)
+    lines = [fleet.look() for _ in range(8)]
+    assert [len(each) for each in lines] == [1, 0, 0, 0, 1, 0, 0, 0]
+    assert lines[0][0].endswith("It is tried again.")
+    assert lines[4][0].endswith("Restart the server to try again.")
+    assert calls.count(["register-gateway-1"]) == 5
+    assert fleet.keys() == set()
+
+
+def test_what_can_be_read_later_is_no_refusal(fleet, always, monkeypatch):
+    call = fleet.flower.call
+    always("too busy")
+    assert fleet.look()[0].endswith("It is tried again.")
+    monkeypatch.setattr(fleet.flower, "call", call)
+    assert fleet.look() == ["Registered gateway-1."]
+    assert fleet.keys() == {number(A)}
 
 
 @pytest.mark.faults

@@ -13,6 +13,7 @@ import os
 import secrets
 import socket
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,6 +72,7 @@ while True:
         time.sleep(0.1)
 """  # a program that ends as soon as something listens on a port
 _LOOK = 0.5  # seconds between two looks at the job
+_ATTEMPTS = 5  # to register a key, if Flower's answer cannot be read: a machine may be too busy
 _BEGINS = 30.0  # seconds for a new run to lock the checkpoint
 _SHORTEST, _LONGEST = 2.0, 60.0  # before the next run: longer while runs make no progress
 
@@ -93,6 +95,7 @@ class ServerConfig:
     app: Path
     job: Path
     refused: set[str] = field(default_factory=set)  # keys that Flower did not accept
+    attempts: Counter[str] = field(default_factory=Counter)  # how often a key was registered
     missed: dict[str, float] = field(default_factory=dict)  # since when keys have been missing
 
     @classmethod
@@ -369,7 +372,8 @@ def _key(path: Path) -> str:
 def _register(supervisor: Supervisor, server: ServerConfig) -> None:
     """Register the keys in the folder that the SuperLink does not know, and revoke missing ones.
 
-    A key that Flower refuses is tried again when its file changes or the server restarts.
+    A key that Flower refuses is tried again when its file changes or the server restarts. If its
+    answer cannot be read, it is tried again a few times.
     """
     paths = sorted(server.gateways.glob(admission.KEYS), key=admission.order)
     keys = {_key(path): path for path in paths}
@@ -386,14 +390,22 @@ def _register(supervisor: Supervisor, server: ServerConfig) -> None:
     refused = [text for text in answers if text not in nodes]
     if refused:
         nodes |= _forgotten(supervisor, server, nodes, refused)
-    for text, (_, log) in answers.items():
+    for text, (answer, log) in answers.items():
         name, extra = keys[text].stem, {"gateway": admission.gateway_of(keys[text])}
+        server.attempts[text] += 1
+        last = server.attempts[text] == _ATTEMPTS
         if nodes.get(text, REVOKED) != REVOKED:
             _log.info("Registered %s.", name, extra=extra)
-        else:
+        elif answer:
             server.refused.add(text)
             why = " It was revoked before: make a new key." if nodes.get(text) == REVOKED else ""
             _log.warning("Flower refused the key of %s: see %s.%s", name, log, why, extra=extra)
+        elif last or server.attempts[text] == 1:
+            if last:
+                server.refused.add(text)
+            then = "Restart the server to try again." if last else "It is tried again."
+            said = "Flower's answer about the key of %s cannot be read: see %s. %s"
+            _log.warning(said, name, log, then, extra=extra)
     known = {
         nodes[text]: admission.gateway_of(path)
         for text, path in keys.items()
