@@ -5,7 +5,7 @@ shows that the attack works where nothing stops it. Then the server itself attac
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
@@ -89,6 +89,7 @@ def train(message, context):
 class Attacked:
     fleet: Fleet
     private: bool
+    copies: str = "copy"  # how the names of stolen files end
 
     @property
     def server(self):
@@ -98,7 +99,9 @@ class Attacked:
     def secrets(self):
         folder = self.fleet.folder
         found = {"server_key": self.server.key, "gateway_key": folder / "gateway-1" / "key"}
-        return found | {f"{name}_copy": folder / f"{name}.copy" for name in ("server", "gateway")}
+        return found | {
+            f"{name}_copy": folder / f"{name}.{self.copies}" for name in ("server", "gateway")
+        }
 
     @property
     def evil(self):
@@ -150,6 +153,7 @@ def start(attacked, **how):
 
 def test_code_on_the_server(attacked):
     """The attacker starts an app of its own on the server, which copies the server's key."""
+    attacked = replace(attacked, copies="stolen")  # another test has the server itself run the app
     status, said = start(attacked, uid=NOBODY)
     if attacked.private:
         assert "Connection refused" in status

@@ -40,7 +40,7 @@ for port in 9480 9481 9482; do
   echo "monitor $port: $(curl --silent http://127.0.0.1:$port/healthz)"
 done
 curl --silent http://127.0.0.1:9481/metrics | grep "^fedldp_vault_answers"
-curl --silent http://127.0.0.1:9480/status.json | grep --only-matching '"state": "done"'
+curl --silent http://127.0.0.1:9480/status.json | grep --only-matching '"state": "done"' | head -n 1
 vault=/var/lib/fedldp/vault-1
 echo new,7,no >> $vault/rows.csv
 systemctl reload fedldp-vault@vault-1 \
