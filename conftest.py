@@ -1,3 +1,4 @@
+import gc
 import hashlib
 import os
 from importlib.metadata import version
@@ -46,6 +47,11 @@ def pytest_collect_file(file_path):
     if file_path.is_relative_to(HERE / "tests"):
         return [each for each in found if type(each).__name__ != "DoctestModule"]
     return found
+
+
+def pytest_collection_finish():
+    """Leave what collection has made out of later garbage collections: it stays to the end."""
+    gc.freeze()
 
 
 settings.register_profile("default", deadline=None, derandomize=True)
