@@ -221,9 +221,18 @@ def test_the_summary_says_that_nothing_is_missing(demo):
     assert list(shortfalls(demo.fleet.job.result)) == []
 
 
+def copy(folder, target):
+    """Copy a fleet. Its server forgets which gateways Flower takes to be connected.
+
+    Otherwise Flower turns them away for a minute, and each starts a new process every few seconds.
+    """
+    left_out = shutil.ignore_patterns("*.sock", "link.db*", "registered.json")
+    shutil.copytree(folder, target, ignore=left_out)
+
+
 def test_a_server_that_is_stopped_before_the_end_does_not_report_success(demo, tmp_path):
     folder = tmp_path / "fleet"
-    shutil.copytree(demo.fleet.folder, folder, ignore=shutil.ignore_patterns("*.sock"))
+    copy(demo.fleet.folder, folder)
     edit(folder / "server" / "job.toml", job='"third"', checkpoint='"state/third.db"')
     sign(folder)
     fleet = Fleet(folder)
@@ -254,7 +263,7 @@ def fails(fleet):
 def test_a_second_job_without_budget_fails(demo, tmp_path):
     """As in a copy of the fleet: all caps are spent, and nobody answers."""
     folder = tmp_path / "fleet"
-    shutil.copytree(demo.fleet.folder, folder, ignore=shutil.ignore_patterns("*.sock"))
+    copy(demo.fleet.folder, folder)
     edit(folder / "server" / "job.toml", job='"second"', checkpoint='"state/second.db"')
     sign(folder)
     first = (folder / "server" / "state" / "model.json").read_bytes()
@@ -332,7 +341,7 @@ def test_without_flower_the_demo_says_so_before_anything_starts(tmp_path, monkey
 def test_a_server_that_was_taken_over_learns_nothing(demo, tmp_path):
     """It asks for another job, for which there is budget; the operator has not signed it."""
     folder = tmp_path / "fleet"
-    shutil.copytree(demo.fleet.folder, folder, ignore=shutil.ignore_patterns("*.sock"))
+    copy(demo.fleet.folder, folder)
     path = folder / "server" / "job.toml"
     edit(path, job='"stolen"', checkpoint='"state/stolen.db"', result='"state/stolen.json"')
     path.write_text(re.sub(r"(?m)^(signed|operator) = .*\n", "", path.read_text()))
