@@ -164,7 +164,8 @@ def test_a_model_that_is_none(held, name):
 @pytest.mark.parametrize(("epsilon", "size"), [(5.0, 33), (4.0, 1)])
 def test_a_plan_that_costs_too_much_or_asks_for_one_coordinate(held, epsilon, size):
     plan = Settings(epsilon).plan(size).to_json()
-    question = replace(held.question, plan=plan, round=10 + size)
+    # A reason is logged once for each job.
+    question = replace(held.question, plan=plan, job=f"of-{size}", round=10 + size)
     check_refused(held, [question.to_bytes()], [Answer.of(question).to_bytes()])
 
 
