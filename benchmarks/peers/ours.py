@@ -104,7 +104,7 @@ class Ours:
             return self._distribution(name, vehicles)
         if kind == "unary":
             return self._unary(self._own(name, vehicles), "projected" in way)
-        return self._training(vehicles, None if kind == "a round" else way)
+        return self._round(vehicles) if kind == "a round" else self._training(vehicles)
 
     def coder(self, name: str) -> Any:
         """The coder of some labels: that with the least error, or one with few bits."""
@@ -180,17 +180,32 @@ class Ours:
 
         return lambda: [frequencies(each) for each in self.work.parts(coder.encode(own, source))]
 
-    def _training(self, vehicles: int, way: str | None) -> Callable[[], Any]:
-        """Return a function that trains for one pass or, without a way, for one round of it."""
+    def _training(self, vehicles: int) -> Callable[[], Any]:
+        """Return a function that trains with the estimator and its defaults, for one pass."""
+        features, labels = self.work.examples(vehicles)
+        x = features[:, :-1]  # the last one is constant
+        coded = np.array([len(np.unique(each)) == 2 for each in x.T])  # labels, as -1 and 1
+        x = np.where(coded, (x + 1) / 2, x)
+
+        def run() -> list[float]:
+            model = fedldp.LDPLogisticRegression(
+                epsilon=TRAIN_EPSILON, bounds=(-1.0, 1.0), binary_features=coded
+            )
+            model.fit(x, labels)
+            weights = np.where(coded, model.coef_[0] / 2, model.coef_[0])
+            return [*weights, model.intercept_[0] + weights[coded].sum()]
+
+        return run
+
+    def _round(self, vehicles: int) -> Callable[[], Any]:
+        """Return a function that asks all vehicles once for the gradient of a linear model."""
         task = Linear(objective("logistic"), Arrays(*self.work.examples(vehicles)))
         settings, d = Settings(TRAIN_EPSILON), task.dimensions
-        plan = settings.plan(d)
-        group = vehicles if way is None else settings.group_size(d, vehicles)
-        recipe = settings.recipe(d, -(-vehicles // group), task.objective.distance)
+        plan, recipe = settings.plan(d), settings.recipe(d, 1, task.objective.distance)
 
         def run() -> list[float]:
             source = fedldp.source()
-            training = Training(task, plan, recipe, source, group=group, shuffle=False)
+            training = Training(task, plan, recipe, source, group=vehicles, shuffle=False)
             for _ in training:
                 pass
             return training.models[0].tolist()
