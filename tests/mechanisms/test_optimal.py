@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 
 import fedldp
 from fedldp.errors import DomainError
+from fedldp.mechanisms.optimal import program
 from fedldp.mechanisms.optimal.certificate import Certificate, certificate
 from fedldp.mechanisms.optimal.program import Limits, best_rows, solve
 
@@ -342,3 +343,14 @@ def test_outputs_can_be_asked_for_later():
         fedldp.mechanism("optimal", 1.0).channel(outputs=15)
         == fedldp.Optimal(1.0, outputs=15).channel()
     )
+
+
+def test_a_window_ends_at_an_output_even_if_its_end_is_rounded_up():
+    rng = np.random.default_rng(1)
+    for _ in range(400):
+        outputs = np.sort(rng.uniform(-3, 3, rng.integers(2, 8)))
+        epsilon, base = rng.uniform(0.2, 4), rng.uniform(0.01, 1, len(outputs))
+        base *= rng.uniform(exp(-epsilon), 1) / base.sum()
+        inputs = np.array([0.9, 1.0])[:, None] * outputs[[0, -1]]
+        _, windows = program._variances(outputs, base, epsilon, inputs.ravel())
+        assert all(0 <= first <= last < len(outputs) for first, last in windows)
