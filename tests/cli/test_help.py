@@ -69,7 +69,7 @@ def test_every_example_is_understood(path, tmp_path, monkeypatch):
             Path(file).parent.mkdir(exist_ok=True)
             Path(file).touch()
         command, rest = fedldp, words
-        top = click.Context(fedldp, **fedldp.context_settings)  # which commands keep: -h is for help
+        top = click.Context(fedldp, **fedldp.context_settings)  # commands keep that -h is help
         while isinstance(command, click.Group) and rest:
             command, rest = command.get_command(top, rest[0]), rest[1:]
         with command.make_context("fedldp", rest, parent=top) as context:
