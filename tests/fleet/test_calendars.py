@@ -343,7 +343,8 @@ def test_the_next_job_asks_the_next_period(fleet):
         ("again", ["--period", 1], 1),
         ("three", ["--period", 3], 3),
     ):
-        run("job", fleet, name, *options)
+        said = run("job", fleet, name, *options)
+        assert f"asks for period {number}, and plans for 2,865 reports" in said
         made = Job.load(server / f"{name}.toml", signed=False)
         assert made.period.number == number
         assert made.plan == Job.load(server / "job.toml").plan

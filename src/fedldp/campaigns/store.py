@@ -338,7 +338,7 @@ def merge(stores: Sequence[Store]) -> Merged:
     Raises
     ------
     DomainError
-        If there is no file, a file is not finished, or they belong to different campaigns.
+        If there is no file, a file is not finished, or the files belong to different campaigns.
     WireError
         If a file holds what no counter stores.
 

@@ -92,9 +92,11 @@ def job_command(
         work = add_job.same_work(before, name, rounds, vehicles)
     made = add_job.add_job(server, name, work, settings, period)
     shown = console(soft_wrap=True)
+    asks = f"asks for {made.expected:,} reports in {counted(made.rounds, 'round')}"
+    if made.period is not None:
+        asks = f"asks for period {made.period.number}, and plans for {made.expected:,} reports"
     shown.print(
-        f"Wrote {server.folder / made.name}.toml: the job {made.name} asks for "
-        f"{made.expected:,} reports in {counted(made.rounds, 'round')}, each with epsilon "
+        f"Wrote {server.folder / made.name}.toml: the job {made.name} {asks}, each with epsilon "
         f"{made.plan.epsilon:g}. The result will be {made.result}"
     )
     path = server.folder / f"{made.name}.toml"
