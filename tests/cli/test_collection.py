@@ -132,6 +132,17 @@ def test_a_plan_is_shown_and_written():
     assert document["error_at_worst"] == math.sqrt(made.expected_error(1000, "worst") / 5)
 
 
+def test_the_error_of_a_plan_is_the_mean_over_all_that_is_estimated():
+    age = fedldp.Number("age", 18, 98, bins=8, optional=True)  # eight bins, and "missing"
+    price = fedldp.Category("price", PRICES, optional=True)  # three labels, "other" and "missing"
+    schema = Schema((age, price, fedldp.Number("place", 0, 1, size=2)))
+    Path("fleet.toml").write_text(schema.to_toml())
+    made = Plan(schema, 2.0, mechanism="hm-tp")
+    document = json.loads(run("plan", *PLAN, "--json", "--vehicles", 1000))
+    assert document["error_if_uniform"] == math.sqrt(made.expected_error(1000) / (9 + 5 + 2))
+    assert document["error_at_worst"] == math.sqrt(made.expected_error(1000, "worst") / 16)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

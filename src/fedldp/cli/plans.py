@@ -133,6 +133,7 @@ def make_plan(
     mechanism: str,
     paper: bool,
     outputs: int | None,
+    study: bool = False,
     **options: Any,
 ) -> Plan:
     """Return the plan that a command's options describe."""
@@ -140,8 +141,8 @@ def make_plan(
     if paper:
         check_paper(*options)
         chosen = mechanism if given("mechanism") else PAPER_MECHANISM
-        return Plan.paper(columns, epsilon, mechanism=chosen, outputs=outputs)
-    return Plan(columns, epsilon, mechanism=mechanism, outputs=outputs, **options)
+        return Plan.paper(columns, epsilon, mechanism=chosen, outputs=outputs, study=study)
+    return Plan(columns, epsilon, mechanism=mechanism, outputs=outputs, study=study, **options)
 
 
 def read_schema(path: Path) -> Schema:
@@ -362,9 +363,7 @@ def plan_command(
     if calendar is not None and lifetime is not None:
         _check_lifetime(calendar, lifetime)
     reports = vehicles if calendar is None else max(1, round(vehicles * calendar.share))
-    number = sum(
-        len(getattr(each, "categories", [])) or each.size for each in plan.schema.attributes
-    )
+    number = sum(each.estimates for each in plan.schema.attributes)
     document = summary(plan) | {
         "constant": plan.constant,
         "vehicles": vehicles,
