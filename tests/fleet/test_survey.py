@@ -23,7 +23,7 @@ from kills import Killed, fast, kill_at
 from vaults import MATRIX, SCHEMA, asked, lines, vault
 
 import fedldp
-from fedldp import Plan, Schema, datasets
+from fedldp import Number, Plan, Schema, datasets
 from fedldp.errors import DomainError, FedLDPError, WireError
 from fedldp.fleet.flower.messages import packed
 from fedldp.fleet.job import Job
@@ -80,6 +80,16 @@ def test_a_question_carries_the_map_so_far(tmp_path):
     assert Model.from_json(job.question("7", 4, known).model) == known
 
 
+def test_numbers_that_some_vehicles_do_not_have_are_asked_about_too(tmp_path):
+    """A survey of a fleet is about the same numbers as that of a simulation."""
+    features = Schema((FEATURES["speed"], Number("load", 0, 1, optional=True)))
+    job = surveyed(tmp_path, model=replace(MODEL, schema=features))
+    for number in range(1, 4):
+        asked = SurveyComputation.from_json(job.question("7", number).model)
+        assert asked.schema == features
+    assert job.actual_survey.numbers == job.model.features.numbers == 2
+
+
 def test_public_numbers_decide(tmp_path):
     assert surveyed(tmp_path, survey="auto").actual_survey is None  # 48 vehicles
     assert len(surveyed(tmp_path, survey="auto").stages) == 1
@@ -97,6 +107,7 @@ def test_public_numbers_decide(tmp_path):
         ({"survey": "all"}, "survey must be one of 'auto', 'scale', 'whiten'; got 'all'"),
         ({"survey_reports": True}, "survey_reports must be from 0 to"),
         ({"survey_reports": -1}, "survey_reports must be from 0 to"),
+        ({"survey_reports": "8"}, "survey_reports must be a whole number; got '8'"),
         ({"survey_reports": 1}, "enough for a vehicle in each round of the survey; got 1"),
         ({"rounds": 3}, "rounds must be more than the 3 of the survey; got 3"),
         ({"model": None, "recipe": None, "rounds": 1}, "a survey is for a training"),

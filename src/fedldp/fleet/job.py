@@ -399,7 +399,8 @@ def _check_signed(job: Job) -> None:
 
 
 def _check_survey(job: Job) -> None:
-    if isinstance(job.survey_reports, bool) or not 0 <= whole(job.survey_reports, "") <= MOST:
+    asked = whole(job.survey_reports, "survey_reports")
+    if isinstance(job.survey_reports, bool) or not 0 <= asked <= MOST:
         raise DomainError(f"survey_reports must be from 0 to {MOST}; got {job.survey_reports!r}.")
     if (job.survey is None) == (job.survey_reports > 0):
         raise DomainError(

@@ -280,7 +280,7 @@ class Features:
     @cached_property
     def numeric(self) -> Schema:
         """The attributes of the schema that are numbers."""
-        return Schema(tuple(each for each in self.schema.attributes if not each.labels))
+        return Schema(tuple(each for each in self.schema.attributes if not each.feature_labels))
 
     @property
     def numbers(self) -> int:
