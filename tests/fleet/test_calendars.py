@@ -16,6 +16,7 @@ import fedldp
 from fedldp import Calendar, Category, Ledger, Number, Plan, Schema, ledger
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import DomainError, FedLDPError, WireError
+from fedldp.fleet import status
 from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import Question
 from fedldp.fleet.server.rounds import Rounds
@@ -333,6 +334,9 @@ def test_a_fleet_with_a_calendar(fleet):
     assert "in 3 periods" in text
     assert "fedldp trend server/calendar.json" in text
     assert "$" not in text
+    [found] = status.read(fleet / "server")
+    cost = {"job": "rows", "state": "not begun", "epsilon": "0.5", "answers": 0}
+    assert found.document()["spent"] == [cost]
 
 
 def test_the_next_job_asks_the_next_period(fleet):

@@ -74,5 +74,6 @@ def _standing(folder: Path, entries: dict[str, Any], running: bool | None) -> tu
 
 @lru_cache(MOST)
 def _epsilon(plan: Path, changed: int) -> str:  # noqa: ARG001 (it is part of the key)
-    """Return the cost of a plan, without reading its tables."""
-    return f"{float(json.loads(plan.read_text('utf-8'))['epsilon']):g}"
+    """Return the cost of a plan, or of that of a calendar, without reading its tables."""
+    document = json.loads(plan.read_text("utf-8"))
+    return f"{float(document.get('plan', document)['epsilon']):g}"
