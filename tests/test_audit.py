@@ -119,7 +119,10 @@ def test_bracket_does_not_depend_on_the_decimal_context():
         assert audit.true_epsilon([[3, 1], [1, 3]]) == expected
 
 
-@pytest.mark.parametrize("counts", [[], [[]], [[1, 2], [3]], [[1, -1]], [[0, 0], [1, 1]]])
+@pytest.mark.parametrize(
+    "counts",
+    [[], [[]], [[1, 2], [3]], [[1, -1]], [[0, 0], [1, 1]], [[0.5, 0.5], [1, 1]], ["ab", "ba"], 7],
+)
 def test_an_invalid_table_is_refused(counts):
     with pytest.raises(DomainError, match="counts"):
         audit.true_epsilon(counts)

@@ -481,6 +481,7 @@ def test_a_result_as_bytes(tmp_path):
         {"refused": {"unknown": 1}},
         {"listed": [["", 1]]},
         {"listed": [["", "1", "code"]]},
+        {"listed": [[7, 1, "code"]]},
         {"listed": [["", 1, "unknown"]]},
         {"listed": 7},
         {"shards": {"a": 1}},

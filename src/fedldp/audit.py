@@ -164,7 +164,10 @@ def true_epsilon(counts: Sequence[Sequence[int]]) -> Bracket:
     >>> true_epsilon([[3, 1], [4, 0]])
     (inf, inf)
     """
-    rows = [[index(count) for count in row] for row in counts]
+    try:
+        rows = [[index(count) for count in row] for row in counts]
+    except TypeError:
+        rows = []
     if len({len(row) for row in rows}) != 1 or any(min(row, default=-1) < 0 for row in rows):
         raise DomainError("counts must be a table of integers, none of them negative.")
     totals = [sum(row) for row in rows]

@@ -243,8 +243,9 @@ class Counted:
             packets, refused, listed, shards = (document[name] for name in entries)
             _check_entries(packets, refused, shards)
             bad = tuple(Refused(*each) for each in listed)
-            if not all(type(each.number) is int and each.reason in REASONS for each in bad):
-                raise ValueError("a refused packet has a number and a reason")
+            for shard, number, reason in bad:
+                if not isinstance(shard, str) or type(number) is not int or reason not in REASONS:
+                    raise ValueError("a refused packet has a shard, a number and a reason")
             counts = {reason: refused[reason] for reason in REASONS if reason in refused}
             total = Tally.from_bytes(body[end:], plan)
             found = cls(total, packets, counts, bad, Manifest(shards))

@@ -113,6 +113,7 @@ def test_many_labels_make_a_small_plan():
         (lambda: WholeNumbers("zone", 2**60, 2**60 + 5), "'zone' needs first < last"),
         (lambda: Category("a", ["b", "c"], missing="b", optional=True), "needs no `missing`"),
         (lambda: Category("a", ["b", "c"], optional=1), "must be True or False"),
+        (lambda: Category("a", ["b", "c"], optional="yes"), "must be True or False"),
     ],
 )
 def test_what_is_not_valid_is_refused(make, message):

@@ -392,7 +392,7 @@ def test_a_vault_on_tcp(tmp_path):
     assert node.silence == 5 + gateway_process.SILENCE
 
 
-@pytest.mark.parametrize("front", ["9443", ":9443", "host:", "host:x"])
+@pytest.mark.parametrize("front", ["9443", ":9443", "host:", "host:x", "host:0", "host:65536"])
 def test_what_a_server_refuses(tmp_path, front):
     names = ("authority", "certificate", "key", "gateways", "app", "job")
     lines = [f'front = "{front}"', "link = 1", *(f'{name} = "x"' for name in names)]

@@ -85,16 +85,17 @@ class Category(Labelled):
             raise DomainError(
                 f"categories of {self.name!r} must be a list; got {self.categories!r:.60}."
             )
-        labels = tuple(self._label(value) for value in self.categories)
-        object.__setattr__(self, "categories", labels)
-        if not 2 <= len(labels) <= MOST_LABELS - 2 * self.optional:
-            raise DomainError(
-                f"{self.name!r} needs from 2 to {MOST_LABELS} categories; got {len(labels)}."
-            )
         if type(self.optional) is not bool or (self.optional and self.missing is not None):
             raise DomainError(
                 f"optional of {self.name!r} must be True or False, and needs no `missing`; got "
                 f"{self.optional!r} and {self.missing!r}."
+            )
+        labels = tuple(self._label(value) for value in self.categories)
+        object.__setattr__(self, "categories", labels)
+        most = MOST_LABELS - 2 * self.optional  # which has two labels more
+        if not 2 <= len(labels) <= most:
+            raise DomainError(
+                f"{self.name!r} needs from 2 to {most} categories; got {len(labels)}."
             )
         twice = [text for number, text in enumerate(labels) if self.codes[text] != number]
         if twice:

@@ -105,7 +105,7 @@ class ServerConfig:
         entries = toml.read(folder / FILE, _ENTRIES | MONITOR, _ENTRIES)
         host, _, port = entries.pop("front").rpartition(":")
         link = entries.pop("link")
-        if not host or not port.isdecimal():
+        if not host or not (port.isdecimal() and 0 < int(port) < 1 << 16):
             raise DomainError(
                 f'{folder / FILE}: front must be an address and a port, such as "0.0.0.0:9443"; '
                 f'got "{host}:{port}".'
