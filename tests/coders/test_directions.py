@@ -19,7 +19,7 @@ from scipy.stats import norm
 import fedldp
 from fedldp import vehicle
 from fedldp._internal.vectors import SparseRows
-from fedldp.coders import Directions
+from fedldp.coders import Directions, codebook
 from fedldp.coders.codebook import NumpyCodebook
 from fedldp.coders.directions import FLEET, OFFERED, _best
 from fedldp.errors import DomainError, PrivacyError
@@ -234,6 +234,52 @@ def test_sparse_rows_give_the_same_codes():
     dense = coder.encode(x, fedldp.source(4))
     np.testing.assert_array_equal(coder.encode(SparseRows.of(x), fedldp.source(4)), dense)
     assert coder.encode(x[:0], fedldp.source(4)).shape == (0,)
+
+
+@pytest.fixture
+def mixed(monkeypatch):
+    """Return a list of how many words are mixed at a time, which is what directions cost."""
+    found, mix = [], codebook._mixed
+
+    def remembered(words, scratch):
+        found.append(words.shape)
+        return mix(words, scratch)
+
+    monkeypatch.setattr(codebook, "_mixed", remembered)
+    return found
+
+
+@pytest.mark.parametrize("rows", [1, 3, 700])
+def test_on_a_vehicle_the_work_does_not_depend_on_the_numbers(mixed, rows):
+    """Otherwise a network whose gradient is zero for some data alone would show it in the time."""
+    coder = Directions.of(1.0, 300)
+    full = np.full((rows, 300), 0.05)
+    some = full * (np.arange(300) % 7 == 0)
+    work = []
+    for x in (full, some, 0.0 * full, 1e-12 * full):
+        mixed.clear()
+        coder.encode(x, fedldp.source())
+        work.append(mixed.copy())
+    assert work == [work[0]] * 4
+    assert work[0]
+    mixed.clear()
+    coder.encode(0.0 * full, fedldp.source(1))  # there is nothing to hide: zeros take no time
+    assert sum(shape[0] for shape in mixed) < sum(shape[0] for shape in work[0])
+
+
+def test_rows_of_any_number_of_numbers_give_the_same_codes(mixed):
+    """Several numbers of few rows are ranked at a time, as many as all of these rows have."""
+    coder, x = Directions.of(2.0, 90), vectors(40, 90, 5)
+    for row, numbers in enumerate(x):
+        numbers[2 * row :] = 0.0
+    source = Words(4)
+    codes = coder.encode(SparseRows.of(x), source)
+    assert max(shape[0] for shape in mixed if len(shape) == 2) > len(x)
+    for row, code, *words in zip(x.tolist(), codes.tolist(), *source.drawn, strict=True):
+        numbers, tape = [round(number * vehicle.LENGTH) for number in row], Tape(*map(int, words))
+        assert (
+            vehicle.direction_code(coder._odds, coder.seed_bits, coder.key, numbers, tape) == code
+        )
 
 
 def test_rows_that_do_not_fit_are_refused():

@@ -158,6 +158,22 @@ def test_sparse_rows_of_softmax_are_the_written_out_ones():
         )
 
 
+def test_how_many_numbers_of_a_sparse_gradient_are_written_out_depends_on_the_rows_alone():
+    """Otherwise the time that directions take would tell how many labels a vehicle has seen."""
+    schema = Schema.of(age=(0, 100), city=[*"abcdef"], fuel=["gas", "power"])
+    network, begins = Network.linear(10, objective("squared")), np.array([0, 1, 3])
+    columns, found = np.arange(10), []
+    for labels in ([0, 0, 0, 0, 0, 0], [0, 1, 2, 3, 4, 5]):
+        matrix = np.c_[np.linspace(10.0, 90.0, 6), labels, [0, 0, 1, 0, 0, 0]]
+        features = Features(schema, "none").encode(matrix)
+        weights, targets = np.ones((1, 10)), np.linspace(-1.0, 1.0, 6)
+        sparse = network.gradients(weights, features, targets, begins).vectors(columns)
+        dense = network.gradients(weights, features.dense(), targets, begins).all(columns)
+        np.testing.assert_allclose(sparse.dense(10), dense, atol=1e-6)
+        found.append(sparse.counts.tolist())
+    assert found == [[4, 8, 10]] * 2  # four for each row, and never more than there are weights
+
+
 # First weights
 
 

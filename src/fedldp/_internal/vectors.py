@@ -48,8 +48,12 @@ class Vectors(ABC):
         """
 
     @abstractmethod
-    def rounded(self, unit: int) -> "Vectors":
-        """Return the rows times a unit, with each number rounded to a whole number."""
+    def rounded(self, unit: int, *, zeros: bool = False) -> "Vectors":
+        """Return the rows times a unit, with each number rounded to a whole number.
+
+        Zeros may be left out, which saves time. With `zeros` they are kept like other numbers, so
+        that the time that the rows take later does not depend on what the numbers are.
+        """
 
     def nearby(self, codebook: Any) -> Any:
         """Return a codebook that works where the rows are: that of NumPy, as it is."""
@@ -91,17 +95,19 @@ class DenseRows(Vectors):
         with _silently():
             return DenseRows(shortened(self.matrix * scale, missing))
 
-    def rounded(self, unit: int) -> "SparseRows":
-        return SparseRows.of(self.matrix).rounded(unit)
+    def rounded(self, unit: int, *, zeros: bool = False) -> "SparseRows":
+        rows = SparseRows.every if zeros else SparseRows.of
+        return rows(np.rint(self.matrix * unit))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class SparseRows(Vectors):
-    """Rows of numbers, most of them zero: the number of the others, their columns and values.
+    """Rows of numbers, most of them zero: how many are written out, their columns and values.
 
-    A column occurs at most once in a row. Time and memory depend on the number of nonzero numbers,
-    not on the width of the rows.
+    Zeros may be written out too, also in a column that occurs before in the row; apart from that a
+    column occurs at most once. Time and memory depend on how many numbers are written out, not on
+    the width of the rows.
 
     >>> rows = SparseRows.of(np.array([[0.0, 0.6, 0.8], [0.0, 0.0, 0.0], [0.5, 0.0, 0.0]]))
     >>> rows.counts, rows.columns, rows.numbers
@@ -121,6 +127,12 @@ class SparseRows(Vectors):
         """Return the nonzero numbers of the rows of a matrix."""
         rows, columns = np.nonzero(matrix)
         return cls(np.bincount(rows, minlength=len(matrix)), columns, matrix[rows, columns])
+
+    @classmethod
+    def every(cls, matrix: Floats) -> "SparseRows":
+        """Return all numbers of the rows of a matrix, with the zeros."""
+        rows, width = matrix.shape
+        return cls(np.full(rows, width), np.tile(np.arange(width), rows), matrix.reshape(-1))
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -151,9 +163,7 @@ class SparseRows(Vectors):
 
     def dense(self, width: int) -> Floats:
         """Return a matrix with these rows."""
-        matrix = np.zeros((len(self), width))
-        matrix[self._rows, self.columns] = self.numbers
-        return matrix
+        return self.sums(len(self), width)
 
     def fits(self, width: int) -> bool:
         columns = self.columns
@@ -172,8 +182,13 @@ class SparseRows(Vectors):
         numbers /= np.repeat(np.maximum(scaled.lengths, 1.0), self.counts)
         return SparseRows(self.counts, self.columns, numbers)
 
-    def rounded(self, unit: int) -> "SparseRows":
-        return SparseRows(self.counts, self.columns, np.rint(self.numbers * unit))
+    def rounded(self, unit: int, *, zeros: bool = False) -> "SparseRows":
+        numbers = np.rint(self.numbers * unit)
+        if zeros:
+            return SparseRows(self.counts, self.columns, numbers)
+        kept = numbers != 0
+        counts = np.bincount(self._rows[kept], minlength=len(self))
+        return SparseRows(counts, self.columns[kept], numbers[kept])
 
 
 def scaled(

@@ -131,16 +131,23 @@ class NumpyCodebook(Codebook):
         starts, counts = vectors.starts[order], vectors.counts[order]
         states = self._states(seeds[order])
         steps = _times_golden(np.arange(1, words + 1))
-        every, scratch = np.empty((n, words), np.uint64), np.empty((n, words), np.uint64)
-        numbers = np.empty_like(found)
-        for i in range(int(counts[0]) if n else 0):
+        room = max(n, BLOCK // (4 * words))
+        every, scratch = np.empty((room, words), np.uint64), np.empty((room, words), np.uint64)
+        numbers = np.empty((room, 4 * words))
+        i = 0
+        while n and i < counts[0]:
             some = int(np.searchsorted(-counts, -i))
-            at = starts[:some] + i
-            first = states[:some] + _times_golden(vectors.columns[at] * words)
-            lanes = _lanes(np.add(first[:, None], steps, out=every[:some]), scratch[:some])
-            np.take(table(), lanes, out=numbers[:some], mode="clip")
-            numbers[:some] *= vectors.numbers[at][:, None]
-            found[:some] += numbers[:some]
+            # Of few rows, several numbers at a time, as many as all of these rows have.
+            many = min(int(counts[some - 1]) - i, room // some)
+            at = (starts[:some, None] + np.arange(i, i + many)).reshape(-1)
+            first = np.repeat(states[:some], many) + _times_golden(vectors.columns[at] * words)
+            lanes = _lanes(np.add(first[:, None], steps, out=every[: len(at)]), scratch[: len(at)])
+            np.take(table(), lanes, out=numbers[: len(at)], mode="clip")
+            numbers[: len(at)] *= vectors.numbers[at][:, None]
+            added = numbers[: len(at)]
+            found[:some] += added if many == 1 else added.reshape(some, many, -1).sum(axis=1)
+            i += many
+        numbers = np.empty_like(found)
         numbers[order] = found
         return numbers
 

@@ -275,9 +275,9 @@ class Directions(ForNumbers):
     def encode(self, x: npt.ArrayLike | Vectors, source: Source) -> npt.NDArray[np.uint32]:
         """Return a seed and a direction for each row of x, whose length is at most 1.
 
-        Only numbers that are not zero take time. What is drawn does not depend on them. From a seed
-        that is known, as in a simulation, there is nothing to hide: then directions are ranked only
-        for codes that depend on it, which takes less time.
+        The work is the same for all rows of an array, and what is drawn does not depend on them.
+        From a seed that is known, as in a simulation, there is nothing to hide: then zeros take no
+        time, and directions are ranked only for codes that depend on it.
 
         Parameters
         ----------
@@ -310,7 +310,7 @@ class Directions(ForNumbers):
         codes = np.empty(len(rows), np.uint32)
         step = codebook.rows if source.secret else codebook.rows_of_some
         for start in range(0, len(rows), step):
-            block = rows[start : start + step].rounded(vehicle.LENGTH)
+            block = rows[start : start + step].rounded(vehicle.LENGTH, zeros=source.secret)
             codes[start : start + len(block)] = self._encode(block, codebook, source)
         return codes
 

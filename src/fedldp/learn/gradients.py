@@ -138,11 +138,11 @@ class SparseGradients(_Gradients):
 
     @silently()
     def vectors(self, columns: Integers) -> SparseRows:
-        """Return what is not zero in these columns, which must be all of them in their order."""
+        """Return all that can differ from zero in these columns, written out."""
         replicas, rows, outputs = self._slopes.shape
         d = outputs * self._features.dimensions
         if columns.size != d or not (columns == np.arange(d)).all():
-            return SparseRows.of(self.all(columns))
+            return SparseRows.every(self.all(columns))
         starts = np.arange(0, d, self._features.dimensions)  # of the weights of each output
         places = (self._features.columns[:, None, :] + starts[:, None]).reshape(rows, -1)
         numbers = self._slopes[..., None] * self._features.values[:, None, :]
@@ -158,14 +158,28 @@ class SparseGradients(_Gradients):
     def _merged(
         self, numbers: Floats, places: Integers, d: int
     ) -> tuple[Integers, Integers, Floats]:
-        """Average over the rows of each vehicle: a place stands once for each."""
-        sizes = self._sizes
-        vehicles = np.repeat(np.arange(len(sizes)), sizes)
-        found, inverse = np.unique(vehicles[:, None] * d + places, return_inverse=True)
-        owners, places = np.divmod(found, d)
-        sums = [np.bincount(inverse.reshape(-1), row, minlength=found.size) for row in numbers]
-        counts = np.bincount(owners, minlength=len(sizes))
-        return counts, places, np.array(sums) / sizes[owners]
+        """Average over the rows of each vehicle.
+
+        How many numbers a vehicle has depends on how many rows it has, and not on what is in them:
+        a place that several rows have is followed by zeros.
+        """
+        rows, width = places.shape
+        written = self._sizes * width
+        most = np.minimum(written, d)
+        vehicles = np.repeat(np.arange(len(written)), written)
+        _, first, inverse = np.unique(
+            vehicles * d + places.reshape(-1), return_index=True, return_inverse=True
+        )
+        sums = [np.bincount(inverse.reshape(-1), row, minlength=first.size) for row in numbers]
+        means = np.zeros_like(numbers)
+        means[:, first] = np.array(sums) / self._sizes[vehicles[first]]
+        again = np.ones(rows * width, np.bool_)
+        again[first] = False
+        zeros = most - np.bincount(vehicles[first], minlength=len(most))
+        count = np.cumsum(again)
+        before = (count - again)[np.cumsum(written) - written]
+        kept = ~again | (count - before[vehicles] <= zeros[vehicles])
+        return most, places.reshape(-1)[kept], means[:, kept]
 
 
 def mean_of_rows(values: npt.NDArray[Any], begins: Integers | None) -> Floats:

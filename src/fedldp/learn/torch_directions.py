@@ -78,7 +78,7 @@ class TorchRows(Vectors):
         matrix = matrix.nan_to_num_(nan=missing)
         return TorchRows(matrix.div_(_lengths(matrix).clamp_(min=1.0)[:, None]))
 
-    def rounded(self, unit: int) -> "TorchRows":
+    def rounded(self, unit: int, *, zeros: bool = False) -> "TorchRows":
         return TorchRows((self.matrix.double() * unit).round_())
 
     def nearby(self, codebook: Codebook) -> "TorchCodebook":

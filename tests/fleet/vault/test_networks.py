@@ -11,6 +11,7 @@ from vaults import answer, asked, framed, lines, listening, sent_back, vault
 
 import fedldp
 from fedldp import Category, Number, Plan, Schema
+from fedldp.coders import codebook
 from fedldp.errors import DomainError, FedLDPError, WireError
 from fedldp.fleet.job import Job
 from fedldp.fleet.sockets import LENGTH
@@ -419,3 +420,28 @@ def test_no_tiny_number_is_computed_with(name, size, monkeypatch):
     assert subnormal(gradient) == 0
     # The second is that of the weights, as they came.
     assert [number for number, values in enumerate(seen) if subnormal(values)] in ([], [1])
+
+
+def test_the_work_does_not_depend_on_how_much_of_a_gradient_is_zero(tmp_path, monkeypatch):
+    """A server may choose weights so that a gradient is zero for some data alone."""
+    network = Network((24,), (Dense(8), Activation("relu")), SOFTMAX)
+    weights = np.zeros(network.dimensions)
+    weights[: 25 * 8 : 25] = 1e6  # of the first number: negative ones give zeros everywhere
+    weights[25 * 8 :] = 1.0
+    model = Model("softmax", SIGNAL, GAIT, weights, layers=network)
+    plan, mixed, work = Settings(EPSILON).plan(model.dimensions, 1.0), codebook._mixed, []
+    monkeypatch.setattr(
+        codebook, "_mixed", lambda *some: work[-1].append(some[0].shape) or mixed(*some)
+    )
+    gradients = []
+    for number in (-1.0, 1.0):
+        matrix = np.full((3, 25), number)
+        matrix[:, -1] = 1
+        gradients.append(np.count_nonzero(model.answers(matrix).all(np.arange(model.dimensions))))
+        work.append([])
+        held = vault(tmp_path / f"{number}.db", matrix, cap=EPSILON, schema=SCHEMA)
+        held._source = fedldp.source()  # as in a real vault: from a seed, zeros take no time
+        assert held.answer(asked(3, plan, model)).answered == 3
+    assert gradients[0] * 2 < gradients[1]
+    assert plan.parts[0].coders[0].kind == "directions"
+    assert work[0] == work[1] != []
