@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from laws import Scripted
 from scipy import stats
 
-from fedldp import Source, source
+from fedldp import Source, randomness, source
 from fedldp.errors import DomainError
 
 # Fixed for ever: a study must give the same numbers on every machine and with every version.
@@ -165,6 +165,14 @@ def test_choose_gives_every_set_equally_often(k, d):
     observed = np.bincount([index[tuple(r)] for r in rows.tolist()], minlength=len(sets))
     if len(sets) > 1:
         assert chi_square_p(observed, np.full(len(sets), len(rows) / len(sets))) > 1e-6
+
+
+@pytest.mark.parametrize(("k", "d"), [(64, 64), (64, 100), (300, 4000)])
+def test_choose_gives_the_same_with_marks_as_with_comparisons(k, d, monkeypatch):
+    with_marks = source(3).choose(k, d, 50)
+    monkeypatch.setattr(randomness, "_MOST_MARKS", 0)
+    np.testing.assert_array_equal(with_marks, source(3).choose(k, d, 50))
+    assert (np.diff(with_marks, axis=1) > 0).all()
 
 
 @pytest.mark.parametrize(("k", "d"), [(0, 3), (4, 3), (1, 2**31)])

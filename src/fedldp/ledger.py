@@ -574,15 +574,17 @@ class Ledger:
             self._file.execute(_DRAWN, (vehicle_id, calendar, _periods_text(drawn)))
         return drawn  # not earlier: now the transaction is on disk
 
-    def periods_many(
+    def in_period(
         self,
         vehicle_ids: list[str],
         epsilon: Number,
         calendar: str,
+        period: int,
+        answers: int,
         draw: DrawMany,
         constant: str | None = None,
-    ) -> dict[str, tuple[int, ...]]:
-        """Return in which periods of a calendar many vehicles answer, in one transaction.
+    ) -> dict[str, bool]:
+        """Return which of many vehicles answer in a period of a calendar, in one transaction.
 
         Those that have drawn no periods yet draw them now. A vehicle that cannot afford all answers
         draws nothing, and neither does one that would have drawn more than 4,096 periods in its
@@ -596,15 +598,21 @@ class Ledger:
             What the answers of a vehicle cost in all periods together.
         calendar
             A name of the calendar, as for `periods`.
+        period
+            The number of the period.
+        answers
+            In how many periods a vehicle answers.
         draw
-            A function that draws the periods of as many vehicles as it is told.
+            A function that draws the periods of as many vehicles as it is told. They are kept in
+            memory one vehicle at a time.
         constant
             A name of what is asked if it never changes: see `periods`.
 
         Returns
         -------
-        dict of tuple of int
-            The periods of each vehicle that has drawn, in ascending order, which are on disk.
+        dict of bool
+            For each vehicle that has drawn its periods, whether this one is among them. What was
+            drawn is on disk.
 
         Raises
         ------
@@ -617,42 +625,47 @@ class Ledger:
         --------
         >>> import tempfile
         >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
-        ...     ledger.periods_many(["car 7", "bus 1"], 0.5, "spring", lambda n: [[3, 7]] * n)
-        {'car 7': (3, 7), 'bus 1': (3, 7)}
+        ...     ledger.in_period(["car 7", "bus 1"], 0.5, "spring", 3, 2, lambda n: [[3, 7], [1, 2]])
+        {'car 7': True, 'bus 1': False}
         """
         vehicle_ids = [_text(each, "vehicle_id") for each in vehicle_ids]
         cost, calendar = _number(epsilon, "epsilon"), _text(calendar, "calendar")
         with self._file.transaction():
-            found: dict[str, tuple[int, ...]] = {}
+            found: dict[str, bool] = {}
             for some in _batches(vehicle_ids):
                 query = f"""
                     SELECT key, periods FROM draws
                     WHERE calendar = ? AND key IN ({_marks(some)})
                 """  # noqa: S608 (nothing but question marks)
                 rows = self._file.execute(query, (calendar, *some))
-                found.update((each, self._periods(text)) for each, text in rows)
+                found.update((each, self._has(text, period)) for each, text in rows)
             new = [each for each in vehicle_ids if each not in found]
             if not new:
                 return found
             self._refuse_if_sealed()
             kept, standings = self._kept(new, constant), self._standings(new, "")
+            before = self._drawn_before(new)
+            # Nobody draws in vain: a stranger who asks must not keep a vault busy at no cost.
             able = [
                 each
                 for each in new
-                if not self._beyond_cap(
+                if before.get(each, 0) + answers <= MOST_DRAWN
+                and not self._beyond_cap(
                     each, standings.get(each, _Standing()).spent, _FREE if each in kept else cost
                 )
             ]
-            before = self._drawn_before(able)
-            drawn = dict(zip(able, map(_in_order, draw(len(able))), strict=True))
-            drawn = {
-                each: periods
-                for each, periods in drawn.items()
-                if before.get(each, 0) + len(periods) <= MOST_DRAWN
-            }
-            texts = ((each, calendar, _periods_text(drawn[each])) for each in drawn)
-            self._file.execute_many(_DRAWN, texts)
-        return found | drawn  # not earlier: now the transaction is on disk
+
+            def drawn() -> Iterator[tuple[str, str, str]]:
+                for each, periods in zip(able, map(_in_order, draw(len(able))), strict=True):
+                    if len(periods) != answers:
+                        raise DomainError(
+                            f"draw must return {answers} periods; got {periods!r:.80}."
+                        )
+                    found[each] = period in periods
+                    yield each, calendar, _periods_text(periods)
+
+            self._file.execute_many(_DRAWN, drawn())
+        return found  # not earlier: now the transaction is on disk
 
     def repeating(self, constant: str, job: str | None = None) -> set[str]:
         """Return the vehicles that have answered what never changes, and would repeat their answer.
@@ -976,7 +989,13 @@ class Ledger:
         try:
             return tuple(map(int, text.split(" ")))
         except ValueError:
-            raise self._file.damaged(f"it has periods of {text!r}") from None
+            raise self._file.damaged(f"it has periods of {text!r:.80}") from None
+
+    def _has(self, text: str, period: int) -> bool:
+        """Return whether a period is among those of a text, which may be thousands."""
+        if not text.replace(" ", "").isdecimal():
+            raise self._file.damaged(f"it has periods of {text!r:.80}")
+        return f" {period} " in f" {text} "
 
     def _fraction(self, text: str) -> Fraction:
         return _fraction(self._file, text)

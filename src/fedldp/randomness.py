@@ -27,6 +27,8 @@ _BLOCK = (
 )  # bytes encrypted per call: large enough to amortise it, small enough for the cache
 _ZEROS = memoryview(bytes(_BLOCK))
 _ONE = np.uint64(0x3FF0_0000_0000_0000)  # the bits of 1.0
+_MANY_CHOSEN = 64  # of k, from which marks are faster than comparisons
+_MOST_MARKS = 1 << 26  # bytes of them in memory
 _HALF_STEP = 2.0**-53
 
 
@@ -382,10 +384,18 @@ class Source:
         if k == 1:
             return self.below(d, size)[:, None]
         chosen = np.empty((size, k), np.int64)
+        # Where many integers are chosen, a mark for each saves comparing it with all before.
+        rows, marks = np.arange(size), np.zeros((0, 0), np.bool_)
+        if k >= _MANY_CHOSEN and size * d <= _MOST_MARKS:
+            marks = np.zeros((size, d), np.bool_)
         for column, top in enumerate(range(d - k, d)):  # Floyd's algorithm
             pick = self.below(top + 1, size)
-            taken = (chosen[:, :column] == pick[:, None]).any(axis=1)
-            chosen[:, column] = np.where(taken, top, pick)
+            if marks.size:
+                pick = np.where(marks[rows, pick], top, pick)
+                marks[rows, pick] = True
+            else:
+                pick = np.where((chosen[:, :column] == pick[:, None]).any(axis=1), top, pick)
+            chosen[:, column] = pick
         chosen.sort(axis=1)
         return chosen
 

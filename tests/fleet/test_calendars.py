@@ -4,7 +4,9 @@ import contextlib
 import json
 import sqlite3
 import tomllib
+import tracemalloc
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from fedldp.fleet.server.rounds import Rounds
 from fedldp.fleet.signed_jobs import SignedJob
 from fedldp.fleet.vault import vault as vault_module
 from fedldp.fleet.vault.vault import Vault
+from fedldp.learn import Model
 from fedldp.ledger import Period
 from fedldp.periods import CalendarPeriod, is_calendar, is_period
 
@@ -187,6 +190,45 @@ def test_invented_calendars_do_not_fill_the_disk(opened, monkeypatch):
     assert Counter(key for key, _, _ in draws(vault)) == dict.fromkeys(CARS, 3)
     with pytest.raises(DomainError, match="at most 6 periods for a vehicle; the calendar has 7"):
         vault.answer(ask(1, "long", Calendar(PLAN, 9, answers=7)))
+
+
+def test_at_no_cost_a_vehicle_draws_no_more_than_it_keeps(opened, monkeypatch):
+    """Otherwise invented calendars would keep a vault busy for as long as somebody asks."""
+    monkeypatch.setattr(ledger, "MOST_DRAWN", 6)
+    vault, drawn, draw = opened(cap=1000), [], Calendar.draw_many
+
+    def counted(calendar, vehicles, source):
+        drawn.append(vehicles)
+        return draw(calendar, vehicles, source)
+
+    monkeypatch.setattr(Calendar, "draw_many", counted)
+    for periods in range(5, 15):
+        vault.answer(ask(1, f"job-{periods}", Calendar(PLAN, periods, answers=2)))
+    assert drawn == [40, 40, 40]
+
+
+def test_long_calendars_take_little_memory(opened):
+    """A few bytes make every vehicle draw thousands of periods: not all are in memory at once."""
+    plan = Plan(Schema((MODEL,)), epsilon=0.5)  # repeated: it costs a vehicle 0.5 in all
+    vault = opened()
+    tracemalloc.start()
+    for number in (1, 2):  # the periods are drawn, then read
+        vault.answer(ask(number, calendar=Calendar(plan, periods=4096, answers=4095)))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(draws(vault)) == 40
+    assert peak < 40 * 4095 * 16  # an integer of Python, and a place in a tuple, take 36 bytes
+
+
+def test_a_calendar_asks_for_no_model(opened):
+    """A model is paid for each time, also where a plan says that its numbers never change."""
+    vault = opened(cap=10)
+    model = Model("squared", Schema((MODEL,)), SPEED, [0.0, 0.0, 0.0])
+    gradient = Schema((Number("x", -1.0, 1.0, size=3, constant=True),))
+    question = replace(ask(1, calendar=Calendar(Plan(gradient, 0.5), 5, 2)), model=model.to_json())
+    with pytest.raises(DomainError, match="a calendar asks for rows; the question also has a mod"):
+        vault.answer(question)
+    assert draws(vault) == []
 
 
 def changed(**entries):

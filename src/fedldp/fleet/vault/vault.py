@@ -208,6 +208,8 @@ class Vault:
                 covered = True
             values = self._values(asked)
             checked = _checked(question.plan, self._ledger.cap)
+            if checked.period is not None and question.model:
+                raise DomainError("a calendar asks for rows; the question also has a model.")
             self._policy.check(question.job, checked.price, asked.attributes)
             with self._choosing, _ledger_errors():
                 records = self._answer(question, checked, values)
@@ -333,14 +335,21 @@ class Vault:
             step = max(1, _AT_ONCE // calendar.answers)
             for first in range(0, vehicles, step):
                 count = min(step, vehicles - first)
-                yield from calendar.draw_many(count, self._source).tolist()
+                for periods in calendar.draw_many(count, self._source):
+                    yield periods.tolist()
 
         names = self._names.tolist()
-        found = self._ledger.periods_many(
-            names, calendar.epsilon, calendar.fingerprint, draw, constant
+        found = self._ledger.in_period(
+            names,
+            calendar.epsilon,
+            calendar.fingerprint,
+            period.number,
+            calendar.answers,
+            draw,
+            constant,
         )
         follow = np.array([each in found for each in names])
-        return follow, np.array([period.number in found.get(each, ()) for each in names])
+        return follow, np.array([found.get(each, False) for each in names])
 
     def _place(self, spent: Fraction) -> int:
         if spent not in self._sums:
