@@ -625,7 +625,8 @@ class Ledger:
         --------
         >>> import tempfile
         >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
-        ...     ledger.in_period(["car 7", "bus 1"], 0.5, "spring", 3, 2, lambda n: [[3, 7], [1, 2]])
+        ...     drawn = [[3, 7], [1, 2]]
+        ...     ledger.in_period(["car 7", "bus 1"], 0.5, "spring", 3, 2, lambda n: drawn)
         {'car 7': True, 'bus 1': False}
         """
         vehicle_ids = [_text(each, "vehicle_id") for each in vehicle_ids]
