@@ -150,6 +150,31 @@ def test_steps_in_a_wrong_order(fleet):
     assert len(known(fleet / "operator.pub")) == 2
 
 
+def test_a_next_key_that_was_removed_is_forgotten_before_another_is_made(fleet):
+    """It may have been stolen: vaults that trust it would trust the thief."""
+    now = PrivateKey.load(fleet / "operator.key").public
+    run("rotate-keys", fleet, "--operator")
+    (fleet / "operator.next.key").unlink()
+    output = run("rotate-keys", fleet, "--operator", status=1)
+    assert "names a key that is not used, and is still trusted: first run this command" in output
+    assert not (fleet / "operator.next.key").exists()
+    run("rotate-keys", fleet, "--operator", "--forget")
+    assert known(fleet / "vault-1" / "operator.pub") == (now,)
+    run("rotate-keys", fleet, "--operator")
+    new = PrivateKey.load(fleet / "operator.next.key").public
+    assert known(fleet / "vault-1" / "operator.pub") == (now, new)
+
+
+def test_a_vault_that_missed_the_first_step_does_not_trust_the_old_key_for_ever(fleet):
+    old, missed = PrivateKey.load(fleet / "operator.key").public, fleet / "vault-2" / "operator.pub"
+    run("rotate-keys", fleet, "--operator")
+    run("rotate-keys", fleet, "--operator", "--use")
+    old.save(missed)  # from a copy of its folder, for example
+    run("sign", fleet / "server", "--key", fleet / "operator.key")
+    assert str(missed) in run("rotate-keys", fleet, "--operator", "--forget").replace(" ", "")
+    assert known(missed) == (PrivateKey.load(fleet / "operator.key").public,)
+
+
 def test_keys_of_others_stay(fleet):
     """A vault may trust two operators; a file that does not name this one is not changed."""
     now, other = PrivateKey.load(fleet / "operator.key").public, PrivateKey.generate().public

@@ -203,9 +203,16 @@ class Rotation:
         """Make the next key, and trust both; return the files that name both now."""
         if self.next.exists():
             raise DomainError(
-                f"{self.next} exists already: use it (--use), or remove it to make another."
+                f"{self.next} exists already: use it (--use), or remove it and have it forgotten "
+                "(--forget) to make another."
             )
-        naming = self._naming(self._now())  # before anything is written
+        now = self._now()
+        naming = self._naming(now)  # before anything is written
+        if naming[self.public] != [now]:  # it may be the one that was stolen
+            raise DomainError(
+                f"{self.public} names a key that is not used, and is still trusted: first run this "
+                "command with --forget."
+            )
         new = self.key.make(self.next)
         return self._write({path: [*found, new] for path, found in naming.items()})
 
@@ -227,12 +234,14 @@ class Rotation:
             raise DomainError(f"{self.public} names no other key: there is nothing to forget.")
         for each in old:
             self.key.check_unused(self.folder, each)
+        kept = {
+            path: [each for each in found if each not in old]
+            for path, found in self._known().items()
+            if not set(old).isdisjoint(found)
+        }
+        # A file that has missed the first step does not name the present key yet.
         return self._write(
-            {
-                path: [each for each in found if each not in old]
-                for path, found in self._naming(now).items()
-                if not set(old).isdisjoint(found)
-            }
+            {path: found if now in found else [*found, now] for path, found in kept.items()}
         )
 
     def _now(self) -> str:
@@ -256,9 +265,12 @@ class Rotation:
 
         The file for other machines is one of them, even if it does not exist yet.
         """
-        known = {path: self._read(path) for path in self._files()}
+        known = self._known()
         known[self.public] = known[self.public] or [now]
         return {path: found for path, found in known.items() if now in found}
+
+    def _known(self) -> dict[Path, list[str]]:
+        return {path: self._read(path) for path in self._files()}
 
     def _write(self, halves: dict[Path, list[str]]) -> list[Path]:
         for path, found in halves.items():

@@ -113,6 +113,25 @@ def test_a_new_key_of_the_operator_is_read_too(running):
     assert vault.listener._vault.answer(asked[1]).answered == 2
 
 
+@pytest.mark.parametrize("missing", ["column", "file"])
+def test_a_key_is_forgotten_even_if_the_data_cannot_be_reloaded(running, missing):
+    """It may have been stolen."""
+    job = Job("spring", Plan(SCHEMA, epsilon=1.0), "job.db", "tally.json", reports=2)
+    old, new = PrivateKey.generate(), PrivateKey.generate()
+    expires = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
+    asked = replace(job, signed=sign(old, SignedJob.of(job, expires).to_document()))
+    column = {"vehicle": None} if missing == "column" else {}
+    vault = running(operator="operator.pub", operator_text=old.public.text, **column)
+    (vault.folder / "operator.pub").write_text(new.public.text)
+    if missing == "file":
+        (vault.folder / "rows.csv").unlink()
+    found = vault.reload()
+    assert not found.done
+    assert "the operator's key was read again, but the data were not reloaded" in found.said
+    with pytest.raises(WireError, match="not signed by the expected key"):
+        vault.listener._vault.answer(asked.question("7", 1))
+
+
 def test_a_vehicle_keeps_its_budget_wherever_its_row_is(running):
     one = running(cap="1.0")
     first = one.ask()

@@ -208,16 +208,22 @@ class VaultConfig:
         """Read the data again and use them from now on, or log why not.
 
         Vehicles keep their budgets, because the vehicle column identifies them. Without this
-        column nothing is reloaded. If the file cannot be read, or the schema has changed, the vault
-        keeps the data that it has. vault.toml is not read again, but the operator's public key is.
+        column no data are reloaded. If the file cannot be read, or the schema has changed, the
+        vault keeps the data that it has. vault.toml is not read again, but the operator's public
+        key is, before the data: the old one may have been stolen.
         """
+        stays = "the data were not reloaded, the old ones stay"
         try:
+            operator = self.operator()
+            if operator is not None:
+                listener.vault.trust(operator)
+                stays = f"the operator's key was read again, but {stays}"
             data, quality = self._reloaded(schema)
             if strict:
                 quality.refuse()
             before, after = listener.replace(lambda: self._vault(data, ledger))
         except (FedLDPError, OSError) as error:
-            outcome = Outcome(False, f"the data were not reloaded, the old ones stay: {error}")
+            outcome = Outcome(False, f"{stays}: {error}")
             _log.warning("%s", outcome.said)
         else:
             self._log_quality(quality)

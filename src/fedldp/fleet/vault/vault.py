@@ -172,6 +172,16 @@ class Vault:
         """The vehicles, each once."""
         return list(self._names.tolist())
 
+    def trust(self, operator: Trusted | None) -> None:
+        """Answer from now on the questions of jobs that this operator has signed, and no others.
+
+        Parameters
+        ----------
+        operator : PublicKey or PublicKeys, optional
+            The operator's public key, or both while it changes.
+        """
+        self._operator = operator
+
     def answer(self, question: Question) -> Answer:
         """Return the answer of up to `question.n` vehicles that may answer.
 
