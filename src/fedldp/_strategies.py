@@ -17,7 +17,7 @@ from fedldp.coders.directions import Directions
 from fedldp.coders.lines import Lines, compact
 from fedldp.coders.study import Study
 from fedldp.errors import DomainError
-from fedldp.mechanisms import HMTP, PAPER, AnyMechanism, Duchi, Solved, mechanism
+from fedldp.mechanisms import PAPER, AnyMechanism, mechanism
 from fedldp.parts import Part
 from fedldp.schema import Schema
 
@@ -115,8 +115,8 @@ def parts_of(
         sampled(numbers, for_numbers, k, oue=False)
     if categories and strategy not in ("sample", "split"):
         sampled(categories, epsilon - for_numbers, "paper", oue=True)
-    final = Schema(tuple(settled)) if settled != list(schema.attributes) else schema
-    return tuple(Part(final, *part) for part in parts)
+    asked = Schema(tuple(settled)) if settled != list(schema.attributes) else schema
+    return tuple(Part(asked, *part) for part in parts)
 
 
 def as_printed(name: str) -> dict[str, Any]:
@@ -179,15 +179,7 @@ class Offered:
         return self._made.setdefault(coder, coder)
 
     def _noise(self, epsilon: float) -> float:
-        """Return the worst-case variance: for a solved mechanism that of HM-TP, by a formula."""
-        chosen, outputs = mechanism(self._name, epsilon), self._outputs
-        if not isinstance(chosen, Solved):
-            return (chosen if outputs is None else chosen.channel(outputs)).worst_case_variance
-        if outputs is None:
-            return HMTP(epsilon).worst_case_variance
-        if outputs < 3:
-            return Duchi(epsilon).worst_case_variance
-        return HMTP(epsilon).channel(outputs - 1 + outputs % 2).worst_case_variance
+        return mechanism(self._name, epsilon).quick_variance(self._outputs)
 
 
 def _how_many(

@@ -181,19 +181,12 @@ def estimate(
     )
 
 
-def means(part: Part, n: int, counts: Cells, estimator: str) -> Floats:
-    """Return the means of a part's numbers, and 0 for those without answers; no errors.
-
-    The counters have a row for each replica, and the part one attribute, a vector: this is the
-    mean gradient of n vehicles, at a small part of the cost of `estimate`.
-    """
-    return means_of_levels([(part, n, counts)], estimator)
-
-
 def means_of_levels(levels: Sequence[tuple[Countable, int, Cells]], estimator: str) -> Floats:
-    """Return one mean for vehicles that answered parts with different epsilons.
+    """Return the means of a vector's numbers, and 0 for those without answers; no errors.
 
-    Each level has its part, its number of vehicles and its counters, as for `means`. Levels are
+    This is the mean gradient of some vehicles, at a small part of the cost of `estimate`. Vehicles
+    may have answered parts with different epsilons. Each level has its part, of which the vector is
+    the one attribute, its number of vehicles, and its counters, a row for each replica. Levels are
     weighted by the inverse of their variance, as far as it is known without looking at the data:
     that of the noise near zero, over the number of answers.
     """

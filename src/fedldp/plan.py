@@ -16,6 +16,7 @@ from fedldp import _strategies, counting, estimate, report, tally, vehicle
 from fedldp._internal import documents, notebook, packing
 from fedldp._internal.text import counted
 from fedldp._internal.validation import whole
+from fedldp.coders.base import epsilon_of
 from fedldp.coders.channel import channel_epsilon
 from fedldp.counting import Counted
 from fedldp.data.quality import DataQuality, total
@@ -24,7 +25,7 @@ from fedldp.estimate import HORVITZ_THOMPSON, RATIO, check_choices
 from fedldp.mechanisms import AnyMechanism, Mechanism
 from fedldp.parts import Matrix, Part, Values, from_documents, to_documents
 from fedldp.plausibility import Influence, influence
-from fedldp.randomness import Source
+from fedldp.randomness import Source, check_source
 from fedldp.report import Report
 from fedldp.schema import Schema
 from fedldp.tally import Tally
@@ -423,8 +424,7 @@ class Plan:
         >>> plan.report_batches(batches, fedldp.source(1)).vehicles
         24
         """
-        if not isinstance(source, Source):
-            raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
+        check_source(source)
         width, vehicles, packed = self.bits, 0, []
         for batch in batches:
             if vehicles % 8:
@@ -846,11 +846,9 @@ class Plan:
         with documents.reading("plan"):
             document = documents.parse(text, vehicle.PLAN_FORMATS, _ENTRIES, "estimator")
             estimator = document.get("estimator", RATIO)
-            if not isinstance(document["epsilon"], str):
-                raise ValueError("epsilon must be a number written as a text")
             schema = Schema.from_document(document["schema"])
             parts = from_documents(schema, document["tables"], document["parts"])
-            plan = cls.from_parts(schema, float(document["epsilon"]), parts, estimator=estimator)
+            plan = cls.from_parts(schema, epsilon_of(document), parts, estimator=estimator)
             documents.check_written(plan.to_json(), text)
         return plan
 

@@ -22,9 +22,7 @@ from fedldp.errors import DomainError
 
 Shape = int | tuple[int, ...]
 
-_BLOCK = (
-    1 << 18
-)  # bytes encrypted per call: large enough to amortise it, small enough for the cache
+_BLOCK = 1 << 18  # bytes encrypted at a time: a call takes little of the time, and the cache fits
 _ZEROS = memoryview(bytes(_BLOCK))
 _ONE = np.uint64(0x3FF0_0000_0000_0000)  # the bits of 1.0
 _MANY_CHOSEN = 64  # of k, from which marks are faster than comparisons
@@ -446,6 +444,12 @@ class Source:
             "A Source cannot be copied or pickled: its words would be used twice. "
             "Pass a seed, or a new Source made with spawn()."
         )
+
+
+def check_source(source: object) -> None:
+    """Raise `DomainError` if something is not a `Source`, such as a generator of NumPy."""
+    if not isinstance(source, Source):
+        raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
 
 
 def from_one_to_two(words: npt.NDArray[np.uint64]) -> Floats:

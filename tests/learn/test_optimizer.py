@@ -234,11 +234,11 @@ def test_a_gradient_is_the_estimate_of_its_mean(name, mechanism, estimator):
     data = fedldp.source(1).uniform((500, 4)) - 0.7
     tally = plan.simulate(data, fedldp.source(2))
     wanted = tally.estimate(estimator)["x"].mean
-    found = optimizer.gradient(tally, estimator)
+    found = optimizer.observed([tally], estimator).gradient
     assert found.shape == (1, 4)
     np.testing.assert_allclose(found[0], wanted, rtol=1e-12, atol=1e-14)
     if estimator == "ratio":
-        np.testing.assert_array_equal(optimizer.gradient(tally), found)
+        np.testing.assert_array_equal(optimizer.observed([tally]).gradient, found)
 
 
 @pytest.mark.parametrize("estimator", ["ratio", "horvitz-thompson"])
@@ -246,16 +246,16 @@ def test_what_nobody_answered_has_no_gradient(estimator):
     plan = plan_for(50, "one")
     tally = plan.simulate(np.full((10, 50), 0.9), fedldp.source(2))
     estimate = tally.estimate(estimator)["x"]
-    found = optimizer.gradient(tally, estimator)[0]
+    found = optimizer.observed([tally], estimator).gradient[0]
     assert {0, 1, 2} <= set(estimate.answers.tolist())
     assert np.all(found[estimate.answers == 0] == 0.0)
     np.testing.assert_allclose(found, np.nan_to_num(estimate.mean), rtol=1e-12)
-    assert np.all(optimizer.gradient(plan.tally(), estimator) == 0.0)
+    assert np.all(optimizer.observed([plan.tally()], estimator).gradient == 0.0)
 
 
 def test_an_unknown_estimator():
     with pytest.raises(DomainError, match="estimator must be one of"):
-        optimizer.gradient(plan_for(2).simulate(np.zeros((5, 2)), fedldp.source(1)), "foo")
+        optimizer.observed([plan_for(2).simulate(np.zeros((5, 2)), fedldp.source(1))], "foo")
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -276,7 +276,7 @@ def test_any_order_and_any_shards_give_the_same_model(name):
             shards[number] += plan.parse(packet)
         total = sum(rng.sample(shards, len(shards)), plan.tally())
         assert total.reports == n
-        state = optimizer.step(recipe, State.start(weights), optimizer.gradient(total))
+        state = optimizer.step(recipe, State.start(weights), optimizer.observed([total]))
         found.add(state.to_json())
     assert len(found) == 1
 
@@ -288,7 +288,7 @@ def test_gradients_are_unbiased_at_any_bound():
     with pytest.warns(DataWarning, match="clipped"):
         tally = plan.simulate(data, fedldp.source(5))
     error = tally.estimate()["x"].stderr
-    assert np.all(np.abs(optimizer.gradient(tally)[0] - [0.25, -2.0, 2.5]) < 6 * error)
+    assert np.all(np.abs(optimizer.observed([tally]).gradient[0] - [0.25, -2.0, 2.5]) < 6 * error)
     assert error.max() < 0.1
 
 

@@ -138,7 +138,7 @@ def test_a_group_is_simulated_as_it_would_report(name, mechanism, dtype):
         ]
         packet = plan.report_batches(batches, rng).to_bytes()
         tally = plan.tally() + plan.parse(packet)
-        state = optimizer.step(recipe, state, optimizer.gradient(tally, recipe.estimator))
+        state = optimizer.step(recipe, state, optimizer.observed([tally], recipe.estimator))
         assert training.advance().reports == first + n // 2
         assert training.state.to_json() == state.to_json()
 
@@ -183,7 +183,7 @@ def test_one_report_of_each_owner():
     data = task.examples
     matrix = naive("squared", np.zeros((1, 3)), data.features, data.targets, clients.tolist())
     tally = plan.simulate(matrix, stream(1)[1])
-    np.testing.assert_array_equal(training.models, -0.3 * optimizer.gradient(tally))
+    np.testing.assert_array_equal(training.models, -0.3 * optimizer.observed([tally]).gradient)
 
 
 # Replicas

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from fedldp import __version__, source, vehicle
 from fedldp._internal.validation import Floats, Integers
-from fedldp.estimate import means
+from fedldp.estimate import means_of_levels
 from fedldp.learn.examples import Arrays, Rows
 from fedldp.learn.objectives import objective
 from fedldp.learn.optimizer import auto_group
@@ -143,7 +143,7 @@ def _mean_errors(job: Job, runs: range, numbers: npt.NDArray[Any]) -> list[float
         cells = np.zeros((1, part.starts[-1]), np.float64 if part.study else np.int64)
         for start in range(0, n, _AT_ONCE):
             part.simulate(Matrix(numbers[start : start + _AT_ONCE]), random, cells)
-        found = means(part, n, cells, job.way.estimator)
+        found = means_of_levels([(part, n, cells)], job.way.estimator)
         errors.append(float(np.mean((found - truth) ** 2)))
     return errors
 

@@ -46,6 +46,15 @@ def rounded(number: float, error: float) -> str:
     return f"{number:.{max(0, 1 - floor(log10(error)))}f}"
 
 
+def or_none(number: float) -> float | None:
+    """Return a number for JSON: None, which becomes null, if it is not finite.
+
+    >>> or_none(float("nan")), or_none(1.5)
+    (None, 1.5)
+    """
+    return number if isfinite(number) else None
+
+
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     """Return a hint at the most similar known word, or an empty text.
 

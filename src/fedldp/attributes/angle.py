@@ -7,10 +7,10 @@ from typing import Any, final
 
 import numpy as np
 
-from fedldp._internal.text import counted, rounded
+from fedldp._internal.text import counted, or_none, rounded
 from fedldp._internal.validation import Floats, Integers, whole
 from fedldp.attributes.binned import Binned, default_entry, finite
-from fedldp.attributes.distribution import Bins, entries, or_none
+from fedldp.attributes.distribution import Bins, entries
 from fedldp.attributes.results import Numbers
 from fedldp.errors import DomainError
 from fedldp.vehicle import MOST_BINS

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self, cast, final
 
 import numpy as np
 
-from fedldp._internal.text import counted, rounded
+from fedldp._internal.text import counted, or_none, rounded
 from fedldp._internal.validation import Floats, Integers, is_real
 from fedldp.attributes.grouped import _joint, _numbers, _place, _Several, _sums, ratios
 from fedldp.attributes.results import Frequencies, Line, Numbers
@@ -446,15 +446,6 @@ class Distribution(Bins):
         half = np.sqrt(found.interval[1, 1])
         ends = np.array([max(low - half, 0.0), high + half])
         return widened(ends**2, self.variance)
-
-
-def or_none(number: float) -> float | None:
-    """Return a number for JSON: None, which becomes null, if it is not finite.
-
-    >>> or_none(float("nan")), or_none(1.5)
-    (None, 1.5)
-    """
-    return number if isfinite(number) else None
 
 
 def entries(found: Frequencies) -> list[dict[str, Any]]:

@@ -9,13 +9,13 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
+from fedldp._internal.text import or_none
 from fedldp._internal.validation import Floats
 from fedldp.attributes import Attribute
 from fedldp.cli.estimates import (
     distributions,
     draw,
     estimate_options,
-    finite,
     lines,
     show,
 )
@@ -155,7 +155,6 @@ class _Truth:
         self._readable: Any = 0  # of each coordinate
         self._raw: Any = 0.0  # sums of the readable values as they are
         self._used: Any = 0.0  # sums of the values that the vehicles use
-        self._of_used: Any = 0  # by how much to divide them
         self._counted: Any = 0  # how many values are in each of these sums
 
     def add(self, values: Floats) -> None:
@@ -178,6 +177,6 @@ class _Truth:
             for total, number in ((self._raw, self._readable), (self._used, self._counted))
         )
         return [
-            {"truth": finite(true), "used": finite(mean), **shares}
+            {"truth": or_none(true), "used": or_none(mean), **shares}
             for true, mean in zip(raw, used, strict=True)
         ]

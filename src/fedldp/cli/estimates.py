@@ -3,7 +3,7 @@
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from math import ceil, isfinite
+from math import ceil
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from fedldp._internal.text import counted, rounded
+from fedldp._internal.text import counted, or_none, rounded
 from fedldp.cli.plans import (
     INPUT,
     OUTPUT,
@@ -115,10 +115,10 @@ def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
         for (label, ends), value, stderr, interval, simultaneous, answers in columns:
             yield {
                 "name": label,
-                "estimate": finite(value),
-                "stderr": finite(stderr),
-                "interval": [finite(end) for end in interval],
-                "simultaneous": [finite(end) for end in simultaneous],
+                "estimate": or_none(value),
+                "stderr": or_none(stderr),
+                "interval": [or_none(end) for end in interval],
+                "simultaneous": [or_none(end) for end in simultaneous],
                 "answers": answers,
                 "scale": list(ends),
             }
@@ -139,11 +139,6 @@ def distributions(
         others += [] if shapes else rows[start:stop]
         start = stop
     return found, others
-
-
-def finite(number: float) -> float | None:
-    """Return a number for JSON: None, which becomes null, if it is not finite."""
-    return number if isfinite(number) else None
 
 
 def show(title: str, estimate: Estimate, rows: list[dict[str, Any]]) -> None:

@@ -876,7 +876,7 @@ class AsBits(Coder):
 
 
 def epsilon_of(document: Document) -> float:
-    """Return the epsilon in a coder's document; errors become `WireError` when a plan is read."""
+    """Return the epsilon in a document; errors become `WireError` when a plan is read."""
     text = document["epsilon"]
     if not isinstance(text, str):
         raise TypeError("epsilon must be a number written as a text")

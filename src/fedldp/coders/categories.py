@@ -21,7 +21,7 @@ from fedldp.coders.base import AsBits, ByLaw, Cells, Codes, Document, ForCategor
 from fedldp.coders.laws import Law
 from fedldp.coders.tables import TOTAL_BITS
 from fedldp.errors import DomainError, PrivacyError
-from fedldp.randomness import Source
+from fedldp.randomness import Source, check_source
 
 __all__ = ["RandomizedResponse", "UnaryEncoding", "better", "cut", "project"]
 
@@ -211,12 +211,12 @@ class RandomizedResponse(BySupport):
     @property
     def ratio(self) -> Fraction:
         """The largest ratio of two probabilities of a category: at most e^epsilon."""
-        return Fraction(max(self.same, self.other), min(self.same, self.other))
+        return Fraction(self.same, self.other)
 
     @property
     def likeliest(self) -> float:
         """The largest probability that a category is sent with."""
-        return max(self.p, self.q)
+        return self.p
 
     @property
     def support(self) -> tuple[int, int, int]:
@@ -366,13 +366,12 @@ class UnaryEncoding(AsBits, BySupport):
     @property
     def ratio(self) -> Fraction:
         """The largest ratio of two probabilities of all bits together: at most e^epsilon."""
-        least, most = sorted((self.absent, self.total - self.absent))
-        return Fraction(most, least)
+        return Fraction(self.total - self.absent, self.absent)
 
     @property
     def likeliest(self) -> float:
         """The largest probability of a row of bits: the bit of the true category is 0 or 1."""
-        return self.p * max(self.q, 1 - self.q) ** (self.categories - 1)
+        return self.p * (1 - self.q) ** (self.categories - 1)
 
     @property
     def support(self) -> tuple[int, int, int]:
@@ -602,8 +601,7 @@ def own_categories(categories: npt.ArrayLike, number: int, source: Source) -> np
         array = np.asarray(categories)
     except ValueError:  # rows of different lengths
         array = np.array(None)
-    if not isinstance(source, Source):
-        raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
+    check_source(source)
     if array.dtype.kind not in "iu" or (
         array.size and not 0 <= int(array.min()) <= int(array.max()) < number
     ):

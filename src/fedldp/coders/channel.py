@@ -19,10 +19,10 @@ from fedldp._internal import documents, notebook, validation
 from fedldp._internal.text import counted
 from fedldp._internal.validation import LARGEST_EXACT_EPSILON, Floats, Integers
 from fedldp.coders import tables
-from fedldp.coders.base import ByLaw, Document, ForNumbers
+from fedldp.coders.base import ByLaw, Document, ForNumbers, epsilon_of
 from fedldp.coders.laws import Law
 from fedldp.errors import DomainError, PrivacyError
-from fedldp.randomness import Source
+from fedldp.randomness import Source, check_source
 
 _ENTRIES = {"epsilon", "letters", "values", "counts"}
 MOST_OUTPUTS = 1 << 16
@@ -234,8 +234,7 @@ class Channel(ByLaw, ForNumbers):
         array([1, 0, 1], dtype=uint8)
         """
         array = validation.reals(x, "x")
-        if not isinstance(source, Source):
-            raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
+        check_source(source)
         codes = np.empty(array.shape, self._code_dtype)
         flat_x, flat_codes = array.reshape(-1), codes.reshape(-1)
         for start in range(0, array.size, _CHUNK):
@@ -403,10 +402,8 @@ class Channel(ByLaw, ForNumbers):
         counts, letters = vehicle.table_of(document)
         if set(document) != {"kind", *_ENTRIES}:
             raise ValueError("it has unknown or missing entries")
-        epsilon, values = document["epsilon"], document["values"]
-        if not isinstance(epsilon, str):
-            raise ValueError("epsilon must be a number written as a text")
-        return cls(float(epsilon), cast(Any, counts), cast(Any, letters), values)
+        epsilon = epsilon_of(document)
+        return cls(epsilon, cast(Any, counts), cast(Any, letters), document["values"])
 
     @cached_property
     def fingerprint(self) -> str:

@@ -23,7 +23,7 @@ from fedldp._internal.validation import Integers
 from fedldp.coders.base import AsBits, ByLaw, Cells, Codes, Document, ForNumbers, epsilon_of
 from fedldp.coders.laws import Law
 from fedldp.errors import DomainError, PrivacyError
-from fedldp.randomness import Source
+from fedldp.randomness import Source, check_source
 
 __all__ = ["Cube"]
 
@@ -190,12 +190,12 @@ class Cube(AsBits, ByLaw, ForNumbers):
     @property
     def ratio(self) -> Fraction:
         """The largest ratio of two probabilities of a code: at most e^epsilon."""
-        return Fraction(max(self.heavy, self.light), min(self.heavy, self.light))
+        return Fraction(self.heavy, self.light)
 
     @property
     def likeliest(self) -> float:
         """The largest probability that some signs have."""
-        return float(Fraction(max(self.heavy, self.light), self._odds[-1]))
+        return float(Fraction(self.heavy, self._odds[-1]))
 
     @classmethod
     def from_document(cls, document: Document, coordinates: int = 1) -> "Cube":
@@ -246,8 +246,7 @@ class Cube(AsBits, ByLaw, ForNumbers):
         array([[1, 0, 1]], dtype=uint8)
         """
         array = validation.reals(x, "x")
-        if not isinstance(source, Source):
-            raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
+        check_source(source)
         if array.ndim != 2 or array.shape[1] != self.d:
             raise DomainError(f"x must have rows of {self.d} numbers; got shape {array.shape}.")
         bits = np.empty(array.shape, np.bool_)

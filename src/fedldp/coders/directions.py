@@ -35,7 +35,7 @@ from fedldp.coders.codebook import Codebook, NumpyCodebook, drawn_together, tabl
 from fedldp.coders.laws import Law
 from fedldp.coders.moments import Moments
 from fedldp.errors import DomainError, PrivacyError
-from fedldp.randomness import Source
+from fedldp.randomness import Source, check_source
 
 __all__ = ["Directions"]
 
@@ -303,8 +303,7 @@ class Directions(ForNumbers):
         >>> coder.encode(np.array([[0.6, 0.0, 0.8]]), fedldp.source(7)).shape
         (1,)
         """
-        if not isinstance(source, Source):
-            raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
+        check_source(source)
         rows = self._rows(x)
         codebook = rows.nearby(self.codebook)
         codes = np.empty(len(rows), np.uint32)

@@ -176,7 +176,7 @@ class Lines(BySupport):
     @property
     def likeliest(self) -> float:
         """The largest probability of a direction together with a product."""
-        return max(self.same, self.other) / self.total / self.directions
+        return self.same / self.total / self.directions
 
     @property
     def support(self) -> tuple[int, int, int]:

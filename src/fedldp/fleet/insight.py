@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any, final
 
+from fedldp._internal.text import or_none
 from fedldp.errors import ImplausibleWarning
 from fedldp.schema import Schema
 from fedldp.tally import Tally
@@ -67,7 +68,7 @@ def estimates(tally: Tally, schema: Schema, confidence: float = 0.95) -> Insight
     for name, result in found.items():
         for place, line in enumerate(result.shown.lines(name)):
             label, scale = schema[name].described(place)
-            value, low, high = map(finite, (line.estimate, line.low, line.high))
+            value, low, high = map(or_none, (line.estimate, line.low, line.high))
             rows.append(Row(label, line.shown, value, low, high, scale, line.answers))
         summaries += [f"{name}: {result.summary}"] if result.summary else []
     notes = (
@@ -78,11 +79,6 @@ def estimates(tally: Tally, schema: Schema, confidence: float = 0.95) -> Insight
     )
     title = f"Estimates from {found.reports:,} report{'s' * (found.reports != 1)}"
     return Insight(title, tuple(rows[:ROWS]), notes, max(0, len(rows) - ROWS))
-
-
-def finite(number: float) -> float | None:
-    """Return a number for JSON, which has no infinity."""
-    return number if isfinite(number) else None
 
 
 def lengths(named: Mapping[str, float]) -> Iterator[Row]:

@@ -28,7 +28,7 @@ from fedldp._internal.validation import Floats
 from fedldp.coders.base import Cells
 from fedldp.coders.tables import read_only
 from fedldp.errors import DomainError
-from fedldp.estimate import ESTIMATORS, RATIO, means, means_of_levels
+from fedldp.estimate import ESTIMATORS, RATIO, means_of_levels
 from fedldp.learn.noise_aware import Knowledge, Observed, Prior, filtered
 from fedldp.parts import Countable
 from fedldp.tally import Tally
@@ -385,12 +385,6 @@ def auto_rate(distance: float, dimensions: int, rounds: int) -> float:
     return min(distance / math.sqrt(dimensions * rounds), LARGEST_RATE)
 
 
-def gradient(tally: Tally, estimator: str = RATIO) -> Floats:
-    """Return the mean gradient that follows from the reports of a group, as one row."""
-    (part,), (cells,) = tally.parts, tally.counts
-    return means(part, tally.reports, cells[None], estimator)
-
-
 def observed(tallies: Sequence[Tally], estimator: str = RATIO) -> Observed:
     """Return what follows from the reports of a group, with a tally for each chosen epsilon."""
     levels = [(each.parts[0], each.reports, each.counts[0][None]) for each in tallies]
@@ -452,11 +446,7 @@ def step(
     average = weights
     if recipe.average:
         average = state.average + 3 / (t + 2) * (weights - state.average)
-    change = np.sqrt((move * move).sum(axis=1))
-    still = state.change < recipe.tol  # replicas that have settled do not change any more
-    if recipe.tol and still.any():
-        weights[still], average[still] = state.weights[still], state.average[still]
-        change[still] = state.change[still]
+    change = _changed(recipe, state, move, weights, average)
     return State(t, weights, average, momentum, squares, change)
 
 
@@ -477,12 +467,20 @@ def _filter(recipe: Recipe, state: State, observed: Observed, prior: Prior | Non
     move, known = filtered(prior, known, observed, t, kept)
     weights = state.weights - move
     average = weights if not recipe.average else kept * state.average + (1 - kept) * weights
-    change = np.sqrt((move * move).sum(axis=1))
+    change = _changed(recipe, state, move, weights, average)
+    return replace(state, round=t, weights=weights, average=average, change=change, known=known)
+
+
+def _changed(
+    recipe: Recipe, state: State, move: Floats, weights: Floats, average: Floats
+) -> Floats:
+    """Return the length of a step, and undo it in replicas that had settled before."""
+    change: Floats = np.sqrt((move * move).sum(axis=1))
     still = state.change < recipe.tol
     if recipe.tol and still.any():
         weights[still], average[still] = state.weights[still], state.average[still]
         change[still] = state.change[still]
-    return replace(state, round=t, weights=weights, average=average, change=change, known=known)
+    return change
 
 
 def settled(recipe: Recipe, state: State) -> bool:

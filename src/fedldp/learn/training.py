@@ -38,7 +38,7 @@ from fedldp.learn.survey import Survey
 from fedldp.learn.tasks import Task
 from fedldp.parts import Countable, Values
 from fedldp.plan import Plan
-from fedldp.randomness import Source
+from fedldp.randomness import Source, check_source
 from fedldp.schema import Schema
 
 FORMAT = "fedldp training 1"
@@ -203,8 +203,7 @@ class Training:
         survey_share: float = 0.1,
         state: State | None = None,
     ) -> None:
-        if not isinstance(source, Source):
-            raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
+        check_source(source)
         self._task, self._recipe, self._watch, self._label = task, recipe, watch, label
         recipe.rate  # noqa: B018 (refuses one that is not resolved)
         self._plans = _plans(plan)
@@ -294,8 +293,7 @@ class Training:
         """The number of reports so far, in each replica."""
         again, place = divmod(self._done, self._groups)
         asked = self._vehicles - self.surveyed
-        surveyed = 0 if self.scaling is None else self.surveyed
-        return surveyed + again * asked + asked * place // self._groups
+        return self.survey_reports + again * asked + asked * place // self._groups
 
     @property
     def reports_by_level(self) -> list[int]:

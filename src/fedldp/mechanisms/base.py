@@ -11,7 +11,7 @@ from fedldp._internal.validation import Floats
 from fedldp.coders.channel import Channel
 from fedldp.coders.tables import largest_piecewise_quadratic
 from fedldp.errors import DomainError
-from fedldp.randomness import Source, from_one_to_two
+from fedldp.randomness import Source, check_source, from_one_to_two
 
 _CHUNK = 1 << 16  # values perturbed at a time: a few arrays of this size stay in the cache
 _SCRATCH = 3  # arrays of that size that a mechanism may use meanwhile
@@ -89,8 +89,7 @@ class Mechanism(ABC):
         array([-2.164, -2.164])
         """
         array = validation.reals(x, "x")
-        if not isinstance(source, Source):
-            raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
+        check_source(source)
         noisy = np.empty(array.shape)
         flat_x, flat_noisy = array.reshape(-1), noisy.reshape(-1)
         words = np.empty(min(_CHUNK, array.size), np.uint64)
@@ -135,6 +134,31 @@ class Mechanism(ABC):
     def worst_case_variance(self) -> float:
         """The largest variance over all x in [-1, 1]: what the paper compares."""
         return largest_piecewise_quadratic(self._variance, np.array(self._knots))
+
+    def quick_variance(self, outputs: int | None = None) -> float:
+        """Return the worst-case variance of the channel, or nearly that, without a long search.
+
+        A plan that chooses how many numbers to ask for compares it at many epsilons.
+
+        Parameters
+        ----------
+        outputs
+            The number of outputs of the channel: see `channel`. By default it is the variance of
+            the mechanism itself.
+
+        Returns
+        -------
+        float
+            The largest variance. A mechanism that a linear program finds returns that of HM-TP,
+            which a formula gives.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> round(fedldp.Duchi(epsilon=1.0).quick_variance(), 2)
+        4.68
+        """
+        return (self if outputs is None else self.channel(outputs)).worst_case_variance
 
     def probabilities(self, x: npt.ArrayLike) -> Floats:
         """Return the probability of each of `values`.

@@ -11,7 +11,7 @@ from fedldp._internal import validation
 from fedldp._internal.validation import Floats, is_real, whole
 from fedldp.coders.channel import Channel, channel_epsilon, exact_channel
 from fedldp.errors import DomainError
-from fedldp.randomness import Source
+from fedldp.randomness import Source, check_source
 
 MOST_OUTPUTS = 4001
 PAPER_PIECES = 1000  # m of the paper's experiments: 2,001 outputs
@@ -77,8 +77,7 @@ def discretize(y: npt.ArrayLike, bound: float, source: Source, *, m: int = PAPER
         raise DomainError(f"m must be at least 1; got {m!r}.")
     if not is_real(bound) or not 0 < bound < inf:
         raise DomainError(f"bound must be a positive number; got {bound!r}.")
-    if not isinstance(source, Source):
-        raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
+    check_source(source)
     if not np.all(np.abs(outputs) <= bound):
         raise DomainError(
             f"y must be numbers from {-bound:g} to {bound:g}, where the mechanism's outputs lie; "

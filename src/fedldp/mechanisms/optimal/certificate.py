@@ -27,11 +27,10 @@ from fedldp._internal import cache as cache_files
 from fedldp._internal.validation import LARGEST_CERTIFIED_EPSILON, Integers
 from fedldp.errors import DomainError
 from fedldp.mechanisms.hybrid import HMTP
-from fedldp.mechanisms.optimal.program import Limits, Solution, phi, solve
+from fedldp.mechanisms.optimal.program import SOLVER, Limits, Solution, phi, solve
 from fedldp.mechanisms.piecewise import PMOpt
 from fedldp.vehicle import exact, exp_below
 
-SOLVER = 1  # part of the cache's keys: raise it when results change
 _PITCH_COST = 0.001  # pitch^2/4, relative to the variance
 _INPUTS = 65
 _REPAIRABLE = 1e-5  # how far h may be below 0, relative to the variance, before outputs are added

@@ -23,6 +23,7 @@ from fedldp._internal.validation import Floats, Integers
 
 Cut = tuple[int, int, int]
 
+SOLVER = 1  # part of the cache's keys: raise it when results change
 _PRECISION = 1e-7  # relative, of the variances in the program
 _FIRST_INPUTS = 64
 _NEXT_INPUTS = 16

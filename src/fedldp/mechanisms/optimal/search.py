@@ -13,10 +13,16 @@ from fedldp.errors import FedLDPError
 from fedldp.mechanisms.discretization import even_letters
 from fedldp.mechanisms.duchi import Duchi
 from fedldp.mechanisms.hybrid import HMTP
-from fedldp.mechanisms.optimal.program import Cut, Limits, Solution, best_rows, solve, trapezoid
+from fedldp.mechanisms.optimal.program import (
+    SOLVER,
+    Cut,
+    Limits,
+    Solution,
+    best_rows,
+    solve,
+    trapezoid,
+)
 from fedldp.mechanisms.piecewise import PMOpt
-
-SOLVER = 1  # part of the cache's keys: raise it when results change
 
 _ROUNDING_COST = 0.0006  # of HM-TP's worst-case variance, by rounding x to a letter
 _UNUSED = 1e-9  # a base measure below this, relative to the largest, is left out

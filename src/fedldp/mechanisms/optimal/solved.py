@@ -19,10 +19,12 @@ from fedldp._internal import cache
 from fedldp._internal.validation import Floats, whole
 from fedldp.coders.channel import Channel, channel_epsilon
 from fedldp.errors import DomainError, FedLDPError
+from fedldp.mechanisms.duchi import Duchi
 from fedldp.mechanisms.finite import Finite
+from fedldp.mechanisms.hybrid import HMTP
 from fedldp.mechanisms.optimal.certificate import Certificate, certificate
+from fedldp.mechanisms.optimal.program import SOLVER
 
-SOLVER = 1  # part of the cache's keys: raise it when results change
 MOST_OUTPUTS = 255
 _ALLOWED = 1 + 1e-6  # for rounding to integers
 _DOUBT = 2.0**-32  # rounding may favour a column that only leads to another output
@@ -89,6 +91,13 @@ class Solved(Finite):
             return self._found[0]
         other: Self = replace(cast(Any, self), outputs=outputs)
         return other.channel()
+
+    def quick_variance(self, outputs: int | None = None) -> float:
+        if outputs is None:
+            return HMTP(self.epsilon).worst_case_variance
+        if outputs < 3:
+            return Duchi(self.epsilon).worst_case_variance
+        return HMTP(self.epsilon).channel(outputs - 1 + outputs % 2).worst_case_variance
 
     @property
     def values(self) -> Floats:
