@@ -76,9 +76,13 @@ class Signal:
         allowed = self.entries.get("allowed", self.entries.get("enum"))
         if allowed is None:
             return None
-        if not isinstance(allowed, list | dict) or not allowed:
-            raise DomainError(f"{self.path}: expected a list of allowed values; got {allowed!r}.")
-        return [label(each) for each in allowed]
+        known = allowed if isinstance(allowed, list | dict) else ()
+        if not known or not all(isinstance(e, str | int | float) and e == e for e in known):
+            raise DomainError(
+                f"{self.path}: expected a list of allowed values, texts or numbers; "
+                f"got {allowed!r:.200}."
+            )
+        return [label(each) for each in known]
 
     @property
     def is_number(self) -> bool:

@@ -207,7 +207,8 @@ def test_the_owner_sees_what_would_be_replaced(car):
     [
         ('cap = "no"', "cap must be a positive number"),
         ('epsilon = "-1"', "epsilon must be a positive number"),
-        ("every = 0", "every must be a number of seconds"),
+        ("every = 0", "every must be a positive number of seconds"),
+        ("retry = nan", "retry must be a positive number of seconds"),
         ('period = "7 days"', "expected both"),
         ("fewest_vehicles = 2", "unknown entry"),
         ('fleet = "a/b"', "fleet must be 1 to 64 letters"),

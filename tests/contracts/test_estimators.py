@@ -255,6 +255,8 @@ def test_a_vehicle_that_was_asked_is_not_asked_again(kind):
     model = made(kind).partial_fit(X[:1000], y[:1000], vehicle_ids=ids)
     with pytest.raises(DomainError, match=r"asked once; 1 of these .* '499'"):
         model.partial_fit(X[:10], y[:10], vehicle_ids=np.arange(499, 509))
+    with pytest.raises(DomainError, match=r"asked once; 1 of these .* '499'"):
+        model.partial_fit(X[:10], y[:10], vehicle_ids=np.arange(499, 509).astype(str))
     model.partial_fit(X[:10], y[:10], vehicle_ids=np.arange(500, 510))
     assert model.privacy_.reports == 510
     model.set_params(epsilon=2.0)

@@ -366,6 +366,14 @@ def test_a_folder_too_deep_for_a_socket(tmp_path):
             'server = "h:1"\nauthority = "c"\nkey = "k"\nvaults = ["a"]\nbundle = "AB"',
             "bundle must be a SHA-256",
         ),
+        (
+            'server = "h:1"\nauthority = "c"\nkey = "k"\nvaults = ["a"]\ndeadline = 0',
+            "deadline must be a positive number",
+        ),
+        (
+            'server = "h:1"\nauthority = "c"\nkey = "k"\nvaults = ["a"]\ndeadline = nan',
+            "deadline must be a positive number",
+        ),
         ('server = 7\nauthority = "c"\nkey = "k"\nvaults = ["a"]', "server has a value of a wrong"),
     ],
 )

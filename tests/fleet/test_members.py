@@ -343,6 +343,7 @@ def test_what_a_second_job_may_not_be(fleet):
     ):
         assert said in run("job", fleet, name, status=1)
     assert "belong to a --task" in run("job", fleet, "autumn", "--target", "city", status=2)
+    assert "epsilon must be" in run("job", fleet, "autumn", "--epsilon", 0, status=1)
     assert ServerConfig.load(fleet / "server").job.name == "job.toml"
     job = Job.load(fleet / "server" / "job.toml")
     with Checkpoint(job.checkpoint, job.name, job.settings, "{}") as begun:

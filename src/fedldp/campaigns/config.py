@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, final
 
@@ -102,9 +103,9 @@ class VehicleConfig:
         )
         check_name(entries["fleet"], f"{path}: fleet")
         for name in ("every", "retry"):
-            if entries.get(name, 1) <= 0:
+            if not 0 < entries.get(name, 1) < inf:
                 raise DomainError(
-                    f"{path}: {name} must be a number of seconds; got {entries[name]}."
+                    f"{path}: {name} must be a positive number of seconds; got {entries[name]}."
                 )
         cap = _epsilon(path, "cap", entries["cap"])
         try:

@@ -67,7 +67,7 @@ def _counted(work: Work, job: Job, vehicles: int | None) -> Work:
 
 def settings_of(job: Job, epsilon: float | None) -> Settings:
     """Return the settings of a job that the next one takes over, with another epsilon if given."""
-    made = replace(_SETTINGS, epsilon=epsilon or job.plan.epsilon)
+    made = replace(_SETTINGS, epsilon=job.plan.epsilon if epsilon is None else epsilon)
     if job.model is None:
         return made
     share = job.gateways * job.survey_reports / job.expected or made.survey_share

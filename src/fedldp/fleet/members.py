@@ -231,8 +231,7 @@ def use_next_key(gateway: GatewayConfig) -> None:
 
 
 def _next(gateway: GatewayConfig) -> tuple[Path, Path]:
-    name = gateway.key.name
-    return gateway.key.with_name(f"{name}.next"), gateway.key.with_name(f"{name}.next.pub")
+    return gateway.next_key, gateway.next_key.with_name(f"{gateway.next_key.name}.pub")
 
 
 def rotate_gateway(server: ServerConfig, gateway: GatewayConfig) -> None:

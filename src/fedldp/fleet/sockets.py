@@ -20,6 +20,7 @@ REFUSED = bytes(protocol.HEADER)  # the answer to an invalid question
 NOT_READY = b""  # the answer to a question that a vault had no time to read
 LENGTH = struct.Struct(">I")
 _BLOCK = 1 << 16  # bytes sent at a time
+_BACKLOG = 128  # connections that wait to be accepted
 
 
 @final
@@ -87,13 +88,13 @@ class Address:
         return link
 
 
-def listen(path: Path, otherwise: str) -> socket.socket:
-    """Return a Unix socket that listens, open to its user and group (mode 660).
+def listen(path: Path, otherwise: str, *, group: bool = True) -> socket.socket:
+    """Return a Unix socket that listens, open to its user and, if `group` is true, to its group.
 
     `otherwise` says what to do if there cannot be one at this path.
     """
-    if path.exists():
-        if not stat.S_ISSOCK(path.stat().st_mode):
+    with suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
             raise DomainError(f"{path} exists and is not a socket: {otherwise}.")
         with socket.socket(socket.AF_UNIX) as probe, suppress(ConnectionRefusedError):
             probe.connect(str(path))
@@ -105,12 +106,15 @@ def listen(path: Path, otherwise: str) -> socket.socket:
             f"without systemd, create it yourself, or {otherwise}."
         )
     listening = socket.socket(socket.AF_UNIX)
-    mask = os.umask(0o117)  # so that the mode is right from the first moment on
+    mask = os.umask(0o117 if group else 0o177)  # so that the mode is right from the first moment on
     try:
         listening.bind(str(path))
+    except OSError:
+        listening.close()
+        raise
     finally:
         os.umask(mask)
-    listening.listen(128)
+    listening.listen(_BACKLOG)
     return listening
 
 

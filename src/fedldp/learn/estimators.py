@@ -41,6 +41,7 @@ from fedldp.learn.training import Round, Training
 from fedldp.plan import Plan
 from fedldp.randomness import Source, source
 from fedldp.schema import Number, Schema
+from fedldp.vehicle import label
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # type: ignore[import-untyped]
@@ -179,7 +180,7 @@ class _Before:
     width: int  # features
     state: State
     scaling: Scaling | None
-    vehicle_ids: frozenset[Any]
+    vehicle_ids: frozenset[str]
     calls: int
 
     def check(self, settings: Settings, objective: Objective) -> None:
@@ -1258,15 +1259,16 @@ def _refuse(unsupported: dict[str, Any]) -> None:
         raise TypeError(f"unexpected arguments: {', '.join(unsupported)}.")
 
 
-def _once(ids: Array | None, before: _Before | None) -> frozenset[Any]:
+def _once(ids: Array | None, before: _Before | None) -> frozenset[str]:
     """Return which vehicles were asked after this; raise an error if one was asked before."""
-    now = frozenset() if ids is None else frozenset(ids.tolist())
+    # As texts: the number 7 and the text "7" name the same vehicle.
+    now = frozenset() if ids is None else frozenset(map(label, ids.tolist()))
     if before is None:
         return now
     if again := now & before.vehicle_ids:
         raise DomainError(
             f"each vehicle is asked once; {len(again)} of these were asked before, such as "
-            f"{min(map(str, again))!r:.80}. Give only new vehicles to partial_fit."
+            f"{min(again)!r:.80}. Give only new vehicles to partial_fit."
         )
     return now | before.vehicle_ids
 

@@ -206,6 +206,9 @@ class TestAddress:
         path.write_text('monitor = "0.0.0.0:9480"\n')
         with pytest.raises(DomainError, match=r"server\.toml: .*needs monitor_token"):
             MonitorAddress.load(path)
+        path.write_text("monitor = 9480\n")
+        with pytest.raises(DomainError, match="must be texts"):
+            MonitorAddress.load(path)
         secret(tmp_path)
         path.write_text('monitor = "run/m.sock"\nmonitor_token = "token"\n')
         found = MonitorAddress.load(path)
@@ -233,7 +236,7 @@ class TestUnixSocket:
     def test_one_that_was_left_behind_is_replaced(self, tmp_path):
         address = MonitorAddress.of("m.sock", tmp_path)
         address.listen().close()
-        with closing(address.listen()), pytest.raises(DomainError, match="another monitor"):
+        with closing(address.listen()), pytest.raises(DomainError, match="another process listens"):
             address.listen()
 
     def test_a_file_is_never_replaced(self, tmp_path):

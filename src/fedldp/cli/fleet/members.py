@@ -82,13 +82,14 @@ def job_command(
     server = members.server_of(folder)
     before = Job.load(server.job, signed=False)
     settings, work = add_job.settings_of(before, epsilon), None
-    if period is not None and (task or epsilon or rounds or vehicles):
+    others = any(value is not None for value in (epsilon, rounds, vehicles))
+    if period is not None and (task is not None or others):
         raise click.UsageError("--period asks the calendar again: give no other option with it.")
     if task is not None:
         work = _other(before, name, task, target, rounds, vehicles, hidden, activation)
     elif target is not None or hidden or given("activation"):
         raise click.UsageError("--target, --hidden and --activation belong to a --task.")
-    elif any(value is not None for value in (epsilon, rounds, vehicles)):
+    elif others:
         work = add_job.same_work(before, name, rounds, vehicles)
     made = add_job.add_job(server, name, work, settings, period)
     shown = console(soft_wrap=True)

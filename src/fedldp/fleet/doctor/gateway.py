@@ -139,7 +139,7 @@ def _app(gateway: GatewayConfig) -> Iterator[Finding]:
 
 
 def _next_key(gateway: GatewayConfig) -> Iterator[Finding]:
-    if gateway.key.with_name(f"{gateway.key.name}.next").exists():
+    if gateway.next_key.exists():
         yield warning(
             "there is a next key, which is not used yet.",
             "When the server has its public half: fedldp fleet rotate-keys FOLDER --use",

@@ -12,6 +12,7 @@ import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from socket import socket
 from typing import final
@@ -73,6 +74,11 @@ class GatewayConfig:
             address = text if text.startswith("tcp://") else str((folder / text).resolve())
             vaults.append(Address.of(address, token))
         known = str(entries.get("bundle", bundle.SHA256))
+        deadline = float(entries.get("deadline", DEADLINE))
+        if not 0 < deadline < inf:
+            raise DomainError(
+                f"{path}: deadline must be a positive number of seconds; got {deadline}."
+            )
         if not vaults:
             raise DomainError(f"{path}: vaults must contain at least one vault; got none.")
         told = [str(token), str(folder), *(vault.path for vault in vaults)]
@@ -91,7 +97,7 @@ class GatewayConfig:
             folder / entries["key"],
             tuple(vaults),
             token,
-            float(entries.get("deadline", DEADLINE)),
+            deadline,
             known,
         )
 
@@ -99,6 +105,11 @@ class GatewayConfig:
     def state(self) -> Path:
         """The folder for files that are written at run time."""
         return self.folder / STATE
+
+    @property
+    def next_key(self) -> Path:
+        """The file of the key that this gateway will use next, if it has one."""
+        return self.key.with_name(f"{self.key.name}.next")
 
     @property
     def distant(self) -> list[Address]:

@@ -1,6 +1,5 @@
 """Where a monitor listens: the loopback interface, a Unix socket or, with a token, anywhere."""
 
-import contextlib
 import ipaddress
 import os
 import socket
@@ -12,6 +11,7 @@ from urllib.parse import quote
 
 from fedldp._internal import toml
 from fedldp.errors import DomainError
+from fedldp.fleet import sockets
 
 # Optional entries of server.toml, gateway.toml and vault.toml.
 ENTRIES: dict[str, toml.Types] = {"monitor": str, "monitor_token": str}
@@ -78,8 +78,13 @@ class MonitorAddress:
         entries = toml.parse(path.read_text("utf-8"), str(path))
         if "monitor" not in entries:
             return None
+        given = {name: entries[name] for name in ENTRIES if name in entries}
+        if not all(isinstance(each, str) for each in given.values()):
+            raise DomainError(
+                f"{path}: monitor and monitor_token must be texts; got {given!r:.80}."
+            )
         try:
-            return cls.of(entries["monitor"], path.parent, entries.get("monitor_token"))
+            return cls.of(given["monitor"], path.parent, given.get("monitor_token"))
         except DomainError as error:
             raise DomainError(f"{path}: {error}") from None
 
@@ -99,8 +104,8 @@ class MonitorAddress:
     def listen(self) -> socket.socket:
         """Return a socket that listens there, or raise `DomainError`."""
         try:
-            if self.path:
-                return _unix(Path(self.path))
+            if self.path:  # not for its group: a gateway, with an app of the server, may be in that
+                return sockets.listen(Path(self.path), "choose another path", group=False)
             family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
             return socket.create_server((self.host, self.port), family=family, backlog=_BACKLOG)
         except OSError as error:
@@ -129,28 +134,3 @@ def _secret(path: Path) -> str:
             "secret."
         )
     return found
-
-
-def _unix(path: Path) -> socket.socket:
-    """Return a socket that only its own account can reach.
-
-    A group is not enough: a gateway, which runs an app of the server, is in the vault's group.
-    """
-    with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise DomainError(f"monitor: {path} exists and is not a socket: choose another path.")
-        with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(ConnectionRefusedError):
-            probe.connect(str(path))
-            raise DomainError(f"another monitor listens on {path}: choose another path.")
-        path.unlink()  # left behind by a monitor that was killed
-    listening = socket.socket(socket.AF_UNIX)
-    mask = os.umask(0o177)  # so that the mode is right from the first moment on
-    try:
-        listening.bind(str(path))
-    except OSError:
-        listening.close()
-        raise
-    finally:
-        os.umask(mask)
-    listening.listen(_BACKLOG)
-    return listening
