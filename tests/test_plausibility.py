@@ -198,6 +198,8 @@ def test_only_the_worst_are_described():
         "with a probability of at most 1e-09."
     )
     assert texts[-1] == "Implausible reports: 2 more findings."
+    fewer = Plausibility(10, 1e-9, findings[:4])
+    assert fewer.warnings[-1] == "Implausible reports: 1 more finding."
     assert len(Plausibility(10, 1e-9, findings[:3]).warnings) == 3
 
 

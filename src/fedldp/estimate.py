@@ -380,7 +380,8 @@ def difference(one: Estimate, other: Estimate) -> Estimate:
     Parameters
     ----------
     one, other
-        Estimates of the population, with the same attributes and the same confidence.
+        Estimates with the same attributes and the same confidence, both of the population or both
+        of the fleet.
 
     Returns
     -------
@@ -402,7 +403,10 @@ def difference(one: Estimate, other: Estimate) -> Estimate:
     array([[1.5, 2. ]])
     """
     if (tuple(one), one.confidence, one.of) != (tuple(other), other.confidence, other.of):
-        raise DomainError("difference needs estimates of the same attributes and confidence.")
+        raise DomainError(
+            "difference needs estimates of the same attributes and confidence, both of the "
+            "population or both of the fleet."
+        )
     return Estimate(
         {name: Differences.of(one[name], other[name]) for name in one},
         one.reports + other.reports,

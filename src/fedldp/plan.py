@@ -56,7 +56,8 @@ class Plan:
         The plan gives it each answer's part of the budget.
     k
         How many coordinates a vehicle answers, with epsilon/k each: a number, `"best"` for the
-        number with the least expected error, or `"paper"` for floor(epsilon / 2.5).
+        number with the least expected error, or `"paper"` for floor(epsilon / 2.5), at
+        least 1.
     strategy
         `"sample"`: each vehicle chooses k coordinates with its own randomness. `"split"`: it
         answers all d coordinates with epsilon/d each. `"paper"`: the budget is divided between

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
+from fedldp._internal.text import counted
 from fedldp._internal.validation import Floats
 from fedldp.attributes import Attribute
 from fedldp.parts import Part, places
@@ -117,8 +118,8 @@ class Plausibility:
     def warnings(self) -> tuple[str, ...]:
         """The findings as sentences; at most a few."""
         shown = [f"Implausible reports: {each}." for each in self.findings[:_SHOWN]]
-        if more := len(self.findings) - _SHOWN:
-            shown += [f"Implausible reports: {more} more findings."] if more > 0 else []
+        if (more := len(self.findings) - _SHOWN) > 0:
+            shown.append(f"Implausible reports: {counted(more, 'more finding')}.")
         return tuple(shown)
 
     def among(self, number: int) -> "Plausibility":

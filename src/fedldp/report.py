@@ -32,7 +32,8 @@ HEADER = _HEAD.size + _CHECK.size
 
 Verdicts = npt.NDArray[np.uint8]  # ACCEPTED, or the number of a reason
 
-# Why a packet is refused, in the order in which it is checked.
+# Why a packet is refused, in the order in which it is checked. Only a length that differs from what
+# a whole header says is checked later: after the format and the plan.
 REASONS = {
     "missing": "there are no bytes",
     "length": "the number of bytes is not what the header says",

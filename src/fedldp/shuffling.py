@@ -109,5 +109,5 @@ def _heads(coins: Integers, least: Floats) -> Floats:
     from scipy.special import betainc
 
     inside = (least >= 1) & (least <= coins)
-    chance = betainc(np.where(inside, least, 1.0), np.where(inside, coins - least + 1, 1.0), 0.5)
-    return np.where(inside, chance, (least < 1).astype(np.float64))
+    tail = betainc(np.where(inside, least, 1.0), np.where(inside, coins - least + 1, 1.0), 0.5)
+    return np.where(inside, tail, (least < 1).astype(np.float64))

@@ -11,7 +11,7 @@ from fedldp.errors import DomainError
 
 SMALLEST_EPSILON = 0.001
 LARGEST_EPSILON = 20.0  # of a mechanism
-LARGEST_EXACT_EPSILON = 16.0  # of a coder or a plan, whose odds are integers
+LARGEST_EXACT_EPSILON = 16.0  # of a channel or a plan, whose odds are integers
 LARGEST_CERTIFIED_EPSILON = 9.0  # for which the optimum has a certificate
 
 Floats = npt.NDArray[np.float64]

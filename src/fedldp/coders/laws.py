@@ -1,7 +1,7 @@
 """The law of one answer: the probability that a question x gets the value y as its answer.
 
-Every coder has one (`coder.law`). x is a number in [-1, 1], or says (1 or 0) whether a vehicle is
-in a category. Estimates, their intervals and their checks follow from the law alone.
+Every exact coder has one (`coder.law`). x is a number in [-1, 1], or says (1 or 0) whether a
+vehicle is in a category. Estimates, their intervals and their checks follow from the law alone.
 """
 
 from dataclasses import dataclass

@@ -43,7 +43,7 @@ def from_file(
         The attributes of the columns to read.
     target
         The column of the schema that a model predicts: a number for linear regression, a category
-        with two labels for the other objectives.
+        with two labels for the other objectives, with more labels for softmax.
     vehicle_id
         The column with the id of each row's vehicle, if a vehicle has several rows. Ids are
         compared as they are written.

@@ -53,7 +53,8 @@ class Arrays:
         The features, in [-1, 1]. The last one is usually the constant 1, whose weight is the
         intercept.
     targets : ndarray of shape (rows,)
-        The targets: in [-1, 1] for a regression, -1 or 1 for a classification.
+        The targets: in [-1, 1] for a regression, -1 or 1 for a classification with two labels,
+        the position of the label (0, 1, ...) for softmax.
 
     Raises
     ------

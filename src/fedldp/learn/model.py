@@ -461,7 +461,7 @@ class Model:
         Raises
         ------
         WireError
-            If the text is not a valid model in canonical form.
+            If the text is not a valid model.
         """
         advice = ". Give a file that `fedldp train --save` wrote."
         with documents.reading(repr(FORMAT), advice):

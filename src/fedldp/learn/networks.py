@@ -559,7 +559,7 @@ class Network:
         Raises
         ------
         WireError
-            If the text is not a valid network in canonical form.
+            If the text is not a valid network.
         """
         with documents.reading(repr(FORMAT)):
             entries = ("objective", "outputs", "inputs", "layers", "fixed")

@@ -319,7 +319,7 @@ class State:
         Raises
         ------
         WireError
-            If the text is not a valid state in canonical form.
+            If the text is not a valid state.
         """
         with documents.reading(repr(FORMAT)):
             document = documents.parse(text, [FORMAT, FORMAT_2], ("round", *_ARRAYS), "known")

@@ -99,7 +99,7 @@ class Settings(Recipe):
         AUTO,
         Real(0, above=True, words=(AUTO,)),
         help="Where the length of a gradient is clipped or, without directions, each number of it; "
-        "auto is 1, and 0.6 for linear regression with directions.",
+        "auto is 1; with directions 0.6 for linear regression, 1.41 for several labels.",
     )
     k: int | str = option(
         _of_plan("k"),

@@ -441,7 +441,7 @@ class SurveyComputation:
         Raises
         ------
         WireError
-            If the text is invalid, or not in canonical form.
+            If the text is invalid.
         """
         with documents.reading(repr(FORMAT)):
             document = documents.parse(text, [FORMAT], ("asks", "schema", "scaling"))

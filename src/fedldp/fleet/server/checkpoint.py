@@ -71,8 +71,8 @@ _KIND = Kind(
     },
 )
 _ROOM = 1 << 24  # counters of all tallies that are kept in memory
-_RECENT = 5  # rounds that are done, from which the rate of reports is computed
 _READ = 1 << 20  # the same for those who only look
+_RECENT = 5  # rounds that are done, from which the rate of reports is computed
 
 
 class Standing(NamedTuple):
