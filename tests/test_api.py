@@ -64,9 +64,6 @@ def test_a_mechanism_of_ones_own_needs_no_registry():
         def __init__(self, epsilon):
             self.epsilon = epsilon
 
-        def _draw(self, x, u, out, scratch):
-            raise NotImplementedError
-
     @dataclass(frozen=True)
     class Mine(Bare):
         epsilon: float

@@ -229,6 +229,15 @@ def test_refuses_what_was_tampered_with(change, said):
         loaded(plan, cap=1000)
 
 
+@pytest.mark.parametrize(("kind", "place"), [("table", "tables"), ("part", "parts")])
+def test_a_kind_that_a_newer_vehicle_knows_is_named(kind, place):
+    """Such a plan has format 2; the reason is its kind, not its format."""
+    plan = document() | {"format": vehicle.PLAN_FORMAT_2}
+    plan[place][0]["kind"] = "subset"
+    with pytest.raises(ValueError, match=f"^refused: a {kind} of an unknown kind: 'subset'$"):
+        loaded(plan)
+
+
 def other_texts():
     """Yield texts that many readers of JSON take for the same plan, each with its own reason."""
     plan = document()

@@ -1146,8 +1146,6 @@ class Plan:
         if any(attribute.newer for attribute in self._schema):
             wanted = PLAN_FORMAT_2
         self.constant = all(attribute.constant for attribute in self._schema)
-        if name != wanted:
-            raise ValueError(f"its format is not {wanted!r}")
         if len({attribute.name for attribute in self._schema}) < len(schema):
             raise ValueError("two attributes have one name")
         if not 1 <= d <= MOST_COORDINATES:
@@ -1157,6 +1155,8 @@ class Plan:
         check_tables(tables, parts)
         self._tables = [read_table(table) for table in tables]
         self._parts = [self._part(part) for part in parts]
+        if name != wanted:  # after the parts, so that a kind that is unknown here is named
+            raise ValueError(f"its format is not {wanted!r}")
         if sorted(n for part in parts for n in part["attributes"]) != list(range(len(schema))):
             raise ValueError("an attribute is in no part, or in two")
         self.epsilon = sum((part.epsilon for part in self._parts), Fraction(0))

@@ -119,15 +119,20 @@ def test_the_bound_is_an_output_and_no_output_is_beyond_it(name, data):
 @few_examples
 def test_worst_case_variance_is_the_maximum_over_x(name, data):
     m = drawn(name, data)
-    x = np.linspace(-1, 1, 2001)
-    top = x[np.argmax(m.variance(x))]
-    peak = minimize_scalar(
-        lambda z: -m.variance(z),
-        bounds=(max(top - 2e-3, -1.0), min(top + 2e-3, 1.0)),
-        method="bounded",
-        options={"xatol": 1e-9},
-    )
-    numeric = max(m.variance(x).max(), -peak.fun)
+    x = np.linspace(0, 1, 1001)  # the law is symmetric
+    found = m.variance(x)
+    numeric = found.max()
+    # Of several peaks that are almost as high, the highest one may lie between two of these x.
+    sides = np.pad(found, 1, constant_values=-np.inf)
+    peaks = np.flatnonzero((found >= sides[:-2]) & (found >= sides[2:]))
+    for top in x[peaks[np.argsort(found[peaks])[-3:]]]:
+        peak = minimize_scalar(
+            lambda z: -m.variance(z),
+            bounds=(max(top - 2e-3, -1.0), min(top + 2e-3, 1.0)),
+            method="bounded",
+            options={"xatol": 1e-9},
+        )
+        numeric = max(numeric, -peak.fun)
     assert m.worst_case_variance == pytest.approx(numeric, rel=1e-9)
 
 

@@ -37,18 +37,17 @@ def fleet(n, d, name="logistic", grouped=None, dtype=np.float64):
     return Linear(objective(name), examples(n, d, dtype=dtype), grouped)
 
 
-def slope(name, z, y):
-    if name == "squared":
-        return z - y
-    if name == "hinge":
-        return -y if y * z < 1 else 0.0
-    return -y / (1 + math.exp(y * z))
+SLOPES = {  # the derivative of the loss, at a score z and a target y
+    "squared": lambda z, y: z - y,
+    "logistic": lambda z, y: -y / (1 + math.exp(y * z)),
+    "hinge": lambda z, y: -y if y * z < 1 else 0.0,
+}
 
 
 def gradient(name, weights, x, y):
     """Return the gradient of one example."""
     z = sum(float(w) * float(each) for w, each in zip(weights, x, strict=True))
-    return [slope(name, z, float(y)) * float(each) for each in x]
+    return [SLOPES[name](z, float(y)) * float(each) for each in x]
 
 
 def naive(name, weights, features, targets, vehicle_ids=None):

@@ -161,7 +161,11 @@ def outputs(table):
         return 1 << table["categories"]
     if table["kind"] == "lines":
         return len(line_directions(table["base"], table["digits"])) * table["base"]
-    return len(table["values"]) if table["kind"] == "numbers" else table["categories"]
+    if table["kind"] == "numbers":
+        return len(table["values"])
+    if table["kind"] == "response":
+        return table["categories"]
+    raise NotImplementedError(f"say here how many codes {table['kind']!r} has")
 
 
 def coordinates(plan, part):
@@ -412,6 +416,8 @@ def code_law(table, own):
         same, other = int(table["same"]), int(table["other"])
         total = same + (a - 1) * other
         return {code: Fraction(same if code == own else other, total) for code in range(a)}
+    if table["kind"] != "unary":
+        raise NotImplementedError(f"write down here the law of a code of {table['kind']!r}")
     ones = [Fraction(1, 2) if i == own else _share(table) for i in range(a)]
     return {
         code: math.prod(

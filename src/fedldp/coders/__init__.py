@@ -1,6 +1,7 @@
 """Coders turn a value into a code, exactly private, with integers as their odds.
 
-`base` has the protocol that all of them follow: adding a coder takes one file and one entry below.
+`base` has the protocol that all of them follow, and says what a new coder takes: a file, an entry
+below and, before vehicles answer through it, its check and its draw in `fedldp.vehicle`.
 `channel` answers one number through a table, `categories` one category, `lines` one of very many,
 `cube` all numbers at once, with one sign each, and `directions` a whole vector of bounded length.
 `study` has floating-point noise, as in the paper, and is never sent.

@@ -547,8 +547,9 @@ _FUNCTIONS: Mapping[str, tuple[Callable[[Array], tuple[Array, Array]], float]] =
 }
 ACTIVATIONS = tuple(_FUNCTIONS)
 POOLS = ("mean", "max")
-_KINDS: tuple[type[Layer], ...] = (Dense, Conv, Activation, Pool, ChannelMean, Flatten)
-LAYERS: Mapping[str, type[Layer]] = {kind.kind: kind for kind in _KINDS}
+LAYERS: Mapping[str, type[Layer]] = {
+    each.kind: each for each in (Dense, Conv, Activation, Pool, ChannelMean, Flatten)
+}
 
 
 def layer_from_document(document: Any) -> Layer:
