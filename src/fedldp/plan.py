@@ -1,4 +1,11 @@
-"""Plans: one file that both sides hold, from which everything else follows."""
+"""Plans: one file that both sides hold, from which everything else follows.
+
+A plan is a schema and parts. `_strategies` forms the parts: which attributes belong together, how
+many of them a vehicle answers, and which coders its attributes choose from. A part (`parts`) knows
+where the answers of each attribute lie, in a record and in a tally; a coder (`coders`) knows what
+an answer means. From rows, `Plan.report` makes a `Report`: the records of some vehicles. From its
+bytes, `Plan.parse` makes a `Tally`, whose `estimate` has a result for each attribute.
+"""
 
 import hashlib
 import os
