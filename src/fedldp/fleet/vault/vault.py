@@ -115,6 +115,11 @@ class Vault:
     (2, True)
     >>> ledger.totals()
     {'car 1': Fraction(1, 1), 'car 2': Fraction(1, 1)}
+    >>> from fedldp._internal.signatures import PrivateKey
+    >>> vault.trust(PrivateKey.generate().public)
+    >>> vault.answer(question)
+    Traceback (most recent call last):
+    fedldp.errors.DomainError: this vault answers only jobs that its operator has signed; ...
     >>> ledger.close(); folder.cleanup()
     """
 
