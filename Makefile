@@ -187,7 +187,7 @@ notebooks: $(VENV)/docs.done  ## the notebooks of the documentation, executed
 	$(BIN)/python tools/site/notebooks.py docs/notebooks build/docs
 	@touch build/docs/notebooks.done
 
-build/docs/notebooks.done: $(VENV)/docs.done $(wildcard docs/notebooks/*.ipynb) $(shell find src -name '*.py')
+build/docs/notebooks.done: $(VENV)/docs.done tools/site/notebooks.py $(wildcard docs/notebooks/*.ipynb) $(shell find src -name '*.py')
 	@$(MAKE) --no-print-directory notebooks
 
 live-page: $(VENV)/test.done  ## the pictures of a fleet's live page: needs Chromium

@@ -8,6 +8,7 @@ writes it. Tests import each name, look for each page and anchor, and compare th
 paper's source where that is available.
 """
 
+import re
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -42,6 +43,7 @@ implements or checks it here. What goes beyond the paper is not on this page.
 Items are numbered in the order of the paper's source. Sections have names here, not numbers: the
 source has no heading for the introduction, so their numbers depend on whether it counts. Verdicts
 and pictures are in the [reproduction](reproduction.md); `fedldp-reproduce KEY` computes one again.
+Names in the code that do not begin with `fedldp` are those of the package `fedldp_reproduction`.
 
 `make paper-map` writes this page from `items.toml`. Tests import every name, look up every page and
 heading, and compare the list with the source of the paper if it is available.
@@ -110,24 +112,41 @@ def resolve(name: str) -> Any:
     raise DomainError(f"there is nothing of the name {name!r}.")
 
 
-def page() -> str:
-    """Return the map as Markdown."""
-    return "\n".join([_HEAD, *_tables(), _NEXT])
+def page(docs: Path) -> str:
+    """Return the map as Markdown, for a folder with the pages that it links to."""
+    return "\n".join([_HEAD, *_tables(docs), _NEXT])
 
 
-def _tables() -> Iterator[str]:
+def headings(text: str) -> dict[str, str]:
+    r"""Return the headings of a page by their anchors, as the site makes these.
+
+    >>> headings("# One: two\n## Three {#four}\n")
+    {'one-two': 'One: two', 'four': 'Three'}
+    """
+    found, inside = {}, False
+    for line in text.splitlines():
+        if line.startswith("```"):
+            inside = not inside
+        heading = re.fullmatch(r"#+ (.*?)(?: \{ ?#(.*?) ?\})?", line)
+        if heading and not inside:
+            plain = re.sub(r"[^\w\s-]", "", heading[1]).strip().lower()
+            found[heading[2] or re.sub(r"[\s-]+", "-", plain)] = heading[1]
+    return found
+
+
+def _tables(docs: Path) -> Iterator[str]:
     for heading in dict.fromkeys(KINDS.values()):
         chosen = [each for each in items() if KINDS[each.kind] == heading]
         yield f"## {heading}\n"
         yield "| item | what | in the code | pages and commands | checked in |"
         yield "|---|---|---|---|---|"
-        yield from map(_row, chosen)
+        yield from (_row(each, docs) for each in chosen)
         yield ""
 
 
-def _row(item: Item) -> str:
-    code = "<br>".join(f"`{name}`" for name in item.code)
-    pages = [f"[{_title(page)}]({page})" for page in item.pages]
+def _row(item: Item, docs: Path) -> str:
+    code = "<br>".join(f"`{name.removeprefix('fedldp_reproduction.')}`" for name in item.code)
+    pages = [f"[{_title(page, docs)}]({page})" for page in item.pages]
     where = "<br>".join([*pages, *([f"`{item.command}`"] if item.command else [])])
     known = description()
     checked = "<br>".join(
@@ -137,12 +156,14 @@ def _row(item: Item) -> str:
     return f"| {' | '.join(each.replace('|', chr(92) + '|') for each in cells)} |"
 
 
-def _title(address: str) -> str:
-    """Return what a link to a page is called: its file and heading, in words."""
+def _title(address: str, docs: Path) -> str:
+    """Return what a link to a page is called: the page and the heading in it."""
     path, _, anchor = address.partition("#")
-    stem = path.rpartition("/")[2].removesuffix(".md")
-    return f"{stem}: {anchor.replace('-', ' ')}" if anchor else stem
+    found = headings((docs / path).read_text("utf-8"))
+    title = next(iter(found.values()))
+    return f"{title.partition(':')[0]} \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} {found[anchor]}" if anchor else title
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
+    target = Path(sys.argv[1])
+    target.write_text(page(target.parent), encoding="utf-8")

@@ -15,8 +15,12 @@ import nbformat
 from nbclient import NotebookClient
 
 PATIENCE = 900  # seconds for one cell or for the start, on a busy machine
+PRINTED = ".text .output .no-copy"  # classes of a block
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-STYLE = re.compile(r"<style.*?</style>| border=\"1\" class=\"dataframe\"", re.DOTALL)
+FRAME = (
+    ' border="1" class="dataframe"'  # of pandas; without a class a table gets the site's style
+)
+STYLE = re.compile(r"<style.*?</style>", re.DOTALL)
 
 
 def run(path: Path) -> nbformat.NotebookNode:
@@ -35,25 +39,26 @@ def run(path: Path) -> nbformat.NotebookNode:
         return client.execute()
 
 
-def fenced(text: str, language: str) -> str:
+def fenced(text: str, kind: str) -> str:
     """Return a block of code."""
-    return f"```{language}\n{text.rstrip()}\n```"
+    return f"``` {{{kind}}}\n{text.rstrip()}\n```"
 
 
 def shown(output: nbformat.NotebookNode) -> Iterator[str]:
     """Yield one output of a cell: a picture, a table or text."""
     if output.output_type == "stream":
-        yield fenced(COLOUR.sub("", output.text), "text")
+        yield fenced(COLOUR.sub("", output.text), PRINTED)
         return
     data = output.data
     if "image/png" in data:
         picture = "data:image/png;base64," + data["image/png"].replace("\n", "")
         yield f'<img class="drawing" alt="What the cell above draws" src="{picture}">'
     elif "text/html" in data:
-        lines = (line.strip() for line in STYLE.sub("", data["text/html"]).splitlines())
-        yield f'<div class="output">{"".join(lines)}</div>'
+        table = STYLE.sub("", data["text/html"])
+        lines = (line.strip() for line in table.replace(FRAME, "").splitlines())
+        yield f'<div class="output{" frame" * (FRAME in table)}">{"".join(lines)}</div>'
     else:
-        yield fenced(data["text/plain"], "text")
+        yield fenced(data["text/plain"], PRINTED)
 
 
 def markdown(notebook: nbformat.NotebookNode) -> str:
@@ -63,7 +68,7 @@ def markdown(notebook: nbformat.NotebookNode) -> str:
         if cell.cell_type == "markdown":
             blocks.append(cell.source)
             continue
-        blocks.append(fenced(cell.source, "py"))
+        blocks.append(fenced(cell.source, ".py"))
         for output in cell.outputs:
             blocks += shown(output)
     return "\n\n".join(blocks) + "\n"
