@@ -161,7 +161,8 @@ def _title(address: str, docs: Path) -> str:
     path, _, anchor = address.partition("#")
     found = headings((docs / path).read_text("utf-8"))
     title = next(iter(found.values()))
-    return f"{title.partition(':')[0]} \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} {found[anchor]}" if anchor else title
+    between = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
+    return title.partition(":")[0] + between + found[anchor] if anchor else title
 
 
 if __name__ == "__main__":

@@ -26,18 +26,18 @@ def tool(name, needed):
         ("**x_i** of y_t.", "<strong>x<sub>i</sub></strong> of y<sub>t</sub>."),
         (
             "`e^x_i` vehicle_ids a_opt_1",
-            "<code>e^x_i</code> vehicle_ids a_opt_1",
+            '<code class="short">e^x_i</code> vehicle_ids a_opt_1',
         ),
         ("2 ^ 3, ^caret", "2 ^ 3, ^caret"),
     ],
 )
 def test_exponents_and_indexes(text, expected):
-    extension = tool("scripts", "markdown").makeExtension()
+    extension = tool("prose", "markdown").makeExtension()
     assert sys.modules["markdown"].markdown(text, extensions=[extension]) == f"<p>{expected}</p>"
 
 
 def test_headings_stay_as_they_are():
-    extension = tool("scripts", "markdown").makeExtension()
+    extension = tool("prose", "markdown").makeExtension()
     assert sys.modules["markdown"].markdown("# e^ε", extensions=[extension]) == "<h1>e^ε</h1>"
 
 

@@ -17,9 +17,7 @@ from nbclient import NotebookClient
 PATIENCE = 900  # seconds for one cell or for the start, on a busy machine
 PRINTED = ".text .output .no-copy"  # classes of a block
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-FRAME = (
-    ' border="1" class="dataframe"'  # of pandas; without a class a table gets the site's style
-)
+FRAME = ' border="1" class="dataframe"'  # of pandas; without a class a table gets the site's style
 STYLE = re.compile(r"<style.*?</style>", re.DOTALL)
 
 

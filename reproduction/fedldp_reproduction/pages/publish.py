@@ -96,7 +96,7 @@ def _claims(results: Sequence[Result]) -> Iterator[str]:
     yield "## Every claim of the paper {#claims}\n"
     yield from _table("claim", [it for it in told if not (it[1].misprint or it[1].beyond)])
     yield "## Misprints in the paper {#all-misprints}\n"
-    yield "Slips of the pen: what is meant is clear, and it holds. They are no failed claims.\n"
+    yield "Slips of the pen: what is meant is clear, and it holds. They are not failed claims.\n"
     yield from _table("printed, and meant", [it for it in told if it[1].misprint])
     yield "## Beyond the paper {#beyond}\n"
     yield "Statements of ours, on any data, about what the paper does not have.\n"

@@ -1,7 +1,8 @@
-"""Superscripts and subscripts in prose: e^ε, 2^(d + 96), x_i, without a script in the browser.
+"""Prose on the site: exponents and indexes (e^ε, 2^(d + 96), x_i), and names that stay whole.
 
 The pages keep what can be read in any editor. Code, formulas and headings stay as they are: the
-table of contents shows the text of a heading without its markup.
+table of contents shows the text of a heading without its markup. Short pieces of code get a class,
+so that a line does not end after the hyphen of an option.
 """
 
 import re
@@ -19,6 +20,7 @@ _SCRIPT = re.compile(
     r"(?<![\w\\])(?P<base>[^\W\d_])_(?P<index>[^\W_])(?!\w)(?:" + _EXPONENT.format("both") + ")?"
     r"|(?<=[\w)\]}])" + _EXPONENT.format("power")
 )
+_SHORT = 32  # characters: they fit on a line of a phone
 _UNTOUCHED = {"code", "pre", "math", "script", "style", *(f"h{level}" for level in range(1, 7))}
 
 
@@ -50,11 +52,13 @@ def _elements(text: str) -> tuple[str, list[Element]]:
     return before, elements
 
 
-class _Scripts(Treeprocessor):
+class _Prose(Treeprocessor):
     """Changes the tree of a page after everything else was read."""
 
     def run(self, root: Element) -> None:
         """Change an element and all below it."""
+        if root.tag == "code" and len(root.text or "") <= _SHORT:
+            root.set("class", "short")
         if root.tag in _UNTOUCHED:
             return
         for number, child in reversed(list(enumerate(root))):
@@ -69,7 +73,7 @@ class _Scripts(Treeprocessor):
 
 class _Extension(Extension):
     def extendMarkdown(self, md: Markdown) -> None:
-        md.treeprocessors.register(_Scripts(md), "scripts", 4)  # after the table of contents
+        md.treeprocessors.register(_Prose(md), "prose", 4)  # after the table of contents
 
 
 def makeExtension(**options: Any) -> Extension:
