@@ -59,3 +59,11 @@ def test_a_formula_that_is_not_understood_is_refused():
     formulas = tool("formulas", "latex2mathml")
     with pytest.raises(Exception, match="not all of this formula"):
         formulas.fence(r"\nosuchcommand x")
+
+
+def test_related_names_are_a_list():
+    text = (
+        "Sum.\n\nSee Also\n--------\nPlan : More\n    of it.\nMean : Less.\n\nExamples\n--------\n"
+    )
+    changed = tool("examples", "griffe").listed(text)
+    assert "\n- `Plan`: More\n    of it.\n- `Mean`: Less.\n\nExamples" in changed

@@ -2,7 +2,8 @@
 
 python tools/site/reference.py build/docs
 
-The pages docs/reference/api.md and commands.md include them.
+The pages of docs/reference include them: api.md lists all public names, commands.md the commands,
+and a page for each subject describes the names.
 """
 
 import ast
@@ -47,6 +48,17 @@ PUBLIC = (
     "fedldp.errors",
 )
 
+# The pages that describe names, by where these are defined; core has all others.
+SUBJECTS = {
+    "mechanisms": ("fedldp.mechanisms",),
+    "coders": ("fedldp.coders", "fedldp.parts"),
+    "attributes": ("fedldp.attributes",),
+    "learn": ("fedldp.learn",),
+    "data": ("fedldp.data", "fedldp.datasets", "fedldp.engines"),
+    "fleet": ("fedldp.fleet", "fedldp.campaigns"),
+    "core": ("fedldp",),
+}
+
 SOURCE = Path(fedldp.__file__).parent.parent
 
 # Public modules that are described on a page of their own.
@@ -63,9 +75,16 @@ class Name(NamedTuple):
     what: Any = None  # the object, unless its module cannot be imported here
 
     @property
+    def subject(self) -> str:
+        """The page that describes it."""
+        inside = ((page, f"{each}.") for page, modules in SUBJECTS.items() for each in modules)
+        return next(page for page, module in inside if self.path.startswith(module))
+
+    @property
     def link(self) -> str:
         """Where the reference describes it."""
-        return PAGES.get(self.path, f"#{self.path}")
+        page = "" if isinstance(self.what, ModuleType) else f"{self.subject}.md"
+        return PAGES.get(self.path, f"{page}#{self.path}")
 
     @property
     def summary(self) -> str:
@@ -134,7 +153,7 @@ def commands(
 
 
 def api_page() -> str:
-    """Return the list of all public names, and what is documented of each."""
+    """Return the list of all public names."""
     names = list(public_names())
     lines: list[str] = []
     for module in PUBLIC:
@@ -143,10 +162,13 @@ def api_page() -> str:
         for each in of_module:
             link = f"[`{each.name}`]({each.link})"
             lines.append(f"| {link} | {each.summary.replace('|', chr(92) + '|')} |")
-        for each in of_module:
-            if not isinstance(each.what, ModuleType):
-                lines += ["", f"::: {each.path}"]
     return "\n".join(lines) + "\n"
+
+
+def subject_page(subject: str) -> str:
+    """Return what is documented of the names of a subject."""
+    names = (each for each in public_names() if not isinstance(each.what, ModuleType))
+    return "\n".join(f"::: {each.path}\n" for each in names if each.subject == subject)
 
 
 def commands_page() -> str:
@@ -162,6 +184,8 @@ def main(folder: Path) -> None:
     """Write the pages."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "api.md").write_text(api_page(), "utf-8")
+    for subject in SUBJECTS:
+        (folder / f"api-{subject}.md").write_text(subject_page(subject), "utf-8")
     (folder / "commands.md").write_text(commands_page(), "utf-8")
 
 
