@@ -17,8 +17,8 @@ const fleet = (() => {
     const isPrivate = other > 0n && same * limit[1] <= other * limit[0];
     get("fleet-odds").textContent = `${tables.decimals(same, other, 4)} to 1`;
     get("fleet-verdict").textContent = isPrivate
-      ? "The exact ratio of the two integers is at most e^ε."
-      : "THESE ODDS MUST NOT BE USED: their ratio exceeds e^ε.";
+      ? "The exact ratio of the two integers is at most exp(ε)."
+      : "THESE ODDS MUST NOT BE USED: their ratio exceeds exp(ε).";
     get("fleet-verdict").className = isPrivate ? "" : "note";
     for (const id of ["ask", "ask-many"]) get(id).disabled = !isPrivate;
     show();

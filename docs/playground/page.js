@@ -4,6 +4,7 @@
 (() => {
   const data = window.FEDLDP;
   const PROBABLY = 1.96; // deviations, on either side, for 95%
+  const raised = (exponent) => [...String(exponent)].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("");
   const DIGITS = 18; // of a ratio of counts: enough to tell it from e^epsilon
 
   const get = (id) => document.getElementById(id);
@@ -95,7 +96,7 @@
       ? `Computed in integers, by your browser: THIS TABLE MUST NOT BE USED, for ${fault}.`
       : "Computed in integers, by your browser: the table is private. The largest ratio is that of " +
         `output ${number(table.values[widest])}: ${largest} to ${least}, in a table of ` +
-        `${table.letters.length} rows that each add up to 2^${table.total.toString(2).length - 1}.`;
+        `${table.letters.length} rows that each add up to 2${raised(table.total.toString(2).length - 1)}.`;
     for (const id of ["send", "send-many"]) get(id).disabled = fault !== null;
     showIntegers(used);
   }
