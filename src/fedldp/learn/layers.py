@@ -3,7 +3,7 @@
 A layer takes the values of some rows, an array with a row for each, and gives those of the next
 layer. Backwards it takes the slopes of the loss in its output, and gives the gradient of its own
 weights, one row for each row, and the slopes in its input. A new layer is a class here and an entry
-in `_KINDS`; its document, its limits and its tests follow.
+in `LAYERS`; its document, its limits and its tests follow.
 
 The weights of a dense or convolutional layer have a row for each unit or filter, the bias last.
 """
