@@ -130,6 +130,7 @@ def test_an_invalid_catalogue(text):
         {"datatype": "float", "min": "low"},
         {"datatype": "float", "max": [1]},
         {"datatype": "float", "min": float("nan")},
+        {"datatype": "float", "max": 10**400},
         {"datatype": "string", "allowed": "OFF"},
         {"datatype": "string", "allowed": []},
         {"datatype": "string", "allowed": [None]},

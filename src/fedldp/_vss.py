@@ -15,6 +15,7 @@ from typing import Any, final
 from fedldp._internal import documents, toml
 from fedldp._internal.text import listed, unknown
 from fedldp._internal.validation import is_real
+from fedldp.data.frames import to_float
 from fedldp.errors import DomainError
 from fedldp.schema import UNFILLED
 from fedldp.vehicle import OTHER, label
@@ -93,8 +94,8 @@ class Signal:
     def bounds(self) -> tuple[Any, Any]:
         """The bounds in the catalogue; None stands for a bound that is absent."""
         found = self.entries.get("min"), self.entries.get("max")
-        if not all(each is None or (is_real(each) and isfinite(each)) for each in found):
-            raise DomainError(f"{self.path}: expected numbers as min and max; got {found!r}.")
+        if not all(each is None or (is_real(each) and isfinite(to_float(each))) for each in found):
+            raise DomainError(f"{self.path}: expected numbers as min and max; got {found!r:.200}.")
         return found
 
     @property

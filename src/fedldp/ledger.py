@@ -332,7 +332,8 @@ class Ledger:
         Fraction(1, 10)
         """
         _text(vehicle_id, "vehicle_id")
-        cost, request, job = _number(epsilon, "epsilon"), _request(request), check_job(job)
+        cost, job = _number(epsilon, "epsilon"), check_job(job)
+        request = _request(request, entry)
         with self._file.transaction():
             answer = self._stored(vehicle_id, cost, request)
             if answer is None:
@@ -416,7 +417,8 @@ class Ledger:
         {'car 7': b'report'}
         """
         vehicle_ids = [_text(each, "vehicle_id") for each in vehicle_ids]
-        cost, request, job = _number(epsilon, "epsilon"), _request(request), check_job(job)
+        cost, job = _number(epsilon, "epsilon"), check_job(job)
+        request = _request(request, entry)
         with self._file.transaction():
             asked = self._asked(request)
             query = "SELECT key, answer FROM releases WHERE request = ?"
@@ -1221,13 +1223,16 @@ def _number(value: Number, name: str) -> Fraction:
     raise DomainError(f"{name} must be a positive number of up to 30 digits; got {value!r}.")
 
 
-def _text(value: str, name: str) -> str:
+def _text(value: object, name: str) -> str:
     try:
-        value.encode()
-    except (AttributeError, UnicodeEncodeError):
-        raise DomainError(f"{name} must be a text in Unicode; got {value!r}.") from None
-    return value
+        if isinstance(value, str):
+            value.encode()
+            return value
+    except UnicodeEncodeError:
+        pass
+    raise DomainError(f"{name} must be a text in Unicode; got {value!r}.")
 
 
-def _request(value: Request) -> Request:
-    return value if isinstance(value, bytes) else _text(value, "request")
+def _request(value: Request, entry: str) -> Request:
+    """Return a request; that of an entry of the hash chain is a text."""
+    return value if isinstance(value, bytes) and not entry else _text(value, "request")

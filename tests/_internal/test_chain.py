@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from fedldp._internal import chain
-from fedldp.errors import WireError
+from fedldp.errors import DomainError, WireError
 from fedldp.ledger import Ledger
 
 
@@ -31,6 +31,15 @@ def test_a_head_is_the_hash_of_the_one_before_and_the_entry(ledger):
     one = hashlib.sha256(bytes(32) + b"first").digest()
     two = hashlib.sha256(one + "zweitens: ä".encode()).digest()
     assert ledger.asked() == [("first", one), ("zweitens: ä", two)]
+
+
+def test_an_entry_needs_a_request_that_is_a_text(ledger):
+    with pytest.raises(DomainError, match="request must be a text"):
+        answered(ledger, b"spring/1", "first")
+    with pytest.raises(DomainError, match="request must be a text"):
+        ledger.release("car", 1, b"spring/1", lambda: b"x", entry="first")
+    assert entries(ledger) == []
+    assert ledger.release("car", 1, b"spring/1", lambda: b"x") == b"x"
 
 
 def test_what_is_asked_again_is_not_added_again(ledger):
