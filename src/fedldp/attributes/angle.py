@@ -9,7 +9,8 @@ import numpy as np
 
 from fedldp._internal.text import counted, or_none, rounded
 from fedldp._internal.validation import Floats, Integers, whole
-from fedldp.attributes.binned import Binned, default_entry, finite
+from fedldp.attributes.base import finite
+from fedldp.attributes.binned import Binned, default_entry
 from fedldp.attributes.distribution import Bins, entries
 from fedldp.attributes.results import Numbers
 from fedldp.errors import DomainError

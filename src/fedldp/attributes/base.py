@@ -9,17 +9,18 @@ a class in a file of its own, derive it from `Measured` (its coder takes numbers
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from math import inf, isfinite
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from fedldp._internal.text import listed
-from fedldp._internal.validation import Floats
+from fedldp._internal.validation import Floats, is_real
 from fedldp.attributes.grouped import GroupMeans, TwoWay
 from fedldp.attributes.results import Frequencies, Numbers, Result
 from fedldp.coders.base import Coder, ForCategories
-from fedldp.data.frames import Cells, is_missing, shown
+from fedldp.data.frames import Cells, is_missing, shown, to_float
 from fedldp.errors import DomainError
 from fedldp.vehicle import PLAN_FORMAT
 
@@ -1080,3 +1081,15 @@ class Labelled(Attribute):
         frequencies = summary["frequencies"]
         most = int(np.argmax(frequencies))
         return f"{self.labels[most]} ({frequencies[most]:.0%})"
+
+
+def finite(name: str, key: str, value: Any) -> float:
+    """Return an option of an attribute as a float, or refuse it.
+
+    >>> finite("speed", "low", 30)
+    30.0
+    """
+    number = to_float(value) if is_real(value) else inf
+    if not isfinite(number):
+        raise DomainError(f"{key} of {name!r} must be a finite number; got {shown(value)}.")
+    return number + 0.0  # not -0.0, which is equal but is written differently

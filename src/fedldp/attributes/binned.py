@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from math import inf, isfinite
+from math import inf
 from typing import Any, final
 
 import numpy as np
 
-from fedldp._internal.validation import Floats, checked_text, is_real, whole
-from fedldp.attributes.base import Labelled, Values
+from fedldp._internal.validation import Floats, checked_text, whole
+from fedldp.attributes.base import Labelled, Values, finite
 from fedldp.attributes.distribution import Bins, Distribution, GroupDistributions, bin_labels
 from fedldp.attributes.results import Numbers, Result
-from fedldp.data.frames import Cells, is_missing_number, numbers, shown, to_float
+from fedldp.data.frames import Cells, is_missing_number, numbers
 from fedldp.errors import DomainError
 from fedldp.vehicle import MISSING, MOST_BINS, PLAN_FORMAT_2
 
@@ -135,18 +135,6 @@ class Binned(Labelled):
         totals = np.full(len(found), found[:bins].sum())
         totals[bins:] = len(values)
         return found, totals
-
-
-def finite(name: str, key: str, value: Any) -> float:
-    """Return an option of an attribute as a float, or refuse it.
-
-    >>> finite("speed", "low", 30)
-    30.0
-    """
-    number = to_float(value) if is_real(value) else inf
-    if not isfinite(number):
-        raise DomainError(f"{key} of {name!r} must be a finite number; got {shown(value)}.")
-    return number + 0.0  # not -0.0, which is equal but is written differently
 
 
 def default_entry(options: Mapping[str, Any], keys: set[str]) -> bool:

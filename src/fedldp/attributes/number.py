@@ -12,9 +12,9 @@ import numpy.typing as npt
 from fedldp._internal import validation
 from fedldp._internal.validation import Floats, checked_text, is_real
 from fedldp._internal.vectors import scaled, shortened
-from fedldp.attributes.base import Measured, Values
+from fedldp.attributes.base import Measured, Values, finite
 from fedldp.attributes.results import Mean, Numbers, Result
-from fedldp.data.frames import Cells, is_missing_number, numbers, shown, to_float
+from fedldp.data.frames import Cells, is_missing_number, numbers
 from fedldp.errors import DomainError
 from fedldp.vehicle import MOST_COORDINATES
 
@@ -111,14 +111,16 @@ class Number(Measured):
         if spacing != "linear":
             raise DomainError(f"spacing is for bins: {self.name!r} has none. Pass bins=26 too.")
         for bound in ("low", "high"):
-            object.__setattr__(self, bound, self._finite(bound))
+            object.__setattr__(self, bound, finite(self.name, bound, getattr(self, bound)))
         if not (0 < self.high - self.low < math.inf and 0 < self.scale < math.inf):
             raise DomainError(
                 f"{self.name!r} needs low < high, with a difference that is a normal float; "
                 f"got {self.low!r} and {self.high!r}"
                 f"{': did you swap them?' if self.high < self.low else '.'}"
             )
-        missing = self.centre if self.missing is None else self._finite("missing")
+        missing = (
+            self.centre if self.missing is None else finite(self.name, "missing", self.missing)
+        )
         if not self.low <= missing <= self.high:
             raise DomainError(
                 f"missing of {self.name!r} must lie between {self.low!r} and {self.high!r}; "
@@ -131,7 +133,7 @@ class Number(Measured):
                 f"size of {self.name!r} must be from 1 to {MOST_COORDINATES}; got {self.size}."
             )
         if self.length is not None:
-            object.__setattr__(self, "length", self._finite("length"))
+            object.__setattr__(self, "length", finite(self.name, "length", self.length))
             if (self.low, self.high) != (-self.length, self.length):
                 raise DomainError(
                     f"{self.name!r} has a bound on its length, {self.length!r}: low must be "
@@ -142,15 +144,6 @@ class Number(Measured):
     def __repr__(self) -> str:
         length = [] if self.length is None else ["length"]
         return self._shown(["name", "low", "high", "missing", "size", *length])
-
-    def _finite(self, key: str) -> float:
-        value = getattr(self, key)
-        number = to_float(value) if is_real(value) else math.nan
-        if not math.isfinite(number):
-            raise DomainError(
-                f"{key} of {self.name!r} must be a finite number; got {shown(value)}."
-            )
-        return number + 0.0  # not -0.0, which is equal but is written differently
 
     @classmethod
     def from_shorthand(cls, name: str, given: Any, size: int) -> "Number | None":
