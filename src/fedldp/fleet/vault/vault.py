@@ -183,7 +183,7 @@ class Vault:
         Parameters
         ----------
         operator : PublicKey or PublicKeys, optional
-            The operator's public key, or both while it changes.
+            The operator's public key, or both while it changes. Without one, all are answered.
         """
         self._operator = operator
 
