@@ -152,7 +152,7 @@ def _row(item: Item, docs: Path) -> str:
     checked = "<br>".join(
         f"[{known.figure(key).key}](reproduction.md#{key})" for key in item.figures
     )
-    cells = (item.name, item.title, code, where, checked)
+    cells = (item.name.replace(" ", "&nbsp;"), item.title, code, where, checked)
     return f"| {' | '.join(each.replace('|', chr(92) + '|') for each in cells)} |"
 
 
