@@ -229,8 +229,10 @@ def _packed(numbers: Unsigned, width: int) -> bytes:
         numbers = np.concatenate([numbers, np.zeros(-count % 8, numbers.dtype)])
     planes = np.ascontiguousarray(numbers.reshape(-1, 8).T)
     octets = np.empty((planes.shape[1], width), np.uint8)
+    merged = np.empty_like(planes[0])
     for place in range(width):
-        octets[:, place] = _overlay(planes, width, 8 * place, 8 * (place + 1))
+        _overlay(planes, width, 8 * place, 8 * (place + 1), merged)
+        octets[:, place] = merged
     return octets.tobytes()[: length(count, width)]
 
 
@@ -240,16 +242,20 @@ def _unpacked(octets: Bits, count: int, width: int) -> Unsigned:
     planes = octets.reshape(-1, width).T.astype(_number_type(width), order="C")
     numbers = np.empty((8, planes.shape[1]), planes.dtype)
     for place in range(8):
-        numbers[place] = _overlay(planes, 8, place * width, (place + 1) * width)
+        _overlay(planes, 8, place * width, (place + 1) * width, numbers[place])
     numbers &= (1 << width) - 1
     return numbers.T.reshape(-1)[:count]
 
 
-def _overlay(planes: Unsigned, width: int, start: int, end: int) -> Unsigned:
-    """Return the bits from start to end of a row of planes, each of which has `width` bits."""
+def _overlay(planes: Unsigned, width: int, start: int, end: int, out: Unsigned) -> None:
+    """Write the bits from start to end of a row of planes, each of which has `width` bits."""
     first, last = start // width, (end - 1) // width
-    result = np.zeros(planes.shape[1], planes.dtype)
-    for number in range(first, last + 1):
-        shift = end - width * (number + 1)
-        result |= planes[number] << shift if shift >= 0 else planes[number] >> -shift
-    return result
+    _shift(planes[first], end - width * (first + 1), out)
+    for number in range(first + 1, last + 1):
+        out |= _shift(planes[number], end - width * (number + 1))
+
+
+def _shift(numbers: Unsigned, left: int, out: Unsigned | None = None) -> Unsigned:
+    if left >= 0:
+        return np.left_shift(numbers, left, out=out)
+    return np.right_shift(numbers, -left, out=out)
