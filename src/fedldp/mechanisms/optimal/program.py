@@ -15,7 +15,6 @@ matter: they are added as they turn out to be violated.
 
 from dataclasses import dataclass
 from math import exp, expm1, sqrt
-from typing import Any
 
 import numpy as np
 
@@ -81,7 +80,6 @@ def solve(
     follows by symmetry. The program starts with some of the inputs, and others join where the
     limits turn out to be violated. Returns None if there is no solution.
     """
-    from scipy import sparse
     from scipy.optimize import linprog
 
     growth = exp(epsilon)
@@ -103,14 +101,17 @@ def solve(
         i, a, b = np.array(chosen).T
         centre, square = (y[a] + y[b]) / 2, ((y[b] - y[a]) / 2) ** 2
         slopes = phi((y - centre[:, None]) ** 2 - square[:, None], growth) @ fold
-        place = (np.arange(len(i)), np.searchsorted(active, i))
-        picked = sparse.csr_array((-np.ones(len(i)), place), (len(i), len(active)))
-        body = sparse.hstack([sparse.csr_array(slopes), picked, sparse.csr_array((len(i), 1))])
+        picked = np.where(active == i[:, None], -1.0, 0.0)
+        body = np.hstack([slopes, picked, np.zeros((len(i), 1))])
         result = linprog(
             np.concatenate([np.zeros(half), price[active], [1.0 if weights is None else 0.0]]),
-            A_ub=sparse.vstack([body, fixed], format="csr"),
+            A_ub=np.vstack([body, fixed]),
             b_ub=np.concatenate([(x[i] - centre) ** 2 - square, fixed_to]),
-            bounds=[(0, None)] * half + [(None, None)] * len(active) + [(factor or 0, factor)],
+            bounds=np.repeat(
+                [(0, np.inf), (-np.inf, np.inf), (factor or 0, factor or np.inf)],
+                [half, len(active), 1],
+                axis=0,
+            ),
         )
         if result.status != 0:
             return None
@@ -149,32 +150,38 @@ def _fixed(
     limits: Limits,
     active: Integers,
     area: float,
-) -> tuple[Any, Floats]:
+) -> tuple[Floats, Floats]:
     """Return the inequalities that are not cuts: mass, reach of the mean 1, the limits."""
-    from scipy import sparse
-
     mass = fold.sum(axis=0)
     above = y - y[:, None]
     # The largest mean within q <= p <= growth q is the least of these over all thresholds.
     reach = np.where(above >= 0, growth * above, above) @ fold
-    left = sparse.csr_array(np.vstack([mass, -growth * mass, -reach]))
+    left = np.vstack([mass, -growth * mass, -reach])
     count = len(active)
-    blocks = [
-        [left, sparse.csr_array((left.shape[0], count + 1))],
-        [None, sparse.hstack([sparse.eye_array(count), -limits.limit[active, None] / area])],
+    below = np.hstack([np.eye(count), -limits.limit[active, None] / area])
+    rows = [
+        np.hstack([left, np.zeros((len(left), count + 1))]),
+        np.hstack([np.zeros((count, left.shape[1])), below]),
     ]
     right = [np.array([1.0, -1.0]), y - one, np.full(count, -limits.spare / area)]
-    return sparse.block_array(blocks, format="csr"), np.concatenate(right)
+    return np.vstack(rows), np.concatenate(right)
 
 
 def _first_cuts(y: Floats, x: Floats, active: Integers) -> frozenset[Cut]:
-    def closest(value: float) -> int:
-        return int(np.argmin(np.abs(y - value)))
+    def closest(values: Floats) -> list[int]:
+        found: list[int] = np.argmin(np.abs(y - values[:, None]), axis=1).tolist()
+        return found
 
+    inputs = x[active]
     return frozenset(
-        (i, closest(x[i] - length * y[-1] / 2), closest(x[i] + length * y[-1] / 2))
-        for i in active.tolist()
+        cut
         for length in _FIRST_WINDOWS
+        for cut in zip(
+            active.tolist(),
+            closest(inputs - length * y[-1] / 2),
+            closest(inputs + length * y[-1] / 2),
+            strict=True,
+        )
     )
 
 
