@@ -215,3 +215,9 @@ def test_a_run_that_is_not_text_buys_nothing(ledger):
     with pytest.raises(DomainError, match=r"^run must be a text in Unicode; got 7"):
         ledger.release("car", 1, "1", lambda: b"a", run=7)
     assert ledger.history() == []
+
+
+@pytest.mark.parametrize(("answers", "shown"), [(1, "1 answer per job"), (3, "3 answers per job")])
+def test_it_shows_what_it_allows(path, answers, shown):
+    with Ledger(path, cap=2, answers_per_job=answers) as ledger:
+        assert repr(ledger) == f"<Ledger {path}: cap 2, {shown}>"

@@ -1019,7 +1019,7 @@ class Overview(NamedTuple):
     jobs: list[JobAnswers]  # in the order of their first answers
     sealed: str  # the date since which the ledger refuses everybody, or an empty text
 
-    def left(self, cap: Fraction, others: int = 0) -> dict[Fraction, int]:
+    def left(self, cap: Fraction, others: int) -> dict[Fraction, int]:
         """Return how many vehicles have how much left of their cap, the most first.
 
         `others` is the number of vehicles that have spent nothing.
@@ -1060,7 +1060,7 @@ class Recent(NamedTuple):
     totals: dict[str, Fraction]  # of each vehicle that has spent anything
     returns: tuple[int, int] | None  # seconds since 1970: when the first of it does, and the last
 
-    def left(self, period: Period, others: int = 0) -> dict[Fraction, int]:
+    def left(self, period: Period, others: int) -> dict[Fraction, int]:
         """Return how many vehicles may now spend how much in this period, the most first.
 
         `others` is the number of vehicles that have spent nothing. What the cap allows is another

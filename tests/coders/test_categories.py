@@ -344,3 +344,13 @@ def test_cut_frequencies_are_not_negative_and_add_up():
     for wrong in ([], [[0.5]], "a"):
         with pytest.raises(DomainError):
             cut(wrong)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_assumed_shares_are_those_of_the_data(kind):
+    coder = kind.of(1.0, 4)
+    data = np.array([[0.0], [0.0], [3.0], [1.25]])  # the last is 1 or, in one of four cases, 2
+    _, mean, square = coder.assumed(data, 1.0)
+    assert mean.tolist() == square.tolist() == [0.5, 0.1875, 0.0625, 0.25]
+    _, mean, _ = coder.assumed("uniform", 1.0)
+    assert mean.tolist() == [0.25] * 4

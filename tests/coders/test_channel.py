@@ -347,3 +347,23 @@ def test_neither_copies_nor_pickles_get_around_the_constructor():
         for array in (other.counts, other.letters, other.values, other.table):
             with pytest.raises(ValueError, match="WRITEABLE"):
                 array.flags.writeable = True
+
+
+@pytest.mark.parametrize("name", ["duchi", "three-outputs", "pm-sub", "hm-tp"])
+@pytest.mark.parametrize("weight", [0.0, 0.7, 20.0])
+def test_the_worst_data_are_those_with_the_most_noise_and_spread(name, weight):
+    c = channel(name, 1.0)
+    x = np.linspace(0.0, 1.0, 20_001)
+    noise, mean, square = c.assumed("worst", weight)
+    assert noise + weight * square == pytest.approx((c.variance(x) + weight * x**2).max(), rel=1e-6)
+    assert c.variance(np.sqrt(square)) == pytest.approx(noise, rel=1e-9)
+    assert mean == 0.0
+
+
+@pytest.mark.parametrize("name", ["duchi", "three-outputs", "pm-sub", "hm-tp"])
+def test_uniform_data_are_what_a_grid_of_data_is(name):
+    x = (np.arange(-5000, 5000) + 0.5) / 5000
+    for assumed, shown in zip(
+        channel(name, 1.0).assumed("uniform", 1.0), channel(name, 1.0).assumed(x, 1.0), strict=True
+    ):
+        assert shown == pytest.approx(assumed, rel=1e-3, abs=1e-12)
