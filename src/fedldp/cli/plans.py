@@ -69,6 +69,8 @@ def plan_options(command: Command) -> Command:
             "mechanism",
             default="dominant",
             type=click.Choice(mechanism_names()),
+            help="How numbers are made private: a name that `fedldp mechanisms` shows. Vectors "
+            "that are answered as directions need none.",
             metavar="NAME",
         ),
         declared(

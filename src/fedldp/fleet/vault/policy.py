@@ -73,14 +73,14 @@ class Policy:
                 f"got {', '.join(unknown)}."
             )
 
-    def check(self, job: str, price: Fraction, attributes: Sequence[Attribute]) -> None:
+    def check(self, job: str, cost: Fraction, attributes: Sequence[Attribute]) -> None:
         """Raise `DomainError` if the owner does not allow a question.
 
         Parameters
         ----------
         job : str
             The name of its job.
-        price : Fraction
+        cost : Fraction
             What an answer costs.
         attributes : sequence of Attribute
             What vehicles need in order to answer.
@@ -92,10 +92,10 @@ class Policy:
         """
         if self.jobs and not any(fnmatchcase(job, each) for each in self.jobs):
             raise DomainError(f"the owner allows jobs called {_listed(self.jobs)}; got {job!r}.")
-        if self.most_epsilon is not None and price > self.most_epsilon:
+        if self.most_epsilon is not None and cost > self.most_epsilon:
             raise DomainError(
                 f"the owner allows an epsilon of {float(self.most_epsilon):.12g} for a question; "
-                f"got {float(price):.12g}."
+                f"got {float(cost):.12g}."
             )
         names = [each.name for each in attributes]
         if self.attributes and (others := [each for each in names if each not in self.attributes]):

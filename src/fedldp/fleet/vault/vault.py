@@ -62,7 +62,7 @@ _Asked = Callable[[Integers], Iterator[Values]]  # what some vehicles answer, so
 
 class _Checked(NamedTuple):
     plan: Plan
-    price: Fraction  # of a report
+    cost: Fraction  # of a report
     period: CalendarPeriod | None  # in which the plan is asked, if it belongs to a calendar
 
 
@@ -225,7 +225,7 @@ class Vault:
             checked = _checked(question.plan, self._ledger.cap)
             if checked.period is not None and question.model:
                 raise DomainError("a calendar asks for rows; the question also has a model.")
-            self._policy.check(question.job, checked.price, asked.attributes)
+            self._policy.check(question.job, checked.cost, asked.attributes)
             with self._choosing, _ledger_errors():
                 records = self._answer(question, checked, values)
         except FedLDPError:
@@ -257,8 +257,8 @@ class Vault:
         # The choice depends only on the owner's settings and on the ledger, which has the last
         # word.
         self._count(question.job)
-        covered = [spent + checked.price <= self._ledger.cap for spent in self._sums]
-        affordable, recent = np.array(covered)[self._spent], self._within_period(checked.price)
+        covered = [spent + checked.cost <= self._ledger.cap for spent in self._sums]
+        affordable, recent = np.array(covered)[self._spent], self._within_period(checked.cost)
         allowed, willing = self._answers < self._ledger.answers_per_job, self._willing(checked.plan)
         able = affordable & recent & willing
         constant = None if question.model else _constant(checked.plan)
@@ -280,7 +280,7 @@ class Vault:
 
         records = self._ledger.release_many(
             list(numbers),
-            checked.price,
+            checked.cost,
             question.paid_for,
             question.digest,
             produce,
@@ -292,7 +292,7 @@ class Vault:
         paid = np.array(paying, np.int64)
         before = self._spent[paid]
         for place in np.unique(before).tolist():
-            self._spent[paid[before == place]] = self._place(self._sums[place] + checked.price)
+            self._spent[paid[before == place]] = self._place(self._sums[place] + checked.cost)
         self._answers[paid] += 1
         obstacles = {
             "have answered this job before": allowed,
@@ -322,12 +322,12 @@ class Vault:
         asked = vehicle.exact(plan.epsilon)
         return np.array([each in (None, asked) for each in self._epsilons])[self._epsilon_of]
 
-    def _within_period(self, price: Fraction) -> npt.NDArray[np.bool_]:
+    def _within_period(self, cost: Fraction) -> npt.NDArray[np.bool_]:
         """Return which vehicles may spend this much now, by the ledger's limit for a period."""
         if (period := self._ledger.period) is None:
             return np.ones(len(self._names), np.bool_)
         recent, nothing = self._ledger.recent(), Fraction()
-        left = period.most - price
+        left = period.most - cost
         return np.array([recent.get(name, nothing) <= left for name in self._names.tolist()])
 
     def _drawn(
@@ -521,9 +521,9 @@ def _constant(plan: Plan) -> str | None:
 def _checked(text: str, cap: Fraction) -> _Checked:
     """Read a plan, and check its integers and its cost against a cap, as a small vehicle does."""
     alone = asked(text).plan
-    price = for_vehicle(alone, cap).epsilon
+    cost = for_vehicle(alone, cap).epsilon
     period = CalendarPeriod.from_json(text) if is_period(text) else None
     plan = Plan.from_json(alone) if period is None else period.calendar.plan
     if plan.to_json() != alone:  # so that a question has one form and one digest
         raise DomainError("the plan must be in canonical form, as Plan.to_json writes it.")
-    return _Checked(plan, price, period)
+    return _Checked(plan, cost, period)
