@@ -24,7 +24,7 @@ from fedldp.fleet.server.checkpoint import (
 )
 from fedldp.fleet.stages import Descent
 from fedldp.learn.model import Model
-from fedldp.learn.optimizer import Recipe, State, gradient, step
+from fedldp.learn.optimizer import Recipe, State, observed, step
 
 PLAN = Plan(Schema.vector(2, 1.0), 2.0, mechanism="three-outputs", k=1)
 MODEL = Model("squared", Schema.of(x=(-1, 1)), Number("y", -1, 1), (0.0, 0.0))
@@ -216,7 +216,7 @@ def test_a_replay_gives_the_state(path, checkpoint):
             received = answer(asked, 9, seed=10 * number + int(name))
             checkpoint.store(*received)
             tally += received[-1]
-        state = step(recipe, state, gradient(tally, "horvitz-thompson"))
+        state = step(recipe, state, observed([tally], "horvitz-thompson"))
         checkpoint.step(state.to_json())
     checkpoint.ask([question(4)])
     checkpoint.store(*answer(question(4)))  # of a round that is not done
