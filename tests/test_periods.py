@@ -274,6 +274,30 @@ def test_damaged_periods_are_noticed(path):
             ledger.periods("car", 1, "calendar", never)
 
 
+def test_many_vehicles_draw_once_and_keep_what_they_have_drawn(path):
+    with Ledger(path, cap=1) as ledger:
+        drawn = ledger.in_period(["car", "bus"], 1, "calendar", 3, 2, lambda _: [[3, 7], [1, 12]])
+        assert drawn == {"car": True, "bus": False}
+        asked = []
+        drawn = ledger.in_period(
+            ["bus", "van", "car"], 1, "calendar", 7, 2, lambda n: asked.append(n) or [[2, 7]]
+        )
+        assert drawn == {"bus": False, "van": True, "car": True}
+        assert asked == [1]
+    with Ledger(path, cap=1) as ledger:
+        for period, who in ((1, ["bus"]), (2, ["van"]), (7, ["car", "van"]), (12, ["bus"])):
+            found = ledger.in_period(["car", "bus", "van"], 1, "calendar", period, 2, never)
+            assert sorted(each for each in found if found[each]) == who
+        assert ledger.periods("bus", 1, "calendar", never) == (1, 12)
+
+
+def test_many_vehicles_draw_as_many_periods_as_they_answer(path):
+    with Ledger(path, cap=1) as ledger:
+        with pytest.raises(DomainError, match=r"draw must return 2 periods; got \(3,\)"):
+            ledger.in_period(["car", "bus"], 1, "calendar", 3, 2, lambda _: [[1, 2], [3]])
+        assert ledger.periods("car", 1, "calendar", lambda: [5]) == (5,)  # nothing was kept
+
+
 # Simulation and trends
 
 
