@@ -695,6 +695,9 @@ def test_null_codes_are_counted():
     codes = coder.encode(vectors(n, 5, 3), fedldp.source(13))
     few, many, _ = coder.checks(cells_of(coder, codes))
     assert few.expected < few.found == many.found < many.expected
+    for check, x in ((few, np.eye(5)[np.zeros(n, int)]), (many, np.zeros((n, 5)))):
+        found = coder.checks(cells_of(coder, coder.encode(x, fedldp.source(14))))[0].found
+        assert abs(found - check.expected) < 5 * np.sqrt(check.expected)  # five deviations or more
     few, many, _ = coder.checks(cells_of(coder, np.full(n, 63, np.uint32)))
     assert many.p_value < 1e-9 < few.p_value
     none = codes[codes & 63 < 63]
@@ -734,3 +737,11 @@ def test_what_is_assumed_holds_for_vectors_of_that_kind(mean_length):
 def test_no_answer_is_farther_than_the_reach():
     coder = Directions.of(2.0, 3)
     assert coder.reach == pytest.approx(coder.law.values[-1] - (-1.0), rel=1e-9)
+
+
+def test_what_is_not_noise_in_the_farthest_answer_is_the_farthest_data():
+    coder = Directions.of(4.0, 3)
+    codes = coder.encode(np.tile([0.6, 0.0, -0.8], (10_000, 1)), fedldp.source(19))
+    found = coder.moments(cells_of(coder, codes))
+    far = np.maximum((1 - found.mean) ** 2, (-1 - found.mean) ** 2)
+    assert found.hidden == pytest.approx(far / (far + coder.noise), rel=1e-12)
