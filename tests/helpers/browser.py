@@ -128,9 +128,14 @@ class Browser:
             raise RuntimeError(result["exceptionDetails"])
         return result["result"].get("value")
 
+    def leave(self):
+        """Leave a page, and wait until it is gone."""
+        self.command("Page.navigate", url="about:blank")
+        self.wait("location.href === 'about:blank'")
+
     def open(self, address):
         """Open a page, and wait until it is there."""
-        self.command("Page.navigate", url="about:blank")
+        self.leave()
         self.command("Page.navigate", url=address)
         self.wait("location.href !== 'about:blank' && document.readyState === 'complete'")
 

@@ -32,6 +32,7 @@ def browser():
 def page(browser, tmp_path):
     """Open the page. Whatever is done with it, nothing may go wrong in it."""
     made = LivePage(browser, tmp_path)
+    browser.leave()  # the page before, which still asks a monitor that has ended
     browser.errors.clear()
     browser.size(*WIDE)
     with made.served() as address:
