@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import gc
 import json
 import logging
 import os
@@ -184,6 +185,7 @@ def test_what_is_asked_after_it_was_closed_is_silent_and_burns_nothing(one, path
 @contextlib.contextmanager
 def no_free_files():
     """Let this process open no file, nor accept a connection, beyond those that it has."""
+    gc.collect()  # files that nobody holds any more must not become free meanwhile
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with Path(os.devnull).open() as last:
         resource.setrlimit(resource.RLIMIT_NOFILE, (last.fileno() + 1, hard))
