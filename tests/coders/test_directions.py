@@ -745,3 +745,4 @@ def test_what_is_not_noise_in_the_farthest_answer_is_the_farthest_data():
     found = coder.moments(cells_of(coder, codes))
     far = np.maximum((1 - found.mean) ** 2, (-1 - found.mean) ** 2)
     assert found.hidden == pytest.approx(far / (far + coder.noise), rel=1e-12)
+    assert found.square == pytest.approx(found.mean**2, rel=1e-12)  # all that is known of it
