@@ -36,7 +36,7 @@ test: $(VENV)/test.done  ## everything that must pass: tests, examples, style, t
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n auto --dist worksteal
 
-test-tools: $(VENV)/test.done  ## tools, benchmarks, examples, and the commands in the documentation
+test-tools: $(VENV)/docs.done  ## tools, benchmarks, examples, and the commands in the documentation
 	$(BIN)/pytest -n auto --dist worksteal tests/tools tools/minimum.py
 
 # Old packages use what newer ones beside them are about to drop.
