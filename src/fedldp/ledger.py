@@ -28,7 +28,7 @@ from typing import NamedTuple, Self, final
 from fedldp._internal import chain, database
 from fedldp._internal.chain import Link
 from fedldp._internal.database import Database, Kind, Readable
-from fedldp._internal.validation import whole
+from fedldp._internal.validation import checked_text, whole
 from fedldp.errors import BudgetError, DomainError
 from fedldp.vehicle import exact
 
@@ -1224,13 +1224,7 @@ def _number(value: Number, name: str) -> Fraction:
 
 
 def _text(value: object, name: str) -> str:
-    try:
-        if isinstance(value, str):
-            value.encode()
-            return value
-    except UnicodeEncodeError:
-        pass
-    raise DomainError(f"{name} must be a text in Unicode; got {value!r}.")
+    return checked_text(value, name, empty=True)
 
 
 def _request(value: Request, entry: str) -> Request:

@@ -37,15 +37,16 @@ def is_real(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
 
 
-def checked_text(text: object, what: str) -> str:
-    """Validate a text that must be non-empty and encodable as UTF-8."""
+def checked_text(text: object, what: str, *, empty: bool = False) -> str:
+    """Validate a text that must be encodable as UTF-8, and may be empty only if told so."""
     try:
-        if isinstance(text, str) and text:
+        if isinstance(text, str) and (text or empty):
             text.encode()
             return text
     except UnicodeEncodeError:
         pass
-    raise DomainError(f"{what} must be a text in Unicode, and not empty; got {text!r:.60}.")
+    needed = "a text in Unicode" if empty else "a text in Unicode, and not empty"
+    raise DomainError(f"{what} must be {needed}; got {text!r:.60}.")
 
 
 def whole(value: Any, name: str) -> int:

@@ -105,9 +105,9 @@ class DenseRows(Vectors):
 class SparseRows(Vectors):
     """Rows of numbers, most of them zero: how many are written out, their columns and values.
 
-    Zeros may be written out too, also in a column that occurs before in the row; apart from that a
-    column occurs at most once. Time and memory depend on how many numbers are written out, not on
-    the width of the rows.
+    Zeros may be written out as well, even in a column that occurs earlier in the row; apart from
+    that, a column occurs at most once. Time and memory depend on how many numbers are written out,
+    not on the width of the rows.
 
     >>> rows = SparseRows.of(np.array([[0.0, 0.6, 0.8], [0.0, 0.0, 0.0], [0.5, 0.0, 0.0]]))
     >>> rows.counts, rows.columns, rows.numbers
