@@ -1,0 +1,169 @@
+"""The five places where a vehicle answers a plan through its ledger, with one interface."""
+
+import datetime
+import json
+import warnings
+
+import numpy as np
+from campaigns import KEY, NOW, Clock, asked, sent
+from click.testing import CliRunner
+from flwr.app import ConfigRecord, MetricRecord, RecordDict
+from nodes import Node
+from nodes import asked as flower_question
+
+import fedldp
+from fedldp import Calendar, Category, Number, Plan, Schema
+from fedldp.campaigns.answers import Accepted, Answers
+from fedldp.cli.app import fedldp as command
+from fedldp.errors import DataWarning, FedLDPError
+from fedldp.fleet.flower.messages import unpacked
+from fedldp.fleet.protocol import Question
+from fedldp.fleet.vault.vault import Vault
+from fedldp.ledger import Ledger
+from fedldp.periods import CalendarPeriod
+from fedldp.report import HEADER
+
+SPEED, COLOR = Number("speed", 0, 50), Category("color", ["red", "green"], constant=True)
+SCHEMA = Schema((SPEED, COLOR))
+ROW = {"speed": 30, "color": "green"}
+VEHICLE = "vehicle"
+
+
+class Place:
+    """One vehicle, and a way of asking it.
+
+    `ask` returns the record that leaves the vehicle, without what surrounds it, or None if none
+    does. It must not raise: a refusal is a fact about the ledger, which `spent` shows.
+    """
+
+    has_jobs = has_calendars = True
+
+    def __init__(self, folder, cap=1):
+        self.folder, self.cap = folder, cap
+        self.path = folder / "ledger.db"
+        self.rows_read = 0
+        self.row = ROW
+        Ledger(self.path, cap).close()
+
+    def ask(self, plan, *, job="spring", number=1, period=None):
+        try:
+            return self.record(plan, job, number, period)
+        except (FedLDPError, OSError):
+            return None
+
+    def read_row(self):
+        self.rows_read += 1
+        return self.row
+
+    def spent(self):
+        with Ledger(self.path, self.cap) as ledger:
+            return ledger.spent(VEHICLE)
+
+
+def of_report(packet):
+    return packet[HEADER:] or None
+
+
+class InVault(Place):
+    """A vault, which is started for each question."""
+
+    def record(self, plan, job, number, period):
+        text = plan.to_json() if period is None else CalendarPeriod(plan, period).to_json()
+        job = job if period is None else f"period-{period}"
+        speed, color = self.row.get("speed"), self.row.get("color")
+        matrix = np.array([[np.nan if speed is None else speed, 1.0 if color == "green" else 0.0]])
+        with Ledger(self.path, self.cap) as ledger:
+            vault = Vault(SCHEMA, matrix, [VEHICLE], ledger)
+            values = vault._values
+            vault._values = lambda asked: counting(self, values(asked))
+            [record] = vault.answer(Question(job, number, "7", 1, text)).split() or [None]
+        return record
+
+
+def counting(place, values):
+    def read(vehicles):
+        place.rows_read += bool(len(vehicles))
+        return values(vehicles)
+
+    return read
+
+
+class InCampaign(Place):
+    """A vehicle over MQTT."""
+
+    has_calendars = False
+
+    def __init__(self, folder, cap=1):
+        super().__init__(folder, cap)
+        Accepted(folder / "campaigns.db").close()
+
+    def record(self, plan, job, number, _):
+        with Ledger(self.path, self.cap) as ledger, Accepted(self.folder / "campaigns.db") as file:
+            answers = Answers(
+                "north", KEY.public, SCHEMA, self.read_row, ledger, file, clock=Clock()
+            )
+            issued = NOW + datetime.timedelta(seconds=number)
+            answer = answers.accept(sent(asked(plan, job=job, number=number, issued=issued)))
+        return of_report(answer.payload[16:])
+
+
+class InMod(Place):
+    """A Flower app with LDPMod."""
+
+    has_calendars = False
+
+    def record(self, plan, job, number, _):
+        def reply(*_):
+            row = self.read_row()
+            numbers = MetricRecord({"speed": row["speed"]} if "speed" in row else {})
+            texts = ConfigRecord({"color": row["color"]} if "color" in row else {})
+            return RecordDict({"numbers": numbers, "texts": texts})
+
+        node = Node(self.folder, reply, plan, self.cap, job=job, vehicle_id=VEHICLE)
+        packet = unpacked(node.ask(flower_question({"round": number})).content)
+        return of_report(packet) if any(packet) else None
+
+
+class InCommand(Place):
+    """`fedldp report`."""
+
+    def record(self, plan, job, number, period):
+        (self.folder / "plan.json").write_text(plan.to_json())
+        (self.folder / "row.json").write_text(json.dumps(self.row))
+        output = self.folder / "report.bin"
+        output.unlink(missing_ok=True)
+        options = {"job": job, "round": number} if period is None else {"period": period}
+        options |= {"cap": self.cap, "ledger": self.path, "key": VEHICLE, "output": output}
+        files = [str(self.folder / name) for name in ("plan.json", "row.json")]
+        given = [f"--{name}={value}" for name, value in options.items()]
+        done = CliRunner().invoke(command, ["report", *files, *given])
+        if done.exit_code:
+            raise done.exception if isinstance(done.exception, FedLDPError) else OSError(done)
+        return of_report(output.read_bytes()) if output.exists() else None
+
+
+class InCalendar(Place):
+    """`Calendar.answer`, for a program of one's own."""
+
+    has_jobs = False
+
+    def record(self, plan, job, number, period):
+        if period is None:  # another calendar for each number, with all its periods
+            plan, period = Calendar(plan, periods=number, answers=number), number
+        draw = fedldp.source()
+
+        def produce():
+            row = self.read_row()
+            known = {name: row[name] for name in plan.plan.schema.names if name in row}
+            with warnings.catch_warnings():  # about the row: they are for the owner
+                warnings.simplefilter("ignore", DataWarning)
+                return plan.plan.report([known], draw).to_bytes()
+
+        with Ledger(self.path, self.cap) as ledger:
+            packet = plan.answer(ledger, VEHICLE, period, produce, draw)
+        return None if packet is None else of_report(packet)
+
+
+PLACES = {place.__name__: place for place in Place.__subclasses__()}
+NUMBER_PLAN = Plan(Schema((SPEED,)), epsilon=1.0, mechanism="duchi")
+CONSTANT_PLAN = Plan(Schema((COLOR,)), epsilon=1.0)
