@@ -283,7 +283,7 @@ def test_refuses_weights_and_caps_that_make_no_sense(options, said):
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])
 def test_best_for_a_number_of_bits(epsilon):
     channels = [fedldp.best(epsilon, bits) for bits in range(1, 6)]
-    assert [c.bits for c in channels] <= list(range(1, 6))
+    assert all(channel.bits <= bits for bits, channel in enumerate(channels, 1))
     variances = [c.worst_case_variance for c in channels]
     assert variances == sorted(variances, reverse=True)
     assert channels[0] == fedldp.Duchi(epsilon).channel()
