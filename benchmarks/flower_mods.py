@@ -30,6 +30,7 @@ from pages import Table, busy, machine, options, publish
 import fedldp
 from fedldp.fleet import LDPMod, private
 from fedldp.fleet.flower.private import forecast
+from fedldp.ledger import Ledger
 
 CLIENTS, ROUNDS, RUNS, WEIGHTS = 1000, 3, 5, 15
 EPSILONS, DELTA, LENGTH = (1.0, 4.0), 1e-5, 1.0
@@ -98,6 +99,7 @@ def mods(kind, epsilon, folder):
         plan = fedldp.Plan(schema, epsilon, strategy="directions")
         who = lambda context: str(context.node_config["partition-id"])  # noqa: E731
         path = Path(folder) / "ledger.db"
+        Ledger(path, cap=1).close()
         mod = LDPMod(plan, ledger=path, cap=ROUNDS * epsilon, delta=True, vehicle_id=who)
         return [mod], private(FedAvg, plan)
     if kind == "LocalDpMod":  # any two clipped updates differ by at most twice the length
