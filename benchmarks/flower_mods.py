@@ -98,13 +98,19 @@ def mods(kind, epsilon, folder):
         schema = fedldp.Schema.vector(WEIGHTS, length=LENGTH)
         plan = fedldp.Plan(schema, epsilon, strategy="directions")
         who = lambda context: str(context.node_config["partition-id"])  # noqa: E731
-        path = Path(folder) / "ledger.db"
-        Ledger(path, cap=1).close()
+        path = new_ledger(folder)
         mod = LDPMod(plan, ledger=path, cap=ROUNDS * epsilon, delta=True, vehicle_id=who)
         return [mod], private(FedAvg, plan)
     if kind == "LocalDpMod":  # any two clipped updates differ by at most twice the length
         return [LocalDpMod(LENGTH, 2 * LENGTH, epsilon, DELTA)], FedAvg
     return [], FedAvg
+
+
+def new_ledger(folder):
+    """Make a ledger in which nobody has spent anything."""
+    path = Path(folder) / "ledger.db"
+    Ledger(path, cap=1).close()
+    return path
 
 
 def noise(kind, epsilon, clients):
@@ -227,7 +233,7 @@ def parser():
 def with_example():
     """Let the example's modules be found; its ledger is not used."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "flower"))
-    os.environ["IRIS_LEDGER"] = str(Path(tempfile.gettempdir()) / "unused.db")
+    os.environ["IRIS_LEDGER"] = str(new_ledger(tempfile.mkdtemp()))
 
 
 if __name__ == "__main__":
