@@ -478,11 +478,13 @@ class LDPMod:
             why = _described(
                 error, "" if isinstance(error, DomainError) else "the app failed with "
             )
-            _tell(logging.ERROR, f"LDPMod reports the public default, at the usual cost: {why}")
-            return question.checked.report({})
-        with contextlib.suppress(BaseException):  # what is wrong with the data is for the owner
-            self._tell_quality(quality, row, question)
-        return drawn
+        else:
+            with contextlib.suppress(BaseException):  # what is wrong is for the owner alone
+                self._tell_quality(quality, row, question)
+            return drawn
+        # Not earlier: the exception has kept what the app had in memory, which may be all there is.
+        _tell(logging.ERROR, f"LDPMod reports the public default, at the usual cost: {why}")
+        return question.checked.report({})
 
     def _tell_quality(self, quality: DataQuality, row: Any, question: "_Question") -> None:
         if any(each.replaced for each in quality.attributes):
