@@ -58,7 +58,8 @@ test-torch: $(VENV)/torch.done  ## neural networks
 	$(BIN)/pytest -n auto -m torch
 
 test-simulation: $(VENV)/simulation.done  ## apps in Flower's simulation, on Ray
-	$(BIN)/pytest -m simulation tests/fleet/test_simulation.py tests/fleet/flower/test_example.py
+	$(BIN)/pytest -m simulation tests/fleet/test_simulation.py tests/fleet/flower/test_example.py \
+	  tests/fleet/flower/test_quickstarts.py
 
 test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved and cut off
 	$(BIN)/pytest -m faults tests/fleet

@@ -30,6 +30,7 @@ from pages import Table, busy, machine, options, publish
 import fedldp
 from fedldp.fleet import LDPMod, private
 from fedldp.fleet.flower.private import forecast
+from fedldp.ledger import Ledger
 
 CLIENTS, ROUNDS, RUNS, WEIGHTS = 1000, 3, 5, 15
 EPSILONS, DELTA, LENGTH = (1.0, 4.0), 1e-5, 1.0
@@ -97,12 +98,19 @@ def mods(kind, epsilon, folder):
         schema = fedldp.Schema.vector(WEIGHTS, length=LENGTH)
         plan = fedldp.Plan(schema, epsilon, strategy="directions")
         who = lambda context: str(context.node_config["partition-id"])  # noqa: E731
-        path = Path(folder) / "ledger.db"
+        path = new_ledger(folder)
         mod = LDPMod(plan, ledger=path, cap=ROUNDS * epsilon, delta=True, vehicle_id=who)
         return [mod], private(FedAvg, plan)
     if kind == "LocalDpMod":  # any two clipped updates differ by at most twice the length
         return [LocalDpMod(LENGTH, 2 * LENGTH, epsilon, DELTA)], FedAvg
     return [], FedAvg
+
+
+def new_ledger(folder):
+    """Make a ledger in which nobody has spent anything."""
+    path = Path(folder) / "ledger.db"
+    Ledger(path, cap=1).close()
+    return path
 
 
 def noise(kind, epsilon, clients):
@@ -225,7 +233,7 @@ def parser():
 def with_example():
     """Let the example's modules be found; its ledger is not used."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "flower"))
-    os.environ["IRIS_LEDGER"] = str(Path(tempfile.gettempdir()) / "unused.db")
+    os.environ["IRIS_LEDGER"] = str(new_ledger(tempfile.mkdtemp()))
 
 
 if __name__ == "__main__":

@@ -5,26 +5,41 @@ Needs: pip install '.[flower,learn]' in the root of the repository
 python examples/flower/dry_run.py
 """
 
+import logging
+import os
+import tempfile
+from pathlib import Path
+
 import numpy as np
 from flwr.app import ArrayRecord, RecordDict
 
 from fedldp import Plan
 from fedldp.fleet.flower.private import forecast
+from fedldp.ledger import Ledger
 
 
 def main() -> None:
-    """Ask a node what a server will ask, and say how much of its answer is clipped."""
+    """Ask nodes what a server will ask, and say how long their updates are."""
     from iris.client_app import app, mod
     from iris.task import PLAN
 
-    arrays = ArrayRecord([np.zeros((3, 4)), np.zeros(3)])
-    for node in range(3):
-        config = {"partition-id": node}
-        quality = mod.dry_run(app, RecordDict({"arrays": arrays}), node_config=config)
-        print(f"node {node}: {quality.clipping or 'nothing is clipped.'}")
+    logging.getLogger("flwr").setLevel(logging.WARNING)
+    question = RecordDict({"arrays": ArrayRecord([np.zeros((3, 4)), np.zeros(3)])})
+    nodes = [{"partition-id": number} for number in range(20)]
+    lengths = mod.update_lengths(app, question, nodes)
+    low, median, high = np.quantile(lengths, [0.1, 0.5, 0.9])
+    print(f"{len(nodes)} updates: {low:.2f} to {high:.2f} long, with a median of {median:.2f}.")
     plan = Plan.from_json(PLAN.read_text("utf-8"))
-    print(f"{plan.bits} bits each. {forecast(plan, vehicles=100)}.")
+    print(f"The plan shortens them to {plan.schema.attributes[0].length:g}. {plan.bits} bits each.")
+    print(f"{forecast(plan, vehicles=100)}.")
 
 
 if __name__ == "__main__":
-    main()
+    if "IRIS_LEDGER" in os.environ:  # can the nodes of this ledger afford an answer?
+        main()
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "ledger.db"
+            Ledger(path, cap=6).close()
+            os.environ["IRIS_LEDGER"] = str(path)
+            main()

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import fedldp
+from fedldp.ledger import Ledger
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -98,13 +99,17 @@ def test_features_do_not_depend_on_the_rows():
 def test_the_flower_app_passes_its_dry_run(tmp_path):
     """See tests/fleet/flower/test_example.py for a simulation and a deployment."""
     ledger = tmp_path / "ledger.db"
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / "flower" / "dry_run.py"],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"IRIS_LEDGER": str(ledger)},
-    )
-    assert done.returncode == 0, done.stderr
-    assert "node 2: the public bounds clip 100% of x." in done.stdout
-    assert "28 bits each. 15 weights, 100 vehicles in a round, epsilon = 2: the" in done.stdout
-    assert not ledger.exists()
+    Ledger(ledger, cap=6).close()
+    for environment in ({}, {"IRIS_LEDGER": str(ledger)}):
+        done = subprocess.run(
+            [sys.executable, EXAMPLES / "flower" / "dry_run.py"],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"TMPDIR": str(tmp_path)} | environment,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "20 updates: " in done.stdout
+        assert "The plan shortens them to 1. 28 bits each." in done.stdout
+        assert "15 weights, 100 vehicles in a round, epsilon = 2: the noise" in done.stdout
+    with Ledger(ledger, cap=6) as book:
+        assert book.totals() == {}

@@ -9,17 +9,12 @@ from flwr.clientapp import ClientApp
 from fedldp.fleet import LDPMod
 from iris.task import PLAN, accuracy, own_flowers, trained
 
-# Where the node's owner keeps the ledger. It must outlive the app, and the server must not choose
-# it. The cap allows three answers at epsilon = 2, in the whole life of a node.
+# Where the node's owner keeps the ledger, once made with `fedldp ledger init`. It must outlive the
+# app, and the server must not choose it. The cap allows three answers at epsilon = 2, in the whole
+# life of a node. Nodes of a simulation are told apart by their partition-id.
 LEDGER = Path(os.environ.get("IRIS_LEDGER", "~/iris-ledger.db")).expanduser()
 
-mod = LDPMod(
-    PLAN,
-    ledger=LEDGER,
-    cap=6.0,
-    delta=True,
-    vehicle_id=lambda context: str(context.node_config["partition-id"]),
-)
+mod = LDPMod(PLAN, ledger=LEDGER, cap=6.0, delta=True)
 app = ClientApp(mods=[mod])
 
 

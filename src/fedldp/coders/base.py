@@ -462,6 +462,27 @@ class Coder(ABC):
         """
 
     @abstractmethod
+    def squares(self, cells: Cells) -> Floats:
+        """Return, for each estimate, the sum of the squares of the values of all answers.
+
+        Parameters
+        ----------
+        cells
+            Counters, a row for each unit.
+
+        Returns
+        -------
+        array
+            The sums of squares.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> fedldp.Duchi(epsilon=1.0).channel().squares(np.array([[3, 7]])).round(2)
+        array([46.83])
+        """
+
+    @abstractmethod
     def moments(self, cells: Cells) -> Moments:
         """Return the moments of the answers about each estimate.
 
@@ -659,6 +680,10 @@ class ByLaw(Coder):
     def sums(self, cells: Cells) -> tuple[Floats, Floats]:
         found = self.histograms(cells) @ self._counted
         return found[..., 0], found[..., 1]
+
+    def squares(self, cells: Cells) -> Floats:
+        found: Floats = self.histograms(cells) @ self.law.values**2
+        return found
 
     def moments(self, cells: Cells) -> Moments:
         found = Moments.by_law(self.law, self.histograms(cells))

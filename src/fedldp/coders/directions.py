@@ -477,6 +477,10 @@ class Directions(ForNumbers):
         sums = self._by_coordinate(cells[..., 0, :])[0] / self.scale
         return np.broadcast_to(cells[..., 0, :1].astype(np.float64), sums.shape), sums
 
+    def squares(self, cells: Cells) -> Floats:
+        found: Floats = self._by_coordinate(cells[..., 0, :])[1] / self.scale**2
+        return found
+
     def moments(self, cells: Cells) -> Moments:
         """Return the moments of the answers about each number.
 

@@ -98,6 +98,11 @@ class Study(ForNumbers):
         """Return, for each number, how many answers there are and the sum of their values."""
         return cells[..., 0], cells[..., 1]
 
+    def squares(self, cells: Cells) -> Floats:
+        """Return, for each number, the sum of the squares of the values of all answers."""
+        found: Floats = cells[..., 2]
+        return found
+
     def moments(self, cells: Cells) -> Moments:
         """Return the moments of the answers.
 

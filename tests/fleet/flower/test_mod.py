@@ -1,6 +1,8 @@
 """The mod: one report leaves a ClientApp, and whatever happens nothing else."""
 
+import asyncio
 import hashlib
+import logging
 import time
 import zlib
 
@@ -29,10 +31,13 @@ from nodes import (
     check_shape,
     code,
     content,
+    refused,
 )
 
 import fedldp
 from fedldp import Plan, Schema
+from fedldp.errors import DomainError
+from fedldp.fleet.flower import messages
 from fedldp.fleet.flower.messages import NAME, packed
 from fedldp.fleet.flower.mod import tally
 
@@ -78,9 +83,31 @@ def lazy(message, _):
     return Message(Error(code=1, reason="17 examples"), reply_to=message)
 
 
+class Own(BaseException):
+    """An exception that cannot be shown: showing it raises another."""
+
+    def __str__(self):
+        raise KeyboardInterrupt
+
+
+class Hostile:
+    """A reply that raises whenever anything is asked of it."""
+
+    def __getattr__(self, name):
+        raise Own
+
+
 BROKEN = {
     "an exception": raises(ZeroDivisionError("17 examples")),
     "an exit": raises(SystemExit("17 examples")),
+    "a coroutine that is cancelled": raises(asyncio.CancelledError()),
+    "a key that is pressed": raises(KeyboardInterrupt()),
+    "a generator that ends": raises(GeneratorExit()),
+    "an exception of its own": raises(Own()),
+    "a domain error that cannot be shown": raises(type("Error", (DomainError, Own), {})()),
+    "too deep": raises(RecursionError()),
+    "a group": raises(BaseExceptionGroup("17 examples", [Own()])),
+    "hostile": lambda *_: Hostile(),
     "no memory": raises(MemoryError()),
     "an error": lazy,
     "nothing": lambda *_: None,
@@ -103,13 +130,36 @@ def test_the_data_never_cause_a_refusal(tmp_path, reply):
     check_shape(found)
     assert code(found) == SLOW  # the public default
     assert node.spent() == 16
+    assert node.ask().content == found.content  # an answer like any other, also when asked again
+    assert node.calls == 1
 
 
-def test_who_interrupts_the_app_spends_nothing(tmp_path):
-    node = Node(tmp_path, raises(KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        node.ask()
-    assert node.spent() == 0
+def test_what_the_app_does_to_the_message_or_to_numpy_does_not_matter(tmp_path):
+    def spoil(message, _):
+        np.seterr(all="raise")
+        message.__dict__.clear()
+        return content(arrays=ArrayRecord([np.array([np.float64(1e308)]), np.array([np.nan])]))
+
+    node = Node(tmp_path, spoil)
+    with np.errstate():
+        check_shape(node.ask())
+    assert node.spent() == 16
+
+
+class Breaks(logging.Handler):
+    """What a program around the node may have added to Flower's logger."""
+
+    def emit(self, record):
+        raise Own
+
+
+@pytest.mark.parametrize("value", [50.0, 99.0, float("nan")])
+def test_what_is_logged_cannot_fail(tmp_path, monkeypatch, value):
+    monkeypatch.setattr(messages.log, "handlers", [Breaks()])
+    node = Node(tmp_path, content(metrics=MetricRecord({"speed": value})))
+    check_shape(node.ask())
+    assert node.spent() == 16
+    assert refused(node.ask(asked(kind="evaluate")))
 
 
 # What is read from the app's reply

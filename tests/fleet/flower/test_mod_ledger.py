@@ -30,11 +30,12 @@ from nodes import (
     refused,
 )
 
-from fedldp import Plan
+from fedldp import Plan, Schema
 from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.fleet.flower.messages import unpacked
 from fedldp.fleet.flower.mod import LDPMod, tally
 from fedldp.ledger import Ledger
+from fedldp.schema import Number
 
 # The ledger
 
@@ -66,6 +67,26 @@ def test_a_job_is_answered_once_in_however_many_runs(tmp_path):
             ("1", "spring"),
             ("1", "autumn"),
         ]
+
+
+CONSTANT = Plan(Schema((Number("x", -1, 1, size=64, constant=True),)), 0.5, strategy="cube")
+
+
+@pytest.mark.parametrize("jobs", [[None], ["spring", "summer"]], ids=["rounds", "jobs"])
+def test_what_never_changes_is_reported_and_paid_for_once(tmp_path, caplog, jobs):
+    reply = content(metrics=MetricRecord({"x": [0.5] * 64}))
+    nodes = [Node(tmp_path, reply, CONSTANT, cap=4, job=job) for job in jobs * (8 // len(jobs))]
+    numbered = enumerate(nodes[: len(jobs)] if jobs[0] else nodes)
+    found = [unpacked(node.ask(asked({"round": number})).content) for number, node in numbered]
+    assert len(set(found)) == 1
+    assert any(found[0])
+    assert (sum(node.calls for node in nodes), nodes[0].spent()) == (1, Fraction(1, 2))
+    repeats = [line for line in caplog.messages if "are all declared constant" in line]
+    assert len(repeats) == len(found) - 1
+    full = Node(tmp_path, reply, CONSTANT, cap=0.5)
+    assert full.mod.dry_run(full.app, content()).changed == 0  # it can afford to repeat itself
+    with Ledger(full.ledger, 4) as ledger:
+        assert len(ledger.history()) == len(found)  # and a dry run leaves no trace
 
 
 def test_without_a_job_only_the_cap_limits_it(tmp_path):
@@ -217,12 +238,23 @@ def test_a_ledger_that_is_damaged_later_is_a_refusal(tmp_path):
     assert node.calls == 0
 
 
-def test_a_ledger_that_is_damaged_or_cannot_be_made_is_refused_at_once(tmp_path):
-    with pytest.raises(DomainError, match=r"needs a folder that exists.* got .*/missing"):
-        Node(tmp_path / "missing")
-    (tmp_path / "ledger.db").write_bytes(b"no ledger")
+def test_a_ledger_that_is_damaged_or_missing_is_refused_at_once(tmp_path):
+    path = tmp_path / "ledger.db"
+    with pytest.raises(WireError, match="ledger init"):
+        LDPMod(SIGNS, ledger=path, cap=16)
+    assert not path.exists()
+    path.write_bytes(b"no ledger")
     with pytest.raises(WireError, match="ledger"):
-        Node(tmp_path)
+        LDPMod(SIGNS, ledger=path, cap=16)
+
+
+def test_a_ledger_that_is_deleted_later_is_not_made_anew(tmp_path):
+    node = Node(tmp_path, cap=16)
+    assert not refused(node.ask())
+    for path in tmp_path.glob("ledger.db*"):
+        path.unlink()
+    assert refused(node.ask(asked({"round": 2})))
+    assert (node.calls, node.ledger.exists()) == (1, False)
 
 
 @pytest.mark.parametrize("vehicle_id", ["", 7, b"car"])

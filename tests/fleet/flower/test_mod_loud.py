@@ -18,11 +18,11 @@ from flwr.app import (
     RecordDict,
 )
 from flwr.clientapp import ClientApp
-from nodes import DRIVES, SIGNS, Node, asked, content, refused
+from nodes import DRIVES, SIGNS, Node, asked, content, new_ledger, refused
 
 from fedldp import Plan, Schema
 from fedldp.errors import BudgetError, DomainError
-from fedldp.fleet.flower.messages import PLAN, unpacked
+from fedldp.fleet.flower.messages import DELTA, PLAN, unpacked
 from fedldp.fleet.flower.mod import LDPMod, tally
 from fedldp.ledger import Ledger
 
@@ -101,7 +101,9 @@ def test_an_app_that_changes_what_it_received_is_compared_with_what_was_sent(tmp
 def test_an_update_that_is_too_long_is_clipped_to_the_length(tmp_path, caplog):
     node = delta_node(tmp_path, replies(BEFORE[0] + 9, BEFORE[1] + 9), LENGTH)
     assert tally(LENGTH, [node.ask(asked(parts=question()))]).reports == 1
-    assert logged(caplog, "INFO") == ["LDPMod: the public bounds clip 100% of x."]
+    assert logged(caplog, "INFO") == [
+        "LDPMod: the update has a length of 18; it is shortened to 1, 0.056 of it."
+    ]
 
 
 # A reply, what the log says about it, and what a dry run says if that is something else.
@@ -189,6 +191,7 @@ QUESTIONS = {
     ),
     "another size": (question(ArrayRecord([np.ones(5)])), "for 4 numbers; the arrays of the quest"),
     "another plan": (question(**{PLAN: "00" * 32}), "counts reports of another plan"),
+    "no moves": (question(**{DELTA: False}), "give LDPMod delta=False"),
 }
 
 
@@ -199,26 +202,47 @@ def test_a_question_that_does_not_fit_costs_nothing(tmp_path, caplog, parts, why
     (line,) = logged(caplog, "WARNING")
     assert line.startswith("LDPMod refused a question: DomainError: ")
     assert why in line
-    assert (node.calls, node.ledger.exists()) == (0, False)
+    assert (node.calls, node.spent()) == (0, 0)
     with pytest.raises(DomainError, match=why):
         node.mod.dry_run(node.app, parts)
 
 
-def test_the_server_may_name_the_plan(tmp_path):
+def test_a_mod_without_delta_does_not_answer_a_server_that_counts_moves(tmp_path, caplog):
+    node = Node(tmp_path, replies(*BEFORE), SIGN)
+    assert not any(unpacked(node.ask(asked(parts=question(**{DELTA: True}))).content))
+    assert "give LDPMod delta=True" in logged(caplog, "WARNING")[0]
+    assert (node.calls, node.spent()) == (0, 0)
+
+
+def test_the_server_may_name_the_plan_and_what_it_counts(tmp_path):
     node = delta_node(tmp_path, replies(*BEFORE))
-    named = question(**{PLAN: SIGN.fingerprint})
+    named = question(**{PLAN: SIGN.fingerprint, DELTA: True})
     assert plan_tally(node, [asked(parts=named)]).reports == 1
 
 
-def test_a_node_with_a_partition_needs_an_id(tmp_path, caplog):
-    node = Node(tmp_path)
-    assert refused(node.ask(**{"partition-id": 3}))
-    (line,) = logged(caplog, "WARNING")
-    assert "vehicle_id=lambda context: str(context.node_config[" in line
-    assert (node.calls, node.ledger.exists()) == (0, False)
-    assert not refused(node.ask())  # no simulation
-    given = Node(tmp_path, vehicle_id="vehicle")
-    assert not refused(given.ask(asked({"round": 2}), **{"partition-id": 3}))
+def test_a_node_with_a_partition_is_a_vehicle_of_its_own(tmp_path):
+    node = Node(tmp_path, cap=16)
+    for number in (3, 4):
+        assert not refused(node.ask(**{"partition-id": number}))
+        assert refused(node.ask(asked({"round": 2}), **{"partition-id": number}))
+    with Ledger(node.ledger, 16) as ledger:
+        assert ledger.totals() == {"3": Fraction(16), "4": Fraction(16)}
+
+
+def test_a_node_that_gets_a_partition_or_loses_it_is_no_new_vehicle(tmp_path, caplog):
+    for folder, first, second in (("a", {}, {"partition-id": 3}), ("b", {"partition-id": 3}, {})):
+        (tmp_path / folder).mkdir()
+        node = Node(tmp_path / folder)
+        assert not refused(node.ask(**first))
+        caplog.clear()
+        assert refused(node.ask(asked({"round": 2}), **second))
+        (line,) = logged(caplog, "WARNING")
+        assert "whose partition-id was given or taken away since. Pass vehicle_id" in line
+        with pytest.raises(DomainError, match="Pass vehicle_id"):
+            node.mod.dry_run(node.app, DRIVES, node_config=second)
+        assert node.calls == 1
+        given = Node(tmp_path / folder, vehicle_id="vehicle")
+        assert not refused(given.ask(asked({"round": 3}), **second))
 
 
 @pytest.mark.parametrize("found", ["", None, 7])
@@ -252,8 +276,7 @@ def dry(node, parts=None, **options):
 def test_a_dry_run_pays_nothing_and_says_what_is_clipped(tmp_path):
     node = delta_node(tmp_path, replies(BEFORE[0] + 2, BEFORE[1]))
     assert dry(node)["x"].clipped == 2
-    assert node.calls == 1
-    assert not node.ledger.exists()
+    assert (node.calls, node.spent()) == (1, 0)
     node.ask(asked(parts=question()))
     assert node.spent() == 16
     dry(node)  # the same question: the app is called all the same
@@ -265,7 +288,7 @@ def test_a_dry_run_raises_what_would_be_logged(tmp_path, case):
     node = delta_node(tmp_path, case[0])
     with pytest.raises((DomainError, KeyError), match=case[-1]):
         dry(node)
-    assert not node.ledger.exists()
+    assert node.spent() == 0
 
 
 def test_a_dry_run_raises_for_missing_values(tmp_path):
@@ -274,6 +297,38 @@ def test_a_dry_run_raises_for_missing_values(tmp_path):
         DomainError, match=r"lacks values of the plan: (?s:.*)2 of 4 \(50%\) missing"
     ):
         dry(node)
+
+
+def test_lengths_of_updates_are_for_the_owner(tmp_path, caplog):
+    def train(_, context):
+        return replies(BEFORE[0] + [3.0 * context.node_config["partition-id"], 0.0], BEFORE[1])
+
+    node = delta_node(tmp_path, train, LENGTH)
+    nodes = [{"partition-id": number} for number in range(5)]
+    assert node.mod.update_lengths(node.app, question(), nodes).tolist() == [0, 3, 6, 9, 12]
+    assert logged(caplog, "INFO")[-1] == (
+        "LDPMod: lengths of 5 updates: 10% up to 1.2; 25% up to 3; 50% up to 6; 75% up to 9; 90% "
+        "up to 10.8; 100% up to 12."
+    )
+    assert "has a length of 0; up to 1 nothing is clipped" in logged(caplog, "INFO")[0]
+    assert "has a length of 3; it is shortened to 1, 0.33 of it" in logged(caplog, "INFO")[1]
+    assert node.spent() == 0
+    with pytest.raises(DomainError, match="at least one configuration"):
+        node.mod.update_lengths(node.app, question(), [])
+    with pytest.raises(DomainError, match="delta=True"):
+        Node(tmp_path).mod.update_lengths(node.app, question(), nodes)
+    bounded = delta_node(tmp_path, train)
+    dry(bounded, node_config={"partition-id": 1})
+    assert "length of 3; the public bounds clip 25% of x." in logged(caplog, "INFO")[-1]
+
+
+def test_a_dry_run_says_what_is_not_trained(tmp_path, caplog):
+    named = {"w": Array(np.zeros(4)), "running_mean": Array(np.ones(2)), "n": Array(np.array(7))}
+    node = delta_node(tmp_path, content(arrays=ArrayRecord(named)), LENGTH)
+    dry(node, question(ArrayRecord(named)))
+    assert logged(caplog, "INFO")[0] == (
+        "LDPMod: running_mean, n are not trained, and not reported."
+    )
 
 
 def test_a_dry_run_finds_a_mod_outside(tmp_path):
@@ -310,7 +365,7 @@ def test_a_dry_run_knows_the_node_and_its_budget(tmp_path):
 
 
 def test_a_dry_run_is_of_the_type_that_is_answered(tmp_path):
-    mod = LDPMod(SIGNS, ledger=tmp_path / "ledger.db", cap=16, answers="query")
+    mod = LDPMod(SIGNS, ledger=new_ledger(tmp_path / "ledger.db"), cap=16, answers="query")
     app = ClientApp(mods=[mod])
 
     @app.query()

@@ -1,23 +1,26 @@
 """Any strategy of Flower's message API, made private: what it learns, and how it fails."""
 
+import inspect
+import logging
 import warnings
 
 import flower_apps
 import numpy as np
 import pytest
 from flower_apps import EPSILON, NODES, PATTERNS, Network, Sklearn, partition
-from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.server.strategy import FedAvg as LegacyFedAvg
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi, Krum, QFedAvg
 from hypothesis import given
 from hypothesis import strategies as st
+from nodes import new_ledger
 
 import fedldp
 from fedldp import Plan, Schema
 from fedldp.errors import DomainError, ImplausibleWarning
 from fedldp.fleet import LDPMod, private, tally
-from fedldp.fleet.flower.arrays import difference, moved, vector
+from fedldp.fleet.flower.arrays import difference, moved, vector, weights
 from fedldp.fleet.flower.private import MULTIPLE, forecast, mean_update
 from fedldp.ledger import Ledger
 
@@ -29,7 +32,7 @@ FEW = 6  # nodes
 def app_that(reply, folder, plan=PLAN, cap=1000.0, mods=(), **options):
     """Return an app whose handler replies with the arrays of a function of those it received."""
     options = {"delta": True, "vehicle_id": partition} | options
-    mod = LDPMod(plan, ledger=folder / "ledger.db", cap=cap, **options)
+    mod = LDPMod(plan, ledger=new_ledger(folder / "ledger.db"), cap=cap, **options)
     app = ClientApp(mods=[*mods, mod])
 
     @app.train()
@@ -75,7 +78,7 @@ def test_the_quickstarts_learn_with_one_line_more_on_each_side(tmp_path, name):
     network = Network(app.client(tmp_path))
     result = app.serve(network)
     assert [dict(each) for each in result.train_metrics_clientapp.values()] == [
-        {"reports": NODES, "not-counted": 0}
+        {"asked": NODES, "reports": NODES, "refusals": 0, "errors": 0, "silent": 0}
     ] * flower_apps.ROUNDS
     assert all(each.metadata.message_type == "train" for each in network.sent)
     assert all(list(each.content) == ["fedldp"] for each in network.replies)
@@ -94,23 +97,27 @@ def test_a_query_needs_no_strategy(tmp_path):
     assert app.serve(network) == found  # the same question
 
 
-NAMED = {"weight": (3, 4), "bias": (3,), "count": ()}
+NAMED = {"weight": (3, 4), "bias": (3,), "count": (), "norm.running_mean": (3,)}
 
 
 def test_names_shapes_types_and_the_first_model_are_kept(tmp_path):
-    plan = Plan(Schema.vector(16, length=1.0), EPSILON, strategy="directions")
-    types = {"weight": np.float32, "bias": np.float64, "count": np.int64}
+    types = {"bias": np.float64, "count": np.int64}
     first = ArrayRecord(
-        {name: Array(np.full(shape, 5, types[name])) for name, shape in NAMED.items()}
+        {
+            name: Array(np.full(shape, 5, types.get(name, np.float32)))
+            for name, shape in NAMED.items()
+        }
     )
-    network = nodes_of(app_that(towards(np.full(16, 0.2)), tmp_path, plan))
-    result = run(FedAvgM, network, first, rounds=3, plan=plan)
+    network = nodes_of(app_that(towards(np.full(15, 0.2)), tmp_path))
+    result = run(FedAvgM, network, first, rounds=3)
     sent = [each.content["arrays"] for each in network.sent[::FEW]]
     assert sent[0] == first
     for arrays in (*sent, result.arrays):
         assert {name: each.numpy().shape for name, each in arrays.items()} == NAMED
+        assert arrays["count"] == first["count"]
+        assert arrays["norm.running_mean"] == first["norm.running_mean"]
     assert result.arrays["weight"].numpy().dtype == np.float32
-    moves = vector(result.arrays)[:-1] - 5
+    moves = weights(result.arrays) - 5
     assert 0.3 < moves.mean() < 0.9  # three times 0.2; the deviation of the mean is below 0.06
 
 
@@ -194,6 +201,12 @@ def test_a_plan_may_be_a_file(tmp_path):
     assert run(FedAvg, network, plan=path).train_metrics_clientapp[1]["reports"] == FEW
 
 
+def test_a_plan_is_found_beside_the_module_and_not_where_flower_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DomainError, match=r'Path\(__file__\).with_name\("plan.json"\)'):
+        private(FedAvg, "app/plan.json")
+
+
 # The estimate and the forecast
 
 
@@ -255,7 +268,7 @@ def test_too_much_noise_is_refused_before_anything_is_paid(tmp_path, caplog):
     needed = int(str(error.value).split("ask ")[1].split(" ")[0].replace(",", ""))
     assert forecast(plan, needed).multiple <= MULTIPLE < forecast(plan, needed - 1).multiple
     assert network.sent == []
-    assert not (tmp_path / "ledger.db").exists()
+    assert spent(tmp_path) == {}
     made = private(FedAvg, plan)(**ONE)
     for _ in range(2):  # a second attempt with the same object changes nothing
         with pytest.raises(DomainError, match="More than 5 times is refused"):
@@ -285,16 +298,137 @@ def test_another_plan_on_the_nodes_is_noticed_before_anything_is_paid(tmp_path, 
     with pytest.raises(DomainError, match=r"no vehicle answered in round 1.*6 x the vehicle refus"):
         run(FedAvg, network)
     assert sum("another plan than that of LDPMod" in each for each in caplog.messages) == FEW
-    assert not (tmp_path / "ledger.db").exists()
+    assert spent(tmp_path) == {}
 
 
-def test_nodes_that_share_a_key_are_refused_and_the_run_fails(tmp_path, caplog):
-    """One ledger, and no vehicle_id: all nodes of a simulation would give the same answer."""
-    network = nodes_of(app_that(towards(np.ones(15)), tmp_path, vehicle_id=None))
-    with pytest.raises(DomainError, match="no vehicle answered"):
-        run(FedAvg, network)
-    assert sum('node_config["partition-id"]' in each for each in caplog.messages) == FEW
-    assert not (tmp_path / "ledger.db").exists()
+def forgetful(folder, shift=10.0):
+    """Return an app without delta, and the model that it would report: far from zero."""
+    return app_that(towards(np.full(15, 0.01)), folder, delta=False), moved(
+        model(), np.full(15, shift)
+    )
+
+
+def test_a_forgotten_delta_is_noticed_before_anything_is_paid(tmp_path, caplog):
+    app, first = forgetful(tmp_path)
+    with pytest.raises(DomainError, match=r"no vehicle answered in round 1.*no delta=True"):
+        run(FedAvg, nodes_of(app), first)
+    assert sum("give LDPMod delta=True" in line for line in caplog.messages) == FEW
+    assert spent(tmp_path) == {}
+
+
+BATCH_NORM = {
+    "0.weight": np.full((3, 4), 0.5, np.float32),
+    "1.weight": np.ones(3, np.float32),
+    "1.running_mean": np.zeros(3, np.float32),
+    "1.running_var": np.ones(3, np.float32),
+    "1.num_batches_tracked": np.array(0),
+}
+STEP = {"0.weight": 0.1, "1.weight": 0.1, "1.running_mean": 0.4, "1.running_var": -0.2}
+
+
+def normalized(arrays):
+    """Return what a network with BatchNorm is after a round: one that has seen 32 batches."""
+    steps = STEP | {"1.num_batches_tracked": 32}
+    return ArrayRecord(
+        {name: Array(np.asarray(each.numpy() + steps[name])) for name, each in arrays.items()}
+    )
+
+
+def test_statistics_of_batches_are_neither_reported_nor_changed(tmp_path, caplog):
+    first = ArrayRecord({name: Array(numbers) for name, numbers in BATCH_NORM.items()})
+    update = difference(normalized(first), first)
+    assert update.size == PLAN.schema.dimensions
+    np.testing.assert_allclose(update, 0.1, atol=1e-6)  # all of its length is that of weights
+    network = nodes_of(app_that(normalized, tmp_path))
+    result = run(FedAdam, network, first, rounds=2, eta=0.1)
+    assert spent(tmp_path) == {str(node): 2 * EPSILON for node in range(FEW)}
+    for name in set(BATCH_NORM) - {"0.weight", "1.weight"}:
+        assert result.arrays[name] == first[name]
+    assert weights(result.arrays).mean() > weights(first).mean() + 0.05
+    (line,) = [line for line in caplog.messages if "not trained" in line]
+    assert line.startswith(
+        "3 arrays are not trained, because they are integers or running statistics: "
+        "1.running_mean, 1.running_var, 1.num_batches_tracked."
+    )
+
+
+def test_statistics_without_names_are_refused_before_anything_is_paid(tmp_path):
+    network = nodes_of(app_that(lambda arrays: arrays, tmp_path))
+    with pytest.raises(DomainError, match="have no names, and 4 is a single integer, as BatchNorm"):
+        run(FedAvg, network, ArrayRecord(list(BATCH_NORM.values())))
+    assert network.sent == []
+
+
+def test_metrics_of_nodes_are_refused_at_construction():
+    def mean_loss(replies, weight):
+        loss = sum(each["metrics"]["train_loss"] * each["metrics"][weight] for each in replies)
+        return MetricRecord({"loss": loss})
+
+    for kind in (FedAvg, FedAdam):
+        with pytest.raises(DomainError, match=r"failed with KeyError: 'train_loss'.*evaluate_fn"):
+            private(kind, PLAN)(train_metrics_aggr_fn=mean_loss)
+    with pytest.raises(DomainError, match="it gets one reply with 'n', the number of reports"):
+        private(FedAvg, PLAN)(train_metrics_aggr_fn=mean_loss, weighted_by_key="n")
+    with pytest.raises(DomainError, match="train_metrics_aggr_fn must do without"):
+        private(FedAvg, PLAN)(train_metrics_aggr_fn=lambda *_: {"loss": "text"})
+    counts = private(FedAvg, PLAN)(
+        train_metrics_aggr_fn=lambda replies, weight: MetricRecord(
+            {"count": replies[0]["metrics"][weight]}
+        )
+    )
+    assert (
+        counts.train_metrics_aggr_fn(
+            [RecordDict({"metrics": MetricRecord({"num-examples": 3})})], "num-examples"
+        )["count"]
+        == 3
+    )
+    assert inspect.signature(private(FedAdam, PLAN)) == inspect.signature(FedAdam)
+
+
+def test_a_strategy_that_fails_says_that_the_reports_are_not_lost(tmp_path):
+    class Mine(FedAvg):
+        def aggregate_train(self, server_round, replies):
+            return [each.content["metrics"]["loss"] for each in replies]
+
+    network = nodes_of(app_that(towards(np.ones(15)), tmp_path))
+    with pytest.raises(KeyError) as error:
+        run(Mine, network)
+    assert "no metric but 'num-examples'. The reports are not lost." in error.value.__notes__[0]
+
+
+class Stragglers(Network):
+    """A network in which the last nodes are too late, or their programs have died."""
+
+    late = dead = 0
+
+    def send_and_receive(self, messages, *, timeout=None):
+        messages = list(messages)
+        replies = super().send_and_receive(messages[: len(messages) - self.late], timeout=timeout)
+        for reply in replies[: self.dead]:
+            reply.__dict__.update(Message(Error(code=1), reply_to=messages[0]).__dict__)
+        return replies
+
+
+def test_who_is_asked_and_does_not_answer_is_counted(tmp_path, caplog):
+    network = Stragglers(app_that(towards(np.ones(15)), tmp_path, cap=EPSILON), 10)
+    network.late, network.dead = 3, 2
+    made = private(FedAvg, PLAN)(**ONE)
+    result = made.start(network, model(), num_rounds=1)
+    counts = {"asked": 10, "reports": 5, "refusals": 0, "errors": 2, "silent": 3}
+    assert dict(result.train_metrics_clientapp[1]) == counts
+    assert "3 of 10 vehicles did not answer in round 1." in caplog.messages
+    network.late = network.dead = 0
+    result = made.start(network, moved(model(), np.ones(15)), num_rounds=1)
+    counts = {"asked": 10, "reports": 3, "refusals": 7, "errors": 0, "silent": 0}
+    assert dict(result.train_metrics_clientapp[1]) == counts
+
+
+def test_the_first_model_of_a_run_can_be_compared_with_that_of_another(tmp_path, caplog):
+    network = nodes_of(app_that(towards(np.ones(15)), tmp_path))
+    for first in (model(), model(), moved(model(), np.ones(15))):
+        run(FedAvg, network, first)
+    digests = [line.split(" ")[6] for line in caplog.messages if "The first model has" in line]
+    assert digests[0] == digests[1] != digests[2]
 
 
 def test_equal_reports_cause_a_warning(tmp_path):
@@ -403,11 +537,48 @@ def test_a_plan_that_is_not_for_one_vector_is_refused():
             private(FedAvg, Plan(schema, 1.0))
 
 
+# What cannot be told from noise
+
+
+def fails(_):
+    raise ValueError("17 rows")
+
+
+def warned(caplog):
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelno == logging.WARNING and "told from noise" in record.getMessage()
+    ]
+
+
+def test_a_fleet_whose_apps_all_fail_is_noticed(tmp_path, caplog):
+    result = run(FedAvg, nodes_of(app_that(fails, tmp_path), NODES), rounds=2)
+    assert [each["reports"] for each in result.train_metrics_clientapp.values()] == [NODES] * 2
+    lines = warned(caplog)
+    assert len(lines) == 2
+    assert lines[0].startswith("What was reported in round 1 cannot be told from noise (p = 0.")
+    assert lines[1].startswith("What was reported in rounds 1 to 2 cannot be told from noise")
+    assert "or the apps of the nodes fail: then vehicles report zeros" in lines[1]
+
+
+def test_a_fleet_that_learns_is_not_warned_about(tmp_path, caplog):
+    run(FedAvg, nodes_of(app_that(towards(np.ones(15)), tmp_path), NODES), rounds=2)
+    assert warned(caplog) == []
+
+
+def test_a_fleet_that_is_too_small_is_told_so(tmp_path, caplog):
+    plan = Plan(Schema.vector(15, length=1.0), 1.0, strategy="directions")
+    run(FedAvg, nodes_of(app_that(towards(np.ones(15)), tmp_path, plan), FEW), plan=plan)
+    (line,) = warned(caplog)
+    assert "Not even updates that all agree could be told from it" in line
+
+
 # Arrays
 
 
 def test_arrays_move_there_and_back():
-    before = ArrayRecord({"a": Array(np.arange(6.0).reshape(2, 3)), "n": Array(np.array(7))})
+    before = ArrayRecord({"a": Array(np.arange(6.0).reshape(2, 3)), "n": Array(np.array(7.0))})
     update = np.array([0.5, -1, 2, 0, 0, 0.25, 3])
     after = moved(before, update)
     assert difference(after, before).tolist() == update.tolist()

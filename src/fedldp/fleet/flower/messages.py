@@ -11,6 +11,7 @@ except ImportError as error:
 
 NAME = "fedldp"  # of the one record in a message, and of the one value in it
 PLAN = "fedldp-plan"  # the setting by which a server says which plan it counts: its fingerprint
+DELTA = "fedldp-delta"  # and that by which it says whether it counts moves of its own arrays
 
 # Apps on Flower set up no logging of their own. Lines of a child of Flower's logger appear where
 # Flower's own lines do, on the node or on the server.

@@ -1,12 +1,13 @@
 """A mod for an existing Flower app: it turns each reply into one private report.
 
-    app = ClientApp(mods=[LDPMod("plan.json", ledger="/var/lib/fleet.db", cap=4.0, delta=True)])
+    app = ClientApp(mods=[LDPMod(PLAN, ledger="/var/lib/fleet.db", cap=4.0, delta=True)])
 
 See docs/flower-mod.md, also for what a mod cannot guarantee.
 """
 
 import contextlib
 import hashlib
+import logging
 import os
 import time
 import warnings
@@ -25,8 +26,8 @@ from fedldp._internal.text import counted, listed
 from fedldp._internal.validation import Floats
 from fedldp.data.quality import DataQuality
 from fedldp.errors import DomainError, ImplausibleWarning, MissingExtra, WireError
-from fedldp.fleet.flower.arrays import difference, only_arrays, vector
-from fedldp.fleet.flower.messages import PLAN, log, packed, unpacked
+from fedldp.fleet.flower.arrays import difference, only_arrays, untrained, vector, weights
+from fedldp.fleet.flower.messages import DELTA, PLAN, log, packed, unpacked
 from fedldp.ledger import Ledger, Produce, check_answers_per_job, check_job
 from fedldp.plan import Plan, for_vehicle
 from fedldp.plausibility import FALSE_ALARM, equal_reports
@@ -51,6 +52,8 @@ PlanOrPath = Plan | str | os.PathLike[str]
 VehicleId = str | Callable[[Context], str]
 
 PARTITION = "partition-id"  # by which the nodes of a simulation are told apart
+ONLY_VEHICLE = "vehicle"  # of a ledger, if its node has no partition
+REFUSED = "the vehicle refused."
 
 
 @final
@@ -59,30 +62,32 @@ class LDPMod:
 
     The app's reply is the row that the report is about: its arrays, flattened, if they have as many
     numbers as the plan asks for, and otherwise its metrics and settings by name. With `delta`, it
-    is how far the app has moved the arrays that it received. Missing values become the plan's
-    public default, even if the app fails: the data never cause a refusal.
+    is how far the app has moved the arrays that it received, without integers and running
+    statistics: these are not trained. Missing values become the plan's public default, even if the
+    app fails, whatever it raises: the data never cause a refusal.
 
     The ledger records the report and its cost before it is sent. The same question gets the same
-    report again, without a call of the app. A refusal is as long as a report. Repeats, refusals and
-    replies that do not fit the plan are logged on this machine, by a child of Flower's logger.
+    report again, without a call of the app; so does every question if all attributes of the plan
+    are declared constant. A refusal is as long as a report. Repeats, refusals and replies that do
+    not fit the plan are logged on this machine, by a child of Flower's logger.
 
     Parameters
     ----------
     plan : Plan, str or os.PathLike
         What to report and at which epsilon: a plan, or the path of its JSON file.
     ledger : str or os.PathLike
-        The file that records what each vehicle has spent. It is created if it does not exist; its
-        folder must exist. Never delete it, and never restore a backup of it.
+        The file that records what each vehicle has spent. `fedldp ledger init` makes it, once in
+        the life of a node. Never delete it, and never restore a backup of it.
     cap : float, str or Fraction
         The most that a vehicle may spend in its life, over all jobs.
     delta : bool, default=False
         Report how far the arrays in the app's reply are from those in the question. So handlers
         that return the trained model, as most do, stay as they are.
     vehicle_id : str or callable, optional
-        Names the vehicle whose budget is spent, by default "vehicle". If one ledger serves many
-        nodes, give a function that takes Flower's context and returns the id. A node whose
-        configuration has a `partition-id` needs it: without it, all nodes of a simulation would be
-        one vehicle.
+        Names the vehicle whose budget is spent: an id, or a function that takes Flower's context
+        and returns one. By default it is the `partition-id` in the node's configuration, as in a
+        simulation, or "vehicle" without one. A ledger in which only another id has spent anything
+        is refused then.
     answers : str, default="train"
         The only type of message that is answered. Answering Flower's `evaluate` messages too
         would double the cost.
@@ -107,12 +112,12 @@ class LDPMod:
     Raises
     ------
     DomainError
-        If the cap, the vehicle_id, the job or `answers_per_job` is invalid, or the folder of the
-        ledger does not exist or cannot be written to.
+        If the cap, the vehicle_id, the job or `answers_per_job` is invalid, or the plan does not
+        exist.
     PrivacyError
         If the tables of the plan leak more than they claim, or one report would exceed the cap.
     WireError
-        If the ledger is damaged.
+        If the ledger is missing or damaged.
 
     See Also
     --------
@@ -126,6 +131,7 @@ class LDPMod:
     >>> from flwr.app import Metadata
     >>> from flwr.clientapp import ClientApp
     >>> folder = tempfile.TemporaryDirectory()
+    >>> Ledger(f"{folder.name}/ledger.db", cap=1.0).close()  # once in the life of a node
     >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0)
     >>> app = ClientApp(mods=[LDPMod(plan, ledger=f"{folder.name}/ledger.db", cap=1.0)])
     >>> @app.train()
@@ -169,9 +175,7 @@ class LDPMod:
         check_job(job)
         self.job, self.answers_per_job = job, check_answers_per_job(answers_per_job)
         _checked(self.plan.to_json(), self.cap)
-        _check_folder(self.ledger)
-        if self.ledger.exists():
-            self._opened().close()
+        self._opened().close()
 
     def __call__(self, message: Message, context: Context, call_next: App) -> Message:
         """Answer a message with a report, or with a refusal of the same length.
@@ -195,12 +199,12 @@ class LDPMod:
         """
         reply = Message(packed(bytes(_size(self.plan))), reply_to=message)
         if isinstance(context, _Rehearsal):
-            context.quality = self._rehearse(message, context, call_next)
+            context.found = self._rehearse(message, context, call_next)
             return reply
         try:
             reply.content = packed(self._answer(message, context, call_next))
         except Exception as error:  # it stays on this machine
-            log.warning("LDPMod refused a question: %s: %s", type(error).__name__, error)
+            _tell(logging.WARNING, f"LDPMod refused a question: {_described(error)}")
         return reply
 
     def dry_run(
@@ -215,7 +219,8 @@ class LDPMod:
 
         Call it on the node, before the app goes into a run. It checks the plan against the
         question, the vehicle's id and budget, the app's reply, and whether another mod changes what
-        this one sends. Whatever the app raises is raised.
+        this one sends. Whatever the app raises is raised. It logs how long the update is, which
+        helps to choose the plan's length: see `update_lengths`.
 
         Parameters
         ----------
@@ -246,7 +251,9 @@ class LDPMod:
         >>> from fedldp import Schema
         >>> from flwr.clientapp import ClientApp
         >>> plan = Plan(Schema.vector(2, length=1.0), epsilon=1.0, strategy="directions")
-        >>> mod = LDPMod(plan, ledger=tempfile.mkdtemp() + "/ledger.db", cap=1.0, delta=True)
+        >>> path = tempfile.mkdtemp() + "/ledger.db"
+        >>> Ledger(path, cap=1.0).close()
+        >>> mod = LDPMod(plan, ledger=path, cap=1.0, delta=True)
         >>> app = ClientApp(mods=[mod])
         >>> @app.train()
         ... def train(message, context):
@@ -255,22 +262,13 @@ class LDPMod:
         Traceback (most recent call last):
         fedldp.errors.DomainError: the reply must have the arrays of the question, 1 array (0 ...
         """
-        metadata = Metadata(0, "", 0, 0, "", "", time.time(), 3600.0, self.answers)
-        context = _Rehearsal(0, 0, node_config or {}, RecordDict(), run_config or {})
-        question = Message(content=content, metadata=metadata)  # type: ignore[call-overload]
-        reply = app(question, context)
-        if context.quality is None:
-            raise DomainError("the app must have this mod: ClientApp(mods=[mod]).")
-        if not reply.has_content() or reply.content != packed(bytes(_size(self.plan))):
-            raise DomainError(
-                "another mod changes what LDPMod sends, so that a server could not count it: put "
-                "LDPMod first in the list of mods."
-            )
-        return context.quality
+        return self._rehearsed(app, content, node_config or {}, run_config or {})[0]
 
     def _answer(self, message: Message, context: Context, call_next: App) -> bytes:
         question = self._question(message, context)
+        constant = question.checked.fingerprint if question.checked.constant else None
         with self._opened() as ledger:
+            self._check_default_id(ledger, question.vehicle_id)
 
             def release(produce: Produce) -> bytes:
                 # Flower's run is a label and not the job: its id changes when a run is resumed.
@@ -279,8 +277,9 @@ class LDPMod:
                     question.checked.epsilon,
                     question.request,
                     produce,
-                    run=str(message.metadata.run_id),
+                    run=question.run,
                     job=self.job,
+                    constant=constant,
                 )
 
             try:
@@ -288,30 +287,131 @@ class LDPMod:
             except _Unanswered:
                 # The app may take minutes and start processes, and a report of many numbers takes
                 # seconds: not inside a transaction. Nothing leaves before it is paid for.
-                drawn = question.checked.report(self._row(question, message, context, call_next))
+                drawn = self._drawn(question, message, context, call_next)
                 return release(lambda: drawn)
-        log.warning(
-            "LDPMod: %r has answered this question before. The same report is sent again, at no "
-            "cost, and the app is not called: a change of the app has no effect on it.",
-            question.vehicle_id,
+        why = (
+            "has answered this plan before, whose attributes are all declared constant"
+            if constant
+            else "has answered this question before"
+        )
+        _tell(
+            logging.WARNING,
+            f"LDPMod: {question.vehicle_id!r} {why}. The same report is sent again, at no cost, "
+            "and the app is not called: a change of the app has no effect on it.",
         )
         return stored
 
-    def _rehearse(self, message: Message, context: Context, call_next: App) -> DataQuality:
+    def _rehearse(
+        self, message: Message, context: Context, call_next: App
+    ) -> tuple[DataQuality, float]:
         """Do what `_answer` does, except paying; raise where it would log."""
         question = self._question(message, context)
-        if self.ledger.exists():
-            who, epsilon = question.vehicle_id, question.checked.epsilon
-            another = f"dry run {question.request}"  # a question that was never asked
-            with self._opened() as ledger, contextlib.suppress(_Unanswered):
-                ledger.release(who, epsilon, another, _ask_the_app, job=self.job)
+        plan, who = question.checked, question.vehicle_id
+        with self._opened() as ledger:
+            self._check_default_id(ledger, who)
+            if not plan.constant or who not in ledger.repeating(plan.fingerprint, self.job):
+                another = f"dry run {question.request}"  # a question that was never asked
+                with contextlib.suppress(_Unanswered):
+                    ledger.release(who, plan.epsilon, another, _ask_the_app, job=self.job)
         reply = call_next(message, context)
         if not reply.has_content():
             raise DomainError(f"the app must reply with content; got the error {reply.error!r}.")
-        quality = self._quality(self._read(reply.content, question.received))
+        row = self._read(reply.content, question.received)
+        quality = self._quality(row)
         if any(each.replaced for each in quality.attributes):
             raise DomainError(f"the app's reply lacks values of the plan: {quality.summary()}")
-        return quality
+        if question.received is None:
+            return quality, 0.0
+        if names := untrained(question.received):
+            _tell(logging.INFO, f"LDPMod: {listed(names)} are not trained, and not reported.")
+        _tell(logging.INFO, self._described_update(row, quality))
+        return quality, float(np.linalg.norm(row))
+
+    def update_lengths(
+        self,
+        app: App,
+        content: RecordDict,
+        node_configs: Iterable[UserConfig],
+        *,
+        run_config: UserConfig | None = None,
+    ) -> Floats:
+        """Return how long the updates of some nodes are, before they are clipped; pay nothing.
+
+        It makes a dry run on each node and logs the quantiles. A plan whose length is the largest
+        of them clips nothing, and has as much noise as that length; a plan whose length is the
+        median shortens half of the updates. Begin with the median. Lengths are data: choose the
+        length with data that are public or your own, never with those of a fleet's nodes.
+
+        Parameters
+        ----------
+        app : callable
+            The `ClientApp` with this mod, which must have `delta=True`.
+        content : flwr.app.RecordDict
+            What the server will send.
+        node_configs : iterable of dict
+            The configurations of the nodes, such as `[{"partition-id": 0}, {"partition-id": 1}]`,
+            or the same several times for an app that trains at random.
+        run_config : dict, optional
+            The configuration of the run.
+
+        Returns
+        -------
+        ndarray of shape (nodes,)
+            The lengths.
+
+        Raises
+        ------
+        DomainError
+            If something does not fit, as in `dry_run`, or there is no node.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from fedldp import Schema
+        >>> from flwr.clientapp import ClientApp
+        >>> plan = Plan(Schema.vector(2, length=1.0), epsilon=1.0, strategy="directions")
+        >>> path = tempfile.mkdtemp() + "/ledger.db"
+        >>> Ledger(path, cap=1.0).close()
+        >>> mod = LDPMod(plan, ledger=path, cap=1.0, delta=True)
+        >>> app = ClientApp(mods=[mod])
+        >>> @app.train()
+        ... def train(message, context):
+        ...     weights = np.array([3.0, 4.0]) * context.node_config["partition-id"]
+        ...     return Message(RecordDict({"arrays": ArrayRecord([weights])}), reply_to=message)
+        >>> nodes = [{"partition-id": number} for number in (1, 2)]
+        >>> mod.update_lengths(app, RecordDict({"arrays": ArrayRecord([np.zeros(2)])}), nodes)
+        array([ 5., 10.])
+        """
+        if not self.delta:
+            raise DomainError("update_lengths needs a mod with delta=True: only updates are long.")
+        lengths = [
+            self._rehearsed(app, content, node_config, run_config or {})[1]
+            for node_config in node_configs
+        ]
+        if not lengths:
+            raise DomainError("node_configs must have at least one configuration; got none.")
+        shares = [0.1, 0.25, 0.5, 0.75, 0.9, 1.0]
+        quantiles = zip(shares, np.quantile(lengths, shares), strict=True)
+        told = "; ".join(f"{share:.0%} up to {length:.3g}" for share, length in quantiles)
+        _tell(logging.INFO, f"LDPMod: lengths of {counted(len(lengths), 'update')}: {told}.")
+        return np.array(lengths)
+
+    def _rehearsed(
+        self, app: App, content: RecordDict, node_config: UserConfig, run_config: UserConfig
+    ) -> tuple[DataQuality, float]:
+        """Return the quality of an answer in a dry run, and how long the app's vector is."""
+        metadata = Metadata(0, "", 0, 0, "", "", time.time(), 3600.0, self.answers)
+        context = _Rehearsal(0, 0, node_config, RecordDict(), run_config)
+        question = Message(content=content, metadata=metadata)  # type: ignore[call-overload]
+        reply = app(question, context)
+        if context.found is None:
+            raise DomainError("the app must have this mod: ClientApp(mods=[mod]).")
+        if not reply.has_content() or reply.content != packed(bytes(_size(self.plan))):
+            raise DomainError(
+                "another mod changes what LDPMod sends, so that a server could not count it: put "
+                "LDPMod first in the list of mods."
+            )
+        return context.found
 
     def _question(self, message: Message, context: Context) -> "_Question":
         """Return what is asked of whom; raise if it does not fit this mod, before any cost."""
@@ -325,52 +425,85 @@ class LDPMod:
                     "the server counts reports of another plan than that of LDPMod: give both "
                     "sides the same file."
                 )
+            if bool(record.get(DELTA, self.delta)) != self.delta:
+                raise DomainError(
+                    "the server counts how far apps move its arrays, as private does: give LDPMod "
+                    "delta=True."
+                    if record[DELTA]
+                    else "the server counts what apps reply: give LDPMod delta=False."
+                )
         received = None
         if self.delta:
             received = only_arrays(message.content, "with delta=True, a question")
-            count, wanted = len(vector(received)), self.plan.schema.dimensions
+            count, wanted = len(weights(received)), self.plan.schema.dimensions
             if count != wanted:
                 raise DomainError(
                     f"the plan is for {counted(wanted, 'number')}; the arrays of the question have "
-                    f"{count:,}."
+                    f"{count:,} that are trained."
                 )
             received = ArrayRecord(dict(received))  # the app may change what it was given
         request = _digest(checked.fingerprint, kind, message.content)
-        return _Question(checked, self._who(context), request, received)
+        run = str(message.metadata.run_id)  # now, as the app may change it too
+        return _Question(checked, self._who(context), request, received, run)
 
     def _who(self, context: Context) -> str:
         if callable(self.vehicle_id):
             return _check_id(self.vehicle_id(context))
-        if self.vehicle_id is None and PARTITION in context.node_config:
-            raise DomainError(
-                f"a node with a {PARTITION} must say which vehicle it is: nodes that share a "
-                "ledger would all be the same vehicle. Pass vehicle_id=lambda context: "
-                f'str(context.node_config["{PARTITION}"]) or, if no other node has this ledger, '
-                'vehicle_id="vehicle".'
-            )
-        return self.vehicle_id or "vehicle"
+        if self.vehicle_id is not None:
+            return self.vehicle_id
+        return str(context.node_config.get(PARTITION, ONLY_VEHICLE))
 
-    def _row(self, question: "_Question", message: Message, context: Context, app: App) -> Any:
-        """Return the values in the app's reply; none if it fails, so that all count as missing."""
+    def _check_default_id(self, ledger: Ledger, vehicle_id: str) -> None:
+        """Refuse a new id by default: a node that gets or loses a partition is no new vehicle."""
+        if self.vehicle_id is not None:
+            return
+        spent = ledger.totals() if vehicle_id == ONLY_VEHICLE else {}
+        if spent.keys() - {ONLY_VEHICLE} or (not spent and ledger.spent(ONLY_VEHICLE)):
+            raise DomainError(
+                f"the ledger {ledger.path} has another id than {vehicle_id!r} for the vehicle of "
+                f"this node, whose {PARTITION} was given or taken away since. Pass vehicle_id."
+            )
+
+    def _drawn(self, question: "_Question", message: Message, context: Context, app: App) -> bytes:
+        """Return a report about the app's reply or, if that fails in any way, about the default.
+
+        Data can cause every kind of exception, Ctrl-C's and those that end coroutines and
+        generators too. Nothing can be done about a process that ends, or an app that never does.
+        """
         try:
             row = self._read(app(message, context).content, question.received)
             quality = self._quality(row)
-        except DomainError as error:
-            log.error("LDPMod reports the public default, at the usual cost: %s", error)
-            return {}
-        except (Exception, SystemExit) as error:
-            log.error(
-                "LDPMod reports the public default, at the usual cost: the app failed with %s: %s",
-                type(error).__name__,
-                error,
+            drawn = question.checked.report(row)
+        except BaseException as error:
+            why = _described(
+                error, "" if isinstance(error, DomainError) else "the app failed with "
             )
-            return {}
+        else:
+            with contextlib.suppress(BaseException):  # what is wrong is for the owner alone
+                self._tell_quality(quality, row, question)
+            return drawn
+        # Not earlier: the exception has kept what the app had in memory, which may be all there is.
+        _tell(logging.ERROR, f"LDPMod reports the public default, at the usual cost: {why}")
+        return question.checked.report({})
+
+    def _tell_quality(self, quality: DataQuality, row: Any, question: "_Question") -> None:
         if any(each.replaced for each in quality.attributes):
             told = quality.summary(examples=False)
-            log.error("LDPMod reports the public default for what is missing: %s", told)
+            _tell(logging.ERROR, f"LDPMod reports the public default for what is missing: {told}")
+        elif question.received is not None:
+            _tell(logging.INFO, self._described_update(row, quality))
         elif quality.changed:
-            log.info("LDPMod: %s", quality.clipping)
-        return row
+            _tell(logging.INFO, f"LDPMod: {quality.clipping}")
+
+    def _described_update(self, row: list[float], quality: DataQuality) -> str:
+        """Return how long an update is, and what the plan makes of it, for the owner alone."""
+        most, length = self.plan.schema.attributes[0].length, float(np.linalg.norm(row))
+        told = f"LDPMod: the update has a length of {length:.3g}"
+        if most is None:
+            return f"{told}; {quality.clipping or 'nothing is clipped.'}"
+        if length <= most:
+            return f"{told}; up to {most:.3g} nothing is clipped."
+        return f"{told}; it is shortened to {most:.3g}, {most / length:.2g} of it."
 
     def _read(self, content: RecordDict, received: ArrayRecord | None) -> Any:
         """Return the row in the app's reply, or raise if the reply does not fit the plan."""
@@ -397,6 +530,13 @@ class LDPMod:
         return self.plan.schema.check([row] if isinstance(row, dict) else np.array([row]))
 
     def _opened(self) -> Ledger:
+        """Open the ledger. Nothing here creates one: a new ledger would forget what was spent."""
+        if not self.ledger.exists():
+            raise WireError(
+                f"the ledger {self.ledger} does not exist. Make it once, on the node: `fedldp "
+                f"ledger init {self.ledger}`. If there was one, find it: a new one would forget "
+                "what was spent."
+            )
         return Ledger(self.ledger, self.cap, answers_per_job=self.answers_per_job)
 
 
@@ -407,12 +547,13 @@ class _Question(NamedTuple):
     vehicle_id: str
     request: str
     received: ArrayRecord | None  # what the app's arrays are compared with
+    run: str
 
 
 class _Rehearsal(Context):
     """The context of a dry run, which a server cannot send."""
 
-    quality: DataQuality | None = None
+    found: tuple[DataQuality, float] | None = None
 
 
 def tally(plan: PlanOrPath, replies: Iterable[Message]) -> Tally:
@@ -476,7 +617,7 @@ def _report(plan: Plan, reply: Message) -> bytes:
             f"{error} Is LDPMod the first of the app's mods, and are all handlers behind it?"
         ) from None
     if data == bytes(_size(plan)):
-        raise WireError("the vehicle refused.")
+        raise WireError(REFUSED)
     return data
 
 
@@ -493,7 +634,15 @@ def _size(plan: Plan) -> int:
 
 def plan_of(given: PlanOrPath) -> Plan:
     """Return a plan, which may be given as the path of its file."""
-    return given if isinstance(given, Plan) else Plan.from_json(Path(given).read_text("utf-8"))
+    if isinstance(given, Plan):
+        return given
+    path = Path(given)
+    if not path.exists() and not path.is_absolute():
+        raise DomainError(
+            f"there is no plan {given} in {Path.cwd()}, where Flower runs the app. Name the file "
+            f'by its place beside the module: Path(__file__).with_name("{path.name}").'
+        )
+    return Plan.from_json(path.read_text("utf-8"))
 
 
 _checked = lru_cache(maxsize=4)(for_vehicle)  # one process may answer for many nodes
@@ -523,13 +672,19 @@ def _check_id(value: str) -> str:
     return value
 
 
-def _check_folder(ledger: Path) -> None:
-    """Refuse a ledger that cannot be made: otherwise the node would refuse every question."""
-    if not ledger.parent.is_dir() or not os.access(ledger.parent, os.W_OK):
-        raise DomainError(
-            f"the ledger needs a folder that exists and can be written to; got {ledger.parent}. "
-            "Create it on the node, outside of the app's own folder: Flower replaces that one."
-        )
+def _tell(level: int, text: str) -> None:
+    """Tell the node's owner something; whatever comes of it, the reply does not depend on it."""
+    with contextlib.suppress(BaseException):
+        log.log(level, "%s", text)
+
+
+def _described(error: BaseException, before: str = "") -> str:
+    """Return what an exception says, if it can: an app may raise one of its own."""
+    name = type(error).__name__
+    try:
+        return f"{before}{name}: {error}"
+    except BaseException:
+        return f"{before}{name}"
 
 
 class _Unanswered(Exception):

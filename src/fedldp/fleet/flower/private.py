@@ -7,20 +7,30 @@ the reports, and gives the strategy one reply instead of many: the model that wa
 estimated mean of the vehicles' updates. See docs/flower-mod.md.
 """
 
+import functools
+import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from fedldp._internal.text import counted
+from fedldp._internal.text import counted, listed
 from fedldp._internal.validation import Floats
 from fedldp.attributes import Attribute
 from fedldp.errors import DomainError, MissingExtra
-from fedldp.fleet.flower.arrays import moved, only_arrays, vector
-from fedldp.fleet.flower.messages import PLAN, log
-from fedldp.fleet.flower.mod import PlanOrPath, counted_replies, plan_of
+from fedldp.fleet.flower.arrays import (
+    moved,
+    only_arrays,
+    untrained,
+    untrained_counters,
+    weights,
+    with_untrained,
+)
+from fedldp.fleet.flower.messages import DELTA, PLAN, log
+from fedldp.fleet.flower.mod import REFUSED, PlanOrPath, counted_replies, plan_of
+from fedldp.fleet.flower.noise import Excess
 from fedldp.plan import Plan
 from fedldp.tally import Tally
 
@@ -70,8 +80,13 @@ def private(strategy: type[S], plan: PlanOrPath, *, force: bool = False) -> type
     In each round it counts the reports, estimates the mean update of the vehicles, and passes the
     model that was sent plus this update to the strategy, as if it were the reply of one node. So
     the strategy's own step, such as Adam's, is made. Coordinates without reports do not move, and
-    an estimate beyond the plan's bound is shortened to it, as no mean of updates can be longer.
-    Vehicles are not asked to evaluate a model: pass `evaluate_fn` to `start`.
+    an estimate beyond the plan's bound is shortened to it, as no mean of updates can be longer. All
+    vehicles count equally, whatever their `num-examples` are: these stay on the nodes. Arrays of
+    integers and running statistics are not trained, and stay as the server has them. Vehicles are
+    not asked to evaluate a model: pass `evaluate_fn` to `start`.
+
+    The metrics of a round say how many vehicles were asked, how many `reports` came back, and how
+    many `refusals`, `errors` and `silent` vehicles there were instead.
 
     Parameters
     ----------
@@ -94,10 +109,11 @@ def private(strategy: type[S], plan: PlanOrPath, *, force: bool = False) -> type
     Raises
     ------
     DomainError
-        If the strategy is not supported, or the plan is not for one vector. `start` raises it if
-        the model has another size than the plan, if the noise is too large and `force` is not set
-        (both before any vehicle is asked), if no vehicle has answered, or if the strategy's step
-        results in numbers that are not finite.
+        If the strategy is not supported, or the plan is not for one vector. The class raises it for
+        a `train_metrics_aggr_fn` that needs metrics of nodes. `start` raises it if the model has
+        another size than the plan, if the noise is too large and `force` is not set (both before
+        any vehicle is asked), if no vehicle has answered, or if the strategy's step results in
+        numbers that are not finite.
 
     See Also
     --------
@@ -132,7 +148,12 @@ def private(strategy: type[S], plan: PlanOrPath, *, force: bool = False) -> type
         raise DomainError(f"{strategy.__name__} is private already.")
     found = plan_of(plan)
     _attribute(found)
-    fields = {"_ldp_plan": found, "_ldp_force": force, "__module__": strategy.__module__}
+    fields = {
+        "_ldp_plan": found,
+        "_ldp_force": force,
+        "__module__": strategy.__module__,
+        "__init__": _checked_init(strategy),
+    }
     return cast(type[S], type(f"Private{strategy.__name__}", (_Private, strategy), fields))
 
 
@@ -142,15 +163,17 @@ class _Private(Strategy):
     _ldp_plan: ClassVar[Plan]
     _ldp_force: ClassVar[bool]
     _ldp_asked: Message | None = None  # one of the messages of this round
+    _ldp_messages = 0  # of this round
     _ldp_first: ArrayRecord | None = None  # the model before the first round
     _ldp_rounds = 0  # with reports, so far
+    _ldp_excess = Excess()  # of the rounds since the last that noise cannot explain
 
     def summary(self) -> None:
         super().summary()  # type: ignore[safe-super]
         plan = self._ldp_plan
         log.info(
-            "Privacy: each answer of a vehicle costs it epsilon = %g and has %d bits. Vehicles are "
-            "not asked to evaluate the model: pass evaluate_fn to start.",
+            "Privacy: each answer of a vehicle costs it epsilon = %g and has %d bits. All vehicles "
+            "count equally. They are not asked to evaluate the model: pass evaluate_fn to start.",
             plan.epsilon,
             plan.bits,
         )
@@ -160,17 +183,18 @@ class _Private(Strategy):
     ) -> list[Message]:
         plan = self._ldp_plan
         if server_round == 1:  # the same object may be started again
-            self._ldp_first, self._ldp_rounds = None, 0
+            self._ldp_first, self._ldp_rounds, self._ldp_excess = None, 0, Excess()
         _check_model(plan, arrays)
-        config = ConfigRecord({**config, PLAN: plan.fingerprint})
+        config = ConfigRecord({**config, PLAN: plan.fingerprint, DELTA: True})
         found = super().configure_train(server_round, arrays, config, grid)  # type: ignore[safe-super]
         messages = list(found)
-        self._ldp_asked = messages[0] if messages else None
+        self._ldp_asked, self._ldp_messages = messages[0] if messages else None, len(messages)
         if messages:
             _check_questions(plan, messages)
             if self._ldp_first is None:
                 forecast(plan, len(messages)).check(force=self._ldp_force)
                 self._ldp_first = arrays
+                _describe_first_model(arrays)
         return messages
 
     def aggregate_train(
@@ -179,19 +203,36 @@ class _Private(Strategy):
         if self._ldp_asked is None:
             return None, None
         tally, reasons = counted_replies(self._ldp_plan, replies)
+        counts = _counts(self._ldp_messages, tally.reports, reasons)
+        if counts["silent"]:
+            log.warning(
+                "%s of %s did not answer in round %d.",
+                f"{counts['silent']:,}",
+                counted(counts["asked"], "vehicle"),
+                server_round,
+            )
         if not tally.reports:
             self._nobody(server_round, reasons)
             return None, None
         name, before = next(iter(self._ldp_asked.content.array_records.items()))
         after = moved(before, mean_update(self._ldp_plan, tally))
-        weight = getattr(self, "weighted_by_key", "num-examples")
+        weight = _weight_of(self)
         content = RecordDict({name: after, "metrics": MetricRecord({weight: tally.reports})})
         reply = Message(content, reply_to=self._ldp_asked)
-        arrays, metrics = super().aggregate_train(server_round, [reply])  # type: ignore[safe-super]
+        try:
+            arrays, metrics = super().aggregate_train(server_round, [reply])  # type: ignore[safe-super]
+        except Exception as error:
+            error.add_note(
+                f"The strategy failed with what it got: one reply with the arrays of the model, "
+                f"and no metric but {weight!r}. The reports are not lost. A run that starts again "
+                "with the same first model gets them again, at no cost."
+            )
+            raise
         self._ldp_rounds += 1
+        self._ldp_excess = self._ldp_excess.checked(self._ldp_plan, tally, server_round)
         if arrays is not None:
+            arrays = with_untrained(arrays, before)
             self._check_step(server_round, before, arrays)
-        counts = {"reports": tally.reports, "not-counted": reasons.total()}
         return arrays, MetricRecord({**(metrics or {}), **counts})
 
     def _nobody(self, server_round: int, reasons: Counter[str]) -> None:
@@ -200,14 +241,16 @@ class _Private(Strategy):
         told = f"no vehicle answered in round {server_round}. Replies: {why or 'none.'}"
         if not self._ldp_rounds:
             raise DomainError(
-                f"{told} The log of the nodes says why. Nothing was learned; what vehicles have "
-                "paid for is stored, and the same question gets the same reports again."
+                f"{told} The log of the nodes says why. A node that refuses has paid nothing: it "
+                "may have another plan, no delta=True, or no budget left. What vehicles have paid "
+                "for is stored, and the same question gets the same reports again: a restart needs "
+                "the same first model."
             )
         log.error("%s The model stays as it is.", told)
 
     def _check_step(self, server_round: int, before: ArrayRecord, after: ArrayRecord) -> None:
         """Refuse a model that is not finite, and warn of one that has moved too far."""
-        new, first = vector(after), vector(self._ldp_first or before)
+        new, first = weights(after), weights(self._ldp_first or before)
         if not np.isfinite(new).all():
             raise DomainError(
                 f"{type(self).__name__} made {counted(int((~np.isfinite(new)).sum()), 'weight')} "
@@ -325,14 +368,87 @@ def _length(numbers: Floats) -> float:
     return float(np.linalg.norm(numbers))
 
 
-def _check_model(plan: Plan, arrays: ArrayRecord) -> None:
-    weights = vector(arrays)
-    if weights.size != plan.schema.dimensions:
+def _checked_init(strategy: type[Strategy]) -> Callable[..., None]:
+    """Return the `__init__` of a strategy, with a check of what it was given."""
+    original = strategy.__init__
+
+    @functools.wraps(original)
+    def initialize(self: Strategy, *given: Any, **options: Any) -> None:
+        original(self, *given, **options)
+        _check_metrics(self)
+
+    return initialize
+
+
+def _check_metrics(strategy: Strategy) -> None:
+    """Refuse a function for metrics that fails without those that stay on the nodes."""
+    combine = getattr(strategy, "train_metrics_aggr_fn", None)
+    if combine is None:
+        return
+    weight = _weight_of(strategy)
+    reply = RecordDict({"arrays": ArrayRecord(), "metrics": MetricRecord({weight: 1})})
+    try:
+        MetricRecord({**(combine([reply], weight) or {})})
+    except Exception as error:
         raise DomainError(
-            f"the model has {counted(weights.size, 'weight')}, and the plan is for "
-            f"{plan.schema.dimensions:,}: use Schema.vector({weights.size}, length=...)."
+            "train_metrics_aggr_fn must do without metrics of nodes: they stay there, and it gets "
+            f"one reply with {weight!r}, the number of reports. It failed with "
+            f"{type(error).__name__}: {error}. Leave it out, and pass evaluate_fn to start."
+        ) from error
+
+
+def _weight_of(strategy: Strategy) -> str:
+    return getattr(strategy, "weighted_by_key", "num-examples")
+
+
+def _counts(asked: int, reports: int, reasons: Counter[str]) -> dict[str, int]:
+    """Return what became of the questions of a round."""
+    refusals, others = reasons[REFUSED], reasons.total() - reasons[REFUSED]
+    return {
+        "asked": asked,
+        "reports": reports,
+        "refusals": refusals,
+        "errors": others,
+        "silent": max(0, asked - reports - refusals - others),
+    }
+
+
+def _describe_first_model(arrays: ArrayRecord) -> None:
+    """Say which model a run begins with, and what of it is not trained."""
+    digest = hashlib.sha256()
+    for name, array in arrays.items():
+        digest.update(repr((name, array.dtype, tuple(array.shape))).encode() + array.data)
+    log.info(
+        "The first model has the SHA-256 %s. If this run breaks off, start the next one with the "
+        "same model, or vehicles pay again.",
+        digest.hexdigest()[:16],
+    )
+    if names := untrained(arrays):
+        log.warning(
+            "%s not trained, because they are integers or running statistics: %s. They stay as the "
+            "server has them. A network with BatchNorm then evaluates with the statistics that it "
+            "began with: use GroupNorm or LayerNorm, or a network whose statistics are those of "
+            "public data.",
+            f"{counted(len(names), 'array')} {'is' if len(names) == 1 else 'are'}",
+            listed(names),
         )
-    if not np.isfinite(weights).all():
+
+
+def _check_model(plan: Plan, arrays: ArrayRecord) -> None:
+    if names := untrained_counters(arrays):
+        raise DomainError(
+            f"the arrays of the model have no names, and {listed(names)} is a single integer, as "
+            "BatchNorm counts batches in. Its running statistics cannot be told from weights: send "
+            "ArrayRecord(model.state_dict()), or only the arrays that are trained."
+        )
+    trained, names = weights(arrays), untrained(arrays)
+    if trained.size != plan.schema.dimensions:
+        besides = f" (without {listed(names)}, which are not trained)" if names else ""
+        raise DomainError(
+            f"the model has {counted(trained.size, 'weight')}{besides}, and the plan is for "
+            f"{plan.schema.dimensions:,}: use Schema.vector({trained.size}, length=...)."
+        )
+    if not np.isfinite(trained).all():
         raise DomainError("the model that is to be trained has weights that are infinite or NaN.")
 
 
