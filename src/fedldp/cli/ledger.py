@@ -33,6 +33,7 @@ def ledger_group() -> None:
     """Show or repair the file that records what was spent.
 
     \b
+    fedldp ledger init ledger.db       make the ledger of new vehicles
     fedldp ledger show fleet/vault-1   what is left of the vehicles' budgets
     fedldp ledger seal ledger.db       if the file is damaged: refuse everybody
 
@@ -40,6 +41,22 @@ def ledger_group() -> None:
     vault and `fedldp report` write to it. Never delete it, and never restore a
     backup of it: that would forget what was spent since.
     """  # noqa: D301 (click wants the character \b itself)
+
+
+@ledger_group.command("init")
+@click.argument("ledger", type=click.Path(path_type=Path, dir_okay=False))
+def init_command(ledger: Path) -> None:
+    """Make the ledger of vehicles that have never answered.
+
+    \b
+    fedldp ledger init ledger.db
+
+    Do this once in the life of these vehicles. No other command makes a missing
+    ledger: if yours is gone, find it, because a new one would forget what was
+    spent. Two files belong together, `ledger.db` and `ledger.db-head`.
+    """  # noqa: D301 (click wants the character \b itself)
+    ledgers.create(ledger)
+    click.echo(f"Made the ledger {ledger}: nobody has spent anything.")
 
 
 @ledger_group.command("seal")
@@ -52,8 +69,8 @@ def seal_command(ledger: Path) -> None:
 
     It is no longer known what these vehicles have spent, so they may never
     spend anything again: a vault with this ledger answers no question. The old
-    file is moved, unchanged, into a folder beside it, together with its -wal
-    and -shm files. Stop the vault first.
+    file is moved, unchanged, into a folder beside it, together with its -head,
+    -wal and -shm files. Stop the vault first.
     """  # noqa: D301 (click wants the character \b itself)
     aside = ledgers.seal(ledger)
     moved = f"There was no file {ledger}." if aside is None else f"Moved {ledger} into {aside}."
@@ -198,7 +215,7 @@ def _of_vault(folder: Path) -> _Shown:
     vault = VaultConfig.load(folder)
     vehicles, quality = vault.look()
     path = vault.ledger_path
-    found = ledgers.overview(path) if path.exists() else Overview({}, [], "")
+    found = ledgers.overview(path)
     return _Shown(
         path,
         found,

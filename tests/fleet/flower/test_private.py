@@ -12,6 +12,7 @@ from flwr.server.strategy import FedAvg as LegacyFedAvg
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi, Krum, QFedAvg
 from hypothesis import given
 from hypothesis import strategies as st
+from ledgers import open_ledger
 
 import fedldp
 from fedldp import Plan, Schema
@@ -19,7 +20,6 @@ from fedldp.errors import DomainError, ImplausibleWarning
 from fedldp.fleet import LDPMod, private, tally
 from fedldp.fleet.flower.arrays import difference, moved, vector
 from fedldp.fleet.flower.private import MULTIPLE, forecast, mean_update
-from fedldp.ledger import Ledger
 
 PLAN = Sklearn.plan
 ONE = {"min_train_nodes": 1, "min_available_nodes": 1}
@@ -60,7 +60,7 @@ def run(strategy, network, arrays=None, rounds=1, plan=PLAN, force=False, **opti
 
 
 def spent(folder, cap=1000.0):
-    with Ledger(folder / "ledger.db", cap) as ledger:
+    with open_ledger(folder / "ledger.db", cap) as ledger:
         return ledger.totals()
 
 

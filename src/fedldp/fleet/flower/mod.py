@@ -107,12 +107,11 @@ class LDPMod:
     Raises
     ------
     DomainError
-        If the cap, the vehicle_id, the job or `answers_per_job` is invalid, or the folder of the
-        ledger does not exist or cannot be written to.
+        If the cap, the vehicle_id, the job or `answers_per_job` is invalid.
     PrivacyError
         If the tables of the plan leak more than they claim, or one report would exceed the cap.
     WireError
-        If the ledger is damaged.
+        If the ledger is missing or damaged. `fedldp ledger init` makes one, once.
 
     See Also
     --------
@@ -122,11 +121,13 @@ class LDPMod:
     Examples
     --------
     >>> import tempfile, time
+    >>> import fedldp.ledger
     >>> from fedldp import Schema
     >>> from flwr.app import Metadata
     >>> from flwr.clientapp import ClientApp
     >>> folder = tempfile.TemporaryDirectory()
     >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0)
+    >>> fedldp.ledger.create(f"{folder.name}/ledger.db")  # once, as `fedldp ledger init` does
     >>> app = ClientApp(mods=[LDPMod(plan, ledger=f"{folder.name}/ledger.db", cap=1.0)])
     >>> @app.train()
     ... def train(message, context):
@@ -169,9 +170,7 @@ class LDPMod:
         check_job(job)
         self.job, self.answers_per_job = job, check_answers_per_job(answers_per_job)
         _checked(self.plan.to_json(), self.cap)
-        _check_folder(self.ledger)
-        if self.ledger.exists():
-            self._opened().close()
+        self._opened().close()  # one that is missing or damaged is refused
 
     def __call__(self, message: Message, context: Context, call_next: App) -> Message:
         """Answer a message with a report, or with a refusal of the same length.
@@ -521,15 +520,6 @@ def _check_id(value: str) -> str:
             f"vehicle_id must be a text, or a function that returns one; got {value!r}."
         )
     return value
-
-
-def _check_folder(ledger: Path) -> None:
-    """Refuse a ledger that cannot be made: otherwise the node would refuse every question."""
-    if not ledger.parent.is_dir() or not os.access(ledger.parent, os.W_OK):
-        raise DomainError(
-            f"the ledger needs a folder that exists and can be written to; got {ledger.parent}. "
-            "Create it on the node, outside of the app's own folder: Flower replaces that one."
-        )
 
 
 class _Unanswered(Exception):
