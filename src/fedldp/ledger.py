@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import NamedTuple, Self, final
 
 from fedldp._internal import chain, database, head
+from fedldp._internal import mirror as mirrors
 from fedldp._internal.chain import Link
 from fedldp._internal.database import Database, Kind, Readable
 from fedldp._internal.validation import checked_text, whole
@@ -1246,6 +1247,47 @@ def seal(path: str | os.PathLike[str]) -> Path | None:
     >>> folder.cleanup()
     """
     return database.replace(path, _KIND, "INSERT INTO seals VALUES (date());")
+
+
+def mirror(path: str | os.PathLike[str], copy: str | os.PathLike[str]) -> None:
+    """Keep a second file of a ledger, on another disk: nothing is released before both have it.
+
+    The ledger is refused while its mirror is missing. If the ledger is lost or damaged, `take_over`
+    turns the mirror into the ledger.
+
+    >>> import tempfile
+    >>> path, copy = (Path(tempfile.mkdtemp(), "ledger.db") for _ in range(2))
+    >>> with Ledger.create(path, cap=1) as ledger:
+    ...     mirror(path, copy)
+    ...     ledger.release("car 7", 0.5, "question", lambda: b"report")
+    b'report'
+    >>> take_over(copy) == path
+    True
+    >>> with Ledger(copy, cap=1) as ledger:
+    ...     ledger.spent("car 7")
+    Fraction(1, 2)
+    >>> Ledger(path, cap=1)
+    Traceback (most recent call last):
+    fedldp.errors.WireError: its mirror ... has taken over: this file is refused for good...
+    """
+    mirrors.attach(path, copy, _KIND)
+
+
+def detach(path: str | os.PathLike[str]) -> bool:
+    """Use a ledger without its mirror from now on, because the mirror's disk has failed.
+
+    Return whether the mirror could be told. It may then never take over. If it could not be told,
+    destroy it: nothing else can keep it from taking over with less than was spent.
+    """
+    return mirrors.detach(path, _KIND)
+
+
+def take_over(path: str | os.PathLike[str]) -> Path:
+    """Turn a mirror into the ledger; return the path of the old one, which is refused from now on.
+
+    A mirror that may lack something that was spent is refused.
+    """
+    return mirrors.take_over(path, _KIND)
 
 
 def check_job(value: str | None) -> str:

@@ -15,7 +15,7 @@ import shlex
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from time import sleep
 from types import MappingProxyType
@@ -27,6 +27,9 @@ from fedldp.errors import DomainError, WireError
 
 _PATIENCE = 60.0  # seconds to wait for the transaction of another process
 _GLANCE = 5.0  # seconds for a snapshot, which waits only while a crash is recovered from
+
+# A damaged file can also make texts, those of errors among them, that are no UTF-8.
+ERRORS = sqlite3.Error, UnicodeDecodeError
 
 _TRIES, _PAUSE_SECONDS = 5, 0.01  # to read a head that others are writing
 
@@ -68,13 +71,13 @@ class _Added:
 
     def begin(self, *, keep: bool) -> None:
         self.count, self.sum = 0, 0
-        self.rows: list[tuple[str, tuple[object, ...]]] | None = [] if keep else None
+        self.rows: dict[str, list[tuple[object, ...]]] | None = {} if keep else None
 
     def add(self, table: str, *values: object) -> None:
         self.count += 1
         self.sum += head.row_hash(table, values)
         if self.rows is not None:
-            self.rows.append((table, values))
+            self.rows.setdefault(table, []).append(values)
 
 
 @final
@@ -83,7 +86,8 @@ class Database:
 
     A missing file is created unless `create=False`. Threads and forked children may use it too,
     except a child that was forked in a transaction. Looking for damage takes long in a large file:
-    `inspect=False` skips it, for programs that open the file often.
+    `inspect=False` skips it, for programs that open the file often. A file that has a mirror is
+    used together with it, and a mirror is refused, unless `paired=False`.
     """
 
     def __init__(
@@ -93,9 +97,11 @@ class Database:
         *,
         create: bool = True,
         inspect: bool = True,
+        paired: bool = True,
     ) -> None:
         self.path = Path(path).resolve()
-        self._kind, self._inspect = kind, inspect
+        self._kind, self._inspect, self._paired = kind, inspect, paired
+        self._mirror: Database | None = None
         self._connection: sqlite3.Connection | None = None
         self._head: Head | None = None
         self._added = _Added()
@@ -125,25 +131,104 @@ class Database:
                 yield
             self._refuse_another_file()
 
+    def change(self, change: Callable[[Record], Record]) -> None:
+        """Commit another role, partner or generation, which a function finds or refuses."""
+        with self.gate(), self._counted(change):
+            pass
+
     @contextlib.contextmanager
-    def _counted(self) -> Iterator[None]:
-        """Run a transaction whose rows are added to the record, and then to the head."""
-        with self._undone():
-            self.execute("BEGIN IMMEDIATE")
-            if self._head is None:
+    def _counted(self, change: Callable[[Record], Record] | None = None) -> Iterator[None]:
+        """Run a transaction whose rows are added to the record, to the head, and to a mirror."""
+        if not self._kind.head_since:
+            with self._undone():
+                self.execute("BEGIN IMMEDIATE")
                 yield
+                self.execute("COMMIT")
+            return
+        with self.locked_transaction() as record, self._followed(record) as mirror:
+            self._added.begin(keep=mirror is not None)
+            yield
+            changed = None if change is None else change(record)
+            if changed is None and not self._added.count:
                 self.execute("COMMIT")
                 return
-            with self._head.locked(_PATIENCE):
+            record = record.following(self._added.sum, changed)
+            self._commit(record)
+            if mirror is not None:
+                for table, rows in (self._added.rows or {}).items():
+                    mirror.add_rows(table, rows)
+                mirror.commit_as(record, self.path)
+
+    @contextlib.contextmanager
+    def locked_transaction(self) -> Iterator[Record]:
+        """Begin a transaction and lock the head; what is not committed inside is undone."""
+        with self.gate(), self._undone():
+            self.execute("BEGIN IMMEDIATE")
+            with cast(Head, self._head).locked(_PATIENCE):
                 record = self._settle()
                 self._added.begin(keep=False)
-                yield
-                if self._added.count:
-                    record = record.following(self._added.sum)
-                    self.execute(head.UPDATE, record.row())
-                self.execute("COMMIT")
-                if self._added.count:
-                    self._write_head(record)
+                yield record
+
+    def _commit(self, record: Record) -> None:
+        self.execute(head.UPDATE, record.row())
+        self.execute("COMMIT")
+        try:
+            cast(Head, self._head).write(record.mark)
+        except OSError as error:
+            raise self._head_failed(error) from error
+
+    def _head_failed(self, error: OSError) -> OSError:
+        return OSError(
+            f"the head of the {self._kind.name} {self.path} failed: {error}. What was committed "
+            "was not returned: repeat it."
+        )
+
+    @contextlib.contextmanager
+    def _followed(self, record: Record) -> "Iterator[Database | None]":
+        """Let the mirror follow a transaction, if there is one."""
+        if record.role != head.MIRRORED or not self._paired:
+            yield None
+            return
+        from fedldp._internal import mirror  # which knows this module
+
+        with mirror.following(self, record, self._open_mirror(record)):
+            yield self._mirror
+
+    def _open_mirror(self, record: Record) -> "Database":
+        if self._mirror is not None and self._mirror.path != Path(record.partner):
+            self._mirror.close()
+            self._mirror = None
+        if self._mirror is None:
+            try:
+                self._mirror = Database(
+                    record.partner, self._kind, create=False, inspect=self._inspect, paired=False
+                )
+            except (WireError, OSError) as error:
+                raise WireError(
+                    f"{self.path} cannot be used without its mirror: {error} If the mirror's disk "
+                    f"has failed: `fedldp ledger detach {shlex.quote(str(self.path))}`."
+                ) from error
+        return self._mirror
+
+    def add_rows(self, table: str, rows: list[tuple[object, ...]]) -> None:
+        """Add rows of the file that this one mirrors."""
+        if rows:
+            marks = ", ".join("?" * len(rows[0]))
+            insert = f'INSERT INTO main."{table}" VALUES ({marks})'  # noqa: S608 (our own names)
+            self.execute_many(insert, rows)
+
+    def commit_as(self, record: Record, leader: Path) -> None:
+        """Commit what was added as the mirror of a file with this record."""
+        as_mirror = record._replace(role=head.MIRROR, partner=str(leader))
+        own = self._record().following(self._added.sum, as_mirror)
+        if (own.content, own.commits) != (record.content, record.commits):
+            raise self.damaged(f"it does not hold what {leader} holds")
+        self._commit(own)
+        self._refuse_another_file()
+
+    def tables(self) -> list[str]:
+        """Return the tables whose rows are counted."""
+        return _tables(cast(sqlite3.Connection, self._connection))
 
     @contextlib.contextmanager
     def _undone(self) -> Iterator[None]:
@@ -164,17 +249,11 @@ class Database:
         if problem := record.problem(*state):
             raise self.damaged(problem)
         if record.is_ahead(state[0]):
-            self._write_head(record)
+            try:
+                self._head.write(record.mark)
+            except OSError as error:
+                raise self._head_failed(error) from error
         return record
-
-    def _write_head(self, record: Record) -> None:
-        try:
-            cast(Head, self._head).write(record.mark)
-        except OSError as error:
-            raise OSError(
-                f"the head of the {self._kind.name} {self.path} failed: {error}. What was "
-                "committed was not returned: repeat it."
-            ) from error
 
     def _record(self) -> Record:
         return _record(self)
@@ -217,7 +296,7 @@ class Database:
         self._refuse_another_process()
         try:
             return (self._connection or self._connect()).execute(statement, values).fetchall()
-        except sqlite3.Error as error:
+        except ERRORS as error:
             raise self._trouble(error) from error
 
     def execute_many(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
@@ -225,7 +304,7 @@ class Database:
         self._refuse_another_process()
         try:
             (self._connection or self._connect()).executemany(statement, rows)
-        except sqlite3.Error as error:
+        except ERRORS as error:
             raise self._trouble(error) from error
 
     def close(self) -> None:
@@ -244,7 +323,7 @@ class Database:
             # SQLite would take it for a new one, and delete the -wal next to it.
             raise self.damaged("it is empty")
         try:
-            self._connection = _connected(self.path, _PATIENCE)  # the gate keeps threads apart
+            self._connection = connected(self.path, _PATIENCE)  # the gate keeps threads apart
             _check_mark(self, self._kind)
             current = self._version() == self._kind.format
             self.execute("PRAGMA journal_mode = WAL")
@@ -259,7 +338,7 @@ class Database:
                 self._migrate()
             if self._kind.head_since:
                 self._open_head()
-        except sqlite3.Error as error:
+        except ERRORS as error:
             raise self._trouble(error) from error
         except BaseException:
             self._disconnect()
@@ -316,7 +395,13 @@ class Database:
             record = self._record()
             if self._inspect and _content(connection) != record.content:
                 raise self.damaged("its rows are not those that were written")
-        if state is None or record.mark != state[0] or record.problem(*state):
+        if self._paired and record.role in (head.MIRROR, head.DETACHED):
+            raise WireError(
+                f"{self.path} mirrors {record.partner}, or did so. If that is lost, let this one "
+                f"take its place: `fedldp ledger takeover {shlex.quote(str(self.path))}`."
+            )
+        has_mirror = self._paired and record.role == head.MIRRORED
+        if has_mirror or state is None or record.mark != state[0] or record.problem(*state):
             # A process was killed, or writes at this moment, or the file is damaged.
             with self._counted():
                 pass
@@ -328,12 +413,15 @@ class Database:
         if self._head is not None:
             self._head.close()
             self._head = None
+        if self._mirror is not None:
+            self._mirror.close()
+            self._mirror = None
 
     def damaged(self, what: str) -> WireError:
         """Return the error for a damaged file."""
         return _damaged(self.path, self._kind, what)
 
-    def _trouble(self, error: sqlite3.Error) -> Exception:
+    def _trouble(self, error: Exception) -> Exception:
         return _trouble(self.path, self._kind, error)
 
 
@@ -343,7 +431,7 @@ class _Snapshot:
 
     def __init__(self, path: Path, kind: Kind, *, inspect: bool) -> None:
         self.path, self._kind = path, kind
-        self._connection = _connected(path, _GLANCE)
+        self._connection = connected(path, _GLANCE)
         try:
             self.execute("PRAGMA query_only = ON")
             _check_mark(self, kind)
@@ -380,7 +468,7 @@ class _Snapshot:
         """Return the rows of a statement."""
         try:
             return self._connection.execute(statement, values).fetchall()
-        except sqlite3.Error as error:
+        except ERRORS as error:
             raise _trouble(self.path, self._kind, error) from error
 
     def damaged(self, what: str) -> WireError:
@@ -410,7 +498,7 @@ def snapshot(
     with _LOOKING:
         try:
             found = _Snapshot(path, kind, inspect=inspect)
-        except sqlite3.Error as error:
+        except ERRORS as error:
             raise _trouble(path, kind, error) from error
         with contextlib.closing(found):
             yield found
@@ -464,7 +552,7 @@ def _refuse_remains(path: Path, kind: Kind) -> None:
         raise _damaged(path, kind, "it is gone, but its -head is still there")
 
 
-def _connected(path: Path, patience: float) -> sqlite3.Connection:
+def connected(path: Path, patience: float = _PATIENCE) -> sqlite3.Connection:
     """Open an existing file. Transactions begin and end where this module says so."""
     uri = f"{path.as_uri()}?mode=rw"  # and not rwc: no file is made here
     return sqlite3.connect(
@@ -565,11 +653,11 @@ def _damaged(path: Path, kind: Kind, what: str) -> WireError:
     return WireError(f"{path} is not a valid {kind.name}: {what}. {advice}")
 
 
-def _trouble(path: Path, kind: Kind, error: sqlite3.Error) -> Exception:
+def _trouble(path: Path, kind: Kind, error: Exception) -> Exception:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the higher bits are details
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return _damaged(path, kind, str(error))
-    if isinstance(error, sqlite3.OperationalError) and not code:
+    if isinstance(error, UnicodeDecodeError | sqlite3.OperationalError) and not code:
         return _damaged(path, kind, "it has a text that is not UTF-8")
     return _failed(path, kind, error)
 
@@ -620,8 +708,7 @@ def replace(path: str | os.PathLike[str], kind: Kind, contents: str) -> Path | N
 @contextlib.contextmanager
 def _fresh(path: Path, kind: Kind, contents: str = "") -> Iterator[tuple[Path, Record | None]]:
     """Make a new file in a temporary folder next to its path; return its record for a head too."""
-    folder = files.new_folder(path.parent, ".database-")
-    try:
+    with fresh_folder(path.parent) as folder:
         fresh = folder / "fresh"
         fresh.touch(mode=0o600)
         try:
@@ -639,16 +726,24 @@ def _fresh(path: Path, kind: Kind, contents: str = "") -> Iterator[tuple[Path, R
                     connection.execute(head.INSERT, record.row())
                     connection.commit()
                 connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.Error as error:
+        except ERRORS as error:
             raise _failed(path, kind, error) from error
         yield fresh, record
+
+
+@contextlib.contextmanager
+def fresh_folder(parent: Path) -> Iterator[Path]:
+    """Make a temporary folder on the same disk as a file that will be moved out of it."""
+    folder = files.new_folder(parent, ".database-")
+    try:
+        yield folder
     finally:
         for each in folder.iterdir():
             each.unlink()
         folder.rmdir()
 
 
-def _failed(path: Path, kind: Kind, error: sqlite3.Error) -> OSError:
+def _failed(path: Path, kind: Kind, error: Exception) -> OSError:
     busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
     which = TimeoutError if busy else OSError
     return which(f"the {kind.name} {path} failed: {error}. Nothing was committed.")

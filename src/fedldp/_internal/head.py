@@ -86,13 +86,15 @@ class Record(NamedTuple):
         digest = row_hash("head", (*map(str, fields), self.partner))
         return Mark(self.identity, self.commits, digest.to_bytes(16, "big"))
 
-    def following(self, rows: int, **changed: Any) -> "Record":
-        """Return the record after one more commit, which adds rows with this sum."""
-        return self._replace(
+    def following(self, rows: int, changed: "Record | None" = None) -> "Record":
+        """Return the record after one more commit, which adds rows with this sum.
+
+        The role, the partner and the generation are those of `changed`.
+        """
+        return (changed or self)._replace(
             commits=self.commits + 1,
             content=(self.content + rows) % MODULUS,
             previous=self.mark.digest,
-            **changed,
         )
 
     def row(self) -> tuple[object, ...]:
