@@ -6,6 +6,7 @@ The app is the one in examples/flower. All nodes are in one process; nothing els
 replaced. Every node answers in every round, and epsilon is what one answer costs.
 """
 
+import contextlib
 import json
 import logging
 import math
@@ -28,6 +29,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from pages import Table, busy, machine, options, publish
 
 import fedldp
+from fedldp import ledger
 from fedldp.fleet import LDPMod, private
 from fedldp.fleet.flower.private import forecast
 
@@ -98,6 +100,8 @@ def mods(kind, epsilon, folder):
         plan = fedldp.Plan(schema, epsilon, strategy="directions")
         who = lambda context: str(context.node_config["partition-id"])  # noqa: E731
         path = Path(folder) / "ledger.db"
+        with contextlib.suppress(fedldp.DomainError):  # another process was faster
+            ledger.create(path)
         mod = LDPMod(plan, ledger=path, cap=ROUNDS * epsilon, delta=True, vehicle_id=who)
         return [mod], private(FedAvg, plan)
     if kind == "LocalDpMod":  # any two clipped updates differ by at most twice the length

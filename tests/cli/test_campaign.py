@@ -8,6 +8,7 @@ import pytest
 from brokers import Broker
 from campaigns import PLAN, SCHEMA, packet, pump
 from click.testing import CliRunner
+from ledgers import made
 
 import fedldp
 from fedldp import Plan
@@ -64,6 +65,7 @@ def car(server):
         "cap": "1.0",
     }
     (folder / "vehicle.toml").write_text("".join(f'{k} = "{v}"\n' for k, v in entries.items()))
+    made(folder / "ledger.db")
     return folder
 
 

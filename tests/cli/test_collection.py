@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from ledgers import made
 from pyarrow import parquet
 
 import fedldp
@@ -42,6 +43,7 @@ COLLECT = *PLAN, "--seed", 5
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("fleet.toml").write_text(SCHEMA)
+    made("ledger.db")
 
 
 def invoke(*arguments, **options):

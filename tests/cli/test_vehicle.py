@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from ledgers import made
 
 import fedldp
 
@@ -19,6 +20,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plan = fedldp.Plan(SCHEMA, 2.0, mechanism="duchi")
     (tmp_path / "plan.json").write_text(plan.to_json())
+    made("l.db")
     return plan
 
 

@@ -84,7 +84,7 @@ def test_a_new_fleet_is_healthy_but_for_what_does_not_run(fleet):
             assert each.check
             assert bool(each.advice) == (each.level != "ok")
     assert snapshot(fleet) == before
-    assert not (fleet / "vault-1" / "ledger.db").exists()
+    assert "nobody" not in said(fleet / "vault-1", "ok", "ledger")
 
 
 def test_what_is_printed(fleet):

@@ -5,7 +5,7 @@ from contextlib import closing
 from fractions import Fraction
 from typing import NamedTuple
 
-from fedldp._internal.database import Database
+from fedldp._internal.database import ERRORS, Database
 from fedldp._internal.head import Head
 from fedldp.errors import WireError
 from fedldp.ledger import Ledger, overview
@@ -32,8 +32,8 @@ class Image(NamedTuple):
 class Recorder:
     """Uses a ledger, and takes an image before and after each statement and write of a head."""
 
-    def __init__(self, folder, monkeypatch):
-        self.folder, self.path = folder, folder / "ledger"
+    def __init__(self, folder, monkeypatch, mirror=None):
+        self.folder, self.path, self.mirror = folder, folder / "ledger", mirror
         self.images, self.released, self._last = [], [], None
         for owner, name in (
             (Database, "execute"),
@@ -55,9 +55,12 @@ class Recorder:
 
     def take(self):
         """Keep an image, unless nothing has changed."""
-        files = {each.name: each.read_bytes() for each in self.folder.iterdir() if each.is_file()}
+        if self.mirror is None:
+            files = _contents(self.folder)
+        else:
+            files = _contents(self.folder, "1") | _contents(self.mirror, "2")
         image = Image(files, tuple(self.released))
-        if image != self._last and "ledger" in files:
+        if image != self._last and {"ledger", "1ledger"} & files.keys():
             self._last = image
             self.images.append(image)
 
@@ -81,19 +84,27 @@ class Recorder:
         self.take()
 
 
+def _contents(folder, prefix=""):
+    return {
+        f"{prefix}{each.name}": each.read_bytes() for each in folder.iterdir() if each.is_file()
+    }
+
+
 def damage(image, images, rng):
     """Return the files of an image after one to three random damages, and what they were.
 
-    At most one file is replaced by an older one: if all were, nothing could notice it.
+    A file is replaced by an older one only if the others stay as they are: a -wal that is cut short
+    and an older -head, say, are what the whole ledger was before, which nothing can notice.
     """
     files, done = dict(image.files), []
-    kinds = ["bits", "bits", "cut", "deleted", "zeros", "noise", "older"]
-    for _ in range(rng.choice([1, 1, 1, 2, 3])):
+    kinds, count = ["bits", "bits", "cut", "deleted", "zeros", "noise"], rng.choice([1, 1, 1, 2, 3])
+    if count == 1:
+        kinds.append("older")
+    for _ in range(count):
         name = rng.choice(sorted(files))
         content = bytearray(files[name])
         kind = rng.choice(kinds)
         if kind == "older":
-            kinds.remove(kind)
             older = rng.choice(images).files
             content = bytearray(older.get(name, b""))
         elif kind == "cut":
@@ -179,6 +190,6 @@ def holds_everything(folder, files, released):
         with closing(sqlite3.connect(path)) as connection:
             query = "SELECT key, request, answer FROM releases"
             rows = {tuple(row) for row in connection.execute(query)}
-    except sqlite3.Error:
+    except ERRORS:
         return False
     return {tuple(each) for each in released} <= rows

@@ -8,12 +8,17 @@ from fedldp.errors import DomainError
 from fedldp.ledger import Ledger
 
 
-def open_ledger(path, cap, **options):
-    """Open a ledger, and make it before if it is missing: no program may do that."""
+def made(path):
+    """Make a ledger if it is missing, which no program may do; return its path."""
     if not Path(path).exists():
         with contextlib.suppress(DomainError):  # another thread was faster
             ledger.create(path)
-    return Ledger(path, cap, **options)
+    return path
+
+
+def open_ledger(path, cap, **options):
+    """Open a ledger, and make it before if it is missing."""
+    return Ledger(made(path), cap, **options)
 
 
 def tamper(file, statement):

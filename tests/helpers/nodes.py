@@ -18,6 +18,7 @@ from flwr.app import (
     RecordDict,
 )
 from flwr.clientapp import ClientApp
+from ledgers import made
 
 from fedldp import Plan, Schema
 from fedldp.fleet.flower.messages import NAME, unpacked
@@ -54,7 +55,7 @@ class Node:
 
     def __init__(self, folder, reply=None, plan=SIGNS, cap=1000, **options):
         self.ledger, self.cap = folder / "ledger.db", cap
-        self.mod = LDPMod(plan, ledger=self.ledger, cap=cap, **options)
+        self.mod = LDPMod(plan, ledger=made(self.ledger), cap=cap, **options)
         self.reply, self.calls = DRIVES if reply is None else reply, 0
         self.app = ClientApp(mods=[self.mod])
         for register in (self.app.train, self.app.evaluate, self.app.query):
@@ -67,6 +68,11 @@ class Node:
 
     def ask(self, message=None, **node):
         return self.app(message or asked(), Context(1, 7, node, RecordDict(), {}))
+
+    def untouched(self):
+        """Return whether nobody has spent anything."""
+        with Ledger(self.ledger, self.cap) as ledger:
+            return not ledger.history()
 
     def spent(self, key="vehicle"):
         with Ledger(self.ledger, self.cap) as ledger:

@@ -104,6 +104,7 @@ class Database:
         self._mirror: Database | None = None
         self._connection: sqlite3.Connection | None = None
         self._head: Head | None = None
+        self._head_synced = True
         self._added = _Added()
         self._process = os.getpid()
         self._closed = False
@@ -172,16 +173,18 @@ class Database:
     def _commit(self, record: Record) -> None:
         self.execute(head.UPDATE, record.row())
         self.execute("COMMIT")
+        self._write_head(record)
+
+    def _write_head(self, record: Record) -> None:
+        self._head_synced = False  # if this fails, it may be written and not on disk
         try:
             cast(Head, self._head).write(record.mark)
         except OSError as error:
-            raise self._head_failed(error) from error
-
-    def _head_failed(self, error: OSError) -> OSError:
-        return OSError(
-            f"the head of the {self._kind.name} {self.path} failed: {error}. What was committed "
-            "was not returned: repeat it."
-        )
+            raise OSError(
+                f"the head of the {self._kind.name} {self.path} failed: {error}. What was "
+                "committed was not returned: repeat it."
+            ) from error
+        self._head_synced = True
 
     @contextlib.contextmanager
     def _followed(self, record: Record) -> "Iterator[Database | None]":
@@ -248,11 +251,11 @@ class Database:
             raise self.damaged("its -head is damaged")
         if problem := record.problem(*state):
             raise self.damaged(problem)
-        if record.is_ahead(state[0]):
-            try:
-                self._head.write(record.mark)
-            except OSError as error:
-                raise self._head_failed(error) from error
+        if record.is_ahead(state[0]) or not self._head_synced:
+            wal = Path(f"{self.path}-wal")
+            if wal.exists():  # a process may have been killed before it was on disk
+                files.sync(wal)
+            self._write_head(record)
         return record
 
     def _record(self) -> Record:
@@ -325,7 +328,10 @@ class Database:
         try:
             self._connection = connected(self.path, _PATIENCE)  # the gate keeps threads apart
             _check_mark(self, self._kind)
-            current = self._version() == self._kind.format
+            version = self._version()
+            current = version == self._kind.format
+            if self._kind.head_since and version >= self._kind.head_since:
+                self._head = _existing_head(self)  # before anything is changed
             self.execute("PRAGMA journal_mode = WAL")
             self.execute("PRAGMA synchronous = FULL")
             self.execute(f"PRAGMA cache_size = -{_CACHE}")
@@ -372,10 +378,7 @@ class Database:
     def _open_head(self) -> None:
         """Open the head, count rows from now on, and check that all before were counted."""
         connection = cast(sqlite3.Connection, self._connection)
-        try:
-            self._head = Head(head.path_of(self.path))
-        except FileNotFoundError:
-            raise _no_head(self) from None
+        self._head = self._head or _existing_head(self)
         connection.create_function("count_row", -1, self._added.add)
         for table in _tables(connection):
             columns = [name for _, name, *_ in self.execute(f'PRAGMA table_info("{table}")')]
@@ -590,6 +593,13 @@ def _no_head(file: Readable) -> WireError:
         "its -head is missing. If it was moved or copied without, or this is a second name for it "
         "(a bind mount of the one file), use it where its -head is"
     )
+
+
+def _existing_head(file: Readable) -> Head:
+    try:
+        return Head(head.path_of(file.path))
+    except FileNotFoundError:
+        raise _no_head(file) from None
 
 
 def _head_bytes(path: Path) -> bytes:

@@ -217,9 +217,10 @@ def test_a_ledger_that_is_damaged_later_is_a_refusal(tmp_path):
     assert node.calls == 0
 
 
-def test_a_ledger_that_is_damaged_or_cannot_be_made_is_refused_at_once(tmp_path):
-    with pytest.raises(DomainError, match=r"needs a folder that exists.* got .*/missing"):
-        Node(tmp_path / "missing")
+def test_a_ledger_that_is_damaged_or_missing_is_refused_at_once(tmp_path):
+    with pytest.raises(WireError, match=r"there is no ledger .*`fedldp ledger init"):
+        LDPMod(SIGNS, ledger=tmp_path / "ledger.db", cap=16)
+    assert not list(tmp_path.iterdir())
     (tmp_path / "ledger.db").write_bytes(b"no ledger")
     with pytest.raises(WireError, match="ledger"):
         Node(tmp_path)

@@ -18,6 +18,7 @@ from flwr.app import (
     RecordDict,
 )
 from flwr.clientapp import ClientApp
+from ledgers import made
 from nodes import DRIVES, SIGNS, Node, asked, content, refused
 
 from fedldp import Plan, Schema
@@ -199,7 +200,7 @@ def test_a_question_that_does_not_fit_costs_nothing(tmp_path, caplog, parts, why
     (line,) = logged(caplog, "WARNING")
     assert line.startswith("LDPMod refused a question: DomainError: ")
     assert why in line
-    assert (node.calls, node.ledger.exists()) == (0, False)
+    assert (node.calls, node.untouched()) == (0, True)
     with pytest.raises(DomainError, match=why):
         node.mod.dry_run(node.app, parts)
 
@@ -215,7 +216,7 @@ def test_a_node_with_a_partition_needs_an_id(tmp_path, caplog):
     assert refused(node.ask(**{"partition-id": 3}))
     (line,) = logged(caplog, "WARNING")
     assert "vehicle_id=lambda context: str(context.node_config[" in line
-    assert (node.calls, node.ledger.exists()) == (0, False)
+    assert (node.calls, node.untouched()) == (0, True)
     assert not refused(node.ask())  # no simulation
     given = Node(tmp_path, vehicle_id="vehicle")
     assert not refused(given.ask(asked({"round": 2}), **{"partition-id": 3}))
@@ -253,7 +254,7 @@ def test_a_dry_run_pays_nothing_and_says_what_is_clipped(tmp_path):
     node = delta_node(tmp_path, replies(BEFORE[0] + 2, BEFORE[1]))
     assert dry(node)["x"].clipped == 2
     assert node.calls == 1
-    assert not node.ledger.exists()
+    assert node.untouched()
     node.ask(asked(parts=question()))
     assert node.spent() == 16
     dry(node)  # the same question: the app is called all the same
@@ -265,7 +266,7 @@ def test_a_dry_run_raises_what_would_be_logged(tmp_path, case):
     node = delta_node(tmp_path, case[0])
     with pytest.raises((DomainError, KeyError), match=case[-1]):
         dry(node)
-    assert not node.ledger.exists()
+    assert node.untouched()
 
 
 def test_a_dry_run_raises_for_missing_values(tmp_path):
@@ -310,7 +311,7 @@ def test_a_dry_run_knows_the_node_and_its_budget(tmp_path):
 
 
 def test_a_dry_run_is_of_the_type_that_is_answered(tmp_path):
-    mod = LDPMod(SIGNS, ledger=tmp_path / "ledger.db", cap=16, answers="query")
+    mod = LDPMod(SIGNS, ledger=made(tmp_path / "ledger.db"), cap=16, answers="query")
     app = ClientApp(mods=[mod])
 
     @app.query()

@@ -12,7 +12,7 @@ from flwr.server.strategy import FedAvg as LegacyFedAvg
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi, Krum, QFedAvg
 from hypothesis import given
 from hypothesis import strategies as st
-from ledgers import open_ledger
+from ledgers import made, open_ledger
 
 import fedldp
 from fedldp import Plan, Schema
@@ -29,7 +29,7 @@ FEW = 6  # nodes
 def app_that(reply, folder, plan=PLAN, cap=1000.0, mods=(), **options):
     """Return an app whose handler replies with the arrays of a function of those it received."""
     options = {"delta": True, "vehicle_id": partition} | options
-    mod = LDPMod(plan, ledger=folder / "ledger.db", cap=cap, **options)
+    mod = LDPMod(plan, ledger=made(folder / "ledger.db"), cap=cap, **options)
     app = ClientApp(mods=[*mods, mod])
 
     @app.train()

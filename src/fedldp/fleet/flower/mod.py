@@ -241,11 +241,13 @@ class LDPMod:
 
         Examples
         --------
-        >>> import tempfile
+        >>> import fedldp.ledger, tempfile
         >>> from fedldp import Schema
         >>> from flwr.clientapp import ClientApp
         >>> plan = Plan(Schema.vector(2, length=1.0), epsilon=1.0, strategy="directions")
-        >>> mod = LDPMod(plan, ledger=tempfile.mkdtemp() + "/ledger.db", cap=1.0, delta=True)
+        >>> path = tempfile.mkdtemp() + "/ledger.db"
+        >>> fedldp.ledger.create(path)
+        >>> mod = LDPMod(plan, ledger=path, cap=1.0, delta=True)
         >>> app = ClientApp(mods=[mod])
         >>> @app.train()
         ... def train(message, context):
@@ -299,11 +301,10 @@ class LDPMod:
     def _rehearse(self, message: Message, context: Context, call_next: App) -> DataQuality:
         """Do what `_answer` does, except paying; raise where it would log."""
         question = self._question(message, context)
-        if self.ledger.exists():
-            who, epsilon = question.vehicle_id, question.checked.epsilon
-            another = f"dry run {question.request}"  # a question that was never asked
-            with self._opened() as ledger, contextlib.suppress(_Unanswered):
-                ledger.release(who, epsilon, another, _ask_the_app, job=self.job)
+        who, epsilon = question.vehicle_id, question.checked.epsilon
+        another = f"dry run {question.request}"  # a question that was never asked
+        with self._opened() as ledger, contextlib.suppress(_Unanswered):
+            ledger.release(who, epsilon, another, _ask_the_app, job=self.job)
         reply = call_next(message, context)
         if not reply.has_content():
             raise DomainError(f"the app must reply with content; got the error {reply.error!r}.")
