@@ -13,7 +13,7 @@ import pytest
 from ledger_victim import never, victim
 
 from fedldp import ledger
-from fedldp._internal import database
+from fedldp._internal import database, head
 from fedldp.errors import BudgetError, DomainError, WireError
 from fedldp.fleet.vault.vault import Vault
 from fedldp.ledger import Ledger, Period
@@ -228,20 +228,25 @@ def test_a_newer_format_that_comes_while_it_is_open_is_noticed(path):
             found.release("new", 1, "1", never)
 
 
-def test_a_file_is_migrated_over_several_formats(tmp_path):
+@pytest.mark.parametrize("head_since", [0, 1, 2])
+def test_a_file_is_migrated_over_several_formats(tmp_path, head_since):
     """By the general mechanism, which other kinds of files use too."""
 
     def kind(newest):
+        with_head = 1 <= head_since <= newest
+        tables = {
+            version: (f"INSERT INTO numbers VALUES ({version})",) for version in range(1, newest)
+        }
+        if with_head and head_since > 1:
+            tables[head_since - 1] += (head.TABLE,)
         return database.Kind(
             name="test",
             mark=b"test",
             format=newest,
-            tables="CREATE TABLE numbers (number);",
+            tables=f"CREATE TABLE numbers (number);{head.TABLE if head_since == 1 else ''};",
+            head_since=head_since if with_head else 0,
             advice="Restore it.",
-            migrations={
-                version: (f"INSERT INTO numbers VALUES ({version})",)
-                for version in range(1, newest)
-            },
+            migrations=tables,
         )
 
     database.Database(tmp_path / "file", kind(1)).close()

@@ -360,11 +360,24 @@ class Database:
         with self._undone():
             self.execute("BEGIN IMMEDIATE")
             version = self._version()  # again: another process may have been faster
+            if version != self._kind.format and self._head is not None:
+                self._migrate_counted(version)
+                return
             if version != self._kind.format:
                 _migrate(self, self._kind, version)
-                if version < self._kind.head_since:
+                if self._kind.head_since:
                     self._start_head()
             self.execute("COMMIT")
+
+    def _migrate_counted(self, version: int) -> None:
+        """Migrate a file that has a head, which counts as one commit."""
+        connection = cast(sqlite3.Connection, self._connection)
+        with cast(Head, self._head).locked(_PATIENCE):
+            record = self._settle()
+            if _content(connection) != record.content:
+                raise self.damaged("its rows are not those that were written")
+            _migrate(self, self._kind, version)
+            self._commit(record.following(_content(connection) - record.content))
 
     def _start_head(self) -> None:
         """Give a file of a format without heads its head: this happens once."""
