@@ -229,7 +229,8 @@ def parser():
 def with_example():
     """Let the example's modules be found; its ledger is not used."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "flower"))
-    os.environ["IRIS_LEDGER"] = str(Path(tempfile.gettempdir()) / "unused.db")
+    os.environ["IRIS_LEDGER"] = str(Path(tempfile.mkdtemp()) / "unused.db")
+    ledger.create(os.environ["IRIS_LEDGER"])
 
 
 if __name__ == "__main__":

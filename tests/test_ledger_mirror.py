@@ -52,10 +52,22 @@ def test_the_old_file_is_refused_for_good(path, copy):
     with Ledger(path, 9) as ledger:  # a process that still runs
         with taken_over(copy) as new:
             new.release("car", 1, "new", lambda: b"c")
-        with pytest.raises(WireError, match="has taken over: this file is refused for good"):
+        with pytest.raises(WireError, match="has taken over: it is refused for good"):
             ledger.release("car", 1, "old", lambda: b"d")
+    with pytest.raises(WireError, match="has taken over"):
+        Ledger(path, 9)
+    with pytest.raises(DomainError, match="has no mirror"):
+        detach(path)
+    with pytest.raises(WireError, match="was detached"):
+        take_over(path)
+
+
+def test_an_old_file_that_could_not_be_read_at_the_takeover_is_refused_too(path, copy):
+    path.parent.rename(path.parent.with_name("away"))
+    take_over(copy)
+    path.parent.with_name("away").rename(path.parent)
     for use in (lambda: Ledger(path, 9), lambda: detach(path)):
-        with pytest.raises(WireError, match="has taken over"):
+        with pytest.raises(WireError, match="has taken over: this file is refused for good"):
             use()
     for end in ("", "-head"):
         (copy.parent / f"ledger{end}").rename(copy.parent / f"elsewhere{end}")

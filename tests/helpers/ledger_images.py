@@ -1,5 +1,6 @@
 """Images of a ledger's files as a crash at any step would leave them, and random damage to them."""
 
+import contextlib
 import sqlite3
 from contextlib import closing
 from fractions import Fraction
@@ -90,6 +91,14 @@ def _contents(folder, prefix=""):
     }
 
 
+def both(files):
+    """Return the files of a ledger and those of its mirror, of an image of both."""
+    return [
+        {name[1:]: content for name, content in files.items() if name[0] == digit}
+        for digit in ("1", "2")
+    ]
+
+
 def damage(image, images, rng):
     """Return the files of an image after one to three random damages, and what they were.
 
@@ -121,12 +130,12 @@ def damage(image, images, rng):
         files[name] = bytes(content)
         if kind == "deleted":
             del files[name]
-        done.append(f"{name.removeprefix('ledger') or 'database'} {kind}")
+        done.append(f"{name} {kind}")
         if not files:
             break
     if rng.random() < 0.05:
-        files["ledger-journal"] = rng.randbytes(1024)
-        done.append("-journal noise")
+        files["ledger-journal" if "ledger" in files else "1ledger-journal"] = rng.randbytes(1024)
+        done.append("ledger-journal noise")
     return files, done
 
 
@@ -139,22 +148,22 @@ def write(folder, files):
     return folder / "ledger"
 
 
-def outcome(folder, files, released):
-    """Open damaged files, for reading and for use; return "refused", "truth" or "less"."""
+def outcome(prepare, released):
+    """Open damaged files, for reading and for use; return "refused", "truth" or "less".
+
+    `prepare` writes them and returns the path of the ledger.
+    """
     spent = {}
     for key, request, _ in released:
         cost = Fraction(1, 3) if request.startswith("round") else Fraction(request == "many 0")
         spent[key] = spent.get(key, Fraction()) + cost
-    path = write(folder, files)
     seen = set()
-    try:
+    with contextlib.suppress(WireError, OSError):
+        path = prepare()
         totals = overview(path).totals
         seen.add("less" if any(totals.get(key, 0) < least for key, least in spent.items()) else "")
-    except (WireError, OSError):
-        pass
-    path = write(folder, files)
     try:
-        with Ledger(path, CAP) as ledger:
+        with Ledger(prepare(), CAP) as ledger:
             seen.add("truth" if _repeats(ledger, released) else "less")
             if any(ledger.spent(key) < least for key, least in spent.items()):
                 seen.add("less")

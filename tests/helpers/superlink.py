@@ -7,6 +7,8 @@ import socket
 import subprocess
 import time
 
+from ledgers import made
+
 from fedldp.fleet.flower import programs
 
 
@@ -47,7 +49,7 @@ class Deployment:
                 str(free_port()),
                 "--node-config",
                 f"partition-id={node} num-partitions={self.nodes}",
-                IRIS_LEDGER=str(self.folder / f"ledger {node}.db"),
+                IRIS_LEDGER=str(made(self.folder / f"ledger {node}.db")),
             )
         return self
 

@@ -167,6 +167,7 @@ class Database:
             self.execute("BEGIN IMMEDIATE")
             with cast(Head, self._head).locked(_PATIENCE):
                 record = self._settle()
+                self._refuse_role(record)
                 self._added.begin(keep=False)
                 yield record
 
@@ -232,6 +233,19 @@ class Database:
     def tables(self) -> list[str]:
         """Return the tables whose rows are counted."""
         return _tables(cast(sqlite3.Connection, self._connection))
+
+    def _refuse_role(self, record: Record) -> None:
+        """Refuse a mirror, or a file that has been replaced, where it is not told apart."""
+        if self._paired and record.role == head.MIRROR:
+            raise WireError(
+                f"{self.path} mirrors {record.partner}. If that is lost, let this one take its "
+                f"place: `fedldp ledger takeover {shlex.quote(str(self.path))}`."
+            )
+        if self._paired and record.role == head.DETACHED:
+            raise WireError(
+                f"{self.path} was detached from {record.partner}, which has more or has taken "
+                "over: it is refused for good. Use the other one."
+            )
 
     @contextlib.contextmanager
     def _undone(self) -> Iterator[None]:
@@ -411,11 +425,7 @@ class Database:
             record = self._record()
             if self._inspect and _content(connection) != record.content:
                 raise self.damaged("its rows are not those that were written")
-        if self._paired and record.role in (head.MIRROR, head.DETACHED):
-            raise WireError(
-                f"{self.path} mirrors {record.partner}, or did so. If that is lost, let this one "
-                f"take its place: `fedldp ledger takeover {shlex.quote(str(self.path))}`."
-            )
+        self._refuse_role(record)
         has_mirror = self._paired and record.role == head.MIRRORED
         if has_mirror or state is None or record.mark != state[0] or record.problem(*state):
             # A process was killed, or writes at this moment, or the file is damaged.
@@ -793,7 +803,10 @@ def _pause() -> None:
 def _resume() -> None:
     for each in _OPEN:
         # One without a connection makes its own when it is used. One that was in a transaction
-        # belongs to the parent, whose number may be the same in another PID namespace.
+        # belongs to the parent, whose number may be the same in another PID namespace. So does the
+        # lock of its head, which must not outlive the parent.
+        if each._connection is not None and each._head is not None:
+            each._head.close()
         each._process = os.getpid() if each._connection is None else _ANOTHER
     _release()
 

@@ -204,7 +204,7 @@ class Head:
         if fcntl is None:  # not on Windows
             yield
             return
-        deadline = time.monotonic() + patience
+        deadline, process = time.monotonic() + patience, os.getpid()
         while True:
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -216,7 +216,8 @@ class Head:
         try:
             yield
         finally:
-            if not self._file.closed:
+            # A forked child shares the lock, and must not release that of its parent.
+            if not self._file.closed and os.getpid() == process:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def is_in_place(self) -> bool:

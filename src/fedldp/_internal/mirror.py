@@ -104,10 +104,10 @@ def _tell(record: Record, kind: Kind) -> bool:
 
 def take_over(path: str | os.PathLike[str], kind: Kind) -> Path:
     """Turn a mirror into the database; return the path of the file that is refused from now on."""
-    old = Path()
+    old, identity = Path(), b""
 
     def change(record: Record) -> Record:
-        nonlocal old
+        nonlocal old, identity
         if record.role == DETACHED:
             raise WireError(
                 f"{mirror.path} was detached from its {kind.name}, which may have spent more since."
@@ -115,13 +115,27 @@ def take_over(path: str | os.PathLike[str], kind: Kind) -> Path:
             )
         if record.role != MIRROR:
             raise DomainError(f"{mirror.path} is no mirror.")
-        old = Path(record.partner)
+        old, identity = Path(record.partner), record.identity
         _refuse_if_behind(old, mirror.path, record, kind)
         return record._replace(generation=record.generation + 1, role=ALONE, partner="")
 
     with closing(Database(path, kind, create=False, paired=False)) as mirror:
         mirror.change(change)
+    # The old file is refused already. If it can be read, it also remembers why, wherever it or the
+    # new one will be moved.
+    with (
+        contextlib.suppress(WireError, OSError),
+        closing(Database(old, kind, create=False, paired=False)) as replaced,
+    ):
+        replaced.change(lambda record: _replaced(record, mirror.path, identity))
     return old
+
+
+def _replaced(record: Record, by: Path, identity: bytes) -> Record:
+    """Return the record of a file in whose place its mirror is."""
+    if record.identity != identity:
+        raise WireError("this is another file.")
+    return record._replace(role=DETACHED, partner=str(by))
 
 
 def _refuse_if_behind(old: Path, path: Path, record: Record, kind: Kind) -> None:
