@@ -67,6 +67,7 @@ def snapshot(folder):
         path: (path.stat().st_mtime_ns, path.stat().st_mode)
         for path in folder.rglob("*")
         if "state" not in path.parts
+        and not path.name.startswith("vault-")  # SQLite makes a -wal for a moment
     }
 
 

@@ -21,6 +21,11 @@ def open_ledger(path, cap, **options):
     return Ledger(made(path), cap, **options)
 
 
+def untouched(path):
+    """Return whether nobody has spent anything."""
+    return ledger.overview(path).totals == {}
+
+
 def tamper(file, statement):
     """Change rows of an open file, which its triggers refuse."""
     query = "SELECT name FROM temp.sqlite_schema WHERE name LIKE '% BEFORE %'"

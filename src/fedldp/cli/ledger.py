@@ -36,7 +36,7 @@ def ledger_group() -> None:
     fedldp ledger init ledger.db       make the ledger of new vehicles
     fedldp ledger show fleet/vault-1   what is left of the vehicles' budgets
     fedldp ledger seal ledger.db       if the file is damaged: refuse everybody
-    fedldp ledger mirror ledger.db /other/disk/ledger.db
+    fedldp ledger mirror ledger.db second/ledger.db
 
     The ledger records what each vehicle has spent of its privacy budget. A
     vault and `fedldp report` write to it. Never delete it, and never restore a
@@ -88,7 +88,7 @@ def mirror_command(ledger: Path, mirror: Path) -> None:
     """Keep a second file of a ledger, on another disk.
 
     \b
-    fedldp ledger mirror ledger.db /other/disk/ledger.db
+    fedldp ledger mirror ledger.db second/ledger.db
 
     One bad sector can exclude all vehicles of a ledger for life. With a mirror,
     no answer leaves before both files are on disk, and if the ledger is lost,
@@ -105,7 +105,7 @@ def takeover_command(mirror: Path) -> None:
     """Put a mirror in the place of a lost or damaged ledger.
 
     \b
-    fedldp ledger takeover /other/disk/ledger.db
+    fedldp ledger takeover second/ledger.db
 
     The mirror is the ledger from now on, and the old file is refused for good,
     on whatever machine both can be read. A mirror that may lack something that
@@ -119,13 +119,14 @@ def takeover_command(mirror: Path) -> None:
 @ledger_group.command("detach")
 @click.argument("ledger", type=_FILE)
 def detach_command(ledger: Path) -> None:
-    """Use a ledger without its mirror, because the mirror's disk has failed.
+    """Use a ledger without its mirror from now on.
 
     \b
     fedldp ledger detach ledger.db
-    fedldp ledger mirror ledger.db /third/disk/ledger.db   a new one
+    fedldp ledger mirror ledger.db third/ledger.db   a new one
 
-    The mirror lacks what is spent from now on, so it may never take over.
+    If the mirror's disk has failed, you decide to go on without it. The mirror
+    lacks what is spent from now on, so it may never take over.
     """  # noqa: D301 (click wants the character \b itself)
     if ledgers.detach(ledger):
         click.echo(f"{ledger} has no mirror any more. The file that was it never takes over.")

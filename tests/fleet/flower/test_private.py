@@ -12,7 +12,7 @@ from flwr.server.strategy import FedAvg as LegacyFedAvg
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi, Krum, QFedAvg
 from hypothesis import given
 from hypothesis import strategies as st
-from ledgers import made, open_ledger
+from ledgers import made, open_ledger, untouched
 
 import fedldp
 from fedldp import Plan, Schema
@@ -255,7 +255,7 @@ def test_too_much_noise_is_refused_before_anything_is_paid(tmp_path, caplog):
     needed = int(str(error.value).split("ask ")[1].split(" ")[0].replace(",", ""))
     assert forecast(plan, needed).multiple <= MULTIPLE < forecast(plan, needed - 1).multiple
     assert network.sent == []
-    assert not (tmp_path / "ledger.db").exists()
+    assert untouched(tmp_path / "ledger.db")
     made = private(FedAvg, plan)(**ONE)
     for _ in range(2):  # a second attempt with the same object changes nothing
         with pytest.raises(DomainError, match="More than 5 times is refused"):
@@ -285,7 +285,7 @@ def test_another_plan_on_the_nodes_is_noticed_before_anything_is_paid(tmp_path, 
     with pytest.raises(DomainError, match=r"no vehicle answered in round 1.*6 x the vehicle refus"):
         run(FedAvg, network)
     assert sum("another plan than that of LDPMod" in each for each in caplog.messages) == FEW
-    assert not (tmp_path / "ledger.db").exists()
+    assert untouched(tmp_path / "ledger.db")
 
 
 def test_nodes_that_share_a_key_are_refused_and_the_run_fails(tmp_path, caplog):
@@ -294,7 +294,7 @@ def test_nodes_that_share_a_key_are_refused_and_the_run_fails(tmp_path, caplog):
     with pytest.raises(DomainError, match="no vehicle answered"):
         run(FedAvg, network)
     assert sum('node_config["partition-id"]' in each for each in caplog.messages) == FEW
-    assert not (tmp_path / "ledger.db").exists()
+    assert untouched(tmp_path / "ledger.db")
 
 
 def test_equal_reports_cause_a_warning(tmp_path):
