@@ -1268,7 +1268,7 @@ def mirror(path: str | os.PathLike[str], copy: str | os.PathLike[str]) -> None:
     Fraction(1, 2)
     >>> Ledger(path, cap=1)
     Traceback (most recent call last):
-    fedldp.errors.WireError: its mirror ... has taken over: this file is refused for good...
+    fedldp.errors.WireError: ... was detached from ... which has more or has taken over: it is...
     """
     mirrors.attach(path, copy, _KIND)
 
