@@ -8,6 +8,7 @@ import random
 import sqlite3
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import ledger_victim
@@ -15,7 +16,8 @@ import pytest
 from ledger_victim import never, victim
 
 from fedldp._internal import database
-from fedldp.errors import BudgetError, WireError
+from fedldp._internal.head import Head
+from fedldp.errors import BudgetError, DomainError, WireError
 from fedldp.ledger import Ledger
 
 
@@ -108,6 +110,47 @@ def test_a_full_disk_releases_nothing(tmp_path):
         assert ledger.spent("car") == 40
         for request, answer in got.items():
             assert ledger.release("car", 1, request, never).hex() == answer
+
+
+@pytest.mark.parametrize("name", ["_write_at", "_sync"])
+def test_a_head_that_cannot_be_written_releases_nothing(path, monkeypatch, name):
+    """What was committed is paid for, and returned when the head is on disk, in any process."""
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with Ledger.create(path, cap=10) as ledger:
+        ledger.release("car", 1, "1", lambda: b"a")
+        with monkeypatch.context() as patch:
+            patch.setattr(Head, name, full)
+            for _ in range(2):
+                with pytest.raises(OSError, match=r"No space left on device\. What was committed"):
+                    ledger.release("car", 1, "2", lambda: b"b")
+        with Ledger(path, cap=10) as other:
+            assert other.release("car", 1, "2", never) == b"b"
+        assert ledger.release("car", 1, "2", never) == b"b"
+        assert ledger.spent("car") == 2
+
+
+def test_a_child_that_is_forked_while_bytes_are_produced_does_not_unlock_its_parent(path):
+    children = []
+
+    def produce():
+        children.append(os.fork())
+        if children[0]:
+            assert os.waitpid(children[0], 0)[1] == 0
+            with closing(Head(ledger._file._head.path)) as other, pytest.raises(TimeoutError):
+                other.locked(0).__enter__()
+        return b"a"
+
+    with Ledger.create(path, cap=10) as ledger:
+        try:
+            ledger.release("car", 1, "1", produce)
+        except DomainError:
+            os._exit(0)  # the child
+        if not children[0]:
+            os._exit(1)
+        assert ledger.spent("car") == 1
 
 
 def test_a_full_database_releases_nothing(path):

@@ -47,7 +47,14 @@ CONTENTS = {
     "noise": {"": NOISE},
     "empty": {"": b""},
     "a -wal alone": {"-wal": NOISE},
-    "all three": {"": NOISE, "-wal": NOISE[::-1], "-shm": NOISE[::2]},
+    "a -head alone": {"-head": NOISE},
+    "all": {
+        "": NOISE,
+        "-wal": NOISE[::-1],
+        "-shm": NOISE[::2],
+        "-head": NOISE[1:],
+        "-journal": b"",
+    },
 }
 
 

@@ -221,3 +221,10 @@ def test_an_invalid_configuration_is_refused_at_once(car, line, why):
     lines = [each for each in path.read_text().splitlines() if not each.startswith(f"{name} ")]
     path.write_text("\n".join([*lines, line]))
     assert why in run("vehicle", car, "--once", status=1)
+
+
+def test_a_vehicle_whose_ledger_is_missing_answers_nothing(car):
+    for end in ("", "-head"):
+        (car / f"ledger.db{end}").unlink()
+    run("vehicle", car, "--once", status=1)
+    assert not (car / "ledger.db").exists()
