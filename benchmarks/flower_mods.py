@@ -6,6 +6,7 @@ The app is the one in examples/flower. All nodes are in one process; nothing els
 replaced. Every node answers in every round, and epsilon is what one answer costs.
 """
 
+import contextlib
 import json
 import logging
 import math
@@ -28,6 +29,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from pages import Table, busy, machine, options, publish
 
 import fedldp
+from fedldp.errors import DomainError
 from fedldp.fleet import LDPMod, private
 from fedldp.fleet.flower.private import forecast
 from fedldp.ledger import Ledger
@@ -107,9 +109,10 @@ def mods(kind, epsilon, folder):
 
 
 def new_ledger(folder):
-    """Make a ledger in which nobody has spent anything."""
+    """Make a ledger in which nobody has spent anything, unless another process was faster."""
     path = Path(folder) / "ledger.db"
-    Ledger(path, cap=1).close()
+    with contextlib.suppress(DomainError):
+        Ledger.create(path, cap=1).close()
     return path
 
 

@@ -94,7 +94,7 @@ def vehicle_bytes(mosquitto: Mosquitto, name: str, resumed: bool) -> tuple[Bytes
     with tempfile.TemporaryDirectory() as text, ExitStack() as stack:
         folder = Path(text)
         forwarder = stack.enter_context(Forwarder(mosquitto.port))
-        ledger = stack.enter_context(Ledger(folder / "ledger.db", 1000))
+        ledger = stack.enter_context(Ledger.create(folder / "ledger.db", 1000))
         accepted = stack.enter_context(Accepted(folder / "campaigns.db"))
         client = mosquitto.client("car")
         for number in range(TIMES + 1):  # the first one has no session to resume

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ledgers import open_ledger
 from plans import RESPONSE, TWO, canonical, category, document, inputs, law, number, sample
 
 import fedldp
-from fedldp import Angle, Calendar, Category, Ledger, Number, Plan, Schema, Within, vehicle
+from fedldp import Angle, Calendar, Category, Number, Plan, Schema, Within, vehicle
 from fedldp.errors import DomainError, WireError
 
 MODEL = Category("model", ["A", "B", "C"], constant=True)
@@ -161,7 +162,7 @@ def test_a_vehicle_sends_the_same_bytes_in_all_its_periods(tmp_path):
     def produce():
         return plan.report([{"model": next(models)}], source).to_bytes()
 
-    with Ledger(tmp_path / "ledger", plan.total_epsilon) as ledger:
+    with open_ledger(tmp_path / "ledger", plan.total_epsilon) as ledger:
         sent = [calendar.answer(ledger, "car", t, produce, source) for t in range(1, 10)]
         assert [*models] == [*"BCABCABC"]  # one was read
         assert len([each for each in sent if each]) == 5

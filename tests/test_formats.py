@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from campaigns import KEY, asked
 from fleets import fleet, plan_for
+from ledgers import open_ledger
 
 import fedldp
 from fedldp import Plan, Schema, report, vehicle
@@ -47,7 +48,6 @@ from fedldp.learn.model import Model
 from fedldp.learn.networks import Network
 from fedldp.learn.optimizer import Recipe, State
 from fedldp.learn.training import Training
-from fedldp.ledger import Ledger
 from fedldp.periods import CalendarPeriod
 from fedldp.vehicle import canonical
 
@@ -210,7 +210,7 @@ def test_a_vehicle_without_numpy_says_so_too():
 
 
 DATABASES = {
-    "ledger": lambda path: Ledger(path, 1),
+    "ledger": lambda path: open_ledger(path, 1),
     "checkpoint": lambda path: checkpoint.Checkpoint(path, "spring", "settings"),
     "file of campaigns": Accepted,
     "file of a counter": lambda path: Store(path, asked().signed(KEY)),

@@ -7,9 +7,10 @@ from fractions import Fraction
 
 import pytest
 from ledger_victim import never
+from ledgers import open_ledger
 
 from fedldp.errors import BudgetError, DomainError, FedLDPError
-from fedldp.ledger import Ledger, Spending
+from fedldp.ledger import Spending
 
 
 @pytest.fixture
@@ -19,12 +20,12 @@ def path(tmp_path):
 
 @pytest.fixture
 def ledger(path):
-    with Ledger(path, cap=1) as ledger:
+    with open_ledger(path, cap=1) as ledger:
         yield ledger
 
 
 def test_tenths_add_exactly(path):
-    with Ledger(path, cap=0.3) as ledger:
+    with open_ledger(path, cap=0.3) as ledger:
         ledger.release("car", 0.1, "1", lambda: b"a")
         ledger.release("car", 0.2, "2", lambda: b"b")  # in floats the sum would be above 0.3
         assert ledger.spent("car") == Fraction(3, 10)
@@ -75,7 +76,7 @@ def test_a_new_run_buys_nothing(ledger):
 
 def test_the_cap_is_the_one_given_last(path):
     for cap, request, fits in ((1, "1", True), (0.9, "2", False), (1.5, "3", True)):
-        with Ledger(path, cap) as ledger:
+        with open_ledger(path, cap) as ledger:
             with contextlib.nullcontext() if fits else pytest.raises(BudgetError):
                 ledger.release("car", "3/4", request, lambda: b"a")
             assert ledger.release("car", "3/4", "1", never) == b"a"
@@ -100,7 +101,7 @@ def test_if_produce_fails_nothing_is_paid(ledger, error):
 
 
 def test_produce_may_look_but_not_release_or_close(path):
-    with Ledger(path, cap=1) as ledger:
+    with open_ledger(path, cap=1) as ledger:
         ledger.release("car", 0.1, "1", lambda: str(ledger.spent("car")).encode())
         with pytest.raises(DomainError, match="cannot be used by the function that it waits for"):
             ledger.release("car", 0.1, "2", lambda: ledger.release("car", 0.1, "3", never))
@@ -109,7 +110,7 @@ def test_produce_may_look_but_not_release_or_close(path):
         with pytest.raises(DomainError, match="is closed"):
             ledger.spent("car")
         ledger.close()
-    with Ledger(path, cap=1) as ledger:
+    with open_ledger(path, cap=1) as ledger:
         assert len(ledger.history()) == 1
 
 
@@ -180,7 +181,7 @@ def test_refuses_an_invalid_epsilon(ledger, path, epsilon):
     with pytest.raises(DomainError, match=r"^epsilon must be a positive number"):
         ledger.release_many(["car"], epsilon, "1", b"?", lambda _: never())
     with pytest.raises(DomainError, match=r"^cap must be a positive number"):
-        Ledger(path, epsilon)
+        open_ledger(path, epsilon)
 
 
 def test_an_epsilon_may_have_up_to_30_digits(ledger):
@@ -219,5 +220,5 @@ def test_a_run_that_is_not_text_buys_nothing(ledger):
 
 @pytest.mark.parametrize(("answers", "shown"), [(1, "1 answer per job"), (3, "3 answers per job")])
 def test_it_shows_what_it_allows(path, answers, shown):
-    with Ledger(path, cap=2, answers_per_job=answers) as ledger:
+    with open_ledger(path, cap=2, answers_per_job=answers) as ledger:
         assert repr(ledger) == f"<Ledger {path}: cap 2, {shown}>"

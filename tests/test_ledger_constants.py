@@ -4,15 +4,15 @@ from fractions import Fraction
 
 import pytest
 from ledger_victim import never
+from ledgers import open_ledger
 
 from fedldp import ledger as ledgers
 from fedldp.errors import BudgetError, DomainError
-from fedldp.ledger import Ledger
 
 
 @pytest.fixture
 def ledger(tmp_path):
-    with Ledger(tmp_path / "ledger", 1) as found:
+    with open_ledger(tmp_path / "ledger", 1) as found:
         yield found
 
 
@@ -31,7 +31,7 @@ def test_one_answer_serves_all_requests(ledger):
 def test_it_is_found_after_the_ledger_was_closed(ledger, tmp_path):
     first = answered(ledger, "car", "day 1", lambda: b"first")
     ledger.close()
-    with Ledger(tmp_path / "ledger", 1) as again:
+    with open_ledger(tmp_path / "ledger", 1) as again:
         assert answered(again, "car", "day 2", never) == first
         assert again.repeating("model") == {"car"}
 
@@ -142,7 +142,7 @@ def test_repeating_at_no_cost_has_an_end(ledger, monkeypatch):
 
 def test_a_vehicle_over_a_cap_that_was_lowered_does_not_repeat(ledger, tmp_path):
     answered(ledger, "car", "day 1", lambda: b"first")
-    with Ledger(tmp_path / "ledger", "1/4") as lowered:
+    with open_ledger(tmp_path / "ledger", "1/4") as lowered:
         assert lowered.repeating("model") == set()
         with pytest.raises(BudgetError, match="of its cap"):
             answered(lowered, "car", "day 2", never)

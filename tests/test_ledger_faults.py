@@ -8,13 +8,16 @@ import random
 import sqlite3
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
 
 import ledger_victim
 import pytest
 from ledger_victim import never, victim
 
 from fedldp._internal import database
-from fedldp.errors import BudgetError, WireError
+from fedldp._internal.head import Head
+from fedldp.errors import BudgetError, DomainError, WireError
 from fedldp.ledger import Ledger
 
 
@@ -25,12 +28,12 @@ def path(tmp_path):
 
 @pytest.fixture
 def ledger(path):
-    with Ledger(path, cap=1) as ledger:
+    with Ledger.create(path, cap=1) as ledger:
         yield ledger
 
 
 def test_threads_share_a_ledger_or_its_file(path):
-    with Ledger(path, cap=1) as shared, ThreadPoolExecutor(8) as pool:
+    with Ledger.create(path, cap=1) as shared, ThreadPoolExecutor(8) as pool:
 
         def ask(number):
             own = Ledger(path, cap=1) if number % 2 else shared
@@ -109,8 +112,49 @@ def test_a_full_disk_releases_nothing(tmp_path):
             assert ledger.release("car", 1, request, never).hex() == answer
 
 
+@pytest.mark.parametrize("name", ["_write_at", "_sync"])
+def test_a_head_that_cannot_be_written_releases_nothing(path, monkeypatch, name):
+    """What was committed is paid for, and returned when the head is on disk, in any process."""
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with Ledger.create(path, cap=10) as ledger:
+        ledger.release("car", 1, "1", lambda: b"a")
+        with monkeypatch.context() as patch:
+            patch.setattr(Head, name, full)
+            for _ in range(2):
+                with pytest.raises(OSError, match=r"No space left on device\. What was committed"):
+                    ledger.release("car", 1, "2", lambda: b"b")
+        with Ledger(path, cap=10) as other:
+            assert other.release("car", 1, "2", never) == b"b"
+        assert ledger.release("car", 1, "2", never) == b"b"
+        assert ledger.spent("car") == 2
+
+
+def test_a_child_that_is_forked_while_bytes_are_produced_does_not_unlock_its_parent(path):
+    children = []
+
+    def produce():
+        children.append(os.fork())
+        if children[0]:
+            assert os.waitpid(children[0], 0)[1] == 0
+            with closing(Head(ledger._file._head.path)) as other, pytest.raises(TimeoutError):
+                other.locked(0).__enter__()
+        return b"a"
+
+    with Ledger.create(path, cap=10) as ledger:
+        try:
+            ledger.release("car", 1, "1", produce)
+        except DomainError:
+            os._exit(0)  # the child
+        if not children[0]:
+            os._exit(1)
+        assert ledger.spent("car") == 1
+
+
 def test_a_full_database_releases_nothing(path):
-    with Ledger(path, cap=10) as ledger:
+    with Ledger.create(path, cap=10) as ledger:
         ledger.release("car", 1, "1", lambda: b"a")
         ledger._file.execute("PRAGMA max_page_count = 1")  # as small as it may be: what it has now
         with pytest.raises(OSError, match=r"database or disk is full\. Nothing was committed"):
@@ -127,7 +171,7 @@ def test_every_release_waits_for_the_disk(ledger):
 
 def test_waits_for_another_process_but_not_forever(path, monkeypatch):
     monkeypatch.setattr(database, "_PATIENCE", 0.05)
-    with Ledger(path, cap=1) as ledger, Ledger(path, cap=1) as other:
+    with Ledger.create(path, cap=1) as ledger, Ledger(path, cap=1) as other:
         with pytest.raises(TimeoutError, match=r"is locked\. Nothing was committed"):
             ledger.release("car", 1, "1", lambda: other.release("car", 1, "1", never))
         assert ledger.history() == []
@@ -163,7 +207,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_a_damaged_file_is_refused_and_left_alone(path, damage):
-    with Ledger(path, cap=100) as ledger:
+    with Ledger.create(path, cap=100) as ledger:
         for number in range(100):
             ledger.release("car", 1, str(number), lambda: bytes(500))
     path.write_bytes(content := damage(path.read_bytes()))
@@ -190,6 +234,7 @@ def test_other_databases_are_refused_and_left_alone(path):
 def test_an_impossible_epsilon_in_the_file_is_damage(ledger):
     ledger.release("car", 1, "1", lambda: b"a")
     for epsilon in ("-1/1", "0/2", "1/0", "?"):
+        ledger._file.execute('DROP TRIGGER IF EXISTS temp."releases BEFORE UPDATE"')
         ledger._file.execute("UPDATE releases SET epsilon = ?", (epsilon,))
         for use in (ledger.spent, ledger.history, lambda key: ledger.release(key, 1, "2", never)):
             with pytest.raises(WireError, match="it has an epsilon of"):
@@ -197,12 +242,17 @@ def test_an_impossible_epsilon_in_the_file_is_damage(ledger):
 
 
 def test_a_file_that_vanishes_is_noticed(path):
-    ledger = Ledger(path, cap=1)
+    ledger = Ledger.create(path, cap=1)
     path.rename(path.with_name("elsewhere"))
     with pytest.raises(WireError, match="removed or replaced while it was in use"):
         ledger.release("car", 1, "1", lambda: b"a")
     with pytest.raises(WireError, match="it is gone, but its -wal is still there"):
         Ledger(path, cap=1)
+    path.with_name("ledger-wal").rename(path.with_name("moved"))
+    for use in (Ledger, Ledger.create):
+        with pytest.raises(WireError, match="it is gone, but its -head is still there"):
+            use(path, cap=1)
+    path.with_name("moved").rename(path.with_name("ledger-wal"))
     path.touch()
     with pytest.raises(WireError, match="it is empty"):
         Ledger(path, cap=1)
@@ -212,12 +262,12 @@ def test_a_file_that_vanishes_is_noticed(path):
 
 def test_the_file_appears_whole_and_for_its_owner_alone(path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.delattr(os, "link")  # all that is done before it must leave no trace
-        with pytest.raises(AttributeError, match="link"):
-            Ledger(path, cap=1)
+        patch.delattr(Path, "rename")  # all that is done before it must leave no trace
+        with pytest.raises(AttributeError, match="rename"):
+            Ledger.create(path, cap=1)
     assert list(path.parent.iterdir()) == []
-    Ledger(path, cap=1).close()
+    Ledger.create(path, cap=1).close()
     assert path.stat().st_mode & 0o777 == 0o600
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert {file.name for file in path.parent.iterdir()} == {"ledger", "ledger-head"}
     with pytest.raises(FileNotFoundError):
-        Ledger(path.parent / "missing" / "ledger", cap=1)
+        Ledger.create(path.parent / "missing" / "ledger", cap=1)

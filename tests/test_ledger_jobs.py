@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import pytest
 from ledger_victim import never, victim
+from ledgers import open_ledger
 
 from fedldp.errors import BudgetError, DomainError
 from fedldp.ledger import Ledger
@@ -20,7 +21,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def ledger(path):
-    with Ledger(path, cap=100) as ledger:
+    with open_ledger(path, cap=100) as ledger:
         yield ledger
 
 
@@ -67,7 +68,7 @@ def test_without_a_job_only_the_cap_applies(ledger):
 
 
 def test_new_names_of_jobs_never_raise_the_cap(path):
-    with Ledger(path, cap=3) as ledger:
+    with open_ledger(path, cap=3) as ledger:
         for number in range(3):
             ledger.release("car", 1, str(number), lambda: b"", job=f"job {number}")
         for job in (None, "job 0", "job 3"):
@@ -91,7 +92,7 @@ def test_many_are_asked_and_each_answers_once(ledger):
 
 
 def test_the_owner_says_how_often(path):
-    with Ledger(path, cap=100, answers_per_job=3) as ledger:
+    with open_ledger(path, cap=100, answers_per_job=3) as ledger:
         for number in range(3):
             ledger.release("car", 1, str(number), lambda: b"", job="spring")
         with pytest.raises(BudgetError, match="'spring' 3 times, and answers_per_job is 3"):
@@ -99,9 +100,9 @@ def test_the_owner_says_how_often(path):
         with copy.copy(ledger) as other, pickle.loads(pickle.dumps(ledger)) as third:
             assert other.answers_per_job == third.answers_per_job == 3
     refused = pytest.raises(BudgetError, match="'spring' 3 times, and answers_per_job is 1")
-    with Ledger(path, cap=100) as stricter, refused:
+    with open_ledger(path, cap=100) as stricter, refused:
         stricter.release("car", 1, "3", never, job="spring")
-    with Ledger(path, cap=100, answers_per_job=4) as looser:
+    with open_ledger(path, cap=100, answers_per_job=4) as looser:
         looser.release("car", 1, "3", lambda: b"", job="spring")
         assert looser.answers("spring") == {"car": 4}
 
@@ -109,7 +110,7 @@ def test_the_owner_says_how_often(path):
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "2", None, True])
 def test_refuses_an_invalid_number_of_answers(path, wrong):
     with pytest.raises(DomainError, match="answers_per_job must be"):
-        Ledger(path, cap=1, answers_per_job=wrong)
+        Ledger.create(path, cap=1, answers_per_job=wrong)
     assert not path.exists()
 
 
@@ -134,7 +135,7 @@ def test_if_produce_fails_no_answer_is_counted(ledger):
 
 def test_threads_race_for_the_last_answer(path):
     def ask(number):
-        with Ledger(path, cap=1000, answers_per_job=2) as own:
+        with open_ledger(path, cap=1000, answers_per_job=2) as own:
             for job in range(5):
                 request = f"{number}, {job}"
                 if number % 2:
@@ -147,7 +148,7 @@ def test_threads_race_for_the_last_answer(path):
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(ask, range(16)))
-    with Ledger(path, cap=1000) as ledger:
+    with open_ledger(path, cap=1000) as ledger:
         assert [ledger.answers(f"{job}") for job in range(5)] == [{"car": 2}] * 5
         assert ledger.spent("car") == 10
 
@@ -157,5 +158,5 @@ def test_processes_race_for_the_last_answer(tmp_path):
     processes, jobs = 4, 60
     won = victim("race", tmp_path, processes, jobs)
     assert sorted(job for each in won for job in each) == list(range(jobs))
-    with Ledger(tmp_path / "ledger", cap=1) as ledger:
+    with open_ledger(tmp_path / "ledger", cap=1) as ledger:
         assert ledger.spent("car") == Fraction(jobs)

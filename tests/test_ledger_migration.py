@@ -13,14 +13,14 @@ import pytest
 from ledger_victim import never, victim
 
 from fedldp import ledger
-from fedldp._internal import database
+from fedldp._internal import database, head
 from fedldp.errors import BudgetError, DomainError, WireError
 from fedldp.fleet.vault.vault import Vault
 from fedldp.ledger import Ledger, Period
 
 FIXTURES = Path(made.__file__).parent
 FORMAT = ledger._KIND.format
-NEW = ("draws",), ("constants",), ("times", "asked", "refused")  # tables of formats 4, 5 and 6
+NEW = ("draws",), ("constants",), ("times", "asked", "refused"), ("head",)  # of formats 4 to 7
 SPENT = {f"car {i}": spent for i, spent in ((1, 4), (2, 4), (3, 1), (4, 2), (5, 4))}
 SPENT["van"] = Fraction(2, 3) + Fraction(2, 10)
 ANSWERS = {
@@ -81,7 +81,7 @@ def check_migrated(path, before):
 def test_nothing_is_forgotten(path, before, tmp_path):
     check_migrated(path, before)
     check_migrated(path, before)  # and opened again it stays as it is
-    Ledger(tmp_path / "new", 1).close()
+    Ledger.create(tmp_path / "new", 1).close()
     assert schema(path) == schema(tmp_path / "new")
 
 
@@ -124,7 +124,7 @@ def test_what_was_spent_counts(path):
 
 def test_killed_half_way_it_is_migrated_when_it_is_opened_again(path, before, tmp_path):
     """SIGKILL before each statement: of the migration, its new version, the commit, and after."""
-    places = sum(map(len, ledger._KIND.migrations.values())) + 3
+    places = sum(map(len, ledger._KIND.migrations.values())) + 4
     for place in range(places):
         copied(path, str(place))
     assert victim("migrate", tmp_path, places) == [signal.SIGKILL] * places
@@ -147,14 +147,15 @@ def test_a_failure_half_way_changes_nothing(path, before, monkeypatch):
     check_migrated(path, before)
 
 
-@pytest.mark.parametrize("format_", [3, 4, 5])
-def test_formats_3_to_5_get_tables_and_keep_all_else(tmp_path, format_):
+@pytest.mark.parametrize("format_", [3, 4, 5, 6])
+def test_formats_3_to_6_get_tables_and_keep_all_else(tmp_path, format_):
     path = tmp_path / "ledger"
-    with Ledger(path, 2) as found:
+    with Ledger.create(path, 2) as found:
         answer = found.release("car 1", 1, "question", lambda: b"report", job="spring")
     for table in (each for tables in NEW[format_ - 3 :] for each in tables):
         rows(path, f"DROP TABLE {table}")
     rows(path, f"PRAGMA user_version = {format_}")  # as it was before these tables were known
+    (tmp_path / "ledger-head").unlink()
     before = stored(path)
     with Ledger(path, 2) as found:
         assert found.release("car 1", 1, "question", never) == answer
@@ -162,7 +163,7 @@ def test_formats_3_to_5_get_tables_and_keep_all_else(tmp_path, format_):
         assert found.repeating("colour") == set()
         assert (found.asked(), found.refused()) == ([], [])
     assert stored(path) == before
-    Ledger(tmp_path / "new", 1).close()
+    Ledger.create(tmp_path / "new", 1).close()
     assert schema(path) == schema(tmp_path / "new")
 
 
@@ -227,20 +228,25 @@ def test_a_newer_format_that_comes_while_it_is_open_is_noticed(path):
             found.release("new", 1, "1", never)
 
 
-def test_a_file_is_migrated_over_several_formats(tmp_path):
+@pytest.mark.parametrize("head_since", [0, 1, 2])
+def test_a_file_is_migrated_over_several_formats(tmp_path, head_since):
     """By the general mechanism, which other kinds of files use too."""
 
     def kind(newest):
+        with_head = 1 <= head_since <= newest
+        tables = {
+            version: (f"INSERT INTO numbers VALUES ({version})",) for version in range(1, newest)
+        }
+        if with_head and head_since > 1:
+            tables[head_since - 1] += (head.TABLE,)
         return database.Kind(
             name="test",
             mark=b"test",
             format=newest,
-            tables="CREATE TABLE numbers (number);",
+            tables=f"CREATE TABLE numbers (number);{head.TABLE if head_since == 1 else ''};",
+            head_since=head_since if with_head else 0,
             advice="Restore it.",
-            migrations={
-                version: (f"INSERT INTO numbers VALUES ({version})",)
-                for version in range(1, newest)
-            },
+            migrations=tables,
         )
 
     database.Database(tmp_path / "file", kind(1)).close()

@@ -6,10 +6,11 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ledgers import open_ledger
 
 from fedldp import ledger as module
 from fedldp.errors import BudgetError, DomainError
-from fedldp.ledger import Ledger, Period
+from fedldp.ledger import Period
 
 HOUR = Period(Fraction(1), 3600)
 
@@ -26,7 +27,7 @@ def spend(ledger, epsilon, name, vehicle="car"):
 
 
 def test_a_vehicle_waits_until_the_period_is_over(tmp_path, clock):
-    with Ledger(tmp_path / "ledger", cap=10, period=HOUR) as ledger:
+    with open_ledger(tmp_path / "ledger", cap=10, period=HOUR) as ledger:
         spend(ledger, 0.5, "first")
         clock[0] += 1800
         spend(ledger, 0.5, "second")
@@ -44,7 +45,7 @@ def test_a_vehicle_waits_until_the_period_is_over(tmp_path, clock):
 
 
 def test_many_vehicles_are_refused_one_by_one(tmp_path):
-    with Ledger(tmp_path / "ledger", cap=10, period=HOUR) as ledger:
+    with open_ledger(tmp_path / "ledger", cap=10, period=HOUR) as ledger:
         spend(ledger, 0.5, "first", "car 1")
         able = []
         answers = ledger.release_many(
@@ -54,7 +55,7 @@ def test_many_vehicles_are_refused_one_by_one(tmp_path):
 
 
 def test_a_clock_that_is_set_back_never_forgets(tmp_path, clock):
-    with Ledger(tmp_path / "ledger", cap=10, period=HOUR) as ledger:
+    with open_ledger(tmp_path / "ledger", cap=10, period=HOUR) as ledger:
         spend(ledger, 0.75, "first")
         clock[0] -= 100_000
         spend(ledger, 0.25, "second")
@@ -74,7 +75,7 @@ def test_no_window_holds_more(tmp_path_factory, steps):
     path = tmp_path_factory.mktemp("period") / "ledger"
     with (
         pytest.MonkeyPatch.context() as patch,
-        Ledger(path, cap=1000, period=Period(Fraction(5), 100)) as ledger,
+        open_ledger(path, cap=1000, period=Period(Fraction(5), 100)) as ledger,
     ):
         patch.setattr(module, "_now", lambda: now)
         for number, (wait, cost) in enumerate(steps):
@@ -103,7 +104,7 @@ def test_when_what_was_spent_returns(tmp_path_factory, steps):
     path = tmp_path_factory.mktemp("period") / "ledger"
     with (
         pytest.MonkeyPatch.context() as patch,
-        Ledger(path, cap=1000, period=period) as ledger,
+        open_ledger(path, cap=1000, period=period) as ledger,
     ):
         patch.setattr(module, "_now", lambda: now)
         for number, (wait, cost, vehicle) in enumerate(steps):
@@ -123,7 +124,7 @@ def test_when_what_was_spent_returns(tmp_path_factory, steps):
 
 
 def test_answers_that_are_repeated_give_nothing_back(tmp_path, clock):
-    with Ledger(tmp_path / "ledger", cap=10, period=HOUR) as ledger:
+    with open_ledger(tmp_path / "ledger", cap=10, period=HOUR) as ledger:
         ledger.release("car", 0.5, "day 1", lambda: b"red", constant="colour")
         clock[0] += 4000
         ledger.release("car", 0.5, "day 2", lambda: b"", constant="colour")
@@ -133,14 +134,14 @@ def test_answers_that_are_repeated_give_nothing_back(tmp_path, clock):
 
 
 def test_without_a_period_only_the_cap_applies(tmp_path):
-    with Ledger(tmp_path / "ledger", cap=10) as ledger:
+    with open_ledger(tmp_path / "ledger", cap=10) as ledger:
         spend(ledger, 9, "first")
         assert ledger.recent() == {}
         spend(ledger, 1, "second")
 
 
 def test_one_row_for_all_releases_of_a_second(tmp_path, clock):
-    with Ledger(tmp_path / "ledger", cap=10) as ledger:
+    with open_ledger(tmp_path / "ledger", cap=10) as ledger:
         for name in "abc":
             spend(ledger, 1, name)
         clock[0] += 1
@@ -149,7 +150,7 @@ def test_one_row_for_all_releases_of_a_second(tmp_path, clock):
 
 
 def test_a_copy_has_the_same_period(tmp_path):
-    with Ledger(tmp_path / "ledger", cap=10, period=HOUR) as ledger:
+    with open_ledger(tmp_path / "ledger", cap=10, period=HOUR) as ledger:
         copy = pickle.loads(pickle.dumps(ledger))
         assert copy.period == HOUR
         copy.close()
@@ -158,4 +159,4 @@ def test_a_copy_has_the_same_period(tmp_path):
 @pytest.mark.parametrize("period", [Period(0, 1), Period(1, 0), Period(1, 1.5), Period("x", 1)])
 def test_an_invalid_period_is_refused(tmp_path, period):
     with pytest.raises(DomainError, match="period"):
-        Ledger(tmp_path / "ledger", cap=10, period=period)
+        open_ledger(tmp_path / "ledger", cap=10, period=period)

@@ -47,7 +47,14 @@ CONTENTS = {
     "noise": {"": NOISE},
     "empty": {"": b""},
     "a -wal alone": {"-wal": NOISE},
-    "all three": {"": NOISE, "-wal": NOISE[::-1], "-shm": NOISE[::2]},
+    "a -head alone": {"-head": NOISE},
+    "all": {
+        "": NOISE,
+        "-wal": NOISE[::-1],
+        "-shm": NOISE[::2],
+        "-head": NOISE[1:],
+        "-journal": b"",
+    },
 }
 
 
@@ -72,7 +79,7 @@ def test_a_sealed_ledger_stays_sealed(path):
 
 
 def test_a_valid_ledger_is_not_sealed(path):
-    with Ledger(path, cap=1) as ledger:
+    with Ledger.create(path, cap=1) as ledger:
         assert not ledger.sealed
 
 
@@ -87,7 +94,7 @@ def test_the_wal_of_the_old_file_never_meets_the_new_one(path):
 
 
 def test_a_process_with_the_old_file_open_releases_nothing_any_more(path):
-    with Ledger(path, cap=100) as ledger:
+    with Ledger.create(path, cap=100) as ledger:
         ledger.release("car", 1, "1", lambda: b"a")
         seal(path)
         with pytest.raises(WireError, match="removed or replaced while it was in use"):
@@ -109,6 +116,10 @@ def test_killed_at_any_step_no_vehicle_can_spend(tmp_path):
             seen.add("refused")
             with pytest.raises(WireError, match="it is empty"):
                 Ledger(path, cap=4)
+        elif path.stat().st_nlink > 1:
+            seen.add("both")
+            with pytest.raises(WireError, match="has 2 names"):
+                Ledger(path, cap=4)
         else:
             with Ledger(path, cap=4) as ledger:
                 seen.add("sealed" if ledger.sealed else "old")
@@ -118,7 +129,7 @@ def test_killed_at_any_step_no_vehicle_can_spend(tmp_path):
         check_sealed(path)
         kept = [Path(folder) / "ledger" for folder in path.parent.glob("ledger-aside-*")]
         assert 19 in map(releases, kept)
-    assert seen == {"old", "refused", "sealed"}
+    assert seen == {"old", "both", "refused", "sealed"}
 
 
 def releases(path):

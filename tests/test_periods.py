@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from chances import Chance, Every
 from ledger_victim import never, victim
+from ledgers import open_ledger, tamper
 from plans import (
     RESPONSE,
     TWO,
@@ -25,7 +26,7 @@ from plans import (
 from scipy.stats import binom
 
 import fedldp
-from fedldp import Calendar, Ledger, Plan, Schema, vehicle
+from fedldp import Calendar, Plan, Schema, vehicle
 from fedldp.errors import BudgetError, DomainError, PrivacyError, WireError
 from fedldp.ledger import seal
 
@@ -181,12 +182,12 @@ def test_a_vehicle_answers_in_its_periods_and_keeps_them(path):
     first, second = {}, {}
     for found in (first, second):
         for period in range(1, 8):
-            with Ledger(path, cap=1) as ledger:  # it is started again in each period
+            with open_ledger(path, cap=1) as ledger:  # it is started again in each period
                 found[period] = CALENDAR.answer(ledger, "car", period, produce, fedldp.source())
     drawn = [period for period, report in first.items() if report]
     assert len(drawn) == len(made) == 2
     assert second == first  # the same bytes, however often they are asked for
-    with Ledger(path, cap=1) as ledger:
+    with open_ledger(path, cap=1) as ledger:
         assert ledger.spent("car") == CALENDAR.epsilon == 1
         assert ledger.periods("car", 1, CALENDAR.fingerprint, never) == tuple(drawn)
         assert [line.run for line in ledger.history()] == [f"period {t} of 7" for t in drawn]
@@ -200,9 +201,9 @@ def test_data_are_not_touched_before_the_periods_are_on_disk(path):
     def produce():
         raise KeyboardInterrupt
 
-    with Ledger(path, cap=1) as ledger, pytest.raises(KeyboardInterrupt):
+    with open_ledger(path, cap=1) as ledger, pytest.raises(KeyboardInterrupt):
         CALENDAR.answer(ledger, "car", drawn[0], produce, source)
-    with Ledger(path, cap=1) as ledger:
+    with open_ledger(path, cap=1) as ledger:
         assert ledger.periods("car", 1, CALENDAR.fingerprint, never) == drawn
         assert ledger.spent("car") == 0
         silent = next(t for t in range(1, 8) if t not in drawn)
@@ -211,11 +212,11 @@ def test_data_are_not_touched_before_the_periods_are_on_disk(path):
 
 def test_killed_at_any_statement_it_never_draws_twice(tmp_path):
     """What a vehicle said of its periods before a kill is what the ledger says after it."""
-    deaths, said = victim("draw", tmp_path, 8)
+    deaths, said = victim("draw", tmp_path, 16)
     assert signal.SIGKILL in deaths
     assert 0 in deaths
     for place, lines in enumerate(said):
-        with Ledger(tmp_path / str(place), cap=9) as ledger:
+        with open_ledger(tmp_path / str(place), cap=9) as ledger:
             kept = ledger.periods("car", 1, "calendar", lambda: [99])
         assert lines in ([], [list(kept)])
         assert (kept == (99,)) <= (lines == [])
@@ -228,7 +229,7 @@ def test_several_processes_agree_on_the_periods(tmp_path):
 
 
 def test_a_vehicle_that_cannot_afford_all_answers_draws_nothing(path):
-    with Ledger(path, cap=0.9) as ledger:
+    with open_ledger(path, cap=0.9) as ledger:
         with pytest.raises(BudgetError, match=r"has spent 0 of its cap of 0\.9: 1 more is too"):
             CALENDAR.answer(ledger, "car", 1, never, fedldp.source())
         assert ledger.periods("car", 0.5, CALENDAR.fingerprint, lambda: [1]) == (1,)  # a first draw
@@ -236,7 +237,7 @@ def test_a_vehicle_that_cannot_afford_all_answers_draws_nothing(path):
 
 def test_the_cap_holds_for_each_answer_too(path):
     drawn = CALENDAR.draw(fedldp.source(1))
-    with Ledger(path, cap=1) as ledger:
+    with open_ledger(path, cap=1) as ledger:
         CALENDAR.answer(ledger, "car", drawn[0], lambda: b"1", fedldp.source(1))
         ledger.release("car", 0.4, "something else", lambda: b"2")
         with pytest.raises(BudgetError, match=r"has spent 0\.9 of its cap of 1"):
@@ -245,13 +246,13 @@ def test_the_cap_holds_for_each_answer_too(path):
 
 def test_a_sealed_ledger_draws_nothing(path):
     seal(path)
-    with Ledger(path, cap=9) as ledger, pytest.raises(BudgetError, match="refuses everybody"):
+    with open_ledger(path, cap=9) as ledger, pytest.raises(BudgetError, match="refuses everybody"):
         CALENDAR.answer(ledger, "car", 1, never, fedldp.source())
 
 
 @pytest.mark.parametrize("period", [0, 8, -1, 1.0, "1", None])
 def test_an_unknown_period_is_refused(path, period):
-    with Ledger(path, cap=9) as ledger:
+    with open_ledger(path, cap=9) as ledger:
         with pytest.raises(DomainError, match="period must be a whole number"):
             CALENDAR.answer(ledger, "car", period, never, fedldp.source())
         assert ledger.periods("car", 1, CALENDAR.fingerprint, lambda: [5]) == (5,)
@@ -259,23 +260,22 @@ def test_an_unknown_period_is_refused(path, period):
 
 @pytest.mark.parametrize("drawn", [[], [0, 1], [1.5], ["1"]])
 def test_a_ledger_stores_nothing_but_periods(path, drawn):
-    with Ledger(path, cap=9) as ledger:
+    with open_ledger(path, cap=9) as ledger:
         with pytest.raises(DomainError, match="whole number"):
             ledger.periods("car", 1, "calendar", lambda: drawn)
         assert ledger.periods("car", 1, "calendar", lambda: [2]) == (2,)
 
 
 def test_damaged_periods_are_noticed(path):
-    with Ledger(path, cap=9) as ledger:
+    with open_ledger(path, cap=9) as ledger:
         ledger.periods("car", 1, "calendar", lambda: [2])
-        with ledger._file.transaction():
-            ledger._file.execute("UPDATE draws SET periods = 'x'")
+        tamper(ledger._file, "UPDATE draws SET periods = 'x'")
         with pytest.raises(WireError, match="it has periods of 'x'"):
             ledger.periods("car", 1, "calendar", never)
 
 
 def test_many_vehicles_draw_once_and_keep_what_they_have_drawn(path):
-    with Ledger(path, cap=1) as ledger:
+    with open_ledger(path, cap=1) as ledger:
         drawn = ledger.in_period(["car", "bus"], 1, "calendar", 3, 2, lambda _: [[3, 7], [1, 12]])
         assert drawn == {"car": True, "bus": False}
         asked = []
@@ -284,7 +284,7 @@ def test_many_vehicles_draw_once_and_keep_what_they_have_drawn(path):
         )
         assert drawn == {"bus": False, "van": True, "car": True}
         assert asked == [1]
-    with Ledger(path, cap=1) as ledger:
+    with open_ledger(path, cap=1) as ledger:
         for period, who in ((1, ["bus"]), (2, ["van"]), (7, ["car", "van"]), (12, ["bus"])):
             found = ledger.in_period(["car", "bus", "van"], 1, "calendar", period, 2, never)
             assert sorted(each for each in found if found[each]) == who
@@ -292,7 +292,7 @@ def test_many_vehicles_draw_once_and_keep_what_they_have_drawn(path):
 
 
 def test_many_vehicles_draw_as_many_periods_as_they_answer(path):
-    with Ledger(path, cap=1) as ledger:
+    with open_ledger(path, cap=1) as ledger:
         with pytest.raises(DomainError, match=r"draw must return 2 periods; got \(3,\)"):
             ledger.in_period(["car", "bus"], 1, "calendar", 3, 2, lambda _: [[1, 2], [3]])
         assert ledger.periods("car", 1, "calendar", lambda: [5]) == (5,)  # nothing was kept

@@ -40,6 +40,6 @@ if __name__ == "__main__":
     else:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "ledger.db"
-            Ledger(path, cap=6).close()
+            Ledger.create(path, cap=6).close()
             os.environ["IRIS_LEDGER"] = str(path)
             main()

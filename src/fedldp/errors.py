@@ -91,7 +91,7 @@ class BudgetError(FedLDPError, ValueError):
     Examples
     --------
     >>> import tempfile, fedldp
-    >>> with fedldp.Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+    >>> with fedldp.Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
     ...     ledger.release("car 7", 2.0, "question", lambda: b"report")
     Traceback (most recent call last):
     fedldp.errors.BudgetError: 'car 7' has spent 0 of its cap of 1: 2 more is too much...

@@ -1,6 +1,7 @@
 """What every vehicle has spent, so that nothing is ever released that has not been paid for.
 
-A ledger is one SQLite file. The spending and the bytes it pays for are written in one transaction,
+A ledger is one SQLite file, and a small file beside it that knows how much it must hold
+(`fedldp._internal.head`). The spending and the bytes it pays for are written in one transaction,
 and are on disk before the bytes are returned: a vehicle that is killed or loses power may have paid
 for bytes that nobody received, never the reverse. Asking for them again costs nothing.
 
@@ -25,7 +26,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self, final
 
-from fedldp._internal import chain, database
+from fedldp._internal import chain, database, head
+from fedldp._internal import mirror as mirrors
 from fedldp._internal.chain import Link
 from fedldp._internal.database import Database, Kind, Readable
 from fedldp._internal.validation import checked_text, whole
@@ -96,11 +98,12 @@ _TIMES = """
 _KIND = Kind(
     name="ledger",
     mark=b"fLDP",
-    format=6,
+    format=7,
     tables=";".join(
         (
             *(_RELEASES, _BY_REQUEST, _BY_JOB, _QUESTIONS, _SEALS, _DRAWS, _CONSTANTS, _TIMES),
             *chain.TABLES,
+            head.TABLE,
             "",
         )
     ),
@@ -138,7 +141,14 @@ _KIND = Kind(
             """,
             *chain.TABLES,
         ),
+        6: (head.TABLE,),  # nothing could tell whether the last transactions are missing
     },
+    head_since=7,
+    missing=(
+        "If its vehicles have never answered, make one: `fedldp ledger init {path}`. If they have, "
+        "find it: with a new one, what they spent would be forgotten. If it is lost, `fedldp "
+        "ledger seal {path}` writes one that refuses everybody."
+    ),
 )
 _NONE = 1 << 62  # above the number of every release
 _INSERT = "INSERT INTO releases (key, request, run, job, epsilon, answer) VALUES (?, ?, ?, ?, ?, ?)"
@@ -189,11 +199,11 @@ class Ledger:
     file: they are given whenever the file is opened, and count at once against everything that has
     been spent before. Raising them is the owner's decision alone.
 
-    A missing file is created. A file that is damaged, or is not a ledger, is refused (`WireError`).
-    A ledger of format 2 (fedldp 0.1) to 5 is migrated when it is opened; runs of format 2 become
-    jobs, and what was spent before counts, for a period, as spent when it was migrated.
-    Threads and forked children may use a ledger too, except a child that was forked while bytes
-    were produced.
+    A file that is missing or damaged, or is not a ledger, is refused (`WireError`): `Ledger.create`
+    makes a new one. A ledger of format 2 (fedldp 0.1) to 6 is migrated when it is opened; runs of
+    format 2 become jobs, and what was spent before counts, for a period, as spent when it was
+    migrated. Threads and forked children may use a ledger too, except a child that was forked while
+    bytes were produced.
 
     Parameters
     ----------
@@ -219,7 +229,7 @@ class Ledger:
     --------
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
-    >>> ledger = Ledger(Path(folder.name) / "ledger.db", cap=0.3)
+    >>> ledger = Ledger.create(Path(folder.name) / "ledger.db", cap=0.3)
     >>> ledger.release("car 7", 0.1, "question 1", lambda: b"report", run="spring")
     b'report'
     >>> ledger.release("car 7", 0.1, "question 1", lambda: b"is not called")
@@ -255,8 +265,59 @@ class Ledger:
         self.cap = _number(cap, "cap")
         self.answers_per_job = check_answers_per_job(answers_per_job)
         self.period = None if period is None else _period(period)
-        self._file = Database(path, _KIND)
+        self._file = Database(path, _KIND, create=False)
         self.path = self._file.path
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        cap: Number,
+        *,
+        answers_per_job: int = 1,
+        period: Period | None = None,
+    ) -> Self:
+        """Make a new file and open it: an explicit act, once in the life of its vehicles.
+
+        A file that is lost must never be made anew without notice: its vehicles would spend again
+        what they have spent already.
+
+        Parameters
+        ----------
+        path
+            The file, which must not exist.
+        cap, answers_per_job, period
+            As for an existing file.
+
+        Returns
+        -------
+        Ledger
+            A ledger in which nobody has spent anything.
+
+        Raises
+        ------
+        DomainError
+            If there is such a file, or the cap, answers_per_job or period is invalid.
+        WireError
+            If the file is gone, but some of what lies beside it is left.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp(), "ledger.db")
+        >>> with Ledger.create(path, cap=1) as ledger:
+        ...     ledger.totals()
+        {}
+        >>> Ledger.create(path, cap=1)
+        Traceback (most recent call last):
+        fedldp.errors.DomainError: there is a ledger ... already...
+        """
+        _number(cap, "cap")
+        check_answers_per_job(answers_per_job)
+        if period is not None:
+            _period(period)
+        create(path)
+        return cls(path, cap, answers_per_job=answers_per_job, period=period)
 
     def __repr__(self) -> str:
         answers = f"{self.answers_per_job} answer{'s' * (self.answers_per_job > 1)}"
@@ -320,10 +381,10 @@ class Ledger:
         Examples
         --------
         >>> import tempfile
-        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        >>> with Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
         ...     ledger.release("car 7", 0.1, "question 1", lambda: b"report")
         b'report'
-        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        >>> with Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
         ...     ledger.release("car 7", 0.1, "day 1", lambda: b"red", constant="colour")
         ...     ledger.release("car 7", 0.1, "day 2", lambda: b"is not called", constant="colour")
         ...     ledger.spent("car 7")
@@ -410,7 +471,7 @@ class Ledger:
         Examples
         --------
         >>> import tempfile
-        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        >>> with Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
         ...     ledger.release_many(
         ...         ["car 7", "bus 1"], 0.1, "round 1", b"hash", lambda able: {able[0]: b"report"}
         ...     )
@@ -460,7 +521,7 @@ class Ledger:
         Examples
         --------
         >>> import tempfile
-        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        >>> with Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
         ...     ledger.note("spring/1", "plan 7", chained=True)
         ...     ledger.note("spring/1", "plan 8", chained=True)
         ...     [link.entry for link in ledger.asked()], ledger.refused()
@@ -485,7 +546,7 @@ class Ledger:
         Examples
         --------
         >>> import hashlib, tempfile
-        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        >>> with Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
         ...     ledger.note("spring/1", "plan 7", chained=True)
         ...     [link] = ledger.asked()
         >>> link.head == hashlib.sha256(bytes(32) + b"plan 7").digest()
@@ -505,7 +566,7 @@ class Ledger:
         Examples
         --------
         >>> import tempfile
-        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        >>> with Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
         ...     ledger.note("spring/1", "plan 7", chained=False)
         ...     ledger.refused()
         ['plan 7']
@@ -556,7 +617,7 @@ class Ledger:
         Examples
         --------
         >>> import tempfile
-        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        >>> with Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
         ...     ledger.periods("car 7", 0.5, "spring", lambda: [7, 3])
         ...     ledger.periods("car 7", 0.5, "spring", lambda: [1, 2])
         (3, 7)
@@ -626,7 +687,7 @@ class Ledger:
         Examples
         --------
         >>> import tempfile
-        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        >>> with Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
         ...     drawn = [[3, 7], [1, 2]]
         ...     ledger.in_period(["car 7", "bus 1"], 0.5, "spring", 3, 2, lambda n: drawn)
         {'car 7': True, 'bus 1': False}
@@ -688,7 +749,7 @@ class Ledger:
         Examples
         --------
         >>> import tempfile
-        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        >>> with Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
         ...     _ = ledger.release("car 7", 0.1, "day 1", lambda: b"red", constant="colour")
         ...     ledger.repeating("colour")
         {'car 7'}
@@ -714,7 +775,7 @@ class Ledger:
         Examples
         --------
         >>> import tempfile
-        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        >>> with Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
         ...     ledger.spent("car 7")
         Fraction(0, 1)
         """
@@ -737,7 +798,7 @@ class Ledger:
         Examples
         --------
         >>> import tempfile
-        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        >>> with Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
         ...     _ = ledger.release("bus 1", 0.1, "round 1", lambda: b"report", job="summer")
         ...     ledger.answers("summer")
         {'bus 1': 1}
@@ -757,7 +818,7 @@ class Ledger:
         Examples
         --------
         >>> import tempfile
-        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        >>> with Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
         ...     _ = ledger.release("bus 1", 0.1, "round 1", lambda: b"report")
         ...     ledger.totals()
         {'bus 1': Fraction(1, 10)}
@@ -777,7 +838,7 @@ class Ledger:
         --------
         >>> import tempfile
         >>> week = Period(Fraction(1), 7 * 24 * 3600)
-        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=4.0, period=week) as ledger:
+        >>> with Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=4.0, period=week) as ledger:
         ...     _ = ledger.release("bus 1", 0.5, "round 1", lambda: b"report")
         ...     ledger.recent()
         {'bus 1': Fraction(1, 2)}
@@ -801,7 +862,7 @@ class Ledger:
         Examples
         --------
         >>> import tempfile
-        >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        >>> with Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
         ...     _ = ledger.release("bus 1", 0.1, "round 1", lambda: b"report", job="summer")
         ...     [(line.vehicle_id, line.job) for line in ledger.history()]
         [('bus 1', 'summer')]
@@ -1031,12 +1092,14 @@ class Overview(NamedTuple):
         return _left(self.totals, cap, others)
 
 
-def overview(path: str | os.PathLike[str]) -> Overview:
+def overview(path: str | os.PathLike[str], *, inspect: bool = True) -> Overview:
     """Read what a ledger records, without changing it or waiting for a vault that uses it.
+
+    All rows are checked, unless `inspect=False`: then only that no transaction was lost.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
-    >>> with Ledger(Path(folder.name) / "ledger.db", cap=1) as ledger:
+    >>> with Ledger.create(Path(folder.name) / "ledger.db", cap=1) as ledger:
     ...     _ = ledger.release("bus 1", 0.5, "round 1", lambda: b"report", job="summer")
     ...     overview(ledger.path)
     Overview(totals={'bus 1': Fraction(1, 2)}, jobs=[JobAnswers(job='summer', ...)], sealed='')
@@ -1046,7 +1109,7 @@ def overview(path: str | os.PathLike[str]) -> Overview:
         SELECT job, COUNT(DISTINCT request), COUNT(*) FROM releases GROUP BY job
         ORDER BY MIN(number)
     """
-    with database.snapshot(path, _KIND) as file:
+    with database.snapshot(path, _KIND, inspect=inspect) as file:
         return Overview(
             _sums(file, file.execute(_TOTALS)),
             [JobAnswers(*row) for row in file.execute(jobs)],
@@ -1077,7 +1140,7 @@ def recent(path: str | os.PathLike[str], period: Period) -> Recent:
 
     >>> import tempfile
     >>> week = Period(Fraction(1), 7 * 24 * 3600)
-    >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=4.0) as ledger:
+    >>> with Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=4.0) as ledger:
     ...     _ = ledger.release("bus 1", 0.5, "round 1", lambda: b"report")
     ...     recent(ledger.path, week).totals
     {'bus 1': Fraction(1, 2)}
@@ -1085,7 +1148,7 @@ def recent(path: str | os.PathLike[str], period: Period) -> Recent:
     ends = "SELECT MIN(number), MAX(number) FROM releases WHERE number >= ? AND epsilon <> '0/1'"
     # A release counts as long as any release before it does: see `_first_recent`.
     counted = "SELECT MAX(time) FROM times WHERE number <= ?"
-    with database.snapshot(path, _KIND) as file:
+    with database.snapshot(path, _KIND, inspect=False) as file:
         first = _first_recent(file, period)
         [numbers] = file.execute(ends, (first,))
         times = [file.execute(counted, (each,))[0][0] for each in numbers if each is not None]
@@ -1119,7 +1182,7 @@ def asked_and_refused(path: str | os.PathLike[str]) -> tuple[list[Link], list[st
     See `Ledger.asked` and `Ledger.refused`.
 
     >>> import tempfile
-    >>> with Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+    >>> with Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
     ...     ledger.note("spring/1", "plan 7", chained=False)
     ...     asked_and_refused(ledger.path)
     ([], ['plan 7'])
@@ -1146,6 +1209,24 @@ def _fraction(file: Readable, text: str) -> Fraction:
         raise file.damaged(f"it has an epsilon of {text!r}") from None
 
 
+def create(path: str | os.PathLike[str]) -> None:
+    """Make a new ledger, as `Ledger.create` does, and leave it closed.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp(), "ledger.db")
+    >>> create(path)
+    >>> overview(path).totals
+    {}
+    """
+    try:
+        database.create(path, _KIND)
+    except FileExistsError:
+        raise DomainError(
+            f"there is a ledger {Path(path).resolve()} already. Open it: a new one would forget "
+            "what was spent."
+        ) from None
+
+
 def seal(path: str | os.PathLike[str]) -> Path | None:
     """Move a ledger aside, and write one in its place that refuses everybody, for good.
 
@@ -1166,6 +1247,47 @@ def seal(path: str | os.PathLike[str]) -> Path | None:
     >>> folder.cleanup()
     """
     return database.replace(path, _KIND, "INSERT INTO seals VALUES (date());")
+
+
+def mirror(path: str | os.PathLike[str], copy: str | os.PathLike[str]) -> None:
+    """Keep a second file of a ledger, on another disk: nothing is released before both have it.
+
+    The ledger is refused while its mirror is missing. If the ledger is lost or damaged, `take_over`
+    turns the mirror into the ledger.
+
+    >>> import tempfile
+    >>> path, copy = (Path(tempfile.mkdtemp(), "ledger.db") for _ in range(2))
+    >>> with Ledger.create(path, cap=1) as ledger:
+    ...     mirror(path, copy)
+    ...     ledger.release("car 7", 0.5, "question", lambda: b"report")
+    b'report'
+    >>> take_over(copy) == path
+    True
+    >>> with Ledger(copy, cap=1) as ledger:
+    ...     ledger.spent("car 7")
+    Fraction(1, 2)
+    >>> Ledger(path, cap=1)
+    Traceback (most recent call last):
+    fedldp.errors.WireError: ... was detached from ... which has more or has taken over: it is...
+    """
+    mirrors.attach(path, copy, _KIND)
+
+
+def detach(path: str | os.PathLike[str]) -> bool:
+    """Use a ledger without its mirror from now on, because the mirror's disk has failed.
+
+    Return whether the mirror could be told. It may then never take over. If it could not be told,
+    destroy it: nothing else can keep it from taking over with less than was spent.
+    """
+    return mirrors.detach(path, _KIND)
+
+
+def take_over(path: str | os.PathLike[str]) -> Path:
+    """Turn a mirror into the ledger; return the path of the old one, which is refused from now on.
+
+    A mirror that may lack something that was spent is refused.
+    """
+    return mirrors.take_over(path, _KIND)
 
 
 def check_job(value: str | None) -> str:

@@ -252,7 +252,7 @@ class Calendar:
         >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=0.5, mechanism="hm-tp")
         >>> calendar, source = Calendar(plan, periods=7, answers=2), fedldp.source(1)
         >>> produce = lambda: plan.report([{"speed": 30}], source).to_bytes()
-        >>> with fedldp.Ledger(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        >>> with fedldp.Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
         ...     sent = [calendar.answer(ledger, "car", t, produce, source) for t in range(1, 8)]
         ...     spent = ledger.spent("car")
         >>> [t for t, report in enumerate(sent, 1) if report], spent

@@ -3,15 +3,15 @@
 import hashlib
 
 import pytest
+from ledgers import open_ledger, tamper
 
 from fedldp._internal import chain
 from fedldp.errors import DomainError, WireError
-from fedldp.ledger import Ledger
 
 
 @pytest.fixture
 def ledger(tmp_path):
-    with Ledger(tmp_path / "ledger", cap=100) as found:
+    with open_ledger(tmp_path / "ledger", cap=100) as found:
         yield found
 
 
@@ -97,7 +97,6 @@ def test_if_the_answer_fails_nothing_is_added(ledger):
 def test_a_change_is_noticed(ledger, change):
     for number in range(1, 4):
         answered(ledger, f"spring/{number}", f"{number}")
-    with ledger._file.transaction():
-        ledger._file.execute(change)
+    tamper(ledger._file, change)
     with pytest.raises(WireError, match="the chain of what was asked does not fit together"):
         ledger.asked()

@@ -8,6 +8,7 @@ import pytest
 from brokers import Broker
 from campaigns import PLAN, SCHEMA, packet, pump
 from click.testing import CliRunner
+from ledgers import made
 
 import fedldp
 from fedldp import Plan
@@ -64,6 +65,7 @@ def car(server):
         "cap": "1.0",
     }
     (folder / "vehicle.toml").write_text("".join(f'{k} = "{v}"\n' for k, v in entries.items()))
+    made(folder / "ledger.db")
     return folder
 
 
@@ -219,3 +221,10 @@ def test_an_invalid_configuration_is_refused_at_once(car, line, why):
     lines = [each for each in path.read_text().splitlines() if not each.startswith(f"{name} ")]
     path.write_text("\n".join([*lines, line]))
     assert why in run("vehicle", car, "--once", status=1)
+
+
+def test_a_vehicle_whose_ledger_is_missing_answers_nothing(car):
+    for end in ("", "-head"):
+        (car / f"ledger.db{end}").unlink()
+    run("vehicle", car, "--once", status=1)
+    assert not (car / "ledger.db").exists()

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from ledgers import made, untouched
 from pyarrow import parquet
 
 import fedldp
@@ -42,6 +43,7 @@ COLLECT = *PLAN, "--seed", 5
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("fleet.toml").write_text(SCHEMA)
+    made("ledger.db")
 
 
 def invoke(*arguments, **options):
@@ -176,7 +178,7 @@ def report(row, name="report.bin", *more, cap=2, ledger="ledger.db"):
 
 def test_a_whole_fleet():
     asked, fleet = plan(), rows(230)
-    packets = [report(row, f"{i}.bin", ledger=f"{i}.db") for i, row in enumerate(fleet[:200])]
+    packets = [report(row, f"{i}.bin", ledger=made(f"{i}.db")) for i, row in enumerate(fleet[:200])]
     assert {len(packet) for packet in packets} == {16 + (asked.bits + 7) // 8}
     Path("damaged.bin").write_bytes(packets[0] + packets[1][:-1] + b"?")
     files = ["damaged.bin", *(f"{i}.bin" for i in range(100)), "gone.bin"]
@@ -277,7 +279,7 @@ def test_a_vehicle_refuses_in_one_line():
     assert done.stderr == b"fedldp: plan.json: refused: it costs 2.0, and the cap is 1.9.\n"
     for cap in ("much", "0", "-1", "nan", "inf", "1e400"):
         assert f"got '{cap}'" in refused(DomainError, *arguments, cap, input=b"{}")
-    assert not Path("ledger.db").exists()
+    assert untouched("ledger.db")
 
 
 def test_whatever_a_row_holds_it_is_answered():
@@ -286,7 +288,7 @@ def test_whatever_a_row_holds_it_is_answered():
     ages = None, "old", [1], {}, True, math.nan, 1e999, -(10**400)
     values = [{AGE: v} for v in ages] + [{"price": v} for v in (None, "$9", 7, [1])] + [{"x": 1}]
     texts += [json.dumps(value).encode() for value in values]
-    packets = [report(text, ledger=f"{i}.db") for i, text in enumerate(texts)]
+    packets = [report(text, ledger=made(f"{i}.db")) for i, text in enumerate(texts)]
     assert {len(packet) for packet in packets} == {len(report({AGE: 40}))}
     assert sum(map(asked.parse, packets), asked.tally()).reports == len(texts)
 
@@ -321,7 +323,7 @@ def test_strict_and_check_spend_nothing():
     assert "age is clipped (130)" in result.stdout
     assert "All values are used as they are." in run("report", "plan.json", "--check", input=good)
     assert invoke(*vehicle, "--check", input=bad).exit_code == 1
-    assert not Path("ledger.db").exists()
+    assert untouched("ledger.db")
     assert len(run(*vehicle, "--strict", "-o", "report.bin", input=good)) == 0
     assert invoke("report", "plan.json", input=good).exit_code == 2  # whose cap, which ledger?
 
@@ -334,7 +336,7 @@ def test_an_invalid_row_spends_nothing(text):
     plan()
     vehicle = "report", "plan.json", "--cap", 2, "--ledger", "ledger.db", "-o", "report.bin"
     assert "the row must be a JSON object" in refused(DomainError, *vehicle, input=text)
-    assert not Path("ledger.db").exists()
+    assert untouched("ledger.db")
     assert not Path("report.bin").exists()
 
 

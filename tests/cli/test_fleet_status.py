@@ -197,6 +197,15 @@ def test_a_vault_that_has_never_answered(folder):
     found = run("ledger", "show", folder)
     assert found.exit_code == 0, found.output
     assert "2.0" in found.stdout
+
+
+def test_a_vault_whose_ledger_is_missing(folder):
+    """To make it anew would forget what was spent."""
+    (folder / "ledger.db").unlink()
+    for words in (("ledger", "show", folder), ("fleet", "status", folder)):
+        done = run(*words)
+        assert done.exit_code == 1
+        assert "ledger.db" in done.output + str(done.exception)
     assert not (folder / "ledger.db").exists()
 
 

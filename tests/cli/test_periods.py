@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from ledgers import made
 
 import fedldp
 from fedldp import Calendar
@@ -20,6 +21,7 @@ def run(*arguments, **options):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    made("ledger.db")
     Path("fleet.toml").write_text(SCHEMA)
     Path("row.json").write_text('{"speed": 30, "city": "Rome"}')
     options = ["--schema", "fleet.toml", "--epsilon", 0.5, "--mechanism", "duchi"]
@@ -135,6 +137,7 @@ def test_a_trend_of_some_periods():
 
 def test_a_constant_plan_costs_once_however_often_it_is_asked(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    made("ledger.db")
     Path("fleet.toml").write_text('[model]\ncategories = ["A", "B", "C"]\nconstant = true\n')
     options = ["--schema", "fleet.toml", "--epsilon", 0.5, "--periods", 30, "--lifetime"]
     done = run("plan", *options, 0.5, "-o", "calendar.json", "--json")
@@ -166,6 +169,7 @@ def test_a_constant_plan_costs_once_however_often_it_is_asked(tmp_path, monkeypa
 
 def test_a_plan_says_what_is_declared_constant(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    made("ledger.db")
     model = '[model]\ncategories = ["A", "B"]\nconstant = true\n'
     for text, said in (
         (model, "all: asked again, a vehicle repeats its answer at no cost"),

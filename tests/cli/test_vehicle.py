@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from ledgers import made, untouched
 
 import fedldp
 
@@ -19,6 +20,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plan = fedldp.Plan(SCHEMA, 2.0, mechanism="duchi")
     (tmp_path / "plan.json").write_text(plan.to_json())
+    made("l.db")
     return plan
 
 
@@ -64,7 +66,7 @@ def test_an_invalid_row_is_refused_in_a_line_and_costs_nothing(name):
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.startswith(b"fedldp: ")
     assert done.stderr.count(b"\n") == 1
-    assert not Path("l.db").exists()
+    assert untouched("l.db")
 
 
 @pytest.mark.usefixtures("folder")
@@ -73,7 +75,7 @@ def test_without_any_standard_input():
     done = subprocess.run(["sh", "-c", command], capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (1, b"")
     assert b"expected a row on standard input" in done.stderr
-    assert not Path("l.db").exists()
+    assert untouched("l.db")
 
 
 def test_a_slow_reader_does_not_hold_the_ledger(folder):

@@ -3,7 +3,6 @@
 A place that is added to `PLACES` is tested by being there.
 """
 
-
 import pytest
 from answering import CONSTANT_PLAN, NUMBER_PLAN, PLACES
 

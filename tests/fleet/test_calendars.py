@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from ledgers import open_ledger
 
 import fedldp
-from fedldp import Calendar, Category, Ledger, Number, Plan, Schema, ledger
+from fedldp import Calendar, Category, Number, Plan, Schema, ledger
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import DomainError, FedLDPError, WireError
 from fedldp.fleet import status
@@ -43,7 +44,7 @@ def opened(tmp_path):
     with contextlib.ExitStack() as stack:
 
         def open_vault(cap=1, matrix=MATRIX, seed=1, name="ledger", **options):
-            book = stack.enter_context(Ledger(tmp_path / name, cap, **options))
+            book = stack.enter_context(open_ledger(tmp_path / name, cap, **options))
             found = Vault(SCHEMA, matrix, CARS[: len(matrix)], book)
             found._source = fedldp.source(seed)
             return found

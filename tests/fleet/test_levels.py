@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from gateways import MODEL, PLAN, RECIPE, Network, batch, honest, result, statistic, training
+from ledgers import open_ledger
 from vault_folders import configured
 from vaults import MATRIX, SCHEMA, asked
 from vaults import MODEL as VAULT_MODEL
@@ -19,7 +20,6 @@ from fedldp.fleet.server.rounds import Rounds
 from fedldp.fleet.vault.vault import Vault
 from fedldp.learn import Model, optimizer
 from fedldp.learn.optimizer import Recipe, State
-from fedldp.ledger import Ledger
 
 BOLD = Plan(Schema.vector(3, 1.0), 5.0, mechanism="hm-tp", k=2)
 
@@ -192,7 +192,7 @@ def vault_of(path, epsilons, cap=9.0, keys=None):
     matrix = np.tile(MATRIX, (3, 1))[: len(epsilons)]
     keys = [f"car {i}" for i in range(len(epsilons))] if keys is None else keys
     chosen = [Fraction(each) for each in epsilons]
-    return Vault(SCHEMA, matrix, keys, Ledger(path, cap), epsilons=chosen)
+    return Vault(SCHEMA, matrix, keys, open_ledger(path, cap), epsilons=chosen)
 
 
 def gradient_plan(epsilon, **options):
@@ -251,7 +251,7 @@ def test_vaults_with_levels_train_a_model(tmp_path):
 
 
 def test_a_vehicle_that_has_not_chosen_answers_anything(tmp_path):
-    ledger = Ledger(tmp_path / "ledger.db", 9.0)
+    ledger = open_ledger(tmp_path / "ledger.db", 9.0)
     vault = Vault(SCHEMA, MATRIX, [f"car {i}" for i in range(8)], ledger)
     found = vault.answer(asked(n=20, plan=gradient_plan(3.0), model=VAULT_MODEL))
     assert found.answered == 8
@@ -262,7 +262,7 @@ def test_a_vehicle_has_one_epsilon(tmp_path):
     with pytest.raises(DomainError, match="epsilons must be the same in all rows of a vehicle"):
         vault_of(tmp_path / "a.db", [1, 2, 1], keys=["a", "a", "b"])
     with (
-        Ledger(tmp_path / "b.db", 9.0) as ledger,
+        open_ledger(tmp_path / "b.db", 9.0) as ledger,
         pytest.raises(DomainError, match="epsilons must have one for each of 8 rows; got 2"),
     ):
         Vault(SCHEMA, MATRIX, [*"abcdefgh"], ledger, epsilons=[Fraction(1)] * 2)

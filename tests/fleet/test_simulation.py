@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import simulations
 from gateways import FEATURES, MODEL, PLAN, final, result
+from ledgers import open_ledger
 from simulations import NODES, SPEEDS
 
 import fedldp
@@ -25,7 +26,6 @@ from fedldp.fleet.server import checkpoint, rounds
 from fedldp.fleet.sockets import Address
 from fedldp.fleet.vault.listener import Listener
 from fedldp.fleet.vault.vault import Vault
-from fedldp.ledger import Ledger
 
 pytestmark = pytest.mark.simulation
 
@@ -66,7 +66,7 @@ def vaults(folder):
     with contextlib.ExitStack() as stack:
         ledgers = []
         for number in range(NODES):
-            ledger = stack.enter_context(Ledger(folder / f"{number}.db", cap=2.0))
+            ledger = stack.enter_context(open_ledger(folder / f"{number}.db", cap=2.0))
             matrix = fedldp.source(number).uniform((VEHICLES, 3)) * [50, 1, 2]
             matrix[:, 2] = np.floor(matrix[:, 2])  # a category's number
             keys = [f"car {number}.{i}" for i in range(VEHICLES)]
@@ -108,7 +108,7 @@ def test_an_app_with_the_mod_answers_each_question_once(tmp_path):
     first, again, other = (SPEEDS.load_tally(tmp_path / f"tally {i}.json") for i in range(3))
     assert first == again
     assert (first.reports, other.reports) == (NODES, 0)
-    with Ledger(tmp_path / "ledger.db", cap=1.0) as ledger:
+    with open_ledger(tmp_path / "ledger.db", cap=1.0) as ledger:
         assert ledger.totals() == dict.fromkeys(map(str, range(NODES)), 1)
 
 
@@ -116,7 +116,7 @@ def test_an_app_with_the_mod_answers_each_question_once(tmp_path):
 def test_the_patterns_of_the_quickstarts_are_private_and_learn(tmp_path, pattern):
     said = run(pattern, tmp_path, flower_apps)
     found = json.loads((tmp_path / "result.json").read_text())
-    with Ledger(tmp_path / "ledger.db", cap=1000.0) as ledger:
+    with open_ledger(tmp_path / "ledger.db", cap=1000.0) as ledger:
         answers = [line.vehicle_id for line in ledger.history()]
     rounds = 1 if pattern == "query" else flower_apps.ROUNDS
     assert Counter(answers) == {str(node): rounds for node in range(flower_apps.NODES)}

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
+from ledgers import untouched
 from signed import NOW, OTHER, job, pinned_vault, signed, statistic
 from vault_folders import configured
 from vaults import MODEL, ROWS, asked, gradients
@@ -297,7 +298,7 @@ def test_a_vault_that_was_never_started_was_asked_nothing(tmp_path):
     code, said = run(tmp_path)
     assert code == 0
     assert f"All: 0 questions, head {'0' * 64}" in said
-    assert not (tmp_path / "ledger.db").exists()
+    assert untouched(tmp_path / "ledger.db")
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"format":"fedldp asked 1"}', "7"])

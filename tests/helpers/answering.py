@@ -43,7 +43,7 @@ class Place:
         self.path = folder / "ledger.db"
         self.rows_read = 0
         self.row = ROW
-        Ledger(self.path, cap).close()
+        Ledger.create(self.path, cap).close()
 
     def ask(self, plan, *, job="spring", number=1, period=None):
         try:

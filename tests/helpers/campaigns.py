@@ -3,6 +3,7 @@
 import datetime
 
 from brokers import Broker
+from ledgers import open_ledger
 
 import fedldp
 from fedldp import Plan, Schema
@@ -12,7 +13,6 @@ from fedldp.campaigns.answers import Accepted, Answers
 from fedldp.campaigns.campaign import Campaign, packed
 from fedldp.campaigns.counter import Counter
 from fedldp.campaigns.store import Store
-from fedldp.ledger import Ledger
 
 SCHEMA = Schema.of(speed=(0, 50), city=["Oslo", "Rome", "Lima"])
 ROW = {"speed": 30, "city": "Rome"}
@@ -48,7 +48,7 @@ class Vehicles:
     def __init__(self, folder, *, cap="1.0", clock=None, schema=SCHEMA, **ledger):
         folder.mkdir(exist_ok=True)
         self.folder, self.clock, self.schema = folder, clock or Clock(), schema
-        self.ledger = Ledger(folder / "ledger.db", cap, **ledger)
+        self.ledger = open_ledger(folder / "ledger.db", cap, **ledger)
         self.accepted = Accepted(folder / "campaigns.db")
 
     def answers(self, key="vehicle", *, row=None, operator=KEY.public, fleet="north", **options):

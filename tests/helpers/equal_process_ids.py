@@ -13,6 +13,8 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from ledgers import open_ledger
+
 import fedldp
 from fedldp.errors import FedLDPError
 
@@ -46,7 +48,7 @@ def ledger(folder, *, in_transaction):
             return str(error)
 
     seen = []
-    with fedldp.Ledger(Path(folder) / "ledger", cap=1) as book:
+    with open_ledger(Path(folder) / "ledger", cap=1) as book:
         book.release("car", 1, "1", lambda: (in_transaction and seen.append(said(spent))) or b"x")
         return seen[0] if in_transaction else said(spent), [os.getpid(), spent()]
 

@@ -22,7 +22,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAdam, FedAvg
 from flwr.supercore.task_identity import TaskIdentity
-from nodes import new_ledger
+from ledgers import made
 
 from fedldp import Plan, Schema
 from fedldp.fleet import LDPMod, private, tally
@@ -68,7 +68,7 @@ class Sklearn:
     def client(self, folder):
         mod = LDPMod(
             self.plan,
-            ledger=new_ledger(Path(folder) / "ledger.db"),
+            ledger=made(Path(folder) / "ledger.db"),
             cap=ROUNDS * EPSILON,
             delta=True,
             vehicle_id=partition,
@@ -195,7 +195,7 @@ class Query(Sklearn):
     def client(self, folder):
         mod = LDPMod(
             self.plan,
-            ledger=new_ledger(Path(folder) / "ledger.db"),
+            ledger=made(Path(folder) / "ledger.db"),
             cap=EPSILON,
             vehicle_id=partition,
             answers="query",

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ledgers import open_ledger
 
 import fedldp
 from fedldp._internal import packing
@@ -191,7 +192,7 @@ def answers(question: Question, seed: int) -> bytes:
 
 def files(folder: Path) -> None:
     """Write a ledger with some spendings, and a checkpoint in the midst of its third round."""
-    with fedldp.Ledger(folder / "ledger.db", cap=4) as ledger:
+    with open_ledger(folder / "ledger.db", cap=4) as ledger:
         ledger.release("car 1", 1, "question 1", lambda: b"first", run="spring")
         ledger.release("car 1", "1/3", b"\x00question 2", lambda: b"second", run="summer")
         ledger.release_many(

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from fedldp._internal.database import Database
 from fedldp.errors import BudgetError, DomainError
-from fedldp.ledger import Ledger, seal
+from fedldp.ledger import Ledger, create, seal
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 CAP = Fraction(3)
@@ -76,6 +76,8 @@ def kill(folder, ledgers, kills, milliseconds, seed):
 def release_for_ever(path, log, seed):
     """Put even requests to one key, and odd ones to several at once; log all that is got."""
     rng = random.Random(seed)
+    with contextlib.suppress(DomainError):  # it is there already
+        create(path)
     ledger = Ledger(path, CAP, answers_per_job=PER_JOB)
     while True:
         number = rng.randrange(REQUESTS)
@@ -102,6 +104,8 @@ def release_for_ever(path, log, seed):
 def compete(folder, processes, rounds):
     """Return who got the last budget of a key, in every round, and who got all of its own."""
 
+    create(folder / "ledger")
+
     def competitor(number):
         won = []
         with Ledger(folder / "ledger", cap=1) as ledger:
@@ -119,6 +123,8 @@ def compete(folder, processes, rounds):
 
 def race(folder, processes, jobs):
     """Return in which jobs each process got the one answer of a vehicle that can afford all."""
+
+    create(folder / "ledger")
 
     def competitor(number):
         won = []
@@ -164,7 +170,7 @@ def at_once(function, processes):
 def starve(folder):
     """Release until the disk is full, then find room again; return what was got and what failed."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ledger = Ledger(folder / "ledger", cap=100)
+    ledger = Ledger.create(folder / "ledger", cap=100)
     got, failed, produced = {}, [], []
 
     def ask(number):
@@ -186,7 +192,7 @@ def starve(folder):
         ask(number)  # what has been paid for can be had again, full disk or not
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-        Ledger(folder / "another", cap=1)
+        create(folder / "another")
     except OSError:
         failed.append(["another", str((folder / "another").exists())])
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -197,7 +203,7 @@ def starve(folder):
 
 def inherit(folder):
     """Use one ledger on both sides of forks; return what the children saw."""
-    ledger = Ledger(folder / "ledger", cap=9)
+    ledger = Ledger.create(folder / "ledger", cap=9)
     to_child, from_parent = os.pipe()
     to_parent, from_child = os.pipe()
     saw, tell = os.pipe()
@@ -293,6 +299,7 @@ def draw(folder, places):
             left[0] -= 1
             return execute(self, statement, values)
 
+        create(folder / str(place))
         with Ledger(folder / str(place), CAP) as ledger:
             Database.execute = mortal
             drawn = ledger.periods("car", 1, "calendar", lambda: random.sample(range(1, 31), 4))
@@ -309,6 +316,8 @@ def draw(folder, places):
 
 def draw_at_once(folder, processes, calendars):
     """Return the periods of some calendars that each of several processes was told."""
+
+    create(folder / "ledger")
 
     def child(number):
         mine = random.Random(number)

@@ -13,13 +13,14 @@ import sys
 import time
 from pathlib import Path
 
+from ledgers import open_ledger
+
 from fedldp import Schema
 from fedldp._internal.signatures import PublicKey
 from fedldp.campaigns.agent import Agent
 from fedldp.campaigns.answers import Accepted, Answers
 from fedldp.campaigns.campaign import all_campaigns
 from fedldp.campaigns.mqtt import Broker
-from fedldp.ledger import Ledger
 
 
 def campaign(broker):
@@ -69,7 +70,10 @@ def main(folder, certificates, url, first, last, how):
     operator = PublicKey.load(certificates / "operator.pub")
     text = campaign(broker)
     send, step = (send_alone, 1) if how == "alone" else (send_in_pool, 100)
-    with Ledger(folder / "ledger.db", "1.0") as ledger, Accepted(folder / "cars.db") as accepted:
+    with (
+        open_ledger(folder / "ledger.db", "1.0") as ledger,
+        Accepted(folder / "cars.db") as accepted,
+    ):
         left = []
         for number in range(int(first), int(last)):
             row = {"speed": number % 130, "city": "Oslo"}

@@ -18,6 +18,7 @@ from flwr.app import (
     RecordDict,
 )
 from flwr.clientapp import ClientApp
+from ledgers import made
 
 from fedldp import Plan, Schema
 from fedldp.fleet.flower.messages import NAME, unpacked
@@ -49,18 +50,11 @@ def asked(config=None, kind="train", node=7, run=1, number=1, parts=None):
 DRIVES = content(metrics=MetricRecord({"speed": 50.0}))
 
 
-def new_ledger(path):
-    """Make the ledger of a node, unless there is one; this is the only place in these tests."""
-    if not path.exists():
-        Ledger(path, cap=1).close()
-    return path
-
-
 class Node:
     """A node with an app that returns what it is told to, or does it."""
 
     def __init__(self, folder, reply=None, plan=SIGNS, cap=1000, **options):
-        self.ledger, self.cap = new_ledger(folder / "ledger.db"), cap
+        self.ledger, self.cap = made(folder / "ledger.db"), cap
         self.mod = LDPMod(plan, ledger=self.ledger, cap=cap, **options)
         self.reply, self.calls = DRIVES if reply is None else reply, 0
         self.app = ClientApp(mods=[self.mod])
@@ -74,6 +68,11 @@ class Node:
 
     def ask(self, message=None, **node):
         return self.app(message or asked(), Context(1, 7, node, RecordDict(), {}))
+
+    def untouched(self):
+        """Return whether nobody has spent anything."""
+        with Ledger(self.ledger, self.cap) as ledger:
+            return not ledger.history()
 
     def spent(self, key="vehicle"):
         with Ledger(self.ledger, self.cap) as ledger:

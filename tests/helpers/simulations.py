@@ -11,7 +11,7 @@ from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
-from nodes import new_ledger
+from ledgers import made
 
 from fedldp import Plan, Schema
 from fedldp.fleet import app
@@ -57,7 +57,7 @@ def with_mod(folder):
     server = ServerApp()
     mod = LDPMod(
         SPEEDS,
-        ledger=new_ledger(Path(folder) / "ledger.db"),
+        ledger=made(Path(folder) / "ledger.db"),
         cap=1.0,
         vehicle_id=lambda context: str(context.node_config["partition-id"]),
     )

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 
-from nodes import new_ledger
+from ledgers import made
 
 from fedldp.fleet.flower import programs
 
@@ -49,7 +49,7 @@ class Deployment:
                 str(free_port()),
                 "--node-config",
                 f"partition-id={node} num-partitions={self.nodes}",
-                IRIS_LEDGER=str(new_ledger(self.folder / f"ledger {node}.db")),
+                IRIS_LEDGER=str(made(self.folder / f"ledger {node}.db")),
             )
         return self
 

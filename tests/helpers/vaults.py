@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from ledgers import open_ledger
 
 import fedldp
 from fedldp import Plan, Schema
@@ -24,7 +25,6 @@ from fedldp.fleet.sockets import LENGTH, Address, receive
 from fedldp.fleet.vault.listener import Listener
 from fedldp.fleet.vault.vault import Vault
 from fedldp.learn.model import Model
-from fedldp.ledger import Ledger
 
 SCHEMA = Schema.of(
     speed=(0, 100),
@@ -53,7 +53,7 @@ def gradients(**options):
 def vault(path, matrix=MATRIX, keys=None, cap=2.0, schema=SCHEMA, seed=1, answers_per_job=1):
     """Return a vault. It draws from a seed, which only a test can make it do."""
     keys = [f"car {i}" for i in range(len(matrix))] if keys is None else keys
-    ledger = Ledger(path, cap, answers_per_job=answers_per_job)
+    ledger = open_ledger(path, cap, answers_per_job=answers_per_job)
     found = Vault(schema, matrix, keys, ledger)
     found._source = fedldp.source(seed)
     weakref.finalize(found, ledger.close)

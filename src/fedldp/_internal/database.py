@@ -1,28 +1,37 @@
 """SQLite files that survive crashes: what is committed is on disk, and damage is noticed.
 
 The threads and processes of one machine may share a file. While it is in use, and after a crash,
-files named `-wal` and `-shm` lie next to it. They are part of it and must be moved with it.
+files named `-wal` and `-shm` lie next to it. They are part of it and must be moved with it. Kinds
+of files that must never lose a transaction have a head too (`fedldp._internal.head`).
 
 A file of an older format is migrated when it is opened; one of a newer format is refused. A
 `snapshot` only reads: it neither waits for the processes that use the file nor changes anything.
 """
 
 import contextlib
+import errno
 import os
 import shlex
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from time import sleep
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, NamedTuple, Protocol, cast, final
 
-from fedldp._internal import files
+from fedldp._internal import files, head
+from fedldp._internal.head import Head, Record
 from fedldp.errors import DomainError, WireError
 
 _PATIENCE = 60.0  # seconds to wait for the transaction of another process
 _GLANCE = 5.0  # seconds for a snapshot, which waits only while a crash is recovered from
+
+# A damaged file can also make texts, those of errors among them, that are no UTF-8.
+ERRORS = sqlite3.Error, UnicodeDecodeError
+
+_TRIES, _PAUSE_SECONDS = 5, 0.01  # to read a head that others are writing
 
 _CACHE = 1 << 16  # kilobytes: SQLite uses as many as it needs, and the disk beyond
 
@@ -37,6 +46,8 @@ class Kind(NamedTuple):
     advice: str  # what to do about a damaged file; "{path}" is replaced by its path
     # For each older format, the statements that turn it into the next one.
     migrations: Mapping[int, tuple[str, ...]] = MappingProxyType({})
+    head_since: int = 0  # the format from which on files have a head; 0 if they have none
+    missing: str = ""  # what to do about a missing file, if none is created without being told
 
 
 class Readable(Protocol):
@@ -52,26 +63,58 @@ class Readable(Protocol):
 
 
 @final
-class Database:
-    """One file. A missing one is created; one that is damaged or of another kind is refused.
+class _Added:
+    """The rows that a connection has added in its transaction."""
 
-    Threads and forked children may use it too, except a child that was forked in a transaction.
-    Looking for damage takes long in a large file: `inspect=False` skips it, for programs that open
-    the file often.
+    def __init__(self) -> None:
+        self.begin(keep=False)
+
+    def begin(self, *, keep: bool) -> None:
+        self.count, self.sum = 0, 0
+        self.rows: dict[str, list[tuple[object, ...]]] | None = {} if keep else None
+
+    def add(self, table: str, *values: object) -> None:
+        self.count += 1
+        self.sum += head.row_hash(table, values)
+        if self.rows is not None:
+            self.rows.setdefault(table, []).append(values)
+
+
+@final
+class Database:
+    """One file. One that is damaged or of another kind is refused.
+
+    A missing file is created unless `create=False`. Threads and forked children may use it too,
+    except a child that was forked in a transaction. Looking for damage takes long in a large file:
+    `inspect=False` skips it, for programs that open the file often. A file that has a mirror is
+    used together with it, and a mirror is refused, unless `paired=False`.
     """
 
-    def __init__(self, path: str | os.PathLike[str], kind: Kind, *, inspect: bool = True) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        kind: Kind,
+        *,
+        create: bool = True,
+        inspect: bool = True,
+        paired: bool = True,
+    ) -> None:
         self.path = Path(path).resolve()
-        self._kind, self._inspect = kind, inspect
+        self._kind, self._inspect, self._paired = kind, inspect, paired
+        self._mirror: Database | None = None
         self._connection: sqlite3.Connection | None = None
+        self._head: Head | None = None
+        self._head_synced = True
+        self._added = _Added()
         self._process = os.getpid()
         self._closed = False
         with _GATE:
-            # In this order: another process that makes them makes the -wal after the file.
-            if Path(f"{self.path}-wal").exists() and not self.path.exists():
-                raise self.damaged("it is gone, but its -wal is still there")
             if not self.path.exists():
-                self._create()
+                _refuse_remains(self.path, kind)
+                if not create:
+                    raise _absent(self.path, kind)
+                with contextlib.suppress(FileExistsError):  # another process was faster
+                    _create(self.path, kind)
             _OPEN.add(self)
             self._connect()
 
@@ -84,21 +127,171 @@ class Database:
                     f"the {self._kind.name} is in a transaction and cannot be used by the function "
                     "that it waits for."
                 )
-            with self._atomic():
+            with self._counted():
                 self._version()  # a newer program may have migrated the file since it was opened
                 yield
-            if not self.path.exists() or not os.path.samestat(self._opened, self.path.stat()):
-                raise self.damaged("it has been removed or replaced while it was in use")
+            self._refuse_another_file()
+
+    def change(self, change: Callable[[Record], Record]) -> None:
+        """Commit another role, partner or generation, which a function finds or refuses."""
+        with self.gate(), self._counted(change):
+            pass
 
     @contextlib.contextmanager
-    def _atomic(self) -> Iterator[None]:
-        try:
-            self.execute("BEGIN IMMEDIATE")
+    def _counted(self, change: Callable[[Record], Record] | None = None) -> Iterator[None]:
+        """Run a transaction whose rows are added to the record, to the head, and to a mirror."""
+        if not self._kind.head_since:
+            with self._undone():
+                self.execute("BEGIN IMMEDIATE")
+                yield
+                self.execute("COMMIT")
+            return
+        with self.locked_transaction() as record, self._followed(record) as mirror:
+            self._added.begin(keep=mirror is not None)
             yield
-            self.execute("COMMIT")
+            changed = None if change is None else change(record)
+            if changed is None and not self._added.count:
+                self.execute("COMMIT")
+                return
+            record = record.following(self._added.sum, changed)
+            self._commit(record)
+            if mirror is not None:
+                for table, rows in (self._added.rows or {}).items():
+                    mirror.add_rows(table, rows)
+                mirror.commit_as(record, self.path)
+
+    @contextlib.contextmanager
+    def locked_transaction(self) -> Iterator[Record]:
+        """Begin a transaction and lock the head; what is not committed inside is undone."""
+        with self.gate(), self._undone():
+            self.execute("BEGIN IMMEDIATE")
+            with cast(Head, self._head).locked(_PATIENCE):
+                record = self._settle()
+                self._refuse_role(record)
+                self._added.begin(keep=False)
+                yield record
+
+    def _commit(self, record: Record) -> None:
+        self.execute(head.UPDATE, record.row())
+        self.execute("COMMIT")
+        self._write_head(record)
+
+    def _write_head(self, record: Record) -> None:
+        self._head_synced = False  # if this fails, it may be written and not on disk
+        try:
+            cast(Head, self._head).write(record.mark)
+        except OSError as error:
+            raise OSError(
+                f"the head of the {self._kind.name} {self.path} failed: {error}. What was "
+                "committed was not returned: repeat it."
+            ) from error
+        self._head_synced = True
+
+    @contextlib.contextmanager
+    def _followed(self, record: Record) -> "Iterator[Database | None]":
+        """Let the mirror follow a transaction, if there is one."""
+        if record.role != head.MIRRORED or not self._paired:
+            yield None
+            return
+        from fedldp._internal import mirror  # which knows this module
+
+        with mirror.following(self, record, self._open_mirror(record)):
+            yield self._mirror
+
+    def _open_mirror(self, record: Record) -> "Database":
+        if self._mirror is not None and self._mirror.path != Path(record.partner):
+            self._mirror.close()
+            self._mirror = None
+        if self._mirror is None:
+            try:
+                self._mirror = Database(
+                    record.partner, self._kind, create=False, inspect=self._inspect, paired=False
+                )
+            except (WireError, OSError) as error:
+                raise WireError(
+                    f"{self.path} cannot be used without its mirror: {error} If the mirror's disk "
+                    f"has failed: `fedldp ledger detach {shlex.quote(str(self.path))}`."
+                ) from error
+        return self._mirror
+
+    def add_rows(self, table: str, rows: list[tuple[object, ...]]) -> None:
+        """Add rows of the file that this one mirrors."""
+        if rows:
+            marks = ", ".join("?" * len(rows[0]))
+            insert = f'INSERT INTO main."{table}" VALUES ({marks})'  # noqa: S608 (our own names)
+            self.execute_many(insert, rows)
+
+    def commit_as(self, record: Record, leader: Path) -> None:
+        """Commit what was added as the mirror of a file with this record."""
+        as_mirror = record._replace(role=head.MIRROR, partner=str(leader))
+        own = self._record().following(self._added.sum, as_mirror)
+        if (own.content, own.commits) != (record.content, record.commits):
+            raise self.damaged(f"it does not hold what {leader} holds")
+        self._commit(own)
+        self._refuse_another_file()
+
+    def tables(self) -> list[str]:
+        """Return the tables whose rows are counted."""
+        return _tables(cast(sqlite3.Connection, self._connection))
+
+    def _refuse_role(self, record: Record) -> None:
+        """Refuse a mirror, or a file that has been replaced, where it is not told apart."""
+        if self._paired and record.role == head.MIRROR:
+            raise WireError(
+                f"{self.path} mirrors {record.partner}. If that is lost, let this one take its "
+                f"place: `fedldp ledger takeover {shlex.quote(str(self.path))}`."
+            )
+        if self._paired and record.role == head.DETACHED:
+            raise WireError(
+                f"{self.path} was detached from {record.partner}, which has more or has taken "
+                "over: it is refused for good. Use the other one."
+            )
+
+    @contextlib.contextmanager
+    def _undone(self) -> Iterator[None]:
+        """Roll back what was not committed."""
+        try:
+            yield
         finally:
             if self._in_transaction():
                 self.execute("ROLLBACK")
+
+    def _settle(self) -> Record:
+        """Make the head agree with the file, if a process was killed between them; else refuse."""
+        if self._head is None or not self._head.is_in_place():
+            raise self.damaged("its -head has been removed or replaced while it was in use")
+        record, state = self._record(), self._head.read()
+        if state is None:
+            raise self.damaged("its -head is damaged")
+        if problem := record.problem(*state):
+            raise self.damaged(problem)
+        if record.is_ahead(state[0]) or not self._head_synced:
+            wal = Path(f"{self.path}-wal")
+            if wal.exists():  # a process may have been killed before it was on disk
+                files.sync(wal)
+            self._write_head(record)
+        return record
+
+    def _record(self) -> Record:
+        return _record(self)
+
+    def _refuse_another_file(self) -> None:
+        try:
+            now = self.path.stat()
+        except OSError:
+            now = None
+        if now is None or not os.path.samestat(self._opened, now):
+            raise self.damaged("it has been removed or replaced while it was in use")
+        self._refuse_names(now)
+
+    def _refuse_names(self, status: os.stat_result) -> None:
+        """Refuse a file with several names: each name would have its own -wal and head."""
+        if self._kind.head_since and status.st_nlink > 1:
+            raise WireError(
+                f"{self.path} has {status.st_nlink} names (hard links), and a {self._kind.name} "
+                "that is used under two names would spend twice. Remove the other names: "
+                f"`find / -samefile {shlex.quote(str(self.path))}` finds those on this machine."
+            )
 
     def gate(self) -> contextlib.AbstractContextManager[object]:
         """Let one thread at a time use the file, outside of transactions too."""
@@ -120,7 +313,7 @@ class Database:
         self._refuse_another_process()
         try:
             return (self._connection or self._connect()).execute(statement, values).fetchall()
-        except sqlite3.Error as error:
+        except ERRORS as error:
             raise self._trouble(error) from error
 
     def execute_many(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
@@ -128,7 +321,7 @@ class Database:
         self._refuse_another_process()
         try:
             (self._connection or self._connect()).executemany(statement, rows)
-        except sqlite3.Error as error:
+        except ERRORS as error:
             raise self._trouble(error) from error
 
     def close(self) -> None:
@@ -138,27 +331,21 @@ class Database:
                 self._disconnect()
                 self._closed = True
 
-    def _create(self) -> None:
-        """Make a file that appears under its name atomically and durably.
-
-        So an empty or half-written file is never a new one: it is damaged. The name is on disk
-        before the first commit, as SQLite then syncs the folder for the -wal.
-        """
-        faster = contextlib.suppress(FileExistsError)  # if another process was
-        with _fresh(self.path, self._kind) as fresh, faster:
-            os.link(fresh, self.path)
-
     def _connect(self) -> sqlite3.Connection:
         if self._closed:
             raise DomainError(f"the {self._kind.name} {self.path} is closed. Open it again.")
         self._opened = self.path.stat()
+        self._refuse_names(self._opened)
         if self._opened.st_size == 0:
             # SQLite would take it for a new one, and delete the -wal next to it.
             raise self.damaged("it is empty")
         try:
-            self._connection = _connected(self.path, _PATIENCE)  # the gate keeps threads apart
+            self._connection = connected(self.path, _PATIENCE)  # the gate keeps threads apart
             _check_mark(self, self._kind)
-            current = self._version() == self._kind.format
+            version = self._version()
+            current = version == self._kind.format
+            if self._kind.head_since and version >= self._kind.head_since:
+                self._head = _existing_head(self)  # before anything is changed
             self.execute("PRAGMA journal_mode = WAL")
             self.execute("PRAGMA synchronous = FULL")
             self.execute(f"PRAGMA cache_size = -{_CACHE}")
@@ -169,7 +356,9 @@ class Database:
                     raise self.damaged(verdict.splitlines()[-1])
             if not current:
                 self._migrate()
-        except sqlite3.Error as error:
+            if self._kind.head_since:
+                self._open_head()
+        except ERRORS as error:
             raise self._trouble(error) from error
         except BaseException:
             self._disconnect()
@@ -182,20 +371,83 @@ class Database:
 
     def _migrate(self) -> None:
         """Turn a file of an older format into the current one, all of it or nothing."""
-        with self._atomic():
-            # The version is read again: another process may have been faster.
-            _migrate(self, self._kind, self._version())
+        with self._undone():
+            self.execute("BEGIN IMMEDIATE")
+            version = self._version()  # again: another process may have been faster
+            if version != self._kind.format and self._head is not None:
+                self._migrate_counted(version)
+                return
+            if version != self._kind.format:
+                _migrate(self, self._kind, version)
+                if self._kind.head_since:
+                    self._start_head()
+            self.execute("COMMIT")
+
+    def _migrate_counted(self, version: int) -> None:
+        """Migrate a file that has a head, which counts as one commit."""
+        connection = cast(sqlite3.Connection, self._connection)
+        with cast(Head, self._head).locked(_PATIENCE):
+            record = self._settle()
+            if _content(connection) != record.content:
+                raise self.damaged("its rows are not those that were written")
+            _migrate(self, self._kind, version)
+            self._commit(record.following(_content(connection) - record.content))
+
+    def _start_head(self) -> None:
+        """Give a file of a format without heads its head: this happens once."""
+        with contextlib.closing(Head(head.path_of(self.path), create=True)) as started:
+            if not started.is_new():
+                raise self.damaged("it has an older format than its -head")
+            record = Record.first(_content(cast(sqlite3.Connection, self._connection)))
+            started.start(record.mark)
+            self.execute(head.INSERT, record.row())
+
+    def _open_head(self) -> None:
+        """Open the head, count rows from now on, and check that all before were counted."""
+        connection = cast(sqlite3.Connection, self._connection)
+        self._head = self._head or _existing_head(self)
+        connection.create_function("count_row", -1, self._added.add)
+        for table in _tables(connection):
+            columns = [name for _, name, *_ in self.execute(f'PRAGMA table_info("{table}")')]
+            values = ", ".join(f'NEW."{name}"' for name in columns)
+            for when, action in (
+                ("AFTER INSERT", f"count_row('{table}', {values})"),
+                ("BEFORE UPDATE", "RAISE(ABORT, 'its rows never change')"),
+                ("BEFORE DELETE", "RAISE(ABORT, 'its rows are never deleted')"),
+            ):
+                self.execute(
+                    f'CREATE TEMP TRIGGER "{table} {when}" {when} ON main."{table}" '
+                    f"BEGIN SELECT {action}; END"
+                )
+        state = self._head.read()
+        with self._undone():
+            self.execute("BEGIN")
+            record = self._record()
+            if self._inspect and _content(connection) != record.content:
+                raise self.damaged("its rows are not those that were written")
+        self._refuse_role(record)
+        has_mirror = self._paired and record.role == head.MIRRORED
+        if has_mirror or state is None or record.mark != state[0] or record.problem(*state):
+            # A process was killed, or writes at this moment, or the file is damaged.
+            with self._counted():
+                pass
 
     def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        if self._head is not None:
+            self._head.close()
+            self._head = None
+        if self._mirror is not None:
+            self._mirror.close()
+            self._mirror = None
 
     def damaged(self, what: str) -> WireError:
         """Return the error for a damaged file."""
         return _damaged(self.path, self._kind, what)
 
-    def _trouble(self, error: sqlite3.Error) -> Exception:
+    def _trouble(self, error: Exception) -> Exception:
         return _trouble(self.path, self._kind, error)
 
 
@@ -203,20 +455,34 @@ class Database:
 class _Snapshot:
     """A consistent view of a file, in the current format."""
 
-    def __init__(self, path: Path, kind: Kind) -> None:
+    def __init__(self, path: Path, kind: Kind, *, inspect: bool) -> None:
         self.path, self._kind = path, kind
-        self._connection = _connected(path, _GLANCE)
+        self._connection = connected(path, _GLANCE)
         try:
             self.execute("PRAGMA query_only = ON")
-            self.execute("BEGIN")  # from here on, nothing that others write is seen
             _check_mark(self, kind)
             version = _version(self, kind)
+            state = _head_state(self, version, kind) if kind.head_since else None
+            self.execute("BEGIN")  # from here on, nothing that others write is seen
+            version = _version(self, kind)
+            if state is not None:
+                self._check(*state, inspect=inspect)
             if version != kind.format:
                 self._copy()
                 _migrate(self, kind, version)
         except BaseException:
             self.close()
             raise
+
+    def _check(self, mark: head.Mark, certain: bool, *, inspect: bool) -> None:
+        """Refuse a file that has lost rows; others may have added some since the head was read."""
+        record = _record(self)
+        is_newer = record.identity == mark.identity and record.commits > mark.commits
+        problem = "" if is_newer else record.problem(mark, certain)
+        if problem:
+            raise self.damaged(problem)
+        if inspect and _content(self._connection) != record.content:
+            raise self.damaged("its rows are not those that were written")
 
     def _copy(self) -> None:
         """Continue with a copy in memory, which may be migrated."""
@@ -228,7 +494,7 @@ class _Snapshot:
         """Return the rows of a statement."""
         try:
             return self._connection.execute(statement, values).fetchall()
-        except sqlite3.Error as error:
+        except ERRORS as error:
             raise _trouble(self.path, self._kind, error) from error
 
     def damaged(self, what: str) -> WireError:
@@ -240,30 +506,147 @@ class _Snapshot:
 
 
 @contextlib.contextmanager
-def snapshot(path: str | os.PathLike[str], kind: Kind) -> Iterator[Readable]:
+def snapshot(
+    path: str | os.PathLike[str], kind: Kind, *, inspect: bool = True
+) -> Iterator[Readable]:
     """Read a file as it is now: nothing is written, and nobody who uses it has to wait.
 
-    A file of an older format is migrated in memory alone. It is not inspected for damage beyond
-    what is read.
+    A file of an older format is migrated in memory alone. One with a head must not have lost a
+    transaction and, unless `inspect=False`, all rows must be those that were written. Other files
+    are not inspected for damage beyond what is read.
     """
     path = Path(path).resolve()
+    if kind.head_since and not path.exists():
+        _refuse_remains(path, kind)
+        raise _absent(path, kind)
     if not path.stat().st_size:  # raises if there is no file
         raise _damaged(path, kind, "it is empty")
     with _LOOKING:
         try:
-            found = _Snapshot(path, kind)
-        except sqlite3.Error as error:
+            found = _Snapshot(path, kind, inspect=inspect)
+        except ERRORS as error:
             raise _trouble(path, kind, error) from error
         with contextlib.closing(found):
             yield found
 
 
-def _connected(path: Path, patience: float) -> sqlite3.Connection:
+def create(path: str | os.PathLike[str], kind: Kind) -> None:
+    """Make a new file; raise `FileExistsError` if there is one."""
+    path = Path(path).resolve()
+    with _GATE:
+        if not path.exists():
+            _refuse_remains(path, kind)
+        _create(path, kind)
+
+
+def _create(path: Path, kind: Kind) -> None:
+    """Make a file that appears under its name atomically and durably.
+
+    So an empty or half-written file is never a new one: it is damaged. The name is on disk before
+    the first commit, as SQLite then syncs the folder for the -wal.
+    """
+    if not kind.head_since:
+        with _fresh(path, kind) as (fresh, _):
+            os.link(fresh, path)
+        return
+    with contextlib.ExitStack() as stack:
+        started = stack.enter_context(contextlib.closing(Head(head.path_of(path), create=True)))
+        stack.enter_context(started.locked(_PATIENCE))
+        if not started.is_in_place():
+            raise OSError(f"another process has just failed to create {path}. Try again.")
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        if not started.is_new():
+            raise _damaged(path, kind, "it is gone, but its -head is still there")
+        try:
+            fresh, record = stack.enter_context(_fresh(path, kind))
+            started.start(cast(Record, record).mark)
+            fresh.rename(path)
+            files.sync(path.parent)
+        except BaseException:
+            if not path.exists():
+                started.path.unlink()
+            raise
+
+
+def _refuse_remains(path: Path, kind: Kind) -> None:
+    """Refuse a missing file of which something is left."""
+    # In this order: another process that makes them makes the -wal after the file.
+    if Path(f"{path}-wal").exists() and not path.exists():
+        raise _damaged(path, kind, "it is gone, but its -wal is still there")
+    if kind.head_since and not head.is_new(_head_bytes(path)) and not path.exists():
+        raise _damaged(path, kind, "it is gone, but its -head is still there")
+
+
+def connected(path: Path, patience: float = _PATIENCE) -> sqlite3.Connection:
     """Open an existing file. Transactions begin and end where this module says so."""
     uri = f"{path.as_uri()}?mode=rw"  # and not rwc: no file is made here
     return sqlite3.connect(
         uri, timeout=patience, isolation_level=None, check_same_thread=False, uri=True
     )
+
+
+def _tables(connection: sqlite3.Connection) -> list[str]:
+    """Return the tables whose rows are counted."""
+    query = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+    return [name for (name,) in connection.execute(query) if name != "head"]
+
+
+def _content(connection: sqlite3.Connection) -> int:
+    """Return the sum of the hashes of all rows, and of the statements that made their tables."""
+    queries = {"sqlite_schema": "SELECT type, name, tbl_name, sql FROM main.sqlite_schema"}
+    for table in _tables(connection):
+        queries[table] = f'SELECT * FROM main."{table}"'  # noqa: S608 (our own names)
+    total = 0
+    for table, query in queries.items():
+        for row in connection.execute(query):
+            total += head.row_hash(table, row)
+    return total % head.MODULUS
+
+
+def _record(file: Readable) -> Record:
+    record = head.read_record(file.execute(head.READ))
+    if record is None:
+        raise file.damaged("its table head is damaged")
+    return record
+
+
+def _no_head(file: Readable) -> WireError:
+    return file.damaged(
+        "its -head is missing. If it was moved or copied without, or this is a second name for it "
+        "(a bind mount of the one file), use it where its -head is"
+    )
+
+
+def _existing_head(file: Readable) -> Head:
+    try:
+        return Head(head.path_of(file.path))
+    except FileNotFoundError:
+        raise _no_head(file) from None
+
+
+def _head_bytes(path: Path) -> bytes:
+    """Return the bytes of the head of a file; none if it is missing."""
+    try:
+        return head.path_of(path).read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _head_state(file: Readable, version: int, kind: Kind) -> tuple[head.Mark, bool] | None:
+    """Return what the head of a file says, which others may be writing at this moment."""
+    if version < kind.head_since:
+        if not head.is_new(_head_bytes(file.path)):
+            raise file.damaged("it has an older format than its -head")
+        return None
+    for _ in range(_TRIES):
+        state = head.read(_head_bytes(file.path))
+        if state is not None and state[1]:
+            return state
+        sleep(_PAUSE_SECONDS)
+    if state is None:
+        raise _no_head(file) if not _head_bytes(file.path) else file.damaged("its -head is damaged")
+    return state
 
 
 def _check_mark(file: Readable, kind: Kind) -> None:
@@ -293,22 +676,29 @@ def _migrate(file: Readable, kind: Kind, version: int) -> None:
     file.execute(f"PRAGMA user_version = {kind.format}")
 
 
+def _absent(path: Path, kind: Kind) -> WireError:
+    advice = kind.missing.format(path=shlex.quote(str(path)))
+    return WireError(f"there is no {kind.name} {path}. {advice}")
+
+
 def _damaged(path: Path, kind: Kind, what: str) -> WireError:
     advice = kind.advice.format(path=shlex.quote(str(path)))
     return WireError(f"{path} is not a valid {kind.name}: {what}. {advice}")
 
 
-def _trouble(path: Path, kind: Kind, error: sqlite3.Error) -> Exception:
+def _trouble(path: Path, kind: Kind, error: Exception) -> Exception:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the higher bits are details
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return _damaged(path, kind, str(error))
+    if isinstance(error, UnicodeDecodeError | sqlite3.OperationalError) and not code:
+        return _damaged(path, kind, "it has a text that is not UTF-8")
     return _failed(path, kind, error)
 
 
 def replace(path: str | os.PathLike[str], kind: Kind, contents: str) -> Path | None:
     """Replace a file by a new one, and move the old one into a folder next to it.
 
-    The old file may be damaged, or missing; its -wal and -shm move with it. `contents` are
+    The old file may be damaged, or missing; its -wal, -shm and -head move with it. `contents` are
     statements that fill the new one. Return the folder, or None if there was nothing to move.
 
     Stop the processes that use the file first; one that has it open fails at its next transaction.
@@ -317,12 +707,18 @@ def replace(path: str | os.PathLike[str], kind: Kind, contents: str) -> Path | N
     file has the name, which is refused.
     """
     path = Path(path).resolve()
-    companions = [Path(f"{path}{end}") for end in ("-wal", "-shm")]
-    old = [each for each in (path, *companions) if each.exists()]
+    companions = [Path(f"{path}{end}") for end in ("-wal", "-shm", "-journal")]
+    old = [each for each in (path, *companions, head.path_of(path)) if each.exists()]
     owner, aside = (path if path.exists() else path.parent).stat(), None
-    with _fresh(path, kind, contents) as fresh, _GATE:
+    with _fresh(path, kind, contents) as (fresh, record), _GATE:
+        new = [fresh]
+        if record is not None:
+            new.append(fresh.with_name("head"))
+            with contextlib.closing(Head(new[1], create=True)) as started:
+                started.start(record.mark)
         if os.geteuid() == 0:  # keep the owner of the old one
-            os.chown(fresh, owner.st_uid, owner.st_gid)
+            for each in new:
+                os.chown(each, owner.st_uid, owner.st_gid)
         if old:
             aside = files.new_folder(path.parent, f"{path.name}-aside-")
             for each in old:
@@ -334,6 +730,8 @@ def replace(path: str | os.PathLike[str], kind: Kind, contents: str) -> Path | N
         files.sync(path.parent)
         for each in companions:
             each.unlink(missing_ok=True)
+        if record is not None:
+            new[1].replace(head.path_of(path))
         files.sync(path.parent)
         fresh.replace(path)
         files.sync(path.parent)
@@ -341,10 +739,9 @@ def replace(path: str | os.PathLike[str], kind: Kind, contents: str) -> Path | N
 
 
 @contextlib.contextmanager
-def _fresh(path: Path, kind: Kind, contents: str = "") -> Iterator[Path]:
-    """Make a new file in a temporary folder next to its path."""
-    folder = files.new_folder(path.parent, ".database-")
-    try:
+def _fresh(path: Path, kind: Kind, contents: str = "") -> Iterator[tuple[Path, Record | None]]:
+    """Make a new file in a temporary folder next to its path; return its record for a head too."""
+    with fresh_folder(path.parent) as folder:
         fresh = folder / "fresh"
         fresh.touch(mode=0o600)
         try:
@@ -355,18 +752,31 @@ def _fresh(path: Path, kind: Kind, contents: str = "") -> Iterator[Path]:
                     PRAGMA user_version = {kind.format};
                     {kind.tables}
                     {contents}
-                    PRAGMA journal_mode = WAL;
                 """)
-        except sqlite3.Error as error:
+                record = None
+                if kind.head_since:
+                    record = Record.first(_content(connection))
+                    connection.execute(head.INSERT, record.row())
+                    connection.commit()
+                connection.execute("PRAGMA journal_mode = WAL")
+        except ERRORS as error:
             raise _failed(path, kind, error) from error
-        yield fresh
+        yield fresh, record
+
+
+@contextlib.contextmanager
+def fresh_folder(parent: Path) -> Iterator[Path]:
+    """Make a temporary folder on the same disk as a file that will be moved out of it."""
+    folder = files.new_folder(parent, ".database-")
+    try:
+        yield folder
     finally:
         for each in folder.iterdir():
             each.unlink()
         folder.rmdir()
 
 
-def _failed(path: Path, kind: Kind, error: sqlite3.Error) -> OSError:
+def _failed(path: Path, kind: Kind, error: Exception) -> OSError:
     busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
     which = TimeoutError if busy else OSError
     return which(f"the {kind.name} {path} failed: {error}. Nothing was committed.")
@@ -393,7 +803,10 @@ def _pause() -> None:
 def _resume() -> None:
     for each in _OPEN:
         # One without a connection makes its own when it is used. One that was in a transaction
-        # belongs to the parent, whose number may be the same in another PID namespace.
+        # belongs to the parent, whose number may be the same in another PID namespace. So does the
+        # lock of its head, which must not outlive the parent.
+        if each._connection is not None and each._head is not None:
+            each._head.close()
         each._process = os.getpid() if each._connection is None else _ANOTHER
     _release()
 

@@ -63,7 +63,7 @@ def new_folder(parent: Path, prefix: str) -> Path:
 
 
 def sync(folder: Path) -> None:
-    """Wait until the names in a folder are on disk."""
+    """Wait until the names in a folder, or the content of a file, are on disk."""
     directory = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(directory)

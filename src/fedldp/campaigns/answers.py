@@ -328,7 +328,8 @@ class Answers:
     >>> until = now + datetime.timedelta(hours=24)
     >>> campaign = Campaign("north", "spring", 1, plan.to_json(), now, until)
     >>> published = packed(campaign.signed(key))  # what the vehicle receives
-    >>> ledger, accepted = fedldp.Ledger(folder / "ledger.db", cap=1), Accepted(folder / "file.db")
+    >>> ledger = fedldp.Ledger.create(folder / "ledger.db", cap=1)
+    >>> accepted = Accepted(folder / "file.db")
     >>> row = lambda: {"speed": 30}
     >>> answers = Answers("north", key.public, schema, row, ledger, accepted)
     >>> answer = answers.accept(published)

@@ -33,13 +33,31 @@ def ledger_group() -> None:
     """Show or repair the file that records what was spent.
 
     \b
+    fedldp ledger init ledger.db       make the ledger of new vehicles
     fedldp ledger show fleet/vault-1   what is left of the vehicles' budgets
     fedldp ledger seal ledger.db       if the file is damaged: refuse everybody
+    fedldp ledger mirror ledger.db second/ledger.db
 
     The ledger records what each vehicle has spent of its privacy budget. A
     vault and `fedldp report` write to it. Never delete it, and never restore a
     backup of it: that would forget what was spent since.
     """  # noqa: D301 (click wants the character \b itself)
+
+
+@ledger_group.command("init")
+@click.argument("ledger", type=click.Path(path_type=Path, dir_okay=False))
+def init_command(ledger: Path) -> None:
+    """Make the ledger of vehicles that have never answered.
+
+    \b
+    fedldp ledger init ledger.db
+
+    Do this once in the life of these vehicles. No other command makes a missing
+    ledger: if yours is gone, find it, because a new one would forget what was
+    spent. Two files belong together, `ledger.db` and `ledger.db-head`.
+    """  # noqa: D301 (click wants the character \b itself)
+    ledgers.create(ledger)
+    click.echo(f"Made the ledger {ledger}: nobody has spent anything.")
 
 
 @ledger_group.command("seal")
@@ -52,12 +70,71 @@ def seal_command(ledger: Path) -> None:
 
     It is no longer known what these vehicles have spent, so they may never
     spend anything again: a vault with this ledger answers no question. The old
-    file is moved, unchanged, into a folder beside it, together with its -wal
-    and -shm files. Stop the vault first.
+    file is moved, unchanged, into a folder beside it, together with its -head,
+    -wal and -shm files. Stop the vault first.
     """  # noqa: D301 (click wants the character \b itself)
     aside = ledgers.seal(ledger)
     moved = f"There was no file {ledger}." if aside is None else f"Moved {ledger} into {aside}."
     click.echo(f"{moved} Wrote a sealed ledger to {ledger}: it refuses every vehicle.")
+
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@ledger_group.command("mirror")
+@click.argument("ledger", type=_FILE)
+@click.argument("mirror", type=_FILE)
+def mirror_command(ledger: Path, mirror: Path) -> None:
+    """Keep a second file of a ledger, on another disk.
+
+    \b
+    fedldp ledger mirror ledger.db second/ledger.db
+
+    One bad sector can exclude all vehicles of a ledger for life. With a mirror,
+    no answer leaves before both files are on disk, and if the ledger is lost,
+    `fedldp ledger takeover` puts the mirror in its place. While the mirror is
+    missing, the ledger answers nothing.
+    """  # noqa: D301 (click wants the character \b itself)
+    ledgers.mirror(ledger, mirror)
+    click.echo(f"{mirror} mirrors {ledger} from now on.")
+
+
+@ledger_group.command("takeover")
+@click.argument("mirror", type=_FILE)
+def takeover_command(mirror: Path) -> None:
+    """Put a mirror in the place of a lost or damaged ledger.
+
+    \b
+    fedldp ledger takeover second/ledger.db
+
+    The mirror is the ledger from now on, and the old file is refused for good,
+    on whatever machine both can be read. A mirror that may lack something that
+    was spent is refused. Then name the new file where the old one was named,
+    such as `ledger` in vault.toml.
+    """  # noqa: D301 (click wants the character \b itself)
+    old = ledgers.take_over(mirror)
+    click.echo(f"{mirror} is the ledger now. Never use {old} again.")
+
+
+@ledger_group.command("detach")
+@click.argument("ledger", type=_FILE)
+def detach_command(ledger: Path) -> None:
+    """Use a ledger without its mirror from now on.
+
+    \b
+    fedldp ledger detach ledger.db
+    fedldp ledger mirror ledger.db third/ledger.db   a new one
+
+    If the mirror's disk has failed, you decide to go on without it. The mirror
+    lacks what is spent from now on, so it may never take over.
+    """  # noqa: D301 (click wants the character \b itself)
+    if ledgers.detach(ledger):
+        click.echo(f"{ledger} has no mirror any more. The file that was it never takes over.")
+    else:
+        click.echo(
+            f"{ledger} has no mirror any more. The file that was it could not be told: destroy it, "
+            "and never let it take over, because it lacks what is spent from now on."
+        )
 
 
 @ledger_group.command("show")
@@ -198,7 +275,7 @@ def _of_vault(folder: Path) -> _Shown:
     vault = VaultConfig.load(folder)
     vehicles, quality = vault.look()
     path = vault.ledger_path
-    found = ledgers.overview(path) if path.exists() else Overview({}, [], "")
+    found = ledgers.overview(path)
     return _Shown(
         path,
         found,

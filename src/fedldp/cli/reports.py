@@ -121,6 +121,7 @@ def report_command(
     is 1, and nothing is drawn or spent. Use a library to make the JSON.
 
     The ledger records the spending and the report before the report is written.
+    Make it once, with `fedldp ledger init`: a missing one is refused.
     The same plan and round get the same report again. No answer is given beyond
     the cap or, with --job, beyond one answer to the job.
 

@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple, cast, final
 
+from fedldp import ledger
 from fedldp._internal import toml
 from fedldp._internal.signatures import PrivateKey
 from fedldp.attributes import Attribute
@@ -365,6 +366,7 @@ def _write_vault(
         write_schema(folder / "schema.toml", work.schema)
     entries |= {**limits, "listen": listen, "ledger": "ledger.db", "operator": OPERATOR}
     write_toml(folder / vault_process.FILE, entries)
+    ledger.create(folder / "ledger.db")
 
 
 def write_toml(path: Path, entries: Mapping[str, Any]) -> None:

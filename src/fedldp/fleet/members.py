@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from fedldp import ledger
 from fedldp._internal import files
 from fedldp.errors import DomainError
 from fedldp.fleet import folder as fleet_folder
@@ -171,6 +172,7 @@ def _write_vault(vault: Path, like: Path, entries: dict[str, Any], rows: Rows | 
         if name in entries and not (vault / entries[name]).exists():
             shutil.copyfile(like / entries[name], vault / entries[name])
     fleet_folder.write_toml(vault / vault_process.FILE, entries)
+    ledger.create(VaultConfig.load(vault).ledger_path)
     texts.write_vault(vault)
 
 

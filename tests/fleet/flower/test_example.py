@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from flwr.serverapp.strategy import FedAvg
-from nodes import new_ledger
+from ledgers import made
 from superlink import Deployment
 
 from fedldp import Plan, Schema
@@ -56,7 +56,7 @@ def test_a_deployment_on_loopback_learns_from_reports_alone(tmp_path):
 @pytest.mark.simulation
 def test_a_simulation_learns(tmp_path, monkeypatch):
     """In 12 runs with 100 nodes the accuracy was 0.78 to 0.92; that of the first model is 0.28."""
-    monkeypatch.setenv("IRIS_LEDGER", str(new_ledger(tmp_path / "ledger.db")))
+    monkeypatch.setenv("IRIS_LEDGER", str(made(tmp_path / "ledger.db")))
     with Deployment(tmp_path, nodes=100, simulation=True) as deployment:
         accuracies, said = run(deployment, nodes=100)
     assert reports(said) == [100] * ROUNDS

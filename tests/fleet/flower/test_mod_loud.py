@@ -18,7 +18,8 @@ from flwr.app import (
     RecordDict,
 )
 from flwr.clientapp import ClientApp
-from nodes import DRIVES, SIGNS, Node, asked, content, new_ledger, refused
+from ledgers import made
+from nodes import DRIVES, SIGNS, Node, asked, content, refused
 
 from fedldp import Plan, Schema
 from fedldp.errors import BudgetError, DomainError
@@ -365,7 +366,7 @@ def test_a_dry_run_knows_the_node_and_its_budget(tmp_path):
 
 
 def test_a_dry_run_is_of_the_type_that_is_answered(tmp_path):
-    mod = LDPMod(SIGNS, ledger=new_ledger(tmp_path / "ledger.db"), cap=16, answers="query")
+    mod = LDPMod(SIGNS, ledger=made(tmp_path / "ledger.db"), cap=16, answers="query")
     app = ClientApp(mods=[mod])
 
     @app.query()

@@ -14,7 +14,7 @@ from flwr.server.strategy import FedAvg as LegacyFedAvg
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi, Krum, QFedAvg
 from hypothesis import given
 from hypothesis import strategies as st
-from nodes import new_ledger
+from ledgers import made, open_ledger
 
 import fedldp
 from fedldp import Plan, Schema
@@ -22,7 +22,6 @@ from fedldp.errors import DomainError, ImplausibleWarning
 from fedldp.fleet import LDPMod, private, tally
 from fedldp.fleet.flower.arrays import difference, moved, vector, weights
 from fedldp.fleet.flower.private import MULTIPLE, forecast, mean_update
-from fedldp.ledger import Ledger
 
 PLAN = Sklearn.plan
 ONE = {"min_train_nodes": 1, "min_available_nodes": 1}
@@ -32,7 +31,7 @@ FEW = 6  # nodes
 def app_that(reply, folder, plan=PLAN, cap=1000.0, mods=(), **options):
     """Return an app whose handler replies with the arrays of a function of those it received."""
     options = {"delta": True, "vehicle_id": partition} | options
-    mod = LDPMod(plan, ledger=new_ledger(folder / "ledger.db"), cap=cap, **options)
+    mod = LDPMod(plan, ledger=made(folder / "ledger.db"), cap=cap, **options)
     app = ClientApp(mods=[*mods, mod])
 
     @app.train()
@@ -63,7 +62,7 @@ def run(strategy, network, arrays=None, rounds=1, plan=PLAN, force=False, **opti
 
 
 def spent(folder, cap=1000.0):
-    with Ledger(folder / "ledger.db", cap) as ledger:
+    with open_ledger(folder / "ledger.db", cap) as ledger:
         return ledger.totals()
 
 

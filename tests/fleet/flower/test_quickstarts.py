@@ -10,7 +10,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from nodes import new_ledger
+from ledgers import made
 from superlink import Deployment
 
 import fedldp
@@ -58,7 +58,7 @@ def write_plan(app, name, monkeypatch):
 def home_ledger(home):
     """Do what the first lines say: `fedldp ledger init ~/ledger.db`."""
     (path,) = re.findall(r"fedldp ledger init ~/(\S+)", BLOCKS[0])
-    return new_ledger(home / path)
+    return made(home / path)
 
 
 @pytest.mark.parametrize("name", WEIGHTS)

@@ -4,9 +4,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from ledgers import open_ledger
 from vaults import MODEL
 
-from fedldp import Category, Ledger, Number, Plan, Schema, ledger
+from fedldp import Category, Number, Plan, Schema, ledger
 from fedldp.errors import DomainError
 from fedldp.fleet.protocol import Question
 from fedldp.fleet.vault.policy import Policy
@@ -21,7 +22,7 @@ MATRIX = np.column_stack([np.arange(20) % 3, np.full(20, 30.0)])
 
 
 def opened(path, cap=1, cars=CARS, **options):
-    return Vault(SCHEMA, MATRIX[: len(cars)], cars, Ledger(path, cap), **options)
+    return Vault(SCHEMA, MATRIX[: len(cars)], cars, open_ledger(path, cap), **options)
 
 
 def ask(job, n=20, number=1, plan=PLAN, model=""):
@@ -99,7 +100,7 @@ def test_what_the_owner_has_not_declared_is_not_answered(tmp_path):
         Schema((Category("model", ["A", "B", "C"]), SPEED)),
         MATRIX,
         CARS,
-        Ledger(tmp_path / "ledger", 1),
+        open_ledger(tmp_path / "ledger", 1),
     )
     with pytest.raises(DomainError, match="does not hold"):
         vault.answer(ask("spring"))

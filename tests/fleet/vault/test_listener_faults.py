@@ -19,6 +19,7 @@ from types import SimpleNamespace
 
 import pytest
 import vaults
+from ledgers import open_ledger
 from plans import canonical, changed
 from vaults import (
     DEAR,
@@ -42,7 +43,6 @@ from fedldp.fleet.protocol import Answer
 from fedldp.fleet.sockets import Address
 from fedldp.fleet.vault import listener as listener_module
 from fedldp.fleet.vault.listener import Listener
-from fedldp.ledger import Ledger
 
 
 def stored(ledger, request):
@@ -62,7 +62,7 @@ def test_killed_after_burning_and_before_answering(tmp_path, path):
             assert child.stdout.readline() == "null\n"  # it listens
             with (
                 Address.of(str(path)).connect(30) as link,
-                Ledger(tmp_path / "ledger", 2) as ledger,
+                open_ledger(tmp_path / "ledger", 2) as ledger,
             ):
                 link.sendall(framed(asked().to_bytes()))
                 end = time.monotonic() + 60
@@ -89,7 +89,7 @@ def test_a_full_disk_releases_nothing_that_is_not_recorded(tmp_path):
     assert child.returncode == 0
     silent = [each for each, _ in full]
     assert set(silent) == {0, 8}
-    with Ledger(tmp_path / "ledger", 2) as ledger:
+    with open_ledger(tmp_path / "ledger", 2) as ledger:
         for number, (before, after) in enumerate(zip(full, roomy, strict=True), 1):
             assert after == [0, [record.hex() for record in stored(ledger, f"{number}/1")]]
             assert before in ([8, []], after)

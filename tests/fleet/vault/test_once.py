@@ -30,6 +30,7 @@ from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import Answer
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.settings import Settings
+from fedldp.ledger import create
 
 LARGE = MATRIX[np.arange(300) % len(MATRIX)]
 
@@ -213,6 +214,7 @@ def test_the_owner_sets_it_in_the_vaults_configuration(tmp_path):
     (tmp_path / "rows.csv").write_text("speed\n31\n48\n")
     (tmp_path / "rows.toml").write_text(FEATURES.to_toml())
     text = 'data = "rows.csv"\nschema = "rows.toml"\ncap = "4.0"\nlisten = "s"\n'
+    create(tmp_path / "ledger.db")
     for line, allowed in (("", 1), ("answers_per_job = 3", 3)):
         (tmp_path / "vault.toml").write_text(f"{text}{line}\n")
         with VaultConfig.load(tmp_path).ledger() as ledger:

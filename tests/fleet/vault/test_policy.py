@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from ledgers import open_ledger
 from vault_folders import configured
 from vaults import MATRIX, MODEL, SCHEMA, asked, gradients, lines, listening
 from vaults import answer as sent
@@ -14,7 +15,7 @@ from fedldp import ledger as ledger_module
 from fedldp.errors import DomainError
 from fedldp.fleet.vault.policy import Policy
 from fedldp.fleet.vault.vault import Vault
-from fedldp.ledger import Ledger, Period
+from fedldp.ledger import Period
 
 CHEAP = Plan(SCHEMA, 0.5, mechanism="three-outputs", k=1)
 
@@ -93,7 +94,7 @@ def test_if_fewer_could_answer_none_does(tmp_path):
     for place, matrix in enumerate((MATRIX, np.full_like(MATRIX, np.nan), MATRIX[::-1])):
         folder = tmp_path / str(place)
         folder.mkdir()
-        ledger = Ledger(folder / "ledger", 1.0)
+        ledger = open_ledger(folder / "ledger", 1.0)
         names = [f"car {i}" for i in range(8)]
         one = Vault(SCHEMA, matrix, names, ledger, policy=Policy(fewest_vehicles=4))
         for name in names[:5]:
@@ -110,7 +111,7 @@ def test_repeated_answers_count_as_vehicles(tmp_path):
     """Of attributes that never change, some repeat and others answer for the first time."""
     schema = Schema.of(city={"categories": ["Oslo", "Rome"], "missing": "Rome", "constant": True})
     plan = Plan(schema, 1.0)
-    ledger = Ledger(tmp_path / "ledger", 1.0)
+    ledger = open_ledger(tmp_path / "ledger", 1.0)
     names = [f"car {i}" for i in range(6)]
     one = Vault(schema, np.zeros((6, 1)), names, ledger, policy=Policy(fewest_vehicles=3))
     first = asked(n=3, plan=plan)

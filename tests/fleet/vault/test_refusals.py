@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from fleets import plan_for
+from ledgers import open_ledger
 from plans import HAND_MADE, canonical, changed, cube, document, places
 from vaults import FEATURES, MATRIX, MODEL, ROWS, SCHEMA, WEIGHTS, asked, gradients, lines, vault
 
@@ -15,7 +16,6 @@ from fedldp import Plan, Schema
 from fedldp.errors import DomainError, FedLDPError, PrivacyError
 from fedldp.fleet.vault.vault import Vault
 from fedldp.learn.model import Model
-from fedldp.ledger import Ledger
 from fedldp.randomness import Source
 from fedldp.schema import Category, Number
 
@@ -241,12 +241,15 @@ def test_the_matrix_is_not_written_to_and_may_change_afterwards(tmp_path):
 
 @pytest.mark.parametrize("keys", [[1, 2], [None, None], ["a", "\ud800"], [b"a", b"b"]])
 def test_keys_must_be_texts(tmp_path, keys):
-    with Ledger(tmp_path / "ledger", 1.0) as ledger, pytest.raises(DomainError, match="vehicle_id"):
+    with (
+        open_ledger(tmp_path / "ledger", 1.0) as ledger,
+        pytest.raises(DomainError, match="vehicle_id"),
+    ):
         Vault(SCHEMA, MATRIX[:2], keys, ledger)
 
 
 def test_a_vault_needs_a_row_for_each_key(tmp_path):
-    with Ledger(tmp_path / "ledger", 1.0) as ledger:
+    with open_ledger(tmp_path / "ledger", 1.0) as ledger:
         for matrix, keys in ((MATRIX, ["a"]), (MATRIX[:0], []), (MATRIX[:1, :3], ["a"])):
             with pytest.raises(DomainError, match="matrix must have a row of 5 values for each of"):
                 Vault(SCHEMA, matrix, keys, ledger)
@@ -254,7 +257,7 @@ def test_a_vault_needs_a_row_for_each_key(tmp_path):
 
 
 def test_a_vault_refuses_a_seeded_source(tmp_path):
-    with Ledger(tmp_path / "ledger", 1.0) as ledger:
+    with open_ledger(tmp_path / "ledger", 1.0) as ledger:
         assert "operating system" in repr(Vault(SCHEMA, MATRIX[:1], ["a"], ledger)._source)
         Vault(SCHEMA, MATRIX[:1], ["a"], ledger, fedldp.source().spawn(2)[1])
         for seeded in (

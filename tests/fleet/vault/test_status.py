@@ -7,6 +7,7 @@ from threading import Thread
 
 import pytest
 from accounts import NOBODY, forked, needs_root
+from ledgers import untouched
 from vault_folders import SCHEMA, configured
 from vaults import framed, sent_back
 
@@ -65,7 +66,7 @@ def test_before_it_ever_ran(tmp_path):
     assert document["questions"] == {"answered": 0, "refused": 0, "not ready": 0}
     assert found.attention == ["the vault does not run."]
     assert found.next == f"Start the vault: fedldp fleet vault {config.folder}"
-    assert not config.ledger_path.exists()
+    assert untouched(config.ledger_path)
 
 
 def test_budgets_jobs_and_refusals(tmp_path):

@@ -127,11 +127,12 @@ class LDPMod:
     Examples
     --------
     >>> import tempfile, time
+    >>> import fedldp.ledger
     >>> from fedldp import Schema
     >>> from flwr.app import Metadata
     >>> from flwr.clientapp import ClientApp
     >>> folder = tempfile.TemporaryDirectory()
-    >>> Ledger(f"{folder.name}/ledger.db", cap=1.0).close()  # once in the life of a node
+    >>> Ledger.create(f"{folder.name}/ledger.db", cap=1.0).close()  # once in the life of a node
     >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0)
     >>> app = ClientApp(mods=[LDPMod(plan, ledger=f"{folder.name}/ledger.db", cap=1.0)])
     >>> @app.train()
@@ -247,12 +248,12 @@ class LDPMod:
 
         Examples
         --------
-        >>> import tempfile
+        >>> import fedldp.ledger, tempfile
         >>> from fedldp import Schema
         >>> from flwr.clientapp import ClientApp
         >>> plan = Plan(Schema.vector(2, length=1.0), epsilon=1.0, strategy="directions")
         >>> path = tempfile.mkdtemp() + "/ledger.db"
-        >>> Ledger(path, cap=1.0).close()
+        >>> Ledger.create(path, cap=1.0).close()
         >>> mod = LDPMod(plan, ledger=path, cap=1.0, delta=True)
         >>> app = ClientApp(mods=[mod])
         >>> @app.train()
@@ -371,7 +372,7 @@ class LDPMod:
         >>> from flwr.clientapp import ClientApp
         >>> plan = Plan(Schema.vector(2, length=1.0), epsilon=1.0, strategy="directions")
         >>> path = tempfile.mkdtemp() + "/ledger.db"
-        >>> Ledger(path, cap=1.0).close()
+        >>> Ledger.create(path, cap=1.0).close()
         >>> mod = LDPMod(plan, ledger=path, cap=1.0, delta=True)
         >>> app = ClientApp(mods=[mod])
         >>> @app.train()
@@ -530,13 +531,6 @@ class LDPMod:
         return self.plan.schema.check([row] if isinstance(row, dict) else np.array([row]))
 
     def _opened(self) -> Ledger:
-        """Open the ledger. Nothing here creates one: a new ledger would forget what was spent."""
-        if not self.ledger.exists():
-            raise WireError(
-                f"the ledger {self.ledger} does not exist. Make it once, on the node: `fedldp "
-                f"ledger init {self.ledger}`. If there was one, find it: a new one would forget "
-                "what was spent."
-            )
         return Ledger(self.ledger, self.cap, answers_per_job=self.answers_per_job)
 
 

@@ -73,8 +73,7 @@ def left(vault: VaultConfig, others: Callable[[Recent], int]) -> PeriodLeft | No
     period = vault.policy.period
     if period is None:
         return None
-    path = vault.ledger_path
-    found = ledger.recent(path, period) if path.exists() else Recent({}, None)
+    found = ledger.recent(vault.ledger_path, period)
     return PeriodLeft(
         period, vault.entries["period"], found.left(period, others(found)), found.returns
     )

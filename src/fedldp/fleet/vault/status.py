@@ -26,7 +26,7 @@ def read(folder: Path) -> Status:
     state = config.folder / STATE
     running, since = life(folder, attempt)
     asked = attempt(lambda: record.load(state)) or record.empty()
-    found = attempt(lambda: _overview(config.ledger_path)) or _NOTHING
+    found = attempt(lambda: ledger.overview(config.ledger_path, inspect=False)) or _NOTHING
     vehicles = asked["vehicles"]
     left = found.left(config.cap, (vehicles or 0) - len(found.totals))
     limited = attempt(
@@ -81,10 +81,6 @@ def read(folder: Path) -> Status:
 
 
 _COUNTS = ("rounds", "answers", "refused")
-
-
-def _overview(path: Path) -> Overview:
-    return ledger.overview(path) if path.exists() else _NOTHING
 
 
 def _jobs(found: Overview, asked: dict[str, dict[str, int]]) -> list[dict[str, Any]]:

@@ -106,7 +106,7 @@ class Vault:
     --------
     >>> import pathlib, tempfile, fedldp
     >>> folder = tempfile.TemporaryDirectory()
-    >>> ledger = Ledger(pathlib.Path(folder.name) / "ledger.db", cap=1.0)
+    >>> ledger = Ledger.create(pathlib.Path(folder.name) / "ledger.db", cap=1.0)
     >>> schema = Schema.of(speed=(0, 50))
     >>> vault = Vault(schema, np.array([[31.0], [48.0]]), ["car 1", "car 2"], ledger)
     >>> plan = Plan(schema, epsilon=1.0)

@@ -1,0 +1,200 @@
+"""A mirror: a second file of a database, on another disk, which can take its place.
+
+A transaction is committed to the database first and then to its mirror, both with their heads, and
+only then is anything released. So the mirror holds all that was ever released, and lacks at most
+the last commit, of a process that was killed between the two; the next transaction adds it.
+
+The two are told apart by the role in their records. A mirror that takes over gets a higher
+generation: the old file, whose every transaction needs its mirror, is refused from then on. A
+mirror that was detached, and so may lack commits, never takes over.
+"""
+
+import contextlib
+import os
+import shlex
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from fedldp._internal import files, head
+from fedldp._internal.database import Database, Kind, connected, fresh_folder, snapshot
+from fedldp._internal.head import ALONE, DETACHED, MIRROR, MIRRORED, Head, Record
+from fedldp.errors import DomainError, WireError
+
+
+def attach(path: str | os.PathLike[str], mirror: str | os.PathLike[str], kind: Kind) -> None:
+    """Copy a database to a new file, which mirrors it from now on."""
+    copy = Path(mirror).resolve()
+    for end in ("", "-head", "-wal", "-shm"):
+        if Path(f"{copy}{end}").exists():
+            raise DomainError(f"{copy}{end} exists. Choose another name for the mirror.")
+
+    def change(record: Record) -> Record:
+        if record.role == MIRRORED:
+            raise DomainError(
+                f"{file.path} has a mirror, {record.partner}. Detach it first: "
+                f"`fedldp ledger detach {shlex.quote(str(file.path))}`."
+            )
+        _copy(file.path, copy, record._replace(role=DETACHED, partner=str(file.path)))
+        return record._replace(role=MIRRORED, partner=str(copy))
+
+    with closing(Database(path, kind, create=False)) as file:
+        file.change(change)
+        with file.transaction():  # in which the mirror catches up, and is one
+            pass
+
+
+def _copy(path: Path, copy: Path, record: Record) -> None:
+    """Write a copy with another record. Nobody writes to the file meanwhile."""
+    with fresh_folder(copy.parent) as folder:
+        new, new_head = folder / "fresh", folder / "head"
+        new.touch(mode=0o600)
+        with closing(connected(path)) as source, closing(sqlite3.connect(new)) as target:
+            source.backup(target)
+            target.execute("PRAGMA synchronous = FULL")
+            target.execute(head.UPDATE, record.row())
+            target.commit()
+            target.execute("PRAGMA journal_mode = WAL")
+        with closing(Head(new_head, create=True)) as started:
+            started.start(record.mark)
+        if os.geteuid() == 0:  # it belongs to whom the file belongs to
+            owner = path.stat()
+            for each in (new, new_head):
+                os.chown(each, owner.st_uid, owner.st_gid)
+        new_head.rename(head.path_of(copy))
+        new.rename(copy)
+        files.sync(copy.parent)
+
+
+def detach(path: str | os.PathLike[str], kind: Kind) -> bool:
+    """Use a database without its mirror; return whether the mirror could be told.
+
+    If it could not, because its disk is gone, nothing can keep that file from taking over later.
+    """
+    told = False
+
+    def change(record: Record) -> Record:
+        nonlocal told
+        if record.role != MIRRORED:
+            raise DomainError(f"{file.path} has no mirror.")
+        told = _tell(record, kind)
+        return record._replace(role=ALONE, partner="")
+
+    with closing(Database(path, kind, create=False, paired=False)) as file:
+        file.change(change)
+    return told
+
+
+def _tell(record: Record, kind: Kind) -> bool:
+    """Tell a mirror that it is one no longer; return False if it is missing or damaged."""
+
+    def change(own: Record) -> Record:
+        check_pair(record, own)
+        return own._replace(role=DETACHED)
+
+    try:
+        mirror = Database(record.partner, kind, create=False, paired=False)
+    except (WireError, OSError):
+        return False
+    with closing(mirror):
+        mirror.change(change)
+    return True
+
+
+def take_over(path: str | os.PathLike[str], kind: Kind) -> Path:
+    """Turn a mirror into the database; return the path of the file that is refused from now on."""
+    old, identity = Path(), b""
+
+    def change(record: Record) -> Record:
+        nonlocal old, identity
+        if record.role == DETACHED:
+            raise WireError(
+                f"{mirror.path} was detached from its {kind.name}, which may have spent more since."
+                " It cannot take over."
+            )
+        if record.role != MIRROR:
+            raise DomainError(f"{mirror.path} is no mirror.")
+        old, identity = Path(record.partner), record.identity
+        _refuse_if_behind(old, mirror.path, record, kind)
+        return record._replace(generation=record.generation + 1, role=ALONE, partner="")
+
+    with closing(Database(path, kind, create=False, paired=False)) as mirror:
+        mirror.change(change)
+    # The old file is refused already. If it can be read, it also remembers why, wherever it or the
+    # new one will be moved.
+    with (
+        contextlib.suppress(WireError, OSError),
+        closing(Database(old, kind, create=False, paired=False)) as replaced,
+    ):
+        replaced.change(lambda record: _replaced(record, mirror.path, identity))
+    return old
+
+
+def _replaced(record: Record, by: Path, identity: bytes) -> Record:
+    """Return the record of a file in whose place its mirror is."""
+    if record.identity != identity:
+        raise WireError("this is another file.")
+    return record._replace(role=DETACHED, partner=str(by))
+
+
+def _refuse_if_behind(old: Path, path: Path, record: Record, kind: Kind) -> None:
+    """Refuse a mirror if its database can be read, and says that it has more or another mirror."""
+    try:
+        with snapshot(old, kind, inspect=False) as file:
+            other = head.read_record(file.execute(head.READ))
+    except (WireError, OSError):
+        return  # this is why a mirror takes over
+    if other is None or other.identity != record.identity:
+        return
+    is_pair = other.role == MIRRORED and Path(other.partner) == path
+    if not is_pair or other.commits > record.commits + 1 or other.generation > record.generation:
+        raise WireError(
+            f"{path} may lack what {old} has: that file has another mirror, or none, or more "
+            "commits. It cannot take over."
+        )
+
+
+def check_pair(record: Record, own: Record) -> None:
+    """Refuse a database whose mirror has the record `own`, unless they belong together."""
+    if own.identity != record.identity or own.role in (ALONE, MIRRORED):
+        if own.identity == record.identity and own.generation > record.generation:
+            raise WireError(
+                f"its mirror {record.partner} has taken over: this file is refused for good. Use "
+                "the other one."
+            )
+        raise WireError(f"{record.partner} is not its mirror, but another file.")
+    if own.generation != record.generation or not 0 <= record.commits - own.commits <= 1:
+        raise WireError(
+            f"its mirror {record.partner} has {own.commits} commits, where {record.commits} were "
+            f"expected. If the mirror's disk has failed, detach it: `fedldp ledger detach`."
+        )
+
+
+@contextlib.contextmanager
+def following(leader: Database, record: Record, mirror: Database) -> Iterator[None]:
+    """Hold a mirror in a transaction while its database is in one, so that it cannot take over."""
+    with mirror.locked_transaction() as own:
+        check_pair(record, own)
+        if own.commits == record.commits and own.role == MIRROR:
+            yield
+            return
+        # A process was killed between the two commits. Nothing of the second was released.
+        for table, rows in _missing(leader, mirror).items():
+            mirror.add_rows(table, rows)
+        mirror.commit_as(record, leader.path)
+    with mirror.locked_transaction() as own:
+        check_pair(record, own)
+        yield
+
+
+def _missing(leader: Database, mirror: Database) -> dict[str, list[tuple[object, ...]]]:
+    """Return the rows that a mirror lacks."""
+    missing = {}
+    for table in leader.tables():
+        query = f'SELECT * FROM main."{table}"'  # noqa: S608 (our own names)
+        known = {head.row_hash(table, row) for row in mirror.execute(query)}
+        missing[table] = [
+            row for row in leader.execute(query) if head.row_hash(table, row) not in known
+        ]
+    return missing
