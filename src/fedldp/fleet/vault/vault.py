@@ -246,6 +246,38 @@ class Vault:
             )
         return SignedJob.verified(question.signed, self._operator, _now()).stage_of(question)
 
+    def check_signed(self, question: Question) -> None:
+        """Raise an error if the operator has not signed the job of a question.
+
+        Neither the plan nor the model is parsed, so that a stranger's question costs little.
+
+        Parameters
+        ----------
+        question : fedldp.fleet.protocol.Question
+            The question.
+
+        Raises
+        ------
+        FedLDPError
+            If this vault holds the operator's public key, and no signed job covers the question.
+        """
+        self._signed(question)
+
+    def note_unsigned(self, question: Question) -> None:
+        """Record a question that the operator has not signed, for the owner.
+
+        Parameters
+        ----------
+        question : fedldp.fleet.protocol.Question
+            The question.
+
+        Raises
+        ------
+        OSError
+            If the ledger cannot be written.
+        """
+        self._note(question, covered=False)
+
     def _note(self, question: Question, covered: bool) -> None:
         """Record a question that nobody has answered, for the owner."""
         # What is not covered may be invalid: then nobody knows what would be paid for.
