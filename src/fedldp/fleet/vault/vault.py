@@ -260,6 +260,20 @@ class Vault:
         ------
         FedLDPError
             If this vault holds the operator's public key, and no signed job covers the question.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> from fedldp._internal.signatures import PrivateKey
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> ledger = Ledger(pathlib.Path(folder.name) / "ledger.db", cap=1.0)
+        >>> schema, operator = Schema.of(speed=(0, 50)), PrivateKey.generate().public
+        >>> vault = Vault(schema, np.array([[31.0]]), ["car 1"], ledger, operator=operator)
+        >>> question = Question(job="spring", round=1, gateway="7", n=3, plan="anything")
+        >>> vault.check_signed(question)
+        Traceback (most recent call last):
+        fedldp.errors.DomainError: this vault answers only jobs that its operator has signed; ...
+        >>> ledger.close(); folder.cleanup()
         """
         self._signed(question)
 
@@ -275,6 +289,20 @@ class Vault:
         ------
         OSError
             If the ledger cannot be written.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> from fedldp._internal.signatures import PrivateKey
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> ledger = Ledger(pathlib.Path(folder.name) / "ledger.db", cap=1.0)
+        >>> schema, operator = Schema.of(speed=(0, 50)), PrivateKey.generate().public
+        >>> vault = Vault(schema, np.array([[31.0]]), ["car 1"], ledger, operator=operator)
+        >>> question = Question(job="spring", round=1, gateway="7", n=3, plan="anything")
+        >>> vault.note_unsigned(question)
+        >>> len(ledger.refused())
+        1
+        >>> ledger.close(); folder.cleanup()
         """
         self._note(question, covered=False)
 
