@@ -13,16 +13,21 @@ import shlex
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, final
 
 from fedldp._internal import files
 from fedldp.errors import DomainError, WireError
+from fedldp.vehicle import shown
 
 _PATIENCE = 60.0  # seconds to wait for the transaction of another process
 _GLANCE = 5.0  # seconds for a snapshot, which waits only while a crash is recovered from
+
+# In a damaged file, names may be no texts: sqlite3 fails when it puts them into its own errors.
+_ERRORS = sqlite3.Error, UnicodeDecodeError
 
 _CACHE = 1 << 16  # kilobytes: SQLite uses as many as it needs, and the disk beyond
 
@@ -120,7 +125,7 @@ class Database:
         self._refuse_another_process()
         try:
             return (self._connection or self._connect()).execute(statement, values).fetchall()
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise self._trouble(error) from error
 
     def execute_many(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
@@ -128,7 +133,7 @@ class Database:
         self._refuse_another_process()
         try:
             (self._connection or self._connect()).executemany(statement, rows)
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise self._trouble(error) from error
 
     def close(self) -> None:
@@ -169,7 +174,8 @@ class Database:
                     raise self.damaged(verdict.splitlines()[-1])
             if not current:
                 self._migrate()
-        except sqlite3.Error as error:
+            _check_tables(self, self._kind)
+        except _ERRORS as error:
             raise self._trouble(error) from error
         except BaseException:
             self._disconnect()
@@ -195,7 +201,7 @@ class Database:
         """Return the error for a damaged file."""
         return _damaged(self.path, self._kind, what)
 
-    def _trouble(self, error: sqlite3.Error) -> Exception:
+    def _trouble(self, error: Exception) -> Exception:
         return _trouble(self.path, self._kind, error)
 
 
@@ -214,6 +220,7 @@ class _Snapshot:
             if version != kind.format:
                 self._copy()
                 _migrate(self, kind, version)
+            _check_tables(self, kind)
         except BaseException:
             self.close()
             raise
@@ -228,7 +235,7 @@ class _Snapshot:
         """Return the rows of a statement."""
         try:
             return self._connection.execute(statement, values).fetchall()
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise _trouble(self.path, self._kind, error) from error
 
     def damaged(self, what: str) -> WireError:
@@ -252,7 +259,7 @@ def snapshot(path: str | os.PathLike[str], kind: Kind) -> Iterator[Readable]:
     with _LOOKING:
         try:
             found = _Snapshot(path, kind)
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise _trouble(path, kind, error) from error
         with contextlib.closing(found):
             yield found
@@ -270,6 +277,38 @@ def _check_mark(file: Readable, kind: Kind) -> None:
     [(mark,)] = file.execute("PRAGMA application_id")
     if mark != int.from_bytes(kind.mark):
         raise file.damaged(f"it does not have the mark of a {kind.name}")
+
+
+def _check_tables(file: Readable, kind: Kind) -> None:
+    """Refuse a file with other tables, or with views, triggers or columns that compute something.
+
+    Somebody else may have written it.
+    """
+    expected, given = _tables_of(kind.tables), _tables(file.execute)
+    for name in expected.keys() | given.keys():
+        if expected.get(name) != given.get(name):
+            raise file.damaged(f"{shown(name)} is not what a {kind.name} has under this name")
+
+
+@lru_cache(maxsize=16)
+def _tables_of(statements: str) -> dict[str, object]:
+    """Return the tables that some statements create."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(statements)
+        return _tables(lambda query, values=(): connection.execute(query, values).fetchall())
+
+
+def _tables(execute: Callable[..., list[Any]]) -> dict[str, object]:
+    """Return what is known of each table, index, view and trigger, by name."""
+    found: dict[str, object] = {}
+    columns = 'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?)'
+    for kind, name, text in execute("SELECT type, name, sql FROM sqlite_master"):
+        if kind == "table" and str(text).startswith("CREATE TABLE"):  # not a virtual one
+            without_rowid = " ".join(str(text).upper().split()).endswith(") WITHOUT ROWID")
+            found[name] = sorted(execute(columns, (name,))), without_rowid
+        else:
+            found[name] = kind, str(text).split("(")[0]
+    return found
 
 
 def _version(file: Readable, kind: Kind) -> int:
@@ -298,9 +337,12 @@ def _damaged(path: Path, kind: Kind, what: str) -> WireError:
     return WireError(f"{path} is not a valid {kind.name}: {what}. {advice}")
 
 
-def _trouble(path: Path, kind: Kind, error: sqlite3.Error) -> Exception:
+def _trouble(path: Path, kind: Kind, error: Exception) -> Exception:
+    if isinstance(error, UnicodeDecodeError):
+        return _damaged(path, kind, "a name in it is no text")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the higher bits are details
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    damage = "decode to UTF-8" in str(error) or str(error) == "unsupported file format"
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or damage:
         return _damaged(path, kind, str(error))
     return _failed(path, kind, error)
 
@@ -357,7 +399,7 @@ def _fresh(path: Path, kind: Kind, contents: str = "") -> Iterator[Path]:
                     {contents}
                     PRAGMA journal_mode = WAL;
                 """)
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise _failed(path, kind, error) from error
         yield fresh
     finally:
@@ -366,7 +408,7 @@ def _fresh(path: Path, kind: Kind, contents: str = "") -> Iterator[Path]:
         folder.rmdir()
 
 
-def _failed(path: Path, kind: Kind, error: sqlite3.Error) -> OSError:
+def _failed(path: Path, kind: Kind, error: Exception) -> OSError:
     busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
     which = TimeoutError if busy else OSError
     return which(f"the {kind.name} {path} failed: {error}. Nothing was committed.")

@@ -259,7 +259,10 @@ class Store:
     def refused(self) -> dict[str, int]:
         """How many messages were refused for which reason; a message may have come repeatedly."""
         with self._file.gate():
-            return dict(self._file.execute("SELECT reason, messages FROM refused"))
+            found = dict(self._file.execute("SELECT reason, messages FROM refused"))
+        if not all(type(key) is str and type(n) is int and n > 0 for key, n in found.items()):
+            raise self._file.damaged("the numbers of refused messages are no such numbers")
+        return found
 
     def answers(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield identifiers and packets, by ascending identifier.
@@ -269,18 +272,23 @@ class Store:
         tuple of bytes
             An identifier and a packet.
         """
-        query = (
-            "SELECT identifier, packet FROM answers WHERE identifier > ? "
-            "ORDER BY identifier LIMIT ?"
-        )
-        last = b""
+        first, last = True, b""
         while True:
+            # Anything but bytes comes before them.
+            rest = "" if first else "WHERE identifier > ?"
+            query = f"SELECT identifier, packet FROM answers {rest} ORDER BY identifier LIMIT ?"  # noqa: S608
             with self._file.gate():
-                rows = self._file.execute(query, (last, _AT_ONCE))
+                rows = self._file.execute(query, (*[last] * (not first), _AT_ONCE))
+            first = False
             if not rows:
                 return
-            yield from rows
-            last = rows[-1][0]
+            for identifier, packet in rows:
+                if not type(identifier) is type(packet) is bytes or len(identifier) != IDENTIFIER:
+                    raise self._file.damaged("it holds an answer that is not one")
+                if identifier <= last:
+                    raise self._file.damaged("its answers are not in order")
+                yield identifier, packet
+                last = identifier
 
     def close(self) -> None:
         """Close the file. Closing it again does nothing."""
