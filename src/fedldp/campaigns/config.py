@@ -146,7 +146,10 @@ class VehicleConfig:
     def check(self) -> DataQuality:
         """Read all data, and return what would be clipped or replaced in them."""
         schema, path = self.schema, self.folder / self.entries["data"]
-        found = [schema.rows(chunk.data, chunk.first_row).read()[1] for chunk in frames.read(path)]
+        found = [
+            schema.rows(chunk.data, chunk.first_row).read()[1].with_malformed(chunk.malformed)
+            for chunk in frames.read(path, tolerant=True)
+        ]
         if not found:
             raise DomainError(f"{path} has no rows.")
         return total(found)

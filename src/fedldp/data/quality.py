@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import final
 
-from fedldp._internal.text import did_you_mean, unknown
+from fedldp._internal.text import counted, did_you_mean, unknown
 from fedldp.errors import DataWarning, DomainError
 
 __all__ = ["AttributeQuality", "DataQuality"]
@@ -139,6 +139,12 @@ class DataQuality:
         Keys of dicts that the schema does not name, with the number of rows that have them.
     unused_columns
         Columns of a table that the schema does not name.
+    malformed
+        The number of rows whose line in a file could not be read: all of their values are missing.
+    left_out
+        The number of rows that belong to no known vehicle, and are not used.
+    first_malformed
+        What is wrong with the first of these lines.
 
     Examples
     --------
@@ -160,15 +166,19 @@ class DataQuality:
     attributes: tuple[AttributeQuality, ...]
     unknown_keys: Mapping[str, int] = field(default_factory=dict, hash=False)
     unused_columns: tuple[str, ...] = ()
+    malformed: int = 0
+    left_out: int = 0
+    first_malformed: str = ""
 
     @property
     def clean(self) -> bool:
-        """Whether every value is used as it is, and no row has an unknown key.
+        """Whether every value is used as it is, and no row is malformed or has an unknown key.
 
         Unused columns do not matter: a table must have every column of the schema, so none of
         them can be a misspelt one.
         """
-        return all(each.clean for each in self.attributes) and not self.unknown_keys
+        rows_are_used = not (self.unknown_keys or self.malformed or self.left_out)
+        return rows_are_used and all(each.clean for each in self.attributes)
 
     @property
     def changed(self) -> int:
@@ -191,6 +201,9 @@ class DataQuality:
             tuple(a + b for a, b in zip(self.attributes, other.attributes, strict=True)),
             dict(keys),
             tuple(dict.fromkeys((*self.unused_columns, *other.unused_columns))),
+            self.malformed + other.malformed,
+            self.left_out + other.left_out,
+            self.first_malformed or other.first_malformed,
         )
 
     @property
@@ -225,6 +238,29 @@ class DataQuality:
         unused = tuple(name for name in self.unused_columns if name not in columns)
         keys = {key: count for key, count in self.unknown_keys.items() if key not in columns}
         return replace(self, unused_columns=unused, unknown_keys=keys)
+
+    def with_malformed(self, rows: Mapping[int, str]) -> "DataQuality":
+        """Return the same quality with some rows whose lines in a file could not be read.
+
+        Parameters
+        ----------
+        rows
+            What is wrong with each of them, by the number of the row.
+
+        Returns
+        -------
+        DataQuality
+            A quality that counts them.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> quality = fedldp.Schema.of(age=(0, 100)).check([{"age": 31}])
+        >>> quality.with_malformed({0: "line 2: it is not UTF-8"}).malformed
+        1
+        """
+        first = next(iter(rows.values()), "")
+        return replace(self, malformed=len(rows), first_malformed=first)
 
     def __str__(self) -> str:
         return self.summary()
@@ -263,6 +299,13 @@ class DataQuality:
         lines = [each.described(example=examples) for each in bad[:_SHOWN]]
         if len(bad) > _SHOWN:
             lines.append(f"and {len(bad) - _SHOWN:,} more attributes.")
+        if self.malformed:
+            lines.append(
+                f"{counted(self.malformed, 'row')} malformed, so that all values are missing; "
+                f"{self.first_malformed}."
+            )
+        if self.left_out:
+            lines.append(f"{counted(self.left_out, 'row')} left out: the vehicle is unknown.")
         if self.unknown_keys:
             known = [each.name for each in self.attributes]
             keys = [
