@@ -346,7 +346,7 @@ CHECKS = [
     ),
     # how it is written
     (
-        {"if canonical(document) != text:": "if False:"},
+        {"if written != text:": "if False:"},
         "a space",
         "a line break at the end",
         "entries in another order",

@@ -895,8 +895,12 @@ def canonically(text: str) -> Any:
     Two readers of JSON may understand a text differently, for example one with a key that occurs
     twice. So there is one text for a plan, and it has the fingerprint.
     """
-    document = json.loads(text)
-    if canonical(document) != text:
+    try:
+        document = json.loads(text)
+        written = canonical(document)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if written != text:
         raise ValueError("it is not canonical JSON: use the file as fedldp wrote it")
     return document
 
@@ -1587,17 +1591,33 @@ def signed_document(text: str, public: bytes, name: str) -> dict[str, Any]:
     if not is_signed(public, base64.b64decode(signature), signed.encode()):
         raise ValueError("refused: its signature is wrong")
     try:
-        document = json.loads(signed)
-    except UNREADABLE:
-        document = None
+        document = canonically(signed)
+    except UNREADABLE as error:
+        raise ValueError(f"refused: what was signed is not a {name!r}: {error}") from None
     if type(document) is not dict or document.get("format") != name:
         raise ValueError(f"refused: what was signed is not a {name!r}")
-    if canonical(document) != signed:
-        raise ValueError("refused: it is not canonical JSON")
     return document
 
 
 # A row, and a program.
+
+DEEPEST = 64  # lists and objects within each other that are read of a row
+BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)  # and texts, which may have some
+
+
+def flattened(text: str) -> str:
+    """Return JSON without what is nested too deeply to be a value of a row: null stands there."""
+    kept, depth, start = [], 0, 0
+    for found in BRACKETS.finditer(text):
+        if found[0] in ("[", "{"):
+            depth += 1
+            if depth == DEEPEST + 1:
+                kept.append(f"{text[start : found.start()]}null")
+                start = len(text)
+        elif found[0] in ("]", "}"):
+            start = found.end() if depth == DEEPEST + 1 else start
+            depth -= 1
+    return "".join(kept) + text[start:]
 
 
 def read_row(data: bytes) -> Any:
@@ -1629,8 +1649,12 @@ def read_row(data: bytes) -> Any:
     try:
         # Bytes that are not valid text, and numbers of any length, are values like others.
         text = data.decode(json.detect_encoding(data), "replace")
-        row = json.loads(text, parse_int=lambda x: int(x) if len(x) < 400 else float(x))
-    except (ValueError, RecursionError) as error:
+        read = partial(json.loads, parse_int=lambda x: int(x) if len(x) < 400 else float(x))
+        try:
+            row = read(text)
+        except RecursionError:  # it is data like others
+            row = read(flattened(text))
+    except ValueError as error:
         raise ValueError(f"the row must be a JSON object; it is not JSON: {error}") from None
     if not isinstance(row, dict | list):
         raise ValueError(f"the row must be a JSON object; got {shown(row)}")
