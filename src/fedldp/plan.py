@@ -649,6 +649,7 @@ class Plan:
         seen: list[DataQuality] = []
         tally = self.simulate_batches(self._batches(data, strict, seen), source)
         if seen:
+            total(seen).refuse_unusable()
             total(seen).warn(stacklevel=2)
         return tally
 

@@ -13,9 +13,11 @@ from typing import final
 
 from fedldp._internal.text import counted, did_you_mean, unknown
 from fedldp.errors import DataWarning, DomainError
+from fedldp.vehicle import MISSING, OTHER
 
 __all__ = ["AttributeQuality", "DataQuality"]
 
+_OF_THEIR_OWN = repr(OTHER), repr(MISSING)  # labels that unknown values may have
 _SHOWN = 5  # attributes, keys or columns that a summary names
 
 
@@ -113,6 +115,11 @@ class AttributeQuality:
         for word in ("missing", "unreadable", "unknown"):
             if count := getattr(self, word):
                 counts.append(f"{self._share(count)} {word}, replaced by {self.replacement}")
+        if self.unknown and self.replacement not in _OF_THEIR_OWN:
+            counts.append(
+                f"so the share of {self.replacement} is too large by "
+                f"{_percent(self.unknown / self.values)}: add the category 'other'"
+            )
         if example and self.example:
             counts.append(self.example)
         return f"{self.name}: {'; '.join(counts) or 'all values are used as they are'}"
@@ -156,7 +163,7 @@ class DataQuality:
     >>> print(quality.summary(examples=False))
     2 rows: 3 values are clipped or replaced.
       age: 1 of 2 (50%) clipped to [0, 100]; 1 of 2 (50%) missing, replaced by 50
-      city: 1 of 2 (50%) unknown, replaced by 'Oslo'
+      city: 1 of 2 (50%) unknown, replaced by 'Oslo'; so the share of 'Oslo' is too large...
       Unknown key: 'agee' in 1 of 2 rows (did you mean 'age'?).
     >>> quality["city"].example
     "row 0: 'Pari' is not one of the 2 categories (did you mean 'Paris'?)"
@@ -342,6 +349,33 @@ class DataQuality:
             raise DomainError(
                 f"the data must be usable as they are; {said}. Correct the data or the schema."
             )
+
+    def refuse_unusable(self) -> None:
+        """Raise `DomainError` if an attribute has no value that can be used.
+
+        The result of a simulation would be the public default alone. A vehicle does not call this:
+        its data never decide whether a report is sent.
+
+        Raises
+        ------
+        DomainError
+            If all values of an attribute are missing, unreadable or unknown.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> fedldp.Schema.of(age=(0, 100)).check({"age": ["old", "young"]}).refuse_unusable()
+        Traceback (most recent call last):
+        fedldp.errors.DomainError: no value of age can be used: 2 of 2 (100%) unreadable, ...
+        """
+        for each in self.attributes:
+            unused = each.replaced == each.values and each.replacement not in _OF_THEIR_OWN
+            if each.values and unused:
+                said = each.described().removeprefix(f"{each.name}: ")
+                raise DomainError(
+                    f"no value of {each.name} can be used: {said}. The result would be the public "
+                    "default, whatever the data are. Check the names and the formats of the data."
+                )
 
     def _without_clipping(self) -> "DataQuality":
         return replace(self, attributes=tuple(replace(each, clipped=0) for each in self.attributes))
