@@ -41,6 +41,12 @@ def test_a_vehicle_reports_as_ever_and_its_owner_is_told(name):
     assert alone.check(rows[0])
 
 
+def test_so_does_a_simulation_of_a_calendar():
+    calendar = fedldp.Calendar(PLAN, periods=2, answers=1)
+    with pytest.raises(DomainError, match="no value of origin can be used"):
+        calendar.simulate([UNUSABLE["unknown"]] * 2, fedldp.source(1))
+
+
 def test_a_single_value_is_enough():
     rows = [GOOD | {"delay": None}] * 49 + [GOOD]
     with pytest.warns(DataWarning, match="49 of 50"):
