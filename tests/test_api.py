@@ -14,6 +14,7 @@ import fedldp
 from fedldp import HMTP, Plan, Report, Schema, datasets
 from fedldp.errors import DomainError, FedLDPError, UnknownName, WireError
 from fedldp.learn import Arrays, Linear, Model, Settings, Training, objective
+from fedldp.parts import Matrix
 
 SCHEMA = Schema.of(age=(0, 100), city=["Oslo", "Rome", "Lima"])
 PLAN = Plan(SCHEMA, 2.0, mechanism="three-outputs")
@@ -250,7 +251,8 @@ def shown():
             yield plan
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", fedldp.errors.DataWarning)
-                tally = plan.simulate([{}] * 40, fedldp.source(1))
+                nothing = Matrix(np.full((40, plan.schema.dimensions), np.nan))
+                tally = plan.simulate_batches((nothing,), fedldp.source(1))
                 if not plan.study:
                     yield plan.report([{}] * 40, fedldp.source(1))
             yield tally

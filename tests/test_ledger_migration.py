@@ -243,7 +243,7 @@ def test_a_file_is_migrated_over_several_formats(tmp_path, head_since):
             name="test",
             mark=b"test",
             format=newest,
-            tables=f"CREATE TABLE numbers (number);{head.TABLE if head_since == 1 else ''};",
+            tables=f"CREATE TABLE numbers (number);{head.TABLE if with_head else ''};",
             head_since=head_since if with_head else 0,
             advice="Restore it.",
             migrations=tables,

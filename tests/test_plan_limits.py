@@ -7,7 +7,7 @@ import pytest
 import fedldp
 from fedldp import vehicle
 from fedldp.errors import DomainError, PrivacyError, WireError
-from fedldp.plan import MOST_CELLS
+from fedldp.vehicle import MOST_CELLS
 
 
 def document(schema, epsilon, **options):

@@ -354,16 +354,24 @@ def _response(epsilon: str, same: int | str, other: int | str) -> Document:
     return {**_RESPONSE, "epsilon": epsilon, "categories": 4, "same": same, "other": other}
 
 
-_EVEN = [[1, 1]] * 2
+# Tables of a ratio just above 1, with which a plan costs little.
+_WEAK = {
+    "epsilon": "0.001",
+    "letters": [-1.0, 1.0],
+    "values": [-(2.0**14) / 6, 2.0**14 / 6],
+    "counts": [[2**13 + 3, 2**13 - 3], [2**13 - 3, 2**13 + 3]],
+    "kind": "numbers",
+}
+_WEAK_UNARY = {**_UNARY, "epsilon": "0.001", "total": 2**14, "absent": 2**13 - 2}
+_WEAK_CUBE = {**_CUBE, "heavy": 2001, "light": 2000, "epsilon": "0.001", "attributes": [0, 1]}
 _ODDS = ("high", "low", "null", "null_input")
-_STEEP = {"epsilon": "70.0", "heavy": str(2**96), "attributes": [0, 1]}
-_WIDE = [str(label) for label in range(200)]
 _LARGE = str(vehicle.LARGEST_TOTAL)
 _TOO_FEW = int(2**60 / (1 + vehicle.exp_below(Fraction(2))))  # of 2^60: by one, next to the rest
 _LARGEST, _LEAST = str(2**60 - _TOO_FEW), str(_TOO_FEW)
+_ENDS = 2**60 / (2**60 - 2 * _TOO_FEW)
 REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
     # tables of numbers
-    ("a count that is too large by one", UNEVEN, {"tables.0.counts.0": [6, 1, 1]}),
+    ("a count that is too large by one", UNEVEN, {"tables.0.epsilon": "1.6"}),
     (
         "a ratio above e^2 that doubles cannot tell from it",
         ONE_BIT,
@@ -371,19 +379,29 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
             "epsilon": "2.0",
             "tables.0.epsilon": "2.0",
             "tables.0.counts": [[_LARGEST, _LEAST], [_LEAST, _LARGEST]],
+            "tables.0.values": [-_ENDS, _ENDS],
         },
     ),
-    ("a zero in a column", UNEVEN, {"tables.0.counts.0": [5, 3, 0]}),
-    ("a row with another total", UNEVEN, {"tables.0.counts.3": [6, 5, 5]}),
-    ("a row that is longer", UNEVEN, {"tables.0.counts.3": [1, 2, 4, 1]}),
+    ("a zero in a column", UNEVEN, {"tables.0.counts.0": [4, 4, 0]}),
+    ("a row with another total", UNEVEN, {"tables.0.counts.1": [3, 4, 2]}),
+    ("a row that is longer", UNEVEN, {"tables.0.counts.1": [2, 5, 1, 0]}),
     ("a single output", ONE_BIT, {"tables.0.counts": [[1], [1]], "tables.0.values": [0.0]}),
     (
         "a total that is no power of two",
         UNEVEN,
-        {"tables.0.counts": [[5, 3, 2], [4, 3, 3], [3, 3, 4], [2, 3, 5]]},
+        {"tables.0.counts": [[4, 1, 1], [1, 1, 4]], "tables.0.letters": [-1.0, 1.0]},
     ),
     ("a total below the columns", UNEVEN, {"tables.0.counts": [[1, 0, 1]] * 4}),
-    ("a total above 2^62", ONE_BIT, {"tables.0.counts": [[_LARGE, _LARGE]] * 2}),
+    (
+        "a total above 2^62",
+        ONE_BIT,
+        {
+            "epsilon": "1.1",
+            "tables.0.epsilon": "1.1",
+            "tables.0.counts": [[str(3 << 61), str(1 << 61)], [str(1 << 61), str(3 << 61)]],
+            "tables.0.values": [-2.0, 2.0],
+        },
+    ),
     ("a count that is not whole", UNEVEN, {"tables.0.counts.0": [5.5, 2, 1]}),
     ("a count in hexadecimal", UNEVEN, {"tables.0.counts.0": ["0x5", 2, 1]}),
     ("a count that is a truth value", UNEVEN, {"tables.0.counts.0": [5, 2, True]}),
@@ -398,15 +416,70 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
         ONE_BIT,
         {"tables.0.counts.0.0": "0" + ONE_BIT["tables"][0]["counts"][0][0]},
     ),
-    ("letters that do not ascend", UNEVEN, {"tables.0.letters": [-1.0, 0.5, -0.25, 1.0]}),
-    ("letters that begin above -1", UNEVEN, {"tables.0.letters.0": -0.9}),
-    ("letters that end below 1", UNEVEN, {"tables.0.letters.3": 0.9}),
-    ("letters too close together", UNEVEN, {"tables.0.letters.2": -0.25 + 2.0**-21}),
-    ("a letter without a row", UNEVEN, {"tables.0.letters": [-1.0, -0.25, 0.5, 0.75, 1.0]}),
+    (
+        "letters that do not ascend",
+        UNEVEN,
+        {
+            "tables.0.letters": [-1.0, 0.5, -0.25, 1.0],
+            "tables.0.counts.1": [2, 2, 4],
+            "tables.0.counts.2": [3, 3, 2],
+        },
+    ),
+    (
+        "letters that begin above -1",
+        UNEVEN,
+        {"tables.0.letters.0": -0.75, "tables.0.counts.0": [4, 3, 1]},
+    ),
+    (
+        "letters that end below 1",
+        UNEVEN,
+        {"tables.0.letters.3": 0.75, "tables.0.counts.3": [1, 3, 4]},
+    ),
+    (
+        "letters too close together",
+        UNEVEN,
+        {
+            "tables.0.letters.2": -0.25 + 2.0**-21,
+            "tables.0.counts": [
+                [5 << 20, 2 << 20, 1 << 20],
+                [3 << 20, 3 << 20, 2 << 20],
+                [3 << 20, (3 << 20) - 2, (2 << 20) + 2],
+                [1 << 20, 2 << 20, 5 << 20],
+            ],
+        },
+    ),
+    (
+        "a letter without a row",
+        UNEVEN,
+        {"tables.0.letters": [-1.0, -0.25, 0.5, 0.75, 1.0], "tables.0.counts.3": [1, 3, 4]},
+    ),
     ("a letter that is a text", UNEVEN, {"tables.0.letters.2": "0.5"}),
     ("a letter without a point", UNEVEN, {"tables.0.letters.3": 1}),
-    ("values that do not ascend", UNEVEN, {"tables.0.values": [-2.0, 2.0, 0.0]}),
-    ("a value without a column", UNEVEN, {"tables.0.values": [-2.0, 0.0, 1.0, 2.0]}),
+    (
+        "values that do not ascend",
+        UNEVEN,
+        {
+            "tables.0.values": [-2.0, 2.0, 0.0],
+            "tables.0.counts": [[5, 1, 2], [3, 2, 3], [2, 4, 2], [1, 5, 2]],
+        },
+    ),
+    ("a value without a column", UNEVEN, {"tables.0.values": [-2.0, 0.0, 2.0, 3.0]}),
+    ("a table whose mean is not the letter", UNEVEN, {"tables.0.counts.1": [3, 2, 3]}),
+    (
+        "more than 2^26 counters",
+        ONE_BIT,
+        {
+            "epsilon": "1.1",
+            "schema.0.size": 2**24,
+            "tables.0": {
+                **_UNEVEN,
+                "epsilon": "1.1",
+                "letters": [-1.0, 1.0],
+                "values": [-3.2, -1.6, 0.0, 1.6, 3.2],
+                "counts": [[3, 2, 1, 1, 1], [1, 1, 1, 2, 3]],
+            },
+        },
+    ),
     # tables of categories
     ("a response that leaks", RESPONSE, {"tables.0.epsilon": "1.79"}),
     ("a response that avoids its own category", UNARY, {"tables.0": _response("1.1", 1, 5)}),
@@ -414,7 +487,7 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
     (
         "a response whose total is above 2^62",
         UNARY,
-        {"tables.0": _response("1.1", str(2**61), str(2**61))},
+        {"tables.0": _response("1.1", str(7 << 59), str(3 << 59))},
     ),
     ("an encoding that leaks", UNARY, {"tables.0.epsilon": "1.09"}),
     ("an encoding that avoids its own category", UNARY, {"tables.0.absent": 3}),
@@ -426,8 +499,10 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
     (
         "an encoding whose total is above 2^62",
         UNARY,
-        {"tables.0.total": str(2**63), "tables.0.absent": _LARGE},
+        {"tables.0.total": str(2**63), "tables.0.absent": str(2**61)},
     ),
+    ("a response that says nothing", UNARY, {"tables.0": _response("1.1", 1, 1)}),
+    ("an encoding that says nothing", UNARY, {"tables.0.absent": 2}),
     ("a table of an unknown kind", UNARY, {"tables.0.kind": "binary"}),
     # cubes
     ("a cube that leaks", CUBE, {"parts.0.heavy": 5}),
@@ -437,7 +512,12 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
         CUBE,
         {"parts.0.heavy": str(2**97), "parts.0.light": str(2**96)},
     ),
-    ("a ratio above e^64", CUBE, {"epsilon": "99.0", "parts.0": {**_CUBE, **_STEEP}}),
+    ("a cube that says nothing", CUBE, {"parts.0.heavy": 1}),
+    (
+        "a cube whose threshold is too far from 0",
+        CUBE,
+        {"schema.1.size": 501, "parts.0.threshold": 501},
+    ),
     ("a threshold of d", CUBE, {"parts.0.threshold": 4}),
     ("a threshold below -d", CUBE, {"parts.0.threshold": -5}),
     ("a threshold that is not whole", CUBE, {"parts.0.threshold": 0.5}),
@@ -531,6 +611,7 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
         LINES,
         {"tables.0.same": _LARGE, "tables.0.other": str(2**61)},
     ),
+    ("lines that say nothing", HADAMARD, {"tables.1.same": 1, "tables.1.other": 1}),
     (
         "lines in a base that is not prime",
         LINES,
@@ -581,6 +662,7 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
     ),
     ("buckets that are not whole", UNLISTED, {"schema.1.buckets": 5.0}),
     ("a salt that is no text", UNLISTED, {"schema.1.salt": None}),
+    ("a salt with half of a character", UNLISTED, {"schema.1.salt": "\ud83d"}),
     ("an optional category that is not optional", UNLISTED, {"schema.2.optional": False}),
     (
         "an optional category with a label twice",
@@ -614,6 +696,7 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
     ("edges that do not ascend", BINS, {"schema.0.edges.1": 50.0}),
     ("edges too far apart", BINS, {"schema.0.edges.0": -1.7e308, "schema.0.edges.3": 1.7e308}),
     ("an edge without a point", BINS, {"schema.0.edges.1": 30}),
+    ("an edge of -0.0", BINS, {"schema.0.edges.0": -0.0}),
     (
         "a single bin",
         BINS,
@@ -678,14 +761,15 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
     ("an epsilon with a zero in front", MIXED, {"epsilon": "03.5"}),
     ("an epsilon of more digits than a double", MIXED, {"epsilon": "3.5000000000000000001"}),
     ("an epsilon that is no text", MIXED, {"epsilon": 3.5}),
-    ("an epsilon below 0.001", ONE_BIT, {"tables.0.epsilon": "0.0009", "tables.0.counts": _EVEN}),
-    ("an epsilon below 0.001 of a response", UNARY, {"tables.0": _response("0.0009", 1, 1)}),
+    ("an epsilon below 0.001", ONE_BIT, {"tables.0": {**_WEAK, "epsilon": "0.0009"}}),
+    ("an epsilon below 0.001 of a response", UNARY, {"tables.0": _response("0.0009", 8195, 8191)}),
     (
         "an epsilon below 0.001 of an encoding",
         UNARY,
-        {"tables.0.epsilon": "0.0009", "tables.0.absent": 2},
+        {"tables.0": {**_WEAK_UNARY, "epsilon": "0.0009"}},
     ),
-    ("an epsilon below 0.001 of a cube", CUBE, {"parts.0.epsilon": "0.0009", "parts.0.heavy": 1}),
+    ("an epsilon below 0.001 of a cube", CUBE, {"parts.0": {**_WEAK_CUBE, "epsilon": "0.0009"}}),
+    ("an epsilon above 16", MIXED, {"epsilon": "16.5"}),
     # parts
     (
         "an attribute in no part",
@@ -730,6 +814,8 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
     ),
     ("a bound that is a text", ONE_BIT, {"schema.0.low": "0"}),
     ("a bound without a point", ONE_BIT, {"schema.0.low": 0}),
+    ("a bound of -0.0", ONE_BIT, {"schema.0.low": -0.0}),
+    ("a missing number of -0.0", ONE_BIT, {"schema.0.missing": -0.0}),
     ("a missing number beyond the bounds", ONE_BIT, {"schema.0.missing": 131.0}),
     ("no missing number", ONE_BIT, {"schema.0.missing": ...}),
     ("a vector of no numbers", MIXED, {"schema.1.size": 0}),
@@ -739,24 +825,26 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
         "a record of more than 2^27 bits",
         MIXED,
         {
-            "epsilon": "9999.0",
-            "schema": [
-                {**_SPEED, "size": 1_000_000},
-                {**_DOOR, "categories": _WIDE, "missing": "0"},
-            ],
-            "tables": [
-                {**_FAINT, "epsilon": "0.001", "counts": _EVEN},
-                {**_UNARY, "categories": len(_WIDE)},
-            ],
-            "parts.0": _sample(650_000, [0, 1], [0, 1]),
+            "format": vehicle.PLAN_FORMAT_2,
+            "schema": [{**_SPEED, "size": 4000}, {**_APP, "buckets": 2**16 - 2}],
+            "tables": [_WEAK, {**_WEAK_UNARY, "categories": 2**16 - 1}],
+            "parts.0": _sample(2050, [0, 1], [0, 1]),
         },
     ),
     ("a missing category that there is not", RESPONSE, {"schema.0.missing": "Delta"}),
     ("a category that stands twice", RESPONSE, {"schema.0.categories": ["Alpha", "Beta", "Beta"]}),
     ("a category that is no text", RESPONSE, {"schema.0.categories": ["Alpha", "Beta", 3]}),
+    ("a category of no characters", RESPONSE, {"schema.0.categories": ["Alpha", "Beta", ""]}),
+    (
+        "a category with half of a character",
+        RESPONSE,
+        {"schema.0.categories": ["Alpha", "Beta", "\ude00"]},
+    ),
     ("a single category", UNARY, {"schema.0.categories": ["false"], "tables.0.categories": 1}),
     ("a name that stands twice", MIXED, {"schema.1.name": "speed"}),
     ("a name that is no text", ONE_BIT, {"schema.0.name": 7}),
+    ("a name of no characters", ONE_BIT, {"schema.0.name": ""}),
+    ("a name with half of a character", ONE_BIT, {"schema.0.name": "\ud83d"}),
     # entries
     ("another format", ONE_BIT, {"format": "fedldp plan 2"}),
     ("an unknown entry of the plan", ONE_BIT, {"comment": ""}),

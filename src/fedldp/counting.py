@@ -11,6 +11,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, final
 
@@ -44,7 +45,8 @@ _COPY = (
 _LENGTH = struct.Struct(">Q")  # of the document, before it
 _CHECK = hashlib.sha256().digest_size
 _SHOWN = 3  # names in an error
-_SELDOM_EQUAL, _NEVER_EQUAL = 100, 10_000  # vehicles with the same reports as others by chance
+CHANCE_OF_A_NOTE, CHANCE_OF_A_COPY = 0.01, 2.0**-40  # that an honest file equals another one
+_SELDOM_EQUAL, _NEVER_EQUAL = 100, 10_000  # vehicles in tallies that are equal by chance
 _MANY = 1 << 9  # a packet with more vehicles is counted by itself,
 _WIDE = 1 << 20  # and so is a packet with more bits
 
@@ -466,16 +468,29 @@ def count_new(
                 found = count_shard(shard, plan, column, progress=progress)
             _check_overlap(done, found.manifest.shards)
             twins = [names[each] for each in found.manifest.shards.values() if each in names]
-            if found.tally.reports < _SELDOM_EQUAL:
-                twins = []
-            if twins and found.tally.reports >= _NEVER_EQUAL:
+            seldom, never = _rareness(found, plan, len(done), is_tally=is_tally)
+            if twins and never:
                 raise DomainError(f"it has the same contents as {_some(twins)}, {_COPY}")
+            twins = twins if seldom else []
         except (DomainError, WireError, OSError) as error:
             yield Outcome(shard, refused=str(error))
         else:
             done |= found.manifest.shards
             names |= {digest: name for name, digest in found.manifest.shards.items()}
             yield Outcome(shard, found, is_tally=is_tally, twins=len(twins))
+
+
+def _rareness(found: Counted, plan: Asked, known: int, *, is_tally: bool) -> tuple[bool, bool]:
+    """Return whether a file seldom, and whether it never, equals one of some others by chance.
+
+    The chance that two vehicles send the same record is at most that of the likeliest record.
+    """
+    vehicles = found.tally.reports
+    if is_tally:
+        return vehicles >= _SELDOM_EQUAL, vehicles >= _NEVER_EQUAL
+    likeliest = prod(part.likeliest for part in plan.parts)
+    chance = max(known, 1) * likeliest**vehicles
+    return chance < CHANCE_OF_A_NOTE, chance < CHANCE_OF_A_COPY
 
 
 def _load_shard(shard: Shard, plan: Asked) -> Counted:

@@ -327,6 +327,7 @@ class Calendar:
             raise DomainError(
                 f"data must have the rows of {counted(self.periods, 'period')}; got {len(tallies)}."
             )
+        total(seen).refuse_unusable()
         total(seen).warn(stacklevel=2, strict=False)
         return tallies
 

@@ -37,8 +37,6 @@ from fedldp.report import Report
 from fedldp.schema import Schema
 from fedldp.tally import Tally
 
-MOST_CELLS = 1 << 26  # the largest number of counters of a tally
-
 _ENTRIES = {"epsilon", "schema", "tables", "parts"}
 
 
@@ -290,10 +288,10 @@ class Plan:
             raise DomainError("a plan has at most one part with a joint coder.")
         cells = sum(int(part.starts[-1]) for part in parts)
         bits = 0 if self.study else self.bits
-        if cells > MOST_CELLS or bits > vehicle.MOST_BITS:
+        if cells > vehicle.MOST_CELLS or bits > vehicle.MOST_BITS:
             raise DomainError(
                 f"a record would have {bits} bits and a tally {cells} counters; at most "
-                f"{vehicle.MOST_BITS} and {MOST_CELLS} are allowed. Ask for less, or "
+                f"{vehicle.MOST_BITS} and {vehicle.MOST_CELLS} are allowed. Ask for less, or "
                 "use fewer outputs."
             )
 
@@ -651,6 +649,7 @@ class Plan:
         seen: list[DataQuality] = []
         tally = self.simulate_batches(self._batches(data, strict, seen), source)
         if seen:
+            total(seen).refuse_unusable()
             total(seen).warn(stacklevel=2)
         return tally
 

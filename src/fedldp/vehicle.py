@@ -31,7 +31,7 @@ from difflib import get_close_matches
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import accumulate, pairwise
-from math import fsum, inf, isfinite, isqrt, sqrt
+from math import comb, fsum, inf, isfinite, isqrt, sqrt
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -46,11 +46,15 @@ WIRE_VERSION = 1
 WORD = 64  # bits that draw from the table
 LARGEST_TOTAL = 1 << 62  # of a row
 LEAST_EPSILON = Fraction(1, 1000)
+LARGEST_EPSILON = 16  # that a plan writes
 ANY_EPSILON = Fraction(64)  # no two positive counts have a ratio of e^64
 LARGEST_WEIGHT = 1 << 96  # of a cube
+LARGEST_SCALE = 1 << 400  # of a cube's signs: its square is still a float
+LARGEST_BIAS = 2.0**-40  # of the mean of a table's values, relative to the largest of them
 LARGEST_JSON_INTEGER = 1 << 53  # beyond it, many readers of JSON lose digits
 LEAST_GAP = 2.0**-20  # between two letters: closer ones would not survive the division by it
 ROUNDING = 32  # further bits, that round a value to a letter
+MOST_OUTPUTS = 1 << 16  # of a table of numbers
 MOST_CATEGORIES = 1 << 16  # of randomised response and of a unary encoding
 MOST_LABELS = 1 << 20  # of an attribute
 MOST_GRID = 255  # values that an optional number is rounded to
@@ -71,6 +75,8 @@ MOST_COORDINATES = 1 << 24
 MOST_TABLES = 1 << 10
 MOST_PERIODS = 1 << 16  # of a calendar: one for each hour of seven years
 MOST_BITS = 1 << 27  # of a record
+MOST_CELLS = 1 << 26  # counters that a server keeps
+MOST_SIGNED = 1 << 20  # characters of a signed text
 SYSTEM = secrets.SystemRandom()
 NO_NUMBER = ("", "nan", "+nan", "-nan")  # texts that mean a missing number
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
@@ -266,6 +272,34 @@ def _ratio_fault(largest: int, least: int, epsilon: Fraction) -> str | None:
     if largest <= exp_below(epsilon) * least:
         return None
     return f"its odds {largest} and {least} differ by more than e^{float(epsilon):g}"
+
+
+# Is it useful? No server counts the answers to a plan that is not.
+
+
+def bias_fault(
+    counts: Sequence[Sequence[int]], letters: Sequence[float], values: Sequence[float]
+) -> str | None:
+    """Return why a valid table is biased, or None if the mean at each letter is the letter."""
+    total, largest = sum(counts[0]), max(map(abs, values))
+    for row, letter in zip(counts, letters, strict=True):
+        try:
+            mean = fsum(count / total * value for count, value in zip(row, values, strict=True))
+        except OverflowError:
+            mean = inf
+        if not abs(mean - letter) <= LARGEST_BIAS * largest:
+            return f"a bias of {abs(mean - letter):g} at the letter {letter:g}"
+    return None
+
+
+def cube_scale(d: int, threshold: int, difference: int, total: int) -> Fraction:
+    """Return what a server multiplies a cube's signs by, so that their means are right.
+
+    `difference` is that of heavy and light, and `total` the sum of all odds. In the sum over all
+    signs above the threshold, all terms but one cancel.
+    """
+    above = (d + threshold) // 2 + 1  # the least number of agreements above it
+    return Fraction(total, difference * comb(d - 1, above - 1))
 
 
 # How codes are drawn.
@@ -714,6 +748,7 @@ class Table(NamedTuple):
     epsilon: Fraction
     categories: int  # 0 for numbers
     bits: int
+    cells: int  # counters for its answers
     draw: Callable[[Any, random.Random], int]
 
 
@@ -722,6 +757,7 @@ class Part(NamedTuple):
 
     epsilon: Fraction
     bits: int
+    cells: int
     draw: Callable[[Any, random.Random], str]
 
 
@@ -732,12 +768,36 @@ def finite(number: Any) -> float:
     return number
 
 
+def bound(number: Any) -> float:
+    """Return a number of an attribute: 0 is not written as -0.0, which would be another text."""
+    if str(finite(number)) == "-0.0":
+        raise ValueError("zero has no sign")
+    return float(number)
+
+
+def name_of(text: Any) -> str:
+    """Return a name or a label of a plan, or raise if it is empty or no text."""
+    if text == "":
+        raise ValueError("names and labels must not be empty")
+    return encodable(text)
+
+
+def encodable(text: Any) -> str:
+    """Return a text of a plan, or raise if it has half of a character, which has no UTF-8."""
+    if type(text) is not str:
+        raise TypeError(f"it must be a text; got {text!r:.80}")
+    text.encode()
+    return text
+
+
 def budget(text: Any) -> Fraction:
     """Return an epsilon of a plan: the shortest text for a double, with a point, no exponent."""
     if type(text) is not str or not set(text) <= set("0123456789.") or str(float(text)) != text:
         raise ValueError(f"epsilon must be a text such as '0.5'; got {text!r:.80}")
     if exact(text) < LEAST_EPSILON:  # so that a cap limits the number of answers too
         raise ValueError(f"epsilon must be at least {float(LEAST_EPSILON)}; got {text}")
+    if exact(text) > LARGEST_EPSILON:
+        raise ValueError(f"epsilon must be at most {LARGEST_EPSILON}; got {text:.80}")
     return exact(text)
 
 
@@ -746,7 +806,7 @@ def budget(text: Any) -> Fraction:
 Entries = dict[str, Callable[[Any], Any]]
 
 WEIGHTS = {"heavy": integer, "light": integer}
-NUMBER: Entries = {"name": str, "size": int, "low": finite, "high": finite, "missing": finite}
+NUMBER: Entries = {"name": name_of, "size": int, "low": bound, "high": bound, "missing": bound}
 ODDS = {"high": integer, "low": integer, "null": integer, "null_input": integer}
 DIRECTIONS: Entries = {"directions": int, "best": int, **ODDS, "seed_bits": int, "key": integer}
 LINES: Entries = {"categories": int, "base": int, "digits": int, "same": integer, "other": integer}
@@ -754,17 +814,23 @@ ENTRIES: dict[str, Entries] = {  # of objects, except `kind`
     "plan": {"format": str, "epsilon": budget, "schema": list, "tables": list, "parts": list},
     "calendar": {"format": str, "answers": int, "periods": int, "plan": dict},
     "number": NUMBER,
-    "vector": {**NUMBER, "length": finite},
-    "category": {"name": str, "categories": list, "missing": str},
-    "optional number": {"name": str, "low": finite, "high": finite, "optional": bool, "grid": int},
-    "bins": {"name": str, "edges": list, "missing": finite},
-    "optional bins": {"name": str, "edges": list, "optional": bool},
-    "angle": {"name": str, "period": finite, "bins": int, "missing": finite},
-    "optional angle": {"name": str, "period": finite, "bins": int, "optional": bool},
-    "optional category": {"name": str, "categories": list, "optional": bool},
-    "whole numbers": {"name": str, "first": int, "last": int},
-    "hashed category": {"name": str, "buckets": int, "salt": str},
-    "within": {"name": str, "of": dict, "groups": dict},
+    "vector": {**NUMBER, "length": bound},
+    "category": {"name": name_of, "categories": list, "missing": str},
+    "optional number": {
+        "name": name_of,
+        "low": bound,
+        "high": bound,
+        "optional": bool,
+        "grid": int,
+    },
+    "bins": {"name": name_of, "edges": list, "missing": bound},
+    "optional bins": {"name": name_of, "edges": list, "optional": bool},
+    "angle": {"name": name_of, "period": bound, "bins": int, "missing": bound},
+    "optional angle": {"name": name_of, "period": bound, "bins": int, "optional": bool},
+    "optional category": {"name": name_of, "categories": list, "optional": bool},
+    "whole numbers": {"name": name_of, "first": int, "last": int},
+    "hashed category": {"name": name_of, "buckets": int, "salt": encodable},
+    "within": {"name": name_of, "of": dict, "groups": dict},
     "numbers": {"epsilon": budget, "letters": list, "values": list, "counts": list},
     "response": {"epsilon": budget, "categories": int, "same": integer, "other": integer},
     "unary": {"epsilon": budget, "categories": int, "total": integer, "absent": integer},
@@ -829,8 +895,12 @@ def canonically(text: str) -> Any:
     Two readers of JSON may understand a text differently, for example one with a key that occurs
     twice. So there is one text for a plan, and it has the fingerprint.
     """
-    document = json.loads(text)
-    if canonical(document) != text:
+    try:
+        document = json.loads(text)
+        written = canonical(document)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if written != text:
         raise ValueError("it is not canonical JSON: use the file as fedldp wrote it")
     return document
 
@@ -891,7 +961,7 @@ def read_category(document: Any, first: int) -> Attribute:
     optional = "optional" in document
     kind = "optional category" if optional else "category"
     name, categories, missing = entries(document, kind)
-    codes = {text: code for code, text in enumerate(categories) if type(text) is str}
+    codes = {name_of(text): code for code, text in enumerate(categories)}
     if not 2 <= len(codes) == len(categories) <= MOST_LABELS - 2 * optional:
         raise ValueError(f"{name} needs different texts as categories")
     if not optional:
@@ -915,7 +985,7 @@ def read_bins(document: Any, first: int) -> Attribute:
         raise ValueError(f"{name} needs from 2 to {MOST_BINS} bins; got {bins}")
     period = numbers[0] if is_angle else 0.0
     places = (period * (i / bins) for i in range(bins + 1))
-    edges = list(places if is_angle else map(finite, numbers[0]))
+    edges = list(places if is_angle else map(bound, numbers[0]))
     if not all(low < high for low, high in pairwise(edges)) or edges[-1] - edges[0] == inf:
         raise ValueError(f"{name} needs edges that ascend, with a finite range")
 
@@ -989,23 +1059,29 @@ def read_table(document: Any) -> Table:
         epsilon, letters, values, _ = entries(document, kind)
         channel = Channel({**document, "letters": list(map(finite, letters))}, epsilon)
         ascend = all(low < high for low, high in pairwise(map(finite, values)))
-        if len(values) != len(channel.counts[0]) or not ascend:
+        if not len(values) == len(channel.counts[0]) <= MOST_OUTPUTS or not ascend:
             raise ValueError("it needs ascending values, one for each column")
-        return Table(epsilon, 0, channel.bits, partial(number_code, channel))
+        refuse(bias_fault(channel.counts, channel.letters, values))
+        return Table(epsilon, 0, channel.bits, len(values), partial(number_code, channel))
     if kind == "response":
         epsilon, a, same, other = entries(document, kind)
         refuse(response_fault(same, other, a, epsilon))
-        return Table(epsilon, a, column_bits(a), partial(response_code, same, other, a))
+        refuse("it sends all categories equally often" if same == other else None)
+        return Table(epsilon, a, column_bits(a), a, partial(response_code, same, other, a))
     if kind == "unary":
         epsilon, a, total, absent = entries(document, kind)
         refuse(unary_fault(absent, total, epsilon))
-        return Table(epsilon, a, a, partial(unary_code, absent, total, a))
+        refuse("its bits are 1 equally often" if 2 * absent == total else None)
+        return Table(epsilon, a, a, a + 1, partial(unary_code, absent, total, a))
     if kind == "lines":
         epsilon, *numbers = entries(document, kind)
         lines = Lines(*numbers)
         refuse(lines_fault(lines, epsilon))
+        refuse("it sends all products equally often" if lines.same == lines.other else None)
         codes = lines.directions * lines.base
-        return Table(epsilon, lines.categories, column_bits(codes), partial(line_code, lines))
+        return Table(
+            epsilon, lines.categories, column_bits(codes), codes, partial(line_code, lines)
+        )
     raise ValueError(f"a table of an unknown kind: {kind!r:.80}")
 
 
@@ -1043,7 +1119,7 @@ def sample_part(attributes: list[Attribute], tables: list[Table], k: int) -> Par
             sent.append(f"{i:0{index}b}{code:0{widest}b}" if k < d else f"{code:0{table.bits}b}")
         return "".join(sent)
 
-    return Part(epsilon, bits, draw)
+    return Part(epsilon, bits, sum(a.size * t.cells for a, t in pairs), draw)
 
 
 def cube_part(
@@ -1054,7 +1130,10 @@ def cube_part(
     if any(attribute.categories for attribute in attributes):
         raise ValueError("a cube is for numbers, not for categories")
     refuse(cube_fault(d, threshold, heavy, light, epsilon))
+    refuse("the signs of a cube agree and differ equally often" if heavy == light else None)
     odds = agreement_odds(d, threshold, heavy, light)
+    if cube_scale(d, threshold, heavy - light, odds[-1]) > LARGEST_SCALE:
+        raise ValueError(f"the threshold {threshold} of a cube is too far from 0")
 
     def draw(row: Any, rng: random.Random) -> str:
         agree = agreements(odds, rng)
@@ -1062,7 +1141,7 @@ def cube_part(
         signs = [letter_of(x * 0.5 + 0.5, rng.getrandbits(ROUNDING)) for x in values]
         return "".join("01"[agrees == sign] for agrees, sign in zip(agree, signs, strict=True))
 
-    return Part(epsilon, d, draw)
+    return Part(epsilon, d, 2 * d, draw)
 
 
 def directions_part(attributes: list[Attribute], epsilon: Fraction, *weights: int) -> Part:
@@ -1077,7 +1156,7 @@ def directions_part(attributes: list[Attribute], epsilon: Fraction, *weights: in
         vector = [round(x * LENGTH) for x in attributes[0].inputs(row)]
         return f"{direction_code(odds, seed_bits, key, vector, rng):0{bits}b}"
 
-    return Part(epsilon, bits, draw)
+    return Part(epsilon, bits, 2 + 2 * attributes[0].size, draw)
 
 
 class Plan:
@@ -1165,6 +1244,8 @@ class Plan:
         self.bits = sum(part.bits for part in self._parts)
         if self.bits > MOST_BITS:
             raise ValueError(f"a record would have {self.bits} bits, more than {MOST_BITS}")
+        if (cells := sum(part.cells for part in self._parts)) > MOST_CELLS:
+            raise ValueError(f"a server would need {cells} counters, more than {MOST_CELLS}")
 
     def _part(self, document: Any) -> Part:
         kind = document.pop("kind", None)
@@ -1417,6 +1498,16 @@ def doubled(p: Point) -> Point:
     return e * f % FIELD, g * h % FIELD, f * g % FIELD, e * h % FIELD
 
 
+def key_point(public: bytes) -> Point | None:
+    """Return the point of a public key, or None if it is not a key that can be trusted.
+
+    A key of small order would accept a signature for every message, and a key in another form than
+    its only one could pass for two keys.
+    """
+    key = point(public)
+    return None if key is None or doubled(doubled(doubled(key)))[0] == 0 else key
+
+
 def is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
     """Return whether a message has an Ed25519 signature (RFC 8032). It takes some milliseconds.
 
@@ -1444,11 +1535,9 @@ def is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
     >>> is_signed(bytes.fromhex(key), bytes(64), b"")
     False
     """
-    base, key = point((4 * pow(5, -1, FIELD) % FIELD).to_bytes(32, "little")), point(public)
+    base, key = point((4 * pow(5, -1, FIELD) % FIELD).to_bytes(32, "little")), key_point(public)
     s = int.from_bytes(signature[32:], "little")
     if base is None or key is None or len(signature) != 64 or s >= ORDER:
-        return False
-    if doubled(doubled(doubled(key)))[0] == 0:
         return False
     hashed = hashlib.sha512(signature[:32] + public + message).digest()
     k = int.from_bytes(hashed, "little") % ORDER
@@ -1493,7 +1582,7 @@ def signed_document(text: str, public: bytes, name: str) -> dict[str, Any]:
     Traceback (most recent call last):
     ValueError: refused: it is not a signed text
     """
-    found = SIGNED.fullmatch(text) if text.isascii() else None
+    found = SIGNED.fullmatch(text) if text.isascii() and len(text) <= MOST_SIGNED else None
     if found is None:
         raise ValueError("refused: it is not a signed text")
     key, signature, signed = found.groups()
@@ -1502,17 +1591,33 @@ def signed_document(text: str, public: bytes, name: str) -> dict[str, Any]:
     if not is_signed(public, base64.b64decode(signature), signed.encode()):
         raise ValueError("refused: its signature is wrong")
     try:
-        document = json.loads(signed)
-    except UNREADABLE:
-        document = None
+        document = canonically(signed)
+    except UNREADABLE as error:
+        raise ValueError(f"refused: what was signed is not a {name!r}: {error}") from None
     if type(document) is not dict or document.get("format") != name:
         raise ValueError(f"refused: what was signed is not a {name!r}")
-    if canonical(document) != signed:
-        raise ValueError("refused: it is not canonical JSON")
     return document
 
 
 # A row, and a program.
+
+DEEPEST = 64  # lists and objects within each other that are read of a row
+BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)  # and texts, which may have some
+
+
+def flattened(text: str) -> str:
+    """Return JSON without what is nested too deeply to be a value of a row: null stands there."""
+    kept, depth, start = [], 0, 0
+    for found in BRACKETS.finditer(text):
+        if found[0] in ("[", "{"):
+            depth += 1
+            if depth == DEEPEST + 1:
+                kept.append(f"{text[start : found.start()]}null")
+                start = len(text)
+        elif found[0] in ("]", "}"):
+            start = found.end() if depth == DEEPEST + 1 else start
+            depth -= 1
+    return "".join(kept) + text[start:]
 
 
 def read_row(data: bytes) -> Any:
@@ -1544,8 +1649,12 @@ def read_row(data: bytes) -> Any:
     try:
         # Bytes that are not valid text, and numbers of any length, are values like others.
         text = data.decode(json.detect_encoding(data), "replace")
-        row = json.loads(text, parse_int=lambda x: int(x) if len(x) < 400 else float(x))
-    except (ValueError, RecursionError) as error:
+        read = partial(json.loads, parse_int=lambda x: int(x) if len(x) < 400 else float(x))
+        try:
+            row = read(text)
+        except RecursionError:  # it is data like others
+            row = read(flattened(text))
+    except ValueError as error:
         raise ValueError(f"the row must be a JSON object; it is not JSON: {error}") from None
     if not isinstance(row, dict | list):
         raise ValueError(f"the row must be a JSON object; got {shown(row)}")

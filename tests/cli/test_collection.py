@@ -448,7 +448,9 @@ def test_collect_shows_the_raw_mean_beside_the_clipped_one():
 
 
 def test_collect_survives_values_without_a_mean():
-    Path("fleet.csv").write_text("speed [km/h],age,price\ninf,x,$10+\n-inf,x,$10+\n50,x,$10+\n")
+    Path("fleet.csv").write_text(
+        "speed [km/h],age,price\ninf,inf,$10+\n-inf,-inf,$10+\n50,x,$10+\n"
+    )
     result = invoke("collect", "fleet.csv", *COLLECT, "--json")
     assert [line["truth"] for line in json.loads(result.stdout)["estimates"]] == [
         None,

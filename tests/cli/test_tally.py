@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -118,19 +119,58 @@ def test_a_pipe_counts_every_time():
     assert len(Counted.load("tally.json", PLAN).manifest) == 0
 
 
-def test_copies_are_noticed_where_chance_cannot_make_them(monkeypatch):
-    for name in ("a", "b", "c"):
-        Path(f"{name}.bin").write_bytes(b"".join(packets(10)))
-    assert tally_json("a.bin", "b.bin")["same_contents"] == 0
-    monkeypatch.setattr(counting, "_SELDOM_EQUAL", 10)
-    monkeypatch.setattr(counting, "_NEVER_EQUAL", 10)
-    [refused] = tally_json("c.bin", code=1)["refused"]
-    assert "it has the same contents as" in refused["reason"]
-    assert PLAN.load_tally("tally.json").reports == 20
-    Path("tally.json").unlink()
-    Path("tally.json.manifest").unlink()
-    monkeypatch.setattr(counting, "_NEVER_EQUAL", 11)
+def chance(vehicles):
+    """Return the largest chance that as many vehicles send the same as as many others."""
+    return prod(part.likeliest for part in PLAN.parts) ** vehicles
+
+
+def needed(least):
+    """Return how many vehicles make an equal file less likely than this."""
+    return next(vehicles for vehicles in range(1, 1000) if chance(vehicles) < least)
+
+
+def test_a_copy_is_refused_where_chance_cannot_make_one():
+    """How many vehicles that takes follows from the plan, and not from a fixed number."""
+    vehicles = needed(counting.CHANCE_OF_A_COPY / 2)
+    assert vehicles < 100
+    for name in ("a", "b"):
+        Path(f"{name}.bin").write_bytes(b"".join(packets(vehicles)))
+    [refused] = tally_json("a.bin", "b.bin", code=1)["refused"]
+    assert "it has the same contents as a.bin" in refused["reason"].replace(f"{Path.cwd()}/", "")
+    assert PLAN.load_tally("tally.json").reports == vehicles
+
+
+def test_a_small_file_that_equals_another_one_counts():
+    vehicles = needed(counting.CHANCE_OF_A_COPY) - 1
+    for name in ("a", "b"):
+        Path(f"{name}.bin").write_bytes(b"".join(packets(vehicles)))
+        Path(f"one {name}.bin").write_bytes(packets(1)[0])
     assert "Note: 1 file with the contents of another one counted." in tally("a.bin", "b.bin")
+    found = tally_json("one a.bin", "one b.bin")
+    assert (found["added"], found["same_contents"]) == (2, 0)
+
+
+def test_among_many_files_more_vehicles_are_needed(monkeypatch):
+    vehicles = needed(counting.CHANCE_OF_A_COPY)
+    monkeypatch.setattr(counting, "CHANCE_OF_A_COPY", 1.5 * chance(vehicles))
+    others = packets(vehicles + 2)
+    for number, name in enumerate(("a", "b", "c")):
+        Path(f"{name}.bin").write_bytes(b"".join(others[number : number + vehicles]))
+    for name in ("copy", "another"):
+        Path(f"{name}.bin").write_bytes(Path("a.bin").read_bytes())
+    assert tally_json("a.bin", "copy.bin", code=1)["added"] == vehicles
+    assert tally_json("a.bin", "b.bin", "c.bin", "another.bin")["refused"] == []
+
+
+def test_copies_of_tallies_are_noticed(monkeypatch):
+    monkeypatch.setattr(counting, "_SELDOM_EQUAL", 10)
+    for name in ("a", "b"):
+        PLAN.count(packets(10)).tally.save(f"{name}.json")
+    assert "Note: 1 file with the contents of another one" in tally("a.json", "b.json")
+    monkeypatch.setattr(counting, "_NEVER_EQUAL", 10)
+    Path("c.json").write_bytes(Path("a.json").read_bytes())
+    [refused] = tally_json("c.json", code=1)["refused"]
+    assert "it has the same contents as" in refused["reason"]
 
 
 def test_tallies_of_other_servers_are_merged_once():

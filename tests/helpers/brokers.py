@@ -57,7 +57,7 @@ class Broker:
         for patterns, waiting in [*alive, *self.sessions.values()]:
             if any(matches(pattern, topic) for pattern in patterns):
                 waiting.append(Message(topic, payload, next(self.numbers)))
-            if SHARED + topic in patterns:
+            if any(matches(pattern, SHARED + topic) for pattern in patterns):
                 sharing.append(waiting)
         if sharing:
             sharing[next(self.turn) % len(sharing)].append(

@@ -80,10 +80,11 @@ def store(folder, campaign=None, name="counter"):
     return Store(folder / f"{name}.db", (campaign or asked()).signed(KEY))
 
 
-def count(stores, broker, clock=None, silence=9):
+def count(stores, broker, clock=None, silence=9, **options):
     """Let counters work whenever somebody waits for a message; return them."""
     counters = [
-        Counter(each, broker.connect, silence=silence, clock=clock or Clock()) for each in stores
+        Counter(each, broker.connect, silence=silence, clock=clock or Clock(), **options)
+        for each in stores
     ]
 
     def work(connection):

@@ -16,6 +16,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from time import sleep
 from types import MappingProxyType
@@ -24,6 +25,7 @@ from typing import Any, NamedTuple, Protocol, cast, final
 from fedldp._internal import files, head
 from fedldp._internal.head import Head, Record
 from fedldp.errors import DomainError, WireError
+from fedldp.vehicle import shown
 
 _PATIENCE = 60.0  # seconds to wait for the transaction of another process
 _GLANCE = 5.0  # seconds for a snapshot, which waits only while a crash is recovered from
@@ -356,6 +358,7 @@ class Database:
                     raise self.damaged(verdict.splitlines()[-1])
             if not current:
                 self._migrate()
+            _check_tables(self, self._kind)
             if self._kind.head_since:
                 self._open_head()
         except ERRORS as error:
@@ -470,6 +473,7 @@ class _Snapshot:
             if version != kind.format:
                 self._copy()
                 _migrate(self, kind, version)
+            _check_tables(self, kind)
         except BaseException:
             self.close()
             raise
@@ -655,6 +659,38 @@ def _check_mark(file: Readable, kind: Kind) -> None:
         raise file.damaged(f"it does not have the mark of a {kind.name}")
 
 
+def _check_tables(file: Readable, kind: Kind) -> None:
+    """Refuse a file with other tables, or with views, triggers or columns that compute something.
+
+    Somebody else may have written it.
+    """
+    expected, given = _structure_of(kind.tables), _structure(file.execute)
+    for name in expected.keys() | given.keys():
+        if expected.get(name) != given.get(name):
+            raise file.damaged(f"{shown(name)} is not what a {kind.name} has under this name")
+
+
+@lru_cache(maxsize=16)
+def _structure_of(statements: str) -> dict[str, object]:
+    """Return the tables that some statements create."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(statements)
+        return _structure(lambda query, values=(): connection.execute(query, values).fetchall())
+
+
+def _structure(execute: Callable[..., list[Any]]) -> dict[str, object]:
+    """Return what is known of each table, index, view and trigger, by name."""
+    found: dict[str, object] = {}
+    columns = 'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?)'
+    for kind, name, text in execute("SELECT type, name, sql FROM sqlite_master"):
+        if kind == "table" and str(text).startswith("CREATE TABLE"):  # not a virtual one
+            without_rowid = " ".join(str(text).upper().split()).endswith(") WITHOUT ROWID")
+            found[name] = sorted(execute(columns, (name,))), without_rowid
+        else:
+            found[name] = kind, str(text).split("(")[0]
+    return found
+
+
 def _version(file: Readable, kind: Kind) -> int:
     """Return the format of a file, if it is the current one or can be migrated to it."""
     version: int
@@ -688,7 +724,8 @@ def _damaged(path: Path, kind: Kind, what: str) -> WireError:
 
 def _trouble(path: Path, kind: Kind, error: Exception) -> Exception:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the higher bits are details
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    damage = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    if damage or str(error) == "unsupported file format":
         return _damaged(path, kind, str(error))
     if isinstance(error, UnicodeDecodeError | sqlite3.OperationalError) and not code:
         return _damaged(path, kind, "it has a text that is not UTF-8")

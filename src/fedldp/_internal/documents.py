@@ -25,6 +25,8 @@ def reading(what: str, advice: str = "") -> Iterator[None]:
         yield
     except PrivacyError:
         raise
+    except RecursionError as error:
+        raise WireError(f"not a {what}: it is nested too deeply{advice}") from error
     except (*UNREADABLE, LookupError, ArithmeticError) as error:
         raise WireError(f"not a {what}: {error}{advice}") from error
 

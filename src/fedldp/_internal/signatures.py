@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 from fedldp._internal import documents, files
 from fedldp.errors import DomainError, WireError
-from fedldp.vehicle import canonical, difference
+from fedldp.vehicle import MOST_SIGNED, canonical, difference, key_point
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 FORMAT = "fedldp signed 1"
-MOST_BYTES = 1 << 20  # of a signed text
+MOST_BYTES = MOST_SIGNED  # of a signed text
 
 _KIND = "ed25519"  # the first word of a public key
 _TEXT = re.compile(
@@ -100,6 +100,8 @@ class PublicKey:
             found = cls(base64.b64decode(text.rstrip("\n").removeprefix(_KIND)[1:], validate=True))
             if len(found.raw) != 32 or found.text != text.rstrip("\n"):
                 raise ValueError(f"expected one line, '{_KIND} <base64 of 32 bytes>'")
+            if key_point(found.raw) is None:
+                raise ValueError("it is not a point of the curve in its only form, of large order")
         return found
 
     @classmethod
@@ -515,6 +517,8 @@ def _check_signature(public: PublicKey, signature: bytes, data: bytes) -> None:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
+        if key_point(public.raw) is None:  # package cryptography accepts keys of small order
+            raise InvalidSignature
         Ed25519PublicKey.from_public_bytes(public.raw).verify(signature, data)
     except InvalidSignature:
         raise WireError(

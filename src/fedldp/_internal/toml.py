@@ -37,7 +37,9 @@ def read(
     for name, value in entries.items():
         if name not in known:
             raise DomainError(f"{path}: unknown entry {name!r}; choose from {', '.join(known)}.")
-        if not isinstance(value, known[name]) or isinstance(value, bool):
+        if not isinstance(value, known[name]) or (
+            known[name] is not bool and isinstance(value, bool)
+        ):
             raise DomainError(f"{path}: {name} has a value of a wrong type: {value!r:.80}.")
     for name in needed:
         if name not in entries:

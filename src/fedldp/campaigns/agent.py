@@ -43,6 +43,9 @@ class Agent:
         Opens connections with the broker.
     every, retry, patience, silence, tick
         Seconds: see the constants above.
+    identity
+        As whom the broker knows this vehicle: the last level of the topic of its answers. By
+        default it has none.
     """
 
     def __init__(
@@ -55,8 +58,10 @@ class Agent:
         patience: float = PATIENCE,
         silence: float = SILENCE,
         tick: float = TICK,
+        identity: str = "",
     ) -> None:
         self._answers, self._connect = answers, connect
+        self._sender = f"/{identity}" if identity else ""
         self._every, self._retry = every, retry
         self._patience, self._silence, self._tick = patience, silence, tick
         self._said: dict[str, str] = {}  # by topic: why it was not answered the last time
@@ -144,7 +149,7 @@ class Agent:
     def _deliver(self, connection: Connection, answer: Answer) -> None:
         """Send an answer, and wait a while for its acknowledgement."""
         connection.subscribe(answer.acknowledgement)
-        connection.publish(answer.topic, answer.payload, certain=True)
+        connection.publish(answer.topic + self._sender, answer.payload, certain=True)
         until = monotonic() + self._patience
         while (left := until - monotonic()) > 0:
             message = connection.receive(left)

@@ -495,7 +495,10 @@ def random_row(path: Path) -> dict[str, Any]:
     the owner reads about it in the log.
     """
     try:
-        tables = [frames.table(chunk.data) for chunk in frames.read(path)]
+        chunks = list(frames.read(path, tolerant=True))
+        if malformed := sum(len(chunk.malformed) for chunk in chunks):
+            _log.warning("%s: %s malformed", path, counted(malformed, "line"))
+        tables = [frames.table(chunk.data) for chunk in chunks]
         ends = np.cumsum([len(table) for table in tables])
         place = secrets.randbits(64) * int(ends[-1]) >> 64  # as many random bits for all files
         number = int(np.searchsorted(ends, place, side="right"))

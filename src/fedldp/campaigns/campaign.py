@@ -179,6 +179,38 @@ class Campaign:
         """The subscription of counters: each answer is delivered to one of them."""
         return f"$share/counters/{self.answers}"
 
+    @property
+    def named_answers(self) -> str:
+        """The subscription of counters to answers on which the broker has put an identity."""
+        return f"{self.shared_answers}/+"
+
+    def identity(self, topic: str) -> str | None:
+        """Return who has sent an answer, as the broker knows the sender.
+
+        Parameters
+        ----------
+        topic
+            Where the answer was published.
+
+        Returns
+        -------
+        str or None
+            The identity, which is empty if the topic names none; None if it is not the topic of an
+            answer.
+
+        Examples
+        --------
+        >>> import datetime
+        >>> now = datetime.datetime(2027, 3, 1, tzinfo=datetime.UTC)
+        >>> campaign = Campaign("north", "spring", 1, "{}", now, now + datetime.timedelta(days=2))
+        >>> campaign.identity("fedldp/north/answers/spring/1/car-1")
+        'car-1'
+        """
+        if topic == self.answers:
+            return ""
+        before, _, identity = topic.rpartition("/")
+        return identity if before == self.answers else None
+
     def acknowledgement(self, identifier: bytes) -> str:
         """Return where a counter acknowledges the answer with an identifier.
 

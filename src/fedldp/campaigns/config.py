@@ -57,11 +57,13 @@ _VEHICLE: dict[str, toml.Types] = (
         "epsilon": str,  # only plans with this epsilon are answered
         "ledger": str,
         "vehicle": str,  # its id in the ledger
+        "identity": str,  # as whom the broker knows it: mostly the name in its certificate
         "every": (int, float),
         "retry": (int, float),
     }
 )
-_SERVER: dict[str, toml.Types] = _NETWORK | {"signer": str}
+_SERVER: dict[str, toml.Types] = _NETWORK | {"signer": str, "identities": bool}
+_IDENTITY = re.compile(r"[^/+#\x00-\x1f\x7f]{1,128}")  # a level of a topic
 
 
 def _broker(folder: Path, entries: dict[str, Any]) -> Broker:
@@ -146,7 +148,10 @@ class VehicleConfig:
     def check(self) -> DataQuality:
         """Read all data, and return what would be clipped or replaced in them."""
         schema, path = self.schema, self.folder / self.entries["data"]
-        found = [schema.rows(chunk.data, chunk.first_row).read()[1] for chunk in frames.read(path)]
+        found = [
+            schema.rows(chunk.data, chunk.first_row).read()[1].with_malformed(chunk.malformed)
+            for chunk in frames.read(path, tolerant=True)
+        ]
         if not found:
             raise DomainError(f"{path} has no rows.")
         return total(found)
@@ -178,7 +183,18 @@ class VehicleConfig:
                 broker.connect,
                 every=self.entries.get("every", EVERY),
                 retry=self.entries.get("retry", RETRY),
+                identity=self.identity,
             )
+
+    @property
+    def identity(self) -> str:
+        """As whom the broker knows this vehicle; empty if vehicle.toml does not say so."""
+        name = str(self.entries.get("identity", ""))
+        if "identity" in self.entries and not _IDENTITY.fullmatch(name):
+            raise DomainError(
+                f"identity must have 1 to 128 characters other than / + #; got {name!r:.80}."
+            )
+        return name
 
 
 def _epsilon(path: Path, name: str, text: str) -> Fraction:
@@ -217,14 +233,16 @@ class ServerConfig:
         key = PrivateKey.generate()
         key.save(folder / SIGNER)
         key.public.save(folder / OPERATOR)
-        entries = {"fleet": fleet, "broker": broker, "signer": SIGNER}
+        entries: dict[str, Any] = {"fleet": fleet, "broker": broker, "signer": SIGNER}
         notes = {"signer": "the key that signs campaigns: vehicles hold operator.pub"}
         if broker.startswith("mqtts:"):
             entries |= {"authority": "ca.crt", "certificate": "server.crt", "key": "server.key"}
             notes |= {
                 "authority": "that has signed the broker's certificate",
                 "certificate": "with which counters connect to the broker",
+                "identities": "count the answers of each identity that the broker admits",
             }
+            entries["identities"] = True
         files.write(folder / SERVER_FILE, toml.write({"format": toml.FORMAT, **entries}, notes))
         return cls(folder.resolve(), entries)
 

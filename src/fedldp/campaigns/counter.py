@@ -47,7 +47,9 @@ class Counter:
         grace: float = GRACE,
         silence: float = SILENCE,
         clock: Callable[[], datetime] = utc_now,
+        identities: bool = False,
     ) -> None:
+        self._identities = identities
         self._store, self._connect, self._clock = store, connect, clock
         self._campaign = store.campaign
         self._end = self._campaign.deadline + timedelta(seconds=grace)
@@ -80,11 +82,13 @@ class Counter:
     def _count(self, connection: Connection, stopped: Callable[[], bool]) -> None:
         connection.subscribe(self._campaign.topic)
         connection.subscribe(self._campaign.shared_answers)
+        if self._identities:
+            connection.subscribe(self._campaign.named_answers)
         publish_at = monotonic() + self._silence
         batch: list[Message] = []
         while not stopped() and self._clock() < self._end:
             message = connection.receive(_PAUSE if batch else _IDLE)
-            if message is not None and message.topic == self._campaign.answers:
+            if message is not None and self._campaign.identity(message.topic) is not None:
                 # One byte too many is refused like millions, which would fill the memory.
                 batch.append(message._replace(payload=message.payload[: self._store.size + 1]))
             elif message is not None:
@@ -105,7 +109,8 @@ class Counter:
 
     def _commit(self, connection: Connection, batch: list[Message]) -> None:
         payloads = [message.payload for message in batch]
-        for message, verdict in zip(batch, self._store.add(payloads), strict=True):
+        senders = [self._campaign.identity(message.topic) or "" for message in batch]
+        for message, verdict in zip(batch, self._store.add(payloads, senders), strict=True):
             if verdict.acknowledged:
                 identifier = message.payload[:IDENTIFIER]
                 connection.publish(self._campaign.acknowledgement(identifier), b"")

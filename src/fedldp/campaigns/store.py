@@ -30,16 +30,22 @@ CONFLICT = "conflict"  # another packet with the same identifier was received be
 VEHICLES = "vehicles"  # the packet does not hold exactly one vehicle
 
 _AT_ONCE = 1 << 14  # answers that are read from a file
+_LONGEST = 128  # characters of an identity
 
+_IDENTITIES = (
+    "CREATE TABLE identities (identity TEXT PRIMARY KEY, answers INTEGER NOT NULL) WITHOUT ROWID"
+)
 _KIND = Kind(
     name="file of a counter",
     mark=b"fCnt",
-    format=1,
-    tables="""
+    format=2,
+    tables=f"""
         CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
         CREATE TABLE answers (identifier BLOB PRIMARY KEY, packet BLOB NOT NULL) WITHOUT ROWID;
         CREATE TABLE refused (reason TEXT PRIMARY KEY, messages INTEGER NOT NULL) WITHOUT ROWID;
+        {_IDENTITIES};
     """,
+    migrations={1: (_IDENTITIES,)},
     advice=(
         "Vehicles whose answers it held may have been told that they are counted. Restore the "
         "disk if you can; without this file, close the round with those of the other counters."
@@ -178,13 +184,17 @@ class Store:
         with self._file.transaction():
             self._file.execute("INSERT OR IGNORE INTO about VALUES ('finished', 'yes')")
 
-    def add(self, payloads: Sequence[bytes]) -> list[Verdict]:
+    def add(
+        self, payloads: Sequence[bytes], identities: Sequence[str] | None = None
+    ) -> list[Verdict]:
         """Store answers, and return what to do about each of them. Then they are on disk.
 
         Parameters
         ----------
         payloads
             What vehicles have sent.
+        identities
+            As whom the broker knows the sender of each of them; empty where it does not say so.
 
         Returns
         -------
@@ -202,7 +212,9 @@ class Store:
                 raise Finished(f"the round is closed: {self.path} takes no more answers.")
             known: dict[bytes, bytes] = {}
             fresh: dict[bytes, bytes] = {}
-            for payload, reason in zip(payloads, reasons, strict=True):
+            senders: Numbers[str] = Numbers()
+            given = [""] * len(payloads) if identities is None else identities
+            for payload, reason, sender in zip(payloads, reasons, given, strict=True):
                 identifier, packet = parted(payload)
                 if reason or identifier in known:
                     continue
@@ -211,7 +223,13 @@ class Store:
                     known[identifier] = stored
                 if identifier not in known:
                     known[identifier] = fresh[identifier] = packet
+                    senders[sender[:_LONGEST]] += 1
             self._file.execute_many("INSERT INTO answers VALUES (?, ?)", fresh.items())
+            self._file.execute_many(
+                "INSERT INTO identities VALUES (?, ?) ON CONFLICT (identity) "
+                "DO UPDATE SET answers = answers + excluded.answers",
+                senders.items(),
+            )
             for place, payload in enumerate(payloads):
                 identifier, packet = parted(payload)
                 if not reasons[place] and known[identifier] != packet:
@@ -258,8 +276,19 @@ class Store:
     @property
     def refused(self) -> dict[str, int]:
         """How many messages were refused for which reason; a message may have come repeatedly."""
+        return self._numbers("SELECT reason, messages FROM refused")
+
+    @property
+    def identities(self) -> dict[str, int]:
+        """How many of the answers came from which identity; those from "" do not say so."""
+        return self._numbers("SELECT identity, answers FROM identities")
+
+    def _numbers(self, query: str) -> dict[str, int]:
         with self._file.gate():
-            return dict(self._file.execute("SELECT reason, messages FROM refused"))
+            found = dict(self._file.execute(query))
+        if not all(type(key) is str and type(n) is int and n > 0 for key, n in found.items()):
+            raise self._file.damaged("what it has counted are no numbers of messages")
+        return found
 
     def answers(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield identifiers and packets, by ascending identifier.
@@ -269,18 +298,23 @@ class Store:
         tuple of bytes
             An identifier and a packet.
         """
-        query = (
-            "SELECT identifier, packet FROM answers WHERE identifier > ? "
-            "ORDER BY identifier LIMIT ?"
-        )
-        last = b""
+        first, last = True, b""
         while True:
+            # Anything but bytes comes before them.
+            rest = "" if first else "WHERE identifier > ?"
+            query = f"SELECT identifier, packet FROM answers {rest} ORDER BY identifier LIMIT ?"  # noqa: S608
             with self._file.gate():
-                rows = self._file.execute(query, (last, _AT_ONCE))
+                rows = self._file.execute(query, (*[last] * (not first), _AT_ONCE))
+            first = False
             if not rows:
                 return
-            yield from rows
-            last = rows[-1][0]
+            for identifier, packet in rows:
+                if not type(identifier) is type(packet) is bytes or len(identifier) != IDENTIFIER:
+                    raise self._file.damaged("it holds an answer that is not one")
+                if identifier <= last:
+                    raise self._file.damaged("its answers are not in order")
+                yield identifier, packet
+                last = identifier
 
     def close(self) -> None:
         """Close the file. Closing it again does nothing."""
@@ -306,17 +340,21 @@ class Merged(NamedTuple):
         The number of identifiers that different counters have with different packets.
     refused
         The number of messages that counters refused, by reason.
+    identities
+        The number of answers by the identity of the sender, as the broker knows it; those from ""
+        do not say so. One that several counters had counts for each.
 
     Examples
     --------
     >>> Merged._fields
-    ('counted', 'repeated', 'conflicts', 'refused')
+    ('counted', 'repeated', 'conflicts', 'refused', 'identities')
     """
 
     counted: Counted
     repeated: int
     conflicts: int
     refused: dict[str, int]
+    identities: dict[str, int]
 
 
 def merge(stores: Sequence[Store]) -> Merged:
@@ -396,6 +434,7 @@ def merge(stores: Sequence[Store]) -> Merged:
         numbers["repeated"],
         numbers["conflicts"],
         dict(sorted(refused.items())),
+        dict(sum((Numbers(store.identities) for store in stores), Numbers[str]())),
     )
 
 

@@ -3,6 +3,8 @@
 import contextlib
 import json
 import sys
+from collections import Counter as Numbers
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ from fedldp.campaigns.store import Store, merge
 from fedldp.cli.fleet.parts import FAILED, FOLDER, STOPPED, log_options
 from fedldp.cli.plans import INPUT, OUTPUT, read_plan
 from fedldp.errors import DomainError
+
+_SHOWN = 10  # identities with the most answers
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 
@@ -176,7 +180,9 @@ def count_command(campaign_file: Path, counter: str, grace: float) -> None:
     path = config.counter_file(campaign_file, counter)
     text = campaign_file.read_text("utf-8")
     with config.alone(path), Store(path, text) as store, config.until_stopped() as stop:
-        ended = Counter(store, server.broker.connect, grace=grace).run(*stop)
+        identities = server.entries.get("identities", False)
+        counter_ = Counter(store, server.broker.connect, grace=grace, identities=identities)
+        ended = counter_.run(*stop)
         click.echo(f"{path}: {counted(store.received, 'answer')}.")
     if not ended:
         sys.exit(STOPPED)
@@ -197,6 +203,8 @@ def status_command(folder: Path, as_json: bool) -> None:
     """  # noqa: D301 (click wants the character \b itself)
     server = ServerConfig.load(folder)
     found = [_status(path) for path in server.campaigns()]
+    for each in found:
+        _tell_senders(each["senders"])
     if as_json:
         click.echo(json.dumps({"fleet": server.entries["fleet"], "campaigns": found}, indent=2))
         return
@@ -205,7 +213,8 @@ def status_command(folder: Path, as_json: bool) -> None:
     for each in found:
         click.echo(
             f"job {each['job']}, round {each['round']}: {each['state']}, deadline "
-            f"{each['deadline']}, {counted(each['answers'], 'answer')}"
+            f"{each['deadline']}, {counted(each['answers'], 'answer')} from "
+            f"{_named(each['senders'])}"
         )
         for counter in each["counters"]:
             refused = ", ".join(f"{reason} {n:,}" for reason, n in counter["refused"].items())
@@ -274,6 +283,8 @@ def close_command(
         click.echo("fedldp: no vehicle has answered.", err=True)
         sys.exit(FAILED)
     found.counted.save(output)
+    senders = _senders(found.identities)
+    _tell_senders(senders)
     if as_json:
         document = _described(campaign) | {
             "tally": str(output),
@@ -281,10 +292,11 @@ def close_command(
             "repeated": found.repeated,
             "conflicts": found.conflicts,
             "refused": found.refused,
+            "senders": senders,
         }
         click.echo(json.dumps(document, indent=2))
         return
-    click.echo(f"{counted(vehicles, 'vehicle')} in {output}.")
+    click.echo(f"{counted(vehicles, 'vehicle')} in {output}, from {_named(senders)}.")
     if found.repeated:
         click.echo(f"Several counters had {counted(found.repeated, 'answer')}; each counts once.")
     if found.conflicts:
@@ -310,6 +322,40 @@ def _withdraw(campaign: Campaign, text: str, folder: Path) -> None:
         )
 
 
+def _senders(identities: Mapping[str, int]) -> dict[str, Any]:
+    """Return how many answers came from how many identities, as JSON."""
+    named = Numbers({name: n for name, n in identities.items() if name})
+    more = [[name, n] for name, n in named.most_common(_SHOWN) if n > 1]
+    return {
+        "identities": len(named),
+        "several_answers": sum(n > 1 for n in named.values()),
+        "most_answers": more,
+        "answers_without_identity": identities.get("", 0),
+    }
+
+
+def _named(found: dict[str, Any]) -> str:
+    return counted(found["identities"], "known sender")
+
+
+def _tell_senders(found: dict[str, Any]) -> None:
+    """Warn of identities with several answers, and of answers without one."""
+    if number := found["several_answers"]:
+        names = ", ".join(f"{name!r} ({n:,})" for name, n in found["most_answers"])
+        click.echo(
+            f"fedldp: warning: {counted(number, 'sender')} whom the broker knows sent "
+            f"several answers in this round: {names}. A vehicle answers a round once: vehicles "
+            "share a certificate, or somebody invents answers.",
+            err=True,
+        )
+    if number := found["answers_without_identity"]:
+        click.echo(
+            f"fedldp: warning: {counted(number, 'answer')} without an identity: one sender may "
+            "have sent all of them. Let vehicles name themselves, and the broker check it.",
+            err=True,
+        )
+
+
 def _described(campaign: Campaign) -> dict[str, Any]:
     return {
         "job": campaign.job,
@@ -322,8 +368,10 @@ def _described(campaign: Campaign) -> dict[str, Any]:
 def _status(path: Path) -> dict[str, Any]:
     campaign = Campaign.own(path.read_text("utf-8"))
     found: list[dict[str, Any]] = []
+    identities = Numbers[str]()
     for each in config.counters(path):
         with Store(each) as store:
+            identities.update(store.identities)
             found.append(
                 {
                     "file": each.name,
@@ -338,5 +386,6 @@ def _status(path: Path) -> dict[str, Any]:
         "file": path.name,
         "state": "open" if is_open else "ended",
         "answers": sum(each["answers"] for each in found),
+        "senders": _senders(identities),
         "counters": found,
     }

@@ -86,6 +86,8 @@ def collect_command(
         with naming(data):
             _checked(plan.schema, data).refuse()
     tally, truth, quality = _simulated(plan, data, seed=seed)
+    with naming(data):
+        quality.refuse_unusable()
     tell(data, quality)
     estimate = tally.estimate(estimator, of=of, confidence=confidence)
     rows = [row | true for row, true in zip(lines(estimate, plan.schema), truth, strict=True)]

@@ -393,6 +393,8 @@ def _load(
         with naming(schema):
             objective(objective_name).for_target(columns[target])
     found, quality = read_file(what, columns, target, vehicle, strict=strict)
+    with naming(Path(what)):
+        quality.refuse_unusable()
     tell(what, quality)
     if rows is not None and rows > len(found):
         raise click.UsageError(

@@ -25,8 +25,6 @@ from fedldp.errors import DomainError, PrivacyError
 from fedldp.randomness import Source, check_source
 
 _ENTRIES = {"epsilon", "letters", "values", "counts"}
-MOST_OUTPUTS = 1 << 16
-BIAS = 2.0**-40  # what the mean at a letter may be off by, relative to the largest value
 
 _CHUNK = 1 << 15  # values encoded at a time: a few arrays of this size stay in the cache
 
@@ -98,12 +96,10 @@ class Channel(ByLaw, ForNumbers):
         reason = vehicle.fault(self.counts.tolist(), vehicle.exact(epsilon))
         if reason is not None:
             raise PrivacyError(f"not an epsilon = {epsilon:g} channel: {reason}.")
-        with np.errstate(over="ignore", invalid="ignore"):
-            bias = np.abs(self.counts @ self.values / self.total - self.letters).max()
-        if not bias <= BIAS * np.abs(self.values).max():
-            raise DomainError(
-                f"a channel must be unbiased at every letter; got a bias of {bias:g}."
-            )
+        arrays = (each.tolist() for each in (self.counts, self.letters, self.values))
+        reason = vehicle.bias_fault(*arrays)
+        if reason is not None:
+            raise DomainError(f"a channel must be unbiased at every letter; got {reason}.")
 
     def __repr__(self) -> str:
         return (
@@ -123,7 +119,7 @@ class Channel(ByLaw, ForNumbers):
         fits = (
             letters.ndim == values.ndim == 1
             and self.counts.shape == (letters.size, values.size)
-            and 2 <= values.size <= MOST_OUTPUTS
+            and 2 <= values.size <= vehicle.MOST_OUTPUTS
             and np.all(np.isfinite(values))
             and np.all(values[1:] > values[:-1])
             and vehicle.is_ladder(letters.tolist())
@@ -131,8 +127,9 @@ class Channel(ByLaw, ForNumbers):
         if not fits:
             shapes = letters.shape, values.shape, self.counts.shape
             raise DomainError(
-                f"a channel needs ascending letters from -1 to 1, up to {MOST_OUTPUTS} ascending "
-                f"values, and a count for each pair; got the shapes {shapes}."
+                "a channel needs ascending letters from -1 to 1, up to "
+                f"{vehicle.MOST_OUTPUTS} ascending values, and a count for each pair; got the "
+                f"shapes {shapes}."
             )
 
     @property

@@ -11,7 +11,6 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import comb
 from typing import Any, final
 
 import numpy as np
@@ -30,7 +29,6 @@ __all__ = ["Cube"]
 Bits = npt.NDArray[np.uint8]
 
 _LIGHT = 1 << 40
-_LARGEST_SCALE = 1 << 400  # its square is still a float
 _CHUNK = 1 << 16  # signs drawn at a time: a few arrays of this size stay in the cache
 
 
@@ -94,7 +92,7 @@ class Cube(AsBits, ByLaw, ForNumbers):
         )
         if reason is not None:
             raise PrivacyError(f"not an epsilon = {self.epsilon:g} cube: {reason}.")
-        if self._exact_scale > _LARGEST_SCALE:
+        if self._exact_scale > vehicle.LARGEST_SCALE:
             raise DomainError(
                 f"with threshold {self.threshold} of {self.d} the noise is too large for floats: "
                 'pass one closer to 0, or "best".'
@@ -132,10 +130,8 @@ class Cube(AsBits, ByLaw, ForNumbers):
 
     @cached_property
     def _exact_scale(self) -> Fraction:
-        # In the sum of t.v over all t above the threshold, all terms but one cancel.
-        first = (self.d + self.threshold) // 2 + 1  # the least number of agreements above it
-        lean = (self.heavy - self.light) * comb(self.d - 1, first - 1)
-        return Fraction(self._odds[-1], lean)
+        difference = self.heavy - self.light
+        return vehicle.cube_scale(self.d, self.threshold, difference, self._odds[-1])
 
     @property
     def scale(self) -> float:

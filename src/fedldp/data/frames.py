@@ -6,13 +6,14 @@ they are needed.
 
 import csv
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from itertools import chain, islice, repeat
 from operator import contains
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ Cells = Sequence[Any] | npt.NDArray[Any]
 
 REAL = "biuf"  # kinds of arrays that become floats at once
 CHUNK = 1 << 15  # rows read from a file at a time
+MOST_LINES_OF_A_ROW = 100  # of a CSV file: a quotation mark that is not closed must not take more
 
 
 def to_frame(columns: Mapping[str, Sequence[Any]]) -> Any:
@@ -136,7 +138,18 @@ class Frame:
         if series.implementation.is_pyarrow() and kind == nw.Categorical:
             series = series.cast(nw.String)  # its list would be made cell by cell
         # Not to_numpy, which reads the nulls of a dictionary column of pyarrow as a category.
-        return series.to_list()
+        try:
+            return series.to_list()
+        except (ValueError, OverflowError):  # such as a text that is not UTF-8
+            return [_cell(series, place) for place in range(len(series))]
+
+
+def _cell(series: Any, place: int) -> Any:
+    """Return a cell, or a text that is no value if the cell cannot be read."""
+    try:
+        return series[place : place + 1].to_list()[0]
+    except (ValueError, OverflowError):
+        return "\ufffd"
 
 
 Table = Dicts | Columns | Frame
@@ -272,24 +285,40 @@ class Chunk(NamedTuple):
     data: Any
     first_row: int
     fraction: float  # how much of the file has been read, including this chunk
+    malformed: Mapping[int, str] = MappingProxyType({})  # by the number of a row: what is wrong
 
 
-def read(path: str | PathLike[str], rows: int = CHUNK) -> Iterator[Chunk]:
+def read(
+    path: str | PathLike[str],
+    rows: int = CHUNK,
+    *,
+    tolerant: bool = False,
+    vehicle: str | None = None,
+) -> Iterator[Chunk]:
     r"""Read a Parquet file (.parquet, .pq) or a CSV file (any other) in chunks of rows.
 
     A CSV file is in UTF-8, separated by commas, and begins with the names of its columns; an empty
     cell is a missing value. Only one chunk is held in memory.
 
+    A line that is malformed raises `DomainError`. With `tolerant`, as on a vehicle, it is a row of
+    missing values, so that it affects no other row; only the cell of the column `vehicle` is kept,
+    if the line is long enough.
+
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp(), "fleet.csv")
     >>> _ = path.write_text("age,city\n31,Oslo\n54,\n")
     >>> next(read(path))
-    Chunk(data={'age': ['31', '54'], 'city': ['Oslo', None]}, first_row=0, fraction=1.0)
+    Chunk(data={'age': ['31', '54'], 'city': ['Oslo', None]}, first_row=0, fraction=1.0, ...)
+    >>> _ = path.write_text("age,city\n31\n54,Rome\n")
+    >>> next(read(path, tolerant=True)).data
+    {'age': [None, '54'], 'city': [None, 'Rome']}
     """
     path = Path(path)
     if validation.whole(rows, "rows") < 1:
         raise DomainError(f"rows must be at least 1; got {rows}.")
-    return _parquet(path, rows) if path.suffix.lower() in (".parquet", ".pq") else _csv(path, rows)
+    if path.suffix.lower() in (".parquet", ".pq"):
+        return _parquet(path, rows)
+    return _tolerant_csv(path, rows, vehicle) if tolerant else _csv(path, rows)
 
 
 def _parquet(path: Path, rows: int) -> Iterator[Chunk]:
@@ -334,11 +363,7 @@ def _csv(path: Path, rows: int) -> Iterator[Chunk]:
         first_row = 0
         try:
             names = next(reader, [])
-            if not names or len(set(names)) < len(names):
-                raise DomainError(
-                    f"{path.name} must begin with a line of different names, one for each column; "
-                    f"got {names}."
-                )
+            _check_header(path, names)
             good = records()
             while chunk := list(islice(good, rows)):
                 columns = ([cell or None for cell in column] for column in zip(*chunk, strict=True))
@@ -351,3 +376,104 @@ def _csv(path: Path, rows: int) -> Iterator[Chunk]:
             ) from error
         except csv.Error as error:
             raise DomainError(f"{path.name}, line {reader.line_num}: {error}.") from error
+
+
+def _tolerant_csv(path: Path, rows: int, vehicle: str | None) -> Iterator[Chunk]:
+    """Read a CSV file in which a malformed line is a row of missing values."""
+    total = max(path.stat().st_size, 1)
+    with path.open("rb") as file:
+        first = file.readline()
+        try:
+            names = next(csv.reader([first.decode("utf-8-sig")], strict=True), [])
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise DomainError(f"{path.name}, line 1: {error}.") from error
+        _check_header(path, names)
+        kept = names.index(vehicle) if vehicle in names else None
+        records, first_row = _records(_Lines(file), len(names)), 0
+        while chunk := list(islice(records, rows)):
+            malformed = {row: each.fault for row, each in enumerate(chunk, first_row) if each.fault}
+            cells = [
+                _without_cells(each.cells, len(names), kept) if each.fault else each.cells
+                for each in chunk
+            ]
+            columns = ([cell or None for cell in column] for column in zip(*cells, strict=True))
+            data = dict(zip(names, columns, strict=True))
+            yield Chunk(data, first_row, min(file.tell() / total, 1.0), malformed)
+            first_row += len(chunk)
+
+
+class _Record(NamedTuple):
+    """The cells of a row, and what is wrong with its line."""
+
+    cells: Sequence[str]
+    fault: str = ""
+
+
+class _Lines:
+    """The lines of a file after its header, some of which are looked at before they are used."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._waiting = file, deque[bytes]()
+        self.number = 1  # of the last line that was used
+
+    def ahead(self) -> Iterator[bytes]:
+        """Yield the lines that come next, without using them: as many as a row may have."""
+        for place in range(MOST_LINES_OF_A_ROW):
+            if place == len(self._waiting):
+                if not (line := self._file.readline()):
+                    return
+                self._waiting.append(line)
+            yield self._waiting[place]
+
+    def use(self, count: int) -> list[bytes]:
+        """Return the lines that come next, and go on after them."""
+        self.number += count
+        return [self._waiting.popleft() for _ in range(count)]
+
+
+def _records(lines: _Lines, width: int) -> Iterator[_Record]:
+    while line := next(lines.ahead(), None):
+        found = _record(lines, line.decode("utf-8", "replace"), width)
+        if found.cells:  # an empty line is ignored
+            yield found
+
+
+def _record(lines: _Lines, text: str, width: int) -> _Record:
+    """Return the next row, which has several lines if a text in quotes does."""
+    reader = csv.reader((line.decode("utf-8", "replace") for line in lines.ahead()), strict=True)
+    fault = ""
+    try:
+        cells = next(reader)
+    except csv.Error as error:
+        fault = str(error)
+    if fault or (reader.line_num > 1 and len(cells) != width):
+        # The quotation mark may be a mistake: no other line is a part of this row.
+        fault = fault or "a quotation mark is not closed"
+        cells, used = [cell.strip('"') for cell in text.rstrip("\r\n").split(",")], 1
+    else:
+        used = reader.line_num
+    if not fault and cells and len(cells) != width:
+        fault = f"the header has {width} fields, this line {len(cells)}"
+    number = lines.number + 1
+    try:
+        b"".join(lines.use(used)).decode()
+    except UnicodeDecodeError as error:
+        fault = f"it is not UTF-8: {error}"
+    return _Record(cells, f"line {number}: {fault}" if fault else "")
+
+
+def _without_cells(cells: Sequence[str], width: int, kept: int | None) -> list[str]:
+    """Return a row of missing values, with the cell of one column if a malformed row has it."""
+    found = [""] * width
+    if kept is not None and len(cells) > kept:
+        last = kept == width - 1  # counted from the end, as further cells come before it
+        found[kept] = "" if "\ufffd" in cells[kept] else cells[-1 if last else kept]
+    return found
+
+
+def _check_header(path: Path, names: Sequence[str]) -> None:
+    if not names or len(set(names)) < len(names):
+        raise DomainError(
+            f"{path.name} must begin with a line of different names, one for each column; "
+            f"got {names}."
+        )

@@ -11,11 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import final
 
-from fedldp._internal.text import did_you_mean, unknown
+from fedldp._internal.text import counted, did_you_mean, unknown
 from fedldp.errors import DataWarning, DomainError
+from fedldp.vehicle import MISSING, OTHER
 
 __all__ = ["AttributeQuality", "DataQuality"]
 
+_OF_THEIR_OWN = repr(OTHER), repr(MISSING)  # labels that unknown values may have
 _SHOWN = 5  # attributes, keys or columns that a summary names
 
 
@@ -113,6 +115,11 @@ class AttributeQuality:
         for word in ("missing", "unreadable", "unknown"):
             if count := getattr(self, word):
                 counts.append(f"{self._share(count)} {word}, replaced by {self.replacement}")
+        if self.unknown and self.replacement not in _OF_THEIR_OWN:
+            counts.append(
+                f"so the share of {self.replacement} is too large by "
+                f"{_percent(self.unknown / self.values)}: add the category 'other'"
+            )
         if example and self.example:
             counts.append(self.example)
         return f"{self.name}: {'; '.join(counts) or 'all values are used as they are'}"
@@ -139,6 +146,12 @@ class DataQuality:
         Keys of dicts that the schema does not name, with the number of rows that have them.
     unused_columns
         Columns of a table that the schema does not name.
+    malformed
+        The number of rows whose line in a file could not be read: all of their values are missing.
+    left_out
+        The number of rows that belong to no known vehicle, and are not used.
+    first_malformed
+        What is wrong with the first of these lines.
 
     Examples
     --------
@@ -150,7 +163,7 @@ class DataQuality:
     >>> print(quality.summary(examples=False))
     2 rows: 3 values are clipped or replaced.
       age: 1 of 2 (50%) clipped to [0, 100]; 1 of 2 (50%) missing, replaced by 50
-      city: 1 of 2 (50%) unknown, replaced by 'Oslo'
+      city: 1 of 2 (50%) unknown, replaced by 'Oslo'; so the share of 'Oslo' is too large...
       Unknown key: 'agee' in 1 of 2 rows (did you mean 'age'?).
     >>> quality["city"].example
     "row 0: 'Pari' is not one of the 2 categories (did you mean 'Paris'?)"
@@ -160,15 +173,19 @@ class DataQuality:
     attributes: tuple[AttributeQuality, ...]
     unknown_keys: Mapping[str, int] = field(default_factory=dict, hash=False)
     unused_columns: tuple[str, ...] = ()
+    malformed: int = 0
+    left_out: int = 0
+    first_malformed: str = ""
 
     @property
     def clean(self) -> bool:
-        """Whether every value is used as it is, and no row has an unknown key.
+        """Whether every value is used as it is, and no row is malformed or has an unknown key.
 
         Unused columns do not matter: a table must have every column of the schema, so none of
         them can be a misspelt one.
         """
-        return all(each.clean for each in self.attributes) and not self.unknown_keys
+        rows_are_used = not (self.unknown_keys or self.malformed or self.left_out)
+        return rows_are_used and all(each.clean for each in self.attributes)
 
     @property
     def changed(self) -> int:
@@ -191,6 +208,9 @@ class DataQuality:
             tuple(a + b for a, b in zip(self.attributes, other.attributes, strict=True)),
             dict(keys),
             tuple(dict.fromkeys((*self.unused_columns, *other.unused_columns))),
+            self.malformed + other.malformed,
+            self.left_out + other.left_out,
+            self.first_malformed or other.first_malformed,
         )
 
     @property
@@ -225,6 +245,29 @@ class DataQuality:
         unused = tuple(name for name in self.unused_columns if name not in columns)
         keys = {key: count for key, count in self.unknown_keys.items() if key not in columns}
         return replace(self, unused_columns=unused, unknown_keys=keys)
+
+    def with_malformed(self, rows: Mapping[int, str]) -> "DataQuality":
+        """Return the same quality with some rows whose lines in a file could not be read.
+
+        Parameters
+        ----------
+        rows
+            What is wrong with each of them, by the number of the row.
+
+        Returns
+        -------
+        DataQuality
+            A quality that counts them.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> quality = fedldp.Schema.of(age=(0, 100)).check([{"age": 31}])
+        >>> quality.with_malformed({0: "line 2: it is not UTF-8"}).malformed
+        1
+        """
+        first = next(iter(rows.values()), "")
+        return replace(self, malformed=len(rows), first_malformed=first)
 
     def __str__(self) -> str:
         return self.summary()
@@ -263,6 +306,13 @@ class DataQuality:
         lines = [each.described(example=examples) for each in bad[:_SHOWN]]
         if len(bad) > _SHOWN:
             lines.append(f"and {len(bad) - _SHOWN:,} more attributes.")
+        if self.malformed:
+            lines.append(
+                f"{counted(self.malformed, 'row')} malformed, so that all values are missing; "
+                f"{self.first_malformed}."
+            )
+        if self.left_out:
+            lines.append(f"{counted(self.left_out, 'row')} left out: the vehicle is unknown.")
         if self.unknown_keys:
             known = [each.name for each in self.attributes]
             keys = [
@@ -299,6 +349,33 @@ class DataQuality:
             raise DomainError(
                 f"the data must be usable as they are; {said}. Correct the data or the schema."
             )
+
+    def refuse_unusable(self) -> None:
+        """Raise `DomainError` if an attribute has no value that can be used.
+
+        The result of a simulation would be the public default alone. A vehicle does not call this:
+        its data never decide whether a report is sent.
+
+        Raises
+        ------
+        DomainError
+            If all values of an attribute are missing, unreadable or unknown.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> fedldp.Schema.of(age=(0, 100)).check({"age": ["old", "young"]}).refuse_unusable()
+        Traceback (most recent call last):
+        fedldp.errors.DomainError: no value of age can be used: 2 of 2 (100%) unreadable, ...
+        """
+        for each in self.attributes:
+            unused = each.replaced == each.values and each.replacement not in _OF_THEIR_OWN
+            if each.values and unused:
+                said = each.described().removeprefix(f"{each.name}: ")
+                raise DomainError(
+                    f"no value of {each.name} can be used: {said}. The result would be the public "
+                    "default, whatever the data are. Check the names and the formats of the data."
+                )
 
     def _without_clipping(self) -> "DataQuality":
         return replace(self, attributes=tuple(replace(each, clipped=0) for each in self.attributes))

@@ -19,13 +19,17 @@ class VehicleIds:
     (['b', 'a', 'b'], array([0, 1, 0]))
     """
 
-    def __init__(self, column: str | None) -> None:
-        self._column = column
+    def __init__(self, column: str | None, *, tolerant: bool = False) -> None:
+        self._column, self._tolerant = column, tolerant
         self._known: dict[str, int] = {}
         self._numbers: list[int] = []
 
     def add(self, data: Any, first_row: int) -> None:
-        """Add rows, and raise `DomainError` for one without a vehicle."""
+        """Add rows, and raise `DomainError` for one without a vehicle.
+
+        If they are tolerant, the vehicle of such a row is an empty text, unless ids are numbers:
+        with one missing, a reader may make floats of all of them, which are other ids.
+        """
         if self._column is None:
             return
         table = frames.table(data)
@@ -34,13 +38,18 @@ class VehicleIds:
                 f"the data have no column {self._column!r} with vehicle ids; they have "
                 f"{list(table.names)!r:.500}."
             )
-        for row, cell in enumerate(table.cells(self._column, 0, len(table)), first_row):
-            if frames.is_missing(cell):
+        cells = table.cells(self._column, 0, len(table))
+        tolerant = self._tolerant and not isinstance(cells, np.ndarray)
+        for row, cell in enumerate(cells, first_row):
+            name = "" if frames.is_missing(cell) else str(cell).strip()
+            if tolerant and not name.isprintable():
+                name = ""
+            if frames.is_missing(cell) and not tolerant:
                 raise DomainError(
                     f"row {row} (the first is 0), column {self._column!r}: the value is missing, "
                     "so the vehicle of the row is unknown. Correct or drop the row."
                 )
-            self._numbers.append(self._known.setdefault(str(cell).strip(), len(self._known)))
+            self._numbers.append(self._known.setdefault(name, len(self._known)))
 
     def names(self) -> list[str]:
         """Return the vehicle_id of each row."""

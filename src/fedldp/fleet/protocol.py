@@ -182,6 +182,16 @@ class Answer:
         records = [record for part in parts for record in part.split()]
         return cls.of(question, records, sum(part.silent for part in parts))
 
+    @staticmethod
+    def unread(question: Question) -> bytes:
+        """Return what a vault sends instead of an answer if it does not read the plan.
+
+        It is an answer without records and without the zeros in their place: how many those are
+        can only be known from the plan.
+        """
+        head = _HEAD.pack(VERSION, question.digest[:16], question.n, 0, 0)
+        return head + _CHECK.pack(zlib.crc32(head))
+
     def split(self) -> list[bytes]:
         """Return the records, each as separate bytes."""
         return packing.parse(self.records, self.answered, self.width).split()

@@ -114,6 +114,26 @@ def test_strangers_cannot_use_up_all_connections(server, monkeypatch):
         assert ask(address, "/healthz")[0] == 200
 
 
+@pytest.mark.parametrize("sent", [b"", b"GET / HT"])
+def test_idle_connections_give_way_to_others(server, monkeypatch, sent):
+    """However long they may wait: the oldest one is closed."""
+    monkeypatch.setattr(web, "PATIENCE", 3600.0)
+    with monitoring(server, SERVER) as address:
+        place = (address.host, address.port)
+        idle = [socket.create_connection(place, 30) for _ in range(web.CONNECTIONS)]
+        for link in idle:
+            link.sendall(sent)
+        try:
+            for _ in range(3):
+                assert ask(address, "/healthz")[0] in (200, 503)
+            assert idle[0].recv(1) == b""
+            idle[-1].sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[len(sent) :])
+            assert idle[-1].recv(12) == b"HTTP/1.1 200"
+        finally:
+            for link in idle:
+                link.close()
+
+
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:9480", "127.0.0.1:1", "[::1]:9480"])
 def test_names_of_this_machine_are_known(server, host):
     with monitoring(server, SERVER) as address:

@@ -140,7 +140,8 @@ def test_a_check_says_what_is_replaced_and_spends_nothing(tmp_path):
         "3 rows: 3 values are clipped or replaced.",
         "  speed: 1 of 3 (33%) clipped to [0, 50]; 1 of 3 (33%) missing, replaced by 25; "
         "row 1: the value is missing",
-        "  city: 1 of 3 (33%) unknown, replaced by 'Oslo'; row 1: 'Bergen' is not one of the 2 "
+        "  city: 1 of 3 (33%) unknown, replaced by 'Oslo'; so the share of 'Oslo' is too large by "
+        "33%: add the category 'other'; row 1: 'Bergen' is not one of the 2 "
         "categories",
         "  Unused column: 'colour'.",
     ]
@@ -170,7 +171,8 @@ def test_a_vault_logs_the_counts_at_its_start_and_no_values(tmp_path, caplog, mo
     assert said == [
         "rows.csv: 3 rows: 3 values are clipped or replaced.",
         "rows.csv: speed: 1 of 3 (33%) clipped to [0, 50]; 1 of 3 (33%) missing, replaced by 25",
-        "rows.csv: city: 1 of 3 (33%) unknown, replaced by 'Oslo'",
+        "rows.csv: city: 1 of 3 (33%) unknown, replaced by 'Oslo'; so the share of 'Oslo' is too "
+        "large by 33%: add the category 'other'",
         "rows.csv: Unused column: 'colour'.",
     ]
     assert {record.name for record in caplog.records} == {"fedldp.fleet"}

@@ -162,7 +162,7 @@ def test_a_vehicle_that_left_and_came_back_has_spent_what_it_had(running):
         ({"rows.csv": HEAD}, "has no rows"),
         ({"rows.csv": "id,speed\na,31\n"}, "city"),
         ({"rows.csv": "speed,city\n31,Rome\n"}, "no column 'id' with vehicle ids"),
-        ({"rows.csv": HEAD + ",31,Rome\n"}, "the vehicle of the row is unknown"),
+        ({"rows.csv": HEAD + ",31,Rome\n"}, "has no rows of a known vehicle"),
         (
             {"rows.toml": Schema.of(speed=(0, 99), city=["Oslo", "Rome"]).to_toml()},
             "rows.toml has changed",

@@ -123,6 +123,8 @@ def ask(vault: Address, question: Question, end: float) -> Answer:
         data = receive(link, question.size, end)
     if data == NOT_READY:
         return Answer.of(question, silent=question.n)
+    if data == Answer.unread(question):
+        return Answer.of(question)
     if data == REFUSED:  # this gateway can read the question, so the vault is older
         raise OtherVersion(Speaks("vault", 1, 1))
     check(data)

@@ -28,7 +28,9 @@ from fedldp.fleet.monitor.address import MonitorAddress
 COOKIE = "fedldp_monitor"
 LARGEST = 1 << 14  # bytes of a request
 PATIENCE = 10.0  # seconds for a request to arrive, and for its answer to leave
-CONNECTIONS = 32  # at a time; further ones are closed
+# At a time. A further one takes the place of the one that has waited longest for its request; if
+# all of them have sent theirs, it is closed.
+CONNECTIONS = 32
 
 _HEADERS = (
     "Cache-Control: no-store",
@@ -188,9 +190,12 @@ def _equal(first: str, second: str) -> bool:
 async def serve(site: Site, listening: socket.socket, stopped: asyncio.Event) -> None:
     """Answer requests on a socket until an event is set."""
     loop, open_ = asyncio.get_running_loop(), set[asyncio.Task[None]]()
+    waiting: dict[asyncio.Task[None], None] = {}  # for a request, the oldest first
     workers = ThreadPoolExecutor(2, thread_name_prefix="monitor")
 
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(
+        task: asyncio.Task[None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
             async with asyncio.timeout(PATIENCE):
                 try:
@@ -198,6 +203,7 @@ async def serve(site: Site, listening: socket.socket, stopped: asyncio.Event) ->
                 except asyncio.LimitOverrunError:
                     status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
                     request = Reply.text(status, f"Requests have at most {LARGEST} bytes.")
+            waiting.pop(task, None)
             if isinstance(request, Request):
                 reply = await loop.run_in_executor(workers, site.answer, request)
             else:
@@ -207,13 +213,22 @@ async def serve(site: Site, listening: socket.socket, stopped: asyncio.Event) ->
                 await writer.drain()
 
     async def admit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(open_) < CONNECTIONS and (task := asyncio.current_task()) is not None:
-            open_.add(task)
-            try:
-                await handle(reader, writer)
-            finally:
-                open_.discard(task)
-        writer.close()
+        if len(open_) >= CONNECTIONS and waiting:
+            oldest = next(iter(waiting))
+            waiting.pop(oldest)
+            open_.discard(oldest)
+            oldest.cancel()
+        try:
+            if len(open_) < CONNECTIONS and (task := asyncio.current_task()) is not None:
+                open_.add(task)
+                waiting[task] = None
+                try:
+                    await handle(task, reader, writer)
+                finally:
+                    open_.discard(task)
+                    waiting.pop(task, None)
+        finally:
+            writer.close()
 
     server = await asyncio.start_server(admit, sock=listening, limit=LARGEST)
     try:

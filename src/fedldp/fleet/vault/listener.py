@@ -192,22 +192,48 @@ class Listener:
         return exactly(link, length, now + _PATIENCE)
 
     def _read(self, data: bytes, end: float) -> Question | bytes:
-        """Return the question or, if it is invalid or there is no time, the answer to send."""
+        """Return the question or, if it is invalid or there is no time, the answer to send.
+
+        Nothing in it is parsed before it is certain that the operator has signed it.
+        """
         if not self._reading.acquire(timeout=left(end)):
             self._not_ready(None, "other questions are being checked")
             return NOT_READY
         try:
             question = Question.from_bytes(data)
-            question.check()
-            if question.model:
-                computations.check_format(question.model)
+            stranger = self._unsigned(question)
+            if stranger is None:
+                question.check()
+                if question.model:
+                    computations.check_format(question.model)
         except FedLDPError as error:
             self._reasons(f"refused: {error}")
             self._record.count(record.REFUSED, None, _shortened(str(error)))
             return refusal(data, "vault", computations.FORMATS)
         finally:
             self._reading.release()
-        return question
+        if stranger is None:
+            return question
+        self._refused(question, stranger)
+        try:
+            self._vault.note_unsigned(question)
+        except OSError as error:
+            self._troubles(f"failed: {error!r}", _extra(question))
+        return Answer.unread(question)
+
+    def _unsigned(self, question: Question) -> FedLDPError | None:
+        """Return why a question is one of a stranger, or None if the operator has signed it."""
+        try:
+            self._vault.check_signed(question)
+        except FedLDPError as error:
+            return error
+        return None
+
+    def _refused(self, question: Question, error: FedLDPError) -> None:
+        """Log and count why a question is refused."""
+        same = f"{question.job}: {error}"
+        self._reasons(f"refused: {question.request}: {error}", _extra(question), same=same)
+        self._record.count(record.REFUSED, question, _shortened(str(error)))
 
     def _answer(self, question: Question, end: float, held: ExitStack) -> Answer:
         """Return the answer to a question; vehicles that are not ready by `end` are silent."""
@@ -233,12 +259,7 @@ class Listener:
         except NotReady:  # it will be recorded, and sent if asked again
             return self._silent(question, "the answer will be stored")
         except FedLDPError as error:
-            self._reasons(
-                f"refused: {question.request}: {error}",
-                _extra(question),
-                same=f"{question.job}: {error}",
-            )
-            self._record.count(record.REFUSED, question, _shortened(str(error)))
+            self._refused(question, error)
             return Answer.of(question)
         except Exception as error:  # a full disk, for example: it may succeed when asked again
             self._troubles(f"failed: {error!r}", _extra(question))

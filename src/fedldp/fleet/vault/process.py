@@ -5,7 +5,8 @@ import os
 import re
 import signal
 import threading
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,7 @@ from fedldp._internal import toml
 from fedldp._internal.signatures import PublicKeys
 from fedldp._internal.validation import Floats
 from fedldp.data import frames
+from fedldp.data.frames import Chunk
 from fedldp.data.quality import DataQuality, total
 from fedldp.data.vehicle_ids import VehicleIds
 from fedldp.errors import DomainError, FedLDPError
@@ -310,17 +312,24 @@ class VaultConfig:
                 f"{self.folder / FILE}: epsilons must be a column of a file; the data are the data "
                 f"set {data}. Use `epsilon`."
             )
-        texts: list[str] = []
-        for chunk in frames.read(self.folder / data):
+        owners, cells = _Owners(self.entries.get("vehicle")), list[Any]()
+        for chunk in self._chunks(self.folder / data):
+            owners.add(chunk)
             table = frames.table(chunk.data)
             if column not in table.names:
                 raise DomainError(
                     f"{self.folder / FILE}: epsilons must be a column of the file, one of "
                     f"{list(table.names)!r:.500}; got {column!r}."
                 )
-            texts += [str(cell).strip() for cell in table.cells(column, 0, len(table))]
-        known = {text: self._chosen(text) for text in set(texts)}
-        return [known[text] for text in texts]
+            cells += table.cells(column, 0, len(table))
+        used, names = owners.used()
+        texts = ["" if frames.is_missing(cells[row]) else str(cells[row]).strip() for row in used]
+        # A row without an epsilon has that of the vehicle's other rows; without any, it fits no
+        # plan.
+        of_vehicle = {name: text for name, text in zip(names, texts, strict=True) if text}
+        known = {text: self._chosen(text) for text in set(of_vehicle.values()) | set(texts) - {""}}
+        pairs = zip(names, texts, strict=True)
+        return [known.get(text or of_vehicle.get(name, ""), Fraction()) for name, text in pairs]
 
     def _chosen(self, text: str) -> Fraction:
         """Return the epsilon of a vehicle, which its cap must cover."""
@@ -365,14 +374,53 @@ class VaultConfig:
         column = self.entries.get("vehicle")
         matrices: list[Floats] = []
         qualities: list[DataQuality] = []
-        vehicle_ids = VehicleIds(column)
-        for chunk in frames.read(path):
+        owners = _Owners(column)
+        for chunk in self._chunks(path):
             matrix, quality = schema.rows(chunk.data, chunk.first_row).read()
             matrices.append(matrix)
-            qualities.append(quality)
-            vehicle_ids.add(chunk.data, chunk.first_row)
-        if not sum(map(len, matrices)):
-            raise DomainError(f"{path} has no rows.")
+            qualities.append(quality.with_malformed(chunk.malformed))
+            owners.add(chunk)
+        used, names = owners.used()
+        if not used:
+            known = " of a known vehicle" if sum(map(len, matrices)) else ""
+            raise DomainError(f"{path} has no rows{known}.")
         matrix = np.concatenate(matrices)
-        names = [str(i) for i in range(len(matrix))] if column is None else vehicle_ids.names()
-        return (schema, matrix, names), total(qualities).using(column, self.entries.get("epsilons"))
+        quality = replace(total(qualities), left_out=len(matrix) - len(used))
+        return (schema, matrix[used], names), quality.using(column, self.entries.get("epsilons"))
+
+    def _chunks(self, path: Path) -> Iterator[Chunk]:
+        """Read a file: a line that is malformed affects no vehicle but its own."""
+        return frames.read(path, tolerant=True, vehicle=self.entries.get("vehicle"))
+
+
+@final
+class _Owners:
+    """Which rows of a file are used, and the vehicle of each.
+
+    A row is left out if its vehicle is unknown. So is a malformed one if its vehicle has others, as
+    a cell that was shifted may name another vehicle.
+    """
+
+    def __init__(self, column: str | None) -> None:
+        self._column, self._ids = column, VehicleIds(column, tolerant=True)
+        self._malformed: set[int] = set()
+        self._rows = 0
+
+    def add(self, chunk: Chunk) -> None:
+        """Add the rows of a chunk, in order."""
+        self._ids.add(chunk.data, chunk.first_row)
+        self._malformed |= chunk.malformed.keys()
+        self._rows += len(frames.table(chunk.data))
+
+    def used(self) -> tuple[list[int], list[str]]:
+        """Return the numbers of the rows that are used, and the ids of their vehicles."""
+        if self._column is None:
+            return list(range(self._rows)), [str(row) for row in range(self._rows)]
+        names = self._ids.names()
+        sound = {name for row, name in enumerate(names) if row not in self._malformed}
+        used = [
+            row
+            for row, name in enumerate(names)
+            if name and (row not in self._malformed or name not in sound)
+        ]
+        return used, [names[row] for row in used]

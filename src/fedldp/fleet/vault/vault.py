@@ -246,6 +246,66 @@ class Vault:
             )
         return SignedJob.verified(question.signed, self._operator, _now()).stage_of(question)
 
+    def check_signed(self, question: Question) -> None:
+        """Raise an error if the operator has not signed the job of a question.
+
+        Neither the plan nor the model is parsed, so that a stranger's question costs little.
+
+        Parameters
+        ----------
+        question : fedldp.fleet.protocol.Question
+            The question.
+
+        Raises
+        ------
+        FedLDPError
+            If this vault holds the operator's public key, and no signed job covers the question.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> from fedldp._internal.signatures import PrivateKey
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> ledger = Ledger(pathlib.Path(folder.name) / "ledger.db", cap=1.0)
+        >>> schema, operator = Schema.of(speed=(0, 50)), PrivateKey.generate().public
+        >>> vault = Vault(schema, np.array([[31.0]]), ["car 1"], ledger, operator=operator)
+        >>> question = Question(job="spring", round=1, gateway="7", n=3, plan="anything")
+        >>> vault.check_signed(question)
+        Traceback (most recent call last):
+        fedldp.errors.DomainError: this vault answers only jobs that its operator has signed; ...
+        >>> ledger.close(); folder.cleanup()
+        """
+        self._signed(question)
+
+    def note_unsigned(self, question: Question) -> None:
+        """Record a question that the operator has not signed, for the owner.
+
+        Parameters
+        ----------
+        question : fedldp.fleet.protocol.Question
+            The question.
+
+        Raises
+        ------
+        OSError
+            If the ledger cannot be written.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> from fedldp._internal.signatures import PrivateKey
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> ledger = Ledger(pathlib.Path(folder.name) / "ledger.db", cap=1.0)
+        >>> schema, operator = Schema.of(speed=(0, 50)), PrivateKey.generate().public
+        >>> vault = Vault(schema, np.array([[31.0]]), ["car 1"], ledger, operator=operator)
+        >>> question = Question(job="spring", round=1, gateway="7", n=3, plan="anything")
+        >>> vault.note_unsigned(question)
+        >>> len(ledger.refused())
+        1
+        >>> ledger.close(); folder.cleanup()
+        """
+        self._note(question, covered=False)
+
     def _note(self, question: Question, covered: bool) -> None:
         """Record a question that nobody has answered, for the owner."""
         # What is not covered may be invalid: then nobody knows what would be paid for.

@@ -1,0 +1,105 @@
+"""JSON that is nested too deeply: rows are read without it, documents are refused truthfully."""
+
+import json
+
+import pytest
+from campaigns import KEY, PLAN, asked
+
+from fedldp import Calendar, Plan, tally, vehicle
+from fedldp._internal import signatures
+from fedldp.campaigns.campaign import Campaign, packed
+from fedldp.errors import WireError
+from fedldp.fleet import transparency
+from fedldp.fleet.protocol import Question
+from fedldp.learn import computations, model
+
+DEPTHS = [500, 3000, 100_000]
+ROW = {"speed": 30, "city": "Rome"}
+
+
+def nested(depth):
+    return "[" * depth + "]" * depth
+
+
+def deep_object(depth):
+    return '{"a":' * depth + "1" + "}" * depth
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("deep", [nested, deep_object])
+def test_a_row_with_a_deep_value_is_reported_as_one_with_another_bad_value(depth, deep):
+    """Data decide neither whether a report is sent nor how many words it takes."""
+    plan = vehicle.Plan(PLAN.to_json(), 1)
+    for text in (
+        f'{{"speed":{deep(depth)},"city":"Rome"}}',
+        f'{{"city":"Rome","speed":{deep(depth)}}}',
+        f'{{"city":"Rome","speed":{deep(depth)},"more":"[{{ \\" [["}}',
+    ):
+        row = vehicle.read_row(text.encode())
+        assert row["city"] == "Rome"
+        assert plan.inputs(row) == plan.inputs({"speed": None, "city": "Rome"})
+        assert len(plan.report(row)) == len(plan.report(ROW))
+        assert any("speed is" in note for note in plan.check(row))
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_deep_row_has_no_values(depth):
+    plan = vehicle.Plan(PLAN.to_json(), 1)
+    for text in (nested(depth), deep_object(depth)):
+        assert plan.inputs(vehicle.read_row(text.encode())) == plan.inputs({})
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_deep_text_that_is_not_json_is_refused_as_such(depth):
+    for text in ("[" * depth, "[" * depth + "]" * (depth - 1), nested(depth) + "]", '{"a' * depth):
+        with pytest.raises(ValueError, match="it is not JSON"):
+            vehicle.read_row(text.encode())
+
+
+def test_what_is_not_deep_is_not_changed():
+    for value in (ROW, [1, [2, ["]"]]], {"a": {"b": '[{"'}}, {"a": '\\"['}):
+        text = json.dumps(value)
+        assert json.loads(vehicle.flattened(text)) == value
+    deepest = nested(vehicle.DEEPEST)
+    assert vehicle.flattened(deepest) == deepest
+    assert vehicle.flattened(f"[{deepest},7]") == f"{'[' * 64}null{']' * 63},7]"
+
+
+def campaign(text):
+    document = signatures.unverified(asked().signed(KEY), "fedldp campaign 1")
+    signed = vehicle.canonical(document | {"plan": "here"}).replace('"here"', text)
+    return packed(signatures._written(KEY.public, KEY.signature(signed.encode()), signed))
+
+
+READERS = {
+    "a plan": Plan.from_json,
+    "a calendar": Calendar.from_json,
+    "a tally": lambda text: tally.from_json(text, PLAN),
+    "a question": lambda text: Question.from_bytes(text.encode()),
+    "the plan of a question": lambda text: Question("spring", 1, "7", 3, text).check(),
+    "a computation": computations.check_format,
+    "a model": model.Model.from_json,
+    "a campaign": lambda text: Campaign.read(campaign(text), KEY.public),
+    "what was asked": transparency.Asked.of,
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("depth", [3000, 100_000])
+def test_documents_are_refused_because_they_are_deep(name, depth):
+    for text in (nested(depth), deep_object(depth)):
+        with pytest.raises(WireError, match="nested too deeply") as refused:
+            READERS[name](text)
+        assert "not JSON" not in str(refused.value)
+
+
+@pytest.mark.parametrize("depth", [*range(900, 1000, 3), 3000])
+def test_at_every_depth_a_vehicle_refuses_with_an_error_of_its_own(depth):
+    for text in (nested(depth), deep_object(depth)):
+        for read in (vehicle.Plan, vehicle.Calendar):
+            with pytest.raises(ValueError, match=r"^refused: "):
+                read(text, 1)
+        signed = f'{{"a":{text},"format":"other"}}'
+        whole = signatures._written(KEY.public, KEY.signature(signed.encode()), signed)
+        with pytest.raises(ValueError, match=r"^refused: what was signed is not a"):
+            vehicle.signed_document(whole, KEY.public.raw, "fedldp campaign 1")
