@@ -34,7 +34,6 @@ def write(content):
 
 ROWS = {
     "whole": b'{"age": 31, "city": "Rome"}',
-    "a list": b'[31, "Rome"]',
     "a wrong value": b'{"age": "old", "city": []}',
     "nothing": b"{}",
 }
@@ -49,6 +48,8 @@ def test_whatever_a_row_holds_a_report_goes_out(folder, name):
 
 
 NO_ROWS = {
+    "values": lambda: write(b'[31, "Rome"]'),
+    "rows": lambda: write(b'[{"age": 31, "city": "Rome"}]'),
     "no JSON": lambda: write(b"\xff\xfe{"),
     "deep": lambda: write(b"[" * 100_000),
     "missing": lambda: "nowhere.json",

@@ -2,15 +2,18 @@
 
 import sys
 
+from fedldp import vehicle
 from fedldp.errors import FedLDPError, MissingExtra
 
 
 def main() -> None:
     """Run `fedldp`; print known errors as one line on standard error, without a traceback."""
+    vehicle.protect_standard_files()
     try:
         _run()
     except (FedLDPError, OSError) as error:
-        sys.exit(f"fedldp: {error}")
+        vehicle.warn_owner(f"fedldp: {error}")
+        sys.exit(1)
 
 
 def _run() -> None:

@@ -26,7 +26,7 @@ from fedldp._internal.validation import Floats
 from fedldp.data.quality import DataQuality
 from fedldp.errors import DomainError, ImplausibleWarning, MissingExtra, WireError
 from fedldp.fleet.flower.arrays import difference, only_arrays, vector
-from fedldp.fleet.flower.messages import PLAN, log, packed, unpacked
+from fedldp.fleet.flower.messages import PLAN, log, node_log, packed, unpacked
 from fedldp.ledger import Ledger, Produce, check_answers_per_job, check_job
 from fedldp.plan import Plan, for_vehicle
 from fedldp.plausibility import FALSE_ALARM, equal_reports
@@ -64,7 +64,8 @@ class LDPMod:
 
     The ledger records the report and its cost before it is sent. The same question gets the same
     report again, without a call of the app. A refusal is as long as a report. Repeats, refusals and
-    replies that do not fit the plan are logged on this machine, by a child of Flower's logger.
+    replies that do not fit the plan are logged on this machine alone, by the logger
+    `flwr.fedldp.node`.
 
     Parameters
     ----------
@@ -200,7 +201,7 @@ class LDPMod:
         try:
             reply.content = packed(self._answer(message, context, call_next))
         except Exception as error:  # it stays on this machine
-            log.warning("LDPMod refused a question: %s: %s", type(error).__name__, error)
+            node_log.warning("LDPMod refused a question: %s: %s", type(error).__name__, error)
         return reply
 
     def dry_run(
@@ -290,7 +291,7 @@ class LDPMod:
                 # seconds: not inside a transaction. Nothing leaves before it is paid for.
                 drawn = question.checked.report(self._row(question, message, context, call_next))
                 return release(lambda: drawn)
-        log.warning(
+        node_log.warning(
             "LDPMod: %r has answered this question before. The same report is sent again, at no "
             "cost, and the app is not called: a change of the app has no effect on it.",
             question.vehicle_id,
@@ -356,10 +357,10 @@ class LDPMod:
             row = self._read(app(message, context).content, question.received)
             quality = self._quality(row)
         except DomainError as error:
-            log.error("LDPMod reports the public default, at the usual cost: %s", error)
+            node_log.error("LDPMod reports the public default, at the usual cost: %s", error)
             return {}
         except (Exception, SystemExit) as error:
-            log.error(
+            node_log.error(
                 "LDPMod reports the public default, at the usual cost: the app failed with %s: %s",
                 type(error).__name__,
                 error,
@@ -367,9 +368,9 @@ class LDPMod:
             return {}
         if any(each.replaced for each in quality.attributes):
             told = quality.summary(examples=False)
-            log.error("LDPMod reports the public default for what is missing: %s", told)
+            node_log.error("LDPMod reports the public default for what is missing: %s", told)
         elif quality.changed:
-            log.info("LDPMod: %s", quality.clipping)
+            node_log.info("LDPMod: %s", quality.clipping)
         return row
 
     def _read(self, content: RecordDict, received: ArrayRecord | None) -> Any:
