@@ -241,7 +241,7 @@ def kill_processes(folder, kills):
         for process in pair:
             process.kill()
             died += process.wait() == -signal.SIGKILL
-        longest = min(1.5 * longest, 20)
+        longest = min(1.5 * longest, 4)
     lines = (broker / "answers").read_text().splitlines()
     answers = {line for line in lines if len(line) == max(map(len, lines))}
     with module.held_state(folder) as state:
