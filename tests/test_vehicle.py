@@ -92,13 +92,12 @@ USAGE = "usage: vehicle.py PLAN.json --cap EPSILON ROW.json"
     "row",
     [
         ROW,
-        "[30, 7]",
         "{}",
         '{"age": NaN, "city": []}',
         '{"age": ' + "9" * 10_000 + "}",
         b'{"city": "\xff\xfe"}',
     ],
-    ids=range(6),
+    ids=range(5),
 )
 def test_reports_alone_whatever_a_row_holds(alone, row):
     result = alone(PLAN, row, "plan.json", "--cap", "3", "row.json")
@@ -112,8 +111,11 @@ def test_reports_alone_whatever_a_row_holds(alone, row):
 
 @pytest.mark.parametrize(
     "row",
-    ["not json", "", "{", "NaN", "null", '"x"', "[" * 100_000, "9" * 10_000, b"\xff\xfe\x00"],
-    ids=range(9),
+    [
+        *("not json", "", "{", "NaN", "null", '"x"', "[" * 100_000, "9" * 10_000, b"\xff\xfe\x00"),
+        *("[]", "[30, 7]", f"[{ROW}]"),  # a list of rows is a usual mistake
+    ],
+    ids=range(12),
 )
 def test_an_invalid_row_is_a_mistake_of_the_caller(alone, row):
     result = alone(PLAN, row, "plan.json", "--cap", "3", "row.json")
@@ -131,7 +133,7 @@ def test_sends_what_it_draws_with_new_randomness_each_time(alone):
     plan["schema"] = [{"name": "x", "low": 0.0, "high": 1.0, "missing": 0.0, "size": 1}]
     plan["parts"] = [{**Cube.of(16.0, 1).to_document(), "attributes": [0]}]
     for value, sent in ((1, "80"), (0, "00")):
-        result = alone(canonical(plan), f"[{value}]", "plan.json", "--cap", "16", "row.json")
+        result = alone(canonical(plan), f'{{"x": {value}}}', "plan.json", "--cap", "16", "row.json")
         assert result.stdout[32:] == sent + "\n"
     plan["schema"][0]["size"] = 40
     plan["parts"] = [{**Cube.of(0.001, 40).to_document(), "attributes": [0]}]

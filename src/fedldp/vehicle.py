@@ -13,20 +13,25 @@ a `cube` part sends a sign for each of its coordinates, drawn all at once; a `di
 one of some public random directions, preferably one along its vector. The odds of a code under two
 values may not differ by more than a factor of e^epsilon, and the total cost of one report may not
 exceed the cap. Nothing else matters for privacy, and no row is ever refused: a value that is
-missing or unknown becomes a public value. `Plan.check` reports this to the owner alone. Only input
-that is not JSON is refused, before anything is drawn: it is a mistake of the calling program.
+missing or unknown becomes a public value. `Plan.check` reports this to the owner alone, and
+`warn_owner` prints it without any effect on the report. Only input that is not a JSON object is
+refused, before anything is drawn: it is a mistake of the calling program.
 """
 
 import base64
 import hashlib
 import json
+import os
 import random
 import re
 import secrets
+import select
+import stat
 import sys
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -1599,6 +1604,84 @@ def signed_document(text: str, public: bytes, name: str) -> dict[str, Any]:
     return document
 
 
+# What the owner is told.
+
+
+def warn_owner(text: str) -> None:
+    """Write a line on standard error, for the owner of the data alone.
+
+    What the owner is told depends on the data, so nothing else may depend on standard error. If it
+    is closed, full or broken, or its reader does not keep up, the line or the rest of it is left
+    out: this function never raises, never waits, and never writes anywhere else.
+
+    Parameters
+    ----------
+    text
+        The line, without its end.
+
+    Examples
+    --------
+    >>> warn_owner("vehicle: warning: speed is clipped (80)")
+    """
+    with suppress(Exception):
+        stream, line = sys.stderr, f"{text}\n"
+        if stream is None:  # it was closed when Python began: its number may be that of any file
+            return
+        own = stream is sys.__stderr__ and hasattr(select, "poll")  # which Windows has not
+        if own:
+            # Not through the stream's buffer: Python would write it when it ends, and would wait
+            # for that, or fail with a status of its own.
+            write_now(stream.fileno(), line.encode(stream.encoding, "backslashreplace"))
+        else:  # the stream of a program around this one, such as a notebook
+            stream.write(line)
+            stream.flush()
+
+
+def write_now(descriptor: int, data: bytes) -> None:
+    """Write what an open file takes without waiting, and leave out the rest.
+
+    Parameters
+    ----------
+    descriptor
+        The number of the open file.
+    data
+        The bytes to write.
+
+    Raises
+    ------
+    OSError
+        If the file is full or broken.
+    """
+    own = descriptor
+    if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        # Others may fill a pipe between `poll` and `write`. The flag against waiting belongs to an
+        # opening of the pipe, which other programs share: it is set on an opening of our own.
+        with suppress(OSError):
+            own = os.open(f"/dev/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        room = select.poll()
+        room.register(own, select.POLLOUT)
+        while data and room.poll(0) == [(own, select.POLLOUT)]:
+            data = data[os.write(own, data[: select.PIPE_BUF]) :]
+    finally:
+        if own != descriptor:
+            os.close(own)
+
+
+def protect_standard_files() -> None:
+    """Open the null device in the place of each standard file that is closed: call this first.
+
+    Otherwise the next file to be opened, such as a ledger, would get the number of standard error,
+    and whatever a library writes there would go into that file.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest number that is free is this one.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+
+
 # A row, and a program.
 
 DEEPEST = 64  # lists and objects within each other that are read of a row
@@ -1620,11 +1703,12 @@ def flattened(text: str) -> str:
     return "".join(kept) + text[start:]
 
 
-def read_row(data: bytes) -> Any:
-    """Return a row from JSON: an object or a list.
+def read_row(data: bytes) -> dict[str, Any]:
+    """Return a row from JSON: an object.
 
     Any other text is a mistake of the program that calls, and not data: nothing may be drawn or
-    spent for it. The values in the object are data, and never refused.
+    spent for it. A list is refused too, as it may be a list of rows; `Plan.report` takes a list of
+    values. The values in the object are data, and never refused.
 
     Parameters
     ----------
@@ -1633,13 +1717,13 @@ def read_row(data: bytes) -> Any:
 
     Returns
     -------
-    dict or list
+    dict
         The row.
 
     Raises
     ------
     ValueError
-        If the text is not JSON, or neither an object nor a list.
+        If the text is not JSON, or not an object.
 
     Examples
     --------
@@ -1656,24 +1740,32 @@ def read_row(data: bytes) -> Any:
             row = read(flattened(text))
     except ValueError as error:
         raise ValueError(f"the row must be a JSON object; it is not JSON: {error}") from None
-    if not isinstance(row, dict | list):
-        raise ValueError(f"the row must be a JSON object; got {shown(row)}")
+    if not isinstance(row, dict):
+        hint = ". Give one row, with a name for each value" if isinstance(row, list) else ""
+        raise ValueError(f"the row must be a JSON object; got {shown(row)}{hint}")
     return row
 
 
-def main(arguments: Sequence[str]) -> str:
-    """Return the report for a row in hexadecimal, and warn on standard error of replaced values."""
+def main(arguments: Sequence[str]) -> None:
+    """Write the report for a row in hexadecimal, then warn the owner of replaced values."""
     if len(arguments) != 4 or arguments[1] != "--cap":
         raise ValueError("usage: vehicle.py PLAN.json --cap EPSILON ROW.json")
+    if sys.stdout is None:
+        raise OSError("standard output is closed")
     plan = Plan(Path(arguments[0]).read_text("utf-8"), arguments[2])
     row = read_row(Path(arguments[3]).read_bytes())
-    for note in plan.check(row):
-        print(f"vehicle: warning: {note}", file=sys.stderr)
-    return plan.report(row).hex()
+    # A file of its own, so that nothing is left to be written when Python ends.
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as output:
+        print(plan.report(row).hex(), file=output)
+    with suppress(Exception):  # the report is out: nothing else may depend on the data
+        for note in plan.check(row):
+            warn_owner(f"vehicle: warning: {note}")
 
 
 if __name__ == "__main__":
+    protect_standard_files()
     try:
-        print(main(sys.argv[1:]))
+        main(sys.argv[1:])
     except (OSError, ValueError) as error:
-        sys.exit(f"vehicle: {error}")
+        warn_owner(f"vehicle: {error}")
+        sys.exit(1)

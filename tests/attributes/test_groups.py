@@ -225,7 +225,7 @@ def test_means_within_groups_from_rows_to_estimates():
     assert lines.label[:5].tolist() == [*MODEL.labels, "share of Alpha"]
 
 
-def test_the_commands_take_groups_and_optional_numbers(tmp_path):
+def test_the_commands_take_groups_and_optional_numbers(tmp_path, capfd):
     """From a file to estimates beside the truth, and the difference of two campaigns."""
 
     def run(*arguments):
@@ -257,7 +257,8 @@ def test_the_commands_take_groups_and_optional_numbers(tmp_path):
     assert "where" in run("collect", data, *options, "--seed", 1)
     run("plan", "--schema", columns, "--epsilon", 6, "--output", plan)
     (row := tmp_path / "row.json").write_text('{"speed": 26, "model": "A"}')
-    assert vehicle.main([str(plan), "--cap", "6", str(row)])
+    vehicle.main([str(plan), "--cap", "6", str(row)])
+    assert bytes.fromhex(capfd.readouterr().out)
     made = Plan.from_json(plan.read_text())
     for seed, speed in ((1, 26.0), (2, 78.0)):
         rows = {"speed": [speed, 104.0] * 5000, "model": ["A", "B"] * 5000}

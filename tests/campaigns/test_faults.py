@@ -7,58 +7,16 @@ death is an exception that nothing catches, so open transactions are rolled back
 
 import contextlib
 import itertools
-import random
 
 import pytest
 from campaigns import KEY, PLAN, Vehicles, asked, published, pump, store
+from chaos import Chaos, Killed
 
 from fedldp.campaigns.counter import Counter
 from fedldp.campaigns.store import merge
 
 CARS = [f"car {number}" for number in range(12)]
 REQUEST = f"campaign north spring 1 {PLAN.fingerprint}"
-
-
-class Killed(BaseException):
-    pass
-
-
-class Chaos:
-    """Kills whoever uses the broker, loses messages, and restarts the broker, now and then."""
-
-    def __init__(self, broker, seed):
-        self.rng, self.broker, self.kills = random.Random(seed), broker, 0
-        self.active = True
-        broker.lose = lambda _topic: self.happens(0.15)
-        connect = broker.connect
-
-        def breaking(client, **options):
-            self.strike()
-            found = connect(client, **options)
-            for name in ("subscribe", "publish", "acknowledge", "receive", "retain"):
-                setattr(found, name, self.risky(getattr(found, name)))
-            return found
-
-        broker.connect = breaking
-
-    def happens(self, chance):
-        return self.active and self.rng.random() < chance
-
-    def strike(self):
-        if self.happens(0.02):
-            self.broker.crash()
-        if self.happens(0.03):
-            self.kills += 1
-            raise Killed
-
-    def risky(self, method):
-        def called(*arguments, **options):
-            self.strike()
-            found = method(*arguments, **options)
-            self.strike()
-            return found
-
-        return called
 
 
 def run(tmp_path, seed, steps=80):
@@ -135,7 +93,7 @@ def test_without_faults_all_vehicles_are_acknowledged(tmp_path):
         broker.on_idle = lambda connection: (
             None if connection.client.startswith("counter-") else pump(counter, broker)
         )
-        left = [vehicles.agent(broker, car).visit() for car in CARS]
+        left = [vehicles.agent(broker, car).visit().pending for car in CARS]
         assert left == [0] * len(CARS)
         assert file.received == len(CARS)
         assert {payload for _, topic, payload in broker.published if "/answers/" in topic} == {

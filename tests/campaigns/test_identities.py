@@ -46,7 +46,7 @@ def test_the_counter_takes_the_name_from_the_topic(tmp_path):
             agent = Agent(
                 cars.answers(f"key {identity}"), broker.connect, **QUICK, identity=identity
             )
-            assert agent.visit() == 0
+            assert agent.visit().pending == 0
         assert found.identities == {"car-1": 1, "": 1}
     topics = {topic for _, topic, _ in broker.published if "/answers/" in topic}
     assert topics == {campaign.answers, f"{campaign.answers}/car-1"}

@@ -184,8 +184,13 @@ def test_a_vehicle_without_fedldp_is_counted_once(broker, tmp_path):
         sys.executable,
         "-c",
         f"{block}; sys.path.insert(0, '.'); import vehicle_mqtt as v; "
-        "v.main('settings.json', 'row.json')",
+        "sys.exit(v.main('settings.json', 'row.json'))",
     ]
+    begin = [
+        *words[:-1],
+        words[-1].replace("'settings.json', 'row.json'", "'init', 'settings.json'"),
+    ]
+    subprocess.run(begin, cwd=tmp_path, check=True)
     connect = broker.client("server").connect
     texts = [asked(job=job, issued=utc_now().replace(microsecond=0)) for job in ("spring", "late")]
     with store(tmp_path, texts[0]) as file:
@@ -199,7 +204,7 @@ def test_a_vehicle_without_fedldp_is_counted_once(broker, tmp_path):
             Counter(file, connect).run(time.sleep, lambda: car.poll() is not None)  # noqa: B023
             log = car.communicate()[1]
             assert car.returncode == 0, log
-            spent.append(json.loads((tmp_path / "state.json").read_text())["spent"])
+            spent.append(json.loads((tmp_path / "state.json").read_text())["state"]["spent"])
         assert file.received == 1
         assert file.refused == {}
     assert spent == ["1", "1"]

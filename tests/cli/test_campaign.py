@@ -123,7 +123,13 @@ def test_from_publishing_to_a_tally(server, car, broker):
     with Store(server / "spring-1.counter.db", campaign.read_text()) as store:
         counter = Counter(store, broker.connect)
         pump(counter, broker)
+        broker.up = False
+        assert "could not be reached" in run("vehicle", car, "--once", status=4)
+        broker.up = True
         assert "not acknowledged yet" in run("vehicle", car, "--once", status=3)
+        broker.up = False  # known to be pending, and not reached: the network alone decides
+        assert "could not be reached" in run("vehicle", car, "--once", status=4)
+        broker.up = True
         broker.on_idle = lambda connection: (
             connection.client.startswith("counter-") or pump(counter, broker)
         )

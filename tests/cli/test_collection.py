@@ -284,7 +284,7 @@ def test_a_vehicle_refuses_in_one_line():
 
 def test_whatever_a_row_holds_it_is_answered():
     asked = plan()
-    texts = [b"[1, 2]", b'{"price": "\xff\xfe"}', b'{"age": ' + b"1" * 10_000 + b"}"]
+    texts = [b'{"price": "\xff\xfe"}', b'{"age": ' + b"1" * 10_000 + b"}"]
     ages = None, "old", [1], {}, True, math.nan, 1e999, -(10**400)
     values = [{AGE: v} for v in ages] + [{"price": v} for v in (None, "$9", 7, [1])] + [{"x": 1}]
     texts += [json.dumps(value).encode() for value in values]

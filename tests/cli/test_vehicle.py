@@ -36,7 +36,6 @@ def write(content):
 
 ROWS = {
     "whole": b'{"age": 31, "city": "Rome"}',
-    "a list": b'[31, "Rome"]',
     "a wrong value": b'{"age": "old", "city": []}',
     "nothing": b"{}",
 }
@@ -51,6 +50,8 @@ def test_whatever_a_row_holds_a_report_goes_out(folder, name):
 
 
 NO_ROWS = {
+    "values": lambda: write(b'[31, "Rome"]'),
+    "rows": lambda: write(b'[{"age": 31, "city": "Rome"}]'),
     "no JSON": lambda: write(b"\xff\xfe{"),
     "deep": lambda: write(b"[" * 100_000),
     "missing": lambda: "nowhere.json",
@@ -103,8 +104,9 @@ def test_a_ledger_that_cannot_be_written_is_one_line():
 
 
 def test_tallies_at_the_same_time_lose_nothing(folder):
-    data = folder.report([{"age": 50, "city": "Oslo"}] * 300, fedldp.source(1)).to_bytes()
+    rows = [{"age": 50, "city": "Oslo"}] * 300
     for number in range(4):
+        data = folder.report(rows, fedldp.source(number)).to_bytes()
         Path(f"{number}.bin").write_bytes(data)
     with ThreadPoolExecutor(4) as pool:
         arguments = [("tally", "plan.json", f"{i}.bin", "-o", "tally.json") for i in range(4)]

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from math import inf
 from time import monotonic
-from typing import final
+from typing import NamedTuple, final
 
 from fedldp.campaigns.answers import Answer, Answers, Identifier, new_identifier
 from fedldp.campaigns.campaign import all_campaigns
@@ -29,6 +29,13 @@ MOST_BYTES = 1 << 23  # of all of them together: a hostile broker must not fill 
 
 _SYSTEM = random.SystemRandom()
 _log = logging.getLogger("fedldp.fleet.campaigns")
+
+
+class Visit(NamedTuple):
+    """What came of one visit to the broker: nothing here depends on the data."""
+
+    reached: bool  # whether the broker could be used all the time
+    pending: int  # answers that are not acknowledged yet
 
 
 @final
@@ -84,12 +91,12 @@ class Agent:
             waiting = left
             sleep(max(0.0, min(look_at, send_at) - monotonic()))
 
-    def visit(self) -> int:
-        """Look for campaigns and deliver all answers once; return how many are left."""
+    def visit(self) -> Visit:
+        """Look for campaigns and deliver all answers once."""
         tried: list[bytes] = []
-        if self._tried(lambda: tried.extend(self.look())):
-            self._tried(lambda: self.send(tried))
-        return len(self._answers.pending())
+        reached = self._tried(lambda: tried.extend(self.look()))
+        reached = reached and self._tried(lambda: self.send(tried))
+        return Visit(reached, len(self._answers.pending()))
 
     def look(self) -> list[bytes]:
         """Read the campaigns on the broker, answer them, and send the first answer at once.

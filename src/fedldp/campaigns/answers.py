@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self, final
 import numpy as np
 
 from fedldp import vehicle
-from fedldp._internal import signatures
+from fedldp._internal import owner, signatures
 from fedldp._internal.database import Database, Kind
 from fedldp._internal.signatures import PublicKey, PublicKeys
 from fedldp._internal.text import counted, listed
@@ -480,7 +480,9 @@ class Answers:
         except Exception as error:  # a note for the owner must not decide about an answer
             notes = [str(error)]
         if notes:  # without the values: logs are kept and passed on to others
-            _log.warning(
+            owner.log(
+                _log,
+                logging.WARNING,
                 "%s of the row will be clipped or replaced: `fedldp vehicle FOLDER --check` shows "
                 "which",
                 counted(len(notes), "value"),
@@ -494,13 +496,14 @@ def random_row(path: Path) -> dict[str, Any]:
     Data never decide whether a vehicle answers: what is missing is replaced by public values, and
     the owner reads about it in the log.
     """
+    word = secrets.randbits(64)  # as many random bits for all files, even if they cannot be read
     try:
         chunks = list(frames.read(path, tolerant=True))
         if malformed := sum(len(chunk.malformed) for chunk in chunks):
             _log.warning("%s: %s malformed", path, counted(malformed, "line"))
         tables = [frames.table(chunk.data) for chunk in chunks]
         ends = np.cumsum([len(table) for table in tables])
-        place = secrets.randbits(64) * int(ends[-1]) >> 64  # as many random bits for all files
+        place = word * int(ends[-1]) >> 64
         number = int(np.searchsorted(ends, place, side="right"))
         place -= int(ends[number]) - len(tables[number])
         return {
@@ -508,7 +511,8 @@ def random_row(path: Path) -> dict[str, Any]:
             for name in tables[number].names
         }
     except Exception as error:  # whatever it is: see above
-        _log.error("%s cannot be read, so all values count as missing: %s", path, error)
+        text = "%s cannot be read, so all values count as missing: %s"
+        owner.log(_log, logging.ERROR, text, path, error)
         return {}
 
 

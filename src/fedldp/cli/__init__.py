@@ -3,14 +3,17 @@
 import sys
 
 from fedldp.errors import FedLDPError, MissingExtra
+from fedldp.vehicle import protect_standard_files, warn_owner
 
 
 def main() -> None:
     """Run `fedldp`; print known errors as one line on standard error, without a traceback."""
+    protect_standard_files()
     try:
         _run()
     except (FedLDPError, OSError) as error:
-        sys.exit(f"fedldp: {error}")
+        warn_owner(f"fedldp: {error}")
+        sys.exit(1)
 
 
 def _run() -> None:

@@ -1,5 +1,6 @@
 """`fedldp report`, on a vehicle, and `fedldp tally`, on a server."""
 
+import contextlib
 import json
 import sys
 from collections import Counter
@@ -13,7 +14,7 @@ import click
 from rich.progress import Progress, TextColumn
 
 from fedldp import counting, vehicle
-from fedldp._internal import locks
+from fedldp._internal import locks, owner
 from fedldp._internal.text import counted
 from fedldp.cli.plans import (
     INPUT,
@@ -36,7 +37,12 @@ from fedldp.report import REASONS
 _NO_MANIFEST = (
     "has no manifest: a file that it counts already would count again if it is given again."
 )
+_REPEATED = (
+    "This vehicle repeats its report: all attributes are declared constant. If a value has changed "
+    "since, nobody learns of it."
+)
 _SHOWN = 10  # notes about a row that are printed
+_STDOUT = Path("-")
 
 
 @click.command("report")
@@ -79,7 +85,7 @@ _SHOWN = 10  # notes about a row that are printed
 @click.option(
     "--output",
     "-o",
-    type=click.File("wb"),
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
     default="-",
     help="Where to write the report.  [default: standard output]",
     metavar="FILE",
@@ -100,7 +106,7 @@ def report_command(
     round_: str,
     job: str | None,
     period: int | None,
-    output: BinaryIO,
+    output: Path,
     strict: bool,
     check: bool,
 ) -> None:
@@ -114,11 +120,12 @@ def report_command(
     PLAN is the file that `fedldp plan` wrote. ROW is a file with a JSON object;
     the default is standard input. Values outside the bounds are clipped;
     missing, unreadable and unknown values are replaced by the public default of
-    the schema. A warning is printed, which nobody else sees; --strict refuses
-    such a row.
+    the schema. A warning follows the report on standard error; if it cannot be
+    written there, it is left out. --strict refuses such a row.
 
-    Input that is not JSON is an error of the calling program: the exit status
-    is 1, and nothing is drawn or spent. Use a library to make the JSON.
+    Input that is not a JSON object, such as a list of rows, is an error of the
+    calling program: the exit status is 1, and nothing is drawn or spent. Use a
+    library to make the JSON.
 
     The ledger records the spending and the report before the report is written.
     Make it once, with `fedldp ledger init`: a missing one is refused.
@@ -133,6 +140,7 @@ def report_command(
     first report in later rounds, jobs and periods, and pays nothing. A message
     on standard error says so. If the value has changed, nobody learns of it.
     """  # noqa: D301 (click wants the character \b itself)
+    owner.protect_process()
     if not check and (cap is None or ledger is None):
         raise click.UsageError("give --cap and --ledger; only --check works without them.")
     asked, calendar = read_plan_and_calendar(plan_file)
@@ -147,16 +155,16 @@ def report_command(
     budget = asked.total_epsilon if cap is None else _budget(cap)
     with naming(plan_file):
         plan = for_vehicle(asked.to_json(), cap or budget)
+    if output == _STDOUT and sys.stdout is None:
+        raise DomainError("expected to write the report to standard output; it is closed. Give -o.")
     # Read before the ledger is opened: slow input must not block others.
     values = _row(row)
-    notes = plan.check(values)
     if check:
+        notes = plan.check(values)
         click.echo("\n".join(notes) or "All values are used as they are.")
         sys.exit(1 if notes else 0)
-    if strict and notes:
+    if strict and (notes := plan.check(values)):
         raise DomainError(f"the row must be usable as it is; {_some(notes)}.")
-    if notes:
-        click.echo(f"fedldp: warning: {_some(notes)}.", err=True)
 
     new = False
 
@@ -176,15 +184,28 @@ def report_command(
                 key, plan.epsilon, request, produce, run=round_, job=job, constant=kept
             )
     if answer is None:
-        click.echo(f"This vehicle has not drawn period {period}: it sends nothing.", err=True)
+        said = f"This vehicle has not drawn period {period}: it sends nothing."
     else:
-        if plan.constant and not new:
-            click.echo(
-                "This vehicle repeats its report: all attributes are declared constant. If a value "
-                "has changed since, nobody learns of it.",
-                err=True,
-            )
-        output.write(answer)
+        _send(answer, output)
+        said = _REPEATED if plan.constant and not new else ""
+    if said:
+        vehicle.warn_owner(said)
+    with contextlib.suppress(Exception):  # the report is out: nothing else may depend on the data
+        if notes := plan.check(values):
+            vehicle.warn_owner(f"fedldp: warning: {_some(notes)}.")
+
+
+def _send(report: bytes, output: Path) -> None:
+    try:
+        with click.open_file(str(output), "wb") as file:
+            file.write(report)
+            file.flush()
+    except OSError as error:
+        if output == _STDOUT:  # Python would try again when it ends, and then choose the status
+            sys.stdout = None
+        raise DomainError(
+            f"the report cannot be written: {error}. The ledger has it: run the same command again."
+        ) from None
 
 
 def _row(path: str) -> Any:

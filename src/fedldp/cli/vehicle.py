@@ -5,10 +5,14 @@ from pathlib import Path
 
 import click
 
+from fedldp import vehicle
+from fedldp._internal import owner
 from fedldp.campaigns.config import VehicleConfig, until_stopped
 from fedldp.cli.fleet.parts import FOLDER, log_options
 
-LEFT = 3  # answers were not acknowledged
+# Exit statuses, which depend on the network alone.
+NOT_ACKNOWLEDGED = 3
+NOT_REACHED = 4
 
 
 @click.command("vehicle")
@@ -49,15 +53,22 @@ def vehicle_command(folder: Path, once: bool, check: bool) -> None:
     1  an error, which is printed; with --check: some values are replaced
     2  invalid command line
     3  with --once: an answer is not acknowledged yet; run it again later
+    4  with --once: the broker could not be reached; run it again later
     """  # noqa: D301 (click wants the character \b itself)
-    vehicle = VehicleConfig.load(folder)
+    owner.protect_process()
+    config = VehicleConfig.load(folder)
     if check:
-        quality = vehicle.check()
+        quality = config.check()
         click.echo(str(quality))
         sys.exit(0 if quality.clean else 1)
-    with until_stopped() as stop, vehicle.agent() as agent:
+    with until_stopped() as stop, config.agent() as agent:
         if not once:
             agent.run(*stop)
-        elif agent.visit():
-            click.echo("fedldp: an answer is not acknowledged yet.", err=True)
-            sys.exit(LEFT)
+            return
+        visit = agent.visit()
+    if not visit.reached:
+        vehicle.warn_owner("fedldp: the broker could not be reached.")
+        sys.exit(NOT_REACHED)
+    if visit.pending:
+        vehicle.warn_owner("fedldp: an answer is not acknowledged yet.")
+        sys.exit(NOT_ACKNOWLEDGED)

@@ -14,13 +14,13 @@ import json
 import logging
 import os
 import re
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
 from typing import NamedTuple, final
 
-from fedldp._internal import files
+from fedldp._internal import files, owner
 from fedldp.errors import DomainError
 
 FORMATS = ("text", "json")
@@ -65,27 +65,34 @@ _FORMATTERS = {"text": Text, "json": Json}
 
 
 @final
-class _Errors(logging.Handler):
-    """Writes to the standard error of the moment, which tests replace."""
+class _File(logging.Handler):
+    """Writes to a file that is set aside when it is too large, so that nobody can fill the disk.
+
+    A vault logs what depends on its data: a line that cannot be written, as on a full disk, is left
+    out. There is no buffer, which would be written later.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._file: FileIO | None = self._opened()
+
+    def _opened(self) -> FileIO:
+        return FileIO(self._path, "a")
 
     def emit(self, record: logging.LogRecord) -> None:
-        try:
-            sys.stderr.write(self.format(record) + "\n")
-            sys.stderr.flush()
-        except Exception:
-            self.handleError(record)
+        with contextlib.suppress(Exception):
+            self._file = self._file or self._opened()
+            self._file.write(f"{self.format(record)}\n".encode(errors="replace"))
+            if self._file.tell() > LARGEST:
+                self._file.close()
+                self._file = None  # the next event opens it again
+                set_aside(self._path)
 
-
-@final
-class _File(logging.FileHandler):
-    """Writes to a file that is set aside when it is too large, so that nobody can fill the disk."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        super().emit(record)
-        if self.stream is not None and self.stream.tell() > LARGEST:
-            self.stream.close()
-            self.stream = None  # the next event opens it again
-            set_aside(Path(self.baseFilename))
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        super().close()
 
 
 @contextlib.contextmanager
@@ -101,7 +108,7 @@ def to_stderr(
     before = {name: os.environ.get(name) for name in given}
     os.environ.update(given)
     try:
-        with _added(_Errors()):
+        with _added(owner.Lines()):
             yield
     finally:
         for name, value in before.items():
@@ -116,7 +123,7 @@ def to_file(path: Path) -> Iterator[None]:
     """Log to a file too, whose folder is created if necessary. One process writes to it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     set_aside(path)
-    with _added(_File(path, encoding="utf-8", errors="replace")):
+    with _added(_File(path)):
         yield
 
 

@@ -32,7 +32,7 @@ SIGN = Plan(Schema.vector(4, 1.0), epsilon=16.0, mechanism="duchi", strategy="sp
 LENGTH = Plan(Schema.vector(4, length=1.0), epsilon=4.0, strategy="directions")
 BEFORE = np.array([[10.0, 20.0], [30.0, 40.0]])
 MOVE = np.array([1.0, -1.0, -1.0, 1.0])
-LOGGER = "flwr.fedldp"
+LOGGER = "flwr.fedldp.node"
 
 
 def question(arrays=None, **config):

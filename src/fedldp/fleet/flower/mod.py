@@ -27,7 +27,7 @@ from fedldp._internal.validation import Floats
 from fedldp.data.quality import DataQuality
 from fedldp.errors import DomainError, ImplausibleWarning, MissingExtra, WireError
 from fedldp.fleet.flower.arrays import difference, only_arrays, untrained, vector, weights
-from fedldp.fleet.flower.messages import DELTA, PLAN, log, packed, unpacked
+from fedldp.fleet.flower.messages import DELTA, PLAN, log, node_log, packed, unpacked
 from fedldp.ledger import Ledger, Produce, check_answers_per_job, check_job
 from fedldp.plan import Plan, for_vehicle
 from fedldp.plausibility import FALSE_ALARM, equal_reports
@@ -69,7 +69,7 @@ class LDPMod:
     The ledger records the report and its cost before it is sent. The same question gets the same
     report again, without a call of the app; so does every question if all attributes of the plan
     are declared constant. A refusal is as long as a report. Repeats, refusals and replies that do
-    not fit the plan are logged on this machine, by a child of Flower's logger.
+    not fit the plan are logged on this machine alone, by the logger `flwr.fedldp.node`.
 
     Parameters
     ----------
@@ -458,8 +458,11 @@ class LDPMod:
         """Refuse a new id by default: a node that gets or loses a partition is no new vehicle."""
         if self.vehicle_id is not None:
             return
-        spent = ledger.totals() if vehicle_id == ONLY_VEHICLE else {}
-        if spent.keys() - {ONLY_VEHICLE} or (not spent and ledger.spent(ONLY_VEHICLE)):
+        if vehicle_id == ONLY_VEHICLE:
+            is_new = bool(ledger.totals().keys() - {ONLY_VEHICLE})
+        else:
+            is_new = ledger.spent(ONLY_VEHICLE) > 0
+        if is_new:
             raise DomainError(
                 f"the ledger {ledger.path} has another id than {vehicle_id!r} for the vehicle of "
                 f"this node, whose {PARTITION} was given or taken away since. Pass vehicle_id."
@@ -669,7 +672,7 @@ def _check_id(value: str) -> str:
 def _tell(level: int, text: str) -> None:
     """Tell the node's owner something; whatever comes of it, the reply does not depend on it."""
     with contextlib.suppress(BaseException):
-        log.log(level, "%s", text)
+        node_log.log(level, "%s", text)
 
 
 def _described(error: BaseException, before: str = "") -> str:

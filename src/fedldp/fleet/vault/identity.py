@@ -10,6 +10,7 @@ The digest stays in the state folder beside the data, for the owner alone: anyon
 guesses all values could confirm the guess.
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Collection
@@ -53,7 +54,8 @@ def moved_rows(state: Path, matrix: Floats, *, answered: bool) -> str:
     moved = answered and before is not None and before != (before[0], _digest(matrix[: before[0]]))
     rows, digest = len(matrix), _digest(matrix)
     if before != (rows, digest):
-        files.write(path, json.dumps({"format": FORMAT, "rows": rows, "sha256": digest}))
+        with contextlib.suppress(OSError):  # on a full disk: data never decide whether it starts
+            files.write(path, json.dumps({"format": FORMAT, "rows": rows, "sha256": digest}))
     if not moved or before is None:
         return ""
     return (

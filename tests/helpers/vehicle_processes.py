@@ -1,0 +1,381 @@
+"""Every program of a vehicle, run with every state of standard error and every kind of row.
+
+Run as a script, `python vehicle_processes.py PROGRAM FOLDER ROW ...`, so that packages are
+imported once and each case is a fork of this process, which ends as a program does. It prints what
+each case did as JSON. A new program of a vehicle gets an entry in `PROGRAMS`.
+"""
+
+import contextlib
+import importlib
+import importlib.util
+import json
+import os
+import random
+import runpy
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import numpy as np
+
+import fedldp
+from fedldp import Plan, Schema, Source, vehicle
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = Schema.of(speed=(0, 50), city=["Oslo", "Århus", "Rome"])
+PLAN = Plan(SCHEMA, epsilon=1.0)
+CAP, LEDGER = "4", "ledger.db"
+LONGEST_SECONDS = 120  # of a case: one that waits for standard error would wait for ever
+
+# By name: what a row is, and whether the owner is warned.
+ROWS = {
+    "whole": ({"speed": 30, "city": "Rome"}, False),
+    "clipped": ({"speed": 80, "city": "Rome"}, True),
+    "missing": ({"city": "Oslo"}, True),
+    "unknown": ({"sped": 30, "speed": 30, "city": "Rome"}, True),
+    "unreadable": ({"speed": "fast", "city": "Århus"}, True),
+    "strange": ({"speed": 30, "city": "\u6771\u4eac \udcff"}, True),
+}
+STATES = ("open", "closed", "full", "broken", "stuck")
+
+
+# What a program is: it prepares a folder for a row, and runs in a process of its own.
+
+
+def write_row(folder, row):
+    (folder / "plan.json").write_text(PLAN.to_json())
+    (folder / "row.json").write_text(json.dumps(row))
+
+
+def run_file():
+    sys.argv[1:] = ["plan.json", "--cap", CAP, "row.json"]
+    runpy.run_path(vehicle.__file__, run_name="__main__")
+
+
+def run_command(*words):
+    import fedldp.cli
+
+    sys.argv[:] = ["fedldp", *words]
+    fedldp.cli.main()
+
+
+def run_report():
+    run_command("report", "plan.json", "row.json", "--cap", CAP, "--ledger", LEDGER)
+
+
+def write_table(folder, row):
+    """Write a row as a table, as the vehicles of a fleet have it."""
+    names = sorted({*row, "speed"})
+    cells = [str(row.get(name, "")) for name in names]
+    text = ",".join(names) + "\n" + ",".join(cells) + "\n"
+    (folder / "rows.csv").write_bytes(text.encode("utf-8", "surrogatepass"))
+    (folder / "rows.toml").write_text(SCHEMA.to_toml())
+
+
+def write_campaign(folder):
+    from campaigns import KEY, asked, sent
+
+    from fedldp.campaigns.campaign import utc_now
+
+    campaign = asked(PLAN, issued=utc_now().replace(microsecond=0))
+    (folder / "operator.pub").write_text(KEY.public.text)
+    (folder / "broker").mkdir()
+    (folder / "broker" / "spring.campaign").write_bytes(sent(campaign))
+    (folder / "broker" / "counter").touch()
+    return KEY.public.text
+
+
+def write_vehicle(folder, row):
+    write_table(folder, row)
+    write_campaign(folder)
+    (folder / "vehicle.toml").write_text(
+        'fleet = "north"\nbroker = "mqtt://localhost"\noperator = "operator.pub"\n'
+        f'data = "rows.csv"\nschema = "rows.toml"\ncap = "{CAP}"\n'
+    )
+
+
+def run_agent():
+    """Run `fedldp vehicle --once` with a broker that acknowledges what it gets."""
+    from functools import partial
+
+    import brokers
+
+    from fedldp.campaigns import config
+
+    broker = brokers.Broker()
+    for path in Path("broker").glob("*.campaign"):
+        broker.retained[f"fedldp/north/campaign/{path.stem}"] = path.read_bytes()
+
+    def acknowledge(_connection):
+        for _, topic, payload in broker.published[:]:
+            if "/answers/" in topic:
+                acknowledged = f"{topic.replace('/answers/', '/ack/')}/{payload[:16].hex()}"
+                broker.deliver("counter", acknowledged, b"")
+                Path("broker/answers").write_text(f"{topic} {payload.hex()}\n")
+
+    broker.on_idle = acknowledge
+    config._broker = lambda *_: broker
+    config.Agent = partial(config.Agent, patience=30, silence=0, tick=0.001)
+    run_command("vehicle", ".", "--once")
+
+
+def write_vault(folder, row):
+    write_table(folder, row)
+    (folder / "vault.toml").write_text(
+        f'data = "rows.csv"\nschema = "rows.toml"\ncap = "{CAP}"\nlisten = "s"\ntick = 0.001\n'
+    )
+
+
+def run_vault():
+    """Run a vault, ask it once, and end it."""
+    from fedldp.fleet.gateway.relay import ask
+    from fedldp.fleet.protocol import Question
+    from fedldp.fleet.sockets import Address
+    from fedldp.fleet.vault.__main__ import main
+
+    def ask_and_end():
+        while not Path("s").exists():
+            time.sleep(0.01)
+        question = Question("spring", 1, "7", 1, PLAN.to_json())
+        answer = ask(Address.of("s"), question, time.monotonic() + 60)
+        Path("sent").write_text(f"{answer.answered} {len(answer.records)}")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=ask_and_end, daemon=True).start()
+    main(["."])
+
+
+def run_mod():
+    """Ask a node of Flower whose app measures the row."""
+    from flwr.app import ConfigRecord, MetricRecord
+    from nodes import Node, asked, content
+
+    row = json.loads(Path("row.json").read_text())
+    numbers = {name: value for name, value in row.items() if isinstance(value, int)}
+    texts = {name: value for name, value in row.items() if isinstance(value, str)}
+    reply = content(metrics=MetricRecord(numbers), texts=ConfigRecord(texts))
+    node = Node(Path(), reply, PLAN, CAP)
+    Path("sent").write_text(str(len(node.ask(asked()).content["fedldp"]["fedldp"])))
+
+
+def run_iris():
+    """Ask a node of the example app, whose training gives what a row says."""
+    os.environ["IRIS_LEDGER"] = LEDGER
+    sys.path.insert(0, str(ROOT / "examples" / "flower"))
+    from flwr.app import ArrayRecord, ConfigRecord, Context, RecordDict
+    from iris import client_app
+    from nodes import asked, content
+
+    row = json.loads(Path("row.json").read_text())
+    model = [np.zeros((4, 3)), np.zeros(3)]
+    client_app.own_flowers = lambda _number: (np.zeros((1, 4)), np.zeros(1))
+    client_app.accuracy = lambda *_: 0.5
+    if "sped" in row or "speed" not in row:
+        client_app.trained = lambda *_: [np.zeros(2)]  # another model
+    elif isinstance(row["speed"], str):
+        client_app.trained = lambda *_: 1 / 0
+    else:
+        moved = row["speed"] / 50 if row["city"] == "Rome" else np.nan
+        client_app.trained = lambda *_: [np.full((4, 3), moved / 4), np.zeros(3)]
+    parts = content(arrays=ArrayRecord(model), config=ConfigRecord({"server-round": 1}))
+    context = Context(1, 7, {"partition-id": 0}, RecordDict(), {})
+    reply = client_app.app(asked(parts=parts), context)
+    Path("sent").write_text(str(len(reply.content["fedldp"]["fedldp"])))
+
+
+def write_example(folder, row):
+    write_row(folder, row)
+    key = write_campaign(folder)
+    settings = {"host": "localhost", "port": 1, "fleet": "north", "operator": key, "cap": CAP}
+    (folder / "settings.json").write_text(json.dumps(settings))
+
+
+def example():
+    """Import the example's vehicle, as it is beside vehicle.py and paho-mqtt."""
+    sys.path.insert(0, str(ROOT / "tests" / "helpers" / "fake_paho"))
+    sys.modules["vehicle"] = vehicle
+    path = ROOT / "examples" / "mqtt" / "vehicle_mqtt.py"
+    spec = importlib.util.spec_from_file_location("vehicle_mqtt", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.Connection.receive = receive_at_once
+    module.time = SimpleNamespace(
+        time=time.time, strptime=time.strptime, sleep=lambda _seconds: None
+    )
+    return module
+
+
+def receive_at_once(connection, _seconds):
+    return None if connection.messages.empty() else connection.messages.get()
+
+
+def run_example():
+    os.environ["FAKE_BROKER"] = "broker"
+    module = example()
+    module.main("init", "settings.json")
+    module.program(["settings.json", "row.json"])
+
+
+class Program(NamedTuple):
+    """How a folder is made for a row, what runs there, and where its ledger is, if it has one."""
+
+    write: Callable
+    run: Callable
+    ledger: str | None
+    modules: tuple[str, ...] = ()  # imported before the first case
+
+
+PROGRAMS = {
+    "vehicle.py": Program(write_row, run_file, None),
+    "fedldp report": Program(write_row, run_report, LEDGER, ("fedldp.cli.reports",)),
+    "fedldp vehicle": Program(
+        write_vehicle, run_agent, LEDGER, ("fedldp.cli.vehicle", "campaigns")
+    ),
+    "vault": Program(write_vault, run_vault, LEDGER, ("fedldp.fleet.vault.process",)),
+    "LDPMod": Program(write_row, run_mod, LEDGER, ("nodes",)),
+    "examples/flower": Program(write_row, run_iris, LEDGER, ("nodes", "sklearn.datasets")),
+    "examples/mqtt": Program(write_example, run_example, "state.json", ("campaigns",)),
+}
+
+
+# A case.
+
+
+def standard_error(state, folder):
+    """Return a file for standard error in some state; None if it is closed."""
+    if state == "closed":
+        return None
+    if state in ("open", "full"):
+        path = folder / "err" if state == "open" else Path("/dev/full")
+        return os.open(path, os.O_WRONLY | os.O_CREAT)
+    reader, writer = os.pipe()
+    if state == "broken":
+        os.close(reader)
+        return writer
+    os.set_blocking(writer, False)  # stuck: full, and nobody reads
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, bytes(4096))
+    os.set_blocking(writer, True)
+    return writer
+
+
+def become(folder, state):
+    """Make this process what Python makes of a new one with such standard files."""
+    err = standard_error(state, folder)
+    os.dup2(os.open(folder / "out", os.O_WRONLY | os.O_CREAT), 1)
+    os.close(2) if err is None else os.dup2(err, 2)
+    sys.stdout = sys.__stdout__ = os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.__stderr__ = None
+    if err is not None:
+        sys.stderr = os.fdopen(2, "w", 1, errors="backslashreplace", closefd=False)
+        sys.__stderr__ = sys.stderr
+    os.chdir(folder)
+
+
+def counted(words):
+    """Let everything that draws random words note how many.
+
+    All cases draw the same words: by chance alone they would choose other attributes to answer.
+    """
+    system, fill = random.Random(1).randbytes, Source.fill
+
+    def urandom(size):
+        words.append(size)
+        return system(size)
+
+    def filled(self, out):
+        words.append(out.nbytes)
+        fill(self, out)
+
+    random._urandom = os.urandom = urandom
+    Source.fill = filled
+
+
+def start(name, folder, state):
+    """Fork a process that runs a program."""
+    child = os.fork()
+    if child:
+        return child
+    words = []
+    become(folder, state)
+    counted(words)
+    try:
+        PROGRAMS[name].run()
+    finally:
+        Path(folder / "words").write_text(json.dumps(words))
+    sys.exit()
+
+
+def ended(child):
+    """Return the status with which a child ends, or "blocked" if it does not."""
+    end = time.monotonic() + LONGEST_SECONDS
+    while time.monotonic() < end:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return "blocked"
+
+
+def spent(path):
+    """Return what a ledger says, after all its checks."""
+    if path.suffix == ".json":
+        module = example()
+        with module.held_state(path.parent) as state:
+            return state.data["spent"]
+    with fedldp.Ledger(path, CAP) as ledger:
+        return {key: str(total) for key, total in ledger.totals().items()}
+
+
+def result(folder, status, ledger):
+    """Return what a case did, as far as anybody but the owner can see it."""
+    found = {"status": status, "words": json.loads((folder / "words").read_text())}
+    found["stdout"] = len((folder / "out").read_bytes())
+    if (folder / "sent").exists():
+        found["sent"] = (folder / "sent").read_text()
+    if (answers := folder / "broker" / "answers").exists():
+        found["sent"] = [len(line) for line in answers.read_text().splitlines()]
+    if ledger is not None:
+        found["spent"] = spent(folder / ledger)
+    return found
+
+
+def main(name, place, *rows):
+    sys.path.insert(0, str(Path(__file__).parent))
+    program, found = PROGRAMS[name], {}
+    for module in program.modules:
+        importlib.import_module(module)
+    for state in STATES:
+        for row in rows:
+            folder = Path(place) / f"{state} {row}"
+            folder.mkdir()
+            program.write(folder, ROWS[row][0])
+            if program.ledger == LEDGER:
+                fedldp.Ledger.create(folder / LEDGER, CAP).close()
+            child = start(name, folder, state)
+            outcome = result(folder, ended(child), program.ledger)
+            if state == "open":
+                outcome["told"] = (folder / "err").read_text(errors="replace")
+            found[f"{state} {row}"] = outcome
+    print(json.dumps(found))
+
+
+def outcomes(name, folder, rows):
+    """Run all cases of a program, and return what each did."""
+    words = [sys.executable, "-W", "ignore", __file__, name, folder, *rows]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
