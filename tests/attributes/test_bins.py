@@ -189,7 +189,9 @@ def test_distributions_combine():
     # The variances include rare answers: Joint.reach.
     rare = [joint.reach(0.05).rare[pair] for joint in joints]
     assert 0 < rare[1][0] < 0.05 * joints[1].covariance(pair[0], pair[0])
-    weights = np.array([1 / (j.covariance(pair, pair) + r) for j, r in zip(joints, rare, strict=True)])
+    weights = np.array(
+        [1 / (j.covariance(pair, pair) + r) for j, r in zip(joints, rare, strict=True)]
+    )
     weights /= weights.sum(axis=0)
     wanted = sum(
         w[0] * w[1] * joint.covariance(pair[0], pair[1])

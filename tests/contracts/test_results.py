@@ -26,7 +26,7 @@ from fedldp.attributes import ATTRIBUTES
 from fedldp.attributes.angle import CircularDistribution
 from fedldp.attributes.distribution import Distribution, GroupDistributions
 from fedldp.attributes.grouped import Differences, GroupMeans, MeanOfSome, TwoWay
-from fedldp.attributes.results import Frequencies, Mean, Result
+from fedldp.attributes.results import Frequencies, Line, Mean, Result
 from fedldp.coders import RandomizedResponse
 from fedldp.parts import Part
 
@@ -493,3 +493,44 @@ def results_made():
 
 def test_no_kind_of_attribute_is_forgotten():
     assert {type(kind.attribute) for kind in KINDS.values()} == {*ATTRIBUTES.values()}
+
+
+# As people read them
+
+
+def read(text):
+    """Return the interval that a person reads in a text: a number with its interval."""
+    number, sign, rest = text.partition(" ± ")
+    if sign:
+        return float(number) - float(rest), float(number) + float(rest)
+    low, high = text[text.index("(") + 1 : -1].split(" to ")
+    return float(low), float(high)
+
+
+def test_intervals_cover_as_they_are_printed():
+    """Half of an interval after a point at its end covered the rarest bins in 87% to 91%.
+
+    With 600 fleets, and a true coverage of 93%, fewer than 89% happens in 1 of 5,000 cases.
+    """
+    kind, rng = KINDS["bins"], np.random.default_rng(1)
+    hits = []
+    for result in kind.estimate(8.0, "zeros", 400, 600, rng).values():
+        ends = np.array([read(line.shown) for line in result.lines()])
+        low, high = ends.T
+        truth = bins(kind.population("zeros"), EDGES)
+        hits.append((low <= truth) & (truth <= high))
+        wider = np.diff(ends)[:, 0] / np.diff(result.histogram.interval)[:, 0]
+        assert wider.max() < 1.3
+    assert np.mean(hits, axis=0).min() >= 0.89
+
+
+@pytest.mark.parametrize("wide", [1.0, 0.01, 3e-7, 4e5])
+def test_what_is_printed_contains_the_interval_but_for_rounding(wide):
+    rng = np.random.default_rng(2)
+    for _ in range(300):
+        low, number, high = np.sort(rng.normal(size=3)) * wide
+        line = Line("x", "", number, 0.0, low, high, 9)
+        ends = read(line.shown)
+        slack = 0.06 * (high - low) * ("±" in line.shown) + 1e-6 * wide
+        assert ends[0] <= low + slack
+        assert ends[1] >= high - slack

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Self, cast, final
 
 import numpy as np
 
-from fedldp._internal.text import counted, listed, rounded
+from fedldp._internal.text import counted, listed, with_interval
 from fedldp._internal.validation import Floats, Integers
 from fedldp.coders.categories import cut, project
 from fedldp.coders.moments import Covariance
@@ -218,9 +218,8 @@ class Line(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The number with half the length of its interval."""
-        half = (self.high - self.low) / 2
-        return f"{rounded(self.estimate, half)} ± {rounded(half, half)}"
+        """The number with its interval: how far it reaches, or both ends if they are not alike."""
+        return with_interval(self.estimate, self.low, self.high)
 
 
 class Result(ABC):
