@@ -92,17 +92,13 @@ class Joint:
     def combined(cls, several: "Sequence[Joint]") -> "Joint":
         """Return the mean of the same frequencies among different vehicles.
 
-        Each is weighted by the inverse of its variance, with the rare answers of `Reach`: without
-        them, those in which a rare label was seen less often than it is would count for more.
+        Each is weighted by the inverse of its variance, summed over all labels. Weights of each
+        label would depend on how often it happens to be seen, and bias the mean.
         """
         every = np.arange(len(several[0].frequencies))
         with np.errstate(divide="ignore", invalid="ignore"):
-            weights = np.array(
-                [
-                    1 / (each.covariance(every, every) + each.reach(USUAL_RISK).rare)
-                    for each in several
-                ]
-            )
+            total = [each.covariance(every, every).sum() for each in several]
+            weights = np.tile(1 / np.array(total), (len(every), 1)).T
             sure = np.isinf(weights)
             weights = np.where(sure.any(axis=0), sure, weights)
             weights /= weights.sum(axis=0)
