@@ -30,6 +30,9 @@ from fedldp.errors import DomainError, UnknownName
 __all__ = ["Differences", "GroupMeans", "MeanOfSome", "TwoWay"]
 
 
+_HALVINGS = 50  # of an interval of length 1
+
+
 class Ratios(NamedTuple):
     """Ratios T / P in some groups, and how each depends on the frequencies."""
 
@@ -126,6 +129,27 @@ class _Sums(NamedTuple):
         least = np.where(known, np.clip(least, low, high), low)
         most = np.where(known, np.clip(most, low, high), high)
         return np.stack([least, most], axis=-1)
+
+
+def moved_ratio(coder: Any, places: Floats, liars: float, group: float) -> float:
+    """Return how far liars can move a mean of places from 0 to 1 within a group, at most.
+
+    The honest vehicles of the group, a share of all honest ones, are at one end. The mean exceeds r
+    if the sum of f (x - r) is positive, to which they add -r and liars as much as a report can.
+    """
+    if not liars > 0:
+        return 0.0
+
+    def exceeds(r: float) -> bool:
+        return bool(liars * coder.most(places - r) > (1 - liars) * group * r)
+
+    low, high = 0.0, 1.0
+    if exceeds(high) or not (1 - liars) * group > 0:
+        return 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if exceeds(middle) else (low, middle)
+    return high
 
 
 def apart(one: Mean, other: Mean, covariance: Any = None) -> Mean:

@@ -74,6 +74,32 @@ class BySupport(ByLaw, ForCategories):
         _, other, total = self.support
         return other / total
 
+    def most(self, weights: Floats) -> float:
+        """Return the most that one report can add to a weighted sum of frequencies.
+
+        This is for reports that can support any categories together; for others it is a bound.
+
+        Parameters
+        ----------
+        weights
+            A weight for some of the categories, 0 for the others.
+
+        Returns
+        -------
+        float
+            The most, times the number of reports.
+
+        Examples
+        --------
+        >>> weights = np.array([1.0, -1.0])
+        >>> round(RandomizedResponse.of(1.0, 4).most(weights), 2)
+        3.33
+        >>> round(UnaryEncoding.of(1.0, 4).most(weights), 2)
+        4.33
+        """
+        each = np.maximum(weights * (1 - self.q), -weights * self.q)
+        return float(each.sum() / (self.p - self.q))
+
     @property
     def variance(self) -> float:
         return float(indicator_variance(*self.support, self.categories))
@@ -224,6 +250,11 @@ class RandomizedResponse(BySupport):
 
     def supports(self, cells: Cells) -> Cells:
         return cells
+
+    def most(self, weights: Floats) -> float:
+        # One category is sent, and with others than these the weights are 0.
+        best = weights.max() if weights.size == self.categories else max(weights.max(), 0.0)
+        return float((best - self.q * weights.sum()) / (self.p - self.q))
 
     @property
     def bits(self) -> int:
