@@ -403,3 +403,37 @@ def test_influence_grows_as_groups_get_smaller():
     assert plan.influence(0.0)["g"] == (0, 0)
     with pytest.raises(DomainError, match="group must be a number from 0 to 1; got 2"):
         plan.influence(LIES, group=2)
+
+
+@pytest.mark.parametrize(("n", "liars"), [(2000, 0.1), (50_000, 0.01)])
+def test_liars_who_send_a_single_one_about_a_small_group_are_noticed(n, liars):
+    """Means and shares stay in their ranges: only the number of ones shows them.
+
+    It is 11 standard errors or more too small.
+    """
+    attribute = fedldp.Within("g", X, fedldp.Category("car", [f"car {i}" for i in range(16)]))
+    coder = UnaryEncoding.of(1.0, 32)
+    part, rng = Part(Schema((attribute,)), (0,), (coder,), 1), np.random.default_rng(1)
+    own = rng.multinomial(n, np.full(32, 1 / 32))
+    ones = rng.binomial(own, coder.p) + rng.binomial(n - own, coder.q)
+    assert not Tally("", (part,), n, (np.append(ones, n),)).plausibility().findings
+    number = round(liars * n)
+    kept = rng.hypergeometric(ones, n - ones, n - number)
+    kept[1] += number
+    [finding] = Tally("", (part,), n, (np.append(kept, n),)).plausibility().findings
+    assert (finding.name, finding.kind) == ("g", "number of ones")
+
+
+def test_the_number_of_ones_causes_no_alarm():
+    """Exactly: the bound is at least the probability of as many ones, or as few."""
+    coder, m = UnaryEncoding.of(2.0, 3), 40
+    law = np.convolve(
+        stats.binom.pmf(np.arange(m + 1), m, coder.p),
+        stats.binom.pmf(np.arange(2 * m + 1), 2 * m, coder.q),
+    )
+    for ones in range(2, 3 * m, 7):
+        cells = np.array([[min(ones, m), *divmod(max(ones - m, 0), 2), m]])
+        cells[0, 1:3] = [max(ones - m, 0) // 2, max(ones - m, 0) - max(ones - m, 0) // 2]
+        few, many = coder.checks(cells)
+        assert few.p_value >= law[: ones + 1].sum() * (1 - 1e-9)
+        assert many.p_value >= law[ones:].sum() * (1 - 1e-9)
