@@ -14,11 +14,11 @@ from scipy import stats
 import fedldp
 from fedldp import Plan, Schema, Tally, combine
 from fedldp.cli.app import fedldp as command
-from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
+from fedldp.coders.categories import RandomizedResponse, UnaryEncoding, better
 from fedldp.coders.laws import Law
-from fedldp.errors import DomainError, ImplausibleWarning
+from fedldp.errors import DataWarning, DomainError, ImplausibleWarning
 from fedldp.parts import Matrix, Part
-from fedldp.plausibility import FALSE_ALARM, Finding, Plausibility, equal_reports
+from fedldp.plausibility import FALSE_ALARM, Finding, Plausibility, equal_reports, influence
 
 MIXED = Schema.of(
     age=(0, 100),
@@ -310,3 +310,130 @@ def test_a_share_of_repeats_is_noticed_and_a_likely_pair_is_not():
     assert equal_reports(signs.parts, [60]) < FALSE_ALARM < equal_reports(signs.parts, [30, 30])
     certain = Plan(Schema.of(speed=(0, 50)), 16.0, mechanism="duchi")
     assert equal_reports(certain.parts, [1000]) > FALSE_ALARM
+
+
+# How far liars get with what is not a mean of all vehicles
+
+
+X = fedldp.Number("x", 0, 100)
+SOME = fedldp.Number("x", 0, 100, optional=True)
+BINNED = fedldp.Number("x", 0, 100, bins=20)
+CAR = fedldp.Category("car", ["rare", "usual", "many"])
+LIES = 0.01
+SMALL = 0.03
+
+
+def attacked(attribute, epsilon, shares, lie):
+    """Return the expected estimate of a fleet, without liars and with 1% that all send one code."""
+    attribute = Plan(Schema((attribute,)), epsilon).schema.attributes[0]
+    coder = better(epsilon, len(shares))
+    part = Part(Schema((attribute,)), (0,), (coder,), 1)
+    n = 10**10
+    honest = coder.q + (coder.p - coder.q) * np.array(shares)
+    sent = np.eye(len(shares))[lie]
+    found = []
+    for share in (0.0, LIES):
+        cells = np.rint(n * ((1 - share) * honest + share * sent)).astype(np.int64)
+        if isinstance(coder, UnaryEncoding):
+            cells = np.append(cells, n)
+        tally = Tally("", (part,), int(coder.answers(cells)), (cells,))
+        found.append(tally.estimate()[attribute.name])
+    return part, *found
+
+
+def of_group(values, letters):
+    """Return the shares of labels: a group of 3% with these values, and the others in the rest."""
+    rest = np.zeros(2 * letters)
+    rest[0] = 1 - SMALL
+    return np.concatenate([SMALL * np.array(values), rest])
+
+
+def tail():
+    """Return shares of bins of which 0.9% are in the last one, and others low."""
+    shares = np.zeros(20)
+    shares[[0, 1, 2, 19]] = 0.5, 0.3, 0.191, 0.009
+    return shares
+
+
+@pytest.mark.filterwarnings("ignore::fedldp.errors.ImplausibleWarning")
+@pytest.mark.parametrize("epsilon", [1.0, 2.0, 4.0, 8.0])
+@pytest.mark.parametrize(
+    "kind", ["group mean", "share in a group", "optional", "quantile", "angle"]
+)
+def test_influence_of_all_kinds_is_what_an_attack_achieves(kind, epsilon):
+    """At least the shift of the attack; and with small groups at most twice as much."""
+    least = 0.5
+    if kind == "group mean":
+        attribute = fedldp.Within("g", X, CAR)
+        part, before, after = attacked(attribute, epsilon, of_group([1, 0], 2), 1)
+        moved = after.means.mean[0] - before.means.mean[0]
+    elif kind == "share in a group":
+        attribute = fedldp.Within("g", fedldp.Category("c", ["a", "b"]), CAR)
+        part, before, after = attacked(attribute, epsilon, of_group([1, 0], 2), 1)
+        moved = after.within.mean[0, 1] - before.within.mean[0, 1]
+    elif kind == "optional":
+        letters = len(Plan(Schema((SOME,)), epsilon).schema.attributes[0].labels)
+        shares = np.zeros(letters)
+        shares[[0, -1]] = SMALL, 1 - SMALL
+        part, before, after = attacked(SOME, epsilon, shares, letters - 2)
+        moved = after.mean - before.mean
+    elif kind == "quantile":
+        part, before, after = attacked(BINNED, epsilon, tail(), 19)
+        moved = after.quantile(0.99).value - before.quantile(0.99).value
+        assert moved > 37.7
+    else:
+        shares = np.zeros(4)
+        shares[[0, 2]] = 0.5 + 1e-4, 0.5 - 1e-4
+        part, before, after = attacked(fedldp.Angle("x", 360, 4), epsilon, shares, 2)
+        moved = abs(after.mean_direction - before.mean_direction)
+    [stated] = influence((part,), LIES, SMALL).values()
+    assert moved <= stated.spread * (1 + 1e-6)
+    assert moved >= least * stated.spread
+    [worst] = influence((part,), LIES, 0.0).values()
+    assert worst.spread >= stated.spread
+
+
+def test_influence_grows_as_groups_get_smaller():
+    plan = Plan(Schema((fedldp.Within("g", X, CAR),)), 8.0)
+    shifts = [plan.influence(LIES, group=share)["g"].spread for share in (0.5, 0.1, SMALL, 0.0)]
+    assert shifts == sorted(shifts)
+    assert 1.9 < shifts[0] < 2.1
+    assert shifts[2] == pytest.approx(25, rel=0.05)
+    assert shifts[3] == 100
+    assert plan.influence(0.0)["g"] == (0, 0)
+    with pytest.raises(DomainError, match="group must be a number from 0 to 1; got 2"):
+        plan.influence(LIES, group=2)
+
+
+@pytest.mark.parametrize(("n", "liars"), [(2000, 0.1), (50_000, 0.01)])
+def test_liars_who_send_a_single_one_about_a_small_group_are_noticed(n, liars):
+    """Means and shares stay in their ranges: only the number of ones shows them.
+
+    It is 11 standard errors or more too small.
+    """
+    attribute = fedldp.Within("g", X, fedldp.Category("car", [f"car {i}" for i in range(16)]))
+    coder = UnaryEncoding.of(1.0, 32)
+    part, rng = Part(Schema((attribute,)), (0,), (coder,), 1), np.random.default_rng(1)
+    own = rng.multinomial(n, np.full(32, 1 / 32))
+    ones = rng.binomial(own, coder.p) + rng.binomial(n - own, coder.q)
+    assert not Tally("", (part,), n, (np.append(ones, n),)).plausibility().findings
+    number = round(liars * n)
+    kept = rng.hypergeometric(ones, n - ones, n - number)
+    kept[1] += number
+    [finding] = Tally("", (part,), n, (np.append(kept, n),)).plausibility().findings
+    assert (finding.name, finding.kind) == ("g", "number of ones")
+
+
+def test_the_number_of_ones_causes_no_alarm():
+    """Exactly: the bound is at least the probability of as many ones, or as few."""
+    coder, m = UnaryEncoding.of(2.0, 3), 40
+    law = np.convolve(
+        stats.binom.pmf(np.arange(m + 1), m, coder.p),
+        stats.binom.pmf(np.arange(2 * m + 1), 2 * m, coder.q),
+    )
+    for ones in range(2, 3 * m, 7):
+        cells = np.array([[min(ones, m), *divmod(max(ones - m, 0), 2), m]])
+        cells[0, 1:3] = [max(ones - m, 0) // 2, max(ones - m, 0) - max(ones - m, 0) // 2]
+        few, many = coder.checks(cells)
+        assert few.p_value >= law[: ones + 1].sum() * (1 - 1e-9)
+        assert many.p_value >= law[ones:].sum() * (1 - 1e-9)

@@ -587,11 +587,14 @@ def _weighted(weights: Floats, alone: list[Result], together: list[Result]) -> D
 
     def interval(ends: list[Any]) -> Floats:
         low, high = np.moveaxis(np.array([np.reshape(each, (-1, 2)) for each in ends]), -1, 0)
-        below, above = column * (values - low), column * (high - values)
+        possible = np.clip(values, low, high)  # a value beyond its interval counts as its end
+        below, above = column * (possible - low), column * (high - possible)
         # The distances downwards of what is subtracted count upwards.
         down, up = (np.where(column > 0, a, b) for a, b in ((below, above), (above, below)))
         reach = (np.sqrt((each**2).sum(axis=0)) for each in (down, up))
-        return np.stack([value - next(reach), value + next(reach)], axis=-1)
+        middle = (column * possible).sum(axis=0)
+        least, most = middle - next(reach), middle + next(reach)
+        return np.stack([np.fmin(least, value), np.fmax(most, value)], axis=-1)
 
     sizes = [np.broadcast_to(each.answers, value.shape) for each in alone]
     numbers = Numbers(

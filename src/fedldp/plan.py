@@ -743,15 +743,20 @@ class Plan:
         estimator = self.estimator if estimator is None else estimator
         return estimate.expected_error(self.parts, n, data, estimator, of)
 
-    def influence(self, share: float) -> dict[str, Influence]:
+    def influence(self, share: float, *, group: float = 0.0) -> dict[str, Influence]:
         """Return how far a share of liars can move each estimate (`ratio`), in its own units.
 
-        The results hold for the worst honest data that are possible.
+        The results hold for the worst honest data that are possible. A few liars decide the mean of
+        a small group, and a quantile beyond which there are few values: say with `group` how small
+        the groups are that you would look at.
 
         Parameters
         ----------
         share
             The share of vehicles that lie, from 0 to 1.
+        group
+            The least share of honest vehicles in a group, or with a value if it is optional, from 0
+            to 1. With 0 a group may be empty, and liars then choose all of its mean.
 
         Returns
         -------
@@ -763,7 +768,7 @@ class Plan:
         Raises
         ------
         DomainError
-            If the share is out of range, or the plan is for study.
+            If a share is out of range, or the plan is for study.
 
         Examples
         --------
@@ -772,11 +777,17 @@ class Plan:
         >>> found = plan.influence(0.01)["x"]
         >>> round(found.together, 2), round(found.spread, 2)
         (2.57, 0.05)
+        >>> speed, model = fedldp.Number("speed", 0, 130), fedldp.Category("model", ["A", "B"])
+        >>> plan = Plan(Schema((fedldp.Within("by model", speed, model),)), epsilon=4.0)
+        >>> round(plan.influence(0.01, group=0.03)["by model"].spread)
+        34
         """
         self._for_release("has no largest answer")
         if not isinstance(share, Real) or not 0 <= share <= 1:
             raise DomainError(f"share must be a number from 0 to 1; got {share!r}.")
-        return influence(self.parts, float(share))
+        if not isinstance(group, Real) or not 0 <= group <= 1:
+            raise DomainError(f"group must be a number from 0 to 1; got {group!r}.")
+        return influence(self.parts, float(share), float(group))
 
     def to_json(self) -> str:
         """Return the plan as canonical JSON: equal plans give equal text.

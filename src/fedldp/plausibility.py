@@ -271,6 +271,10 @@ def equal_reports(parts: Sequence[Part], copies: Sequence[int]) -> float:
 class Influence(NamedTuple):
     """How far liars can move the estimate of an attribute at most, in its own units.
 
+    For a number it is the shift of its mean, for a category of a frequency. For an optional number
+    and within groups it is the shift of a mean or of a share among some of the vehicles; for bins,
+    of a quantile; for an angle, of the mean direction.
+
     Attributes
     ----------
     together
@@ -291,13 +295,14 @@ class Influence(NamedTuple):
     spread: float
 
 
-def influence(parts: Sequence[Part], share: float) -> dict[str, Influence]:
+def influence(parts: Sequence[Part], share: float, group: float) -> dict[str, Influence]:
     """Return how far liars can move each estimate: see `Plan.influence`."""
     found = {}
     for part in parts:
+        answers = (1 - share) * part.share + share  # if all liars answer
         for coder, attribute in part.asked:
-            # From honest vehicles at one end of the range to liars with the value farthest from it.
-            most = coder.reach * attribute.half_width
-            honest = (1 - share) * part.share
-            found[attribute.name] = Influence(most * share / (honest + share), most * share)
+            found[attribute.name] = Influence(
+                attribute.moved(coder, share / answers if share else 0.0, group),
+                attribute.moved(coder, share, group),
+            )
     return {name: found[name] for name in parts[0].schema}

@@ -182,11 +182,13 @@ def test_distributions_combine():
     both = combine(one, other)["speed"]
     precise = other["speed"]
     assert both.answers == 40_000
-    assert np.all(both.cdf.stderr < precise.cdf.stderr)
+    assert np.mean(both.cdf.stderr**2) < 0.99 * np.mean(precise.cdf.stderr**2)
     # The covariance of a weighted mean, entry by entry.
     joints = [each["speed"].numbers.joint for each in (one, other)]
     pair = np.array([3, 7])
-    weights = np.array([1 / joint.covariance(pair, pair) for joint in joints])
+    every = np.arange(26)
+    total = [joint.covariance(every, every).sum() for joint in joints]  # of all labels
+    weights = np.tile(1 / np.array(total), (2, 1)).T
     weights /= weights.sum(axis=0)
     wanted = sum(
         w[0] * w[1] * joint.covariance(pair[0], pair[1])

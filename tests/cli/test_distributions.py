@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from fedldp import Plan, Schema, source
 from fedldp.cli.app import fedldp as command
 from fedldp.cli.estimates import bar
 
@@ -87,3 +88,31 @@ def test_pictures_have_a_histogram_and_a_distribution_function(fleet, tmp_path):
 
 def test_a_bar():
     assert [bar(height) for height in (0.0, 1.0, 0.5, 1e-9)] == ["", "█" * 20, "█" * 10, "▏"]
+
+
+def test_an_interval_whose_sides_differ_is_printed_with_both_ends(fleet):
+    text = collected(fleet)
+    table = text[text.index("speed: ") :]
+    assert "95% interval" in table
+    rare = next(line for line in table.splitlines() if "│ 120 to 130" in line)
+    assert " 0.00000 to 0." in rare or " 0.0000 to 0." in rare
+    assert "± (95%)" in text[: text.index("speed: ")]  # that of a mean has equal sides
+
+
+def test_four_vehicles_are_not_told_that_shuffling_helps(tmp_path):
+    plan = Plan(Schema.from_toml(SCHEMA), 2.0)
+    (tmp_path / "plan.json").write_text(plan.to_json())
+    for number, gains in ((4, False), (4000, True)):
+        rows = {
+            "speed": [30] * number,
+            "way": [5] * number,
+            "hour": [1] * number,
+            "age": [3] * number,
+        }
+        (tmp_path / "tally.json").write_text(plan.simulate(rows, source(1)).to_json())
+        arguments = ["estimate", str(tmp_path / "plan.json"), str(tmp_path / "tally.json")]
+        done = CliRunner().invoke(command, arguments, catch_exceptions=False)
+        assert done.exit_code == 0
+        said = " ".join(done.stdout.split())
+        assert "Each report is 2-private against everybody." in said
+        assert ("shuffled the reports" in said) is gains

@@ -2,13 +2,14 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate
-from math import floor, isfinite, log10
+from math import ceil, floor, isfinite, log10
 
 from fedldp.errors import UnknownName
 
 _COMPARED = 100  # the longest word that is compared with known ones
 _CHOICES = 300  # characters of the names that an error lists
 _LONGEST = 40  # characters of one text in a list
+_LOPSIDED = 0.9  # of the longer side of an interval: if the shorter is below that, both are shown
 
 
 def listed(texts: Sequence[str], room: int = 100) -> str:
@@ -43,7 +44,40 @@ def rounded(number: float, error: float) -> str:
         return "-"
     if not error or not isfinite(error):
         return f"{number:.4g}"
-    return f"{number:.{max(0, 1 - floor(log10(error)))}f}"
+    return f"{number:.{_digits(error)}f}"
+
+
+def _digits(error: float) -> int:
+    return max(0, 1 - floor(log10(error)))
+
+
+def number_and_interval(number: float, low: float, high: float) -> tuple[str, str]:
+    """Return a number and its interval: its reach if both sides are alike, and else both ends.
+
+    Of sides that differ a little the longer one is shown, and ends are rounded outward, so that the
+    text never says less than the interval.
+
+    >>> number_and_interval(41.2, 40.2, 42.2), number_and_interval(0.0, 0.0, 0.00218)
+    (('41.2', '± 1.0'), ('0.0000', '0.0000 to 0.0022'))
+    """
+    half = (high - low) / 2
+    reach, shorter = max(number - low, high - number), min(number - low, high - number)
+    if not isfinite(half) or half <= 0 or shorter >= _LOPSIDED * reach:
+        return rounded(number, half), f"± {rounded(reach if half > 0 else half, half)}"
+    unit = 10 ** _digits(half)
+    ends = (floor(low * unit + 1e-6) / unit + 0.0, ceil(high * unit - 1e-6) / unit + 0.0)
+    texts = (f"{end:.{_digits(half)}f}" for end in ends)
+    return rounded(number, half), f"{next(texts)} to {next(texts)}"
+
+
+def with_interval(number: float, low: float, high: float) -> str:
+    """Return a number with its interval in one text.
+
+    >>> with_interval(41.2, 40.2, 42.2), with_interval(0.0, 0.0, 0.00218)
+    ('41.2 ± 1.0', '0.0000 (0.0000 to 0.0022)')
+    """
+    shown, interval = number_and_interval(number, low, high)
+    return f"{shown} {interval}" if interval.startswith("±") else f"{shown} ({interval})"
 
 
 def or_none(number: float) -> float | None:

@@ -263,6 +263,9 @@ class Angle(Binned):
         with np.errstate(invalid="ignore"):  # values may be infinite
             return super().bin(np.mod(values, self.period))
 
+    def moved(self, coder: Any, liars: float, group: float) -> float:
+        return super().moved(coder, liars, group) / 2  # the farthest direction is opposite
+
     def read(self, cells: Any) -> Floats:
         values = super().read(cells)
         return np.where(np.isinf(values), np.nan, values)  # infinity is not an angle

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fedldp._internal.text import listed
 from fedldp._internal.validation import Floats, is_real
-from fedldp.attributes.grouped import GroupMeans, TwoWay
+from fedldp.attributes.grouped import GroupMeans, TwoWay, moved_ratio
 from fedldp.attributes.results import Frequencies, Numbers, Result
 from fedldp.coders.base import Coder, ForCategories
 from fedldp.data.frames import Cells, is_missing, shown, to_float
@@ -780,6 +780,59 @@ class Attribute(ABC):
         (array([ 50., 100.,   1.,   2.]), array([1., 2., 3., 3.]))
         """
 
+    # What liars can do: see `fedldp.Plan.influence`.
+
+    def moved(self, coder: Any, liars: float, group: float) -> float:
+        """Return how far liars can move the estimate at most, in its own units.
+
+        Parameters
+        ----------
+        coder
+            The coder of the attribute.
+        liars
+            Their share of all answers.
+        group
+            The share of honest vehicles in the group of which something is estimated.
+
+        Returns
+        -------
+        float
+            The largest shift, from the worst honest data to the worst answers.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> round(fedldp.Number("x", 0, 1).moved(fedldp.Duchi(1.0).channel(), 0.01, 0.0), 4)
+        0.0158
+        """
+        return float(coder.reach * self.half_width * liars)
+
+    def moved_within(self, coder: Any, liars: float, group: float) -> float:
+        """Return how far liars can move what is estimated within a group.
+
+        Parameters
+        ----------
+        coder
+            The coder of the attribute and its groups together.
+        liars
+            Their share of all answers.
+        group
+            The share of honest vehicles in the group.
+
+        Returns
+        -------
+        float
+            The largest shift.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> coder = fedldp.coders.RandomizedResponse.of(8.0, 4)
+        >>> round(fedldp.Number("x", 0, 100).moved_within(coder, 0.01, 0.03), 1)
+        25.2
+        """
+        return self.moved(coder, liars, group)
+
     # The truth, if all data are known, as in a simulation.
 
     @abstractmethod
@@ -944,6 +997,10 @@ class Measured(Attribute):
     def within(self, groups: tuple[str, ...], numbers: Numbers) -> Result:
         return GroupMeans.of(groups, 2, np.array(self.ends), numbers)
 
+    def moved_within(self, coder: Any, liars: float, group: float) -> float:
+        low, high = self.ends
+        return (high - low) * moved_ratio(coder, np.array([0.0, 1.0]), liars, group)
+
     def sums_within(self, groups: Values, number: int, positions: Floats) -> tuple[Values, Values]:
         (low, high), present = self.ends, positions <= 1
         counts = np.bincount(groups[present], minlength=number).astype(np.float64)
@@ -1022,6 +1079,9 @@ class Labelled(Attribute):
 
     def within(self, groups: tuple[str, ...], numbers: Numbers) -> Result:
         return TwoWay.of(groups, self.labels, numbers)
+
+    def moved_within(self, coder: Any, liars: float, group: float) -> float:
+        return moved_ratio(coder, np.eye(len(self.letters))[0], liars, group)
 
     def sums_within(self, groups: Values, number: int, positions: Floats) -> tuple[Values, Values]:
         letters = len(self.letters)

@@ -128,6 +128,14 @@ class Binned(Labelled):
     def within(self, groups: tuple[str, ...], numbers: Numbers) -> Result:
         return GroupDistributions(groups, self.labels, self.edges, numbers, self.kind)
 
+    def moved(self, coder: Any, liars: float, group: float) -> float:
+        # A quantile is anywhere between two values of which nobody has one between: however few
+        # the liars are, they decide which of the two it is.
+        return self.edges[-1] - self.edges[0] if liars > 0 else 0.0
+
+    def moved_within(self, coder: Any, liars: float, group: float) -> float:
+        return self.moved(coder, liars, group)
+
     def sums(self, values: Values) -> tuple[Values, Any]:
         codes = self.to_inputs(values[~np.isnan(values)]).astype(np.int64)
         found = np.bincount(codes, minlength=len(self.labels))

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self, cast, final
 
 import numpy as np
 
-from fedldp._internal.text import counted, or_none, rounded
+from fedldp._internal.text import counted, or_none, rounded, with_interval
 from fedldp._internal.validation import Floats, Integers, is_real
 from fedldp.attributes.grouped import _joint, _numbers, _place, _Several, _sums, ratios
 from fedldp.attributes.results import Frequencies, Line, Numbers
@@ -285,17 +285,15 @@ class Distribution(Bins):
         return f"<Distribution in {bins}: {', '.join(self._facts())}; {answers}>"
 
     def _facts(self, quantiles: tuple[float, ...] = (0.5,)) -> list[str]:
-        low, high = self.mean_interval
-        half = (high - low) / 2
-        facts = [f"mean {rounded(self.mean, half)} ± {rounded(half, half)}"]
+        facts = [f"mean {with_interval(self.mean, *self.mean_interval.tolist())}"]
         for q in quantiles:
             name = "median" if q == 0.5 else f"{100 * q:g}% quantile"
             value, low, high = self.quantile(q)
             ends = texts((low, high))
             facts.append(f"{name} {rounded(value, high - low)} ({ends[0]} to {ends[1]})")
         if self._has_missing:
-            half = float(np.ptp(self.share_interval)) / 2
-            facts.append(f"share with a value {rounded(self.share, half)} ± {rounded(half, half)}")
+            share = with_interval(self.share, *self.share_interval.tolist())
+            facts.append(f"share with a value {share}")
         return facts
 
     def _point(self, shares: Floats) -> Floats:

@@ -3,9 +3,12 @@
 A mean within a group is a ratio T / P of two sums of frequencies. Its interval holds every ratio r
 for which T - r P is not further from 0 than its own standard error explains (Fieller 1954). Where P
 is known well, this is the interval of the delta method; where P may be 0, nothing is known about
-the ratio, and the interval is the whole range.
+the ratio, and the interval is the whole range. The variance of T - r P includes the rare answers of
+`Reach`, with the value that is farthest from r: a group of which all answers agree may still have
+other values.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
@@ -13,10 +16,21 @@ import numpy as np
 
 from fedldp._internal.text import counted, listed
 from fedldp._internal.validation import Floats, Integers
-from fedldp.attributes.results import Frequencies, Joint, Mean, Numbers, Result
+from fedldp.attributes.results import (
+    USUAL_RISK,
+    Frequencies,
+    Joint,
+    Mean,
+    Numbers,
+    Reach,
+    Result,
+)
 from fedldp.errors import DomainError, UnknownName
 
 __all__ = ["Differences", "GroupMeans", "MeanOfSome", "TwoWay"]
+
+
+_HALVINGS = 50  # of an interval of length 1
 
 
 class Ratios(NamedTuple):
@@ -26,9 +40,20 @@ class Ratios(NamedTuple):
     few: Floats  # whether a group's P may be 0
     places: Integers  # of the frequencies of each group
     slopes: Floats  # by how much a ratio changes with each of these frequencies
+    top: Floats  # the weights of T, a row for each ratio
+    ends: tuple[float, float]  # of a true ratio
+
+    def of(self, joint: Joint) -> "Ratios":
+        """Return the same ratios of other frequencies."""
+        return ratios(joint, joint.answers, self.places, self.top, self.ends)
 
     def covariance(self, joint: Joint, one: tuple[int, int], other: tuple[int, int]) -> float:
-        """Return the covariance of two ratios, each given by group and number."""
+        """Return the covariance of two ratios, each given by group and number.
+
+        It is NaN if one of the groups may be empty: then the errors are not nearly linear.
+        """
+        if self.few[one[0]] or self.few[other[0]]:
+            return float("nan")
         first, second = self.places[one[0]], self.places[other[0]]
         between = joint.covariance(first[:, None], second)
         return float(self.slopes[one] @ between @ self.slopes[other])
@@ -45,37 +70,86 @@ def ratios(
     found = joint.frequencies[places]
     cov = joint.covariance(places[:, :, None], places[:, None, :])
     t, p = found @ top.T, found.sum(axis=1)[:, None]
-    var_t = (top @ cov * top).sum(axis=2)
-    var_p = cov.sum(axis=(1, 2))[:, None]
-    cov_tp = cov.sum(axis=2) @ top.T
+    var_t, var_p = (top @ cov * top).sum(axis=2), cov.sum(axis=(1, 2))[:, None]
+    sums = _Sums(t, p, var_t, var_p, cov.sum(axis=2) @ top.T)
+    reaches = joint.reaches(max(1, t.size // places.size))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(p > 0, np.clip(t / p, *ends), np.nan)
-        square = var_t - 2 * ratio * cov_tp + ratio**2 * var_p
+        usual = sums.with_rare(joint.reach(USUAL_RISK), places, top)
+        square = np.maximum(*(each.variance(ratio) for each in usual))
         stderr = np.where(p > 0, np.sqrt(np.maximum(square, 0.0)) / p, np.inf)
-    intervals = [
-        _fieller(reach**2, t, p, var_t, var_p, cov_tp, ends)
-        for reach in joint.reaches(max(1, ratio.size // places.size))
-    ]
-    few = ~(p[:, 0] ** 2 > joint.reaches()[0] ** 2 * var_p[:, 0])  # also without answers
-    with np.errstate(divide="ignore", invalid="ignore"):
         slopes = (top - ratio[:, :, None]) / p[:, :, None]
+    intervals = []
+    for reach in reaches:
+        both = [each.fieller(reach, ends) for each in sums.with_rare(reach, places, top)]
+        low, high = (np.stack([each[..., end] for each in both]) for end in (0, 1))
+        intervals.append(np.stack([low.min(axis=0), high.max(axis=0)], axis=-1))
+    errors, rare = reaches[0]
+    least = errors * np.sqrt(np.maximum(var_p[:, 0], 0.0) + rare[places].max(axis=1))
+    few = ~(p[:, 0] > least)  # or nobody answered
     numbers = _numbers(ratio, stderr, *intervals, np.full(ratio.shape, answers))
-    return Ratios(numbers, few, places, slopes)
+    return Ratios(numbers, few, places, slopes, top, ends)
 
 
-def _fieller(
-    square: Any, t: Floats, p: Floats, var_t: Floats, var_p: Floats, cov: Floats, ends: Any
-) -> Floats:
-    """Return the ratios r with (T - r P)^2 <= square Var(T - r P), within the ends."""
-    a, b, c = p**2 - square * var_p, t * p - square * cov, t**2 - square * var_t
-    low, high = ends
-    with np.errstate(divide="ignore", invalid="ignore"):
-        root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
-        least, most = (b - root) / a, (b + root) / a
-    known = (a > 0) & (p > 0)
-    least = np.where(known, np.clip(least, low, high), low)
-    most = np.where(known, np.clip(most, low, high), high)
-    return np.stack([least, most], axis=-1)
+class _Sums(NamedTuple):
+    """The sums T and P of some ratios, a row for each group, with their variances."""
+
+    t: Floats
+    p: Floats
+    var_t: Floats
+    var_p: Floats
+    cov: Floats
+
+    def variance(self, ratio: Floats) -> Floats:
+        """Return the variance of T - r P."""
+        return self.var_t - 2 * ratio * self.cov + ratio**2 * self.var_p
+
+    def with_rare(self, reach: Reach, places: Integers, top: Floats) -> "Iterator[_Sums]":
+        """Yield the sums with rare answers about the label of the least and of the largest weight.
+
+        One of the two is farthest from any ratio.
+        """
+        for label in (top.argmin(axis=1), top.argmax(axis=1)):
+            added, weight = reach.rare[places[:, label]], top[np.arange(len(top)), label]
+            yield self._replace(
+                var_t=self.var_t + added * weight**2,
+                var_p=self.var_p + added,
+                cov=self.cov + added * weight,
+            )
+
+    def fieller(self, reach: Reach, ends: Any) -> Floats:
+        """Return the ratios r with |T - r P| within reach standard errors of it, and the ends."""
+        square, (low, high) = reach.errors**2, ends
+        a, b = self.p**2 - square * self.var_p, self.t * self.p - square * self.cov
+        c = self.t**2 - square * self.var_t
+        with np.errstate(divide="ignore", invalid="ignore"):
+            root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
+            least, most = (b - root) / a, (b + root) / a
+        known = (a > 0) & (self.p > 0)
+        least = np.where(known, np.clip(least, low, high), low)
+        most = np.where(known, np.clip(most, low, high), high)
+        return np.stack([least, most], axis=-1)
+
+
+def moved_ratio(coder: Any, places: Floats, liars: float, group: float) -> float:
+    """Return how far liars can move a mean of places from 0 to 1 within a group, at most.
+
+    The honest vehicles of the group, a share of all honest ones, are at one end. The mean exceeds r
+    if the sum of f (x - r) is positive, to which they add -r and liars as much as a report can.
+    """
+    if not liars > 0:
+        return 0.0
+
+    def exceeds(r: float) -> bool:
+        return bool(liars * coder.most(places - r) > (1 - liars) * group * r)
+
+    low, high = 0.0, 1.0
+    if exceeds(high) or not (1 - liars) * group > 0:
+        return 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if exceeds(middle) else (low, middle)
+    return high
 
 
 def apart(one: Mean, other: Mean, covariance: Any = None) -> Mean:
@@ -83,7 +157,8 @@ def apart(one: Mean, other: Mean, covariance: Any = None) -> Mean:
 
     The distances of both means from the ends of their intervals are added as standard errors are
     (Zou and Donner 2008), so that an interval need not be symmetric. Without a covariance, the
-    worst correlation is assumed.
+    worst correlation is assumed. A mean beyond its interval, which ends at a bound, counts as the
+    bound.
     """
     value = one.mean - other.mean
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -96,10 +171,12 @@ def apart(one: Mean, other: Mean, covariance: Any = None) -> Mean:
 
     def interval(kind: str) -> Floats:
         (a, b), (c, d) = (np.moveaxis(getattr(each, kind), -1, 0) for each in (one, other))
-        low = value - _added(one.mean - a, d - other.mean, correlation)
-        high = value + _added(b - one.mean, other.mean - c, correlation)
+        first, second = np.clip(one.mean, a, b), np.clip(other.mean, c, d)
+        low = first - second - _added(first - a, d - second, correlation)
+        high = first - second + _added(b - first, second - c, correlation)
         unknown = np.isnan(value)  # the mean of a group without answers can be anywhere
-        return np.stack([np.where(unknown, a - d, low), np.where(unknown, b - c, high)], axis=-1)
+        low, high = np.where(unknown, a - d, low), np.where(unknown, b - c, high)
+        return np.stack([np.fmin(low, value), np.fmax(high, value)], axis=-1)
 
     answers = np.minimum(one.answers, other.answers)
     return Mean.of(Numbers(value, stderr, interval("interval"), interval("simultaneous"), answers))
@@ -237,18 +314,31 @@ class GroupMeans(_Several):
         >>> plan.tally().estimate()["by model"].few
         ('A', 'B')
         """
+        # A value between two ends counts as a part of each, so that the grids of plans may differ.
+        low, high = float(grid[0]), float(grid[-1])
+        upper = (grid - low) / (high - low)
         places = letters * np.arange(len(groups))[:, None] + np.arange(len(grid))
-        joint, answers = _joint(numbers), int(np.max(numbers.answers))
-        found = ratios(joint, answers, places, grid[None], (grid[0], grid[-1]))
-        shares = _sums(joint, places)
+        joint = _joint(numbers).sums(
+            np.repeat(places, 2, axis=0), np.tile([1 - upper, upper], (len(groups), 1))
+        )
+        ends = np.arange(2 * len(groups)).reshape(-1, 2)
+        answers = int(np.max(numbers.answers))
+        found = ratios(joint, answers, ends, np.array([[low, high]]), (low, high))
+        return cls._of(groups, joint, found)
+
+    @classmethod
+    def _of(cls, groups: tuple[str, ...], joint: Joint, found: Ratios) -> "GroupMeans":
+        shares = _sums(joint, found.places)
         both = (
             np.concatenate([one[:, 0], other])
             for one, other in zip(found.numbers[:4], shares, strict=True)
         )
         few = tuple(group for group, is_few in zip(groups, found.few, strict=True) if is_few)
-        return cls(groups, _numbers(*both, answers, joint), few, found)
+        return cls(groups, _numbers(*both, found.numbers.answers.max(), joint), few, found)
 
     def with_numbers(self, numbers: Numbers) -> "GroupMeans":
+        if self.ratios is not None and numbers.joint is not None:
+            return self._of(self.groups, numbers.joint, self.ratios.of(numbers.joint))
         lows = numbers.interval[len(self.groups) :, 0]
         few = tuple(group for group, low in zip(self.groups, lows, strict=True) if not low > 0)
         return GroupMeans(self.groups, numbers, few)
@@ -323,7 +413,8 @@ class GroupMeans(_Several):
         if joint is None or number < 4:  # there are at most as many pairs as groups
             return mean
         wide, together = joint.reaches((number - 1) // 2 + 1)[1], joint.reaches()[1]
-        stretched = mean.mean + (mean.simultaneous - mean.mean) * float(wide / together)
+        factor = wide.errors / together.errors
+        stretched = mean.mean + (mean.simultaneous - mean.mean) * factor
         return Mean(mean.mean, mean.stderr, mean.interval, stretched, mean.answers)
 
 
@@ -359,6 +450,7 @@ class MeanOfSome(_Several):
     """
 
     numbers: Numbers
+    ratios: Ratios | None = None
 
     labels = ("mean", "share")
 
@@ -385,10 +477,14 @@ class MeanOfSome(_Several):
         >>> plan.simulate({"x": [0.5, None] * 5000}, fedldp.source(1)).estimate()["x"].answers
         10000
         """
-        return cls(GroupMeans.of(("",), len(numbers.values), grid, numbers).numbers)
+        return cls._of(GroupMeans.of(("",), len(numbers.values), grid, numbers))
+
+    @classmethod
+    def _of(cls, alone: GroupMeans) -> "MeanOfSome":
+        return cls(alone.numbers, alone.ratios)
 
     def with_numbers(self, numbers: Numbers) -> "MeanOfSome":
-        return MeanOfSome(numbers)
+        return self._of(GroupMeans(("",), self.numbers, (), self.ratios).with_numbers(numbers))
 
     @property
     def mean(self) -> float:
@@ -670,8 +766,20 @@ def _joint(numbers: Numbers) -> Joint:
 
 
 def _sums(joint: Joint, places: Integers) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the sum of the frequencies in each row of places, with its errors."""
+    """Return the sum of the frequencies in each row of places, with its errors.
+
+    A rare answer adds to the sum, or to what is left of it.
+    """
     value = joint.frequencies[places].sum(axis=1)
     square = joint.covariance(places[:, :, None], places[:, None, :]).sum(axis=(1, 2))
-    stderr = np.sqrt(np.maximum(square, 0.0))
-    return value, stderr, *joint.interval(value, stderr)
+    possible = np.clip(value, 0.0, 1.0)
+    far = np.maximum(possible, 1 - possible) ** 2
+
+    def half(reach: Reach) -> Floats:
+        rare = far * reach.rare[places].max(axis=1)
+        found: Floats = reach.errors * np.sqrt(np.maximum(square, 0.0) + rare)
+        return found
+
+    usual, halves = joint.reach(USUAL_RISK), [half(reach) for reach in joint.reaches()]
+    alone, together = (np.stack([value - each, value + each], axis=-1) for each in halves)
+    return value, half(usual) / usual.errors, alone, together

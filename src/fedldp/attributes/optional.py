@@ -9,7 +9,7 @@ import numpy as np
 
 from fedldp._internal.validation import Floats, whole
 from fedldp.attributes.base import Coders, Labelled, Values
-from fedldp.attributes.grouped import GroupMeans, MeanOfSome
+from fedldp.attributes.grouped import GroupMeans, MeanOfSome, moved_ratio
 from fedldp.attributes.number import Number
 from fedldp.attributes.results import Numbers, Result
 from fedldp.data.frames import Cells
@@ -180,6 +180,13 @@ class OptionalNumber(Labelled):
 
     def within(self, groups: tuple[str, ...], numbers: Numbers) -> Result:
         return GroupMeans.of(groups, len(self.letters), self._grid, numbers)
+
+    def moved(self, coder: Any, liars: float, group: float) -> float:
+        places = np.linspace(0.0, 1.0, len(self._grid))
+        return (self.high - self.low) * moved_ratio(coder, places, liars, group)
+
+    def moved_within(self, coder: Any, liars: float, group: float) -> float:
+        return self.moved(coder, liars, group)
 
     def sums_within(self, groups: Values, number: int, positions: Floats) -> tuple[Values, Values]:
         last = len(self._grid) - 1

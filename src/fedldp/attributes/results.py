@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Self, cast, final
 
 import numpy as np
 
-from fedldp._internal.text import counted, listed, rounded
+from fedldp._internal.text import counted, listed, with_interval
 from fedldp._internal.validation import Floats, Integers
 from fedldp.coders.categories import cut, project
 from fedldp.coders.moments import Covariance
@@ -15,6 +15,7 @@ from fedldp.coders.moments import Covariance
 __all__ = ["Frequencies", "Line", "Mean", "Numbers", "Result"]
 
 _ROUNDING = 1e-9  # a share of variances that rounding explains
+USUAL_RISK = 0.05  # a standard error is meant for intervals of 95%
 _COMPARED = ("values", "stderr", "interval", "simultaneous", "answers")
 
 
@@ -23,6 +24,17 @@ def student(freedom: Any, risk: float) -> Floats:
     from scipy.special import stdtrit
 
     return cast(Floats, -stdtrit(np.maximum(freedom, 1.0), risk / 2))
+
+
+def pseudo_answers(risk: float) -> float:
+    """Return how many rare answers are added: half the square of a normal quantile, and a tenth.
+
+    With half the square alone, intervals that are centred on the unbiased estimate can cover 92.9%
+    instead of 95%, for five rare answers in a thousand; with a tenth more, 93.2%.
+    """
+    from scipy.special import ndtri
+
+    return float(ndtri(risk / 2) ** 2 / 2 + 0.1)
 
 
 @final
@@ -37,6 +49,9 @@ class Joint:
     of_an_answer: Covariance  # about two frequencies, given by their numbers
     answers: int
     risks: tuple[float, float]  # of an interval alone, and of all at once
+    # The square of what an answer about a label adds to its frequency, times that of the answers:
+    # one number, or one for each label.
+    jump: Any = 0.0
 
     def covariance(self, first: Integers, second: Integers) -> Floats:
         """Return the covariance of two estimated frequencies, given by their numbers."""
@@ -58,15 +73,32 @@ class Joint:
             of_an_answer=lambda first, second: between[first, second],
         )
 
+    def sums(self, places: Integers, weights: Floats) -> "Joint":
+        """Return weighted sums of frequencies, which count as frequencies of new labels.
+
+        Each has a row of the numbers of some labels, and a row of weights from 0 to 1.
+        """
+
+        def of_an_answer(first: Integers, second: Integers) -> Floats:
+            one, other = places[first][..., :, None], places[second][..., None, :]
+            both = weights[first][..., :, None] * weights[second][..., None, :]
+            return np.asarray((both * self.of_an_answer(one, other)).sum(axis=(-2, -1)))
+
+        values = (weights * self.frequencies[places]).sum(axis=1)
+        jump = np.broadcast_to(self.jump, self.frequencies.shape)[places].max(axis=1)
+        return replace(self, frequencies=values, of_an_answer=of_an_answer, jump=jump)
+
     @classmethod
     def combined(cls, several: "Sequence[Joint]") -> "Joint":
         """Return the mean of the same frequencies among different vehicles.
 
-        Each is weighted by the inverse of its variance.
+        Each is weighted by the inverse of its variance, summed over all labels. Weights of each
+        label would depend on how often it happens to be seen, and bias the mean.
         """
         every = np.arange(len(several[0].frequencies))
         with np.errstate(divide="ignore", invalid="ignore"):
-            weights = np.array([1 / each.covariance(every, every) for each in several])
+            total = [each.covariance(every, every).sum() for each in several]
+            weights = np.tile(1 / np.array(total), (len(every), 1)).T
             sure = np.isinf(weights)
             weights = np.where(sure.any(axis=0), sure, weights)
             weights /= weights.sum(axis=0)
@@ -78,23 +110,35 @@ class Joint:
             return cast(Floats, answers * sum(found))
 
         mean = sum(weight * each.frequencies for weight, each in pairs)
-        return cls(cast(Floats, mean), of_an_answer, answers, several[0].risks)
+        jumps = (w**2 * each.jump / max(each.answers, 1) ** 2 for w, each in pairs)
+        jump = answers**2 * np.sum([*jumps], axis=0)
+        return cls(cast(Floats, mean), of_an_answer, answers, several[0].risks, jump)
 
-    def reaches(self, share: int = 1) -> tuple[Floats, Floats]:
-        """Return how many standard errors both kinds of intervals reach to each side.
+    def reaches(self, share: int = 1) -> "tuple[Reach, Reach]":
+        """Return how far both kinds of intervals reach.
 
         The second is for `share` times as many numbers as the estimate has.
         """
-        (alone, together), freedom = self.risks, self.answers - 1
-        return student(freedom, alone), student(freedom, together / share)
+        alone, together = self.risks
+        return self.reach(alone), self.reach(together / share)
 
-    def interval(self, value: Any, stderr: Any, share: int = 1) -> tuple[Floats, Floats]:
-        """Return Student's intervals of some numbers: alone, and of all at once."""
-        alone, together = (
-            np.stack([value - reach * stderr, value + reach * stderr], axis=-1)
-            for reach in self.reaches(share)
-        )
-        return alone, together
+    def reach(self, risk: float) -> "Reach":
+        """Return how far an interval with some risk reaches."""
+        rare = pseudo_answers(risk) * self.jump / max(self.answers, 1) ** 2
+        each = np.broadcast_to(rare, self.frequencies.shape)
+        return Reach(float(student(self.answers - 1, risk)), each)
+
+
+class Reach(NamedTuple):
+    """How far an interval reaches.
+
+    A label that few vehicles have moves what is estimated and also its estimated variance: where
+    few of them happened to answer, both are wrong. So some answers about the label that matters
+    most are added to the variance, but not to the estimate (Agresti and Coull 1998).
+    """
+
+    errors: float  # to each side, in standard errors
+    rare: Floats  # what these answers add to the variance of each label's frequency
 
 
 class Numbers(NamedTuple):
@@ -170,9 +214,8 @@ class Line(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The number with half the length of its interval."""
-        half = (self.high - self.low) / 2
-        return f"{rounded(self.estimate, half)} ± {rounded(half, half)}"
+        """The number with its interval: how far it reaches, or both ends if they are not alike."""
+        return with_interval(self.estimate, self.low, self.high)
 
 
 class Result(ABC):

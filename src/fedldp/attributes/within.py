@@ -192,6 +192,9 @@ class Within(Labelled):
             return f"{self.of.name} where {group}", self.of.described(0)[1]
         return f"share of {group}", (0.0, 1.0)
 
+    def moved(self, coder: Any, liars: float, group: float) -> float:
+        return float(self.of.moved_within(coder, liars, group))
+
     def sums(self, values: Values) -> tuple[Values, Any]:
         groups, positions = np.divmod(self.to_inputs(values[:, 0]), len(self.of.letters))
         number = len(self.groups.labels)

@@ -3,7 +3,7 @@
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from math import ceil
+from math import ceil, nan
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from fedldp._internal.text import counted, or_none, rounded
+from fedldp._internal.text import counted, number_and_interval, or_none, rounded
 from fedldp.cli.plans import (
     INPUT,
     OUTPUT,
@@ -35,6 +35,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _BAR = 20  # the length of the longest bar
 _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
+_GAIN = 0.9  # of a plan's epsilon: if shuffling leaves more of it, it is not worth a sentence
 SHUFFLED_DELTA = 1e-9  # of the privacy that a trusted shuffler would add
 
 
@@ -165,14 +166,32 @@ def _with_bars(
     rendered = Table(title=escape(title))
     rendered.add_column("bin")
     numbers = [key for key in ("truth", "estimate") if key in rows[0][0]]
-    for heading in (*numbers, f"± ({100 * confidence:g}%)"):
-        rendered.add_column(heading, justify="right", no_wrap=True)
+    heading, intervals = _intervals([row for row, _, _ in rows], confidence)
+    for each in (*numbers, heading):
+        rendered.add_column(each, justify="right", no_wrap=True)
     rendered.add_column("", no_wrap=True, min_width=_BAR)
-    for row, label, height in rows:
-        half = _half(row)
-        shown = (_shown(number, half) for number in (*map(row.get, numbers), half))
-        rendered.add_row(escape(label), *shown, bar(height))
+    for (row, label, height), interval in zip(rows, intervals, strict=True):
+        shown = (_shown(number, _half(row)) for number in map(row.get, numbers))
+        rendered.add_row(escape(label), *shown, interval, bar(height))
     return rendered
+
+
+def _intervals(rows: list[dict[str, Any]], confidence: float) -> tuple[str, list[str]]:
+    """Return the column of intervals: its heading, and a text for each row.
+
+    If both sides of all intervals are alike, as far as they are shown, half of each is enough.
+    """
+    texts = [
+        "-"
+        if row["interval"][0] is None
+        else number_and_interval(
+            nan if row["estimate"] is None else row["estimate"], *row["interval"]
+        )[1]
+        for row in rows
+    ]
+    if all(text == "-" or text.startswith("±") for text in texts):
+        return f"± ({100 * confidence:g}%)", [text.removeprefix("± ") for text in texts]
+    return f"{100 * confidence:g}% interval", texts
 
 
 def bar(height: float) -> str:
@@ -196,13 +215,13 @@ def render(title: str, rows: list[dict[str, Any]], confidence: float) -> Table:
     numbers, shares = [key for key in ("truth",) if key in rows[0]], []
     if any(row.get("clipped") or row.get("replaced") for row in rows):
         numbers, shares = ["truth", "used"], ["clipped", "replaced"]
-    for heading in (*numbers, "estimate", f"± ({100 * confidence:g}%)", *shares, "answers"):
-        rendered.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        half = _half(row)
-        means = [_shown(number, half) for number in (*map(row.get, numbers), row["estimate"], half)]
+    heading, intervals = _intervals(rows, confidence)
+    for each in (*numbers, "estimate", heading, *shares, "answers"):
+        rendered.add_column(each, justify="right", no_wrap=True)
+    for row, interval in zip(rows, intervals, strict=True):
+        means = [_shown(number, _half(row)) for number in (*map(row.get, numbers), row["estimate"])]
         parts = [f"{row[key]:.1%}" for key in shares]
-        rendered.add_row(row["name"], *means, *parts, str(row["answers"]))
+        rendered.add_row(row["name"], *means, interval, *parts, str(row["answers"]))
     return rendered
 
 
@@ -230,6 +249,17 @@ def shuffled(plan: Plan, reports: int) -> dict[str, float]:
     """Return the privacy of all reports together if somebody trusted shuffled them."""
     epsilon = amplification(plan.epsilon, max(reports, 1), SHUFFLED_DELTA)
     return {"epsilon": epsilon, "delta": SHUFFLED_DELTA}
+
+
+def _gain(plan: Plan, tally: Tally) -> str:
+    """Return what a trusted shuffler would add, as a sentence; nothing if it is next to nothing."""
+    central = shuffled(plan, tally.reports)
+    if central["epsilon"] > _GAIN * float(plan.epsilon):
+        return ""
+    return (
+        " If somebody whom the vehicles trust shuffled the reports (an additional assumption), all "
+        f"of them together would be ({central['epsilon']:.2g}, {central['delta']:g})-private."
+    )
 
 
 @click.command("estimate")
@@ -293,11 +323,8 @@ def estimate_command(
         click.echo(json.dumps(document, indent=2))
         return
     show(title, estimate, rows)
-    central = shuffled(plan, tally.reports)
     console().print(
-        f"Each report is {plan.epsilon:g}-private against everybody. If somebody whom the vehicles "
-        "trust shuffled the reports (an additional assumption), all of them together would be "
-        f"({central['epsilon']:.2g}, {central['delta']:g})-private."
+        f"Each report is {plan.epsilon:g}-private against everybody.{_gain(plan, tally)}"
     )
     if plot is not None:
         console().print(f"Wrote {plot}", soft_wrap=True)

@@ -17,7 +17,16 @@ import numpy.typing as npt
 from fedldp import vehicle
 from fedldp._internal import validation
 from fedldp._internal.validation import Floats, Integers
-from fedldp.coders.base import AsBits, ByLaw, Cells, Codes, Document, ForCategories, epsilon_of
+from fedldp.coders.base import (
+    AsBits,
+    ByLaw,
+    Cells,
+    Check,
+    Codes,
+    Document,
+    ForCategories,
+    epsilon_of,
+)
 from fedldp.coders.laws import Law
 from fedldp.coders.tables import TOTAL_BITS
 from fedldp.errors import DomainError, PrivacyError
@@ -25,6 +34,7 @@ from fedldp.randomness import Source, check_source
 
 __all__ = ["RandomizedResponse", "UnaryEncoding", "better", "cut", "project"]
 
+_EXPONENTS = np.geomspace(1e-6, 10.0, 300)  # for a bound: any of them gives a valid one
 CHUNK = 1 << 15  # words drawn at a time: a few arrays of this size stay in the cache
 
 
@@ -73,6 +83,32 @@ class BySupport(ByLaw, ForCategories):
     def q(self) -> float:
         _, other, total = self.support
         return other / total
+
+    def most(self, weights: Floats) -> float:
+        """Return the most that one report can add to a weighted sum of frequencies.
+
+        This is for reports that can support any categories together; for others it is a bound.
+
+        Parameters
+        ----------
+        weights
+            A weight for some of the categories, 0 for the others.
+
+        Returns
+        -------
+        float
+            The most, times the number of reports.
+
+        Examples
+        --------
+        >>> weights = np.array([1.0, -1.0])
+        >>> round(RandomizedResponse.of(1.0, 4).most(weights), 2)
+        3.33
+        >>> round(UnaryEncoding.of(1.0, 4).most(weights), 2)
+        4.33
+        """
+        each = np.maximum(weights * (1 - self.q), -weights * self.q)
+        return float(each.sum() / (self.p - self.q))
 
     @property
     def variance(self) -> float:
@@ -224,6 +260,11 @@ class RandomizedResponse(BySupport):
 
     def supports(self, cells: Cells) -> Cells:
         return cells
+
+    def most(self, weights: Floats) -> float:
+        # One category is sent, and with others than these the weights are 0.
+        best = weights.max() if weights.size == self.categories else max(weights.max(), 0.0)
+        return float((best - self.q * weights.sum()) / (self.p - self.q))
 
     @property
     def bits(self) -> int:
@@ -401,6 +442,39 @@ class UnaryEncoding(AsBits, BySupport):
 
     def answers(self, cells: Cells) -> Cells:
         return cells[..., -1]
+
+    def checks(self, cells: Cells) -> list[Check]:
+        """Return how likely the number of ones is, which does not depend on the data.
+
+        Parameters
+        ----------
+        cells
+            The counters of a single unit, in one row.
+
+        Returns
+        -------
+        list of Check
+            The number of ones, as too few and as too many.
+
+        Examples
+        --------
+        >>> [few, many] = UnaryEncoding.of(4.0, 4).checks(np.array([[1000, 0, 0, 0, 1000]]))
+        >>> bool(few.p_value > 1e-6), bool(many.p_value < 1e-40)
+        (True, True)
+        """
+        m, ones = int(cells[0, -1]), int(cells[0, :-1].sum())
+        if not m:
+            return []
+        expected = m * (self.p + (self.categories - 1) * self.q)
+
+        def bound(exponents: Floats) -> float:
+            """Bound the probability by Chernoff's inequality."""
+            raised = np.expm1(exponents)
+            each = np.log1p(self.p * raised) + (self.categories - 1) * np.log1p(self.q * raised)
+            return float(np.exp(min(0.0, np.min(m * each - exponents * ones))))
+
+        kind = "number of ones"
+        return [Check(kind, ones, expected, bound(sign * _EXPONENTS)) for sign in (-1, 1)]
 
     def encode(self, categories: npt.ArrayLike, source: Source) -> npt.NDArray[np.uint8]:
         """Return the bits to send for each true category.
