@@ -38,7 +38,7 @@ from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
 from fedldp.learn.optimizer import State
 from fedldp.learn.settings import Settings
-from fedldp.learn.survey import ROUNDS, Survey, SurveyComputation, answered
+from fedldp.learn.survey import Survey, SurveyComputation, answered
 from fedldp.learn.tasks import Linear
 
 
@@ -253,9 +253,8 @@ def test_by_the_book(tmp_path):
     network.start(job)
     scaling = job.actual_survey.start
     with checkpoint.Checkpoint(job.checkpoint, "test", job.settings) as file:
-        for number, (each, plan) in enumerate(
-            zip(ROUNDS.values(), job.actual_survey.plans, strict=True), 1
-        ):
+        survey = job.actual_survey
+        for number, (each, plan) in enumerate(zip(survey.rounds, survey.plans, strict=True), 1):
             scaling = each.improved(scaling, answered(file.tally(plan, number)))
             (sent,) = {question.model for _, question in network.questions(number + 1)}
             assert computations.read(sent).scaling == scaling

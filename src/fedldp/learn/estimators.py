@@ -318,10 +318,11 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
         before = self._before if more else None
         if before is not None:
             before.check(settings, objective)
-            features = replace(features, scaling=before.scaling)
         seen = _once(ids, before)
         rows = None if ids is None else VehicleRows(ids)
         task = self._task(objective, _Encoded(features, X, targets.astype(np.float32)), rows)
+        if before is not None and before.scaling is not None:
+            task = task.scaled(before.scaling)
         levels, chosen = [settings], None
         if epsilons is not None:
             chosen = _one_each(epsilons, rows, len(X))
@@ -341,7 +342,7 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
         self.history_ += training
         if before is None:
             self.scaling_ = training.scaling
-            features = replace(features, scaling=training.scaling)
+        features = replace(features, scaling=self.scaling_)
         spent = _spent(settings, levels, task, training)
         for each, earlier in self.levels_.items():
             spent[each] = Privacy.of_levels([earlier, spent[each]])
@@ -880,7 +881,7 @@ class LDPLinearRegression(_Regression, _LinearModel):
     >>> model.predict([[20.0], [80.0]]).round(-1)
     array([110., 290.])
     >>> float(model.privacy_.epsilon), model.privacy_.reports, model.privacy_.bytes
-    (4.0, 20000, 69000)
+    (4.0, 20000, 64450)
     """
 
     target_bounds: tuple[float, float] | None = None
@@ -1281,12 +1282,15 @@ def _spent(
         return {}
     times = -(-training.reports // len(task))
     found = {
-        each.epsilon: Privacy.of(cast(Plan, each.plan_for(task)), reports, times)
-        for each, reports in zip(levels, training.reports_by_level, strict=True)
+        each.epsilon: Privacy.of(cast(Plan, plan), reports, times)
+        for each, plan, reports in zip(
+            levels, training.plans, training.reports_by_level, strict=True
+        )
     }
-    if training.survey is not None:  # whose reports have other sizes and other tables
+    if training.surveys:  # whose reports have other sizes and other tables
         ((only, spent),) = found.items()
-        ratio = max(cast(Fraction, spent.ratio), training.survey.ratio)
+        ratios = (each.ratio for each in training.surveys)
+        ratio = max(cast(Fraction, spent.ratio), *ratios)
         found[only] = replace(spent, bytes=training.bytes, ratio=ratio)
     return found
 
@@ -1302,7 +1306,7 @@ def _check_weights(weights: Floats) -> None:
 def _own_units(features: Features, weights: Floats) -> tuple[Floats, Floats]:
     """Return the coefficients and the intercepts for rows in their own units, a row a score."""
     slopes, intercepts = weights[:, :-1], weights[:, -1]
-    if features.scaling is not None:
+    if features.scaling is not None and features.standardized:
         places, slopes = features.scaled, slopes.copy()
         slopes[:, places] = slopes[:, places] @ features.scaling.matrix
         intercepts = intercepts - slopes[:, places] @ np.array(features.scaling.centres)
@@ -1316,7 +1320,7 @@ def _own_deviations(features: Features, deviations: Floats | None, scores: int) 
     if deviations is None:
         return None
     variances = deviations.reshape(scores, -1)[:, :-1] ** 2
-    if features.scaling is not None:
+    if features.scaling is not None and features.standardized:
         places = features.scaled
         variances[:, places] = variances[:, places] @ features.scaling.matrix**2
     return np.sqrt(variances) * _bounds(features.schema)[1]

@@ -6,17 +6,21 @@ the plan and on public priors alone. Where public rows are given, the training i
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 
 from fedldp._internal.validation import Floats, whole
 from fedldp.errors import DomainError
+from fedldp.learn.clipping import Clip
 from fedldp.learn.examples import Surveyed
 from fedldp.learn.features import Features, Scaling
+from fedldp.learn.networks import LINEAR_LENGTH
 from fedldp.learn.noise_aware import Prior
 from fedldp.learn.objectives import Objective
 from fedldp.learn.objectives import objective as objective_of
+from fedldp.learn.optimizer import NOISE_AWARE
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
 from fedldp.plan import Plan
@@ -192,18 +196,13 @@ def forecast(
     if whole(vehicles, "vehicles") < 1:
         raise DomainError(f"vehicles must be at least 1; got {vehicles!r}.")
     encoding = Features(features, settings.reference)
-
-    def noisy(number: int) -> float:
-        deviations, prior, _ = _deviations(settings, encoding, goal, number)
-        shrunk = 1 / (1 / deviations**2 + 1 / prior.deviations**2)
-        spread = (prior.deviations**2 * prior.squares).sum()
-        return float(np.sqrt((shrunk * prior.squares).sum() / spread))
-
-    deviations, prior, kind = _deviations(settings, encoding, goal, vehicles)
+    noisy = partial(_noisy, settings, encoding, goal)
+    deviations, prior, kind, asked = _deviations(settings, encoding, goal, vehicles)
+    group = settings.group_size(encoding.dimensions, asked)
     found = Forecast(
         epsilon=settings.epsilon,
         vehicles=vehicles,
-        rounds=_rounds(settings, encoding, vehicles),
+        rounds=-(-asked // group) * settings.participations,
         survey=kind,
         names=encoding.names,
         deviations=deviations,
@@ -219,18 +218,43 @@ def forecast(
     return replace(found, errors=errors, base_rate=base)
 
 
+def needed_to_beat(
+    settings: Settings, encoding: Features, goal: Objective, vehicles: int
+) -> int | None:
+    """Return how many vehicles a model needs to beat the base rate; None if these are enough.
+
+    A forecast is about linear models with directions; for others it returns None.
+
+    >>> encoding = Features(Schema.of(age=(0, 100)), "none")
+    >>> [needed_to_beat(Settings(1.0), encoding, objective_of("logistic"), n) for n in (50, 5_000)]
+    [1100, None]
+    """
+    if not settings.private or settings.optimizer_for() != NOISE_AWARE:
+        return None
+    noisy = partial(_noisy, settings, encoding, goal)
+    return None if noisy(vehicles) <= BEATS else _needed(noisy, BEATS)
+
+
+def _noisy(settings: Settings, encoding: Features, goal: Objective, vehicles: int) -> float:
+    """Return how far noise moves a typical score, as a share of how far a model moves it."""
+    deviations, prior, *_ = _deviations(settings, encoding, goal, vehicles)
+    shrunk = 1 / (1 / deviations**2 + 1 / prior.deviations**2)
+    spread = (prior.deviations**2 * prior.squares).sum()
+    return float(np.sqrt((shrunk * prior.squares).sum() / spread))
+
+
 def _deviations(
     settings: Settings, encoding: Features, goal: Objective, vehicles: int
-) -> tuple[Floats, Prior, str | None]:
-    """Return the noise of each weight, what is known before, and what is surveyed."""
+) -> tuple[Floats, Prior, str | None, int]:
+    """Return the noise of each weight, the prior, what is surveyed, and who answers gradients."""
     survey = settings.survey_for(encoding.numbers, vehicles)
-    asked = vehicles
     if survey is not None:
-        asked -= round(settings.survey_share * vehicles)
-        ones = (1.0,) * encoding.numbers
-        encoding = replace(encoding, scaling=Scaling((0.0,) * encoding.numbers, ones))
+        encoding = replace(encoding, scaling=survey.start)
     prior = Prior.of(encoding, goal)
-    plan = settings.plan(encoding.dimensions, goal.length)
+    clip = settings.clip_for(prior, vehicles) or Clip(goal.length, LINEAR_LENGTH)
+    target = settings.target_survey_for(clip, vehicles)
+    asked = vehicles - settings.surveyed(survey, target, vehicles)
+    plan = settings.plan(encoding.dimensions, clip.length, clip.mean_length)
     if not isinstance(plan, Plan):
         raise DomainError("a forecast is about noise: give a mechanism.")
     (part,) = plan.parts
@@ -240,13 +264,7 @@ def _deviations(
     slope = np.array([_SLOPE if goal.classifies else goal.first_slope])
     curvature = goal.curvature(slope)[0] * prior.squares
     deviations = np.sqrt(variance) / curvature
-    return deviations, prior, None if survey is None else survey.kind
-
-
-def _rounds(settings: Settings, encoding: Features, vehicles: int) -> int:
-    survey = settings.survey_for(encoding.numbers, vehicles)
-    asked = vehicles - (0 if survey is None else round(settings.survey_share * vehicles))
-    return -(-asked // settings.group_size(encoding.dimensions, asked)) * settings.participations
+    return deviations, prior, None if survey is None else survey.kind, asked
 
 
 def _needed(noisy: Callable[[int], float], precision: float) -> int | None:
