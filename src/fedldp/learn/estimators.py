@@ -25,10 +25,11 @@ from fedldp._internal.validation import Floats, reals, whole
 from fedldp._strategies import PAPER_MECHANISM
 from fedldp.data.frames import is_missing
 from fedldp.data.quality import AttributeQuality, DataQuality
-from fedldp.errors import DomainError, MissingExtra
+from fedldp.errors import AccuracyWarning, DomainError, MissingExtra
 from fedldp.learn.comparison import Comparison
 from fedldp.learn.examples import Array, Examples, Rows, VehicleRows
 from fedldp.learn.features import FeatureRows, Features, Scaling, Singles
+from fedldp.learn.forecasting import too_few, too_wide
 from fedldp.learn.layers import Activation
 from fedldp.learn.model import LARGEST_WEIGHT
 from fedldp.learn.networks import Network
@@ -335,6 +336,7 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
             state=None if before is None else before.state,
         )
         if settings.private and before is None:
+            self._forecast(settings, features, objective, task, X, targets)
             self._spend(float(levels[-1].epsilon))
         if before is None:
             self.history_: list[Round] = []
@@ -342,6 +344,7 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
         self.history_ += training
         if before is None:
             self.scaling_ = training.scaling
+            self.clipped_ = training.clipped
         features = replace(features, scaling=self.scaling_)
         spent = _spent(settings, levels, task, training)
         for each, earlier in self.levels_.items():
@@ -360,7 +363,29 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
             1 if before is None else before.calls + 1,
         )
         _check_weights(training.models[0])
+        if training.clipped is not None and training.clipped.biases:
+            warnings.warn(training.clipped.warning, AccuracyWarning, stacklevel=4)
         self._keep(features, training, objective)
+
+    def _forecast(
+        self,
+        settings: Settings,
+        features: Features,
+        objective: Objective,
+        task: Task,
+        X: Array,
+        targets: Floats,
+    ) -> None:
+        """Warn if the model will probably be no better than always the same answer."""
+        if task.prior is None:
+            return
+        y = None if objective.classifies else targets
+        for text in (
+            too_few(settings, features, objective, len(task)),
+            too_wide(features, X, y),
+        ):
+            if text is not None:
+                warnings.warn(text, AccuracyWarning, stacklevel=5)  # where fit was called
 
     def _spend(self, epsilon: float) -> None:
         """Warn before vehicles are asked again, and record what they spend.
@@ -858,6 +883,9 @@ class LDPLinearRegression(_Regression, _LinearModel):
         The standard deviation of each coefficient that noise and prior leave; None unless the
         server is noise-aware. It is cautious: on synthetic problems, two of them held the
         coefficient in 94% to 100% of the cases (docs/learning.md).
+    clipped_ : ClippedShare or None
+        The share of gradients that were clipped, as a survey of the target has found it. If it is
+        surely large, an `AccuracyWarning` says so.
     {attributes}
 
     See Also

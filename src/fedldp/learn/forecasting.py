@@ -32,6 +32,8 @@ PRECISION = 0.1  # of a score: how far noise moves it, as a share of how far a m
 BEATS = 1 / 3  # the precision from which on a model beats the base rate, as a rule
 _SLOPE = 0.25  # the mean slope of a model that predicts well: its noise is forecast for this one
 _MOST = 1 << 40  # vehicles that are searched for
+NARROWEST = 1 / 64  # the smallest spread on the scale of [-1, 1] that a survey can find
+_ROWS = 10_000  # that are enough to estimate a spread
 
 
 @final
@@ -218,21 +220,54 @@ def forecast(
     return replace(found, errors=errors, base_rate=base)
 
 
-def needed_to_beat(
-    settings: Settings, encoding: Features, goal: Objective, vehicles: int
-) -> int | None:
-    """Return how many vehicles a model needs to beat the base rate; None if these are enough.
+def too_few(settings: Settings, encoding: Features, goal: Objective, vehicles: int) -> str | None:
+    """Return a warning if a model of so many vehicles hardly beats the base rate, or None.
 
-    A forecast is about linear models with directions; for others it returns None.
+    A forecast is about linear models with directions and one score; for others there is none.
 
     >>> encoding = Features(Schema.of(age=(0, 100)), "none")
-    >>> [needed_to_beat(Settings(1.0), encoding, objective_of("logistic"), n) for n in (50, 5_000)]
-    [1100, None]
+    >>> print(too_few(Settings(1.0), encoding, objective_of("logistic"), 50))
+    50 vehicles with epsilon = 1 are too few for 2 weights: about 1,100 are needed. Expect ...
+    >>> too_few(Settings(1.0), encoding, objective_of("logistic"), 5_000)
     """
-    if not settings.private or settings.optimizer_for() != NOISE_AWARE:
+    if not settings.private or settings.optimizer_for() != NOISE_AWARE or goal.outputs > 1:
         return None
     noisy = partial(_noisy, settings, encoding, goal)
-    return None if noisy(vehicles) <= BEATS else _needed(noisy, BEATS)
+    if noisy(vehicles) <= BEATS:
+        return None
+    needed, base = _needed(noisy, BEATS), "label" if goal.classifies else "number"
+    enough = "no number is enough" if needed is None else f"about {needed:,} are needed"
+    return (
+        f"{vehicles:,} vehicles with epsilon = {settings.epsilon:g} are too few for "
+        f"{encoding.dimensions} weights: {enough}. Expect predictions that are no better than "
+        f"always the same {base}. Ask more vehicles, choose a larger epsilon, or fewer features; "
+        "fedldp.learn.forecast says more."
+    )
+
+
+def too_wide(features: Features, matrix: Floats, targets: Floats | None) -> str | None:
+    """Return a warning if the bounds are much wider than the data in a simulation, or None.
+
+    >>> features = Features(Schema.of(age=(0, 1_000_000)))
+    >>> print(too_wide(features, np.array([[20.0], [90.0]]), None))
+    the bounds of the features are too wide: a typical spread is 3.5e-05 of their width, ...
+    >>> too_wide(features, np.array([[200_000.0], [700_000.0]]), None)
+    """
+    every = max(1, len(matrix) // _ROWS)
+    for name, units in (
+        ("features", features.units(matrix[::every])),
+        ("target", np.empty((0, 0)) if targets is None else targets[::every, None]),
+    ):
+        spreads = units.std(axis=0) if len(units) else np.empty(0)
+        spreads = spreads[spreads > 0]  # a constant has no spread in any bounds
+        if spreads.size and spreads.max() < NARROWEST:
+            return (
+                f"the bounds of the {name} are too wide: a typical spread is "
+                f"{np.median(spreads) / 2:.2g} of their width, which noise hides. Expect "
+                "predictions that are no better than always the same. Choose bounds that the "
+                "values nearly fill; those outside count as the bound."
+            )
+    return None
 
 
 def _noisy(settings: Settings, encoding: Features, goal: Objective, vehicles: int) -> float:
@@ -260,7 +295,8 @@ def _deviations(
     (part,) = plan.parts
     ((coder, attribute),) = part.asked
     length = min(1.0, _SLOPE * prior.length / attribute.half_width)
-    variance = coder.noise_at(length) * attribute.half_width**2 / (max(asked, 1) * part.share)
+    reports = max(asked, 1) * settings.participations
+    variance = coder.noise_at(length) * attribute.half_width**2 / (reports * part.share)
     slope = np.array([_SLOPE if goal.classifies else goal.first_slope])
     curvature = goal.curvature(slope)[0] * prior.squares
     deviations = np.sqrt(variance) / curvature
