@@ -6,8 +6,7 @@ A row has four correlated numbers, one of them skewed, which explain a part of t
 vehicle answers once. *Before* is the clip of version 0.2: gradients at a length of 0.6, and no
 survey of the target. Each figure is a mean over the seeds, measured on 20,000 other rows: the bias
 is the mean prediction less the mean target, in standard deviations of the target. The excess error
-is how much larger the mean squared error is than that of least squares without privacy. The constants were settled on other features and seeds; the shapes in the last rows were
-not looked at before.
+is how much larger the mean squared error is than that of least squares without privacy.
 """
 
 import warnings

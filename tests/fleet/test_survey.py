@@ -396,7 +396,7 @@ def regression(folder, rows=1000, **options):
         "reports": 86,
         "model": first,
         "recipe": settings.recipe(task.dimensions, 10, goal.distance),
-        "rounds": 2 + 13 + 10,
+        "rounds": 2 + 15 + 10,
         "survey": "scale",
         "survey_reports": 100,
         "target_reports": 40,
@@ -423,22 +423,22 @@ def test_the_same_reports_give_the_regression_of_the_simulation(tmp_path):
     assert simulated.scaling.target is not None
     assert result(job).scaling == simulated.scaling.of_numbers  # which version 0.2 can read
     with checkpoint.Checkpoint(job.checkpoint, "flights", job.settings) as file:
-        tally = file.tally(job.plan_of(15), 15)
-    shown = job.stages[14].insight(Learned(), [tally])
+        tally = file.tally(job.plan_of(17), 17)
+    shown = job.stages[16].insight(Learned(), [tally])
     assert shown.rows[0].shown == str(simulated.clipped)
 
 
 def test_what_a_question_about_a_target_carries(tmp_path):
     _, _, job = regression(tmp_path)
-    asked = [SurveyComputation.from_json(job.question("7", n).model) for n in (3, 10, 15)]
+    asked = [SurveyComputation.from_json(job.question("7", n).model) for n in (3, 10, 17)]
     assert [each.asks for each in asked] == ["sides", "tails", "tails"]
     assert {each.schema for each in asked} == {Schema((job.model.target,))}
     assert [each.scaling.factors for each in asked[:2]] == [(4.0,), (4.0,)]
     known = replace(job.model, scaling=Scaling((), (), target=(0.25, 2.0)))
-    text = job.question("7", 16, known).model
+    text = job.question("7", 18, known).model
     assert '"format":"fedldp model 5"' in text
     assert Model.from_json(text) == known
-    plain = computations.read(job.question("7", 16).model)
+    plain = computations.read(job.question("7", 18).model)
     row = np.array([[*np.zeros(len(job.model.schema)), 30.0]])
     every = np.arange(job.model.dimensions)
     np.testing.assert_allclose(known.answers(row).all(every), 2 * plain.answers(row).all(every))
@@ -460,7 +460,7 @@ def test_jobs_of_version_0_2_ask_the_same(tmp_path):
         ({"target_reports": -1}, "target_reports must be from 0 to"),
         ({"target_reports": True}, "target_reports must be from 0 to"),
         ({"target_reports": 3}, "enough for a vehicle in each round of the survey; got 100 and 3"),
-        ({"rounds": 15}, "rounds must be more than the 15 of the survey; got 15"),
+        ({"rounds": 17}, "rounds must be more than the 17 of the survey; got 17"),
     ],
 )
 def test_surveys_of_a_target_that_cannot_be(tmp_path, options, said):

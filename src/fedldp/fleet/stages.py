@@ -24,10 +24,10 @@ from fedldp.learn.noise_aware import Prior
 from fedldp.learn.optimizer import NOISE_AWARE, Recipe, State, observed, step
 from fedldp.learn.survey import (
     TARGET,
+    Limits,
     Survey,
     SurveyComputation,
     SurveyRound,
-    Tails,
     answered,
     searched,
     target_map,
@@ -221,12 +221,14 @@ class SurveyStage:
         title, rows = self.name.capitalize(), []
         if self.survey.kind != TARGET:
             note = "The answers scale the numbers that the model gets. Training begins after that."
-        elif self.each != Tails():
+        elif not isinstance(self.each, Limits):
             note = "The answers find the centre and the spread of the target."
         else:
             clipped = ClippedShare.of(answered(*tallies))
             rows = [Row("Share of gradients that are clipped", str(clipped), clipped.share)]
-            note = clipped.warning if clipped.biases else "The answers scale nothing."
+            note = "If the share is surely too large, fewer are clipped from now on."
+            if not self.each.octaves:
+                note = clipped.warning if clipped.biases else "Training begins after that."
         return Insight(title, tuple(rows), (note,))
 
 

@@ -30,13 +30,16 @@ from fedldp.learn.noise_aware import Prior, score_variance
 SPREADS = 3.0  # of the target become 1 on the scale that the server learns
 
 # Settled on synthetic problems (benchmarks/regression.py); see docs/learning.md.
-NOISE_WEIGHT = 0.35
-FEWEST, MOST = 1.75, 7.0  # spreads
+NOISE_WEIGHT = 0.3
+FEWEST, MOST = 1.5, 6.0  # spreads
 MEAN_RESIDUAL = 0.7  # the mean absolute residual of a model that predicts a little, in spreads
 
-# Without privacy nothing needs a clip. This one only keeps the first steps from diverging: a
-# residual of 2, the whole range of the target, in a row that is four times as long as usual.
-LOOSE = 8.0
+BIASED_SHARE = 0.15  # of the first model's gradients; FEWEST clips 13% for a normal target
+WIDENING_ERRORS, WARNING_ERRORS = 2.0, 3.0  # standard errors by which a share is above that
+
+# Without privacy nothing needs a clip. This one only keeps the first steps from diverging: it is
+# reached by a residual of 2, the whole range of the target, in a row of the usual length.
+LOOSE = 2.0
 
 
 @final
@@ -64,14 +67,15 @@ class Clip:
         return cls(LOOSE * prior.length, LINEAR_LENGTH)
 
     @classmethod
-    def of(cls, prior: Prior, variance: float) -> "Clip":
+    def of(cls, prior: Prior, variance: float, width: float = 1.0) -> "Clip":
         """Return the clip that balances bias and noise.
 
-        `variance` is that of a coordinate of the mean of all gradients, if these are clipped at 1.
+        `variance` is that of a coordinate of the mean of all gradients, if these are clipped at 1;
+        `width` is by how much the survey of the target overestimates the spread.
         """
         unit = prior.length / SPREADS  # the length of a gradient whose residual is one spread
         noise = SPREADS**2 * score_variance(prior, variance * unit**2)
-        spreads = min(MOST, max(FEWEST, NOISE_WEIGHT * noise**-0.25))
+        spreads = min(MOST, max(FEWEST, NOISE_WEIGHT * noise**-0.25)) / width
         rounded = float(f"{unit * spreads:.3g}")  # the same on every machine
         return cls.at(rounded, prior.length)
 
@@ -108,8 +112,13 @@ class ClippedShare:
 
     @property
     def biases(self) -> bool:
-        """Whether surely more than `BIASED_SHARE` of the gradients are clipped."""
-        return math.isfinite(self.stderr) and self.share - 2 * self.stderr > BIASED_SHARE
+        """Whether so many gradients are clipped that people should know."""
+        return self.exceeds(WARNING_ERRORS)
 
+    def exceeds(self, errors: float) -> bool:
+        """Return whether more than `BIASED_SHARE` are clipped, by some standard errors.
 
-BIASED_SHARE = 0.02
+        >>> ClippedShare(0.3, 0.06).exceeds(2.0), ClippedShare(0.3, 0.06).exceeds(3.0)
+        (True, False)
+        """
+        return math.isfinite(self.stderr) and self.share - errors * self.stderr > BIASED_SHARE

@@ -909,7 +909,7 @@ class LDPLinearRegression(_Regression, _LinearModel):
     >>> model.predict([[20.0], [80.0]]).round(-1)
     array([110., 290.])
     >>> float(model.privacy_.epsilon), model.privacy_.reports, model.privacy_.bytes
-    (4.0, 20000, 64450)
+    (4.0, 20000, 64452)
     """
 
     target_bounds: tuple[float, float] | None = None

@@ -29,6 +29,7 @@ from fedldp.randomness import source as source_of
 from fedldp.schema import Schema
 
 PRECISION = 0.1  # of a score: how far noise moves it, as a share of how far a model moves it
+TOO_NOISY = 1 / 2  # the precision from which on `fit` warns: a model hardly beats the base rate
 BEATS = 1 / 3  # the precision from which on a model beats the base rate, as a rule
 _SLOPE = 0.25  # the mean slope of a model that predicts well: its noise is forecast for this one
 _MOST = 1 << 40  # vehicles that are searched for
@@ -233,13 +234,13 @@ def too_few(settings: Settings, encoding: Features, goal: Objective, vehicles: i
     if not settings.private or settings.optimizer_for() != NOISE_AWARE or goal.outputs > 1:
         return None
     noisy = partial(_noisy, settings, encoding, goal)
-    if noisy(vehicles) <= BEATS:
+    if noisy(vehicles) <= TOO_NOISY:
         return None
     needed, base = _needed(noisy, BEATS), "label" if goal.classifies else "number"
     enough = "no number is enough" if needed is None else f"about {needed:,} are needed"
     return (
         f"{vehicles:,} vehicles with epsilon = {settings.epsilon:g} are too few for "
-        f"{encoding.dimensions} weights: {enough}. Expect predictions that are no better than "
+        f"{encoding.dimensions} weights: {enough}. Expect predictions that are hardly better than "
         f"always the same {base}. Ask more vehicles, choose a larger epsilon, or fewer features; "
         "fedldp.learn.forecast says more."
     )

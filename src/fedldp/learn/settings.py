@@ -36,6 +36,8 @@ from fedldp.learn.survey import (
     Survey,
     asks_target,
     choose,
+    share_beyond,
+    width_of,
 )
 from fedldp.learn.tasks import Task
 from fedldp.learn.training import Training
@@ -303,7 +305,7 @@ class Settings(Recipe):
         >>> from fedldp.learn import Arrays, Linear, objective
         >>> task = Linear(objective("squared"), Arrays(np.ones((2, 3)), np.zeros(2)))
         >>> Settings(epsilon=4.0).plan_for(task).schema.attributes[0].length
-        0.645
+        0.553
         """
         clip = self._clip_for_task(task, self.survey_for(task.numbers, len(task)))
         return self.plan(task.dimensions, clip.length, clip.mean_length)
@@ -366,8 +368,8 @@ class Settings(Recipe):
         --------
         >>> from fedldp.learn import objective
         >>> prior = Prior.of_numbers(5, objective("squared"))
-        >>> [Settings(1.0).clip_for(prior, n).length for n in (10_000, 1_000_000)]
-        [0.701, 1.36]
+        >>> [Settings(1.0, survey=None).clip_for(prior, n).length for n in (10_000, 1_000_000)]
+        [0.601, 0.905]
         """
         if prior is None or prior.objective.classifies or self.strategy != DIRECTIONS:
             return None
@@ -378,7 +380,10 @@ class Settings(Recipe):
         unit = cast(Plan, self.plan(len(prior.squares)))
         ((coder, _),) = unit.parts[0].asked
         reports = max(1, vehicles) * self.participations
-        return Clip.of(prior, float(coder.noise_at(LINEAR_LENGTH)) / reports)
+        width, asked = 1.0, self._asked_about_target(vehicles)
+        if asked:
+            width = width_of(share_beyond(asked, self.epsilon))
+        return Clip.of(prior, float(coder.noise_at(LINEAR_LENGTH)) / reports, width)
 
     def _plan(
         self,
@@ -547,13 +552,16 @@ class Settings(Recipe):
         """
         if clip is None or clip.spreads is None:
             return None
+        asked = self._asked_about_target(vehicles)
+        return Survey.of_target(self.epsilon, asked, clip.spreads) if asked else None
+
+    def _asked_about_target(self, vehicles: int) -> int:
+        """Return how many vehicles of a linear regression are asked about their target."""
         once = self.participations == 1
         if self.survey == AUTO and not (once and self.optimizer_for() == NOISE_AWARE):
-            return None
+            return 0
         asked = round(self.target_share * vehicles)
-        if not self.private or not asks_target(self.survey, asked, self.epsilon):
-            return None
-        return Survey.of_target(self.epsilon, asked, clip.spreads)
+        return asked if self.private and asks_target(self.survey, asked, self.epsilon) else 0
 
     @property
     def target_share(self) -> float:

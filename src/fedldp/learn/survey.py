@@ -12,8 +12,8 @@ the noise of a mean on the scale of the bounds can be larger than the spread. Th
 ask yes or no: first whether the target is above a centre, which moves to the median with steps that
 get smaller (stochastic approximation); then whether it is further from the centre than a distance,
 which moves to a quantile in the same way, as a logarithm. What noise moves them is a share of the
-spread, whatever the bounds are. The last round asks for the share of vehicles whose gradients would
-be clipped (`fedldp.learn.clipping`).
+spread, whatever the bounds are. The last rounds ask for the share of vehicles whose gradients would
+be clipped (`fedldp.learn.clipping`); where that is surely too large, the distance is doubled.
 
 The result is one public affine map, a `Scaling`, after which the numbers have about the mean 0 and
 the mean square 1 and, with signs, are uncorrelated (the correlation of normal numbers is
@@ -32,6 +32,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any, ClassVar, Protocol, cast, final
 
 import numpy as np
@@ -41,7 +42,7 @@ from fedldp._internal.validation import Floats, Integers
 from fedldp.attributes import Attribute
 from fedldp.errors import DomainError
 from fedldp.estimate import RATIO, Mean, estimate
-from fedldp.learn.clipping import SPREADS
+from fedldp.learn.clipping import SPREADS, WIDENING_ERRORS, ClippedShare
 from fedldp.learn.features import Features, Scaling
 from fedldp.parts import Matrix, Values
 from fedldp.plan import Plan
@@ -60,9 +61,11 @@ TARGET = "target"  # the kind of a survey of a target
 SIDE_STEPS = tuple(0.5 * 0.65**number for number in range(7))  # on the scale of [-1, 1]
 DISTANCE_STEPS = tuple(4 * 0.7**number for number in range(5))  # octaves
 FIRST_DISTANCE, LEAST_DISTANCE, MOST_DISTANCE = -2.0, -9.0, 0.5  # octaves
-SEARCH_SHARE, TAILS_SHARE = 0.07, 0.16  # of the survey's vehicles: of each step, of the last round
+WIDER_STEPS = (1.0, 1.0, 0.0)  # octaves, by which the distance grows if too many are clipped
+SEARCH_SHARE, LIMIT_SHARE = 0.06, 0.28 / 3  # of the survey's vehicles, which each round asks
 FEWEST_BEYOND, MOST_BEYOND = 0.04, 0.2  # the share of targets further away than the distance
 DISTANCE_SPREADS = 1.5  # how many spreads the distance counts as; 1.3 to 2 of a normal target
+_OF_DISTANCE = DISTANCE_SPREADS / SPREADS  # a power of 2, so that the way back is exact
 TARGET_GATE = 0.3  # the standard error of a share in a step, above which nobody is asked
 TARGET_SHARE = 0.4  # of as many vehicles as a survey of numbers asks
 
@@ -129,6 +132,17 @@ def share_beyond(vehicles: int, epsilon: float | None) -> float:
     """
     of_share = _error(SEARCH_SHARE * vehicles, 1, epsilon) / 2
     return min(MOST_BEYOND, max(FEWEST_BEYOND, 2 * of_share))
+
+
+def width_of(beyond: float) -> float:
+    """Return by how much a survey overestimates the spread of a normal target.
+
+    It counts the distance beyond which a share of the targets is as `DISTANCE_SPREADS` spreads.
+
+    >>> round(width_of(0.2), 2), round(width_of(0.04), 2)
+    (0.85, 1.37)
+    """
+    return NormalDist().inv_cdf(1 - beyond / 2) / DISTANCE_SPREADS
 
 
 def _error(answers: float, coordinates: int, epsilon: float | None) -> float:
@@ -280,20 +294,8 @@ class Sides:
         return Scaling((centre,), scaling.factors)
 
 
-@final
-@dataclass(frozen=True)
-class Tails:
-    """A round of a target, which asks whether it is more than 1 from 0 when mapped.
-
-    In the last one the step is 0: how many are far away is for people.
-
-    >>> Tails().answers(np.array([[0.5], [-0.25]]), Scaling((0.25,), (3.0,)))
-    array([[0.],
-           [1.]])
-    """
-
-    step: float = 0.0  # octaves by which the distance moves if half of the targets are too many
-    beyond: float = 0.5  # the share of targets that should be further away
+class _Tails:
+    """A round of a target, which asks whether it is more than 1 from 0 when mapped."""
 
     name: ClassVar[str] = "tails"
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
@@ -306,14 +308,47 @@ class Tails:
         """Return what vehicles answer before noise."""
         return (np.abs(scaling(units)) > 1.0).astype(np.float64)
 
+
+@final
+@dataclass(frozen=True)
+class Distances(_Tails):
+    """A round of tails that searches for a distance, which some targets are further away than.
+
+    >>> Distances(4.0, 0.2).answers(np.array([[0.5], [-0.25]]), Scaling((0.25,), (3.0,))).tolist()
+    [[0.0], [1.0]]
+    """
+
+    step: float  # octaves by which the distance moves if half of the targets are too many
+    beyond: float  # the share of targets that should be further away
+
     def improved(self, scaling: Scaling, found: Mean) -> Scaling:
         """Return the map with a better distance."""
-        if not self.step:
-            return scaling
-        (factor,) = scaling.factors
         excess = np.clip(2 * (_value(found, self.beyond) - self.beyond), -0.6, 1.0)
-        distance = np.clip(self.step * excess - math.log2(factor), LEAST_DISTANCE, MOST_DISTANCE)
-        return Scaling(scaling.centres, (float(2.0**-distance),))
+        return _further(scaling, float(self.step * excess))
+
+
+@final
+@dataclass(frozen=True)
+class Limits(_Tails):
+    """A round of tails about the limit, beyond which gradients are clipped.
+
+    >>> Limits(1.0).answers(np.array([[0.5], [-0.25]]), Scaling((0.25,), (3.0,))).tolist()
+    [[0.0], [1.0]]
+    """
+
+    octaves: float  # by which the distance grows if surely too many are beyond; 0 in the last round
+
+    def improved(self, scaling: Scaling, found: Mean) -> Scaling:
+        """Return the map with a larger distance, if too many gradients would be clipped."""
+        wider = self.octaves > 0 and ClippedShare.of(found).exceeds(WIDENING_ERRORS)
+        return _further(scaling, self.octaves) if wider else scaling
+
+
+def _further(scaling: Scaling, octaves: float) -> Scaling:
+    """Return the map of a target with a distance that is larger by some octaves."""
+    (factor,) = scaling.factors
+    distance = np.clip(octaves - math.log2(factor), LEAST_DISTANCE, MOST_DISTANCE)
+    return Scaling(scaling.centres, (float(2.0**-distance),))
 
 
 def _value(found: Mean, otherwise: float = 0.0) -> float:
@@ -322,7 +357,7 @@ def _value(found: Mean, otherwise: float = 0.0) -> float:
     return float(value) if np.isfinite(value) else otherwise
 
 
-_ROUNDS: tuple[SurveyRound, ...] = (Centres(), Scales(), Signs(), Sides(0.0), Tails())
+_ROUNDS: tuple[SurveyRound, ...] = (Centres(), Scales(), Signs(), Sides(0.0), Limits(0.0))
 ROUNDS: dict[str, SurveyRound] = {each.name: each for each in _ROUNDS}  # what each asks
 
 
@@ -388,7 +423,7 @@ class Survey:
         Examples
         --------
         >>> len(Survey.of_target(1.0, vehicles=800, limit=2.0).rounds)
-        13
+        15
         """
         return cls(TARGET, 1, epsilon, limit, share_beyond(vehicles, epsilon))
 
@@ -398,8 +433,9 @@ class Survey:
         if self.kind != TARGET:
             return [(ROUNDS[name], share) for name, share in SHARES[self.kind].items()]
         search: list[SurveyRound] = [Sides(step) for step in SIDE_STEPS]
-        search += [Tails(step, self.beyond) for step in DISTANCE_STEPS]
-        return [*((each, SEARCH_SHARE) for each in search), (Tails(), TAILS_SHARE)]
+        search += [Distances(step, self.beyond) for step in DISTANCE_STEPS]
+        limits = [(Limits(octaves), LIMIT_SHARE) for octaves in WIDER_STEPS]
+        return [*((each, SEARCH_SHARE) for each in search), *limits]
 
     @property
     def rounds(self) -> tuple[SurveyRound, ...]:
@@ -458,8 +494,7 @@ class Survey:
         Returns
         -------
         Scaling
-            The same map but for the last round of a target, which maps what is within the limit to
-            [-1, 1].
+            The same map but for rounds about the limit of a target, which is mapped to 1.
 
         Examples
         --------
@@ -467,7 +502,7 @@ class Survey:
         >>> survey.asked_with(survey.rounds[-1], Scaling((0.0,), (4.0,))).factors
         (2.0,)
         """
-        if asks != Tails():
+        if not isinstance(asks, Limits):
             return scaling
         (distance,) = scaling.factors
         return Scaling(scaling.centres, (distance * DISTANCE_SPREADS / self.limit,))
@@ -511,6 +546,13 @@ class Survey:
             The mean answer.
         Scaling
             The map so far.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> survey, parts = Survey("scale", 1, None), lambda first, end: iter([np.ones((end, 1))])
+        >>> [float(mean.mean[0]) for mean, _ in survey.simulate_rounds(parts, 8, fedldp.source(1))]
+        [1.0, -7.0]
         """
         scaling, first = self.start, 0
         for number, (each, group) in enumerate(
@@ -628,7 +670,7 @@ class SurveyComputation:
         """
         return canonical(
             {
-                "format": FORMAT_2 if self.asks in (Sides.name, Tails.name) else FORMAT,
+                "format": FORMAT_2 if self.asks in (Sides.name, Limits.name) else FORMAT,
                 "asks": self.asks,
                 "schema": self.schema.to_document(),
                 "scaling": self.scaling.to_document(),
@@ -669,7 +711,7 @@ def target_map(found: Scaling) -> tuple[float, float]:
     (0.5, 3.0)
     """
     (centre,), (distance,) = found.centres, found.factors
-    return centre, distance * DISTANCE_SPREADS / SPREADS
+    return centre, distance * _OF_DISTANCE
 
 
 def searched(target: tuple[float, float]) -> Scaling:
@@ -679,7 +721,7 @@ def searched(target: tuple[float, float]) -> Scaling:
     Scaling(centres=(0.5,), factors=(6.0,), mixing=None, target=None)
     """
     centre, factor = target
-    return Scaling((centre,), (factor * SPREADS / DISTANCE_SPREADS,))
+    return Scaling((centre,), (factor / _OF_DISTANCE,))
 
 
 def answered(tally: Tally) -> Mean:
