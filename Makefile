@@ -23,7 +23,7 @@ SELECTED ?= tests/test_golden.py tests/test_vectors.py tests/test_randomness.py 
 
 .PHONY: demo test test-tools test-reproduction test-minimum test-python test-slow test-torch test-simulation \
 	test-deploy test-faults test-hostile test-upgrade test-flower test-vss test-engines test-mqtt test-browser test-monitor \
-	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-distributions \
+	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-distributions bench-regression \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures live-page page docs notebooks dist mutation clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
@@ -142,6 +142,9 @@ bench-mqtt: $(VENV)/mqtt.done  ## bytes that a vehicle sends and receives over M
 
 bench-distributions: $(VENV)/test.done  ## distributions of the flights: bins beside square wave and EM
 	$(BIN)/python benchmarks/distributions.py $(BENCH)
+
+bench-regression: $(VENV)/test.done  ## bias and fit of linear regression on targets of many shapes: minutes
+	$(BIN)/python benchmarks/regression.py --write docs/learning.md
 
 bench-flower: $(VENV)/test.done  ## an app with LDPMod beside the same app with Flower's LocalDpMod
 	$(BIN)/python benchmarks/flower_mods.py --write docs/flower-mod.md

@@ -16,7 +16,7 @@ from fedldp import Plan, Schema, Tally, combine
 from fedldp.cli.app import fedldp as command
 from fedldp.coders.categories import RandomizedResponse, UnaryEncoding, better
 from fedldp.coders.laws import Law
-from fedldp.errors import DataWarning, DomainError, ImplausibleWarning
+from fedldp.errors import DomainError, ImplausibleWarning
 from fedldp.parts import Matrix, Part
 from fedldp.plausibility import FALSE_ALARM, Finding, Plausibility, equal_reports, influence
 

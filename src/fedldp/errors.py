@@ -9,6 +9,7 @@ FedLDPError
 └── MissingExtra  (also ImportError)  an optional package is not installed
 
 UserWarning
+├── AccuracyWarning                   a model is probably no better than a guess, or biased
 ├── DataWarning                       values of the data were clipped or replaced
 └── ImplausibleWarning                reports that honest vehicles hardly ever send
 """
@@ -16,6 +17,7 @@ UserWarning
 import re
 
 __all__ = [
+    "AccuracyWarning",
     "BudgetError",
     "DataWarning",
     "DomainError",
@@ -137,6 +139,22 @@ class MissingExtra(FedLDPError, ImportError):
         super().__init__(
             f"{package} is not installed. Install the extra {extra!r} with: pip install {packages}"
         )
+
+
+class AccuracyWarning(UserWarning):
+    """A model is probably no better than a guess, or biased. The message says why, and what to do.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from fedldp.learn.estimators import LDPLogisticRegression
+    >>> X = [[number / 50] for number in range(50)]
+    >>> model = LDPLogisticRegression(epsilon=1.0, bounds=(0, 1), random_state=0)
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
+    ...     _ = model.fit(X, [number > 25 for number in range(50)])
+    >>> print(caught[0].message)
+    50 vehicles with epsilon = 1 are too few for 2 weights: about 1,100 are needed. Expect ...
+    """
 
 
 class DataWarning(UserWarning):

@@ -29,6 +29,9 @@ from fedldp.learn.objectives import objective
 from fedldp.learn.privacy import Privacy
 from fedldp.learn.settings import Settings
 
+# Most fleets here have a few vehicles.
+pytestmark = pytest.mark.filterwarnings("ignore::fedldp.errors.AccuracyWarning")
+
 every = pytest.mark.parametrize("kind", ESTIMATORS)
 linear = pytest.mark.parametrize("kind", LINEAR)
 layered = pytest.mark.parametrize("kind", [kind for kind in ESTIMATORS if kind not in LINEAR])

@@ -38,7 +38,7 @@ from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
 from fedldp.learn.optimizer import State
 from fedldp.learn.settings import Settings
-from fedldp.learn.survey import ROUNDS, Survey, SurveyComputation, answered
+from fedldp.learn.survey import Survey, SurveyComputation, answered
 from fedldp.learn.tasks import Linear
 
 
@@ -253,9 +253,8 @@ def test_by_the_book(tmp_path):
     network.start(job)
     scaling = job.actual_survey.start
     with checkpoint.Checkpoint(job.checkpoint, "test", job.settings) as file:
-        for number, (each, plan) in enumerate(
-            zip(ROUNDS.values(), job.actual_survey.plans, strict=True), 1
-        ):
+        survey = job.actual_survey
+        for number, (each, plan) in enumerate(zip(survey.rounds, survey.plans, strict=True), 1):
             scaling = each.improved(scaling, answered(file.tally(plan, number)))
             (sent,) = {question.model for _, question in network.questions(number + 1)}
             assert computations.read(sent).scaling == scaling
@@ -380,3 +379,95 @@ def test_liars_in_a_survey_are_noticed(tmp_path):
     found = checkpoint.warnings(job.checkpoint, job.stages)
     assert any(text.startswith("gateway 11, a survey of signs: Implausible") for text in found)
     assert not any(text.startswith("gateway 10") for text in found)
+
+
+# The target of a linear regression
+
+
+def regression(folder, rows=1000, **options):
+    """A training of a linear regression, as a simulation and as a job with a survey of both."""
+    flights = replace(datasets.load("flights", rows=rows), reference="none")
+    goal, settings = objective("squared"), Settings(4.0, survey="scale", group=86)
+    task = Linear(goal, flights.examples("squared"))
+    target = flights.schema[flights.targets["squared"]]
+    first = Model("squared", flights.features.schema, target, (0.0,) * task.dimensions, "none")
+    given = {
+        "plan": settings.plan_for(task),
+        "reports": 86,
+        "model": first,
+        "recipe": settings.recipe(task.dimensions, 10, goal.distance),
+        "rounds": 2 + 15 + 10,
+        "survey": "scale",
+        "survey_reports": 100,
+        "target_reports": 40,
+    }
+    files = {"checkpoint": folder / "job.db", "result": folder / "model.json"}
+    job = Job("flights", **files, **(given | options))
+    return flights, settings.training(task, goal.distance, fedldp.source(5)), job
+
+
+def test_the_same_reports_give_the_regression_of_the_simulation(tmp_path):
+    flights, simulated, job = regression(tmp_path)
+    *_, last = simulated
+    assert job.target_survey == simulated.target_survey
+    assert [stage.name for stage in job.stages[:4]] == [
+        "a survey of centres",
+        "a survey of scales",
+        "a survey of the target, sides",
+        "a survey of the target, sides",
+    ]
+    Network(AsSimulated(flights, 5)).start(job)
+    assert last.reports == job.expected == checkpoint.status(job.checkpoint).reports == 1000
+    assert final(job).to_json() == simulated.state.to_json()
+    assert list(result(job).weights) == simulated.models[0].tolist()
+    assert simulated.scaling.target is not None
+    assert result(job).scaling == simulated.scaling.of_numbers  # which version 0.2 can read
+    with checkpoint.Checkpoint(job.checkpoint, "flights", job.settings) as file:
+        tally = file.tally(job.plan_of(17), 17)
+    shown = job.stages[16].insight(Learned(), [tally])
+    assert shown.rows[0].shown == str(simulated.clipped)
+
+
+def test_what_a_question_about_a_target_carries(tmp_path):
+    _, _, job = regression(tmp_path)
+    asked = [SurveyComputation.from_json(job.question("7", n).model) for n in (3, 10, 17)]
+    assert [each.asks for each in asked] == ["sides", "tails", "tails"]
+    assert {each.schema for each in asked} == {Schema((job.model.target,))}
+    assert [each.scaling.factors for each in asked[:2]] == [(4.0,), (4.0,)]
+    known = replace(job.model, scaling=Scaling((), (), target=(0.25, 2.0)))
+    text = job.question("7", 18, known).model
+    assert '"format":"fedldp model 5"' in text
+    assert Model.from_json(text) == known
+    plain = computations.read(job.question("7", 18).model)
+    row = np.array([[*np.zeros(len(job.model.schema)), 30.0]])
+    every = np.arange(job.model.dimensions)
+    np.testing.assert_allclose(known.answers(row).all(every), 2 * plain.answers(row).all(every))
+
+
+def test_jobs_of_version_0_2_ask_the_same(tmp_path):
+    """Without the new entry nothing changes: a checkpoint or a signature still fits."""
+    _, _, job = regression(tmp_path, target_reports=0, rounds=12)
+    assert [stage.name for stage in job.stages] == [
+        "a survey of centres",
+        "a survey of scales",
+        "gradients",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"target_reports": -1}, "target_reports must be from 0 to"),
+        ({"target_reports": True}, "target_reports must be from 0 to"),
+        ({"target_reports": 3}, "enough for a vehicle in each round of the survey; got 100 and 3"),
+        ({"rounds": 17}, "rounds must be more than the 17 of the survey; got 17"),
+    ],
+)
+def test_surveys_of_a_target_that_cannot_be(tmp_path, options, said):
+    with pytest.raises(DomainError, match=said):
+        regression(tmp_path, **options)
+
+
+def test_labels_are_no_targets_of_a_survey(tmp_path):
+    with pytest.raises(DomainError, match="for a linear regression"):
+        surveyed(tmp_path, target_reports=40)

@@ -14,6 +14,9 @@ from sklearn.preprocessing import FunctionTransformer
 from fedldp.errors import DataWarning, MissingExtra
 from fedldp.learn.estimators import LDPLinearRegression, LDPLinearSVC, LDPLogisticRegression
 
+# Most fleets here have a few vehicles.
+pytestmark = pytest.mark.filterwarnings("ignore::fedldp.errors.AccuracyWarning")
+
 
 def test_probabilities_are_those_of_the_scores():
     model = made(LDPLogisticRegression).fit(X, LABEL)

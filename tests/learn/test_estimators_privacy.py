@@ -19,6 +19,9 @@ from fedldp.learn.estimators import (
 )
 from fedldp.learn.settings import Settings
 
+# Most fleets here have a few vehicles.
+pytestmark = pytest.mark.filterwarnings("ignore::fedldp.errors.AccuracyWarning")
+
 X = fedldp.source(1).uniform((600, 2))
 LABEL = (X[:, 0] > 0.5).astype(int)
 

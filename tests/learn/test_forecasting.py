@@ -17,7 +17,8 @@ SCHEMA = Schema.of(age=(0, 100), way={"low": 0, "high": 1, "size": 2}, city=["a"
 
 @pytest.mark.parametrize("kind", ["logistic", "hinge", "squared"])
 def test_noise_falls_with_the_square_root(kind):
-    few, many = (forecast(SCHEMA, 1.0, n, objective=kind, survey=None) for n in (10_000, 1_000_000))
+    options = {"objective": kind, "survey": None, "bound": 0.5, "mean_length": 0.3}
+    few, many = (forecast(SCHEMA, 1.0, n, **options) for n in (10_000, 1_000_000))
     np.testing.assert_allclose(few.deviations, 10 * many.deviations)
     assert few.needed == many.needed > few.needed_to_beat
     assert few.names == many.names

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -187,12 +188,12 @@ def compared(test: Supervised, weights: Floats) -> Comparison:
 
 def spending(settings: Settings, fleet: Supervised, training: Training) -> dict[str, Any]:
     """Return what a training costs each vehicle, and the size of its reports."""
-    plan, times = settings.plan_for(fleet), settings.participations
+    (plan, *_), times = training.plans, settings.participations
     reports = training.reports
     spent = Privacy.of(plan, reports, times) if isinstance(plan, Plan) else None
     ratio = None if spent is None else spent.ratio
-    if ratio is not None and training.survey is not None:
-        ratio = max(ratio, training.survey.ratio)
+    if ratio is not None:
+        ratio = max(ratio, *(each.ratio for each in training.surveys), Fraction())
     return {
         "vehicles": len(fleet),
         "participations": times,

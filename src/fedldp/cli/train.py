@@ -49,6 +49,7 @@ from fedldp.cli.runs import (
 )
 from fedldp.datasets import Dataset
 from fedldp.datasets.files import read_file
+from fedldp.learn.clipping import ClippedShare
 from fedldp.learn.examples import Surveyed
 from fedldp.learn.forecasting import forecast
 from fedldp.learn.model import Model
@@ -292,6 +293,7 @@ def train_command(
         "optimizer": settings.optimizer_for(linear=work.prior is not None),
         "survey": None if training.survey is None else training.survey.kind,
         "survey_reports": training.survey_reports,
+        "clipped_share": None if training.clipped is None else training.clipped.share,
         **spending(settings, work, training),
         "holdout": len(public),
         "rounds": training.state.round,
@@ -304,7 +306,9 @@ def train_command(
     if as_json:
         click.echo(json.dumps(document, indent=2))
         return
-    console().print(_render(title, document, target))
+    console().print(_render(title, document, target, training.clipped))
+    if training.clipped is not None and training.clipped.biases:
+        console().print(training.clipped.warning)
     if not comparison.beats_base_rate:
         console().print(comparison.verdict)
     if private and settings.participations > 1:
@@ -403,7 +407,9 @@ def _load(
     return found if rows is None else found.take(slice(rows))
 
 
-def _render(title: str, document: dict[str, Any], target: Attribute) -> Table:
+def _render(
+    title: str, document: dict[str, Any], target: Attribute, clipped: ClippedShare | None
+) -> Table:
     rendered = Table(title=title, show_header=False)
     rendered.add_column(no_wrap=True)
     rendered.add_column(overflow="fold")
@@ -422,6 +428,7 @@ def _render(title: str, document: dict[str, Any], target: Attribute) -> Table:
         ("vehicles", f"{document['vehicles']:,}"),
         ("reports", f"{document['reports']:,}"),
         ("of them, surveyed", _survey(document)),
+        *([] if clipped is None else [("gradients clipped", str(clipped))]),
         ("rounds", f"{document['rounds']:,}"),
         ("epsilon of a vehicle", privacy),
         ("mechanism", document["mechanism"]),
@@ -436,7 +443,9 @@ def _render(title: str, document: dict[str, Any], target: Attribute) -> Table:
 
 def _survey(document: dict[str, Any]) -> str:
     """Return for people what was asked first."""
-    if document["survey"] is None:
+    if not document["survey_reports"]:
         return "none"
-    kinds = {"scale": "centres, scales", "whiten": "centres, scales, correlations"}
-    return f"{document['survey_reports']:,}: {kinds[document['survey']]}"
+    kinds = {"scale": ["centres, scales"], "whiten": ["centres, scales, correlations"]}
+    asked = kinds.get(document["survey"], [])
+    asked += ["target"] if document["clipped_share"] is not None else []
+    return f"{document['survey_reports']:,}: {', '.join(asked)}"

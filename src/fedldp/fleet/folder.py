@@ -67,6 +67,8 @@ _NOTES = {  # the comment beside an entry
     "period": "of the calendar: `fedldp fleet job` writes a job for the next one",
     "survey": "asks some vehicles about their numbers first, in rounds of its own, and scales them",
     "survey_reports": "how many vehicles each gateway is asked for in the rounds of the survey",
+    "target_reports": "how many vehicles each gateway is asked for about the target, in rounds of "
+    "their own",
     "planned": "reports in all: the job's summary says if fewer came",
     "resend": "seconds until an unanswered question is sent again",
     "checkpoint": "the state of the job, with all reports: a restarted server resumes from it",
@@ -304,14 +306,18 @@ def write_job(folder: Path, work: Work, settings: Settings, gateways: int, name:
         entries |= {"reports": reports, "rounds": 1, "planned": planned}
         entries |= {**waits, "result": f"state/{start}tally.json"}
     else:
-        d, goal, linear = model.dimensions, model.goal, model.layers is None
-        made = cast(Plan, settings.plan(d, goal.length, model.network.mean_length))
+        d, linear = model.dimensions, model.layers is None
         survey, surveyed = settings.survey_for(model.numbers, total), 0
-        before = 0 if survey is None else len(survey.rounds)
+        clip = settings.clip_for_model(model, survey, total)
+        made = cast(Plan, settings.plan(d, clip.length, clip.mean_length))
+        target, of_target = settings.target_survey_for(clip, total), 0
+        before = sum(len(each.rounds) for each in (survey, target) if each is not None)
         if survey is not None:
             surveyed = -(-round(settings.survey_share * total) // gateways)
-        reports = -(-(work.vehicles * answers - surveyed) // work.rounds)
-        most = gateways * (surveyed + reports * work.rounds)
+        if target is not None:
+            of_target = -(-round(settings.target_share * total) // gateways)
+        reports = -(-(work.vehicles * answers - surveyed - of_target) // work.rounds)
+        most = gateways * (surveyed + of_target + reports * work.rounds)
         entries |= {
             "model": f"{start}model.json",
             "reports": reports,
@@ -319,6 +325,8 @@ def write_job(folder: Path, work: Work, settings: Settings, gateways: int, name:
         }
         if survey is not None:
             entries |= {"survey": survey.kind, "survey_reports": surveyed}
+        if target is not None:
+            entries |= {"target_reports": of_target}
         entries |= {"planned": min(answers * total, most), **waits}
         entries |= {"result": f"state/{start}model.json"}
         (folder / f"{start}model.json").write_text(model.to_json(), "utf-8")

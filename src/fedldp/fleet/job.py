@@ -3,10 +3,10 @@
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar, cast, final
 
 from fedldp._internal import signatures, toml
 from fedldp._internal.signatures import PublicKeys
@@ -16,16 +16,20 @@ from fedldp.fleet import signed_jobs
 from fedldp.fleet.protocol import LAST_ROUND, MOST, MOST_BYTES, Question
 from fedldp.fleet.signed_jobs import SignedJob
 from fedldp.fleet.stages import Collection, Descent, Span, Stage, SurveyStage, span_of, spans
+from fedldp.learn.clipping import Clip
 from fedldp.learn.computations import check_work, read
 from fedldp.learn.model import Model
+from fedldp.learn.noise_aware import Prior
 from fedldp.learn.optimizer import Recipe
 from fedldp.learn.survey import SURVEYS, Survey, choose
 from fedldp.periods import Calendar, CalendarPeriod, is_calendar
 from fedldp.plan import Plan
+from fedldp.schema import Number
 
 LONGEST = 604_800  # seconds: a week
 ENDING = ".summary.json"  # of the name of a job's summary
 
+_OF_TARGET = 2  # numbers of the map of a target
 _DIGITS = 25  # of a weight in JSON, at most: the model in a question can become this much longer
 
 T = TypeVar("T")
@@ -78,6 +82,9 @@ class Job:
     survey_reports : int, default=0
         How many vehicles each gateway is asked for in all rounds of the survey together. They are
         not asked for gradients.
+    target_reports : int, default=0
+        For a linear regression: how many vehicles each gateway is asked for in all rounds of a
+        survey of the target together, which maps the target. They are not asked for gradients.
     levels : sequence of Plan, default=()
         Further plans for a training in which vehicles choose their own epsilon, one for each other
         epsilon. The rounds take the plans in turn, with the same model, and the model makes a step
@@ -119,6 +126,7 @@ class Job:
     levels: tuple[Plan, ...] = ()
     survey: str | None = None
     survey_reports: int = 0
+    target_reports: int = 0
     period: CalendarPeriod | None = None
     signed: str = ""
 
@@ -181,7 +189,7 @@ class Job:
 
     def _check_questions(self) -> None:
         """Refuse a job whose questions can become too large, or that a vault does not compute."""
-        numbers = 0 if self.model is None else len(self.model.weights)
+        numbers = 0 if self.model is None else len(self.model.weights) + _OF_TARGET
         if self.actual_survey is not None:
             numbers += self.actual_survey.numbers * (self.actual_survey.numbers + 2)  # of a scaling
         for first, last in ((span.first, span.cycle(span.first)[-1]) for span in self.spans):
@@ -274,13 +282,33 @@ class Job:
         return None if kind is None else Survey(kind, numbers, epsilon)
 
     @cached_property
+    def target_survey(self) -> Survey | None:
+        """The survey of the target that comes next, if there is one."""
+        if not self.target_reports or self.model is None:
+            return None
+        vector = cast(Number, self.plan.schema.attributes[0])
+        features = self.model.features
+        if (survey := self.actual_survey) is not None:
+            features = replace(features, scaling=survey.start)
+        row_length = Prior.of(features, self.model.goal).length
+        clip = Clip.at(vector.high if vector.length is None else vector.length, row_length)
+        vehicles = self.gateways * self.target_reports
+        return Survey.of_target(self.plan.epsilon, vehicles, cast(float, clip.spreads))
+
+    @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """The stages: a survey's rounds and gradients, or the collection of a statistic."""
         if self.model is None or self.recipe is None:
             return (Collection(self.plan, self.reports, self.period),)
         found: list[Stage] = []
-        if (survey := self.actual_survey) is not None:
-            groups = survey.groups(self.survey_reports)
+        surveys = (
+            (self.actual_survey, self.survey_reports),
+            (self.target_survey, self.target_reports),
+        )
+        for survey, reports in surveys:
+            if survey is None:
+                continue
+            groups = survey.groups(reports)
             for each, plan, group in zip(survey.rounds, survey.plans, groups, strict=True):
                 found.append(SurveyStage(each, survey, plan, group, self.model))
         rounds = self.rounds - len(found)
@@ -402,6 +430,16 @@ def _check_survey(job: Job) -> None:
     asked = whole(job.survey_reports, "survey_reports")
     if isinstance(job.survey_reports, bool) or not 0 <= asked <= MOST:
         raise DomainError(f"survey_reports must be from 0 to {MOST}; got {job.survey_reports!r}.")
+    asked = whole(job.target_reports, "target_reports")
+    if isinstance(job.target_reports, bool) or not 0 <= asked <= MOST:
+        raise DomainError(f"target_reports must be from 0 to {MOST}; got {job.target_reports!r}.")
+    if asked and (
+        job.model is None or job.levels or job.model.goal.classifies or job.model.layers is not None
+    ):
+        raise DomainError(
+            "target_reports are for a linear regression in which all vehicles answer with one "
+            "epsilon: leave target_reports out."
+        )
     if (job.survey is None) == (job.survey_reports > 0):
         raise DomainError(
             "a survey needs both survey and survey_reports, the number of vehicles that each "
@@ -433,8 +471,8 @@ def _check_rounds(job: Job) -> None:
         )
     if any(stage.reports < 1 for stage in survey):
         raise DomainError(
-            "survey_reports must be enough for a vehicle in each round of the survey; "
-            f"got {job.survey_reports}."
+            "survey_reports and target_reports must be enough for a vehicle in each round of the "
+            f"survey; got {job.survey_reports} and {job.target_reports}."
         )
 
 
@@ -466,6 +504,7 @@ _ENTRIES: dict[str, toml.Types] = {
     "planned": int,
     "survey": str,
     "survey_reports": int,
+    "target_reports": int,
     "checkpoint": str,
     "result": str,
     "recipe": dict,

@@ -10,20 +10,31 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, NamedTuple, Protocol, final
+from typing import NamedTuple, Protocol, final
 
 import numpy as np
 
 from fedldp._internal import documents
 from fedldp._internal.validation import Floats
-from fedldp.fleet.insight import Insight, estimates, lengths
+from fedldp.fleet.insight import Insight, Row, estimates, lengths
+from fedldp.learn.clipping import ClippedShare
 from fedldp.learn.features import Scaling
 from fedldp.learn.model import Model
 from fedldp.learn.noise_aware import Prior
 from fedldp.learn.optimizer import NOISE_AWARE, Recipe, State, observed, step
-from fedldp.learn.survey import Survey, SurveyComputation, SurveyRound, answered
+from fedldp.learn.survey import (
+    TARGET,
+    Limits,
+    Survey,
+    SurveyComputation,
+    SurveyRound,
+    answered,
+    searched,
+    target_map,
+)
 from fedldp.periods import CalendarPeriod
 from fedldp.plan import Plan
+from fedldp.schema import Schema
 from fedldp.tally import Tally
 from fedldp.vehicle import canonical
 
@@ -50,10 +61,20 @@ class Learned:
         """Return a job's model with what was learned: its current weights, or other ones."""
         if weights is None and self.state is not None:
             weights = self.state.weights[0]
-        entries: dict[str, Any] = {} if weights is None else {"weights": weights}
-        if self.scaling is not None:
-            entries["scaling"] = self.scaling
-        return replace(first, **entries)
+        if weights is None:
+            weights = np.array(first.weights)
+        if self.scaling is None:
+            return replace(first, weights=tuple(weights))
+        mapped = self.scaling.weights_for_target(weights)
+        return replace(first, weights=tuple(mapped), scaling=self.scaling)
+
+    def result(self, first: Model) -> Model:
+        """Return the model that a job has trained: its average weights, which predict the target.
+
+        It does not need the map of the target, which is for gradients.
+        """
+        found = self.model(first, None if self.state is None else self.state.average[0])
+        return replace(found, scaling=found.scaling and found.scaling.of_numbers)
 
     def to_json(self) -> str:
         """Return a text for the checkpoint, from which `from_json` reads it exactly."""
@@ -148,7 +169,7 @@ class Collection:
 @final
 @dataclass(frozen=True)
 class SurveyStage:
-    """A round of a survey, which improves the scaling of a model."""
+    """A round of a survey, which improves the scaling of a model, or the map of its target."""
 
     each: SurveyRound
     survey: Survey
@@ -160,7 +181,12 @@ class SurveyStage:
     @property
     def name(self) -> str:
         """Which round it is."""
-        return f"a survey of {self.each.name}"
+        of_target = self.survey.kind == TARGET
+        return (
+            f"a survey of the target, {self.each.name}"
+            if of_target
+            else (f"a survey of {self.each.name}")
+        )
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -169,19 +195,41 @@ class SurveyStage:
 
     def computation(self, model: Model | None) -> str:
         """Return what the survey asks, with the scaling so far."""
-        scaling = None if model is None else model.scaling
-        numeric = self.model.features.numeric
-        return SurveyComputation(self.each.name, numeric, scaling or self.survey.start).to_json()
+        so_far = self._so_far(None if model is None else model.scaling)
+        schema = self.model.features.numeric
+        if self.survey.kind == TARGET:
+            schema = Schema((self.model.target,))
+        asked = self.survey.asked_with(self.each, so_far)
+        return SurveyComputation(self.each.name, schema, asked).to_json()
+
+    def _so_far(self, scaling: Scaling | None) -> Scaling:
+        """Return what the survey has found so far."""
+        if self.survey.kind != TARGET:
+            return scaling or self.survey.start
+        target = None if scaling is None else scaling.target
+        return self.survey.start if target is None else searched(target)
 
     def learn(self, learned: Learned, tallies: Sequence[Tally]) -> Learned:
         """Return what is known with a better scaling."""
-        scaling = learned.scaling or self.survey.start
-        return replace(learned, scaling=self.each.improved(scaling, answered(*tallies)))
+        found = self.each.improved(self._so_far(learned.scaling), answered(*tallies))
+        if self.survey.kind == TARGET:
+            found = replace(learned.scaling or Scaling((), ()), target=target_map(found))
+        return replace(learned, scaling=found)
 
     def insight(self, learned: Learned, tallies: Sequence[Tally]) -> Insight:
         """Return what this round is for; its answers are about scaled numbers."""
-        note = "The answers scale the numbers that the model gets. Training begins after that."
-        return Insight(self.name.capitalize(), (), (note,))
+        title, rows = self.name.capitalize(), []
+        if self.survey.kind != TARGET:
+            note = "The answers scale the numbers that the model gets. Training begins after that."
+        elif not isinstance(self.each, Limits):
+            note = "The answers find the centre and the spread of the target."
+        else:
+            clipped = ClippedShare.of(answered(*tallies))
+            rows = [Row("Share of gradients that are clipped", str(clipped), clipped.share)]
+            note = "If the share is surely too large, fewer are clipped from now on."
+            if not self.each.octaves:
+                note = clipped.warning if clipped.biases else "Training begins after that."
+        return Insight(title, tuple(rows), (note,))
 
 
 @final

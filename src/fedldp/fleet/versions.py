@@ -6,6 +6,7 @@ One number stands for all that parts say to each other: the formats of questions
 |---|---|---|
 | 1 | fedldp 0.1 | question 1, plan 1, model 1 |
 | 2 | fedldp 0.2 | questions 1 and 2, plans 1 and 2, models 1 to 4, survey 1 |
+| 3 | fedldp 0.3 | model 5, survey 2 |
 
 A part that gets a question in a format it does not know says which versions it speaks: 33 bytes
 that depend on its own version alone. A part of version 1 cannot do that. It answers a question that
@@ -22,7 +23,7 @@ from fedldp.errors import WireError
 from fedldp.fleet import protocol
 from fedldp.fleet.sockets import REFUSED
 
-OLDEST, NEWEST = 1, 2
+OLDEST, NEWEST = 1, 3
 
 _MAGIC = b"\0fedldp speaks"  # an answer does not begin with 0
 _LAYOUT = struct.Struct(f">{len(_MAGIC)}sBHH{protocol.HEADER - len(_MAGIC) - 5}x")

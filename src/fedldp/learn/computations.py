@@ -107,7 +107,7 @@ class RowsThemselves:
 
 FORMATS: dict[str, Callable[[str], Computation]] = {
     **dict.fromkeys(model.FORMATS, model.Model.from_json),
-    survey.FORMAT: survey.SurveyComputation.from_json,
+    **dict.fromkeys(survey.FORMATS, survey.SurveyComputation.from_json),
 }
 
 

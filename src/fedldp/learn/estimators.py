@@ -25,10 +25,11 @@ from fedldp._internal.validation import Floats, reals, whole
 from fedldp._strategies import PAPER_MECHANISM
 from fedldp.data.frames import is_missing
 from fedldp.data.quality import AttributeQuality, DataQuality
-from fedldp.errors import DomainError, MissingExtra
+from fedldp.errors import AccuracyWarning, DomainError, MissingExtra
 from fedldp.learn.comparison import Comparison
 from fedldp.learn.examples import Array, Examples, Rows, VehicleRows
 from fedldp.learn.features import FeatureRows, Features, Scaling, Singles
+from fedldp.learn.forecasting import too_few, too_wide
 from fedldp.learn.layers import Activation
 from fedldp.learn.model import LARGEST_WEIGHT
 from fedldp.learn.networks import Network
@@ -318,10 +319,11 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
         before = self._before if more else None
         if before is not None:
             before.check(settings, objective)
-            features = replace(features, scaling=before.scaling)
         seen = _once(ids, before)
         rows = None if ids is None else VehicleRows(ids)
         task = self._task(objective, _Encoded(features, X, targets.astype(np.float32)), rows)
+        if before is not None and before.scaling is not None:
+            task = task.scaled(before.scaling)
         levels, chosen = [settings], None
         if epsilons is not None:
             chosen = _one_each(epsilons, rows, len(X))
@@ -334,6 +336,7 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
             state=None if before is None else before.state,
         )
         if settings.private and before is None:
+            self._forecast(settings, features, objective, task, X, targets)
             self._spend(float(levels[-1].epsilon))
         if before is None:
             self.history_: list[Round] = []
@@ -341,7 +344,8 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
         self.history_ += training
         if before is None:
             self.scaling_ = training.scaling
-            features = replace(features, scaling=training.scaling)
+            self.clipped_ = training.clipped
+        features = replace(features, scaling=self.scaling_)
         spent = _spent(settings, levels, task, training)
         for each, earlier in self.levels_.items():
             spent[each] = Privacy.of_levels([earlier, spent[each]])
@@ -359,7 +363,29 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
             1 if before is None else before.calls + 1,
         )
         _check_weights(training.models[0])
+        if training.clipped is not None and training.clipped.biases:
+            warnings.warn(training.clipped.warning, AccuracyWarning, stacklevel=4)
         self._keep(features, training, objective)
+
+    def _forecast(
+        self,
+        settings: Settings,
+        features: Features,
+        objective: Objective,
+        task: Task,
+        X: Array,
+        targets: Floats,
+    ) -> None:
+        """Warn if the model will probably be no better than always the same answer."""
+        if task.prior is None:
+            return
+        y = None if objective.classifies else targets
+        for text in (
+            too_few(settings, features, objective, len(task)),
+            too_wide(features, X, y),
+        ):
+            if text is not None:
+                warnings.warn(text, AccuracyWarning, stacklevel=5)  # where fit was called
 
     def _spend(self, epsilon: float) -> None:
         """Warn before vehicles are asked again, and record what they spend.
@@ -857,6 +883,9 @@ class LDPLinearRegression(_Regression, _LinearModel):
         The standard deviation of each coefficient that noise and prior leave; None unless the
         server is noise-aware. It is cautious: on synthetic problems, two of them held the
         coefficient in 94% to 100% of the cases (docs/learning.md).
+    clipped_ : ClippedShare or None
+        The share of gradients that were clipped, as a survey of the target has found it. If it is
+        surely large, an `AccuracyWarning` says so.
     {attributes}
 
     See Also
@@ -880,7 +909,7 @@ class LDPLinearRegression(_Regression, _LinearModel):
     >>> model.predict([[20.0], [80.0]]).round(-1)
     array([110., 290.])
     >>> float(model.privacy_.epsilon), model.privacy_.reports, model.privacy_.bytes
-    (4.0, 20000, 69000)
+    (4.0, 20000, 64452)
     """
 
     target_bounds: tuple[float, float] | None = None
@@ -1281,12 +1310,15 @@ def _spent(
         return {}
     times = -(-training.reports // len(task))
     found = {
-        each.epsilon: Privacy.of(cast(Plan, each.plan_for(task)), reports, times)
-        for each, reports in zip(levels, training.reports_by_level, strict=True)
+        each.epsilon: Privacy.of(cast(Plan, plan), reports, times)
+        for each, plan, reports in zip(
+            levels, training.plans, training.reports_by_level, strict=True
+        )
     }
-    if training.survey is not None:  # whose reports have other sizes and other tables
+    if training.surveys:  # whose reports have other sizes and other tables
         ((only, spent),) = found.items()
-        ratio = max(cast(Fraction, spent.ratio), training.survey.ratio)
+        ratios = (each.ratio for each in training.surveys)
+        ratio = max(cast(Fraction, spent.ratio), *ratios)
         found[only] = replace(spent, bytes=training.bytes, ratio=ratio)
     return found
 
@@ -1302,7 +1334,7 @@ def _check_weights(weights: Floats) -> None:
 def _own_units(features: Features, weights: Floats) -> tuple[Floats, Floats]:
     """Return the coefficients and the intercepts for rows in their own units, a row a score."""
     slopes, intercepts = weights[:, :-1], weights[:, -1]
-    if features.scaling is not None:
+    if features.scaling is not None and features.standardized:
         places, slopes = features.scaled, slopes.copy()
         slopes[:, places] = slopes[:, places] @ features.scaling.matrix
         intercepts = intercepts - slopes[:, places] @ np.array(features.scaling.centres)
@@ -1316,7 +1348,7 @@ def _own_deviations(features: Features, deviations: Floats | None, scores: int) 
     if deviations is None:
         return None
     variances = deviations.reshape(scores, -1)[:, :-1] ** 2
-    if features.scaling is not None:
+    if features.scaling is not None and features.standardized:
         places = features.scaled
         variances[:, places] = variances[:, places] @ features.scaling.matrix**2
     return np.sqrt(variances) * _bounds(features.schema)[1]

@@ -35,7 +35,8 @@ class Scaling:
     """A public affine map of the numbers of a row: z = M (u - c), with u on the scale of [-1, 1].
 
     `fedldp.learn.survey` finds one that gives the numbers the mean 0 and the mean square 1, and
-    makes them uncorrelated.
+    makes them uncorrelated. For a linear regression it also finds a map of the target. Without
+    centres, the numbers stay as they are, and only the target is mapped.
 
     Parameters
     ----------
@@ -45,6 +46,9 @@ class Scaling:
         The diagonal of M, a factor for each number.
     mixing : tuple of tuples of float, optional
         A matrix; if given, M is this matrix times the diagonal matrix of the factors.
+    target : tuple of float, optional
+        The centre and the factor of the target of a linear regression. Vehicles multiply their
+        gradients by the factor, and the server learns the model of the mapped target.
 
     Raises
     ------
@@ -63,6 +67,7 @@ class Scaling:
     centres: tuple[float, ...]
     factors: tuple[float, ...]
     mixing: tuple[tuple[float, ...], ...] | None = None
+    target: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         p, rows = len(self.centres), () if self.mixing is None else self.mixing
@@ -70,7 +75,13 @@ class Scaling:
             raise DomainError("a scaling needs a centre, a factor and a row for each number.")
         if any(len(row) != p for row in rows):
             raise DomainError(f"each row of a scaling's mixing must have {p} numbers.")
-        for value in (*self.centres, *self.factors, *(each for row in rows for each in row)):
+        target = () if self.target is None else self.target
+        if self.target is not None and (len(target) != 2 or not target[1] > 0):
+            raise DomainError(
+                f"the target of a scaling must be a centre and a positive factor; got {target!r}."
+            )
+        numbers = *self.centres, *self.factors, *(each for row in rows for each in row), *target
+        for value in numbers:
             if not is_real(value) or not abs(value) <= LARGEST_FACTOR:
                 raise DomainError(
                     f"a scaling must have numbers within +-{LARGEST_FACTOR:g}; got {value!r}."
@@ -98,7 +109,8 @@ class Scaling:
             The entries that a file has.
         """
         found: dict[str, Any] = {"centres": self.centres, "factors": self.factors}
-        return found if self.mixing is None else found | {"mixing": self.mixing}
+        optional = {"mixing": self.mixing, "target": self.target}
+        return found | {name: value for name, value in optional.items() if value is not None}
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> "Scaling":
@@ -124,17 +136,50 @@ class Scaling:
         >>> Scaling.from_document({"centres": [0.5], "factors": [4.0]}).factors
         (4.0,)
         """
-        if not document.keys() <= {"centres", "factors", "mixing"}:
+        if not document.keys() <= {"centres", "factors", "mixing", "target"}:
             raise DomainError(
-                "a scaling must have no other entries than centres, factors and mixing; "
+                "a scaling must have no other entries than centres, factors, mixing and target; "
                 f"got {', '.join(document)}."
             )
-        mixing = document.get("mixing")
+        mixing, target = document.get("mixing"), document.get("target")
         return cls(
             tuple(document["centres"]),
             tuple(document["factors"]),
             None if mixing is None else tuple(tuple(row) for row in mixing),
+            None if target is None else tuple(target),
         )
+
+    @property
+    def of_numbers(self) -> "Scaling | None":
+        """The map of the numbers alone; None if they stay as they are."""
+        if self.target is None:
+            return self
+        return Scaling(self.centres, self.factors, self.mixing) if self.centres else None
+
+    def weights_for_target(self, weights: Floats) -> Floats:
+        """Return the weights of a linear model that predicts the target itself.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (..., features)
+            The weights of a model of the mapped target; the last one is the intercept.
+
+        Returns
+        -------
+        ndarray of shape (..., features)
+            The weights, on the scale of [-1, 1].
+
+        Examples
+        --------
+        >>> Scaling((), (), target=(0.5, 2.0)).weights_for_target(np.array([[1.0, -0.5]]))
+        array([[0.5 , 0.25]])
+        """
+        if self.target is None:
+            return weights
+        centre, factor = self.target
+        found: Floats = weights / factor
+        found[..., -1] += centre
+        return found
 
 
 @final
@@ -272,10 +317,21 @@ class Features:
             raise DomainError(
                 "unsurveyed numbers need the reference 'first' or 'last'; got 'none'."
             )
-        if self.scaling is not None and len(self.scaling.centres) != self.numbers:
+        if self.scaling is not None and len(self.scaling.centres) not in self._allowed_centres:
             raise DomainError(
                 f"the scaling must be of {self.numbers} numbers; got {len(self.scaling.centres)}."
             )
+
+    @property
+    def _allowed_centres(self) -> tuple[int, ...]:
+        """How many centres a scaling may have: none if it maps the target only."""
+        mapped = self.scaling is not None and self.scaling.target is not None
+        return (self.numbers, 0) if mapped else (self.numbers,)
+
+    @property
+    def standardized(self) -> bool:
+        """Whether a survey has scaled the numbers."""
+        return self.scaling is not None and len(self.scaling.centres) == self.numbers
 
     @cached_property
     def numeric(self) -> Schema:
@@ -360,7 +416,7 @@ class Features:
             else:
                 encoded[:, place : place + width] = each.to_features(values)
             place += width
-        if self.scaling is not None:
+        if self.scaling is not None and self.standardized:
             places = self.scaled
             scaled = self.scaling(encoded[:, places].astype(np.float64))
             encoded[:, places] = without_tiny(scaled)
@@ -398,7 +454,9 @@ class Features:
                 category += 1
             place += self._width(each)
         units = self.units(matrix)
-        numbers = units if self.scaling is None else without_tiny(self.scaling(units))
+        numbers = units
+        if self.scaling is not None and self.standardized:
+            numbers = without_tiny(self.scaling(units))
         places = np.flatnonzero(self.kinds[0])
         return SparseFeatures(self.dimensions, places, numbers.astype(np.float32), labels)
 

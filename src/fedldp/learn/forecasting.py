@@ -6,17 +6,21 @@ the plan and on public priors alone. Where public rows are given, the training i
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 
 from fedldp._internal.validation import Floats, whole
 from fedldp.errors import DomainError
+from fedldp.learn.clipping import Clip
 from fedldp.learn.examples import Surveyed
 from fedldp.learn.features import Features, Scaling
+from fedldp.learn.networks import LINEAR_LENGTH
 from fedldp.learn.noise_aware import Prior
 from fedldp.learn.objectives import Objective
 from fedldp.learn.objectives import objective as objective_of
+from fedldp.learn.optimizer import NOISE_AWARE
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
 from fedldp.plan import Plan
@@ -25,9 +29,12 @@ from fedldp.randomness import source as source_of
 from fedldp.schema import Schema
 
 PRECISION = 0.1  # of a score: how far noise moves it, as a share of how far a model moves it
+TOO_NOISY = 1 / 2  # the precision from which on `fit` warns: a model hardly beats the base rate
 BEATS = 1 / 3  # the precision from which on a model beats the base rate, as a rule
 _SLOPE = 0.25  # the mean slope of a model that predicts well: its noise is forecast for this one
 _MOST = 1 << 40  # vehicles that are searched for
+NARROWEST = 1 / 64  # the smallest spread on the scale of [-1, 1] that a survey can find
+_ROWS = 10_000  # that are enough to estimate a spread
 
 
 @final
@@ -192,18 +199,13 @@ def forecast(
     if whole(vehicles, "vehicles") < 1:
         raise DomainError(f"vehicles must be at least 1; got {vehicles!r}.")
     encoding = Features(features, settings.reference)
-
-    def noisy(number: int) -> float:
-        deviations, prior, _ = _deviations(settings, encoding, goal, number)
-        shrunk = 1 / (1 / deviations**2 + 1 / prior.deviations**2)
-        spread = (prior.deviations**2 * prior.squares).sum()
-        return float(np.sqrt((shrunk * prior.squares).sum() / spread))
-
-    deviations, prior, kind = _deviations(settings, encoding, goal, vehicles)
+    noisy = partial(_noisy, settings, encoding, goal)
+    deviations, prior, kind, asked = _deviations(settings, encoding, goal, vehicles)
+    group = settings.group_size(encoding.dimensions, asked)
     found = Forecast(
         epsilon=settings.epsilon,
         vehicles=vehicles,
-        rounds=_rounds(settings, encoding, vehicles),
+        rounds=-(-asked // group) * settings.participations,
         survey=kind,
         names=encoding.names,
         deviations=deviations,
@@ -219,34 +221,87 @@ def forecast(
     return replace(found, errors=errors, base_rate=base)
 
 
+def too_few(settings: Settings, encoding: Features, goal: Objective, vehicles: int) -> str | None:
+    """Return a warning if a model of so many vehicles hardly beats the base rate, or None.
+
+    A forecast is about linear models with directions and one score; for others there is none.
+
+    >>> encoding = Features(Schema.of(age=(0, 100)), "none")
+    >>> print(too_few(Settings(1.0), encoding, objective_of("logistic"), 50))
+    50 vehicles with epsilon = 1 are too few for 2 weights: about 1,100 are needed. Expect ...
+    >>> too_few(Settings(1.0), encoding, objective_of("logistic"), 5_000)
+    """
+    if not settings.private or settings.optimizer_for() != NOISE_AWARE or goal.outputs > 1:
+        return None
+    noisy = partial(_noisy, settings, encoding, goal)
+    if noisy(vehicles) <= TOO_NOISY:
+        return None
+    needed, base = _needed(noisy, BEATS), "label" if goal.classifies else "number"
+    enough = "no number is enough" if needed is None else f"about {needed:,} are needed"
+    return (
+        f"{vehicles:,} vehicles with epsilon = {settings.epsilon:g} are too few for "
+        f"{encoding.dimensions} weights: {enough}. Expect predictions that are hardly better than "
+        f"always the same {base}. Ask more vehicles, choose a larger epsilon, or fewer features; "
+        "fedldp.learn.forecast says more."
+    )
+
+
+def too_wide(features: Features, matrix: Floats, targets: Floats | None) -> str | None:
+    """Return a warning if the bounds are much wider than the data in a simulation, or None.
+
+    >>> features = Features(Schema.of(age=(0, 1_000_000)))
+    >>> print(too_wide(features, np.array([[20.0], [90.0]]), None))
+    the bounds of the features are too wide: a typical spread is 3.5e-05 of their width, ...
+    >>> too_wide(features, np.array([[200_000.0], [700_000.0]]), None)
+    """
+    every = max(1, len(matrix) // _ROWS)
+    for name, units in (
+        ("features", features.units(matrix[::every])),
+        ("target", np.empty((0, 0)) if targets is None else targets[::every, None]),
+    ):
+        spreads = units.std(axis=0) if len(units) else np.empty(0)
+        spreads = spreads[spreads > 0]  # a constant has no spread in any bounds
+        if spreads.size and spreads.max() < NARROWEST:
+            return (
+                f"the bounds of the {name} are too wide: a typical spread is "
+                f"{np.median(spreads) / 2:.2g} of their width, which noise hides. Expect "
+                "predictions that are no better than always the same. Choose bounds that the "
+                "values nearly fill; those outside count as the bound."
+            )
+    return None
+
+
+def _noisy(settings: Settings, encoding: Features, goal: Objective, vehicles: int) -> float:
+    """Return how far noise moves a typical score, as a share of how far a model moves it."""
+    deviations, prior, *_ = _deviations(settings, encoding, goal, vehicles)
+    shrunk = 1 / (1 / deviations**2 + 1 / prior.deviations**2)
+    spread = (prior.deviations**2 * prior.squares).sum()
+    return float(np.sqrt((shrunk * prior.squares).sum() / spread))
+
+
 def _deviations(
     settings: Settings, encoding: Features, goal: Objective, vehicles: int
-) -> tuple[Floats, Prior, str | None]:
-    """Return the noise of each weight, what is known before, and what is surveyed."""
+) -> tuple[Floats, Prior, str | None, int]:
+    """Return the noise of each weight, the prior, what is surveyed, and who answers gradients."""
     survey = settings.survey_for(encoding.numbers, vehicles)
-    asked = vehicles
     if survey is not None:
-        asked -= round(settings.survey_share * vehicles)
-        ones = (1.0,) * encoding.numbers
-        encoding = replace(encoding, scaling=Scaling((0.0,) * encoding.numbers, ones))
+        encoding = replace(encoding, scaling=survey.start)
     prior = Prior.of(encoding, goal)
-    plan = settings.plan(encoding.dimensions, goal.length)
+    clip = settings.clip_for(prior, vehicles) or Clip(goal.length, LINEAR_LENGTH)
+    target = settings.target_survey_for(clip, vehicles)
+    asked = vehicles - settings.surveyed(survey, target, vehicles)
+    plan = settings.plan(encoding.dimensions, clip.length, clip.mean_length)
     if not isinstance(plan, Plan):
         raise DomainError("a forecast is about noise: give a mechanism.")
     (part,) = plan.parts
     ((coder, attribute),) = part.asked
     length = min(1.0, _SLOPE * prior.length / attribute.half_width)
-    variance = coder.noise_at(length) * attribute.half_width**2 / (max(asked, 1) * part.share)
+    reports = max(asked, 1) * settings.participations
+    variance = coder.noise_at(length) * attribute.half_width**2 / (reports * part.share)
     slope = np.array([_SLOPE if goal.classifies else goal.first_slope])
     curvature = goal.curvature(slope)[0] * prior.squares
     deviations = np.sqrt(variance) / curvature
-    return deviations, prior, None if survey is None else survey.kind
-
-
-def _rounds(settings: Settings, encoding: Features, vehicles: int) -> int:
-    survey = settings.survey_for(encoding.numbers, vehicles)
-    asked = vehicles - (0 if survey is None else round(settings.survey_share * vehicles))
-    return -(-asked // settings.group_size(encoding.dimensions, asked)) * settings.participations
+    return deviations, prior, None if survey is None else survey.kind, asked
 
 
 def _needed(noisy: Callable[[int], float], precision: float) -> int | None:

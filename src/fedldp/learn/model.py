@@ -35,7 +35,8 @@ FORMAT = "fedldp model 1"
 FORMAT_2 = "fedldp model 2"  # of models with another `reference`, which version 0.1 refuses
 FORMAT_3 = "fedldp model 3"  # of models with a `scaling`
 FORMAT_4 = "fedldp model 4"  # of models with several scores, or with layers
-FORMATS = FORMAT, FORMAT_2, FORMAT_3, FORMAT_4
+FORMAT_5 = "fedldp model 5"  # of models whose `scaling` maps the target too
+FORMATS = FORMAT, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5
 _ENTRIES = {"objective", "schema", "target", "weights"}
 _OPTIONAL = "reference", "scaling", "network"
 OF_A_NUMBER = 64  # multiplications take as long as writing a number of a gradient, or ranking it
@@ -68,7 +69,8 @@ class Model:
     reference : {"first", "last", "none"}, default="first"
         Which label of a category has no feature: see `Features`.
     scaling : Scaling, optional
-        How the numbers are scaled: see `Features`.
+        How the numbers are scaled: see `Features`. If it maps the target of a linear regression
+        too, gradients are those of the mapped target; the weights always predict the target itself.
     layers : Network, optional
         The layers between features and scores; by default the model is linear.
 
@@ -121,6 +123,9 @@ class Model:
             )
         if self.layers is not None:
             _check_layers(self.layers, self.goal, self.features.dimensions)
+        mapped = self.scaling is not None and self.scaling.target is not None
+        if mapped and (self.layers is not None or self.goal.classifies):
+            raise DomainError("only the target of a linear regression can be mapped by a scaling.")
         if self.target.name in self.schema:
             raise DomainError(f"the target {self.target.name!r} must not be in the schema too.")
         object.__setattr__(self, "weights", _checked(self.weights, self.network.dimensions))
@@ -150,7 +155,10 @@ class Model:
         """The model that gives scores and gradients."""
         if self.layers is not None:
             return self.layers
-        return Network.linear(self.features.dimensions, self.goal)
+        goal = self.goal
+        if self.scaling is not None and self.scaling.target is not None:
+            goal = goal.with_factor(self.scaling.target[1])
+        return Network.linear(self.features.dimensions, goal)
 
     @property
     def features(self) -> Features:
@@ -437,7 +445,9 @@ class Model:
         if self.reference != Model.reference:
             document |= {"format": FORMAT_2, "reference": self.reference}
         if self.scaling is not None:
-            document |= {"format": FORMAT_3, "scaling": self.scaling.to_document()}
+            mapped = self.scaling.target is not None
+            document |= {"format": FORMAT_5 if mapped else FORMAT_3}
+            document |= {"scaling": self.scaling.to_document()}
         if self.goal.outputs > 1 or self.layers is not None:
             document |= {"format": FORMAT_4}
         if self.layers is not None:

@@ -102,7 +102,7 @@ class Prior:
             The prior.
         """
         numbers, labels = features.kinds
-        spread = SPREAD if features.scaling is None else 1.0
+        spread = 1.0 if features.standardized else SPREAD
         sparse = features.reference == "none"
         squares = np.where(labels > 0, 1 / np.maximum(labels, 1) if sparse else 1.0, 1.0)
         squares = np.where(numbers, spread, squares)
@@ -216,6 +216,16 @@ class Knowledge:
         """Return what is known at the beginning."""
         variance = np.tile((WIDER * prior.deviations) ** 2, (replicas, 1))
         return cls(variance, variance, variance, np.zeros(replicas))
+
+
+def score_variance(prior: Prior, variance: float) -> float:
+    """Return the variance that noise adds to a typical score of a regression.
+
+    `variance` is that of a coordinate of the mean gradient of all vehicles. A weight whose noise is
+    larger than its prior stays near 0, and adds no more than the prior.
+    """
+    weights = 1 / (prior.squares**2 / variance + 1 / prior.deviations**2)
+    return float((weights * prior.squares).sum())
 
 
 def gains(

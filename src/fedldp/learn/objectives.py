@@ -9,7 +9,7 @@ A new objective is a class here and an entry in `OBJECTIVES`.
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -139,6 +139,31 @@ class Objective(ABC):
         except DomainError:
             return False
         return True
+
+    def with_factor(self, factor: float) -> "Objective":
+        """Return this objective with longer slopes, for a target that a survey has mapped.
+
+        Parameters
+        ----------
+        factor : float
+            By how much slopes are multiplied.
+
+        Returns
+        -------
+        Objective
+            The objective.
+
+        Raises
+        ------
+        DomainError
+            If the target is not a number.
+
+        Examples
+        --------
+        >>> objective("squared").with_factor(4.0).slope(np.array([0.5]), np.array([0.25]))
+        array([1.])
+        """
+        raise DomainError(f"{self.name} predicts a label, which has no factor.")
 
     def with_outputs(self, outputs: int) -> "Objective":
         """Return this objective with a number of outputs.
@@ -344,7 +369,16 @@ class Objective(ABC):
 @final
 @dataclass(frozen=True)
 class Squared(Objective):
-    """Linear regression: half the squared difference."""
+    """Linear regression: half the squared difference.
+
+    Parameters
+    ----------
+    factor : float, default=1.0
+        By how much slopes are multiplied, which a survey of the target finds. Losses and errors
+        stay those of the target itself.
+    """
+
+    factor: float = field(default=1.0, repr=False)
 
     name = "squared"
     task = "linear"
@@ -361,7 +395,14 @@ class Squared(Objective):
         return (scores - targets) ** 2
 
     def slope(self, scores: Floats, targets: Floats) -> Floats:
-        return scores - targets
+        found: Floats = scores - targets
+        if self.factor != 1.0:
+            found *= self.factor
+        return found
+
+    def with_factor(self, factor: float) -> "Squared":
+        """Return this objective with slopes that are this many times as long."""
+        return Squared(factor)
 
     def curvature(self, slopes: Floats) -> Floats:
         """Return the mean second derivative of the loss: 1."""

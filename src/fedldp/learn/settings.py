@@ -13,8 +13,11 @@ from fedldp._internal.validation import Floats, Integers, epsilon, reals
 from fedldp._strategies import PAPER_MECHANISM, STRATEGIES, as_printed, each_part
 from fedldp.errors import DomainError
 from fedldp.estimate import HORVITZ_THOMPSON
+from fedldp.learn.clipping import Clip
 from fedldp.learn.features import REFERENCES
+from fedldp.learn.model import Model
 from fedldp.learn.networks import LINEAR_LENGTH
+from fedldp.learn.noise_aware import Prior
 from fedldp.learn.optimizer import (
     LINEAR,
     NOISE_AWARE,
@@ -27,7 +30,15 @@ from fedldp.learn.optimizer import (
     auto_rate,
 )
 from fedldp.learn.privacy import NoPrivacy
-from fedldp.learn.survey import SURVEYS, Survey, choose
+from fedldp.learn.survey import (
+    SURVEYS,
+    TARGET_SHARE,
+    Survey,
+    asks_target,
+    choose,
+    share_beyond,
+    width_of,
+)
 from fedldp.learn.tasks import Task
 from fedldp.learn.training import Training
 from fedldp.plan import Plan
@@ -99,7 +110,8 @@ class Settings(Recipe):
         AUTO,
         Real(0, above=True, words=(AUTO,)),
         help="Where the length of a gradient is clipped or, without directions, each number of it; "
-        "auto is 1; with directions 0.6 for linear regression, 1.41 for several labels.",
+        "auto is 1; with directions 1.41 for several labels, and for linear regression a length "
+        "that grows with the fleet and epsilon, and next to no clip without privacy.",
     )
     k: int | str = option(
         _of_plan("k"),
@@ -171,10 +183,13 @@ class Settings(Recipe):
         AUTO,
         OneOf(SURVEYS),
         help="What a part of the fleet is asked about its numbers first, if the server is "
-        "noise-aware: centres and scales, correlations too, or what a public rule says.",
+        "noise-aware: centres and scales, correlations too, or what a public rule says. For linear "
+        "regression, others are asked about the target.",
     )
     survey_share: float = option(
-        0.1, Real(0, 1, above=True), help="The share of the fleet that a survey asks."
+        0.1,
+        Real(0, 1, above=True),
+        help="The share of the fleet that a survey asks; one of the target asks 0.4 times as many.",
     )
 
     @classmethod
@@ -290,9 +305,85 @@ class Settings(Recipe):
         >>> from fedldp.learn import Arrays, Linear, objective
         >>> task = Linear(objective("squared"), Arrays(np.ones((2, 3)), np.zeros(2)))
         >>> Settings(epsilon=4.0).plan_for(task).schema.attributes[0].length
-        0.6
+        0.553
         """
-        return self.plan(task.dimensions, task.length, task.mean_length)
+        clip = self._clip_for_task(task, self.survey_for(task.numbers, len(task)))
+        return self.plan(task.dimensions, clip.length, clip.mean_length)
+
+    def _clip_for_task(self, task: Task, survey: Survey | None) -> Clip:
+        """Return where the gradients of a task are clipped, if a survey comes first."""
+        if survey is not None:
+            task = task.scaled(survey.start)
+        prior = task.prior if task.predicts_number else None
+        return self.clip_for(prior, len(task)) or Clip(task.length, task.mean_length)
+
+    def clip_for_model(self, model: Model, survey: Survey | None, vehicles: int) -> Clip:
+        """Return where the gradients of a model are clipped.
+
+        Parameters
+        ----------
+        model : Model
+            The model that a fleet trains.
+        survey : Survey or None
+            The survey of its numbers.
+        vehicles : int
+            The number of vehicles in the fleet.
+
+        Returns
+        -------
+        fedldp.learn.clipping.Clip
+            The clip.
+
+        Examples
+        --------
+        >>> from fedldp import Number
+        >>> model = Model("squared", Schema.of(x=(-1, 1)), Number("y", -1, 1), [0.0, 0.0])
+        >>> Settings(1.0).clip_for_model(model, None, 10_000).length < 1
+        True
+        """
+        if model.layers is None and not model.goal.classifies:
+            features = model.features
+            if survey is not None:
+                features = replace(features, scaling=survey.start)
+            if (clip := self.clip_for(Prior.of(features, model.goal), vehicles)) is not None:
+                return clip
+        return Clip(model.goal.length, model.network.mean_length)
+
+    def clip_for(self, prior: Prior | None, vehicles: int) -> Clip | None:
+        """Return where the gradients of a linear regression with directions are clipped.
+
+        Parameters
+        ----------
+        prior : Prior or None
+            What is known about the model, after a survey if there is one.
+        vehicles : int
+            The number of vehicles in the fleet.
+
+        Returns
+        -------
+        fedldp.learn.clipping.Clip or None
+            The clip; None for other models and strategies, whose clip does not depend on the fleet.
+
+        Examples
+        --------
+        >>> from fedldp.learn import objective
+        >>> prior = Prior.of_numbers(5, objective("squared"))
+        >>> [Settings(1.0, survey=None).clip_for(prior, n).length for n in (10_000, 1_000_000)]
+        [0.601, 0.905]
+        """
+        if prior is None or prior.objective.classifies or self.strategy != DIRECTIONS:
+            return None
+        if not isinstance(self.bound, str):
+            return Clip.at(self.bound, prior.length)
+        if not self.private:
+            return Clip.loose(prior)
+        unit = cast(Plan, self.plan(len(prior.squares)))
+        ((coder, _),) = unit.parts[0].asked
+        reports = max(1, vehicles) * self.participations
+        width, asked = 1.0, self._asked_about_target(vehicles)
+        if asked:
+            width = width_of(share_beyond(asked, self.epsilon))
+        return Clip.of(prior, float(coder.noise_at(LINEAR_LENGTH)) / reports, width)
 
     def _plan(
         self,
@@ -437,6 +528,93 @@ class Settings(Recipe):
         kind = choose(self.survey, numbers, asked, epsilon)
         return None if kind is None else Survey(kind, numbers, epsilon)
 
+    def target_survey_for(self, clip: Clip | None, vehicles: int) -> Survey | None:
+        """Return the survey of the target of a linear regression.
+
+        Parameters
+        ----------
+        clip : fedldp.learn.clipping.Clip or None
+            Where gradients are clipped, as `clip_for` returns it.
+        vehicles : int
+            The number of vehicles in the fleet.
+
+        Returns
+        -------
+        Survey or None
+            The survey; None for other models, without privacy, or if nobody is surveyed.
+
+        Examples
+        --------
+        >>> from fedldp.learn import objective
+        >>> prior, settings = Prior.of_numbers(5, objective("squared")), Settings(1.0)
+        >>> settings.target_survey_for(settings.clip_for(prior, 20_000), 20_000).kind
+        'target'
+        """
+        if clip is None or clip.spreads is None:
+            return None
+        asked = self._asked_about_target(vehicles)
+        return Survey.of_target(self.epsilon, asked, clip.spreads) if asked else None
+
+    def _asked_about_target(self, vehicles: int) -> int:
+        """Return how many vehicles of a linear regression are asked about their target."""
+        once = self.participations == 1
+        if self.survey == AUTO and not (once and self.optimizer_for() == NOISE_AWARE):
+            return 0
+        asked = round(self.target_share * vehicles)
+        return asked if self.private and asks_target(self.survey, asked, self.epsilon) else 0
+
+    @property
+    def target_share(self) -> float:
+        """The share of the fleet that a survey of the target asks."""
+        return TARGET_SHARE * self.survey_share
+
+    def asked_for_gradients(self, task: Task) -> int:
+        """Return how many vehicles are asked for a gradient, and not by a survey.
+
+        Parameters
+        ----------
+        task : Task
+            The model to train, and the data of the vehicles.
+
+        Returns
+        -------
+        int
+            The number of vehicles.
+
+        Examples
+        --------
+        >>> from fedldp.learn import Arrays, Linear, objective
+        >>> task = Linear(objective("squared"), Arrays(np.ones((20_000, 2)), np.zeros(20_000)))
+        >>> Settings(1.0).asked_for_gradients(task)
+        19200
+        """
+        survey = self.survey_for(task.numbers, len(task))
+        target = self.target_survey_for(self._clip_for_task(task, survey), len(task))
+        return len(task) - self.surveyed(survey, target, len(task))
+
+    def surveyed(self, survey: Survey | None, target: Survey | None, vehicles: int) -> int:
+        """Return how many vehicles the surveys of numbers and target ask.
+
+        Parameters
+        ----------
+        survey, target : Survey or None
+            The surveys, as `survey_for` and `target_survey_for` return them.
+        vehicles : int
+            The number of vehicles in the fleet.
+
+        Returns
+        -------
+        int
+            The number of vehicles, which are then not asked for a gradient.
+
+        Examples
+        --------
+        >>> Settings(1.0).surveyed(Survey("scale", 3, 1.0), None, vehicles=20_000)
+        2000
+        """
+        of_numbers = 0 if survey is None else round(self.survey_share * vehicles)
+        return of_numbers + (0 if target is None else round(self.target_share * vehicles))
+
     def group_size(self, dimensions: int, vehicles: int, linear: bool = True) -> int:
         """Return how many vehicles are asked in a round.
 
@@ -540,12 +718,13 @@ class Settings(Recipe):
         d, levels, places = task.dimensions, [self], None
         if epsilons is not None:
             levels, places = self.levels(epsilons)
-        plans = [each.plan_for(task) for each in levels]
-        linear, survey = task.prior is not None, None
-        alone = replicas == 1 and epsilons is None
-        if state is None and (self.survey != AUTO or alone):
-            survey = self.survey_for(task.numbers, len(task))
-        asked = len(task) - (0 if survey is None else round(self.survey_share * len(task)))
+        asks = state is None and (self.survey != AUTO or (replicas == 1 and epsilons is None))
+        survey = self.survey_for(task.numbers, len(task)) if asks else None
+        clip = levels[0]._clip_for_task(task, survey)
+        target = self.target_survey_for(clip, len(task)) if asks else None
+        plans = [each.plan(d, clip.length, clip.mean_length) for each in levels]
+        linear = task.prior is not None
+        asked = len(task) - self.surveyed(survey, target, len(task))
         group = levels[0].group_size(d, asked, linear)
         rounds = max(1, -(-asked // group)) * self.participations
         if self.max_iter is not None:
@@ -566,6 +745,8 @@ class Settings(Recipe):
             levels=places,
             survey=survey,
             survey_share=self.survey_share,
+            target_survey=target,
+            target_share=self.target_share,
             state=state,
         )
 

@@ -7,6 +7,14 @@ one question with its whole epsilon, through a plan as for any statistic:
 2. scales: the mean of log2 |u - centre|, which has a meaning for spreads of every order;
 3. signs, where enough vehicles answer: the mean of sign(u_i - c_i) sign(u_j - c_j) for each pair.
 
+For a linear regression, other vehicles are asked about the target. Its bounds may be generous, so
+the noise of a mean on the scale of the bounds can be larger than the spread. Therefore these rounds
+ask yes or no: first whether the target is above a centre, which moves to the median with steps that
+get smaller (stochastic approximation); then whether it is further from the centre than a distance,
+which moves to a quantile in the same way, as a logarithm. What noise moves them is a share of the
+spread, whatever the bounds are. The last rounds ask for the share of vehicles whose gradients would
+be clipped (`fedldp.learn.clipping`); where that is surely too large, the distance is doubled.
+
 The result is one public affine map, a `Scaling`, after which the numbers have about the mean 0 and
 the mean square 1 and, with signs, are uncorrelated (the correlation of normal numbers is
 sin(pi q / 2), q the mean product of signs). It travels with the model. Each round improves the
@@ -24,6 +32,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any, ClassVar, Protocol, cast, final
 
 import numpy as np
@@ -33,6 +42,7 @@ from fedldp._internal.validation import Floats, Integers
 from fedldp.attributes import Attribute
 from fedldp.errors import DomainError
 from fedldp.estimate import RATIO, Mean, estimate
+from fedldp.learn.clipping import SPREADS, WIDENING_ERRORS, ClippedShare
 from fedldp.learn.features import Features, Scaling
 from fedldp.parts import Matrix, Values
 from fedldp.plan import Plan
@@ -43,6 +53,21 @@ from fedldp.vehicle import canonical
 
 SURVEYS = ("auto", "scale", "whiten", None)
 FORMAT = "fedldp survey 1"
+FORMAT_2 = "fedldp survey 2"  # of rounds about a target, which version 0.2 does not know
+FORMATS = FORMAT, FORMAT_2
+TARGET = "target"  # the kind of a survey of a target
+
+# The search for the centre and the spread of a target.
+SIDE_STEPS = tuple(0.5 * 0.65**number for number in range(7))  # on the scale of [-1, 1]
+DISTANCE_STEPS = tuple(4 * 0.7**number for number in range(5))  # octaves
+FIRST_DISTANCE, LEAST_DISTANCE, MOST_DISTANCE = -2.0, -9.0, 0.5  # octaves
+WIDER_STEPS = (1.0, 1.0, 0.0)  # octaves, by which the distance grows if too many are clipped
+SEARCH_SHARE, LIMIT_SHARE = 0.06, 0.28 / 3  # of the survey's vehicles, which each round asks
+FEWEST_BEYOND, MOST_BEYOND = 0.04, 0.2  # the share of targets further away than the distance
+DISTANCE_SPREADS = 1.5  # how many spreads the distance counts as; 1.3 to 2 of a normal target
+_OF_DISTANCE = DISTANCE_SPREADS / SPREADS  # a power of 2, so that the way back is exact
+TARGET_GATE = 0.3  # the standard error of a share in a step, above which nobody is asked
+TARGET_SHARE = 0.4  # of as many vehicles as a survey of numbers asks
 
 # Settled on synthetic problems (benchmarks/synthetic.py); see docs/learning.md.
 SCALE_GATE, WHITEN_GATE = 0.2, 0.03  # the standard error of a centre, of a product of signs
@@ -76,16 +101,54 @@ def choose(survey: str | None, numbers: int, vehicles: int, epsilon: float | Non
         )
     if survey != "auto":
         return survey
-
-    def error(share: float, coordinates: int) -> float:
-        # The standard error of the mean of one of these coordinates, answered by signs.
-        noise = 1.0 if epsilon is None else 1 / math.tanh(epsilon / 2)
-        return math.sqrt(coordinates / max(share * vehicles, 1.0)) * noise
-
-    of_signs = error(SHARES["whiten"]["signs"], pairs)
+    of_signs = _error(SHARES["whiten"]["signs"] * vehicles, pairs, epsilon)
     if pairs and numbers <= MOST_WHITENED and of_signs <= WHITEN_GATE:
         return "whiten"
-    return "scale" if error(SHARES["scale"]["centres"], numbers) <= SCALE_GATE else None
+    of_centres = _error(SHARES["scale"]["centres"] * vehicles, numbers, epsilon)
+    return "scale" if of_centres <= SCALE_GATE else None
+
+
+def asks_target(survey: str | None, vehicles: int, epsilon: float | None) -> bool:
+    """Return whether a survey asks this many vehicles about the target of a regression.
+
+    It depends on public numbers only. Without privacy, epsilon is None.
+
+    >>> asks_target("auto", 600, 1.0), asks_target("auto", 20, 1.0), asks_target(None, 600, 1.0)
+    (True, False, False)
+    """
+    if survey is None or SEARCH_SHARE * vehicles < 1:
+        return False
+    of_share = _error(SEARCH_SHARE * vehicles, 1, epsilon) / 2
+    return survey != "auto" or of_share <= TARGET_GATE
+
+
+def share_beyond(vehicles: int, epsilon: float | None) -> float:
+    """Return which share of the targets a survey of this many vehicles leaves beyond the distance.
+
+    It is the smallest share that the survey can tell from 0, so that rare targets count.
+
+    >>> share_beyond(600, 1.0), share_beyond(100_000, 1.0)
+    (0.2, 0.04)
+    """
+    of_share = _error(SEARCH_SHARE * vehicles, 1, epsilon) / 2
+    return min(MOST_BEYOND, max(FEWEST_BEYOND, 2 * of_share))
+
+
+def width_of(beyond: float) -> float:
+    """Return by how much a survey overestimates the spread of a normal target.
+
+    It counts the distance beyond which a share of the targets is as `DISTANCE_SPREADS` spreads.
+
+    >>> round(width_of(0.2), 2), round(width_of(0.04), 2)
+    (0.85, 1.37)
+    """
+    return NormalDist().inv_cdf(1 - beyond / 2) / DISTANCE_SPREADS
+
+
+def _error(answers: float, coordinates: int, epsilon: float | None) -> float:
+    """Return the standard error of the mean of one of some coordinates, answered by signs."""
+    noise = 1.0 if epsilon is None else 1 / math.tanh(epsilon / 2)
+    return math.sqrt(coordinates / max(answers, 1.0)) * noise
 
 
 class SurveyRound(Protocol):
@@ -202,7 +265,100 @@ class Signs:
         return Scaling(scaling.centres, scaling.factors, tuple(map(tuple, mixing.tolist())))
 
 
-ROUNDS: dict[str, SurveyRound] = {each.name: each for each in (Centres(), Scales(), Signs())}
+@final
+@dataclass(frozen=True)
+class Sides:
+    """A round of a target, which asks on which side of the centre it is.
+
+    >>> Sides(0.5).answers(np.array([[0.5], [0.25], [0.0]]), Scaling((0.25,), (1.0,))).tolist()
+    [[1.0], [0.0], [-1.0]]
+    """
+
+    step: float  # how far the centre moves if all targets are on one side
+
+    name: ClassVar[str] = "sides"
+    bounds: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+
+    def coordinates(self, numbers: int) -> int:
+        """Return how many coordinates an answer has."""
+        return numbers
+
+    def answers(self, units: Floats, scaling: Scaling) -> Floats:
+        """Return what vehicles answer before noise."""
+        return np.asarray(np.sign(units - np.array(scaling.centres)))
+
+    def improved(self, scaling: Scaling, found: Mean) -> Scaling:
+        """Return the map with a better centre."""
+        ((centre,), excess) = scaling.centres, np.clip(_value(found), -1.0, 1.0)
+        centre = float(np.clip(centre + self.step * excess, -1.0, 1.0))
+        return Scaling((centre,), scaling.factors)
+
+
+class _Tails:
+    """A round of a target, which asks whether it is more than 1 from 0 when mapped."""
+
+    name: ClassVar[str] = "tails"
+    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    def coordinates(self, numbers: int) -> int:
+        """Return how many coordinates an answer has."""
+        return numbers
+
+    def answers(self, units: Floats, scaling: Scaling) -> Floats:
+        """Return what vehicles answer before noise."""
+        return (np.abs(scaling(units)) > 1.0).astype(np.float64)
+
+
+@final
+@dataclass(frozen=True)
+class Distances(_Tails):
+    """A round of tails that searches for a distance, which some targets are further away than.
+
+    >>> Distances(4.0, 0.2).answers(np.array([[0.5], [-0.25]]), Scaling((0.25,), (3.0,))).tolist()
+    [[0.0], [1.0]]
+    """
+
+    step: float  # octaves by which the distance moves if half of the targets are too many
+    beyond: float  # the share of targets that should be further away
+
+    def improved(self, scaling: Scaling, found: Mean) -> Scaling:
+        """Return the map with a better distance."""
+        excess = np.clip(2 * (_value(found, self.beyond) - self.beyond), -0.6, 1.0)
+        return _further(scaling, float(self.step * excess))
+
+
+@final
+@dataclass(frozen=True)
+class Limits(_Tails):
+    """A round of tails about the limit, beyond which gradients are clipped.
+
+    >>> Limits(1.0).answers(np.array([[0.5], [-0.25]]), Scaling((0.25,), (3.0,))).tolist()
+    [[0.0], [1.0]]
+    """
+
+    octaves: float  # by which the distance grows if surely too many are beyond; 0 in the last round
+
+    def improved(self, scaling: Scaling, found: Mean) -> Scaling:
+        """Return the map with a larger distance, if too many gradients would be clipped."""
+        wider = self.octaves > 0 and ClippedShare.of(found).exceeds(WIDENING_ERRORS)
+        return _further(scaling, self.octaves) if wider else scaling
+
+
+def _further(scaling: Scaling, octaves: float) -> Scaling:
+    """Return the map of a target with a distance that is larger by some octaves."""
+    (factor,) = scaling.factors
+    distance = np.clip(octaves - math.log2(factor), LEAST_DISTANCE, MOST_DISTANCE)
+    return Scaling(scaling.centres, (float(2.0**-distance),))
+
+
+def _value(found: Mean, otherwise: float = 0.0) -> float:
+    """Return a mean of one number, or something else if nobody has answered."""
+    (value,) = np.ravel(found.mean)
+    return float(value) if np.isfinite(value) else otherwise
+
+
+_ROUNDS: tuple[SurveyRound, ...] = (Centres(), Scales(), Signs(), Sides(0.0), Limits(0.0))
+ROUNDS: dict[str, SurveyRound] = {each.name: each for each in _ROUNDS}  # what each asks
 
 
 @final
@@ -214,12 +370,16 @@ class Survey:
 
     Parameters
     ----------
-    kind : {"scale", "whiten"}
-        Whether to find centres and scales only, or correlations too.
+    kind : {"scale", "whiten", "target"}
+        Whether to find centres and scales only, or correlations too; or to survey a target.
     numbers : int
         How many numbers a row has.
     epsilon : float or None
         The privacy budget of a vehicle; None for answers without privacy, for comparison.
+    limit : float, default=1.0
+        For a target: how many spreads from the centre a gradient is clipped.
+    beyond : float, default=0.2
+        For a target: the share that is further from the centre than the distance that is found.
 
     Examples
     --------
@@ -239,11 +399,48 @@ class Survey:
     kind: str
     numbers: int
     epsilon: float | None
+    limit: float = 1.0
+    beyond: float = MOST_BEYOND
+
+    @classmethod
+    def of_target(cls, epsilon: float | None, vehicles: int, limit: float) -> "Survey":
+        """Return a survey of a target.
+
+        Parameters
+        ----------
+        epsilon : float or None
+            The privacy budget of a vehicle; None for answers without privacy.
+        vehicles : int
+            The number of vehicles in the survey.
+        limit : float
+            How many spreads from the centre a gradient is clipped.
+
+        Returns
+        -------
+        Survey
+            The survey.
+
+        Examples
+        --------
+        >>> len(Survey.of_target(1.0, vehicles=800, limit=2.0).rounds)
+        15
+        """
+        return cls(TARGET, 1, epsilon, limit, share_beyond(vehicles, epsilon))
+
+    @property
+    def _shares(self) -> list[tuple[SurveyRound, float]]:
+        """The rounds, and the share of the survey's vehicles that each asks."""
+        if self.kind != TARGET:
+            return [(ROUNDS[name], share) for name, share in SHARES[self.kind].items()]
+        search: list[SurveyRound] = [Sides(step) for step in SIDE_STEPS]
+        search += [Distances(step, self.beyond) for step in DISTANCE_STEPS]
+        limits = [(Limits(octaves), LIMIT_SHARE) for octaves in WIDER_STEPS]
+        return [*((each, SEARCH_SHARE) for each in search), *limits]
 
     @property
     def rounds(self) -> tuple[SurveyRound, ...]:
         """The rounds, in their order."""
-        return tuple(ROUNDS[name] for name in SHARES[self.kind])
+        return tuple(asks for asks, _ in self._shares)
 
     @cached_property
     def plans(self) -> tuple[Plan, ...]:
@@ -264,7 +461,8 @@ class Survey:
     @property
     def start(self) -> Scaling:
         """The map before the first round, which changes nothing."""
-        return Scaling((0.0,) * self.numbers, (1.0,) * self.numbers)
+        factor = 1.0 if self.kind != TARGET else 2.0**-FIRST_DISTANCE
+        return Scaling((0.0,) * self.numbers, (factor,) * self.numbers)
 
     def groups(self, vehicles: int) -> list[int]:
         """Return how many vehicles are asked in each round.
@@ -279,8 +477,35 @@ class Survey:
         list of int
             A number for each round.
         """
-        ends = np.rint(np.cumsum([0.0, *SHARES[self.kind].values()]) * vehicles).astype(int)
+        shares = [share for _, share in self._shares]
+        ends = np.rint(np.cumsum([0.0, *shares]) * vehicles).astype(int)
         return [int(group) for group in np.diff(ends)]
+
+    def asked_with(self, asks: SurveyRound, scaling: Scaling) -> Scaling:
+        """Return the map that vehicles answer with in a round, given the map so far.
+
+        Parameters
+        ----------
+        asks : SurveyRound
+            The round.
+        scaling : Scaling
+            The map so far.
+
+        Returns
+        -------
+        Scaling
+            The same map but for rounds about the limit of a target, which is mapped to 1.
+
+        Examples
+        --------
+        >>> survey = Survey("target", 1, epsilon=1.0, limit=3.0)
+        >>> survey.asked_with(survey.rounds[-1], Scaling((0.0,), (4.0,))).factors
+        (2.0,)
+        """
+        if not isinstance(asks, Limits):
+            return scaling
+        (distance,) = scaling.factors
+        return Scaling(scaling.centres, (distance * DISTANCE_SPREADS / self.limit,))
 
     def simulate(
         self, units: Callable[[int, int], Iterator[Floats]], vehicles: int, source: Source
@@ -302,19 +527,47 @@ class Survey:
         Scaling
             The map.
         """
+        *_, (_, scaling) = self.simulate_rounds(units, vehicles, source)
+        return scaling
+
+    def simulate_rounds(
+        self, units: Callable[[int, int], Iterator[Floats]], vehicles: int, source: Source
+    ) -> Iterator[tuple[Mean, Scaling]]:
+        """Yield the mean answer of each round of a simulated survey, and the map after it.
+
+        Parameters
+        ----------
+        units, vehicles, source
+            See `simulate`.
+
+        Yields
+        ------
+        Mean
+            The mean answer.
+        Scaling
+            The map so far.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> survey, parts = Survey("scale", 1, None), lambda first, end: iter([np.ones((end, 1))])
+        >>> [float(mean.mean[0]) for mean, _ in survey.simulate_rounds(parts, 8, fedldp.source(1))]
+        [1.0, -7.0]
+        """
         scaling, first = self.start, 0
         for number, (each, group) in enumerate(
             zip(self.rounds, self.groups(vehicles), strict=True)
         ):
             batches = units(first, first + group)
-            answers = (each.answers(batch, scaling) for batch in batches)
+            asked = self.asked_with(each, scaling)
+            answers = (each.answers(batch, asked) for batch in batches)
             if self.epsilon is None:
                 found = _mean(np.concatenate([*answers]))
             else:
                 found = answered(self.plans[number].simulate_batches(map(Matrix, answers), source))
             scaling = each.improved(scaling, found)
             first += group
-        return scaling
+            yield found, scaling
 
 
 @final
@@ -326,7 +579,7 @@ class SurveyComputation:
 
     Parameters
     ----------
-    asks : {"centres", "scales", "signs"}
+    asks : {"centres", "scales", "signs", "sides", "tails"}
         The name of the round.
     schema : Schema
         The numbers that are asked about.
@@ -417,7 +670,7 @@ class SurveyComputation:
         """
         return canonical(
             {
-                "format": FORMAT,
+                "format": FORMAT_2 if self.asks in (Sides.name, Limits.name) else FORMAT,
                 "asks": self.asks,
                 "schema": self.schema.to_document(),
                 "scaling": self.scaling.to_document(),
@@ -444,11 +697,31 @@ class SurveyComputation:
             If the text is invalid.
         """
         with documents.reading(repr(FORMAT)):
-            document = documents.parse(text, [FORMAT], ("asks", "schema", "scaling"))
+            document = documents.parse(text, FORMATS, ("asks", "schema", "scaling"))
             schema = Schema.from_document(document["schema"])
             found = cls(document["asks"], schema, Scaling.from_document(document["scaling"]))
             documents.check_written(found.to_json(), canonical(document))
         return found
+
+
+def target_map(found: Scaling) -> tuple[float, float]:
+    """Return the centre and the factor that map a target, given what its survey has found.
+
+    >>> target_map(Scaling((0.5,), (6.0,)))
+    (0.5, 3.0)
+    """
+    (centre,), (distance,) = found.centres, found.factors
+    return centre, distance * _OF_DISTANCE
+
+
+def searched(target: tuple[float, float]) -> Scaling:
+    """Return what a survey of a target has found so far, given the map that follows from it.
+
+    >>> searched((0.5, 3.0))
+    Scaling(centres=(0.5,), factors=(6.0,), mixing=None, target=None)
+    """
+    centre, factor = target
+    return Scaling((centre,), (factor / _OF_DISTANCE,))
 
 
 def answered(tally: Tally) -> Mean:

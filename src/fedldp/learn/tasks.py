@@ -131,13 +131,65 @@ class Task(ABC):
         """
         raise DomainError("this task has no numbers that a survey can ask for.")
 
+    @property
+    def predicts_number(self) -> bool:
+        """Whether a survey can ask for the target, which is then mapped: see `Scaling`."""
+        return False
+
+    def targets(self, vehicles: Rows, source: Source) -> Floats:
+        """Return the targets of some vehicles on the scale of [-1, 1], for a survey of a target.
+
+        Parameters
+        ----------
+        vehicles : slice or ndarray of int
+            The numbers of the vehicles.
+        source : Source
+            The random source; it chooses one row of a vehicle that has several.
+
+        Returns
+        -------
+        ndarray of shape (vehicles, 1)
+            The targets.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> from fedldp.learn import Arrays, objective
+        >>> task = Linear(objective("squared"), Arrays(np.ones((2, 1)), np.array([0.5, 0.25])))
+        >>> task.targets(slice(2), fedldp.source(1)).tolist()
+        [[0.5], [0.25]]
+        """
+        raise DomainError("this task has no target that a survey can ask for.")
+
+    def weights_for_target(self, weights: Floats) -> Floats:
+        """Return the weights that predict the target itself, not what a survey maps it to.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (models, dimensions)
+            The weights that a server learns.
+
+        Returns
+        -------
+        ndarray of shape (models, dimensions)
+            The weights.
+
+        Examples
+        --------
+        >>> from fedldp.learn import Arrays, Scaling, objective
+        >>> task = Linear(objective("squared"), Arrays(np.ones((2, 1)), np.zeros(2)))
+        >>> task.scaled(Scaling((), (), target=(0.5, 2.0))).weights_for_target(np.ones((1, 1)))
+        array([[1.]])
+        """
+        return weights
+
     def scaled(self, scaling: Scaling) -> Self:
-        """Return the same task with scaled numbers.
+        """Return the same task with scaled numbers, and a scaled target.
 
         Parameters
         ----------
         scaling : Scaling
-            The public map of the numbers.
+            The public map of the numbers, and of the target.
 
         Returns
         -------
@@ -224,14 +276,17 @@ class Supervised(Task):
         return self.examples.encoding.numbers
 
     def units(self, vehicles: Rows, source: Source) -> Floats:
-        examples = cast(Surveyed, self.examples)
+        return cast(Surveyed, self.examples).units(self._one_row(vehicles, source))
+
+    def _one_row(self, vehicles: Rows, source: Source) -> Rows:
+        """Return a row of each of some vehicles, a random one if it has several."""
         rows, begins = rows_of(self.vehicle_rows, vehicles)
         if begins is not None:
             sizes = np.diff(begins, append=len(cast(Integers, rows)))
             if (sizes > 1).any():
                 begins = begins + (source.uniform(len(begins)) * sizes).astype(np.int64)
             rows = cast(Integers, rows)[begins]
-        return examples.units(rows)
+        return rows
 
     def scaled(self, scaling: Scaling) -> Self:
         return self.with_examples(cast(Surveyed, self.examples).scaled(scaling))
@@ -318,6 +373,9 @@ class Linear(Supervised):
         The rows of all vehicles.
     vehicle_rows : VehicleRows, optional
         Which rows each vehicle has. By default each row is a vehicle.
+    target : tuple of float, optional
+        How a survey maps the target of a regression: see `Scaling`. Gradients are those of the
+        mapped target; losses and errors stay those of the target itself.
 
     Raises
     ------
@@ -340,12 +398,34 @@ class Linear(Supervised):
     objective: Objective
     examples: Examples
     vehicle_rows: VehicleRows | None = None
+    target: tuple[float, float] | None = None
     network: Network = field(init=False)
 
     def __post_init__(self) -> None:
         Supervised.__post_init__(self)
-        network = Network.linear(self.examples.dimensions, self.objective)
+        goal = self.objective
+        if self.target is not None:
+            goal = goal.with_factor(self.target[1])
+        network = Network.linear(self.examples.dimensions, goal)
         object.__setattr__(self, "network", network)
+
+    @property
+    def predicts_number(self) -> bool:
+        """Whether a survey can ask for the target."""
+        return not self.objective.classifies
+
+    def targets(self, vehicles: Rows, source: Source) -> Floats:
+        _, found = self.examples.read(self._one_row(vehicles, source))
+        return found.astype(np.float64)[:, None]
+
+    def scaled(self, scaling: Scaling) -> "Linear":
+        examples = self.examples
+        if scaling.centres or self.numbers:
+            examples = cast(Surveyed, examples).scaled(scaling)
+        return replace(self, examples=examples, target=scaling.target)
+
+    def weights_for_target(self, weights: Floats) -> Floats:
+        return Scaling((), (), target=self.target).weights_for_target(weights)
 
     @property
     def kind(self) -> str:

@@ -14,9 +14,9 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, final
 
 import numpy as np
@@ -29,12 +29,13 @@ from fedldp._internal.validation import Floats, Integers, reals, whole
 from fedldp.errors import DomainError
 from fedldp.estimate import means_of_levels
 from fedldp.learn import optimizer
+from fedldp.learn.clipping import ClippedShare
 from fedldp.learn.features import Scaling
 from fedldp.learn.gradients import BLOCK
 from fedldp.learn.noise_aware import Observed, Prior
 from fedldp.learn.optimizer import Recipe, State
 from fedldp.learn.privacy import NoPrivacy, bits_of
-from fedldp.learn.survey import Survey
+from fedldp.learn.survey import Survey, target_map
 from fedldp.learn.tasks import Task
 from fedldp.parts import Countable, Values
 from fedldp.plan import Plan
@@ -131,6 +132,11 @@ class Training:
         are then scaled by what these vehicles answer.
     survey_share : float, default=0.1
         The share of the vehicles that the survey asks.
+    target_survey : Survey, optional
+        Asks other vehicles about the target of a linear regression, and not for gradients. The
+        target is then mapped by what these vehicles answer.
+    target_share : float, default=0.04
+        The share of the vehicles that the survey of the target asks.
     state : State, optional
         The state in which another training of the same model has ended, with other vehicles: this
         one begins there.
@@ -141,10 +147,14 @@ class Training:
         The current state.
     survey : Survey or None
         The survey.
+    target_survey : Survey or None
+        The survey of the target.
     surveyed : int
-        How many vehicles the survey asks.
+        How many vehicles both surveys ask.
     scaling : Scaling or None
-        How the numbers are scaled, once the survey is done.
+        How the numbers are scaled, and the target is mapped, once the surveys are done.
+    clipped : ClippedShare or None
+        The share of gradients that are clipped, as a survey of the target has found it.
 
     Raises
     ------
@@ -201,6 +211,8 @@ class Training:
         levels: npt.ArrayLike | None = None,
         survey: Survey | None = None,
         survey_share: float = 0.1,
+        target_survey: Survey | None = None,
+        target_share: float = 0.04,
         state: State | None = None,
     ) -> None:
         check_source(source)
@@ -225,11 +237,19 @@ class Training:
             self._levels = _checked_levels(levels, len(task), self._plans)
         elif len(self._plans) > 1:
             raise DomainError("several plans need levels, the index of each vehicle's plan.")
-        self.survey, self.surveyed = survey, 0
+        self.survey, self.target_survey = survey, target_survey
         self.scaling: Scaling | None = None
+        self.clipped: ClippedShare | None = None
+        of_numbers = of_target = 0
         if survey is not None:
             _check_survey(task, replicas, participations, levels)
-            self.surveyed = min(self._vehicles - 1, round(survey_share * self._vehicles))
+            of_numbers = min(self._vehicles - 1, round(survey_share * self._vehicles))
+        if target_survey is not None:
+            _check_once(replicas, participations, levels)
+            rest = self._vehicles - of_numbers - 1
+            of_target = min(rest, round(target_share * self._vehicles))
+        self._asked_by_survey = of_numbers, of_target
+        self.surveyed = of_numbers + of_target
         self._groups = -(-(self._vehicles - self.surveyed) // whole(group, ""))
         everyone = self._groups * self._passes
         self._rounds = everyone if max_iter is None else min(everyone, whole(max_iter, ""))
@@ -276,7 +296,18 @@ class Training:
     @property
     def models(self) -> Floats:
         """The current weights, averaged over the rounds: a row for each replica."""
-        return self.state.average
+        return self._task.weights_for_target(self.state.average)
+
+    @property
+    def plans(self) -> tuple[Plan | NoPrivacy, ...]:
+        """The plans for a gradient, one for each level."""
+        return self._plans
+
+    @property
+    def surveys(self) -> tuple[Survey, ...]:
+        """The surveys that come first."""
+        both = self.survey, self.target_survey
+        return tuple(each for each in both if each is not None)
 
     @property
     def rounds(self) -> int:
@@ -318,9 +349,13 @@ class Training:
         counts = self.reports_by_level
         counts[0] -= self.survey_reports
         total = sum(map(packing.length, counts, self._widths))
-        if self.survey is not None and self.scaling is not None:
-            groups = self.survey.groups(self.surveyed)
-            total += sum(map(packing.length, groups, map(bits_of, self.survey.plans)))
+        if self.scaling is not None:
+            for survey, vehicles in zip(
+                (self.survey, self.target_survey), self._asked_by_survey, strict=True
+            ):
+                if survey is not None:
+                    groups = survey.groups(vehicles)
+                    total += sum(map(packing.length, groups, map(bits_of, survey.plans)))
         return total
 
     @property
@@ -329,7 +364,9 @@ class Training:
         known = self.state.known
         if known is None:
             return None
-        return np.sqrt(known.average if self._recipe.average else known.weights)
+        found: Floats = np.sqrt(known.average if self._recipe.average else known.weights)
+        target = None if self.scaling is None else self.scaling.target
+        return found if target is None else found / target[1]
 
     @property
     def finished(self) -> bool:
@@ -357,8 +394,8 @@ class Training:
         """
         if self.finished:
             raise DomainError("this training is finished: no vehicle may be asked again.")
-        if self.survey is not None and self.scaling is None:
-            self._scale(self.survey.simulate(self._units, self.surveyed, self._source))
+        if self.surveys and self.scaling is None:
+            self._scale(self._surveyed_scaling())
         again, place = divmod(self._done, self._groups)
         asked = self._vehicles - self.surveyed
         first = self.surveyed + asked * place // self._groups
@@ -372,8 +409,20 @@ class Training:
         self.state = optimizer.step(self._recipe, self.state, observed, self._prior)
         return self._round()
 
+    def _surveyed_scaling(self) -> Scaling:
+        """Simulate the surveys, and return what they find."""
+        (of_numbers, of_target), scaling = self._asked_by_survey, Scaling((), ())
+        if self.survey is not None:
+            scaling = self.survey.simulate(self._units, of_numbers, self._source)
+        if (survey := self.target_survey) is not None:
+            read = partial(self._answers_of, self._task.targets, of_numbers)
+            *_, (mean, found) = survey.simulate_rounds(read, of_target, self._source)
+            self.clipped = ClippedShare.of(mean)  # the last round asks for tails
+            scaling = replace(scaling, target=target_map(found))
+        return scaling
+
     def _scale(self, scaling: Scaling) -> None:
-        """Scale the numbers from now on."""
+        """Scale the numbers and the target from now on."""
         task = self._task.scaled(scaling)
         self.scaling, self._task = scaling, task
         if self._prior is not None:
@@ -381,11 +430,16 @@ class Training:
 
     def _units(self, first: int, end: int) -> Iterator[Floats]:
         """Yield the numbers of some vehicles of the survey."""
+        return self._answers_of(self._task.units, 0, first, end)
+
+    def _answers_of(
+        self, read: Callable[[Integers, Source], Floats], skipped: int, first: int, end: int
+    ) -> Iterator[Floats]:
+        """Yield what some vehicles of a survey are asked about; others were skipped."""
         order = self._order(0) if self._shuffle else np.arange(self._vehicles)
-        at_once = self._task.at_once
+        order, at_once = order[skipped:], self._task.at_once
         for at in range(first, end, at_once):
-            vehicles = order[at : min(at + at_once, end)]
-            yield self._task.units(vehicles, self._source)
+            yield read(order[at : min(at + at_once, end)], self._source)
 
     def _order(self, again: int) -> Integers:
         """Return the order in which the vehicles are asked, anew each time they take part."""
@@ -397,9 +451,10 @@ class Training:
     def _batches(self, order: Integers | None, first: int, end: int) -> Iterator[Values]:
         """Yield the gradients of the vehicles from `first` on, as many at once as memory allows."""
         at_once = max(BLOCK, self._task.at_once // self._replicas // BLOCK * BLOCK)
+        weights = self._task.weights_for_target(self.state.weights)
         for at in range(first, end, at_once):
             rows = slice(at, min(at + at_once, end))
-            yield self._task.gradients(self.state.weights, rows if order is None else order[rows])
+            yield self._task.gradients(weights, rows if order is None else order[rows])
 
     def _average(self, batches: Iterable[Values], n: int) -> Observed:
         """Return the mean gradient of n vehicles, as the server learns it, for each replica."""
@@ -458,6 +513,8 @@ class Training:
         }
         if self.scaling is not None:
             document["scaling"] = self.scaling.to_document()
+        if self.clipped is not None:
+            document["clipped"] = astuple(self.clipped)
         return vehicle.canonical(document)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -498,7 +555,7 @@ class Training:
         """
         with documents.reading(f"{FORMAT!r} of this training"):
             document = documents.parse(
-                text, [FORMAT], ("settings", "order", "drawn", "state"), "scaling"
+                text, [FORMAT], ("settings", "order", "drawn", "state"), "scaling", "clipped"
             )
             order, drawn = document["order"], document["drawn"]
             if (type(order), type(drawn)) != (int, int):
@@ -512,9 +569,11 @@ class Training:
                 raise ValueError("it has more rounds than this training")
             if drawn < self._source.position or order < 0:
                 raise ValueError("its position in the random stream is invalid")
-            if ("scaling" in document) != (self.survey is not None and state.round > self._before):
+            if ("scaling" in document) != (bool(self.surveys) and state.round > self._before):
                 raise ValueError("it has a scaling without a survey, or none after one")
             scaling = Scaling.from_document(document["scaling"]) if "scaling" in document else None
+            clipped = ClippedShare(*document["clipped"]) if "clipped" in document else None
+        self.clipped = clipped
         if scaling is not None:
             self._scale(scaling)
         self._key, self._ordered, self.state = order, None, state
@@ -530,7 +589,9 @@ class Training:
         numbers: tuple[Any, ...]
         numbers = self._vehicles, self._groups, self._passes, self._replicas, self._shuffle
         if self.survey is not None:
-            numbers = *numbers, self.surveyed, repr(self.survey)
+            numbers = *numbers, self._asked_by_survey[0], repr(self.survey)
+        if self.target_survey is not None:
+            numbers = *numbers, self._asked_by_survey[1], repr(self.target_survey)
         parts = map(repr, (self._label, self._task.kind, plan))
         text = f"({', '.join(parts)}, {self._recipe.digest_text}, {numbers})"
         return hashlib.sha256(text.encode()).hexdigest()
@@ -539,9 +600,14 @@ class Training:
 def _check_survey(
     task: Task, replicas: int, participations: int, levels: npt.ArrayLike | None
 ) -> None:
-    """Refuse a survey where there is nothing to ask, or where its answers differ."""
+    """Refuse a survey of numbers where there is nothing to ask, or where its answers differ."""
     if not task.numbers:
         raise DomainError("a survey is for a model whose rows have numbers with bounds.")
+    _check_once(replicas, participations, levels)
+
+
+def _check_once(replicas: int, participations: int, levels: npt.ArrayLike | None) -> None:
+    """Refuse a survey where its answers differ."""
     if replicas > 1 or participations > 1 or levels is not None:
         raise DomainError(
             "a survey is for one training in which each vehicle answers once, all with one "

@@ -330,9 +330,7 @@ def _simulated(
     fleet: Supervised, public: Supervised, settings: Settings, rounds: int, status: Status
 ) -> dict[str, Any]:
     """Return the error of simulations of the same training, with several seeds."""
-    survey = settings.survey_for(fleet.numbers, len(fleet))
-    asked = len(fleet) - (0 if survey is None else round(settings.survey_share * len(fleet)))
-    group = -(-asked // rounds)
+    group = -(-settings.asked_for_gradients(fleet) // rounds)
     errors = []
     status.stage(f"Simulating the same training {_SEEDS} times, to compare")
     for seed in range(_SEEDS):

@@ -230,7 +230,7 @@ class Rounds:
         if learned.state is None or self.job.model is None:
             self._file.tally(self.job.plan, 1).save(path)
         else:
-            model = learned.model(self.job.model, learned.state.average[0])
+            model = learned.result(self.job.model)
             files.write(path, model.to_json())
         for text in self._file.warnings(self.job.stages, name=self._name):
             _log.warning("%s, all rounds. %s", self.job.name, text, extra={"job": self.job.name})
@@ -248,9 +248,9 @@ class Rounds:
 
     def arrays(self) -> list[Floats]:
         """Return the current result as arrays: averaged weights, or the counters of the tally."""
-        state = self._learned.state
-        if state is not None:
-            return [state.average[0]]
+        learned, first = self._learned, self.job.model
+        if learned.state is not None and first is not None:
+            return [np.array(learned.result(first).weights)]
         return list(self._file.tally(self.job.plan, 1).counts)
 
     def close(self) -> None:
