@@ -22,8 +22,13 @@ def load(name):
     return json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
 
 
-def close(found, expected):
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+# Sums of floats depend on the processor: OpenBLAS has other kernels for each. What they train
+# differs by up to 5e-8 between those for Haswell, Skylake-X and older processors.
+BETWEEN_PROCESSORS = 1e-6
+
+
+def close(found, expected, tolerance=1e-9):
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("number", range(len(golden.PLANS)))
@@ -48,7 +53,7 @@ def test_questions_and_batches():
 
 def test_models():
     for found, expected in zip(golden.models(), load("models"), strict=True):
-        close(found.pop("coefficients"), expected.pop("coefficients"))
+        close(found.pop("coefficients"), expected.pop("coefficients"), BETWEEN_PROCESSORS)
         assert found == expected
 
 

@@ -38,7 +38,19 @@ def single_reports(plan, n, seed=1):
 
 
 def some_tally(plan, n=50, seed=1):
-    return plan.simulate([{"age": 80, "city": "Rome"}] * n, fedldp.source(seed))
+    return plan.simulate([whole_row(plan.schema)] * n, fedldp.source(seed))
+
+
+def whole_row(schema):
+    """Return a row with a value for each attribute."""
+    row = {"age": 80, "city": "Rome"}
+    for attribute in schema.attributes:
+        if attribute.numeric:
+            lows = [attribute.low] * attribute.size
+            row.setdefault(attribute.name, lows if attribute.size > 1 else attribute.low)
+        else:
+            row.setdefault(attribute.name, attribute.categories[0])
+    return {name: row[name] for name in schema.names}
 
 
 def total(tallies):

@@ -250,6 +250,7 @@ def test_a_fleet_of_signals_on_the_command_line():
         assert [each["name"] for each in found["estimates"]][:2] == [SPEED, f"{LIGHTS} = OFF"]
         assert Schema.from_toml(filled(run("schema", data).stdout).to_toml()).names == signals
     run("plan", *options, "-o", "plan.json")
+    run("ledger", "init", "ledger.db")
     vehicle_options = "--cap", 4, "--ledger", "ledger.db", "-o", "report.bin"
     run("report", "plan.json", *vehicle_options, "--strict", input=json.dumps(rows[0]))
     run("tally", "plan.json", "report.bin", "-o", "tally.json")

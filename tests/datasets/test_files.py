@@ -77,7 +77,8 @@ def test_bad_cells_are_replaced_with_a_warning_or_refused(fleet):
     assert [each.filename for each in caught] == [__file__]
     said = str(caught[0].message)
     assert "age: 1 of 3 (33%) clipped to [0, 100]; 1 of 3 (33%) missing, replaced by 50" in said
-    assert "city: 1 of 3 (33%) unknown, replaced by 'Oslo'; row 2: 'Bonn' is not one of" in said
+    assert "city: 1 of 3 (33%) unknown, replaced by 'Oslo'; so the share of 'Oslo'" in said
+    assert "row 2: 'Bonn' is not one of the 2 categories" in said
     with pytest.raises(DomainError, match=r"fleet\.csv: .*age: .*row 1: the value is missing"):
         from_file(fleet, SCHEMA, strict=True)
     fleet.write_text(CSV)

@@ -63,7 +63,8 @@ def test_imperfect_rows_are_warned_of_once():
         text = str(warning.message)
         assert text.startswith("3 rows: 5 values are clipped or replaced.")
         assert "age: 1 of 3 (33%) clipped to [0, 100]; 1 of 3 (33%) missing" in text
-        assert "city: 1 of 3 (33%) unknown, replaced by 'Oslo'; row 2: 'Paris'" in text
+        assert "city: 1 of 3 (33%) unknown, replaced by 'Oslo'; so the share of 'Oslo'" in text
+        assert "row 2: 'Paris' is not one of the 3 categories" in text
         assert "Unknown key: 'price' in 2 of 3 rows." in text
         assert "sold" not in text
         assert "strict" not in text

@@ -51,7 +51,7 @@ class Learned:
     True
     >>> later = replace(start, scaling=Scaling((0.5,), (4.0,)))
     >>> Learned.from_json(later.to_json()).scaling
-    Scaling(centres=(0.5,), factors=(4.0,), mixing=None)
+    Scaling(centres=(0.5,), factors=(4.0,), mixing=None, target=None)
     """
 
     state: State | None = None  # of the optimizer; a statistic has none
