@@ -342,7 +342,7 @@ def test_acknowledged_once_others_at_most_once_and_nobody_spends_twice(tmp_path,
         ],
     )
     assert done.exit_code == 0, done.output
-    closed = json.loads(done.output)
+    closed = json.loads(done.stdout)
 
     sent, acknowledged = {}, set()
     for folder in folders:
