@@ -266,7 +266,7 @@ class Vault:
         >>> import pathlib, tempfile
         >>> from fedldp._internal.signatures import PrivateKey
         >>> folder = tempfile.TemporaryDirectory()
-        >>> ledger = Ledger(pathlib.Path(folder.name) / "ledger.db", cap=1.0)
+        >>> ledger = Ledger.create(pathlib.Path(folder.name) / "ledger.db", cap=1.0)
         >>> schema, operator = Schema.of(speed=(0, 50)), PrivateKey.generate().public
         >>> vault = Vault(schema, np.array([[31.0]]), ["car 1"], ledger, operator=operator)
         >>> question = Question(job="spring", round=1, gateway="7", n=3, plan="anything")
@@ -295,7 +295,7 @@ class Vault:
         >>> import pathlib, tempfile
         >>> from fedldp._internal.signatures import PrivateKey
         >>> folder = tempfile.TemporaryDirectory()
-        >>> ledger = Ledger(pathlib.Path(folder.name) / "ledger.db", cap=1.0)
+        >>> ledger = Ledger.create(pathlib.Path(folder.name) / "ledger.db", cap=1.0)
         >>> schema, operator = Schema.of(speed=(0, 50)), PrivateKey.generate().public
         >>> vault = Vault(schema, np.array([[31.0]]), ["car 1"], ledger, operator=operator)
         >>> question = Question(job="spring", round=1, gateway="7", n=3, plan="anything")
