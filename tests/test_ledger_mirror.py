@@ -222,14 +222,27 @@ def killed_at(path, commit):
 
 
 def test_killed_while_its_mirror_is_detached_it_is_detached_again(path, copy, monkeypatch):
-    killed_while_it_is_detached(path, monkeypatch)
-    with pytest.raises(WireError, match=r"was detached, and a crash .* Do it again"):
+    for _ in range(3):
+        killed_while_it_is_detached(path, monkeypatch)
+    with pytest.raises(WireError, match=r"was detached\. If a crash .* do it again"):
         Ledger(path, 9)
     with pytest.raises(WireError, match="cannot take over"):
         take_over(copy)
     assert detach(path)
     with Ledger(path, 9) as ledger:
         assert ledger.spent("car") == 2
+
+
+def test_an_older_copy_of_a_ledger_is_not_detached_from_a_mirror_that_was_told(path, copy):
+    older = {each.name: each.read_bytes() for each in path.parent.iterdir()}
+    with Ledger(path, 9) as ledger:
+        ledger.release("car", 1, "new", lambda: b"c")
+    assert detach(path)
+    write(path.parent, older)
+    for use in (lambda: Ledger(path, 9), lambda: detach(path)):
+        with pytest.raises(WireError, match="has 2 commits more: this file is an older copy"):
+            use()
+    assert copy.exists()
 
 
 def test_what_cannot_follow_any_more_can_be_detached(path, copy):

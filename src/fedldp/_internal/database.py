@@ -136,13 +136,16 @@ class Database:
                 yield
             self._refuse_another_file()
 
-    def change(self, change: Callable[[Record], Record]) -> None:
-        """Commit another role, partner or generation, which a function finds or refuses."""
+    def change(self, change: Callable[[Record], Record | None]) -> None:
+        """Commit another role, partner or generation, which a function finds or refuses.
+
+        It returns None if nothing is to be changed.
+        """
         with self.gate(), self._counted(change):
             pass
 
     @contextlib.contextmanager
-    def _counted(self, change: Callable[[Record], Record] | None = None) -> Iterator[None]:
+    def _counted(self, change: Callable[[Record], Record | None] | None = None) -> Iterator[None]:
         """Run a transaction whose rows are added to the record, to the head, and to a mirror."""
         if not self._kind.head_since:
             with self._undone():

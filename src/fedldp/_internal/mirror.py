@@ -107,9 +107,9 @@ def _tell(record: Record, kind: Kind) -> bool:
     file. A mirror that knows more than its database is no reason to go on without it.
     """
 
-    def change(own: Record) -> Record:
+    def change(own: Record) -> Record | None:
         check_pair(record, own, detaching=True)
-        return own._replace(role=DETACHED)
+        return None if own.role == DETACHED else own._replace(role=DETACHED)
 
     try:
         mirror = Database(record.partner, kind, create=False, paired=False)
@@ -202,17 +202,18 @@ def check_pair(record: Record, own: Record, *, detaching: bool = False) -> None:
             "never taken over, detach it: `fedldp ledger detach`."
         )
     lag = record.commits - own.commits
-    if own.role == MIRROR and lag < 0:
+    if lag < -(own.role == DETACHED):
         raise WireError(
-            f"its mirror {record.partner} has {-lag} commits more: this file is an older copy. Let "
-            f"the mirror take over: `fedldp ledger takeover {shlex.quote(record.partner)}`."
+            f"its mirror {record.partner} has {-lag} commits more: this file is an older copy. If "
+            "it is still its mirror, let it take over: `fedldp ledger takeover "
+            f"{shlex.quote(record.partner)}`."
         )
     if detaching:
         return
     if own.role == DETACHED and lag <= 0:
         raise WireError(
-            f"its mirror {record.partner} was detached, and a crash kept this file from knowing. "
-            "Do it again: `fedldp ledger detach`."
+            f"its mirror {record.partner} was detached. If a crash kept this file from knowing, "
+            "and it is not an older copy, do it again: `fedldp ledger detach`."
         )
     if lag > 1 or own.generation != record.generation:
         raise WireError(
