@@ -5,14 +5,16 @@ three random damages: flipped bits, sectors of zeros or noise, a file cut short,
 """
 
 import random
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from functools import partial
 
 import pytest
 from ledger_images import Recorder, both, damage, holds_everything, outcome, write
 
 from fedldp.errors import WireError
-from fedldp.ledger import Ledger, create, mirror, take_over
+from fedldp.ledger import Ledger, create, mirror, seal, take_over
 
 
 def recorded(folder, monkeypatch, rounds, copies=None):
@@ -128,3 +130,55 @@ def test_a_deleted_file_is_noticed(tmp_path, monkeypatch, end):
     assert outcome(prepare, last.released) == "refused"
     with pytest.raises(WireError, match="fedldp ledger seal"):
         Ledger(prepare(), 100)
+
+
+def test_a_migrated_file_is_not_migrated_again_from_an_older_copy(tmp_path):
+    """Its head knows of a commit from the first opening on, though nothing was added since."""
+    path = tmp_path / "ledger"
+    with Ledger.create(path, 9) as ledger:
+        ledger.release("car", 1, "first", lambda: b"a")
+    older = as_format_6(path)
+    with Ledger(path, 9) as ledger:
+        ledger.release("car", 1, "second", lambda: b"b")
+    as_format_6(path)
+    Ledger(path, 9).close()
+    path.write_bytes(older)
+    with pytest.raises(WireError, match="older format than its -head"):
+        Ledger(path, 9)
+    path.unlink()
+    with pytest.raises(WireError, match="its -head is still there"):
+        create(path)
+
+
+def as_format_6(path):
+    """Make a ledger one of the format before there were heads; return its bytes."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("DROP TABLE head; PRAGMA user_version = 6")
+    path.with_name("ledger-head").unlink()
+    return path.read_bytes()
+
+
+def test_a_sealed_ledger_is_not_made_anew(tmp_path):
+    path = tmp_path / "ledger"
+    seal(path)
+    path.unlink()
+    with pytest.raises(WireError, match="its -head is still there"):
+        create(path)
+
+
+@pytest.mark.parametrize("size", [0, 700, 4096, 16384])
+def test_a_first_head_that_was_cut_short_is_no_damage(tmp_path, size):
+    """By a power failure or a full disk, while the ledger was made or migrated."""
+    path, cut = tmp_path / "ledger", tmp_path / "ledger-head"
+    create(path)
+    starts = [bytes(size), cut.read_bytes()[:size], (cut.read_bytes()[:512] + bytes(size))[:16384]]
+    for start in starts:
+        for each in tmp_path.iterdir():
+            each.unlink()
+        cut.write_bytes(start)
+        with Ledger.create(path, 9) as ledger:
+            ledger.release("car", 1, "first", lambda: b"a")
+        as_format_6(path)
+        cut.write_bytes(start)
+        with Ledger(path, 9) as ledger:
+            assert ledger.spent("car") == 1

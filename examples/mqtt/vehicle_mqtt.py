@@ -74,7 +74,7 @@ def held_state(folder, *, create=False):
         if started == create:
             why = "has a state already" if started else "has no state yet: begin with init"
             raise ValueError(f"the vehicle in {folder} {why}")
-        state = State(folder / "state.json")
+        state = State(folder / "state.json", lock)
         if create:
             state.create()
             lock.seek(0)
@@ -88,8 +88,8 @@ def held_state(folder, *, create=False):
 class State:
     """What was spent, and what was sent: on disk before anything leaves the vehicle."""
 
-    def __init__(self, path):
-        self._path, self.data = path, None
+    def __init__(self, path, lock):
+        self._path, self._lock, self.data = path, lock, None
 
     def create(self):
         """Write the file of a vehicle that has never answered, or of one of version 0.2."""
@@ -115,6 +115,9 @@ class State:
 
     def save(self, data):
         """Write the file, whole or not at all, before anything may rely on it."""
+        path = self._path.with_suffix(".lock")
+        if not path.exists() or not os.path.samestat(path.stat(), os.fstat(self._lock.fileno())):
+            raise ValueError(f"{path} was removed during this run: another one may be at work")
         fresh = self._path.with_suffix(".new")
         with fresh.open("w") as file:
             file.write(sealed(data))

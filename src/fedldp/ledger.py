@@ -109,8 +109,8 @@ _KIND = Kind(
     ),
     advice=(
         "Do not restore a backup and do not delete the file: what was spent would be forgotten, "
-        "and could be spent again. `fedldp ledger seal {path}` moves it aside and writes a ledger "
-        "that refuses everybody."
+        "and could be spent again. If it has a mirror: `fedldp ledger takeover MIRROR`. Otherwise "
+        "`fedldp ledger seal {path}` moves it aside and writes a ledger that refuses everybody."
     ),
     migrations={
         # In format 2 a vault wrote the job as the run. The table is made anew, because a program
@@ -146,8 +146,9 @@ _KIND = Kind(
     head_since=7,
     missing=(
         "If its vehicles have never answered, make one: `fedldp ledger init {path}`. If they have, "
-        "find it: with a new one, what they spent would be forgotten. If it is lost, `fedldp "
-        "ledger seal {path}` writes one that refuses everybody."
+        "find it: with a new one, what they spent would be forgotten. If it is lost and has a "
+        "mirror: `fedldp ledger takeover MIRROR`. Otherwise `fedldp ledger seal {path}` writes one "
+        "that refuses everybody."
     ),
 )
 _NONE = 1 << 62  # above the number of every release

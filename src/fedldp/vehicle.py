@@ -1652,12 +1652,14 @@ def write_now(descriptor: int, data: bytes) -> None:
     OSError
         If the file is full or broken.
     """
-    own = descriptor
-    if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-        # Others may fill a pipe between `poll` and `write`. The flag against waiting belongs to an
-        # opening of the pipe, which other programs share: it is set on an opening of our own.
+    own, mode = descriptor, os.fstat(descriptor).st_mode
+    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+        # Others may fill a pipe between `poll` and `write`, and a terminal may have less room than
+        # `poll` says. The flag against waiting belongs to an opening of the file, which other
+        # programs share: it is set on an opening of our own.
+        flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY
         with suppress(OSError):
-            own = os.open(f"/dev/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
+            own = os.open(f"/dev/fd/{descriptor}", flags)
     try:
         room = select.poll()
         room.register(own, select.POLLOUT)

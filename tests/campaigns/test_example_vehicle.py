@@ -106,6 +106,20 @@ def test_runs_that_overlap_spend_once(broker, car):
     assert car.state()["spent"] == "1"
 
 
+def test_a_run_whose_lock_was_removed_spends_nothing_more(car):
+    """Otherwise it would overwrite what another run has spent, which holds a lock of its own."""
+    with car.module.held_state(car.folder) as first:
+        (car.folder / "state.lock").unlink()
+        with pytest.raises(ValueError, match="was removed during this run"):
+            first.save_answer("spring", {}, 1)
+        car.init()
+        with car.module.held_state(car.folder) as second:
+            second.save_answer("summer", {}, 1)
+        with pytest.raises(ValueError, match="was removed during this run"):
+            first.save_answer("spring", {}, 1)
+    assert car.state()["spent"] == "1"
+
+
 # Deaths
 
 
@@ -281,7 +295,7 @@ def test_every_bit_and_every_byte_of_the_state_counts(spent, broker, step):
         data = bytearray(whole)
         data[place] ^= 1 << bit
         damages.append(bytes(data))
-    state = spent.module.State(path)
+    state = spent.module.State(path, None)  # which only reads
     for damaged in damages:
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match="lost or damaged"):

@@ -10,6 +10,7 @@ import logging
 import os
 import subprocess
 import sys
+import termios
 import threading
 import warnings
 from pathlib import Path
@@ -177,6 +178,26 @@ def test_many_who_write_to_a_pipe_that_nobody_reads_do_not_wait():
     assert os.get_blocking(writer)  # other programs that write there wait as before
     os.close(reader)
     os.close(writer)
+    assert not blocked
+
+
+def test_a_terminal_that_nobody_reads_is_not_waited_for():
+    """It says that it has room as long as it has any, and then waits until all has been written."""
+    master, terminal = os.openpty()
+
+    def warn():
+        for _ in range(20):
+            with contextlib.suppress(BlockingIOError):
+                vehicle.write_now(terminal, b"x" * 3000)
+
+    thread = threading.Thread(target=warn, daemon=True)
+    thread.start()
+    thread.join(60)
+    blocked = thread.is_alive()
+    assert os.get_blocking(terminal)
+    assert os.read(master, 100) == b"x" * 100
+    termios.tcflush(terminal, termios.TCIOFLUSH)
+    os.close(master)
     assert not blocked
 
 

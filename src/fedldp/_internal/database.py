@@ -35,6 +35,8 @@ ERRORS = sqlite3.Error, UnicodeDecodeError
 
 _TRIES, _PAUSE_SECONDS = 5, 0.01  # to read a head that others are writing
 
+COMPANIONS = "", "-head", "-wal", "-shm", "-journal"  # ends of the names of the files of one
+
 _CACHE = 1 << 16  # kilobytes: SQLite uses as many as it needs, and the disk beyond
 
 
@@ -134,13 +136,16 @@ class Database:
                 yield
             self._refuse_another_file()
 
-    def change(self, change: Callable[[Record], Record]) -> None:
-        """Commit another role, partner or generation, which a function finds or refuses."""
+    def change(self, change: Callable[[Record], Record | None]) -> None:
+        """Commit another role, partner or generation, which a function finds or refuses.
+
+        It returns None if nothing is to be changed.
+        """
         with self.gate(), self._counted(change):
             pass
 
     @contextlib.contextmanager
-    def _counted(self, change: Callable[[Record], Record] | None = None) -> Iterator[None]:
+    def _counted(self, change: Callable[[Record], Record | None] | None = None) -> Iterator[None]:
         """Run a transaction whose rows are added to the record, to the head, and to a mirror."""
         if not self._kind.head_since:
             with self._undone():
@@ -158,9 +163,15 @@ class Database:
             record = record.following(self._added.sum, changed)
             self._commit(record)
             if mirror is not None:
-                for table, rows in (self._added.rows or {}).items():
-                    mirror.add_rows(table, rows)
-                mirror.commit_as(record, self.path)
+                try:
+                    for table, rows in (self._added.rows or {}).items():
+                        mirror.add_rows(table, rows)
+                    mirror.commit_as(record, self.path)
+                except OSError as error:
+                    raise OSError(
+                        f"the mirror {mirror.path} failed: {error.__cause__ or error}. What "
+                        "was committed was not returned: repeat it."
+                    ) from error
 
     @contextlib.contextmanager
     def locked_transaction(self) -> Iterator[Record]:
@@ -205,14 +216,20 @@ class Database:
             self._mirror.close()
             self._mirror = None
         if self._mirror is None:
+            path = shlex.quote(str(self.path)).replace("{", "{{").replace("}", "}}")
+            advice = (
+                "Bring the mirror back. If its disk has failed, and it has never taken over: "
+                f"`fedldp ledger detach {path}`."
+            )
+            kind = self._kind._replace(advice=advice, missing=advice)
             try:
                 self._mirror = Database(
-                    record.partner, self._kind, create=False, inspect=self._inspect, paired=False
+                    record.partner, kind, create=False, inspect=self._inspect, paired=False
                 )
             except (WireError, OSError) as error:
+                ending = "" if isinstance(error, WireError) else f" {advice.format()}"
                 raise WireError(
-                    f"{self.path} cannot be used without its mirror: {error} If the mirror's disk "
-                    f"has failed: `fedldp ledger detach {shlex.quote(str(self.path))}`."
+                    f"{self.path} cannot be used without its mirror: {error}{ending}"
                 ) from error
         return self._mirror
 
@@ -434,6 +451,15 @@ class Database:
             # A process was killed, or writes at this moment, or the file is damaged.
             with self._counted():
                 pass
+        if record.commits == 0 and self._has_rows():
+            # It was migrated. With a head that knows of no commit, it could be migrated again from
+            # an older copy, or made anew.
+            with self._counted(lambda record: record):
+                pass
+
+    def _has_rows(self) -> bool:
+        tables = (f'SELECT 1 FROM main."{table}"' for table in self.tables())  # noqa: S608
+        return any(self.execute(f"{query} LIMIT 1") for query in tables)
 
     def _disconnect(self) -> None:
         if self._connection is not None:
@@ -792,7 +818,7 @@ def _fresh(path: Path, kind: Kind, contents: str = "") -> Iterator[tuple[Path, R
                 """)
                 record = None
                 if kind.head_since:
-                    record = Record.first(_content(connection))
+                    record = Record.first(_content(connection), has_rows=bool(contents))
                     connection.execute(head.INSERT, record.row())
                     connection.commit()
                 connection.execute("PRAGMA journal_mode = WAL")

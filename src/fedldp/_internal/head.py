@@ -75,9 +75,10 @@ class Record(NamedTuple):
     partner: str
 
     @classmethod
-    def first(cls, content: int) -> "Record":
-        """Return the record of a new database."""
-        return cls(secrets.token_bytes(16), 0, 0, content, bytes(16), ALONE, "")
+    def first(cls, content: int, *, has_rows: bool = False) -> "Record":
+        """Return the record of a new database. Rows that it begins with count as a commit."""
+        commits = int(has_rows)
+        return cls(secrets.token_bytes(16), 0, commits, content, bytes(16), ALONE, "")
 
     @property
     def mark(self) -> Mark:
@@ -287,12 +288,23 @@ def read(data: bytes) -> tuple[Mark, bool] | None:
 
 
 def is_new(data: bytes) -> bool:
-    """Return whether the bytes of a head know of no commit; a first write may have been cut."""
-    return all(mark is not None and mark.commits == 0 for mark in _marks(data))
+    """Return whether the bytes of a head know of no commit.
+
+    A first write may have been cut short: then blocks are missing, or the disk has zeros there.
+    """
+    padded = data + bytes(-len(data) % _BLOCK_BYTES)
+    first = (mark is not None and mark.commits == 0 for mark in _marks(padded))
+    blocks = _blocks(padded)
+    cut_or_new = all(new or not any(block) for new, block in zip(first, blocks, strict=True))
+    return cut_or_new and len(blocks) <= _BLOCKS
+
+
+def _blocks(data: bytes) -> list[bytes]:
+    return [data[at : at + _BLOCK_BYTES] for at in range(0, len(data), _BLOCK_BYTES)]
 
 
 def _marks(data: bytes) -> list[Mark | None]:
-    return [_mark(data[at : at + _BLOCK_BYTES]) for at in range(0, len(data), _BLOCK_BYTES)]
+    return [_mark(block) for block in _blocks(data)]
 
 
 def _block(mark: Mark) -> bytes:

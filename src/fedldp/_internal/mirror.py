@@ -18,17 +18,21 @@ from contextlib import closing
 from pathlib import Path
 
 from fedldp._internal import files, head
-from fedldp._internal.database import Database, Kind, connected, fresh_folder, snapshot
+from fedldp._internal.database import COMPANIONS, Database, Kind, connected, fresh_folder, snapshot
 from fedldp._internal.head import ALONE, DETACHED, MIRROR, MIRRORED, Head, Record
 from fedldp.errors import DomainError, WireError
 
 
 def attach(path: str | os.PathLike[str], mirror: str | os.PathLike[str], kind: Kind) -> None:
     """Copy a database to a new file, which mirrors it from now on."""
-    copy = Path(mirror).resolve()
-    for end in ("", "-head", "-wal", "-shm"):
+    own, copy = Path(path).resolve(), Path(mirror).resolve()
+    for end in COMPANIONS:
+        if copy == Path(f"{own}{end}"):
+            raise DomainError(f"{copy} is the name of a file of {own}. Choose another one.")
         if Path(f"{copy}{end}").exists():
             raise DomainError(f"{copy}{end} exists. Choose another name for the mirror.")
+    for each in (own, copy):
+        _check_name(each)
 
     def change(record: Record) -> Record:
         if record.role == MIRRORED:
@@ -43,6 +47,16 @@ def attach(path: str | os.PathLike[str], mirror: str | os.PathLike[str], kind: K
         file.change(change)
         with file.transaction():  # in which the mirror catches up, and is one
             pass
+
+
+def _check_name(path: Path) -> None:
+    """Refuse a path that the record of the other file cannot hold."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise DomainError(
+            f"{str(path)!r} is not UTF-8. A file with this path cannot have or be a mirror."
+        ) from None
 
 
 def _copy(path: Path, copy: Path, record: Record) -> None:
@@ -87,18 +101,29 @@ def detach(path: str | os.PathLike[str], kind: Kind) -> bool:
 
 
 def _tell(record: Record, kind: Kind) -> bool:
-    """Tell a mirror that it is one no longer; return False if it is missing or damaged."""
+    """Tell a mirror that it is one no longer; return False if that cannot be done.
 
-    def change(own: Record) -> Record:
-        check_pair(record, own)
-        return own._replace(role=DETACHED)
+    It cannot if the mirror is missing, damaged, on a disk that takes no more writes, or another
+    file. A mirror that knows more than its database is no reason to go on without it.
+    """
+
+    def change(own: Record) -> Record | None:
+        check_pair(record, own, detaching=True)
+        return None if own.role == DETACHED else own._replace(role=DETACHED)
 
     try:
         mirror = Database(record.partner, kind, create=False, paired=False)
+    except TimeoutError:  # another process uses it
+        raise
     except (WireError, OSError):
         return False
     with closing(mirror):
-        mirror.change(change)
+        try:
+            mirror.change(change)
+        except TimeoutError:
+            raise
+        except (_AnotherFile, OSError):
+            return False
     return True
 
 
@@ -143,6 +168,8 @@ def _refuse_if_behind(old: Path, path: Path, record: Record, kind: Kind) -> None
     try:
         with snapshot(old, kind, inspect=False) as file:
             other = head.read_record(file.execute(head.READ))
+    except TimeoutError:  # another process recovers it: it can be read
+        raise
     except (WireError, OSError):
         return  # this is why a mirror takes over
     if other is None or other.identity != record.identity:
@@ -155,16 +182,40 @@ def _refuse_if_behind(old: Path, path: Path, record: Record, kind: Kind) -> None
         )
 
 
-def check_pair(record: Record, own: Record) -> None:
-    """Refuse a database whose mirror has the record `own`, unless they belong together."""
+class _AnotherFile(WireError):
+    """Where the mirror should be, there is something else."""
+
+
+def check_pair(record: Record, own: Record, *, detaching: bool = False) -> None:
+    """Refuse a database whose mirror has the record `own`, unless they belong together.
+
+    A mirror that lags, or was told that it is none before a crash, can still be detached.
+    """
+    if own.identity == record.identity and own.generation > record.generation:
+        raise WireError(
+            f"its mirror {record.partner} has taken over: this file is refused for good. Use "
+            "the other one."
+        )
     if own.identity != record.identity or own.role in (ALONE, MIRRORED):
-        if own.identity == record.identity and own.generation > record.generation:
-            raise WireError(
-                f"its mirror {record.partner} has taken over: this file is refused for good. Use "
-                "the other one."
-            )
-        raise WireError(f"{record.partner} is not its mirror, but another file.")
-    if own.generation != record.generation or not 0 <= record.commits - own.commits <= 1:
+        raise _AnotherFile(
+            f"{record.partner} is not its mirror, but another file. If the mirror is lost, and has "
+            "never taken over, detach it: `fedldp ledger detach`."
+        )
+    lag = record.commits - own.commits
+    if lag < -(own.role == DETACHED):
+        raise WireError(
+            f"its mirror {record.partner} has {-lag} commits more: this file is an older copy. If "
+            "it is still its mirror, let it take over: `fedldp ledger takeover "
+            f"{shlex.quote(record.partner)}`."
+        )
+    if detaching:
+        return
+    if own.role == DETACHED and lag <= 0:
+        raise WireError(
+            f"its mirror {record.partner} was detached. If a crash kept this file from knowing, "
+            "and it is not an older copy, do it again: `fedldp ledger detach`."
+        )
+    if lag > 1 or own.generation != record.generation:
         raise WireError(
             f"its mirror {record.partner} has {own.commits} commits, where {record.commits} were "
             f"expected. If the mirror's disk has failed, detach it: `fedldp ledger detach`."

@@ -126,7 +126,8 @@ def detach_command(ledger: Path) -> None:
     fedldp ledger mirror ledger.db third/ledger.db   a new one
 
     If the mirror's disk has failed, you decide to go on without it. The mirror
-    lacks what is spent from now on, so it may never take over.
+    lacks what is spent from now on, so it may never take over. If it has taken
+    over already, never do this: the old ledger lacks what was spent since.
     """  # noqa: D301 (click wants the character \b itself)
     if ledgers.detach(ledger):
         click.echo(f"{ledger} has no mirror any more. The file that was it never takes over.")
