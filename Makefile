@@ -14,9 +14,9 @@ FLOWER ?= 1.41 1.42
 
 # The tests that run with the oldest dependencies and with another Python: what those may break.
 SELECTED ?= tests/test_golden.py tests/test_vectors.py tests/test_randomness.py \
-	tests/test_plan_json.py tests/test_report.py tests/test_counting.py tests/test_tally.py \
-	tests/test_estimate.py \
-	tests/test_ledger.py tests/coders tests/mechanisms/test_optimal_cache.py tests/data \
+	tests/plan/test_plan_json.py tests/plan/test_report.py tests/counting/test_counts.py \
+	tests/results/test_tally.py tests/results/test_estimate.py tests/budget/test_ledger.py tests/coders tests/mechanisms/test_optimal_cache.py \
+	tests/schema/test_frames.py tests/schema/test_quality.py tests/schema/test_rows.py tests/counting/test_shards.py \
 	tests/contracts/test_estimators.py tests/learn/test_estimators.py tests/learn/test_model.py \
 	tests/learn/test_optimizer.py \
 	tests/cli/test_collection.py tests/cli/test_help.py
@@ -82,7 +82,7 @@ test-flower: $(FLOWER:%=.venv-flower/%.done)  ## the fleet on every version of F
 	done
 
 test-vss: $(VENV)/test.done .venv-vss/vss.done  ## signals of a real VSS catalogue, and of today's VSS tools
-	$(BIN)/pytest -m vss tests/test_vss.py
+	$(BIN)/pytest -m vss tests/schema/test_vss.py
 
 test-mqtt: $(VENV)/mqtt.done  ## campaigns over a real broker, which is killed: needs mosquitto
 	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null \
@@ -91,7 +91,7 @@ test-mqtt: $(VENV)/mqtt.done  ## campaigns over a real broker, which is killed: 
 
 # Spark needs Java 17 or later: apt-get install openjdk-17-jre-headless
 test-engines: .venv-engines/engines.done  ## Dask, Spark, Beam and DuckDB, with killed workers and an object store
-	.venv-engines/bin/python -m pytest -m engines tests/engines
+	.venv-engines/bin/python -m pytest -m engines tests/counting/engines
 
 test-browser: $(VENV)/test.done  ## the interactive page and the live page, in Chromium
 	$(BIN)/pytest -m browser tests/tools/test_playground_browser.py tests/tools/test_playground_proof.py \

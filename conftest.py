@@ -19,9 +19,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Without these packages some files cannot be imported, and `make test` needs none of them.
 NEEDED = {"torch": "learn/test_torch*.py"}
-NEEDED |= {"apache_beam": "engines/test_beam.py", "distributed": "engines/test_dask.py"}
-NEEDED |= {"duckdb": "engines/test_duckdb.py", "pyspark": "engines/test_spark.py"}
-NEEDED |= {"moto": "engines/test_object_store.py"}
+ENGINES = {"apache_beam": "beam", "distributed": "dask", "duckdb": "duckdb"}
+ENGINES |= {"moto": "object_store", "pyspark": "spark"}
+NEEDED |= {package: f"counting/engines/test_{name}.py" for package, name in ENGINES.items()}
 collect_ignore_glob = [f"tests/{files}" for name, files in NEEDED.items() if not find_spec(name)]
 
 

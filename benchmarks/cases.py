@@ -22,7 +22,7 @@ from fedldp.learn.examples import Arrays
 from fedldp.learn.objectives import objective
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
-from fedldp.report import Report
+from fedldp.plan.report import Report
 
 MILLION = 1_000_000
 EPSILON = 2.0

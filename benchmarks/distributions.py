@@ -31,9 +31,9 @@ import numpy as np
 
 import fedldp
 from fedldp._internal.validation import Floats
-from fedldp.attributes.distribution import ascending
 from fedldp.coders.categories import project
 from fedldp.datasets import load
+from fedldp.schema.attributes.distribution import ascending
 
 COLUMNS = {"dep_delay": (-30.0, 120.0), "distance": (0.0, 5000.0), "air_time": (20.0, 700.0)}
 BINS = (16, 32, 64)

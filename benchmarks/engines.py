@@ -49,7 +49,7 @@ class Turn(NamedTuple):
 
 
 def dask_turn(clients: dict[int, Any], workers: int, folder: str, plan: fedldp.Plan) -> Turn:
-    from fedldp.engines import dask
+    from fedldp.counting.engines import dask
 
     client = clients[workers]
     with client.as_current():
@@ -93,7 +93,7 @@ def library(plan: fedldp.Plan, folder: str) -> Iterator[Count]:
 def duckdb(plan: fedldp.Plan, folder: str) -> Iterator[Count]:
     import duckdb
 
-    from fedldp.engines.duckdb import count_packets
+    from fedldp.counting.engines.duckdb import count_packets
 
     with duckdb.connect() as database:
         database.execute(f"SET threads = {CORES}")
@@ -105,7 +105,7 @@ def duckdb(plan: fedldp.Plan, folder: str) -> Iterator[Count]:
 def dask(plan: fedldp.Plan, folder: str) -> Iterator[Count]:
     from distributed import Client, LocalCluster
 
-    from fedldp.engines import dask
+    from fedldp.counting.engines import dask
 
     with (
         LocalCluster(n_workers=CORES, **DASK) as cluster,
@@ -129,7 +129,7 @@ def spark_session() -> Iterator[Any]:
 
 @contextmanager
 def spark_files(plan: fedldp.Plan, folder: str) -> Iterator[Count]:
-    from fedldp.engines import spark
+    from fedldp.counting.engines import spark
 
     with spark_session() as session:
         yield lambda: spark.count_files(plan, folder, session=session)
@@ -137,7 +137,7 @@ def spark_files(plan: fedldp.Plan, folder: str) -> Iterator[Count]:
 
 @contextmanager
 def spark_frame(plan: fedldp.Plan, folder: str) -> Iterator[Count]:
-    from fedldp.engines import spark
+    from fedldp.counting.engines import spark
 
     with spark_session() as session:
         yield lambda: spark.count_packets(plan, session.read.parquet(folder))
@@ -148,7 +148,7 @@ def beam(plan: fedldp.Plan, folder: str) -> Iterator[Count]:
     import apache_beam
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    from fedldp.engines.beam import CountFiles
+    from fedldp.counting.engines.beam import CountFiles
 
     logging.disable(logging.WARNING)
     options = [f"--direct_num_workers={CORES}", "--direct_running_mode=multi_processing"]

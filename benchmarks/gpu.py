@@ -24,7 +24,7 @@ from fedldp.learn import torch_directions, torch_kernel
 from fedldp.learn.settings import Settings
 from fedldp.learn.torch import ModuleTask
 from fedldp.learn.training import Training
-from fedldp.parts import Part
+from fedldp.plan.parts import Part
 
 CHANNELS = (16, 64)  # of networks with 324 and with 1,284 weights
 CLASSES, LENGTH, EPSILON = 4, 64, 2.0

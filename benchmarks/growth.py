@@ -27,7 +27,7 @@ from fedldp.learn.gradients import gradients_of
 from fedldp.learn.objectives import Objective, objective
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Task
-from fedldp.parts import Values
+from fedldp.plan.parts import Values
 
 VEHICLES = tuple(10**power for power in range(3, 9))
 DIMENSIONS = tuple(10**power for power in range(6))

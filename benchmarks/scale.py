@@ -28,8 +28,8 @@ from rich.progress import track
 import fedldp
 from fedldp._internal import packing
 from fedldp._internal.packets import Packets
-from fedldp.parts import Matrix
-from fedldp.report import HEADER
+from fedldp.plan.parts import Matrix
+from fedldp.plan.report import HEADER
 
 PACKETS = 10_000_000  # in files
 IN_MEMORY = 1_000_000

@@ -14,7 +14,7 @@ import fedldp
 from fedldp import HMTP, Plan, Report, Schema, datasets
 from fedldp.errors import DomainError, FedLDPError, UnknownName, WireError
 from fedldp.learn import Arrays, Linear, Model, Settings, Training, objective
-from fedldp.parts import Matrix
+from fedldp.plan.parts import Matrix
 
 SCHEMA = Schema.of(age=(0, 100), city=["Oslo", "Rome", "Lima"])
 PLAN = Plan(SCHEMA, 2.0, mechanism="three-outputs")

@@ -5,13 +5,14 @@ import json
 import pytest
 from campaigns import KEY, PLAN, asked
 
-from fedldp import Calendar, Plan, tally, vehicle
+from fedldp import Calendar, Plan, vehicle
 from fedldp._internal import signatures
 from fedldp.campaigns.campaign import Campaign, packed
 from fedldp.errors import WireError
 from fedldp.fleet import transparency
 from fedldp.fleet.protocol import Question
 from fedldp.learn import computations, model
+from fedldp.results import tally
 
 DEPTHS = [500, 3000, 100_000]
 ROW = {"speed": 30, "city": "Rome"}

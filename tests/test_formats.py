@@ -18,15 +18,15 @@ from fleets import fleet, plan_for
 from ledgers import open_ledger
 
 import fedldp
-from fedldp import Plan, Schema, report, vehicle
-from fedldp import tally as tally_module
+from fedldp import Plan, Schema, vehicle
 from fedldp._internal import signatures, toml
+from fedldp.budget.calendars import CalendarPeriod
 from fedldp.campaigns.answers import Accepted
 from fedldp.campaigns.campaign import Campaign
 from fedldp.campaigns.config import ServerConfig as CampaignConfig
 from fedldp.campaigns.config import VehicleConfig
 from fedldp.campaigns.store import Store
-from fedldp.counting import Counted
+from fedldp.counting.counts import Counted
 from fedldp.errors import DomainError, FedLDPError, WireError
 from fedldp.fleet import processes, protocol
 from fedldp.fleet.gateway.process import GatewayConfig
@@ -48,7 +48,8 @@ from fedldp.learn.model import Model
 from fedldp.learn.networks import Network
 from fedldp.learn.optimizer import Recipe, State
 from fedldp.learn.training import Training
-from fedldp.periods import CalendarPeriod
+from fedldp.plan import report
+from fedldp.results import tally as tally_module
 from fedldp.vehicle import canonical
 
 SOURCE = Path(fedldp.__file__).parent

@@ -17,7 +17,7 @@ COMMAND = "import sys; sys.argv[:] = ['fedldp', '{}']; import fedldp.cli; fedldp
 OPTIONAL = {"click", "flwr", "httpx", "matplotlib", "narwhals", "pandas", "polars", "pyarrow"}
 OPTIONAL |= {"rich", "sklearn", "torch"}
 SLOW = {"scipy", "argparse", "asyncio", "email", "importlib.metadata", "sqlite3", "ssl", "tomllib"}
-ABOVE = {"fedldp.cli", "fedldp.datasets", "fedldp.fleet", "fedldp.learn", "fedldp.ledger"}
+ABOVE = {"fedldp.cli", "fedldp.datasets", "fedldp.fleet", "fedldp.learn", "fedldp.budget.ledger"}
 
 
 def imported_by(program):
@@ -36,8 +36,11 @@ def imported_by(program):
         (LIGHT, {*OPTIONAL, *SLOW, *ABOVE}),
         (COLLECT, {*OPTIONAL, *SLOW, *ABOVE}),
         ("import fedldp.errors", {"numpy", *OPTIONAL, *SLOW, *ABOVE}),
-        (COMMAND.format("--version"), {"numpy", "scipy", "fedldp.plan", *OPTIONAL} - {"click"}),
-        (COMMAND.format("--help"), {"numpy", "scipy", "fedldp.plan", *OPTIONAL} - {"click"}),
+        (
+            COMMAND.format("--version"),
+            {"numpy", "scipy", "fedldp.plan.plan", *OPTIONAL} - {"click"},
+        ),
+        (COMMAND.format("--help"), {"numpy", "scipy", "fedldp.plan.plan", *OPTIONAL} - {"click"}),
         (
             "import fedldp; fedldp.learn.Settings, fedldp.datasets.load",
             {"scipy", "fedldp.cli", "fedldp.fleet", *OPTIONAL},

@@ -81,7 +81,9 @@ def test_every_public_name_is_documented_and_typed(public):
         assert "return" in hints, name
 
 
-@pytest.mark.parametrize("module", ["fedldp.engines.duckdb", "fedldp.engines.spark"])
+@pytest.mark.parametrize(
+    "module", ["fedldp.counting.engines.duckdb", "fedldp.counting.engines.spark"]
+)
 def test_a_module_that_is_read_has_the_names_that_it_has_when_it_is_imported(module):
     names = [each._replace(what=None) for each in reference.imported(module)]
     assert [*reference.read(module)] == names

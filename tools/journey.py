@@ -18,7 +18,7 @@ import fedldp
 from fedldp import _plots as plots
 from fedldp import vehicle
 from fedldp._plots import BLUE, GREY, VERMILION
-from fedldp.report import Report
+from fedldp.plan.report import Report
 
 SPEED, EPSILON, FLEET, SEED = 91.0, 2.0, 20_000, 3
 LOW, HIGH = 0.0, 130.0

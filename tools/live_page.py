@@ -30,7 +30,7 @@ from fedldp.fleet.insight import estimates
 from fedldp.fleet.stages import Learned
 from fedldp.learn.optimizer import State
 from fedldp.learn.settings import Settings
-from fedldp.parts import Matrix
+from fedldp.plan.parts import Matrix
 
 WIDE, PHONE = 1200, 360
 ROWS, SEED = 40_000, 5

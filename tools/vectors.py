@@ -17,7 +17,7 @@ import vector_plans
 
 import fedldp
 from fedldp import vehicle
-from fedldp.report import Report
+from fedldp.plan.report import Report
 
 Document = dict[str, Any]
 

@@ -14,8 +14,8 @@ import numpy as np
 from flwr.app import ArrayRecord, RecordDict
 
 from fedldp import Plan
+from fedldp.budget.ledger import Ledger
 from fedldp.fleet.flower.private import forecast
-from fedldp.ledger import Ledger
 
 
 def main() -> None:

@@ -54,7 +54,6 @@ __all__ = [
     "Trend",
     "Within",
     "amplification",
-    "attributes",
     "audit",
     "best",
     "campaigns",
@@ -63,38 +62,33 @@ __all__ = [
     "datasets",
     "difference",
     "discretize",
-    "engines",
     "errors",
     "fleet",
     "learn",
     "mechanism",
     "mechanism_names",
     "mechanisms",
-    "parts",
     "source",
     "vehicle",
 ]
 
 if TYPE_CHECKING:
     from fedldp import (
-        attributes,
         audit,
         campaigns,
         coders,
         datasets,
-        engines,
         errors,
         fleet,
         learn,
         mechanisms,
-        parts,
         vehicle,
     )
-    from fedldp.attributes import Angle, Distribution
+    from fedldp.budget.calendars import Calendar, Trend
+    from fedldp.budget.ledger import Ledger
+    from fedldp.budget.shuffling import amplification
     from fedldp.coders.channel import Channel
-    from fedldp.counting import Counted, Manifest
-    from fedldp.data.quality import DataQuality
-    from fedldp.estimate import Estimate, Frequencies, Mean, combine, difference
+    from fedldp.counting.counts import Counted, Manifest
     from fedldp.learn.estimators import (
         LDPLinearRegression,
         LDPLinearSVC,
@@ -102,7 +96,6 @@ if TYPE_CHECKING:
         LDPMLPClassifier,
         LDPMLPRegressor,
     )
-    from fedldp.ledger import Ledger
     from fedldp.mechanisms import (
         HM,
         HMTP,
@@ -122,14 +115,15 @@ if TYPE_CHECKING:
         mechanism,
         mechanism_names,
     )
-    from fedldp.periods import Calendar, Trend
-    from fedldp.plan import Plan
-    from fedldp.plausibility import Plausibility
+    from fedldp.plan.plan import Plan
+    from fedldp.plan.report import Report
     from fedldp.randomness import Source, source
-    from fedldp.report import Report
-    from fedldp.schema import Category, Number, Schema, Within
-    from fedldp.shuffling import amplification
-    from fedldp.tally import Tally
+    from fedldp.results.estimate import Estimate, Frequencies, Mean, combine, difference
+    from fedldp.results.plausibility import Plausibility
+    from fedldp.results.tally import Tally
+    from fedldp.schema.attributes import Angle, Distribution
+    from fedldp.schema.quality import DataQuality
+    from fedldp.schema.schema import Category, Number, Schema, Within
 
     __version__: str
 else:
@@ -137,26 +131,25 @@ else:
     _load = attribute_loader(
         __name__,
         {
-            "": "attributes audit campaigns coders datasets engines errors fleet learn mechanisms "
-            "parts vehicle",
-            "attributes": "Angle Distribution",
+            "": "audit campaigns coders datasets errors fleet learn mechanisms vehicle",
+            "schema.attributes": "Angle Distribution",
             "coders.channel": "Channel",
-            "counting": "Counted Manifest",
-            "data.quality": "DataQuality",
-            "estimate": "Estimate Frequencies Mean combine difference",
+            "counting.counts": "Counted Manifest",
+            "schema.quality": "DataQuality",
+            "results.estimate": "Estimate Frequencies Mean combine difference",
             "learn.estimators": "LDPLinearRegression LDPLinearSVC LDPLogisticRegression "
             "LDPMLPClassifier LDPMLPRegressor",
-            "ledger": "Ledger",
+            "budget.ledger": "Ledger",
             "mechanisms": "HM HMTP PM Dominant Duchi Laplace Mechanism NearZero Optimal PMOpt "
             "PMSub ThreeOutputs ThreeOutputsFlat best discretize mechanism mechanism_names",
-            "periods": "Calendar Trend",
-            "plan": "Plan",
-            "plausibility": "Plausibility",
+            "budget.calendars": "Calendar Trend",
+            "plan.plan": "Plan",
+            "results.plausibility": "Plausibility",
             "randomness": "Source source",
-            "report": "Report",
-            "schema": "Category Number Schema Within",
-            "shuffling": "amplification",
-            "tally": "Tally",
+            "plan.report": "Report",
+            "schema.schema": "Category Number Schema Within",
+            "budget.shuffling": "amplification",
+            "results.tally": "Tally",
         },
     )
 

@@ -23,13 +23,13 @@ from click.testing import CliRunner
 from mosquitto import PAGE, Mosquitto, free_port
 
 from fedldp import Plan, Schema
+from fedldp.budget.ledger import Ledger
 from fedldp.campaigns import mqtt
 from fedldp.campaigns.answers import new_identifier
 from fedldp.campaigns.campaign import utc_now
 from fedldp.campaigns.counter import Counter
 from fedldp.campaigns.store import Store
 from fedldp.cli.app import fedldp
-from fedldp.ledger import Ledger
 
 pytestmark = pytest.mark.mqtt
 

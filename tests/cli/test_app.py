@@ -16,7 +16,7 @@ from fedldp import _plots as plots
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import MissingExtra
 from fedldp.learn.settings import Settings
-from fedldp.plan import Plan
+from fedldp.plan.plan import Plan
 
 
 def run(*arguments):

@@ -12,6 +12,7 @@ from ledgers import made
 
 import fedldp
 from fedldp import Plan
+from fedldp.budget.ledger import Ledger
 from fedldp.campaigns import config
 from fedldp.campaigns.agent import Agent
 from fedldp.campaigns.answers import new_identifier
@@ -20,7 +21,6 @@ from fedldp.campaigns.mqtt import Broker as Mqtt
 from fedldp.campaigns.store import Store
 from fedldp.cli import app
 from fedldp.errors import DomainError, MissingExtra
-from fedldp.ledger import Ledger
 
 
 def run(*words, status=0):

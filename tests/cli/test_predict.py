@@ -9,8 +9,8 @@ import pytest
 from pyarrow import parquet
 from trips import FILE, LATE, document, prepare, refused, run, saved, table, write
 
-from fedldp.data import frames
 from fedldp.errors import DataWarning
+from fedldp.schema import frames
 
 
 @pytest.fixture(autouse=True)

@@ -16,9 +16,10 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 import fedldp
-from fedldp import Counted, Plan, Schema, counting
+from fedldp import Counted, Plan, Schema
 from fedldp.cli.app import fedldp as command
-from fedldp.parts import Matrix
+from fedldp.counting import counts
+from fedldp.plan.parts import Matrix
 
 PLAN = Plan(Schema.vector(94, bound=1.0), 1.0, mechanism="three-outputs", k=1)
 
@@ -131,7 +132,7 @@ def needed(least):
 
 def test_a_copy_is_refused_where_chance_cannot_make_one():
     """How many vehicles that takes follows from the plan, and not from a fixed number."""
-    vehicles = needed(counting.CHANCE_OF_A_COPY / 2)
+    vehicles = needed(counts.CHANCE_OF_A_COPY / 2)
     assert vehicles < 100
     for name in ("a", "b"):
         Path(f"{name}.bin").write_bytes(b"".join(packets(vehicles)))
@@ -141,7 +142,7 @@ def test_a_copy_is_refused_where_chance_cannot_make_one():
 
 
 def test_a_small_file_that_equals_another_one_counts():
-    vehicles = needed(counting.CHANCE_OF_A_COPY) - 1
+    vehicles = needed(counts.CHANCE_OF_A_COPY) - 1
     for name in ("a", "b"):
         Path(f"{name}.bin").write_bytes(b"".join(packets(vehicles)))
         Path(f"one {name}.bin").write_bytes(packets(1)[0])
@@ -151,8 +152,8 @@ def test_a_small_file_that_equals_another_one_counts():
 
 
 def test_among_many_files_more_vehicles_are_needed(monkeypatch):
-    vehicles = needed(counting.CHANCE_OF_A_COPY)
-    monkeypatch.setattr(counting, "CHANCE_OF_A_COPY", 1.5 * chance(vehicles))
+    vehicles = needed(counts.CHANCE_OF_A_COPY)
+    monkeypatch.setattr(counts, "CHANCE_OF_A_COPY", 1.5 * chance(vehicles))
     others = packets(vehicles + 2)
     for number, name in enumerate(("a", "b", "c")):
         Path(f"{name}.bin").write_bytes(b"".join(others[number : number + vehicles]))
@@ -163,11 +164,11 @@ def test_among_many_files_more_vehicles_are_needed(monkeypatch):
 
 
 def test_copies_of_tallies_are_noticed(monkeypatch):
-    monkeypatch.setattr(counting, "_SELDOM_EQUAL", 10)
+    monkeypatch.setattr(counts, "_SELDOM_EQUAL", 10)
     for name in ("a", "b"):
         PLAN.count(packets(10)).tally.save(f"{name}.json")
     assert "Note: 1 file with the contents of another one" in tally("a.json", "b.json")
-    monkeypatch.setattr(counting, "_NEVER_EQUAL", 10)
+    monkeypatch.setattr(counts, "_NEVER_EQUAL", 10)
     Path("c.json").write_bytes(Path("a.json").read_bytes())
     [refused] = tally_json("c.json", code=1)["refused"]
     assert "it has the same contents as" in refused["reason"]
@@ -272,7 +273,7 @@ def test_killed_at_any_step_it_resumes_and_counts_each_file_once():
             Path(f"{step}-{number}.bin").write_bytes(b"".join(given[place : place + 2]))
         process = subprocess.run([sys.executable, "-c", KILLED, str(step), *arguments])
         assert process.returncode == -signal.SIGKILL
-        found = counting.load_or_begin(Path("tally.json"), PLAN)
+        found = counts.load_or_begin(Path("tally.json"), PLAN)
         assert found.tally.reports == found.packets == 2 * len(found.manifest)
         states.append(found.packets)
     assert states == sorted(states)

@@ -6,7 +6,8 @@ A place that is added to `PLACES` is tested by being there.
 import pytest
 from answering import CONSTANT_PLAN, NUMBER_PLAN, PLACES
 
-from fedldp import Calendar, Plan, ledger
+from fedldp import Calendar, Plan
+from fedldp.budget import ledger
 
 WITH_JOBS = [name for name, place in PLACES.items() if place.has_jobs]
 WITH_CALENDARS = [name for name, place in PLACES.items() if place.has_calendars]

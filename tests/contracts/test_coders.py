@@ -20,7 +20,7 @@ from fedldp.coders import CODERS, Cube, Directions, Lines, RandomizedResponse, U
 from fedldp.coders.base import AsBits, ByLaw, ForCategories, ForNumbers, epsilon_of
 from fedldp.coders.laws import Law
 from fedldp.errors import PrivacyError, WireError
-from fedldp.parts import Matrix, Part
+from fedldp.plan.parts import Matrix, Part
 
 SAMPLES = {
     "numbers": [fedldp.Duchi(0.5).channel(), fedldp.HMTP(2.0).channel(7)],

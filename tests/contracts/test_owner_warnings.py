@@ -355,8 +355,8 @@ def test_no_program_of_a_vehicle_writes_to_standard_error_by_itself():
         ("fedldp.fleet.vault.process", "VaultConfig"),
         ("fedldp.fleet.vault.listener", "Listener"),
         ("fedldp.campaigns.config", "VehicleConfig"),
-        ("fedldp.ledger", "Ledger"),
-        ("fedldp.data.quality", "DataQuality"),
+        ("fedldp.budget.ledger", "Ledger"),
+        ("fedldp.schema.quality", "DataQuality"),
     } <= found.keys()
     allowed = GUARDED | {("fedldp.vehicle", "write_now")}
     bad = {place: [*unguarded(node)] for place, node in found.items() if place not in allowed}

@@ -22,13 +22,13 @@ from scipy import stats
 from simulated_fleets import Population, estimated
 
 from fedldp import Angle, Category, Number, Schema, Tally, Within, combine, difference
-from fedldp.attributes import ATTRIBUTES
-from fedldp.attributes.angle import CircularDistribution
-from fedldp.attributes.distribution import Distribution, GroupDistributions
-from fedldp.attributes.grouped import Differences, GroupMeans, MeanOfSome, TwoWay
-from fedldp.attributes.results import Frequencies, Line, Mean, Result
 from fedldp.coders import RandomizedResponse
-from fedldp.parts import Part
+from fedldp.plan.parts import Part
+from fedldp.schema.attributes import ATTRIBUTES
+from fedldp.schema.attributes.angle import CircularDistribution
+from fedldp.schema.attributes.distribution import Distribution, GroupDistributions
+from fedldp.schema.attributes.grouped import Differences, GroupMeans, MeanOfSome, TwoWay
+from fedldp.schema.attributes.results import Frequencies, Line, Mean, Result
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 6.0, 8.0)
 SIZES = (100, 400, 2000)

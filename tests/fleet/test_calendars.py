@@ -16,7 +16,10 @@ from click.testing import CliRunner
 from ledgers import open_ledger
 
 import fedldp
-from fedldp import Calendar, Category, Number, Plan, Schema, ledger
+from fedldp import Calendar, Category, Number, Plan, Schema
+from fedldp.budget import ledger
+from fedldp.budget.calendars import CalendarPeriod, is_calendar, is_period
+from fedldp.budget.ledger import Period
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import DomainError, FedLDPError, WireError
 from fedldp.fleet import status
@@ -27,8 +30,6 @@ from fedldp.fleet.signed_jobs import SignedJob
 from fedldp.fleet.vault import vault as vault_module
 from fedldp.fleet.vault.vault import Vault
 from fedldp.learn import Model
-from fedldp.ledger import Period
-from fedldp.periods import CalendarPeriod, is_calendar, is_period
 
 SPEED, MODEL = Number("speed", 0, 50), Category("model", ["A", "B", "C"], constant=True)
 SCHEMA = Schema((SPEED, MODEL))

@@ -34,7 +34,7 @@ from fedldp.fleet.server import process as server_process
 from fedldp.fleet.server.process import ServerConfig
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.settings import Settings
-from fedldp.schema import Schema
+from fedldp.schema.schema import Schema
 
 GATEWAYS = 2
 PLACE = Place("fleet.example.org", 9001, 9002)

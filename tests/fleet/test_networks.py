@@ -16,6 +16,7 @@ from signals import CONVOLUTION, GAIT, SCHEMA, SIGNAL
 
 import fedldp
 from fedldp import datasets
+from fedldp.budget.ledger import Ledger
 from fedldp.cli.app import fedldp as command
 from fedldp.fleet import processes
 from fedldp.fleet.flower.messages import packed
@@ -28,7 +29,6 @@ from fedldp.fleet.vault.process import VaultConfig
 from fedldp.fleet.vault.vault import Vault
 from fedldp.learn import Layered, Linear, Model, Settings, objective
 from fedldp.learn.networks import Network as Layers
-from fedldp.ledger import Ledger
 
 
 def told(*words):

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from fedldp import Schema
 from fedldp._internal.signatures import PrivateKey, PublicKeys
+from fedldp.budget.ledger import overview
 from fedldp.cli.app import fedldp
 from fedldp.errors import DomainError, WireError
 from fedldp.fleet import keys, signing
@@ -20,7 +21,6 @@ from fedldp.fleet.server.checkpoint import Checkpoint
 from fedldp.fleet.server.process import ServerConfig
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.settings import Settings
-from fedldp.ledger import overview
 
 SCHEMA = Schema.of(speed=(0, 50))
 VEHICLES = 40

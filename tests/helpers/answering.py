@@ -13,15 +13,15 @@ from nodes import asked as flower_question
 
 import fedldp
 from fedldp import Calendar, Category, Number, Plan, Schema
+from fedldp.budget.calendars import CalendarPeriod
+from fedldp.budget.ledger import Ledger
 from fedldp.campaigns.answers import Accepted, Answers
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import DataWarning, FedLDPError
 from fedldp.fleet.flower.messages import unpacked
 from fedldp.fleet.protocol import Question
 from fedldp.fleet.vault.vault import Vault
-from fedldp.ledger import Ledger
-from fedldp.periods import CalendarPeriod
-from fedldp.report import HEADER
+from fedldp.plan.report import HEADER
 
 SPEED, COLOR = Number("speed", 0, 50), Category("color", ["red", "green"], constant=True)
 SCHEMA = Schema((SPEED, COLOR))

@@ -7,7 +7,7 @@ import os
 import signal
 from pathlib import Path
 
-from fedldp import counting
+from fedldp.counting import counts
 
 FOLDER, KIND = "FEDLDP_TEST_FAULTS", "FEDLDP_TEST_FAULT"  # a file for each fault; what happens
 FAULTY = ("part-003", "part-017", "part-031")
@@ -34,7 +34,7 @@ FAULTS = {
 
 def install(set_attribute=setattr) -> None:
     """Let the first try at each of the faulty files fail in this process and its copies."""
-    real, folder = counting.count_shard, Path(os.environ[FOLDER])
+    real, folder = counts.count_shard, Path(os.environ[FOLDER])
 
     def count_shard(shard, *arguments, **options):
         found = real(shard, *arguments, **options)
@@ -44,4 +44,4 @@ def install(set_attribute=setattr) -> None:
             FAULTS[os.environ[KIND]]()
         return found
 
-    set_attribute(counting, "count_shard", count_shard)
+    set_attribute(counts, "count_shard", count_shard)

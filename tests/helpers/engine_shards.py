@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 import fedldp
 from fedldp import Plan, Schema
-from fedldp.parts import Matrix
+from fedldp.plan.parts import Matrix
 
 PLAN = Plan(Schema.vector(94, bound=1.0), 8.0, mechanism="three-outputs", k=4)
 OTHER = Plan(Schema.vector(94, bound=1.0), 2.0, mechanism="three-outputs", k=1)

@@ -24,7 +24,7 @@ from unittest import mock
 
 from flwr.serverapp import ServerApp
 
-from fedldp import datasets, report
+from fedldp import datasets
 from fedldp._internal import packing
 from fedldp._internal.signatures import PrivateKey
 from fedldp.cli import main
@@ -38,6 +38,7 @@ from fedldp.fleet.server.checkpoint import Checkpoint
 from fedldp.fleet.state import started
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.settings import Settings
+from fedldp.plan import report
 
 PATIENCE = 600.0  # seconds for whatever must come, on the busiest machine
 DEATHS = ("push", "pull", "store")

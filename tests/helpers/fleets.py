@@ -9,7 +9,7 @@ from fedldp import Plan, Schema
 from fedldp.learn.examples import Arrays
 from fedldp.learn.objectives import OBJECTIVES, objective
 from fedldp.learn.tasks import Linear, Task
-from fedldp.parts import Matrix
+from fedldp.plan.parts import Matrix
 
 NAMES = tuple(name for name, each in OBJECTIVES.items() if each.outputs == 1)
 STRATEGIES = {

@@ -20,7 +20,7 @@ from fedldp.fleet.stages import Learned
 from fedldp.learn import computations
 from fedldp.learn.model import Model
 from fedldp.learn.optimizer import Recipe
-from fedldp.parts import Matrix
+from fedldp.plan.parts import Matrix
 
 FEATURES = Schema.of(speed=(0, 50), load=(0, 1))
 MODEL = Model("logistic", FEATURES, Category("late", ["no", "yes"]), [0.0, 0.0, 0.0])

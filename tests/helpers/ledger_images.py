@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from fedldp._internal.database import ERRORS, Database
 from fedldp._internal.head import Head
+from fedldp.budget.ledger import Ledger, overview
 from fedldp.errors import WireError
-from fedldp.ledger import Ledger, overview
 
 CAP = 100
 SECTOR = 512

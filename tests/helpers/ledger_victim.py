@@ -21,8 +21,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from fedldp._internal.database import Database
+from fedldp.budget.ledger import Ledger, create, seal
 from fedldp.errors import BudgetError, DomainError
-from fedldp.ledger import Ledger, create, seal
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 CAP = Fraction(3)

@@ -3,9 +3,9 @@
 import contextlib
 from pathlib import Path
 
-from fedldp import ledger
+from fedldp.budget import ledger
+from fedldp.budget.ledger import Ledger
 from fedldp.errors import DomainError
-from fedldp.ledger import Ledger
 
 
 def made(path):

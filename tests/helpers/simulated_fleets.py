@@ -12,7 +12,7 @@ import numpy as np
 from fedldp import Plan, Schema, Tally
 from fedldp.coders import Lines, RandomizedResponse, UnaryEncoding, tables
 from fedldp.coders.base import ForCategories
-from fedldp.parts import Part
+from fedldp.plan.parts import Part
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from fedldp import LDPLinearRegression, LDPLogisticRegression, Plan, Schema
 from fedldp.errors import DomainError, WireError
 from fedldp.learn import NoPrivacy, Privacy, Recipe, Settings, Training, VehicleRows
 from fedldp.learn.tasks import Task
-from fedldp.parts import Matrix
+from fedldp.plan.parts import Matrix
 
 ESTIMATORS = ("ratio", "horvitz-thompson")
 PLAIN = Recipe(learning_rate=1.0, optimizer="sgd", momentum=0.0, average=False)

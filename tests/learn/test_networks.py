@@ -33,7 +33,7 @@ from fedldp.learn.networks import (
     MOST_ROOM,
     MOST_WEIGHTS,
 )
-from fedldp.schema import Category, Number, Schema
+from fedldp.schema.schema import Category, Number, Schema
 
 every = pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
 

@@ -38,6 +38,7 @@ from fedldp.errors import DomainError
 from fedldp.learn import Features, Model, NoPrivacy, Settings, Training
 from fedldp.learn.tasks import Task
 from fedldp.mechanisms import PAPER
+from fedldp.plan.plan import for_vehicle
 
 D, GROUP, N = 20, 300, 1500
 PROPOSED = tuple(page.MECHANISMS)
@@ -389,11 +390,11 @@ def test_the_plans_estimator_travels_with_its_file(tmp_path):
 def test_a_vehicle_answers_the_papers_plan():
     """It needs no estimator, and does not mind it; one that it does not know is refused."""
     plan = Plan.paper(COLUMNS, 3.0)
-    vehicle = fedldp.plan.for_vehicle(plan.to_json(), 3)
+    vehicle = for_vehicle(plan.to_json(), 3)
     assert (vehicle.fingerprint, vehicle.epsilon) == (plan.fingerprint, plan.total_epsilon)
     other = plan.to_json().replace("horvitz-thompson", "ratio")
     with pytest.raises(fedldp.errors.PrivacyError):
-        fedldp.plan.for_vehicle(other, 3)
+        for_vehicle(other, 3)
     with pytest.raises(fedldp.errors.WireError):
         Plan.from_json(other)
     with pytest.raises(fedldp.errors.WireError, match="estimator must be one of"):

@@ -14,7 +14,7 @@ from fedldp.learn.examples import Arrays, VehicleRows
 from fedldp.learn.gradients import BLOCK, Gradients
 from fedldp.learn.objectives import objective
 from fedldp.learn.tasks import Linear
-from fedldp.parts import Matrix
+from fedldp.plan.parts import Matrix
 
 CLIENTS = st.lists(st.integers(0, 5), min_size=1, max_size=24)
 

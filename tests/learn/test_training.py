@@ -21,7 +21,7 @@ from fedldp.learn.optimizer import Recipe, State
 from fedldp.learn.privacy import NoPrivacy
 from fedldp.learn.tasks import Linear
 from fedldp.learn.training import Training
-from fedldp.parts import Matrix
+from fedldp.plan.parts import Matrix
 
 PLAIN = Recipe(learning_rate=0.3, optimizer="sgd", momentum=0.0, average=False)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedldp
-from fedldp.ledger import Ledger
+from fedldp.budget.ledger import Ledger
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

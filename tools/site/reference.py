@@ -28,21 +28,21 @@ PUBLIC = (
     "fedldp.mechanisms",
     "fedldp.coders",
     "fedldp.coders.base",
-    "fedldp.attributes",
-    "fedldp.attributes.results",
-    "fedldp.parts",
-    "fedldp.data.quality",
-    "fedldp.plausibility",
+    "fedldp.schema.attributes",
+    "fedldp.schema.attributes.results",
+    "fedldp.plan.parts",
+    "fedldp.schema.quality",
+    "fedldp.results.plausibility",
     "fedldp.audit",
     "fedldp.learn",
     "fedldp.learn.estimators",
     "fedldp.learn.torch",
     "fedldp.learn.torch_layers",
     "fedldp.datasets",
-    "fedldp.engines.dask",
-    "fedldp.engines.spark",
-    "fedldp.engines.beam",
-    "fedldp.engines.duckdb",
+    "fedldp.counting.engines.dask",
+    "fedldp.counting.engines.spark",
+    "fedldp.counting.engines.beam",
+    "fedldp.counting.engines.duckdb",
     "fedldp.fleet",
     "fedldp.campaigns",
     "fedldp.errors",
@@ -51,10 +51,10 @@ PUBLIC = (
 # The pages that describe names, by where these are defined; core has all others.
 SUBJECTS = {
     "mechanisms": ("fedldp.mechanisms",),
-    "coders": ("fedldp.coders", "fedldp.parts"),
-    "attributes": ("fedldp.attributes",),
+    "coders": ("fedldp.coders", "fedldp.plan.parts"),
+    "attributes": ("fedldp.schema.attributes",),
     "learn": ("fedldp.learn",),
-    "data": ("fedldp.data", "fedldp.datasets", "fedldp.engines"),
+    "data": ("fedldp.schema.quality", "fedldp.datasets", "fedldp.counting.engines"),
     "fleet": ("fedldp.fleet", "fedldp.campaigns"),
     "core": ("fedldp",),
 }
@@ -62,7 +62,7 @@ SUBJECTS = {
 SOURCE = Path(fedldp.__file__).parent.parent
 
 # Public modules that are described on a page of their own.
-PAGES = {"fedldp.vehicle": "vehicle.md", "fedldp.engines": "../scale.md#count-on-an-engine"}
+PAGES = {"fedldp.vehicle": "vehicle.md"}
 
 
 class Name(NamedTuple):

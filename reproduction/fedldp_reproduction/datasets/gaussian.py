@@ -15,7 +15,7 @@ from scipy.special import ndtr, ndtri
 
 from fedldp.datasets import Generated
 from fedldp.datasets.dataset import About, Dataset, seeded_source
-from fedldp.schema import Schema
+from fedldp.schema.schema import Schema
 
 _NUMBERS = 16
 _DEVIATION = 0.25

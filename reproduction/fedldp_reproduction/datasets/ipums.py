@@ -34,14 +34,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp._internal.validation import Floats, is_real
-from fedldp.attributes import Attribute
-from fedldp.data import frames
 from fedldp.datasets import File
 from fedldp.datasets.dataset import About, Dataset
 from fedldp.datasets.files import Gathered, read
 from fedldp.errors import DomainError, MissingExtra
 from fedldp.learn.features import check_target
-from fedldp.schema import Category, Schema
+from fedldp.schema import frames
+from fedldp.schema.attributes import Attribute
+from fedldp.schema.schema import Category, Schema
 
 ABOUT = About(
     name="ipums",

@@ -10,11 +10,11 @@ from zipfile import BadZipFile
 import numpy as np
 import numpy.typing as npt
 
-from fedldp.data import frames
 from fedldp.datasets import File
 from fedldp.datasets.dataset import About, Dataset
 from fedldp.errors import DomainError
-from fedldp.schema import Schema
+from fedldp.schema import frames
+from fedldp.schema.schema import Schema
 from fedldp_reproduction.datasets.download import Download
 
 _ROWS, _SIGNALS = 98_528, 100

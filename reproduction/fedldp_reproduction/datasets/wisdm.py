@@ -21,7 +21,7 @@ from fedldp.datasets import File
 from fedldp.datasets.dataset import About, Dataset
 from fedldp.datasets.files import Gathered, read
 from fedldp.errors import DomainError
-from fedldp.schema import Schema
+from fedldp.schema.schema import Schema
 from fedldp_reproduction.datasets.download import Download
 
 _RANGE = 20.0  # m/s^2, about 2 g: what the sensors of the phones could measure

@@ -15,7 +15,6 @@ from threadpoolctl import threadpool_limits
 
 from fedldp import __version__, source, vehicle
 from fedldp._internal.validation import Floats, Integers
-from fedldp.estimate import means_of_levels
 from fedldp.learn.examples import Arrays, Rows
 from fedldp.learn.objectives import objective
 from fedldp.learn.optimizer import auto_group
@@ -23,10 +22,11 @@ from fedldp.learn.privacy import NoPrivacy
 from fedldp.learn.settings import PLAN_OPTIONS, Settings
 from fedldp.learn.tasks import Linear
 from fedldp.learn.training import Training
-from fedldp.parts import Matrix
-from fedldp.plan import Plan
+from fedldp.plan.parts import Matrix
+from fedldp.plan.plan import Plan
 from fedldp.randomness import Source
-from fedldp.schema import Schema
+from fedldp.results.estimate import means_of_levels
+from fedldp.schema.schema import Schema
 from fedldp_reproduction.figures import Way
 
 VERSION = 3  # part of the keys of finished jobs: raise it when results change between releases

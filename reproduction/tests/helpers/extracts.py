@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fedldp import datasets
-from fedldp.schema import Category
+from fedldp.schema.schema import Category
 
 
 def census(

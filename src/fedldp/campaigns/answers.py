@@ -23,6 +23,7 @@ from fedldp._internal import owner, signatures
 from fedldp._internal.database import Database, Kind
 from fedldp._internal.signatures import PublicKey, PublicKeys
 from fedldp._internal.text import counted, listed
+from fedldp.budget.ledger import Ledger
 from fedldp.campaigns.campaign import (
     IDENTIFIER,
     MOST_BITS,
@@ -31,13 +32,12 @@ from fedldp.campaigns.campaign import (
     parted,
     utc_now,
 )
-from fedldp.data import frames
 from fedldp.errors import DomainError
 from fedldp.fleet import transparency
 from fedldp.fleet.vault.policy import Policy
-from fedldp.ledger import Ledger
-from fedldp.plan import for_vehicle
-from fedldp.schema import Schema
+from fedldp.plan.plan import for_vehicle
+from fedldp.schema import frames
+from fedldp.schema.schema import Schema
 
 VEHICLE = "vehicle"  # its id in a ledger that it shares with nobody
 CLOCKS_DIFFER = timedelta(minutes=5)  # between the server and a vehicle, at most

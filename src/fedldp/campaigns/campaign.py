@@ -16,7 +16,7 @@ from fedldp._internal import documents, signatures
 from fedldp._internal.signatures import PrivateKey, PublicKey, PublicKeys
 from fedldp.errors import DomainError, WireError
 from fedldp.fleet.protocol import deflated, inflated
-from fedldp.plan import Plan
+from fedldp.plan.plan import Plan
 
 FORMAT = "fedldp campaign 1"
 IDENTIFIER = 16  # bytes

@@ -17,20 +17,20 @@ from typing import Any, final
 
 from fedldp._internal import files, locks, toml
 from fedldp._internal.signatures import PrivateKey, PublicKeys
+from fedldp.budget.ledger import Ledger
 from fedldp.campaigns.agent import EVERY, RETRY, SILENCE, Agent
 from fedldp.campaigns.answers import VEHICLE, Accepted, Answers, random_row
 from fedldp.campaigns.campaign import Campaign, check_name, check_plan, is_same, packed, utc_now
 from fedldp.campaigns.mqtt import Broker
 from fedldp.campaigns.transport import Sleep
-from fedldp.data import frames
-from fedldp.data.quality import DataQuality, total
 from fedldp.errors import DomainError
 from fedldp.fleet import state
 from fedldp.fleet.vault import policy
 from fedldp.fleet.vault.policy import Policy
-from fedldp.ledger import Ledger
-from fedldp.plan import Plan
-from fedldp.schema import Schema
+from fedldp.plan.plan import Plan
+from fedldp.schema import frames
+from fedldp.schema.quality import DataQuality, total
+from fedldp.schema.schema import Schema
 from fedldp.vehicle import exact
 
 VEHICLE_FILE, SERVER_FILE = "vehicle.toml", "campaign.toml"

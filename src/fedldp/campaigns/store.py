@@ -21,10 +21,10 @@ from typing import NamedTuple, Self, final
 
 from fedldp._internal.database import Database, Kind
 from fedldp.campaigns.campaign import IDENTIFIER, Campaign, check_plan, parted
-from fedldp.counting import Counted, Manifest
+from fedldp.counting.counts import Counted, Manifest
 from fedldp.errors import DomainError, WireError
-from fedldp.plan import Plan
-from fedldp.report import HEADER, VERSION
+from fedldp.plan.plan import Plan
+from fedldp.plan.report import HEADER, VERSION
 
 CONFLICT = "conflict"  # another packet with the same identifier was received before
 VEHICLES = "vehicles"  # the packet does not hold exactly one vehicle

@@ -11,7 +11,6 @@ from rich.progress import Progress
 
 from fedldp._internal.text import or_none
 from fedldp._internal.validation import Floats
-from fedldp.attributes import Attribute
 from fedldp.cli.estimates import (
     distributions,
     draw,
@@ -30,16 +29,17 @@ from fedldp.cli.plans import (
     summary,
     tell,
 )
-from fedldp.data import frames
-from fedldp.data.quality import DataQuality, total
-from fedldp.data.rows import names_of
 from fedldp.errors import DomainError
 from fedldp.learn.settings import Settings
-from fedldp.parts import Matrix
-from fedldp.plan import Plan
+from fedldp.plan.parts import Matrix
+from fedldp.plan.plan import Plan
 from fedldp.randomness import source
-from fedldp.schema import Schema
-from fedldp.tally import Tally
+from fedldp.results.tally import Tally
+from fedldp.schema import frames
+from fedldp.schema.attributes import Attribute
+from fedldp.schema.quality import DataQuality, total
+from fedldp.schema.rows import names_of
+from fedldp.schema.schema import Schema
 
 
 @click.command("collect")

@@ -15,7 +15,7 @@ from fedldp import datasets
 from fedldp.cli.completion import offer
 from fedldp.cli.plans import INPUT, console
 from fedldp.datasets import Dataset
-from fedldp.schema import Schema
+from fedldp.schema.schema import Schema
 
 _name = click.argument("name", metavar="NAME", shell_complete=offer(datasets.names))
 _GENERATED_FOR_INFO = 1000  # rows that are enough to show the columns

@@ -13,6 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedldp._internal.text import counted, number_and_interval, or_none, rounded
+from fedldp.budget.calendars import Trend
+from fedldp.budget.shuffling import amplification
 from fedldp.cli.plans import (
     INPUT,
     OUTPUT,
@@ -23,13 +25,11 @@ from fedldp.cli.plans import (
     read_plan_and_calendar,
 )
 from fedldp.errors import DomainError, ImplausibleWarning
-from fedldp.estimate import ESTIMATORS, TARGETS, Estimate, difference
 from fedldp.fleet.server.summary import shortfalls
-from fedldp.periods import Trend
-from fedldp.plan import Plan
-from fedldp.schema import Schema
-from fedldp.shuffling import amplification
-from fedldp.tally import Tally
+from fedldp.plan.plan import Plan
+from fedldp.results.estimate import ESTIMATORS, TARGETS, Estimate, difference
+from fedldp.results.tally import Tally
+from fedldp.schema.schema import Schema
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

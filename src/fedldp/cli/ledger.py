@@ -13,12 +13,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedldp import ledger as ledgers
 from fedldp._internal.text import counted
+from fedldp.budget import ledger as ledgers
+from fedldp.budget.ledger import Overview
 from fedldp.cli.plans import console
-from fedldp.data.quality import DataQuality
 from fedldp.errors import DomainError
-from fedldp.ledger import Overview
+from fedldp.schema.quality import DataQuality
 from fedldp.vehicle import exact
 
 if TYPE_CHECKING:

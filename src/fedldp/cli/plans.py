@@ -13,19 +13,18 @@ from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
-from fedldp import _vss as vss
 from fedldp._internal import files
 from fedldp._internal.text import listed, unknown
-from fedldp._strategies import PAPER_MECHANISM, STRATEGIES
+from fedldp.budget.calendars import Calendar, is_calendar
 from fedldp.cli.options import declared
-from fedldp.data import frames
-from fedldp.data.quality import DataQuality
 from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.learn.settings import Settings
 from fedldp.mechanisms import mechanism_names
-from fedldp.periods import Calendar, is_calendar
-from fedldp.plan import Plan
-from fedldp.schema import Schema, template
+from fedldp.plan.plan import Plan
+from fedldp.plan.strategies import PAPER_MECHANISM, STRATEGIES
+from fedldp.schema import frames, vss
+from fedldp.schema.quality import DataQuality
+from fedldp.schema.schema import Schema, template
 from fedldp.vehicle import exact
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -13,12 +13,12 @@ import numpy as np
 from fedldp._internal import files
 from fedldp._internal.validation import Floats
 from fedldp.cli.plans import INPUT, OUTPUT, console, naming
-from fedldp.data import frames
-from fedldp.data.quality import DataQuality, total
 from fedldp.datasets.files import read
 from fedldp.errors import DomainError
 from fedldp.fleet.server.summary import shortfalls
 from fedldp.learn.model import Model
+from fedldp.schema import frames
+from fedldp.schema.quality import DataQuality, total
 
 COLUMN = "prediction"  # the name of the added column
 PROBABILITY = "probability of "  # and how the names of those of labels begin

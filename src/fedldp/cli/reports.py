@@ -13,9 +13,10 @@ from typing import Any, BinaryIO, cast
 import click
 from rich.progress import Progress, TextColumn
 
-from fedldp import counting, vehicle
+from fedldp import vehicle
 from fedldp._internal import locks, owner
 from fedldp._internal.text import counted
+from fedldp.budget.ledger import Ledger
 from fedldp.cli.plans import (
     INPUT,
     OUTPUT,
@@ -25,14 +26,13 @@ from fedldp.cli.plans import (
     read_plan_and_calendar,
     strict_option,
 )
-from fedldp.counting import Counted, Outcome
-from fedldp.data import shards
-from fedldp.data.shards import Shard
+from fedldp.counting import counts, shards
+from fedldp.counting.counts import Counted, Outcome
+from fedldp.counting.shards import Shard
 from fedldp.errors import DomainError
-from fedldp.ledger import Ledger
-from fedldp.plan import Plan, for_vehicle
+from fedldp.plan.plan import Plan, for_vehicle
+from fedldp.plan.report import REASONS
 from fedldp.randomness import source
-from fedldp.report import REASONS
 
 _NO_MANIFEST = (
     "has no manifest: a file that it counts already would count again if it is given again."
@@ -290,8 +290,8 @@ def tally_command(
     plan = read_plan(plan_file)
     with locks.waiting(output):
         with naming(output):
-            before = counting.load_or_begin(output, plan)
-        if before.tally.reports and not counting.manifest_path(output.resolve()).exists():
+            before = counts.load_or_begin(output, plan)
+        if before.tally.reports and not counts.manifest_path(output.resolve()).exists():
             click.echo(f"fedldp: warning: {output} {_NO_MANIFEST}", err=True)
         run = _Tallying(plan, before, column)
         run.count(reports or ("-",), output, save_every)
@@ -318,7 +318,7 @@ class _Tallying:
     def count(self, reports: tuple[str, ...], output: Path, save_every: float) -> None:
         """Count what is new, and save the tally every few seconds and at the end."""
         named = [each for each in reports if not _is_stream(each)]
-        own = output.resolve(), counting.manifest_path(output.resolve())
+        own = output.resolve(), counts.manifest_path(output.resolve())
         names = [each.as_posix() for each in own]
         new = [each for each in self._shards(named) if each.name not in names]
         screen = console(stderr=True)
@@ -331,7 +331,7 @@ class _Tallying:
         ) as progress:
             size = sum(shard.size for shard in new)
             task = progress.add_task("Counting", total=size, vehicles=self.total.tally.reports)
-            outcomes = counting.count_new(
+            outcomes = counts.count_new(
                 new,
                 self.plan,
                 self.before.manifest,
@@ -340,7 +340,7 @@ class _Tallying:
             )
             while True:
                 known, until = len(self.total.manifest), monotonic() + save_every
-                self.total = counting.merged(self.total, self._some(outcomes, until))
+                self.total = counts.merged(self.total, self._some(outcomes, until))
                 if len(self.total.manifest) == known:
                     break
                 progress.update(task, vehicles=self.total.tally.reports)
@@ -350,7 +350,7 @@ class _Tallying:
                 save_every = max(save_every, 10 * (monotonic() - begun))
         for each in filter(_is_stream, reports):
             with click.open_file(each, "rb") as stream:
-                found = counting.count_stream(cast(BinaryIO, stream), self.plan)
+                found = counts.count_stream(cast(BinaryIO, stream), self.plan)
             self.refused_packets.update(found.refused)
             self.total += found
         self.total.save(output)

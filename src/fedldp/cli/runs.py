@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from fedldp._internal.validation import Floats
-from fedldp.attributes import Attribute
 from fedldp.cli.plans import INPUT, given, naming
 from fedldp.datasets.dataset import Dataset
 from fedldp.errors import DomainError
@@ -29,7 +28,8 @@ from fedldp.learn.privacy import Privacy
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Layered, Linear, Supervised
 from fedldp.learn.training import Round, Training
-from fedldp.plan import Plan
+from fedldp.plan.plan import Plan
+from fedldp.schema.attributes import Attribute
 
 SAVE_EVERY = 2.0  # seconds, at least
 

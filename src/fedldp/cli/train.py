@@ -11,8 +11,6 @@ from rich.table import Table
 
 from fedldp import datasets
 from fedldp._internal import files
-from fedldp._strategies import PAPER_MECHANISM
-from fedldp.attributes import Attribute
 from fedldp.cli.completion import offer
 from fedldp.cli.options import declared
 from fedldp.cli.plans import (
@@ -57,7 +55,9 @@ from fedldp.learn.objectives import objective
 from fedldp.learn.settings import AUTO, PAPER_DECIDES, Settings
 from fedldp.learn.tasks import Linear
 from fedldp.mechanisms import mechanism_names
+from fedldp.plan.strategies import PAPER_MECHANISM
 from fedldp.randomness import source
+from fedldp.schema.attributes import Attribute
 
 NO_PRIVACY = "none"  # instead of a mechanism
 

@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp._internal.validation import Floats, whole
-from fedldp.attributes import Attribute
-from fedldp.data.quality import DataQuality
 from fedldp.errors import DomainError
 from fedldp.learn.examples import Rows, VehicleRows, rows_of
 from fedldp.learn.features import FeatureRows, Features, Scaling
 from fedldp.learn.objectives import Objective
 from fedldp.learn.objectives import objective as named_objective
 from fedldp.randomness import Source, source
-from fedldp.schema import Schema
+from fedldp.schema.attributes import Attribute
+from fedldp.schema.quality import DataQuality
+from fedldp.schema.schema import Schema
 
 _ALL = slice(None)
 

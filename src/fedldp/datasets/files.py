@@ -13,13 +13,13 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from fedldp.data import frames
-from fedldp.data.quality import DataQuality, total
-from fedldp.data.vehicle_ids import VehicleIds
 from fedldp.datasets.dataset import About, Dataset
 from fedldp.errors import DomainError
 from fedldp.learn.objectives import OBJECTIVES
-from fedldp.schema import Schema
+from fedldp.schema import frames
+from fedldp.schema.quality import DataQuality, total
+from fedldp.schema.schema import Schema
+from fedldp.schema.vehicle_ids import VehicleIds
 
 
 def from_file(

@@ -10,7 +10,7 @@ from importlib import resources
 import numpy as np
 
 from fedldp.datasets.dataset import About, Dataset
-from fedldp.schema import Schema
+from fedldp.schema.schema import Schema
 
 ABOUT = About(
     name="flights",

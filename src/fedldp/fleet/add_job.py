@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedldp._internal import files, toml
+from fedldp.budget.calendars import CalendarPeriod
 from fedldp.errors import DomainError
 from fedldp.fleet import folder as fleet_folder
 from fedldp.fleet import signing, texts
@@ -16,8 +17,7 @@ from fedldp.fleet.server import process as server_process
 from fedldp.fleet.server.process import ServerConfig
 from fedldp.learn.networks import Architecture
 from fedldp.learn.settings import Settings
-from fedldp.periods import CalendarPeriod
-from fedldp.schema import Schema
+from fedldp.schema.schema import Schema
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")  # of a job, which begins names of files
 _SETTINGS = Settings(1.0)  # for what they are by default

@@ -12,10 +12,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple, cast, final
 
-from fedldp import ledger
 from fedldp._internal import toml
 from fedldp._internal.signatures import PrivateKey
-from fedldp.attributes import Attribute
+from fedldp.budget import ledger
+from fedldp.budget.calendars import Calendar
 from fedldp.datasets.dataset import Dataset
 from fedldp.errors import DomainError
 from fedldp.fleet import keys, signing, texts
@@ -32,9 +32,9 @@ from fedldp.learn.model import Model
 from fedldp.learn.networks import Architecture, Network
 from fedldp.learn.objectives import objective as named_objective
 from fedldp.learn.settings import Settings
-from fedldp.periods import Calendar
-from fedldp.plan import Plan
-from fedldp.schema import Schema
+from fedldp.plan.plan import Plan
+from fedldp.schema.attributes import Attribute
+from fedldp.schema.schema import Schema
 
 PORT = 9443  # for gateways
 LINK = 9410  # for processes on the server's machine

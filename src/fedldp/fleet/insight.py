@@ -12,8 +12,8 @@ from typing import Any, final
 
 from fedldp._internal.text import or_none
 from fedldp.errors import ImplausibleWarning
-from fedldp.schema import Schema
-from fedldp.tally import Tally
+from fedldp.results.tally import Tally
+from fedldp.schema.schema import Schema
 
 ROWS = 40  # at most: a page is for people
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast, final
 from fedldp._internal import signatures, toml
 from fedldp._internal.signatures import PublicKeys
 from fedldp._internal.validation import is_real, whole
+from fedldp.budget.calendars import Calendar, CalendarPeriod, is_calendar
 from fedldp.errors import DomainError, FedLDPError, WireError
 from fedldp.fleet import signed_jobs
 from fedldp.fleet.protocol import LAST_ROUND, MOST, MOST_BYTES, Question
@@ -22,9 +23,8 @@ from fedldp.learn.model import Model
 from fedldp.learn.noise_aware import Prior
 from fedldp.learn.optimizer import Recipe
 from fedldp.learn.survey import SURVEYS, Survey, choose
-from fedldp.periods import Calendar, CalendarPeriod, is_calendar
-from fedldp.plan import Plan
-from fedldp.schema import Number
+from fedldp.plan.plan import Plan
+from fedldp.schema.schema import Number
 
 LONGEST = 604_800  # seconds: a week
 ENDING = ".summary.json"  # of the name of a job's summary

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from fedldp import ledger
 from fedldp._internal import files
+from fedldp.budget import ledger
 from fedldp.errors import DomainError
 from fedldp.fleet import folder as fleet_folder
 from fedldp.fleet import keys, texts
@@ -28,7 +28,7 @@ from fedldp.fleet.server import process as server_process
 from fedldp.fleet.server.process import ServerConfig
 from fedldp.fleet.vault import process as vault_process
 from fedldp.fleet.vault.process import VaultConfig
-from fedldp.schema import Schema
+from fedldp.schema.schema import Schema
 
 SERVER, GATEWAY, VAULT = "server", "gateway-", "vault-"  # how the folders of parts are called
 

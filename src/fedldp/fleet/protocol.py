@@ -17,9 +17,9 @@ from typing import Any, final
 
 from fedldp import vehicle
 from fedldp._internal import documents, packing
+from fedldp.budget.calendars import asked
 from fedldp.errors import DomainError, WireError
-from fedldp.periods import asked
-from fedldp.report import Report
+from fedldp.plan.report import Report
 
 FORMAT = "fedldp question 1"
 FORMAT_2 = "fedldp question 2"  # of a signed job

@@ -16,6 +16,7 @@ import numpy as np
 
 from fedldp._internal import documents
 from fedldp._internal.validation import Floats
+from fedldp.budget.calendars import CalendarPeriod
 from fedldp.fleet.insight import Insight, Row, estimates, lengths
 from fedldp.learn.clipping import ClippedShare
 from fedldp.learn.features import Scaling
@@ -32,10 +33,9 @@ from fedldp.learn.survey import (
     searched,
     target_map,
 )
-from fedldp.periods import CalendarPeriod
-from fedldp.plan import Plan
-from fedldp.schema import Schema
-from fedldp.tally import Tally
+from fedldp.plan.plan import Plan
+from fedldp.results.tally import Tally
+from fedldp.schema.schema import Schema
 from fedldp.vehicle import canonical
 
 FORMAT = "fedldp job state 1"  # of a job with a survey; others have the state of their optimizer

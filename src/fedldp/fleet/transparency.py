@@ -21,8 +21,8 @@ from typing import Any, final
 
 from fedldp._internal import chain, documents
 from fedldp._internal.chain import Link
+from fedldp.budget.ledger import asked_and_refused
 from fedldp.fleet.protocol import Question
-from fedldp.ledger import asked_and_refused
 from fedldp.vehicle import canonical
 
 FORMAT = "fedldp transparency 1"

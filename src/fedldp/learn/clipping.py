@@ -23,9 +23,9 @@ from typing import final
 
 import numpy as np
 
-from fedldp.estimate import Mean
 from fedldp.learn.networks import LINEAR_LENGTH
 from fedldp.learn.noise_aware import Prior, score_variance
+from fedldp.results.estimate import Mean
 
 SPREADS = 3.0  # of the target become 1 on the scale that the server learns
 

@@ -15,11 +15,11 @@ from typing import Any, ClassVar, Protocol, final
 
 from fedldp._internal import documents
 from fedldp._internal.validation import Floats, Integers
-from fedldp.attributes import Attribute
 from fedldp.errors import DomainError
 from fedldp.learn import model, survey
-from fedldp.parts import Matrix, Values
-from fedldp.schema import Schema
+from fedldp.plan.parts import Matrix, Values
+from fedldp.schema.attributes import Attribute
+from fedldp.schema.schema import Schema
 from fedldp.vehicle import UNREADABLE, difference
 
 MOST_ROWS = 1000  # of a vehicle: the time to answer must not reveal how many it has

@@ -22,9 +22,6 @@ import numpy.typing as npt
 
 from fedldp._internal.options import document
 from fedldp._internal.validation import Floats, reals, whole
-from fedldp._strategies import PAPER_MECHANISM
-from fedldp.data.frames import is_missing
-from fedldp.data.quality import AttributeQuality, DataQuality
 from fedldp.errors import AccuracyWarning, DomainError, MissingExtra
 from fedldp.learn.comparison import Comparison
 from fedldp.learn.examples import Array, Examples, Rows, VehicleRows
@@ -39,9 +36,12 @@ from fedldp.learn.privacy import Privacy
 from fedldp.learn.settings import Settings, paper_options
 from fedldp.learn.tasks import Layered, Linear, Task
 from fedldp.learn.training import Round, Training
-from fedldp.plan import Plan
+from fedldp.plan.plan import Plan
+from fedldp.plan.strategies import PAPER_MECHANISM
 from fedldp.randomness import Source, source
-from fedldp.schema import Number, Schema
+from fedldp.schema.frames import is_missing
+from fedldp.schema.quality import AttributeQuality, DataQuality
+from fedldp.schema.schema import Number, Schema
 from fedldp.vehicle import label
 
 try:

@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from fedldp._internal.validation import Floats, Integers, is_real
 from fedldp._internal.vectors import without_tiny
-from fedldp.attributes import Attribute
 from fedldp.errors import DomainError
-from fedldp.schema import Schema
+from fedldp.schema.attributes import Attribute
+from fedldp.schema.schema import Schema
 
 Singles = npt.NDArray[np.float32]
 

@@ -23,10 +23,10 @@ from fedldp.learn.objectives import objective as objective_of
 from fedldp.learn.optimizer import NOISE_AWARE
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
-from fedldp.plan import Plan
+from fedldp.plan.plan import Plan
 from fedldp.randomness import Source
 from fedldp.randomness import source as source_of
-from fedldp.schema import Schema
+from fedldp.schema.schema import Schema
 
 PRECISION = 0.1  # of a score: how far noise moves it, as a share of how far a model moves it
 TOO_NOISY = 1 / 2  # the precision from which on `fit` warns: a model hardly beats the base rate

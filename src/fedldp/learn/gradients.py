@@ -15,7 +15,7 @@ from fedldp._internal.validation import Floats, Integers
 from fedldp._internal.vectors import SparseRows
 from fedldp.learn.features import FeatureRows, SparseFeatures
 from fedldp.learn.objectives import Objective
-from fedldp.parts import Values
+from fedldp.plan.parts import Values
 
 BLOCK = 4096  # rows multiplied at a time: BLAS rounds differently for different shapes
 

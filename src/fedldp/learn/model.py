@@ -18,17 +18,17 @@ from fedldp._internal import documents, notebook
 from fedldp._internal.text import counted
 from fedldp._internal.validation import Floats, Integers, is_real
 from fedldp._internal.vectors import without_tiny
-from fedldp.attributes import Attribute
-from fedldp.data.frames import shown
-from fedldp.data.quality import DataQuality, total
-from fedldp.data.rows import Rows
 from fedldp.errors import DomainError
 from fedldp.learn.features import Features, Scaling
 from fedldp.learn.gradients import BLOCK
 from fedldp.learn.networks import Network
 from fedldp.learn.objectives import Objective, objective
-from fedldp.parts import Values
-from fedldp.schema import Schema
+from fedldp.plan.parts import Values
+from fedldp.schema.attributes import Attribute
+from fedldp.schema.frames import shown
+from fedldp.schema.quality import DataQuality, total
+from fedldp.schema.rows import Rows
+from fedldp.schema.schema import Schema
 from fedldp.vehicle import canonical
 
 FORMAT = "fedldp model 1"

@@ -29,7 +29,7 @@ from fedldp.learn.features import FeatureRows, written_out
 from fedldp.learn.gradients import gradients_of, scores_of, silently
 from fedldp.learn.layers import Activation, Array, Dense, Layer, Shape, layer_from_document
 from fedldp.learn.objectives import Objective, objective
-from fedldp.parts import Matrix, Values
+from fedldp.plan.parts import Matrix, Values
 from fedldp.randomness import source
 from fedldp.vehicle import canonical
 

@@ -18,9 +18,9 @@ import numpy.typing as npt
 from fedldp._internal.text import unknown
 from fedldp._internal.validation import Floats
 from fedldp._internal.vectors import without_tiny
-from fedldp.attributes import Attribute
 from fedldp.errors import DomainError
 from fedldp.learn.features import check_target, encode_target
+from fedldp.schema.attributes import Attribute
 
 _LEAST = -60.0  # e^-60 counts as no probability: smaller numbers take time (see `without_tiny`)
 

@@ -28,10 +28,10 @@ from fedldp._internal.validation import Floats
 from fedldp.coders.base import Cells
 from fedldp.coders.tables import read_only
 from fedldp.errors import DomainError
-from fedldp.estimate import ESTIMATORS, RATIO, means_of_levels
 from fedldp.learn.noise_aware import Knowledge, Observed, Prior, filtered
-from fedldp.parts import Countable
-from fedldp.tally import Tally
+from fedldp.plan.parts import Countable
+from fedldp.results.estimate import ESTIMATORS, RATIO, means_of_levels
+from fedldp.results.tally import Tally
 from fedldp.vehicle import canonical
 
 NOISE_AWARE = "noise-aware"

@@ -10,10 +10,10 @@ import numpy as np
 from fedldp._internal import packing
 from fedldp._internal.validation import Floats, Integers
 from fedldp.coders.base import Cells
-from fedldp.parts import Values, vectors_of
-from fedldp.plan import Plan
+from fedldp.plan.parts import Values, vectors_of
+from fedldp.plan.plan import Plan
 from fedldp.randomness import Source
-from fedldp.schema import Number, Schema
+from fedldp.schema.schema import Number, Schema
 
 
 @final
@@ -169,7 +169,7 @@ class Clipped:
     The counters are the sum of each coordinate, the sum of the lengths, and the number of vehicles.
 
     >>> import fedldp
-    >>> from fedldp.parts import Matrix
+    >>> from fedldp.plan.parts import Matrix
     >>> part = Clipped(fedldp.Schema.vector(2, bound=1.0)["x"])
     >>> cells = np.zeros((1, part.starts[-1]))
     >>> part.simulate(Matrix(np.array([[0.5, 3.0], [0.1, -1.0]])), fedldp.source(1), cells)

@@ -10,9 +10,7 @@ import numpy.typing as npt
 
 from fedldp._internal.options import OneOf, Real, Whole, document, option, validate
 from fedldp._internal.validation import Floats, Integers, epsilon, reals
-from fedldp._strategies import PAPER_MECHANISM, STRATEGIES, as_printed, each_part
 from fedldp.errors import DomainError
-from fedldp.estimate import HORVITZ_THOMPSON
 from fedldp.learn.clipping import Clip
 from fedldp.learn.features import REFERENCES
 from fedldp.learn.model import Model
@@ -41,9 +39,11 @@ from fedldp.learn.survey import (
 )
 from fedldp.learn.tasks import Task
 from fedldp.learn.training import Training
-from fedldp.plan import Plan
+from fedldp.plan.plan import Plan
+from fedldp.plan.strategies import PAPER_MECHANISM, STRATEGIES, as_printed, each_part
 from fedldp.randomness import Source
-from fedldp.schema import Schema
+from fedldp.results.estimate import HORVITZ_THOMPSON
+from fedldp.schema.schema import Schema
 from fedldp.vehicle import exact
 
 AUTO, DIRECTIONS = "auto", "directions"

@@ -39,16 +39,16 @@ import numpy as np
 
 from fedldp._internal import documents
 from fedldp._internal.validation import Floats, Integers
-from fedldp.attributes import Attribute
 from fedldp.errors import DomainError
-from fedldp.estimate import RATIO, Mean, estimate
 from fedldp.learn.clipping import SPREADS, WIDENING_ERRORS, ClippedShare
 from fedldp.learn.features import Features, Scaling
-from fedldp.parts import Matrix, Values
-from fedldp.plan import Plan
+from fedldp.plan.parts import Matrix, Values
+from fedldp.plan.plan import Plan
 from fedldp.randomness import Source
-from fedldp.schema import Number, Schema
-from fedldp.tally import Tally
+from fedldp.results.estimate import RATIO, Mean, estimate
+from fedldp.results.tally import Tally
+from fedldp.schema.attributes import Attribute
+from fedldp.schema.schema import Number, Schema
 from fedldp.vehicle import canonical
 
 SURVEYS = ("auto", "scale", "whiten", None)

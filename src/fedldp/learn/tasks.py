@@ -16,7 +16,7 @@ from fedldp.learn.gradients import BLOCK, silently
 from fedldp.learn.networks import LINEAR_LENGTH, Network
 from fedldp.learn.noise_aware import Prior
 from fedldp.learn.objectives import Objective
-from fedldp.parts import Values
+from fedldp.plan.parts import Values
 from fedldp.randomness import Source
 
 
@@ -25,7 +25,7 @@ class Task(ABC):
 
     Examples
     --------
-    >>> from fedldp.parts import Matrix
+    >>> from fedldp.plan.parts import Matrix
     >>> class Means(Task):  # the gradient of half the squared distance from a vehicle's numbers
     ...     kind, dimensions = "means", 2
     ...     numbers_of_vehicles = np.array([[0.5, 0.1], [0.3, -0.1]])

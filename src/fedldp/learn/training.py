@@ -27,7 +27,6 @@ from fedldp._internal import documents, files, notebook, packing
 from fedldp._internal.text import counted
 from fedldp._internal.validation import Floats, Integers, reals, whole
 from fedldp.errors import DomainError
-from fedldp.estimate import means_of_levels
 from fedldp.learn import optimizer
 from fedldp.learn.clipping import ClippedShare
 from fedldp.learn.features import Scaling
@@ -37,10 +36,11 @@ from fedldp.learn.optimizer import Recipe, State
 from fedldp.learn.privacy import NoPrivacy, bits_of
 from fedldp.learn.survey import Survey, target_map
 from fedldp.learn.tasks import Task
-from fedldp.parts import Countable, Values
-from fedldp.plan import Plan
+from fedldp.plan.parts import Countable, Values
+from fedldp.plan.plan import Plan
 from fedldp.randomness import Source, check_source
-from fedldp.schema import Schema
+from fedldp.results.estimate import means_of_levels
+from fedldp.schema.schema import Schema
 
 FORMAT = "fedldp training 1"
 

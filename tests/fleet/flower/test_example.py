@@ -10,8 +10,8 @@ from ledgers import made
 from superlink import Deployment
 
 from fedldp import Plan, Schema
+from fedldp.budget.ledger import Ledger
 from fedldp.fleet import private
-from fedldp.ledger import Ledger
 
 APP = Path(__file__).parents[3] / "examples" / "flower"
 ROUNDS = 3

@@ -31,11 +31,11 @@ from nodes import (
 )
 
 from fedldp import Plan, Schema
+from fedldp.budget.ledger import Ledger
 from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.fleet.flower.messages import unpacked
 from fedldp.fleet.flower.mod import LDPMod, tally
-from fedldp.ledger import Ledger
-from fedldp.schema import Number
+from fedldp.schema.schema import Number
 
 # The ledger
 

@@ -14,7 +14,7 @@ from ledgers import made
 from superlink import Deployment
 
 import fedldp
-from fedldp.ledger import Ledger
+from fedldp.budget.ledger import Ledger
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "flower-mod.md").read_text("utf-8")

@@ -7,7 +7,8 @@ import pytest
 from ledgers import open_ledger
 from vaults import MODEL
 
-from fedldp import Category, Number, Plan, Schema, ledger
+from fedldp import Category, Number, Plan, Schema
+from fedldp.budget import ledger
 from fedldp.errors import DomainError
 from fedldp.fleet.protocol import Question
 from fedldp.fleet.vault.policy import Policy

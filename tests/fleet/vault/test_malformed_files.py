@@ -7,11 +7,11 @@ import pytest
 from vault_folders import SCHEMA, configured
 
 from fedldp import Plan
-from fedldp.data import frames
+from fedldp.budget.ledger import Ledger
 from fedldp.errors import DomainError
 from fedldp.fleet.protocol import Question
 from fedldp.fleet.vault.vault import Vault
-from fedldp.ledger import Ledger
+from fedldp.schema import frames
 
 GOOD = ["car,speed,city", "a,31,Oslo", "b,32,Rome", "c,33,Oslo", "d,34,Rome"]
 MALFORMED = {

@@ -23,6 +23,7 @@ from vaults import (
 )
 
 from fedldp import Plan, datasets
+from fedldp.budget.ledger import create
 from fedldp.errors import DomainError, FedLDPError
 from fedldp.fleet.folder import Place, Work, init
 from fedldp.fleet.gateway.relay import relay
@@ -30,7 +31,6 @@ from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import Answer
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.settings import Settings
-from fedldp.ledger import create
 
 LARGE = MATRIX[np.arange(300) % len(MATRIX)]
 

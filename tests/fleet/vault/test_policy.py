@@ -11,11 +11,11 @@ from vaults import answer as sent
 from vaults import vault as make_vault
 
 from fedldp import Plan, Schema
-from fedldp import ledger as ledger_module
+from fedldp.budget import ledger as ledger_module
+from fedldp.budget.ledger import Period
 from fedldp.errors import DomainError
 from fedldp.fleet.vault.policy import Policy
 from fedldp.fleet.vault.vault import Vault
-from fedldp.ledger import Period
 
 CHEAP = Plan(SCHEMA, 0.5, mechanism="three-outputs", k=1)
 

@@ -12,6 +12,7 @@ from ledgers import untouched
 from vault_folders import SCHEMA, configured
 
 from fedldp import Plan, Schema, datasets
+from fedldp.budget.ledger import Ledger
 from fedldp.errors import DomainError
 from fedldp.fleet.gateway.relay import ask
 from fedldp.fleet.protocol import Question
@@ -19,7 +20,6 @@ from fedldp.fleet.sockets import Address
 from fedldp.fleet.vault import vault as module
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.fleet.vault.vault import Vault
-from fedldp.ledger import Ledger
 
 
 def held(folder, **entries):

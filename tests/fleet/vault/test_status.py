@@ -11,7 +11,8 @@ from ledgers import untouched
 from vault_folders import SCHEMA, configured
 from vaults import framed, sent_back
 
-from fedldp import Plan, ledger
+from fedldp import Plan
+from fedldp.budget import ledger
 from fedldp.errors import DomainError
 from fedldp.fleet import state
 from fedldp.fleet.protocol import Question

@@ -34,7 +34,7 @@ from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
 from fedldp.learn.tasks import Linear
 from fedldp.randomness import Source
-from fedldp.schema import Number
+from fedldp.schema.schema import Number
 
 CARS = tuple(f"car {i}" for i in range(len(MATRIX)))
 

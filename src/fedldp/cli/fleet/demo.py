@@ -21,7 +21,6 @@ from rich.table import Table
 
 from fedldp import datasets
 from fedldp._internal.text import counted
-from fedldp.attributes import Attribute
 from fedldp.cli.plans import console
 from fedldp.cli.runs import (
     NETWORK,
@@ -58,6 +57,7 @@ from fedldp.learn.model import Model
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Supervised
 from fedldp.randomness import source
+from fedldp.schema.attributes import Attribute
 
 HOLDOUT = 0.1  # the share that is public, as in `fedldp train`
 

@@ -5,7 +5,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedldp import ledger
+from fedldp.budget import ledger
 from fedldp.fleet.doctor import machine
 from fedldp.fleet.doctor.examination import Check, Finding, ok, problem, warning
 from fedldp.fleet.state import STATE, holder

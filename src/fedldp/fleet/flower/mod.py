@@ -20,18 +20,19 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from fedldp import report, vehicle
+from fedldp import vehicle
 from fedldp._internal import packing
 from fedldp._internal.text import counted, listed
 from fedldp._internal.validation import Floats
-from fedldp.data.quality import DataQuality
+from fedldp.budget.ledger import Ledger, Produce, check_answers_per_job, check_job
 from fedldp.errors import DomainError, ImplausibleWarning, MissingExtra, WireError
 from fedldp.fleet.flower.arrays import difference, only_arrays, untrained, vector, weights
 from fedldp.fleet.flower.messages import DELTA, PLAN, log, node_log, packed, unpacked
-from fedldp.ledger import Ledger, Produce, check_answers_per_job, check_job
-from fedldp.plan import Plan, for_vehicle
-from fedldp.plausibility import FALSE_ALARM, equal_reports
-from fedldp.tally import Tally
+from fedldp.plan import report
+from fedldp.plan.plan import Plan, for_vehicle
+from fedldp.results.plausibility import FALSE_ALARM, equal_reports
+from fedldp.results.tally import Tally
+from fedldp.schema.quality import DataQuality
 
 try:
     from flwr.app import (
@@ -127,7 +128,7 @@ class LDPMod:
     Examples
     --------
     >>> import tempfile, time
-    >>> import fedldp.ledger
+    >>> import fedldp.budget.ledger
     >>> from fedldp import Schema
     >>> from flwr.app import Metadata
     >>> from flwr.clientapp import ClientApp
@@ -248,7 +249,7 @@ class LDPMod:
 
         Examples
         --------
-        >>> import fedldp.ledger, tempfile
+        >>> import fedldp.budget.ledger, tempfile
         >>> from fedldp import Schema
         >>> from flwr.clientapp import ClientApp
         >>> plan = Plan(Schema.vector(2, length=1.0), epsilon=1.0, strategy="directions")

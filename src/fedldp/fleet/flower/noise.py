@@ -12,8 +12,8 @@ from math import inf, sqrt
 from typing import NamedTuple
 
 from fedldp.fleet.flower.messages import log
-from fedldp.plan import Plan
-from fedldp.tally import Tally
+from fedldp.plan.plan import Plan
+from fedldp.results.tally import Tally
 
 RISK = 1e-3  # the probability that the warning does not appear if all vehicles hold zeros
 MISTAKE = 1e-2  # and that it appears although the mean update has the length `noticeable`

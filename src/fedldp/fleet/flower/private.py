@@ -18,7 +18,6 @@ import numpy as np
 
 from fedldp._internal.text import counted, listed
 from fedldp._internal.validation import Floats
-from fedldp.attributes import Attribute
 from fedldp.errors import DomainError, MissingExtra
 from fedldp.fleet.flower.arrays import (
     moved,
@@ -31,8 +30,9 @@ from fedldp.fleet.flower.arrays import (
 from fedldp.fleet.flower.messages import DELTA, PLAN, log
 from fedldp.fleet.flower.mod import REFUSED, PlanOrPath, counted_replies, plan_of
 from fedldp.fleet.flower.noise import Excess
-from fedldp.plan import Plan
-from fedldp.tally import Tally
+from fedldp.plan.plan import Plan
+from fedldp.results.tally import Tally
+from fedldp.schema.attributes import Attribute
 
 try:
     from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict

@@ -21,9 +21,9 @@ from fedldp.errors import DomainError, WireError
 from fedldp.fleet.protocol import LAST_ROUND, Answer, Question
 from fedldp.fleet.server.names import Name, unnamed
 from fedldp.fleet.stages import Learned, Stage, span_of, spans
-from fedldp.plan import Plan
-from fedldp.plausibility import Plausibility
-from fedldp.tally import Tally
+from fedldp.plan.plan import Plan
+from fedldp.results.plausibility import Plausibility
+from fedldp.results.tally import Tally
 
 _KIND = Kind(
     name="checkpoint",

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, final
 
-from fedldp import ledger
+from fedldp.budget import ledger
+from fedldp.budget.ledger import Period, Recent
 from fedldp.fleet.status import clock, iso
 from fedldp.fleet.vault.process import VaultConfig
-from fedldp.ledger import Period, Recent
 
 
 @final

@@ -12,10 +12,10 @@ from fractions import Fraction
 from typing import Any, final
 
 from fedldp._internal import toml
-from fedldp.attributes import Attribute
+from fedldp.budget.ledger import Period
 from fedldp.errors import DomainError
-from fedldp.ledger import Period
-from fedldp.schema import Schema
+from fedldp.schema.attributes import Attribute
+from fedldp.schema.schema import Schema
 from fedldp.vehicle import exact
 
 ENTRIES: dict[str, toml.Types] = {

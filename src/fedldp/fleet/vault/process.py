@@ -17,10 +17,7 @@ import numpy as np
 from fedldp._internal import toml
 from fedldp._internal.signatures import PublicKeys
 from fedldp._internal.validation import Floats
-from fedldp.data import frames
-from fedldp.data.frames import Chunk
-from fedldp.data.quality import DataQuality, total
-from fedldp.data.vehicle_ids import VehicleIds
+from fedldp.budget.ledger import Ledger
 from fedldp.errors import DomainError, FedLDPError
 from fedldp.fleet import logs, state
 from fedldp.fleet.monitor.address import ENTRIES as MONITOR
@@ -32,8 +29,11 @@ from fedldp.fleet.vault.record import FILE as RECORD
 from fedldp.fleet.vault.record import Record
 from fedldp.fleet.vault.reload import Outcome
 from fedldp.fleet.vault.vault import Vault
-from fedldp.ledger import Ledger
-from fedldp.schema import Schema
+from fedldp.schema import frames
+from fedldp.schema.frames import Chunk
+from fedldp.schema.quality import DataQuality, total
+from fedldp.schema.schema import Schema
+from fedldp.schema.vehicle_ids import VehicleIds
 from fedldp.vehicle import exact
 
 FILE = "vault.toml"

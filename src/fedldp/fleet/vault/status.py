@@ -5,15 +5,16 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from fedldp import __version__, ledger
+from fedldp import __version__
 from fedldp._internal.text import counted
+from fedldp.budget import ledger
+from fedldp.budget.ledger import Overview
 from fedldp.fleet import logs
 from fedldp.fleet.state import STATE
 from fedldp.fleet.status import Attempts, Status, iso, life
 from fedldp.fleet.vault import period, record
 from fedldp.fleet.vault.period import PeriodLeft
 from fedldp.fleet.vault.process import VaultConfig
-from fedldp.ledger import Overview
 
 _NOTHING = Overview({}, [], "")
 _SHOWN = 5  # levels of budget for people; the others are summed up

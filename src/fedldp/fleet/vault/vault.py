@@ -32,7 +32,8 @@ import numpy.typing as npt
 from fedldp import vehicle
 from fedldp._internal.signatures import Trusted
 from fedldp._internal.validation import Floats, Integers
-from fedldp.attributes import Attribute
+from fedldp.budget.calendars import CalendarPeriod, asked, is_period
+from fedldp.budget.ledger import MOST_DRAWN, Ledger
 from fedldp.errors import DomainError, FedLDPError, PrivacyError, WireError
 from fedldp.fleet import transparency
 from fedldp.fleet.protocol import Answer, Question
@@ -47,13 +48,12 @@ from fedldp.learn.computations import (
     vehicles_at_once,
 )
 from fedldp.learn.examples import VehicleRows
-from fedldp.ledger import MOST_DRAWN, Ledger
-from fedldp.parts import Values
-from fedldp.periods import CalendarPeriod, asked, is_period
-from fedldp.plan import Plan, for_vehicle
+from fedldp.plan.parts import Values
+from fedldp.plan.plan import Plan, for_vehicle
 from fedldp.randomness import Source
 from fedldp.randomness import source as secret_source
-from fedldp.schema import Schema
+from fedldp.schema.attributes import Attribute
+from fedldp.schema.schema import Schema
 
 _AT_ONCE = 1 << 20  # periods that are drawn at once
 

@@ -1,0 +1,182 @@
+"""Packets in memory: lists of bytes, and columns of Arrow, pandas and polars.
+
+A packet is the bytes of one report as they were received. Only this module reads columns of
+packets; it imports pyarrow when it meets one.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from fedldp._internal.packets import Packets
+from fedldp._internal.text import listed
+from fedldp.errors import DomainError, MissingExtra
+from fedldp.schema.frames import is_missing, shown
+
+_BLOCK = 1 << 16  # packets of a list, or rows of a file, at a time,
+_BLOCK_BYTES = 1 << 23  # and fewer where they are long
+_FIRST = 1 << 8  # packets of a list before their length is known
+_EXPECTED = (
+    "packets must be a list of bytes, a column or a table of Arrow, pandas or polars, or the path "
+    "of a file, a folder or a pattern"
+)
+
+
+def in_memory(data: Any, column: str | None = None) -> Iterator[Packets]:
+    """Yield the packets of a list of bytes, a binary column, or a table with such a column."""
+    if isinstance(data, bytes | bytearray | memoryview | str):
+        raise DomainError(
+            f"{_EXPECTED}; got {type(data).__name__}. Give a list, or use parse for one report."
+        )
+    if _is_arrow(data):
+        yield from _of_arrow(data, column)
+    elif isinstance(data, Iterable):
+        rest, first, size = iter(data), 0, _FIRST
+        while block := list(islice(rest, size)):
+            packets = _of_list(block, first)
+            yield packets
+            first += len(block)
+            size = rows_at_a_time(packets.data.size / len(block))
+    else:
+        raise DomainError(f"{_EXPECTED}; got {type(data).__name__}.")
+
+
+def rows_at_a_time(length: float) -> int:
+    """Return how many packets of a mean length to read at a time, so that memory is bounded."""
+    return max(1, min(_BLOCK, int(_BLOCK_BYTES / max(length, 1))))
+
+
+def _of_list(block: list[Any], first: int) -> Packets:
+    if set(map(type, block)) <= {bytes}:
+        return Packets.of(block)
+    missing = np.zeros(len(block), np.bool_)
+    for place, each in enumerate(block):
+        if isinstance(each, bytearray | memoryview):
+            block[place] = bytes(each)
+        elif not isinstance(each, bytes):
+            if not is_missing(each):
+                raise DomainError(
+                    f"a packet must be bytes or None; number {first + place} is {shown(each)}."
+                )
+            block[place], missing[place] = b"", True
+    packets = Packets.of(block)
+    return Packets(packets.data, packets.starts, packets.lengths, missing)
+
+
+def _is_arrow(data: Any) -> bool:
+    """Return whether data are, or hold, columns of Arrow."""
+    if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "array"):
+        return hasattr(data.array, "__arrow_array__") and data.dtype != object
+    names = "__arrow_c_stream__", "__arrow_c_array__", "to_batches"
+    return any(hasattr(data, name) for name in names)
+
+
+def _of_arrow(data: Any, column: str | None) -> Iterator[Packets]:
+    pa = import_pyarrow()
+    columns: Iterator[Any]
+    if hasattr(data, "scanner"):  # a data set
+        name = column_name(data.schema, column)
+        batches = data.scanner(columns=[name], batch_size=_BLOCK).to_batches()
+        columns = (batch.column(0) for batch in batches)
+    elif hasattr(data, "array"):  # a series of pandas
+        found = pa.array(data)
+        columns = iter(found.chunks if isinstance(found, pa.ChunkedArray) else [found])
+    elif isinstance(data, pa.Array):
+        columns = iter([data])
+    elif hasattr(data, "__arrow_c_array__") and not isinstance(data, pa.RecordBatch):
+        columns = iter([pa.array(data)])
+    else:
+        columns = _of_stream(pa, data, column)
+    for each in columns:
+        yield from of_array(pa, each)
+
+
+def _of_stream(pa: Any, data: Any, column: str | None) -> Iterator[Any]:
+    """Yield the arrays of a column, or of one column of a table."""
+    if isinstance(data, pa.RecordBatch):
+        data = pa.Table.from_batches([data])
+    if not hasattr(data, "schema") and not hasattr(data, "columns"):
+        yield from pa.chunked_array(data).chunks
+        return
+    reader = pa.RecordBatchReader.from_stream(data)
+    name = column_name(reader.schema, column)
+    for batch in reader:
+        yield batch.column(name)
+
+
+def column_name(schema: Any, column: str | None) -> str:
+    """Return the name of the column of packets in an Arrow schema."""
+    pa = import_pyarrow()
+    return chosen([field.name for field in schema if _is_binary(pa, field.type)], column)
+
+
+def chosen(names: list[str], column: str | None) -> str:
+    """Return which of the binary columns has the packets: the only one by default."""
+    if column is None and len(names) == 1:
+        return names[0]
+    if column is None:
+        raise DomainError(
+            f"a table of packets must have one binary column; this one has {len(names)} "
+            f"({listed(names) or 'none'}): name the one to count as `column`."
+        )
+    if column not in names:
+        raise DomainError(
+            f"there is no binary column {column!r}; the table has {listed(names) or 'none'}."
+        )
+    return column
+
+
+def _is_binary(pa: Any, kind: Any) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    names = "is_binary", "is_large_binary", "is_fixed_size_binary", "is_binary_view"
+    return any(getattr(pa.types, name, bool)(kind) for name in names)
+
+
+def of_array(pa: Any, array: Any) -> Iterator[Packets]:
+    """Yield the packets of an Arrow array without copying them."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if not _is_binary(pa, array.type):
+        raise DomainError(f"a column of packets must be binary; got {array.type}.")
+    fixed = pa.types.is_fixed_size_binary(array.type)
+    if not (fixed or pa.types.is_large_binary(array.type) or pa.types.is_binary(array.type)):
+        array = _without_views(pa, array)
+    first, count = array.offset, len(array)
+    if fixed:
+        size = array.type.byte_width
+        data = _octets(array.buffers()[1])
+        ends = size * np.arange(first, first + count + 1, dtype=np.int64)
+    else:
+        _, offsets, values = array.buffers()
+        kind = np.int64 if pa.types.is_large_binary(array.type) else np.int32
+        found = np.frombuffer(offsets or b"", kind)[first : first + count + 1]
+        ends, data = found.astype(np.int64), _octets(values)
+    missing = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    for start in range(0, count, _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        starts, lengths = ends[:-1][rows], np.diff(ends[start : start + _BLOCK + 1])
+        yield Packets(data, starts, lengths, None if missing is None else missing[rows])
+
+
+def _without_views(pa: Any, array: Any) -> Any:
+    """Return a column of views into other buffers, as polars makes them, with one buffer."""
+    try:
+        return array.cast(pa.large_binary())
+    except pa.ArrowNotImplementedError:  # in old versions of pyarrow
+        return pa.array(array.to_pylist(), pa.large_binary())
+
+
+def _octets(buffer: Any) -> Any:
+    return np.frombuffer(b"" if buffer is None else buffer, np.uint8)
+
+
+def import_pyarrow() -> Any:
+    """Return pyarrow, or say which extra has it."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise MissingExtra("pyarrow", "parquet") from None
+    return pyarrow

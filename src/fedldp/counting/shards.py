@@ -1,0 +1,326 @@
+"""Packets in files: Parquet, or reports one after another; on disk or in an object store.
+
+A shard is a file that is counted as a whole. Its name is what a manifest lists: the full path, or
+the address in the object store. pyarrow is imported when a Parquet file or an address is met.
+"""
+
+import glob
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, final
+from urllib.parse import quote, unquote, urlsplit
+
+from fedldp._internal.packets import Packets
+from fedldp.counting.packets import column_name, import_pyarrow, of_array, rows_at_a_time
+from fedldp.errors import DomainError
+
+Source = str | os.PathLike[str]  # of one or many shards: see `find`
+Split = Callable[[BinaryIO], Iterator[Packets]]  # the packets of a stream of reports
+Progress = Callable[
+    [int], object
+]  # called with the number of bytes that were read since the last call
+
+_PIECE = 1 << 20  # bytes of a file that are read at a time
+_PARQUET = b"PAR1"
+_BEGINNING = 16  # bytes
+_SAFE = "/=+,:@!$&'()~"  # in an address, besides letters, digits and _.-
+_SCHEMES = {"gcs": "gs"}  # two names of one store
+_STORES = (
+    "s3://, gs://, abfs:// or hdfs://, or that of another system of fsspec as in fsspec+http://"
+)
+
+
+def no_one(_: int) -> None:
+    """Tell nobody how many bytes were read."""
+
+
+def digest(file: BinaryIO) -> str:
+    """Return the SHA-256 of an open file, and go back to its start."""
+    found = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+    file.seek(0)
+    return found
+
+
+class Shard(ABC):
+    """A file of packets: a Parquet file, or reports one after another."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What a manifest calls the file, whatever the current folder and the credentials are."""
+
+    @property
+    @abstractmethod
+    def address(self) -> str:
+        """What `find` finds the file by, on any machine that can reach it."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of bytes, and 0 if the file is not there."""
+
+    @property
+    @abstractmethod
+    def local(self) -> Path:
+        """The path on this machine, or `DomainError`."""
+
+    @abstractmethod
+    def beginning(self) -> bytes:
+        """Return the first bytes of the file, which show what it holds."""
+
+    @abstractmethod
+    def opened(self) -> AbstractContextManager[BinaryIO]:
+        """Open the file, and refuse it if it changes before it is closed.
+
+        Otherwise its SHA-256 and its packets might be those of two different files.
+        """
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the file."""
+        with self.opened() as file:
+            return digest(file)
+
+    def packets(
+        self, file: BinaryIO, split: Split, column: str | None = None, progress: Progress = no_one
+    ) -> Iterator[Packets]:
+        """Yield the packets of the open file; `split` finds reports that follow one another."""
+        start = file.read(len(_PARQUET))
+        file.seek(0)
+        if start == _PARQUET:
+            yield from self._of_parquet(file, column, progress)
+            return
+        done = 0
+        for packets in split(file):
+            yield packets
+            progress(file.tell() - done)
+            done = file.tell()
+
+    def _of_parquet(
+        self, file: BinaryIO, column: str | None, progress: Progress
+    ) -> Iterator[Packets]:
+        pa = import_pyarrow()
+        from pyarrow import parquet
+
+        try:
+            with parquet.ParquetFile(file, buffer_size=_PIECE) as table:
+                name = column_name(table.schema_arrow, column)
+                facts, rows = table.metadata, max(table.metadata.num_rows, 1)
+                groups = map(facts.row_group, range(facts.num_row_groups))
+                length = sum(group.total_byte_size for group in groups) / rows
+                for batch in table.iter_batches(rows_at_a_time(length), columns=[name]):
+                    for packets in of_array(pa, batch.column(0)):
+                        yield packets
+                        progress(self.size * len(packets) // rows)
+        except pa.ArrowException as error:
+            raise DomainError(f"{self} cannot be read as a Parquet file: {error}") from error
+
+    def _check_unchanged(self, before: Any, after: Any) -> None:
+        if before != after:
+            raise DomainError(f"{self} changed while it was read: count it once it is whole.")
+
+
+@final
+@dataclass(frozen=True)
+class LocalShard(Shard):
+    """A file on this machine."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def name(self) -> str:
+        return self.path.resolve().as_posix()
+
+    @property
+    def address(self) -> str:
+        return self.name
+
+    @property
+    def size(self) -> int:
+        return self.path.stat().st_size if self.path.is_file() else 0
+
+    @property
+    def local(self) -> Path:
+        return self.path
+
+    def beginning(self) -> bytes:
+        with self.path.open("rb") as file:
+            return file.read(_BEGINNING)
+
+    @contextmanager
+    def opened(self) -> Iterator[BinaryIO]:
+        def state() -> tuple[int, int]:
+            found = os.fstat(file.fileno())
+            return found.st_size, found.st_mtime_ns
+
+        with self.path.open("rb") as file:
+            before = state()
+            yield file
+            self._check_unchanged(before, state())
+
+
+@final
+@dataclass(frozen=True)
+class StoredShard(Shard):
+    """A file in an object store, or another file system that pyarrow reads.
+
+    It is copied to a temporary file before it is read: its bytes are fetched once, and those that
+    are hashed are those that are counted.
+    """
+
+    url: str  # the address without its options
+    options: str  # what follows the question mark in the address
+    system: Any  # pyarrow's
+    found: Any  # what it knows about the file
+
+    def __str__(self) -> str:
+        return self.url
+
+    @property
+    def name(self) -> str:
+        return self.url
+
+    @property
+    def address(self) -> str:
+        return f"{self.url}?{self.options}" if self.options else self.url
+
+    @property
+    def size(self) -> int:
+        return int(self.found.size or 0)
+
+    @property
+    def local(self) -> Path:
+        raise DomainError(
+            f"a tally must be a file on this machine, with its manifest next to it; got {self}. "
+            "Copy both here."
+        )
+
+    def beginning(self) -> bytes:
+        with self.system.open_input_stream(self.found.path) as stream:
+            return bytes(stream.read(_BEGINNING))
+
+    @contextmanager
+    def opened(self) -> Iterator[BinaryIO]:
+        # Asked for again: some stores give a list with more exact times than they give a file.
+        before = self.system.get_file_info(self.found.path)
+        with tempfile.TemporaryFile() as file:
+            with self.system.open_input_stream(self.found.path) as stream:
+                shutil.copyfileobj(stream, file, _PIECE)
+            after = self.system.get_file_info(self.found.path)
+            got = file.tell()
+            self._check_unchanged((before.size, before.mtime_ns), (got, after.mtime_ns))
+            file.seek(0)
+            yield file
+
+
+def find(source: Source) -> list[Shard]:
+    """Return the files that a path names: a file, all files of a folder, or those of a pattern.
+
+    As data sets have it, names that begin with a point or an underscore are left out in a folder.
+    A text with "://" is an address in an object store.
+    """
+    if isinstance(source, str) and "://" in source:
+        if not source.startswith("file://"):
+            return _find_stored(source)
+        source = unquote(urlsplit(source).path)  # one file has one name
+    path = Path(source)
+    if path.is_dir():
+        inside = (each for each in path.rglob("*") if each.is_file())
+        shown = (each for each in sorted(inside) if not _is_hidden(each.relative_to(path)))
+        return [LocalShard(each) for each in shown]
+    if not path.exists() and glob.has_magic(str(source)):
+        found = sorted(map(Path, glob.glob(str(source), recursive=True)))  # noqa: PTH207
+        if not found:
+            raise DomainError(f"no file matches {str(source)!r}.")
+        return [shard for each in found for shard in find(each)]
+    return [LocalShard(path)]
+
+
+def find_all(sources: Source | Iterable[Source]) -> list[Shard]:
+    """Return the files of one or many paths, in order; some may occur twice."""
+    each = [sources] if isinstance(sources, str | os.PathLike) else sources
+    return [shard for source in each for shard in find(source)]
+
+
+def _find_stored(address: str) -> list[Shard]:
+    import_pyarrow()
+    from pyarrow import fs
+
+    parts = urlsplit(address)
+    if parts.password is not None:
+        raise DomainError(
+            f"an address must not hold a password; that of {parts.hostname} does. Set the "
+            "credentials in the environment, where no manifest and no log shows them."
+        )
+    if parts.query and not all("=" in option for option in parts.query.split("&")):
+        raise DomainError(
+            f"a question mark begins the options of an address, as in ?region=eu-west-1; got "
+            f"{parts.query!r}. A pattern has * and ** instead."
+        )
+    path = "*".join(map(_escaped, parts.path.rstrip("/").split("*")))
+    scheme = _SCHEMES.get(parts.scheme, parts.scheme)
+    name = f"{scheme}://{parts.netloc}{path}"  # one file has one name
+    # A pattern is looked up in the folder above its first star.
+    before, star, _ = name.partition("*")
+    folder = before.rpartition("/")[0] if star else name
+    system, key = _opened_store(f"{folder}?{parts.query}" if parts.query else folder)
+    found = system.get_file_info(key)
+    if found.type == fs.FileType.File and not star:
+        return [StoredShard(name, parts.query, system, found)]
+    if found.type == fs.FileType.NotFound:
+        raise DomainError(f"there is no file and no folder {folder}.")
+    inside = system.get_file_info(fs.FileSelector(key, recursive=True))
+    wanted = re.compile(_pattern(name) if star else ".*", re.DOTALL)
+    shards: list[Shard] = []
+    for each in sorted(inside, key=lambda each: str(each.path)):
+        within = each.path.removeprefix(key).lstrip("/")
+        full = f"{folder}/{quote(within, safe=_SAFE)}"
+        hidden = _is_hidden(PurePosixPath(within))
+        if each.type == fs.FileType.File and not hidden and wanted.fullmatch(full):
+            shards.append(StoredShard(full, parts.query, system, each))
+    if star and not shards:
+        raise DomainError(f"no file matches {name!r}.")
+    return shards
+
+
+def _escaped(path: str) -> str:
+    """Return a path as it stands in an address, in one of the many ways to write it."""
+    return quote(unquote(path), safe=_SAFE)
+
+
+def _opened_store(address: str) -> tuple[Any, str]:
+    """Return the file system of an address, and the path in it."""
+    pa = import_pyarrow()
+    from pyarrow import fs
+
+    try:
+        system, key = fs.FileSystem.from_uri(address)
+    except pa.ArrowInvalid as error:
+        raise DomainError(f"an address must begin with {_STORES}: {error}") from None
+    return system, key
+
+
+def _pattern(name: str) -> str:
+    """Return the expression that a file, or a folder above it, must match.
+
+    A star stands for any characters but a slash, and two of them for any number of folders.
+    """
+    pieces = [
+        "(?:[^/]+/)*" if piece == "**" else re.escape(piece).replace(r"\*", "[^/]*") + "/"
+        for piece in name.split("/")
+    ]
+    return "".join(pieces).removesuffix("/") + "(?:/.*)?"
+
+
+def _is_hidden(path: PurePosixPath | Path) -> bool:
+    return any(name.startswith((".", "_")) for name in path.parts)

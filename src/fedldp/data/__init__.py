@@ -1,1 +1,0 @@
-"""Reading rows from dicts, arrays, data frames and files, and counting what is wrong in them."""

@@ -1,0 +1,1 @@
+"""What a server learns: counts, estimates, and whether reports are plausible."""

@@ -1,0 +1,1 @@
+"""What is asked: attributes, schemas, and rows from files and data frames."""

@@ -1,0 +1,85 @@
+"""Attributes: what a schema consists of. A new kind is a class and an entry in `ATTRIBUTES`."""
+
+from collections.abc import Mapping
+from copy import copy
+from typing import Any
+
+from fedldp.errors import DomainError
+from fedldp.schema.attributes.angle import Angle
+from fedldp.schema.attributes.base import Attribute, Labelled, Measured
+from fedldp.schema.attributes.binned import BinnedNumber
+from fedldp.schema.attributes.category import Category
+from fedldp.schema.attributes.distribution import Distribution
+from fedldp.schema.attributes.number import Number
+from fedldp.schema.attributes.open import HashedCategory, WholeNumbers
+from fedldp.schema.attributes.optional import OptionalNumber
+from fedldp.schema.attributes.within import Within
+
+__all__ = [
+    "Angle",
+    "Attribute",
+    "BinnedNumber",
+    "Category",
+    "Distribution",
+    "HashedCategory",
+    "Labelled",
+    "Measured",
+    "Number",
+    "OptionalNumber",
+    "WholeNumbers",
+    "Within",
+]
+
+# Every kind of attribute by name, in the order in which a declaration is compared with them.
+ATTRIBUTES: dict[str, type[Attribute]] = {
+    "number": Number,
+    "category": Category,
+    "optional number": OptionalNumber,
+    "number in bins": BinnedNumber,
+    "angle": Angle,
+    "whole numbers": WholeNumbers,
+    "hashed category": HashedCategory,
+    "within": Within,
+}
+
+
+def from_table(name: str, table: Any) -> Attribute:
+    """Return the attribute that a table in TOML declares."""
+    if not isinstance(table, Mapping):
+        raise DomainError(
+            f"{name!r} must be a table of bounds or of categories; got {table!r:.60}."
+        )
+    constant, options = _split(table)
+    for kind in ATTRIBUTES.values():
+        if found := kind.from_table(name, options):
+            return _constant(found, constant) if "constant" in table else found
+    raise DomainError(
+        f"{name!r} needs {', or '.join(kind.declared_as for kind in ATTRIBUTES.values())}; got "
+        f"{', '.join(map(repr, table)) or 'nothing'}."
+    )
+
+
+def is_entry(options: Mapping[str, Any]) -> bool:
+    """Return whether the declaration of an attribute can look like this in JSON."""
+    constant, others = _split(options)
+    known = any(kind.is_entry(others) for kind in ATTRIBUTES.values())
+    return known and (constant is True or "constant" not in options)
+
+
+def _split(table: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return whether an attribute is constant, and its other entries."""
+    return table.get("constant"), {key: table[key] for key in table if key != "constant"}
+
+
+def _constant(attribute: Attribute, constant: Any) -> Attribute:
+    if not isinstance(constant, bool):
+        raise DomainError(
+            f"constant of {attribute.name!r} must be true or false; got {constant!r:.60}."
+        )
+    if attribute.parts != (attribute,):
+        raise DomainError(
+            f"{attribute.name!r} has several columns: declare each of them constant, not the whole."
+        )
+    found = copy(attribute)
+    object.__setattr__(found, "constant", constant)
+    return found

@@ -1,0 +1,298 @@
+"""Numbers of which the distribution is estimated: a vehicle answers with a bin."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from math import inf
+from typing import Any, final
+
+import numpy as np
+
+from fedldp._internal.validation import Floats, checked_text, whole
+from fedldp.errors import DomainError
+from fedldp.schema.attributes.base import Labelled, Values, finite
+from fedldp.schema.attributes.distribution import Bins, Distribution, GroupDistributions, bin_labels
+from fedldp.schema.attributes.results import Numbers, Result
+from fedldp.schema.frames import Cells, is_missing_number, numbers
+from fedldp.vehicle import MISSING, MOST_BINS, PLAN_FORMAT_2
+
+__all__ = ["BinnedNumber"]
+
+SPACINGS = ("linear", "logarithmic")
+_SLACK = 1e-6  # of the range: a value that is closer to an end is not counted as clipped
+
+
+class Binned(Labelled):
+    """What all attributes have in common whose labels are bins, and perhaps "missing"."""
+
+    name: str
+    missing: float | None
+    optional: bool
+    edges: tuple[float, ...]  # of the bins, ascending
+
+    plan_format = PLAN_FORMAT_2
+    invalid = "unreadable"
+    kind: type[Bins]  # of the result
+
+    def _check(self, default: float) -> None:
+        """Validate the name and what a vehicle without a value answers."""
+        checked_text(self.name, "an attribute's name")
+        if not isinstance(self.optional, bool):
+            raise DomainError(
+                f"optional of {self.name!r} must be True or False; got {self.optional!r}."
+            )
+        if self.optional and self.missing is not None:
+            raise DomainError(
+                f"{self.name!r} is optional: missing values are not replaced, so leave missing out."
+            )
+        if not self.optional:
+            missing = (
+                default if self.missing is None else finite(self.name, "missing", self.missing)
+            )
+            object.__setattr__(self, "missing", missing)
+            if not self.edges[0] <= missing <= self.edges[-1]:
+                raise DomainError(
+                    f"missing of {self.name!r} must lie between {self.edges[0]!r} and "
+                    f"{self.edges[-1]!r}; got {missing!r}."
+                )
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The bins as texts, then "missing" if values are optional."""
+        return (*bin_labels(self.edges), *([MISSING] if self.optional else []))
+
+    @cached_property
+    def _inner(self) -> Floats:
+        return np.array(self.edges[1:-1])
+
+    def bin(self, values: Floats) -> Floats:
+        """Return the number of the bin of each number.
+
+        Parameters
+        ----------
+        values
+            Numbers, NaN for a missing one.
+
+        Returns
+        -------
+        array of float
+            Numbers of bins, from 0, and NaN for NaN. An edge belongs to the bin on its right.
+
+        Examples
+        --------
+        >>> from fedldp import Number
+        >>> Number("speed", 0, 130, bins=26).bin(np.array([-5.0, 4.9, 5.0, 130.0, np.nan]))
+        array([ 0.,  0.,  1., 25., nan])
+        """
+        places = np.searchsorted(self._inner, values, side="right").astype(np.float64)
+        places[np.isnan(values)] = np.nan
+        return places
+
+    @property
+    def missing_input(self) -> float:
+        """The input of a missing value: the number of its bin, or of "missing"."""
+        if self.missing is None:
+            return float(len(self.edges) - 1)
+        return float(self.bin(np.array([self.missing]))[0])
+
+    @property
+    def replacement(self) -> str:
+        """The public value that replaces an unusable one, in words."""
+        return f"'{MISSING}'" if self.missing is None else f"{self.missing:.10g}"
+
+    @classmethod
+    def from_shorthand(cls, name: str, given: Any, size: int) -> Any:
+        return None
+
+    def joined(self, values: list[Floats]) -> Floats:
+        places = self.bin(values[0])
+        return np.where(np.isnan(places), self.missing_input, places) if self.optional else places
+
+    def read(self, cells: Cells) -> Floats:
+        return numbers(cells)
+
+    def is_missing(self, cell: object) -> bool:
+        return is_missing_number(cell)
+
+    def _expected(self, cell: object, is_entry: bool) -> str:
+        return "a number"
+
+    def _defaults(self) -> dict[str, Any]:
+        """Return the entry that says what a vehicle without a value answers."""
+        return {"optional": True} if self.optional else {"missing": self.missing}
+
+    def result(self, numbers: Numbers) -> Result:
+        return self.kind.of(self.edges, numbers)
+
+    def within(self, groups: tuple[str, ...], numbers: Numbers) -> Result:
+        return GroupDistributions(groups, self.labels, self.edges, numbers, self.kind)
+
+    def moved(self, coder: Any, liars: float, group: float) -> float:
+        # A quantile is anywhere between two values of which nobody has one between: however few
+        # the liars are, they decide which of the two it is.
+        return self.edges[-1] - self.edges[0] if liars > 0 else 0.0
+
+    def moved_within(self, coder: Any, liars: float, group: float) -> float:
+        return self.moved(coder, liars, group)
+
+    def sums(self, values: Values) -> tuple[Values, Any]:
+        codes = self.to_inputs(values[~np.isnan(values)]).astype(np.int64)
+        found = np.bincount(codes, minlength=len(self.labels))
+        bins = len(self.edges) - 1
+        totals = np.full(len(found), found[:bins].sum())
+        totals[bins:] = len(values)
+        return found, totals
+
+
+def default_entry(options: Mapping[str, Any], keys: set[str]) -> bool:
+    """Return whether entries are these keys, and either a missing number or optional = true."""
+    if options.keys() == {*keys, "missing"}:
+        return type(options["missing"]) in (int, float)
+    return options.keys() == {*keys, "optional"} and options["optional"] is True
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class BinnedNumber(Binned):
+    """A number whose distribution is estimated. A vehicle answers with the bin of its value.
+
+    This is what `Number(..., bins=26)` returns.
+
+    Parameters
+    ----------
+    name
+        The name of the attribute.
+    edges
+        The public edges of the bins, ascending. A value beyond the first or the last counts as that
+        edge; one at an edge between belongs to the bin on its right.
+    missing
+        The public value that a vehicle uses if its own is missing or unreadable. By default it is
+        in the middle between the first and the last edge.
+    optional
+        Whether some vehicles have no value. They say so, and the distribution among the others is
+        estimated.
+    constant
+        Whether the value of a vehicle never changes. See `Attribute`.
+
+    Raises
+    ------
+    DomainError
+        If there are fewer than 2 bins or too many, the edges do not ascend, or `missing` lies
+        beyond them.
+
+    Examples
+    --------
+    >>> from fedldp import Number
+    >>> BinnedNumber("speed", (0, 30, 50, 130)).labels
+    ('0 to 30', '30 to 50', '50 to 130')
+    >>> Number("speed", 0, 130, bins=26) == BinnedNumber("speed", range(0, 131, 5))
+    True
+    >>> Number("way", 1, 1000, bins=3, spacing="logarithmic", optional=True).labels
+    ('1 to 10', '10 to 100', '100 to 1000', 'missing')
+    """
+
+    name: str
+    edges: tuple[float, ...]
+    missing: float | None = None
+    optional: bool = False
+    constant: bool = field(default=False, kw_only=True)
+
+    declared_as = "edges, or low, high and bins (both with an optional missing)"
+    kind = Distribution
+
+    def __post_init__(self) -> None:
+        given = self.edges
+        if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
+            raise DomainError(f"edges of {self.name!r} must be a list of numbers; got {given!r}.")
+        edges = tuple(finite(self.name, "each edge", edge) for edge in given)
+        object.__setattr__(self, "edges", edges)
+        if not 2 <= len(edges) - 1 <= MOST_BINS:
+            raise DomainError(
+                f"{self.name!r} needs from 2 to {MOST_BINS} bins; got {len(edges) - 1}."
+            )
+        ascend = all(low < high for low, high in pairwise(edges))
+        if not ascend or not edges[-1] - edges[0] < inf:
+            raise DomainError(
+                f"edges of {self.name!r} must ascend, with a finite range; got {edges!r:.200}."
+            )
+        self._check(edges[0] / 2 + edges[-1] / 2)
+
+    @classmethod
+    def from_table(cls, name: str, table: Mapping[str, Any]) -> "BinnedNumber | None":
+        if {"edges"} <= table.keys() <= {"edges", "missing", "optional"}:
+            return cls(name, **table)
+        known = {"low", "high", "bins", "spacing", "missing", "optional"}
+        return binned(name, **table) if {"low", "high", "bins"} <= table.keys() <= known else None
+
+    @classmethod
+    def is_entry(cls, options: Mapping[str, Any]) -> bool:
+        return (
+            default_entry(options, {"edges"})
+            and isinstance(options["edges"], list)
+            and all(type(edge) in (int, float) for edge in options["edges"])
+        )
+
+    def options(self) -> dict[str, Any]:
+        return {"edges": list(self.edges), **self._defaults()}
+
+    @property
+    def domain(self) -> str:
+        """The bounds and the number of bins, for display."""
+        low, high = self.edges[0], self.edges[-1]
+        missing = ", or missing" if self.optional else ""
+        return f"{low:g} to {high:g} in {len(self.edges) - 1} bins{missing}"
+
+    @property
+    def limits(self) -> str:
+        """What values are clipped to, in words."""
+        return f"[{self.edges[0]:.10g}, {self.edges[-1]:.10g}]"
+
+    def clipped(self, values: Floats, least: float, most: float) -> int:
+        slack = _SLACK * (self.edges[-1] - self.edges[0])
+        low, high = self.edges[0] - slack, self.edges[-1] + slack
+        if least >= low and most <= high:  # not if one of them is NaN
+            return 0
+        return int(np.count_nonzero((values < low) | (values > high)))
+
+
+def binned(
+    name: str,
+    low: float,
+    high: float,
+    missing: float | None = None,
+    *,
+    bins: int | Sequence[float],
+    spacing: str = "linear",
+    optional: bool = False,
+    constant: bool = False,
+) -> BinnedNumber:
+    """Return a number in bins between two bounds.
+
+    >>> binned("speed", 0, 130, bins=[0, 50, 130]).edges
+    (0.0, 50.0, 130.0)
+    """
+    ends = finite(name, "low", low), finite(name, "high", high)
+    if spacing not in SPACINGS:
+        raise DomainError(f"spacing of {name!r} must be one of {SPACINGS}; got {spacing!r}.")
+    if not ends[0] < ends[1]:
+        raise DomainError(f"{name!r} needs low < high; got {ends[0]!r} and {ends[1]!r}.")
+    if hasattr(bins, "__iter__"):
+        edges = [*bins]
+        if spacing != "linear" or not edges or (edges[0], edges[-1]) != ends:
+            raise DomainError(
+                f"bins of {name!r} as a list must be edges from {ends[0]!r} to {ends[1]!r}, "
+                f"without a spacing; got {bins!r:.80}."
+            )
+        return BinnedNumber(name, tuple(edges), missing, optional, constant=constant)
+    number = whole(bins, f"bins of {name!r}")
+    if not 2 <= number <= MOST_BINS:
+        raise DomainError(f"{name!r} needs from 2 to {MOST_BINS} bins; got {number}.")
+    if spacing == "logarithmic":
+        if ends[0] <= 0:
+            raise DomainError(f"logarithmic bins of {name!r} need low > 0; got {ends[0]!r}.")
+        inner = np.geomspace(*ends, number + 1)[1:-1].tolist()
+    else:
+        inner = np.linspace(*ends, number + 1)[1:-1].tolist()
+    edges = [ends[0], *inner, ends[1]]
+    return BinnedNumber(name, tuple(edges), missing, optional, constant=constant)

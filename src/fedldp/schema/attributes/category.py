@@ -1,0 +1,239 @@
+"""Categories with public labels."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+from math import nan
+from numbers import Real
+from typing import Any, final
+
+import numpy as np
+
+from fedldp._internal.text import did_you_mean
+from fedldp._internal.validation import Floats, checked_text, is_real
+from fedldp.errors import DomainError
+from fedldp.schema.attributes.base import Labelled
+from fedldp.schema.attributes.open import HashedCategory, WholeNumbers
+from fedldp.schema.frames import Cells, codes, is_missing, shown
+from fedldp.vehicle import MISSING, MOST_LABELS, OTHER, PLAN_FORMAT, PLAN_FORMAT_2, label
+
+__all__ = ["Category"]
+
+_KEYS = {"categories", "missing"}
+_MOST_COMPARED = 1000  # labels that are compared with an unknown one
+
+
+@final
+@dataclass(frozen=True)
+class Category(Labelled):
+    """One of some public labels.
+
+    Without a label such as "other", a missing or unknown value adds to the frequency of a real
+    category.
+
+    Parameters
+    ----------
+    name
+        The name of the attribute.
+    categories
+        The public labels: at least two different texts or numbers, or a `range` of numbers.
+        Numbers become texts.
+    missing
+        The label that counts for every value that is missing or unknown. By default it is "other"
+        if there is such a label, and otherwise the first one.
+    optional
+        Report values that are unknown, and those that are missing, as two labels of their own:
+        "other" and "missing" are added to the labels, unless they are there.
+    constant
+        Whether the value of a vehicle never changes. See `Attribute`.
+
+    See Also
+    --------
+    Category.hashed : For texts that are not known in advance.
+    Category.of_range : For whole numbers.
+
+    Raises
+    ------
+    DomainError
+        If there are fewer than two labels or too many, if two are equal, or if `missing` is not
+        one of them.
+
+    Examples
+    --------
+    >>> Category("city", ["Oslo", "Rome", "other"])
+    Category(name='city', categories=('Oslo', 'Rome', 'other'), missing='other')
+    >>> Category("doors", [2, 4, 5], missing=5)
+    Category(name='doors', categories=('2', '4', '5'), missing='5')
+    >>> Category("city", ["Oslo", "Rome"], optional=True).labels
+    ('Oslo', 'Rome', 'other', 'missing')
+    """
+
+    name: str
+    categories: tuple[str, ...]
+    missing: str = None  # type: ignore[assignment]  # "other" or the first
+    optional: bool = False
+    constant: bool = field(default=False, kw_only=True)
+
+    invalid = "unknown"
+    declared_as = "categories (with an optional missing, or optional = true)"
+    limits = ""
+
+    def __post_init__(self) -> None:
+        checked_text(self.name, "an attribute's name")
+        if not isinstance(self.categories, list | tuple | range):
+            raise DomainError(
+                f"categories of {self.name!r} must be a list; got {self.categories!r:.60}."
+            )
+        if type(self.optional) is not bool or (self.optional and self.missing is not None):
+            raise DomainError(
+                f"optional of {self.name!r} must be True or False, and needs no `missing`; got "
+                f"{self.optional!r} and {self.missing!r}."
+            )
+        labels = tuple(self._label(value) for value in self.categories)
+        object.__setattr__(self, "categories", labels)
+        most = MOST_LABELS - 2 * self.optional  # which has two labels more
+        if not 2 <= len(labels) <= most:
+            raise DomainError(
+                f"{self.name!r} needs from 2 to {most} categories; got {len(labels)}."
+            )
+        twice = [text for number, text in enumerate(labels) if self.codes[text] != number]
+        if twice:
+            raise DomainError(f"{self.name!r} has the category {twice[0]!r} twice.")
+        default = OTHER if OTHER in self.codes else labels[0]  # of what is unknown
+        missing = default if self.missing is None else self._label(self.missing)
+        if missing not in self.codes:
+            raise DomainError(f"missing of {self.name!r} must be a category; got {missing!r}.")
+        object.__setattr__(self, "missing", missing)
+
+    def _label(self, value: object) -> str:
+        if is_missing(value) or not isinstance(value, str | Real | np.generic | date):
+            raise DomainError(
+                f"a category of {self.name!r} must be a text or a number, not a missing value; "
+                f"got {shown(value)}."
+            )
+        value = value.item() if isinstance(value, np.generic) else value
+        return checked_text(label(value), f"a category of {self.name!r}")
+
+    @cached_property
+    def codes(self) -> dict[str, int]:
+        """The code of each label: its number, from 0."""
+        return {text: code for code, text in enumerate(self.labels)}
+
+    def __repr__(self) -> str:
+        return self._shown(["name", "categories", "optional" if self.optional else "missing"])
+
+    @classmethod
+    def hashed(
+        cls, name: str, buckets: int, salt: str = "", *, constant: bool = False
+    ) -> HashedCategory:
+        """Return a category for texts that are not known in advance, by their hash.
+
+        Parameters
+        ----------
+        name
+            The name of the attribute.
+        buckets
+            How many buckets there are. Labels in the same bucket are counted together.
+        salt
+            A public text: another salt puts labels into other buckets.
+        constant
+            Whether the label of a vehicle never changes.
+
+        Returns
+        -------
+        HashedCategory
+            The attribute.
+
+        Examples
+        --------
+        >>> Category.hashed("app", buckets=1024).bucket("maps")
+        989
+        """
+        return HashedCategory(name, buckets, salt, constant=constant)
+
+    @classmethod
+    def of_range(cls, name: str, first: int, last: int, *, constant: bool = False) -> WholeNumbers:
+        """Return a category for each whole number of a range, and for "other" and "missing".
+
+        Parameters
+        ----------
+        name
+            The name of the attribute.
+        first, last
+            The least and the largest number with a category of its own.
+        constant
+            Whether the number of a vehicle never changes.
+
+        Returns
+        -------
+        WholeNumbers
+            The attribute.
+
+        Examples
+        --------
+        >>> len(Category.of_range("zone", 10_000, 99_999).labels)
+        90002
+        """
+        return WholeNumbers(name, first, last, constant=constant)
+
+    @property
+    def plan_format(self) -> str:  # type: ignore[override]
+        """The first format of plans that can have the category."""
+        return PLAN_FORMAT_2 if self.optional else PLAN_FORMAT
+
+    @classmethod
+    def from_shorthand(cls, name: str, given: Any, size: int) -> "Category | None":
+        if not isinstance(given, list | tuple):
+            return None
+        texts = all(isinstance(value, str) for value in given)
+        two_numbers = len(given) == 2 and all(map(is_real, given))
+        if texts or (isinstance(given, list) and not two_numbers):
+            return cls(name, tuple(given))
+        return None
+
+    @classmethod
+    def from_table(cls, name: str, table: Mapping[str, Any]) -> "Category | None":
+        known = {*_KEYS, "optional"}
+        return cls(name, **table) if {"categories"} <= table.keys() <= known else None
+
+    @classmethod
+    def is_entry(cls, options: Mapping[str, Any]) -> bool:
+        labels = options.get("categories")
+        if not isinstance(labels, list) or not all(isinstance(text, str) for text in labels):
+            return False
+        if options.keys() == {"categories", "optional"}:
+            return options["optional"] is True
+        return options.keys() == _KEYS and isinstance(options["missing"], str)
+
+    def options(self) -> dict[str, Any]:
+        if self.optional:
+            return {"categories": list(self.categories), "optional": True}
+        return {"categories": list(self.categories), "missing": self.missing}
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The public labels."""
+        return self._labels
+
+    @cached_property
+    def _labels(self) -> tuple[str, ...]:
+        added = [label for label in (OTHER, MISSING) if label not in self.categories]
+        return (*self.categories, *added) if self.optional else self.categories
+
+    @property
+    def missing_input(self) -> float:
+        """The input of a missing value."""
+        return float(self.codes[self.missing])
+
+    @property
+    def replacement(self) -> str:
+        """The public label that replaces an unusable one, in words."""
+        return repr(self.missing)
+
+    def read(self, cells: Cells) -> Floats:
+        return codes(cells, self.codes, self.codes[MISSING] if self.optional else nan)
+
+    def _expected(self, cell: object, is_entry: bool) -> str:
+        near = did_you_mean(cell, self.categories[:_MOST_COMPARED])
+        return f"one of the {len(self.categories)} categories{near}"

@@ -1,0 +1,336 @@
+"""Rows of values as one matrix of numbers, for all kinds of data.
+
+The matrix is of float64, with a row for each vehicle and a column for each coordinate. It contains
+numbers as they are, categories as their codes, and NaN for values that are missing, unreadable or
+unknown. No cell is ever refused here, because on a vehicle the data must not decide whether a
+report is sent; `Rows.read` counts for the owner what will be clipped or replaced.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedldp._internal.validation import Floats, checked_text
+from fedldp.errors import DomainError, UnknownName
+from fedldp.schema import frames
+from fedldp.schema.attributes import Attribute
+from fedldp.schema.frames import REAL, Cells, is_missing, numbers
+from fedldp.schema.quality import AttributeQuality, DataQuality, total
+
+_LOOKED_AT = 1000  # cells of a column that decide whether it holds numbers
+_AT_ONCE = 1 << 15  # rows that are counted together
+_WIDE = 1024  # numbers of a line that NumPy reduces fast
+
+
+class Rows:
+    """The rows of some data, read in ranges. Made by `Schema.rows`.
+
+    >>> from fedldp.schema.schema import Schema
+    >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Paris"])
+    >>> rows = schema.rows([{"age": 31, "city": "Paris"}, {"age": "54", "city": "Pari"}])
+    >>> matrix = rows.matrix(0, len(rows))
+    >>> matrix
+    array([[31.,  1.],
+           [54., nan]])
+    >>> rows.quality()["city"].example
+    "row 1: 'Pari' is not one of the 2 categories (did you mean 'Paris'?)"
+    """
+
+    def __init__(self, attributes: Sequence[Attribute], data: Any, first_row: int = 0) -> None:
+        self._attributes = attributes
+        self._first_row = first_row
+        ends = np.cumsum([attribute.size for attribute in attributes]).tolist()
+        self._slices = [slice(*pair) for pair in pairwise([0, *ends])]
+        self._read = [part for attribute in attributes for part in attribute.parts]
+        self._data: npt.NDArray[Any] | frames.Table
+        if isinstance(data, np.ndarray):
+            self._data = self._checked_array(data, ends[-1])
+        else:
+            self._data = self._checked_table(frames.table(data))
+
+    def _checked_array(self, data: npt.NDArray[Any], dimensions: int) -> npt.NDArray[Any]:
+        array = frames.plain(data)
+        array = array[:, None] if array.ndim == 1 and dimensions == 1 else array
+        if array.ndim != 2 or array.shape[1] != dimensions or array.dtype.kind == "V":
+            names = ", ".join(attribute.name for attribute in self._attributes)
+            raise DomainError(
+                f"an array must have {dimensions} columns, in the order of the schema "
+                f"({names:.200}); got shape {data.shape} of {data.dtype}."
+            )
+        return array
+
+    def _checked_table(self, table: frames.Table) -> frames.Table:
+        if isinstance(table, frames.Dicts):
+            return table  # a key may be missing from any dict: that is data
+        known = set(table.names)
+        for attribute in self._read:
+            if not known.issuperset(_columns(attribute, table)):
+                several = "" if attribute.size == 1 else f" of {attribute.size} numbers, and not"
+                several += several and f" all of {attribute.name}[0] to [{attribute.size - 1}]"
+                raise UnknownName(
+                    f"the data have no column {attribute.name!r}{several}; they have "
+                    f"{list(table.names)!r:.500}. The names must be those of the schema."
+                )
+        return table
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def matrix(self, start: int = 0, stop: int | None = None) -> Floats:
+        """Return a C-contiguous row of coordinates for each row from start to stop.
+
+        It may be a view of the data: do not write to it.
+        """
+        start, stop = self._range(start, stop)
+        if isinstance(self._data, np.ndarray) and self._is_plain:
+            return _floats(self._data[start:stop])
+        matrix = np.empty((stop - start, self._slices[-1].stop))
+        for attribute, columns in zip(self._attributes, self._slices, strict=True):
+            parts = [
+                _read(part, cells) for part, cells in self._parts(attribute, columns, start, stop)
+            ]
+            matrix[:, columns] = attribute.joined(parts)
+        return matrix
+
+    def read(self, start: int = 0, stop: int | None = None) -> tuple[Floats, DataQuality]:
+        """Return what `matrix` returns, and what a vehicle clips or replaces in it.
+
+        The quality is for the owner of the data, and never sent.
+        """
+        start, stop = self._range(start, stop)
+        found = []
+        if isinstance(self._data, np.ndarray) and self._is_plain:
+            matrix = _floats(self._data[start:stop])
+            least, most = _extremes(matrix)
+            for attribute, columns in zip(self._attributes, self._slices, strict=True):
+                values, ends = matrix[:, columns], (least[columns].min(), most[columns].max())
+                found.append(_quality(attribute, values, values, ends, self._first_row + start))
+        else:
+            matrix = np.empty((stop - start, self._slices[-1].stop))
+            for attribute, columns in zip(self._attributes, self._slices, strict=True):
+                read = []
+                for part, cells in self._parts(attribute, columns, start, stop):
+                    values = _read(part, cells)
+                    read.append(values)
+                    ends = (values.min(initial=np.inf), values.max(initial=-np.inf))
+                    quality = _quality(part, values, cells, ends, self._first_row + start)
+                    found.append(quality)
+                matrix[:, columns] = attribute.joined(read)
+                named = zip(names_of(attribute), found[-len(read) :], strict=True)
+                found[-len(read) :] = [replace(each, name=name) for name, each in named]
+        return matrix, DataQuality(len(matrix), tuple(found), *self._others(start, stop))
+
+    def quality(self) -> DataQuality:
+        """Return what a vehicle clips or replaces in all rows: a dry run."""
+        starts = range(0, max(len(self), 1), _AT_ONCE)
+        return total(self.read(start, start + _AT_ONCE)[1] for start in starts)
+
+    def _range(self, start: int, stop: int | None) -> tuple[int, int]:
+        start, stop, _ = slice(start, stop).indices(len(self))
+        return start, max(start, stop)
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        """Whether the data are an array of numbers, which is a matrix as it is."""
+        is_real = isinstance(self._data, np.ndarray) and self._data.dtype.kind in REAL
+        return is_real and all(attribute.reads_floats for attribute in self._attributes)
+
+    def _others(self, start: int, stop: int) -> tuple[dict[str, int], tuple[str, ...]]:
+        """Return the keys of dicts and the columns of tables that the schema does not name."""
+        if isinstance(self._data, np.ndarray):
+            return {}, ()
+        if isinstance(self._data, frames.Dicts):
+            names = {each.name for each in self._read}
+            return self._data.other_keys(names, start, stop), ()
+        names = {name for each in self._read for name in _columns(each, self._data)}
+        return {}, tuple(name for name in self._data.names if name not in names)
+
+    def _parts(
+        self, attribute: Attribute, columns: slice, start: int, stop: int
+    ) -> Iterator[tuple[Attribute, Cells]]:
+        """Yield the attributes that an attribute consists of, with their cells."""
+        if isinstance(self._data, np.ndarray):
+            yield attribute, self._data[start:stop, columns]
+            return
+        for part in attribute.parts:
+            names = _columns(part, self._data)
+            found = [self._data.cells(name, start, stop) for name in names]
+            yield part, found[0] if len(found) == 1 else _beside(found)
+
+
+def _columns(attribute: Attribute, table: frames.Table) -> list[str]:
+    """Return the columns of a table that hold an attribute.
+
+    A vector x is one column of lists or, in a file of texts, the columns x[0], x[1] and so on.
+    """
+    size = attribute.size
+    if size == 1 or isinstance(table, frames.Dicts) or attribute.name_of(0) not in table.names:
+        return [attribute.name]
+    return [attribute.name_of(place) for place in range(size)]
+
+
+def _beside(columns: Sequence[Cells]) -> npt.NDArray[Any]:
+    """Return columns of cells side by side."""
+    if all(isinstance(each, np.ndarray) and each.dtype.kind in REAL for each in columns):
+        return np.stack(columns, axis=1)
+    found = np.empty((len(columns[0]), len(columns)), object)
+    for place, each in enumerate(columns):
+        found[:, place] = each
+    return found
+
+
+def names_of(attribute: Attribute) -> list[str]:
+    """Return the names by which the quality of an attribute's columns is found."""
+    if attribute.parts == (attribute,):
+        return [attribute.name]
+    return [f"{attribute.name}: {part.name}" for part in attribute.parts]
+
+
+def kinds(data: Any) -> dict[str, int | None]:
+    """Return for each column how many numbers it has in a cell, or None if it holds categories.
+
+    >>> kinds({"age": [31, None], "city": ["Rome", "Oslo"], "at": [(59.9, 10.7), (41.9, 12.5)]})
+    {'age': 1, 'city': None, 'at': 2}
+    >>> kinds({"age": [31], "at[0]": [59.9], "at[1]": [10.7]})  # a vector, in a file of texts
+    {'age': 1, 'at': 2}
+    """
+    if isinstance(data, np.ndarray):
+        raise DomainError("an array has no names: use Schema.of(...) or Schema.vector(d, bound).")
+    table = frames.table(data)
+    for name in table.names:
+        checked_text(name, "the name of a column")
+    found = {name: _size(table.cells(name, 0, _LOOKED_AT)) for name in table.names}
+    for first in [name for name in found if name.endswith("[0]")]:
+        stem = first.removesuffix("[0]")
+        several: list[str] = []
+        while found.get(name := f"{stem}[{len(several)}]") == 1:
+            several.append(name)
+        if len(several) > 1 and stem not in found:
+            found = {
+                (stem if name == first else name): (len(several) if name == first else size)
+                for name, size in found.items()
+                if name not in several[1:]
+            }
+    return found
+
+
+def _size(cells: Cells) -> int | None:
+    if isinstance(cells, np.ndarray) and cells.ndim > 1:
+        return int(cells.shape[1])
+    present = [cell for cell in cells if not is_missing(cell)]
+    if present and all(isinstance(cell, list | tuple | np.ndarray) for cell in present):
+        return len(present[0])
+    if any(isinstance(cell, bool | np.bool_) for cell in present):
+        return None
+    return None if np.isnan(numbers(present)).any() else 1
+
+
+def _read(attribute: Attribute, cells: Cells) -> Floats:
+    """Return a row for each cell, with the coordinates of the attribute."""
+    size = attribute.size
+    if isinstance(cells, np.ndarray) and cells.ndim > 1:
+        if cells.shape[1:] != (size,):
+            raise DomainError(
+                f"column {attribute.name!r} must have the shape (rows, {size}); got {cells.shape}."
+            )
+        return attribute.read(cells.reshape(-1)).reshape(-1, size)
+    if size == 1:
+        return attribute.read(cells)[:, None]
+    rows = np.full((len(cells), size), np.nan)
+    for row, cell in zip(rows, cells, strict=True):
+        if _is_vector(cell, size):
+            row[:] = attribute.read(cell)
+    return rows
+
+
+def _is_vector(cell: Any, size: int) -> bool:
+    if isinstance(cell, np.ndarray):
+        return bool(cell.shape == (size,))
+    return isinstance(cell, list | tuple) and len(cell) == size
+
+
+def _entry(cell: Any) -> Any:
+    """Return a cell, of an array of one column its entry."""
+    return cell[0] if isinstance(cell, np.ndarray) and cell.shape == (1,) else cell
+
+
+def _floats(array: npt.NDArray[Any]) -> Floats:
+    with np.errstate(over="ignore"):  # a number that is too large for float64 becomes infinite
+        return np.ascontiguousarray(array, np.float64)
+
+
+def _extremes(matrix: Floats) -> tuple[Floats, Floats]:
+    """Return the least and the largest value of each column, NaN where there is NaN.
+
+    NumPy is slow on narrow matrices, so that many rows are joined into one long line first.
+    """
+    rows, columns = matrix.shape
+    group = max(1, _WIDE // columns)
+    whole = rows // group * group
+    lines = matrix[:whole].reshape(-1, group * columns)
+    ends = []
+    for reduce, initial in ((np.minimum.reduce, np.inf), (np.maximum.reduce, -np.inf)):
+        parts = [reduce(lines, initial=initial).reshape(group, columns), matrix[whole:]]
+        by_column = np.ascontiguousarray(np.concatenate(parts).T)
+        ends.append(reduce(by_column, axis=1, initial=initial))
+    return ends[0], ends[1]
+
+
+def _quality(
+    attribute: Attribute,
+    values: Floats,
+    cells: Cells,
+    ends: tuple[float, float],
+    first_row: int,
+) -> AttributeQuality:
+    """Count what is clipped or replaced, given the values, their cells and their two extremes."""
+    quality = AttributeQuality(
+        attribute.name,
+        values.size,
+        clipped=attribute.clipped(values, *ends),
+        bounds=attribute.limits,
+        replacement=attribute.replacement,
+    )
+    if not np.isnan(ends[0]):
+        return quality
+    bad = np.isnan(values)
+    if attribute.optional:  # to have no value is no fault
+        rows = np.flatnonzero(bad[:, 0]).tolist()
+        bad[[row for row in rows if attribute.is_missing(_entry(cells[row]))]] = False
+        if not bad.any():
+            return quality
+    row, offset = divmod(int(bad.argmax()), attribute.size)
+    place = f"row {first_row + row}"
+    value, is_entry = cells[row], _is_vector(cells[row], attribute.size)
+    if is_entry:
+        value = value[offset]
+        place += f", number {offset}" if attribute.size > 1 else ""
+    missing = _missing(attribute, cells, bad)
+    others: dict[str, Any] = {attribute.invalid: int(np.count_nonzero(bad)) - missing}
+    example = f"{place}: {attribute.fault(value, is_entry)}"
+    return replace(quality, missing=missing, example=example, **others)
+
+
+def _missing(attribute: Attribute, cells: Cells, bad: npt.NDArray[np.bool_]) -> int:
+    """Return how many of the bad values are missing."""
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "biufcmM":
+        cells = cells.reshape(bad.shape)[bad]
+        return int(np.count_nonzero(cells != cells))  # NaN and NaT, which differ from themselves
+    absent = attribute.is_missing
+    rows = np.flatnonzero(bad.any(axis=1)).tolist()
+    if attribute.size == 1 and not (isinstance(cells, np.ndarray) and cells.ndim > 1):
+        found = [cell for row in rows if (cell := cells[row]) is not None]
+        return len(rows) - len(found) + sum(map(absent, found))
+    count = 0
+    for row in rows:
+        cell = cells[row]
+        if _is_vector(cell, attribute.size):
+            count += sum(absent(cell[offset]) for offset in np.flatnonzero(bad[row]).tolist())
+        elif is_missing(cell):
+            count += attribute.size
+    return count
