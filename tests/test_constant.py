@@ -13,6 +13,7 @@ from plans import RESPONSE, TWO, canonical, category, document, inputs, law, num
 
 import fedldp
 from fedldp import Angle, Calendar, Category, Number, Plan, Schema, Within, vehicle
+from fedldp.budget.vehicle import Vehicle
 from fedldp.errors import DomainError, WireError
 
 MODEL = Category("model", ["A", "B", "C"], constant=True)
@@ -156,23 +157,24 @@ def test_the_cost_is_that_of_one_report_even_if_the_values_do_change(name, perio
 
 def test_a_vehicle_sends_the_same_bytes_in_all_its_periods(tmp_path):
     plan = plan_of(MODEL)
-    calendar, source = Calendar(plan, periods=9, answers=5), fedldp.source(2)
-    models = iter("ABCABCABC")
+    calendar, models = Calendar(plan, periods=9, answers=5), iter("ABCABCABC")
 
-    def produce():
-        return plan.report([{"model": next(models)}], source).to_bytes()
+    def row():
+        return {"model": next(models)}
 
     with open_ledger(tmp_path / "ledger", plan.total_epsilon) as ledger:
-        sent = [calendar.answer(ledger, "car", t, produce, source) for t in range(1, 10)]
+        car = Vehicle(ledger, "car")
+        answers = [car.answer_period(calendar, t, row) for t in range(1, 10)]
+        sent = [answer and answer.report for answer in answers]
         assert [*models] == [*"BCABCABC"]  # one was read
         assert len([each for each in sent if each]) == 5
         assert len({each for each in sent if each}) == 1
         assert ledger.spent("car") == calendar.epsilon == plan.total_epsilon
         longer = Calendar(plan, periods=30, answers=30)  # nothing is left, and nothing is needed
-        assert longer.answer(ledger, "car", 1, produce, source) in sent
+        assert car.answer_period(longer, 1, row).report in sent
         other = Calendar(plan_of(Category("model", ["A", "B", "C"])), periods=9, answers=5)
         with pytest.raises(fedldp.errors.BudgetError):
-            other.answer(ledger, "car", 1, produce, source)
+            car.answer_period(other, 1, row)
 
 
 def test_a_simulated_fleet_repeats_its_answers():

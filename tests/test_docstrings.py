@@ -24,6 +24,7 @@ CHECKED = (
     "fedldp._internal.signatures",
     "fedldp.audit",
     "fedldp.budget.ledger",
+    "fedldp.budget.vehicle",
     "fedldp.campaigns",
     "fedldp.coders",
     "fedldp.counting.engines",

@@ -52,6 +52,7 @@ __all__ = [
     "ThreeOutputs",
     "ThreeOutputsFlat",
     "Trend",
+    "Vehicle",
     "Within",
     "amplification",
     "audit",
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     from fedldp.budget.calendars import Calendar, Trend
     from fedldp.budget.ledger import Ledger
     from fedldp.budget.shuffling import amplification
+    from fedldp.budget.vehicle import Vehicle
     from fedldp.coders.channel import Channel
     from fedldp.counting.counts import Counted, Manifest
     from fedldp.learn.estimators import (
@@ -140,6 +142,7 @@ else:
             "learn.estimators": "LDPLinearRegression LDPLinearSVC LDPLogisticRegression "
             "LDPMLPClassifier LDPMLPRegressor",
             "budget.ledger": "Ledger",
+            "budget.vehicle": "Vehicle",
             "mechanisms": "HM HMTP PM Dominant Duchi Laplace Mechanism NearZero Optimal PMOpt "
             "PMSub ThreeOutputs ThreeOutputsFlat best discretize mechanism mechanism_names",
             "budget.calendars": "Calendar Trend",

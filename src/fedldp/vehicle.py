@@ -1315,21 +1315,22 @@ class Plan:
         ['speed is missing', "the key 'sped' is unknown (did you mean 'speed'?)"]
         """
         notes: list[str] = []
+        faults: dict[str, None] = {}  # of values, each once
         read = [part for each in self._schema for part in each.parts or (each,)]
         for each in read:
             for offset in range(each.size):
                 place = f"{each.name}[{offset}]" if each.size > 1 else each.name
-                if (fault := each.fault(row, offset)) and f"{place} is {fault}" not in notes:
-                    notes.append(f"{place} is {fault}")
+                if fault := each.fault(row, offset):
+                    faults[f"{place} is {fault}"] = None
             if fault := each.too_long(row):
-                notes.append(f"{each.name} is {fault}")
+                faults[f"{each.name} is {fault}"] = None
         names = [each.name for each in read]
         for key in row if type(row) is dict else ():
             if type(key) is not str or key not in names:
                 near = get_close_matches(str(key), names, n=1) if type(key) is str else []
                 hint = f" (did you mean {near[0]!r}?)" if near else ""
                 notes.append(f"the key {shown(key)} is unknown{hint}")
-        return notes
+        return [*faults, *notes]
 
     def report(self, row: Any, rng: random.Random = SYSTEM) -> bytes:
         """Return what to send for a row.

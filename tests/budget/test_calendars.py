@@ -28,6 +28,7 @@ from scipy.stats import binom
 import fedldp
 from fedldp import Calendar, Plan, Schema, vehicle
 from fedldp.budget.ledger import seal
+from fedldp.budget.vehicle import Vehicle
 from fedldp.errors import BudgetError, DomainError, PrivacyError, WireError
 
 SPEED = Schema.of(speed=(0, 50))
@@ -175,15 +176,16 @@ def path(tmp_path):
 def test_a_vehicle_answers_in_its_periods_and_keeps_them(path):
     made = []
 
-    def produce():
-        made.append(f"report {len(made)}".encode())
+    def row():
+        made.append({"speed": 7.0 * len(made)})
         return made[-1]
 
     first, second = {}, {}
     for found in (first, second):
         for period in range(1, 8):
             with open_ledger(path, cap=1) as ledger:  # it is started again in each period
-                found[period] = CALENDAR.answer(ledger, "car", period, produce, fedldp.source())
+                answer = Vehicle(ledger, "car").answer_period(CALENDAR, period, row)
+                found[period] = answer and answer.report
     drawn = [period for period, report in first.items() if report]
     assert len(drawn) == len(made) == 2
     assert second == first  # the same bytes, however often they are asked for
@@ -195,19 +197,19 @@ def test_a_vehicle_answers_in_its_periods_and_keeps_them(path):
 
 def test_data_are_not_touched_before_the_periods_are_on_disk(path):
     """Who kills the vehicle in its first answer finds its periods, and no spending."""
-    source = fedldp.source(1)
-    drawn = CALENDAR.draw(fedldp.source(1))
+    found = []
 
-    def produce():
-        raise KeyboardInterrupt
+    def row():  # whoever kills the vehicle now leaves this behind
+        with open_ledger(path, cap=1) as other:
+            found.append(other.periods("car", 1, CALENDAR.fingerprint, never))
+            found.append(other.spent("car"))
+        return {}
 
-    with open_ledger(path, cap=1) as ledger, pytest.raises(KeyboardInterrupt):
-        CALENDAR.answer(ledger, "car", drawn[0], produce, source)
     with open_ledger(path, cap=1) as ledger:
-        assert ledger.periods("car", 1, CALENDAR.fingerprint, never) == drawn
-        assert ledger.spent("car") == 0
-        silent = next(t for t in range(1, 8) if t not in drawn)
-        assert CALENDAR.answer(ledger, "car", silent, never, source) is None
+        car = Vehicle(ledger, "car")
+        sent = [car.answer_period(CALENDAR, period, row) for period in range(1, 8)]
+        drawn = tuple(period for period, answer in enumerate(sent, 1) if answer)
+    assert found == [drawn, 0, drawn, Fraction(1, 2)]
 
 
 def test_killed_at_any_statement_it_never_draws_twice(tmp_path):
@@ -231,30 +233,30 @@ def test_several_processes_agree_on_the_periods(tmp_path):
 def test_a_vehicle_that_cannot_afford_all_answers_draws_nothing(path):
     with open_ledger(path, cap=0.9) as ledger:
         with pytest.raises(BudgetError, match=r"has spent 0 of its cap of 0\.9: 1 more is too"):
-            CALENDAR.answer(ledger, "car", 1, never, fedldp.source())
+            Vehicle(ledger, "car").answer_period(CALENDAR, 1, never)
         assert ledger.periods("car", 0.5, CALENDAR.fingerprint, lambda: [1]) == (1,)  # a first draw
 
 
 def test_the_cap_holds_for_each_answer_too(path):
-    drawn = CALENDAR.draw(fedldp.source(1))
     with open_ledger(path, cap=1) as ledger:
-        CALENDAR.answer(ledger, "car", drawn[0], lambda: b"1", fedldp.source(1))
+        first, second = ledger.periods("car", 1, CALENDAR.fingerprint, lambda: [2, 5])
+        Vehicle(ledger, "car").answer_period(CALENDAR, first, {})
         ledger.release("car", 0.4, "something else", lambda: b"2")
         with pytest.raises(BudgetError, match=r"has spent 0\.9 of its cap of 1"):
-            CALENDAR.answer(ledger, "car", drawn[1], never, fedldp.source(1))
+            Vehicle(ledger, "car").answer_period(CALENDAR, second, never)
 
 
 def test_a_sealed_ledger_draws_nothing(path):
     seal(path)
     with open_ledger(path, cap=9) as ledger, pytest.raises(BudgetError, match="refuses everybody"):
-        CALENDAR.answer(ledger, "car", 1, never, fedldp.source())
+        Vehicle(ledger, "car").answer_period(CALENDAR, 1, never)
 
 
 @pytest.mark.parametrize("period", [0, 8, -1, 1.0, "1", None])
 def test_an_unknown_period_is_refused(path, period):
     with open_ledger(path, cap=9) as ledger:
         with pytest.raises(DomainError, match="period must be a whole number"):
-            CALENDAR.answer(ledger, "car", period, never, fedldp.source())
+            Vehicle(ledger, "car").answer_period(CALENDAR, period, never)
         assert ledger.periods("car", 1, CALENDAR.fingerprint, lambda: [5]) == (5,)
 
 

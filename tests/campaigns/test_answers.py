@@ -10,6 +10,7 @@ from campaigns import HOUR, KEY, NOW, PLAN, SCHEMA, Clock, Vehicles, asked, sent
 
 from fedldp import Plan, Schema
 from fedldp._internal.signatures import PrivateKey, PublicKeys
+from fedldp.budget.vehicle import Vehicle
 from fedldp.campaigns.answers import random_row
 from fedldp.errors import BudgetError, DomainError, PrivacyError, WireError
 from fedldp.fleet import transparency
@@ -186,11 +187,9 @@ def test_a_plan_of_constants_repeats_the_report_and_not_the_identifier(tmp_path)
         assert first.payload[16:] == second.payload[16:]
         assert first.identifier != second.identifier
         assert answers.accept(texts[0]) == first
-        stored = vehicles.ledger.release(
-            "vehicle", 1, "other", bytes, constant=f"answers of {plan.fingerprint}"
-        )
-        assert stored[16:] == first.payload[16:]
-        assert stored[:16] not in (first.identifier, second.identifier)
+        stored = Vehicle(vehicles.ledger).answer(plan, {}, job="autumn")
+        assert stored.report == first.payload[16:]
+        assert stored.nonce not in (first.identifier, second.identifier)
 
 
 ODD = {"speed": datetime.date(2027, 3, 1), "city": [1, {}], 7: object()}

@@ -9,7 +9,7 @@ from campaigns import HOUR, KEY, NOW, PLAN, asked
 from fedldp import Plan, Schema, vehicle
 from fedldp._internal import signatures
 from fedldp._internal.signatures import PrivateKey
-from fedldp.campaigns.answers import new_identifier
+from fedldp.budget.vehicle import new_nonce
 from fedldp.campaigns.campaign import FORMAT, Campaign, check_plan, is_same, packed
 from fedldp.errors import DomainError, FedLDPError, WireError
 
@@ -92,7 +92,7 @@ def test_a_deadline_comes_after_the_beginning():
 
 
 def test_topics_are_those_of_the_documentation():
-    identifier = new_identifier()
+    identifier = new_nonce()
     campaign = asked(number=7)
     assert campaign.topic == "fedldp/north/campaign/spring"
     assert campaign.answers == "fedldp/north/answers/spring/7"
@@ -106,7 +106,7 @@ def test_an_answer_has_at_most_64_bytes_if_a_record_has_at_most_256_bits(bits):
     # One bit for each sign of a cube.
     plan = Plan(Schema.vector(bits, bound=1.0), epsilon=4.0, strategy="cube")
     assert plan.bits == bits
-    payload = new_identifier() + vehicle.Plan(plan.to_json(), 4).report({"x": [0.0] * bits})
+    payload = new_nonce() + vehicle.Plan(plan.to_json(), 4).report({"x": [0.0] * bits})
     assert len(payload) == 32 + -(-bits // 8) <= 64
 
 

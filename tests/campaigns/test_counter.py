@@ -27,6 +27,7 @@ from ledger_victim import never
 
 import fedldp
 from fedldp import Category, Plan, Schema
+from fedldp.budget.vehicle import Vehicle
 from fedldp.campaigns.counter import GRACE, Counter
 from fedldp.campaigns.store import CONFLICT, VEHICLES, Finished, Store, merge
 from fedldp.campaigns.transport import Message
@@ -323,8 +324,7 @@ def test_a_repeated_answer_has_identifiers_that_the_broker_cannot_link(tmp_path)
         for job in ("spring", "summer"):
             broker = published(asked(plan, job=job))
             vehicles.agent(broker, row={"model": "A"}).visit()
-            request = f"campaign north {job} 1 {plan.fingerprint}"
-            secret = vehicles.ledger.release("vehicle", 1, request, never)[:16]
+            secret = Vehicle(vehicles.ledger).answer(plan, never, job=job, round="1").nonce
             assert broker.published
             assert secret.hex() not in broker.clients
             assert not any(secret in payload for _, _, payload in broker.published)

@@ -12,11 +12,11 @@ import pytest
 from campaigns import KEY, PLAN, Vehicles, asked, published, pump, store
 from chaos import Chaos, Killed
 
+from fedldp.budget.vehicle import Vehicle
 from fedldp.campaigns.counter import Counter
 from fedldp.campaigns.store import merge
 
 CARS = [f"car {number}" for number in range(12)]
-REQUEST = f"campaign north spring 1 {PLAN.fingerprint}"
 
 
 def run(tmp_path, seed, steps=80):
@@ -51,9 +51,11 @@ def run(tmp_path, seed, steps=80):
     acknowledged = {car for car in CARS if vehicles.accepted.is_acknowledged(car, asked())}
     totals = vehicles.ledger.totals()
     # The ledger gives back what each vehicle has sent, or would send.
-    sent = {
-        car: vehicles.ledger.release(car, 1, REQUEST, lambda: b"", job="spring") for car in totals
+    answers = {
+        car: Vehicle(vehicles.ledger, car).answer(PLAN, {}, job="spring", round="1")
+        for car in totals
     }
+    sent = {car: answer.nonce + answer.report for car, answer in answers.items()}
     vehicles.close()
     for each in stores:
         each.close()

@@ -24,8 +24,8 @@ from mosquitto import PAGE, Mosquitto, free_port
 
 from fedldp import Plan, Schema
 from fedldp.budget.ledger import Ledger
+from fedldp.budget.vehicle import new_nonce
 from fedldp.campaigns import mqtt
-from fedldp.campaigns.answers import new_identifier
 from fedldp.campaigns.campaign import utc_now
 from fedldp.campaigns.counter import Counter
 from fedldp.campaigns.store import Store
@@ -79,7 +79,7 @@ def test_the_page_works_when_it_is_followed(tmp_path):
 
 def test_a_vehicle_reads_its_own_acknowledgement_and_campaigns_alone(broker):
     campaign = asked()
-    mine, other = new_identifier(), new_identifier()
+    mine, other = new_nonce(), new_nonce()
     with (
         broker.client("server").connect("counter-1") as server,
         broker.client("car-1").connect(mine.hex()) as car,
@@ -145,7 +145,7 @@ def test_a_broker_that_sends_more_than_was_asked_for_is_left(monkeypatch):
 
 def test_a_counter_gets_from_the_broker_what_it_had_not_acknowledged(broker, tmp_path):
     """It is killed between its commit and the acknowledgements: both are repeated."""
-    campaign, mine = asked(issued=utc_now().replace(microsecond=0), hours=1), new_identifier()
+    campaign, mine = asked(issued=utc_now().replace(microsecond=0), hours=1), new_nonce()
     connect = broker.client("server").connect
     with store(tmp_path, campaign) as file:
         connection = connect(file.counter, seconds_kept=60)

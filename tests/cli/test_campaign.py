@@ -15,7 +15,7 @@ from fedldp import Plan
 from fedldp.budget.ledger import Ledger
 from fedldp.campaigns import config
 from fedldp.campaigns.agent import Agent
-from fedldp.campaigns.answers import new_identifier
+from fedldp.campaigns.answers import new_nonce
 from fedldp.campaigns.counter import Counter
 from fedldp.campaigns.mqtt import Broker as Mqtt
 from fedldp.campaigns.store import Store
@@ -173,7 +173,7 @@ def test_a_counter_runs_until_the_round_ends(server):
 @pytest.mark.usefixtures("broker")
 def test_closing_says_what_did_not_count(server):
     publish(server)
-    campaign, name = server / "spring-1.campaign", new_identifier()
+    campaign, name = server / "spring-1.campaign", new_nonce()
     one, two, *_ = {packet(source=fedldp.source(seed)) for seed in range(99)}
     for number, body in enumerate((one, two)):
         with Store(server / f"spring-1.c{number}.db", campaign.read_text()) as store:
@@ -188,7 +188,7 @@ def test_a_later_round_stays_published(server, broker):
     publish(server)
     campaign = server / "spring-1.campaign"
     with Store(server / "spring-1.counter.db", campaign.read_text()) as store:
-        store.add([new_identifier() + packet()])
+        store.add([new_nonce() + packet()])
     publish(server, "--round", 2)
     later = dict(broker.retained)
     text = run("campaign", "close", campaign, "--early", "-o", server / "tally.json")

@@ -1,8 +1,7 @@
-"""The five places where a vehicle answers a plan through its ledger, with one interface."""
+"""The places where a vehicle answers a plan through its ledger, with one interface."""
 
 import datetime
 import json
-import warnings
 
 import numpy as np
 from campaigns import KEY, NOW, Clock, asked, sent
@@ -11,13 +10,13 @@ from flwr.app import ConfigRecord, MetricRecord, RecordDict
 from nodes import Node
 from nodes import asked as flower_question
 
-import fedldp
 from fedldp import Calendar, Category, Number, Plan, Schema
 from fedldp.budget.calendars import CalendarPeriod
 from fedldp.budget.ledger import Ledger
+from fedldp.budget.vehicle import Vehicle
 from fedldp.campaigns.answers import Accepted, Answers
 from fedldp.cli.app import fedldp as command
-from fedldp.errors import DataWarning, FedLDPError
+from fedldp.errors import FedLDPError
 from fedldp.fleet.flower.messages import unpacked
 from fedldp.fleet.protocol import Question
 from fedldp.fleet.vault.vault import Vault
@@ -143,25 +142,29 @@ class InCommand(Place):
 
 
 class InCalendar(Place):
-    """`Calendar.answer`, for a program of one's own."""
+    """`Vehicle.answer_period`, for a program of one's own."""
 
     has_jobs = False
 
     def record(self, plan, job, number, period):
         if period is None:  # another calendar for each number, with all its periods
             plan, period = Calendar(plan, periods=number, answers=number), number
-        draw = fedldp.source()
-
-        def produce():
-            row = self.read_row()
-            known = {name: row[name] for name in plan.plan.schema.names if name in row}
-            with warnings.catch_warnings():  # about the row: they are for the owner
-                warnings.simplefilter("ignore", DataWarning)
-                return plan.plan.report([known], draw).to_bytes()
-
         with Ledger(self.path, self.cap) as ledger:
-            packet = plan.answer(ledger, VEHICLE, period, produce, draw)
-        return None if packet is None else of_report(packet)
+            answer = Vehicle(ledger, VEHICLE).answer_period(plan, period, self.read_row)
+        return None if answer is None else of_report(answer.report)
+
+
+class InProgram(Place):
+    """`Vehicle.answer`, for a program of one's own."""
+
+    has_calendars = False
+
+    def record(self, plan, job, number, period):
+        with Ledger(self.path, self.cap) as ledger:
+            answer = Vehicle(ledger, VEHICLE).answer(
+                plan, self.read_row, job=job, round=str(number)
+            )
+        return of_report(answer.report)
 
 
 PLACES = {place.__name__: place for place in Place.__subclasses__()}

@@ -34,6 +34,7 @@ PUBLIC = (
     "fedldp.schema.quality",
     "fedldp.results.plausibility",
     "fedldp.audit",
+    "fedldp.budget.vehicle",
     "fedldp.learn",
     "fedldp.learn.estimators",
     "fedldp.learn.torch",

@@ -10,7 +10,7 @@ answer, and pays once. docs/repeated.md has the proofs.
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -22,7 +22,6 @@ from fedldp import vehicle
 from fedldp._internal import documents, packing
 from fedldp._internal.text import counted
 from fedldp._internal.validation import Floats, Integers, whole
-from fedldp.budget.ledger import Ledger
 from fedldp.errors import DomainError, ImplausibleWarning
 from fedldp.plan.parts import Matrix
 from fedldp.plan.plan import Plan
@@ -151,11 +150,6 @@ class Calendar:
         return (1 if self.plan.constant else self.answers) * self.plan.total_epsilon
 
     @property
-    def _constant(self) -> str | None:
-        """The name under which a ledger keeps an answer that is repeated."""
-        return self.plan.fingerprint if self.plan.constant else None
-
-    @property
     def share(self) -> Fraction:
         """The share of the vehicles that answers in a period, on average."""
         return Fraction(self.answers, self.periods)
@@ -206,69 +200,31 @@ class Calendar:
         """
         return source.choose(self.answers, self.periods, vehicles) + 1
 
-    def answer(
-        self,
-        ledger: Ledger,
-        vehicle_id: str,
-        period: int,
-        produce: Callable[[], bytes],
-        source: Source,
-    ) -> bytes | None:
-        """Return what a vehicle sends in a period: None if it has not drawn this period.
-
-        The first call draws the vehicle's periods and stores them in the ledger. Only then, and
-        only in a period that was drawn, is `produce` called, which sees the data. If a period is
-        asked for again, the same bytes are returned at no cost. If the plan asks only for what
-        never changes, the bytes of the first answer are returned in all periods that were drawn.
+    def check_period(self, period: int) -> int:
+        """Return the number of a period, or raise an error if there is no such period.
 
         Parameters
         ----------
-        ledger
-            The ledger of the vehicle. Its cap must allow the calendar's whole epsilon when the
-            periods are drawn; each answer is paid for when it is given.
-        vehicle_id
-            The vehicle.
         period
-            The number of the period, from 1.
-        produce
-            A function that returns the bytes of a new report, as `Plan.report` makes them.
-        source
-            The random source from which periods are drawn: `fedldp.source()`.
+            The number, from 1.
 
         Returns
         -------
-        bytes or None
-            The report, which is on disk; None in a period in which this vehicle is silent.
+        int
+            The number.
 
         Raises
         ------
-        BudgetError
-            If the vehicle cannot afford the calendar or this answer, or the ledger is sealed.
         DomainError
-            If there is no such period, or a parameter is invalid.
+            If it is not from 1 to the number of periods.
 
         Examples
         --------
-        >>> import fedldp, tempfile
+        >>> import fedldp
         >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=0.5, mechanism="hm-tp")
-        >>> calendar, source = Calendar(plan, periods=7, answers=2), fedldp.source(1)
-        >>> produce = lambda: plan.report([{"speed": 30}], source).to_bytes()
-        >>> with fedldp.Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
-        ...     sent = [calendar.answer(ledger, "car", t, produce, source) for t in range(1, 8)]
-        ...     spent = ledger.spent("car")
-        >>> [t for t, report in enumerate(sent, 1) if report], spent
-        ([3, 7], Fraction(1, 1))
+        >>> Calendar(plan, periods=7, answers=2).check_period(3)
+        3
         """
-        period, name = self._period(period), self.fingerprint
-        kept = self._constant
-        drawn = ledger.periods(vehicle_id, self.epsilon, name, lambda: self.draw(source), kept)
-        if period not in drawn:
-            return None
-        epsilon, label = self.plan.total_epsilon, f"period {period} of {self.periods}"
-        request = f"{name} {period}"
-        return ledger.release(vehicle_id, epsilon, request, produce, run=label, constant=kept)
-
-    def _period(self, period: int) -> int:
         if not 1 <= whole(period, "period") <= self.periods:
             raise DomainError(
                 f"period must be a whole number from 1 to {self.periods}; got {period!r}."
@@ -395,7 +351,7 @@ class Calendar:
         >>> trend.slope["speed"].interval.round(1)
         array([[1.9, 2.1]])
         """
-        counted_in = sorted(map(self._period, tallies))
+        counted_in = sorted(map(self.check_period, tallies))
         if len(counted_in) < 2:
             raise DomainError(f"a trend needs the tallies of two periods; got {len(counted_in)}.")
         if any(tally.plan != self.plan.fingerprint for tally in tallies.values()):
@@ -527,7 +483,7 @@ class CalendarPeriod:
     number: int  # from 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "number", self.calendar._period(self.number))
+        object.__setattr__(self, "number", self.calendar.check_period(self.number))
 
     def __repr__(self) -> str:
         return f"<CalendarPeriod: {self.number} of {self.calendar.periods}>"

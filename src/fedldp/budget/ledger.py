@@ -20,7 +20,7 @@ import contextlib
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -153,10 +153,14 @@ _KIND = Kind(
 )
 _NONE = 1 << 62  # above the number of every release
 _INSERT = "INSERT INTO releases (key, request, run, job, epsilon, answer) VALUES (?, ?, ?, ?, ?, ?)"
+_ASKED = "INSERT INTO questions VALUES (?, ?)"
 _DRAWN = "INSERT INTO draws VALUES (?, ?, ?)"
 _TOTALS = "SELECT key, epsilon, COUNT(*) FROM releases GROUP BY key, epsilon"
 _RECENT = "SELECT key, epsilon, COUNT(*) FROM releases WHERE number >= ? GROUP BY key, epsilon"
 _FREE = Fraction()  # what a vehicle pays that repeats an answer
+
+# Names of constants: the one that is given, and those that version 0.2 has made of it.
+_CONSTANT_NAMES = "{}", "records of {}", "answers of {}"
 
 
 class Spending(NamedTuple):
@@ -335,6 +339,8 @@ class Ledger:
         job: str | None = None,
         constant: str | None = None,
         entry: str = "",
+        question: bytes | None = None,
+        former: Sequence[Request] = (),
     ) -> bytes:
         """Return the bytes that answer a request: stored ones, or new ones that are paid for.
 
@@ -365,6 +371,10 @@ class Ledger:
         entry
             What was asked, for the hash chain: it is added to the chain in the same transaction,
             once for all vehicles. Needs a request that is a text.
+        question
+            A hash of all that is asked. If it is given, there is one question for each request.
+        former
+            Other names of the same question, under which earlier versions have stored answers.
 
         Returns
         -------
@@ -377,7 +387,8 @@ class Ledger:
             If the vehicle cannot afford epsilon, has given its answers to the job, or the ledger is
             sealed.
         DomainError
-            If a parameter is invalid, or the request was answered for another epsilon.
+            If a parameter is invalid, the request was answered for another epsilon, or another
+            question was asked under it.
 
         Examples
         --------
@@ -397,18 +408,23 @@ class Ledger:
         cost, job = _number(epsilon, "epsilon"), check_job(job)
         request = _request(request, entry)
         with self._file.transaction():
-            answer = self._stored(vehicle_id, cost, request)
+            asked = self._asked(request)
+            if question is not None and asked is not None and asked != question:
+                raise _another_question()
+            answer = self._stored(vehicle_id, cost, [request, *former])
             if answer is None:
                 self._refuse_if_sealed()
                 kept = self._kept([vehicle_id], constant)
                 cost = _FREE if kept else cost
                 if refusal := self._refusal(vehicle_id, self._standing(vehicle_id, job), cost, job):
                     raise BudgetError(refusal)
-                if self._asked(request) is not None:
+                if question is None and asked is not None:
                     raise DomainError(
                         "many vehicles were asked under this request. Use another request for one."
                     )
                 found = kept or {vehicle_id: produce()}
+                if question is not None and asked is None:
+                    self._file.execute(_ASKED, (request, question))
                 if entry:
                     chain.append(self._file, str(request), entry)
                 self._record(found, [vehicle_id], cost, request, run, job, constant)
@@ -427,6 +443,7 @@ class Ledger:
         job: str | None = None,
         constant: str | None = None,
         entry: str = "",
+        former: Sequence[Request] = (),
     ) -> dict[str, bytes]:
         """Ask many vehicles at once, in one transaction, and return the bytes of each.
 
@@ -456,6 +473,8 @@ class Ledger:
         entry
             What was asked, for the hash chain: if anybody answers, it is added to the chain in the
             same transaction. Needs a request that is a text.
+        former
+            Other names of the same question: see `release`.
 
         Returns
         -------
@@ -482,13 +501,13 @@ class Ledger:
         cost, job = _number(epsilon, "epsilon"), check_job(job)
         request = _request(request, entry)
         with self._file.transaction():
+            known = [each for each in (request, *former) if self._asked(each) is not None]
+            request = known[0] if known else request
             asked = self._asked(request)
             query = "SELECT key, answer FROM releases WHERE request = ?"
             answers: dict[str, bytes] = dict(self._file.execute(query, (request,)))
             if asked != question and (asked is not None or answers):
-                raise DomainError(
-                    "another question was asked under this request. Use a new request for it."
-                )
+                raise _another_question()
             if asked is None:
                 self._refuse_if_sealed()
                 kept = self._kept(vehicle_ids, constant)
@@ -498,7 +517,7 @@ class Ledger:
                 new = dict(produce(able))
                 answers = repeated | new
                 if answers:  # otherwise, asking vehicles without budget could fill the disk
-                    self._file.execute("INSERT INTO questions VALUES (?, ?)", (request, question))
+                    self._file.execute(_ASKED, (request, question))
                     if entry:
                         chain.append(self._file, str(request), entry)
                 self._record(repeated, repeating, _FREE, request, run, job, constant)
@@ -586,7 +605,7 @@ class Ledger:
         """Return in which periods of a calendar a vehicle answers: stored ones, or new ones.
 
         Nothing is spent: each answer is paid for when it is given. But a vehicle that cannot afford
-        all of them draws nothing. `fedldp.Calendar.answer` calls this method.
+        all of them draws nothing. `fedldp.Vehicle` calls this method.
 
         Parameters
         ----------
@@ -755,9 +774,9 @@ class Ledger:
         ...     ledger.repeating("colour")
         {'car 7'}
         """
-        query = "SELECT key FROM constants WHERE constant = ?"
+        query = "SELECT DISTINCT key FROM constants WHERE constant IN (?, ?, ?)"
         with self._file.gate():
-            found = self._file.execute(query, (_text(constant, "constant"),))
+            found = self._file.execute(query, _constant_names(constant))
             return set(self._able([each for (each,) in found], _FREE, check_job(job)))
 
     def spent(self, vehicle_id: str) -> Fraction:
@@ -883,6 +902,13 @@ class Ledger:
         with self._file.gate():
             return bool(self._file.execute("SELECT 1 FROM seals"))
 
+    @property
+    def identity(self) -> bytes:
+        """Sixteen random bytes that distinguish it from every other ledger: a secret."""
+        with self._file.gate():
+            [(found,)] = self._file.execute("SELECT identity FROM head")
+            return bytes(found)
+
     def close(self) -> None:
         """Close the file. Closing it again does nothing."""
         self._file.close()
@@ -899,9 +925,10 @@ class Ledger:
 
     # What follows is called while the gate is held.
 
-    def _stored(self, vehicle_id: str, cost: Fraction, request: Request) -> bytes | None:
+    def _stored(self, vehicle_id: str, cost: Fraction, requests: Sequence[Request]) -> bytes | None:
         query = "SELECT epsilon, answer FROM releases WHERE key = ? AND request = ?"
-        for text, answer in self._file.execute(query, (vehicle_id, request)):
+        rows = (row for each in requests for row in self._file.execute(query, (vehicle_id, each)))
+        for text, answer in rows:
             if self._fraction(text) not in (cost, _FREE):
                 raise DomainError(
                     f"{vehicle_id!r} has answered this request for an epsilon of {text}, and is "
@@ -924,9 +951,10 @@ class Ledger:
         for some in _batches(vehicle_ids):
             query = f"""
                 SELECT key, answer FROM constants JOIN releases USING (key, request)
-                WHERE constant = ? AND key IN ({_marks(some)})
+                WHERE constant IN (?, ?, ?) AND key IN ({_marks(some)})
+                ORDER BY constants.rowid DESC  -- the first answer of a vehicle counts
             """  # noqa: S608 (nothing but question marks)
-            kept.update(self._file.execute(query, (_text(constant, "constant"), *some)))
+            kept.update(self._file.execute(query, (*_constant_names(constant), *some)))
         return kept
 
     def _record(
@@ -1348,6 +1376,14 @@ def _number(value: Number, name: str) -> Fraction:
 
 def _text(value: object, name: str) -> str:
     return checked_text(value, name, empty=True)
+
+
+def _constant_names(constant: str) -> tuple[str, ...]:
+    return tuple(name.format(_text(constant, "constant")) for name in _CONSTANT_NAMES)
+
+
+def _another_question() -> DomainError:
+    return DomainError("another question was asked under this request. Use a new request for it.")
 
 
 def _request(value: Request, entry: str) -> Request:

@@ -14,7 +14,8 @@ from math import inf
 from time import monotonic
 from typing import NamedTuple, final
 
-from fedldp.campaigns.answers import Answer, Answers, Identifier, new_identifier
+from fedldp.budget.vehicle import new_nonce
+from fedldp.campaigns.answers import Answer, Answers, Identifier
 from fedldp.campaigns.campaign import all_campaigns
 from fedldp.campaigns.transport import Connect, Connection, Sleep
 from fedldp.errors import FedLDPError
@@ -104,13 +105,13 @@ class Agent:
         Return the identifiers of the answers that were sent. Others are sent under names of their
         own.
         """
-        own = new_identifier()
+        own = new_nonce()
         unused = iter([own])
         with self._connect(own.hex()) as connection:
             connection.subscribe(all_campaigns(self._answers.fleet))
             campaigns, arrived = self._campaigns(connection), monotonic()
             answers = [
-                self._answered(topic, payload, lambda: next(unused, None) or new_identifier())
+                self._answered(topic, payload, lambda: next(unused, None) or new_nonce())
                 for topic, payload in campaigns.items()
             ]
             sent = [each for each in answers if each is not None and each.identifier == own]

@@ -24,6 +24,7 @@ from fedldp._internal.database import Database, Kind
 from fedldp._internal.signatures import PublicKey, PublicKeys
 from fedldp._internal.text import counted, listed
 from fedldp.budget.ledger import Ledger
+from fedldp.budget.vehicle import ONLY_VEHICLE, PaidAnswer, Vehicle, new_nonce
 from fedldp.campaigns.campaign import (
     IDENTIFIER,
     MOST_BITS,
@@ -39,7 +40,6 @@ from fedldp.plan.plan import for_vehicle
 from fedldp.schema import frames
 from fedldp.schema.schema import Schema
 
-VEHICLE = "vehicle"  # its id in a ledger that it shares with nobody
 CLOCKS_DIFFER = timedelta(minutes=5)  # between the server and a vehicle, at most
 
 Identifier = Callable[[], bytes]
@@ -68,11 +68,6 @@ _KIND = Kind(
         "and open campaigns are answered again, with the same bytes."
     ),
 )
-
-
-def new_identifier() -> bytes:
-    """Draw an identifier for one answer."""
-    return secrets.token_bytes(IDENTIFIER)
 
 
 class Answer(NamedTuple):
@@ -353,7 +348,7 @@ class Answers:
         *,
         policy: Policy | None = None,
         epsilon: Fraction | None = None,
-        key: str = VEHICLE,
+        key: str = ONLY_VEHICLE,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self.fleet, self._operator = fleet, operator
@@ -362,7 +357,7 @@ class Answers:
         self._policy, self._epsilon = policy or Policy(), epsilon
         self._key, self._clock = key, clock
 
-    def accept(self, payload: bytes, identifier: Identifier = new_identifier) -> Answer | None:
+    def accept(self, payload: bytes, identifier: Identifier = new_nonce) -> Answer | None:
         """Return the answer to what was published.
 
         Asking again returns the same bytes, and costs nothing.
@@ -396,31 +391,28 @@ class Answers:
         self._accepted.remember(self._key, campaign, plan.fingerprint)
         if self._accepted.is_acknowledged(self._key, campaign):
             return None
-        released = self._released(campaign, plan, identifier)
+        released = self._payload(campaign, plan, identifier)
         answer = Answer(self.fleet, campaign.job, campaign.round, campaign.deadline, released)
         self._accepted.store(self._key, answer)
         return answer
 
-    def _released(self, campaign: Campaign, plan: vehicle.Plan, identifier: Identifier) -> bytes:
-        request = f"campaign {self.fleet} {campaign.job} {campaign.round} {plan.fingerprint}"
-        # That of a plan of constants is a secret (see below), and the broker may know the other.
-        identifier = new_identifier if plan.constant else identifier
-        payload = self._ledger.release(
-            self._key,
-            plan.epsilon,
-            request,
-            lambda: identifier() + plan.report(self._checked_row(plan)),
-            run=campaign.job,
+    def _payload(self, campaign: Campaign, plan: vehicle.Plan, identifier: Identifier) -> bytes:
+        name = f"campaign {self.fleet} {campaign.job} {campaign.round} {plan.fingerprint}"
+        answer = Vehicle(self._ledger, self._key, self._tell).answer(
+            plan,
+            self._row,
             job=campaign.job,
-            constant=f"answers of {plan.fingerprint}" if plan.constant else None,
+            round=str(campaign.round),
+            run=campaign.job,
             entry=transparency.entry_of(campaign.job, campaign.round, campaign.plan),
+            former=(name,),
+            # The nonce of a plan of constants is a secret, and the broker may know the identifier.
+            nonce=new_nonce if plan.constant else identifier,
         )
         if not plan.constant:
-            return payload
-        # The report is repeated in other jobs. So that the identifier is not, the one in the ledger
-        # stays a secret from which those that are sent are derived.
-        secret, packet = parted(payload)
-        return hashlib.sha256(secret + request.encode()).digest()[:IDENTIFIER] + packet
+            return answer.nonce + answer.report
+        # The report is repeated in other jobs. So that the identifier is not, it is derived.
+        return hashlib.sha256(answer.nonce + name.encode()).digest()[:IDENTIFIER] + answer.report
 
     def pending(self) -> list[Answer]:
         """Return what is to be sent: not yet acknowledged, and before the deadline.
@@ -473,13 +465,11 @@ class Answers:
                 f"epsilon of {float(self._epsilon):g}."
             )
 
-    def _checked_row(self, plan: vehicle.Plan) -> Any:
-        row = self._row()
-        try:
-            notes = [note for note in plan.check(row) if not note.startswith("the key ")]
-        except Exception as error:  # a note for the owner must not decide about an answer
-            notes = [str(error)]
-        if notes:  # without the values: logs are kept and passed on to others
+    def _tell(self, answer: PaidAnswer) -> None:
+        """Tell the owner, without the values: logs are kept and passed on to others."""
+        if answer.failure:
+            owner.log(_log, logging.ERROR, "all values count as missing: %s", answer.failure)
+        elif notes := [note for note in answer.notes if not note.startswith("the key ")]:
             owner.log(
                 _log,
                 logging.WARNING,
@@ -487,7 +477,6 @@ class Answers:
                 "which",
                 counted(len(notes), "value"),
             )
-        return row
 
 
 def random_row(path: Path) -> dict[str, Any]:

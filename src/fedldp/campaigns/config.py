@@ -18,8 +18,9 @@ from typing import Any, final
 from fedldp._internal import files, locks, toml
 from fedldp._internal.signatures import PrivateKey, PublicKeys
 from fedldp.budget.ledger import Ledger
+from fedldp.budget.vehicle import ONLY_VEHICLE
 from fedldp.campaigns.agent import EVERY, RETRY, SILENCE, Agent
-from fedldp.campaigns.answers import VEHICLE, Accepted, Answers, random_row
+from fedldp.campaigns.answers import Accepted, Answers, random_row
 from fedldp.campaigns.campaign import Campaign, check_name, check_plan, is_same, packed, utc_now
 from fedldp.campaigns.mqtt import Broker
 from fedldp.campaigns.transport import Sleep
@@ -176,7 +177,7 @@ class VehicleConfig:
                 *(self.entries["fleet"], operator, self.schema, self.row, ledger, known),
                 policy=self.policy,
                 epsilon=self.epsilon,
-                key=self.entries.get("vehicle", VEHICLE),
+                key=self.entries.get("vehicle", ONLY_VEHICLE),
             )
             yield Agent(
                 answers,

@@ -1,6 +1,5 @@
 """`fedldp report`, on a vehicle, and `fedldp tally`, on a server."""
 
-import contextlib
 import json
 import sys
 from collections import Counter
@@ -17,6 +16,7 @@ from fedldp import vehicle
 from fedldp._internal import locks, owner
 from fedldp._internal.text import counted
 from fedldp.budget.ledger import Ledger
+from fedldp.budget.vehicle import PaidAnswer, Vehicle, some_notes, tell_nobody, tell_owner
 from fedldp.cli.plans import (
     INPUT,
     OUTPUT,
@@ -32,7 +32,6 @@ from fedldp.counting.shards import Shard
 from fedldp.errors import DomainError
 from fedldp.plan.plan import Plan, for_vehicle
 from fedldp.plan.report import REASONS
-from fedldp.randomness import source
 
 _NO_MANIFEST = (
     "has no manifest: a file that it counts already would count again if it is given again."
@@ -41,8 +40,8 @@ _REPEATED = (
     "This vehicle repeats its report: all attributes are declared constant. If a value has changed "
     "since, nobody learns of it."
 )
-_SHOWN = 10  # notes about a row that are printed
 _STDOUT = Path("-")
+_MOST_SHOWN = 10  # refused reports that are printed
 
 
 @click.command("report")
@@ -129,7 +128,7 @@ def report_command(
 
     The ledger records the spending and the report before the report is written.
     Make it once, with `fedldp ledger init`: a missing one is refused.
-    The same plan and round get the same report again. No answer is given beyond
+    The same plan, job and round get the same report again. No answer is given beyond
     the cap or, with --job, beyond one answer to the job.
 
     If PLAN is a calendar (`fedldp plan --periods`), the vehicle draws its
@@ -164,35 +163,23 @@ def report_command(
         click.echo("\n".join(notes) or "All values are used as they are.")
         sys.exit(1 if notes else 0)
     if strict and (notes := plan.check(values)):
-        raise DomainError(f"the row must be usable as it is; {_some(notes)}.")
+        raise DomainError(f"the row must be usable as it is; {some_notes(notes)}.")
 
-    new = False
-
-    def produce() -> bytes:
-        nonlocal new
-        new = True
-        return plan.report(values)
-
-    answer: bytes | None
+    answer: PaidAnswer | None
     with Ledger(cast(Path, ledger), budget) as book:
+        car = Vehicle(book, key, tell_nobody)
         if calendar is not None and period is not None:
-            answer = calendar.answer(book, key, period, produce, source())
+            answer = car.answer_period(calendar, period, values)
         else:
-            request = f"{plan.fingerprint} {round_}"
-            kept = plan.fingerprint if plan.constant else None
-            answer = book.release(
-                key, plan.epsilon, request, produce, run=round_, job=job, constant=kept
-            )
+            former = (f"{plan.fingerprint} {round_}",)
+            answer = car.answer(plan, values, job=job, round=round_, run=round_, former=former)
     if answer is None:
-        said = f"This vehicle has not drawn period {period}: it sends nothing."
-    else:
-        _send(answer, output)
-        said = _REPEATED if plan.constant and not new else ""
-    if said:
-        vehicle.warn_owner(said)
-    with contextlib.suppress(Exception):  # the report is out: nothing else may depend on the data
-        if notes := plan.check(values):
-            vehicle.warn_owner(f"fedldp: warning: {_some(notes)}.")
+        vehicle.warn_owner(f"This vehicle has not drawn period {period}: it sends nothing.")
+        return
+    _send(answer.report, output)
+    if plan.constant and answer.repeated:
+        vehicle.warn_owner(_REPEATED)
+    tell_owner(answer)
 
 
 def _send(report: bytes, output: Path) -> None:
@@ -217,12 +204,6 @@ def _row(path: str) -> Any:
         return vehicle.read_row(data)
     except ValueError as error:
         raise DomainError(f"{error}. Nothing was spent.") from None
-
-
-def _some(notes: list[str]) -> str:
-    """Return some notes in one line."""
-    more = [f"and {len(notes) - _SHOWN:,} more"] if len(notes) > _SHOWN else []
-    return "; ".join(notes[:_SHOWN] + more)
 
 
 def _budget(cap: str) -> Fraction:
@@ -397,10 +378,10 @@ class _Tallying:
         for reason, said in REASONS.items():
             if number := self.refused_packets[reason]:
                 shown.print(f"Refused {counted(number, 'report')}: {said}")
-        for bad in self.total.listed[:_SHOWN]:
+        for bad in self.total.listed[:_MOST_SHOWN]:
             place = f"{bad.shard or 'standard input'}, number {bad.number}"
             shown.print(f"  {place}: {bad.reason}", markup=False)
-        if len(self.total.listed) > _SHOWN:
+        if len(self.total.listed) > _MOST_SHOWN:
             shown.print("  and more: --json lists a thousand of them")
         if self.twins:
             shown.print(

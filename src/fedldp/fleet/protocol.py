@@ -107,7 +107,7 @@ class Question:
         So a vehicle answers a period of a calendar once, even if several jobs ask for it.
         """
         period = _asked(self.plan).period
-        return f"records of {period}" if period else self.request
+        return period or self.request
 
     @cached_property
     def digest(self) -> bytes:

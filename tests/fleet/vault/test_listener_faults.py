@@ -38,6 +38,7 @@ from vaults import (
     vault,
 )
 
+from fedldp.budget.vehicle import NONCE_BYTES
 from fedldp.errors import DomainError
 from fedldp.fleet.protocol import Answer
 from fedldp.fleet.sockets import Address
@@ -47,7 +48,8 @@ from fedldp.fleet.vault.listener import Listener
 
 def stored(ledger, request):
     query = "SELECT answer FROM releases WHERE request = ?"
-    return sorted(record for (record,) in ledger._file.execute(query, (request,)))
+    answers = ledger._file.execute(query, (request,))
+    return sorted(answer[NONCE_BYTES:] for (answer,) in answers)
 
 
 def process(command, folder):

@@ -27,6 +27,7 @@ from vaults import (
 
 import fedldp
 from fedldp import Plan, Schema
+from fedldp.budget.vehicle import NONCE_BYTES
 from fedldp.errors import DomainError, FedLDPError
 from fedldp.learn.examples import Arrays, VehicleRows
 from fedldp.learn.features import Features, encode_target
@@ -152,7 +153,7 @@ def test_who_has_answered_is_not_chosen_again_while_others_can(tmp_path):
 def test_the_answer_holds_neither_names_nor_an_order(one, ask):
     batch = one.answer(ask(n=8))
     stored = one._ledger._file.execute("SELECT answer FROM releases ORDER BY number")
-    drawn = [record for (record,) in stored]
+    drawn = [answer[NONCE_BYTES:] for (answer,) in stored]
     assert drawn != sorted(drawn)  # with this seed
     assert batch.split() == sorted(drawn)
     assert b"car" not in batch.to_bytes()

@@ -14,7 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -24,7 +24,8 @@ from fedldp import vehicle
 from fedldp._internal import packing
 from fedldp._internal.text import counted, listed
 from fedldp._internal.validation import Floats
-from fedldp.budget.ledger import Ledger, Produce, check_answers_per_job, check_job
+from fedldp.budget.ledger import Ledger, check_answers_per_job, check_job
+from fedldp.budget.vehicle import ONLY_VEHICLE, PaidAnswer, Vehicle
 from fedldp.errors import DomainError, ImplausibleWarning, MissingExtra, WireError
 from fedldp.fleet.flower.arrays import difference, only_arrays, untrained, vector, weights
 from fedldp.fleet.flower.messages import DELTA, PLAN, log, node_log, packed, unpacked
@@ -53,7 +54,6 @@ PlanOrPath = Plan | str | os.PathLike[str]
 VehicleId = str | Callable[[Context], str]
 
 PARTITION = "partition-id"  # by which the nodes of a simulation are told apart
-ONLY_VEHICLE = "vehicle"  # of a ledger, if its node has no partition
 REFUSED = "the vehicle refused."
 
 
@@ -268,40 +268,40 @@ class LDPMod:
 
     def _answer(self, message: Message, context: Context, call_next: App) -> bytes:
         question = self._question(message, context)
-        constant = question.checked.fingerprint if question.checked.constant else None
-        with self._opened() as ledger:
-            self._check_default_id(ledger, question.vehicle_id)
+        plan, who = question.checked, question.vehicle_id
 
-            def release(produce: Produce) -> bytes:
-                # Flower's run is a label and not the job: its id changes when a run is resumed.
-                return ledger.release(
-                    question.vehicle_id,
-                    question.checked.epsilon,
-                    question.request,
-                    produce,
-                    run=question.run,
-                    job=self.job,
-                    constant=constant,
-                )
-
+        def row() -> Any:
             try:
-                stored = release(_ask_the_app)
-            except _Unanswered:
-                # The app may take minutes and start processes, and a report of many numbers takes
-                # seconds: not inside a transaction. Nothing leaves before it is paid for.
-                drawn = self._drawn(question, message, context, call_next)
-                return release(lambda: drawn)
-        why = (
-            "has answered this plan before, whose attributes are all declared constant"
-            if constant
-            else "has answered this question before"
-        )
-        _tell(
-            logging.WARNING,
-            f"LDPMod: {question.vehicle_id!r} {why}. The same report is sent again, at no cost, "
-            "and the app is not called: a change of the app has no effect on it.",
-        )
-        return stored
+                found = self._read(call_next(message, context).content, question.received)
+                self._quality(found)  # it can fail too
+            except DomainError:
+                raise
+            except BaseException as error:
+                raise DomainError(_described(error, "the app failed with ")) from None
+            return found
+
+        with self._opened() as ledger:
+            self._check_default_id(ledger, who)
+            answer = Vehicle(ledger, who, partial(self._tell_owner, question)).answer(
+                plan,
+                row,
+                job=self.job,
+                digest=question.digest,
+                former=(question.digest.hex(),),
+                run=question.run,  # a label, and not the job: it changes when a run is resumed
+            )
+        if answer.repeated:
+            why = (
+                "has answered this plan before, whose attributes are all declared constant"
+                if plan.constant
+                else "has answered this question before"
+            )
+            _tell(
+                logging.WARNING,
+                f"LDPMod: {who!r} {why}. The same report is sent again, at no cost, and the app is "
+                "not called: a change of the app has no effect on it.",
+            )
+        return answer.report
 
     def _rehearse(
         self, message: Message, context: Context, call_next: App
@@ -311,10 +311,7 @@ class LDPMod:
         plan, who = question.checked, question.vehicle_id
         with self._opened() as ledger:
             self._check_default_id(ledger, who)
-            if not plan.constant or who not in ledger.repeating(plan.fingerprint, self.job):
-                another = f"dry run {question.request}"  # a question that was never asked
-                with contextlib.suppress(_Unanswered):
-                    ledger.release(who, plan.epsilon, another, _ask_the_app, job=self.job)
+            Vehicle(ledger, who).check(plan, job=self.job)
         reply = call_next(message, context)
         if not reply.has_content():
             raise DomainError(f"the app must reply with content; got the error {reply.error!r}.")
@@ -444,9 +441,9 @@ class LDPMod:
                     f"{count:,} that are trained."
                 )
             received = ArrayRecord(dict(received))  # the app may change what it was given
-        request = _digest(checked.fingerprint, kind, message.content)
+        digest = _digest(checked.fingerprint, kind, message.content)
         run = str(message.metadata.run_id)  # now, as the app may change it too
-        return _Question(checked, self._who(context), request, received, run)
+        return _Question(checked, self._who(context), digest, received, run)
 
     def _who(self, context: Context) -> str:
         if callable(self.vehicle_id):
@@ -469,34 +466,18 @@ class LDPMod:
                 f"this node, whose {PARTITION} was given or taken away since. Pass vehicle_id."
             )
 
-    def _drawn(self, question: "_Question", message: Message, context: Context, app: App) -> bytes:
-        """Return a report about the app's reply or, if that fails in any way, about the default.
-
-        Data can cause every kind of exception, Ctrl-C's and those that end coroutines and
-        generators too. Nothing can be done about a process that ends, or an app that never does.
-        """
-        try:
-            row = self._read(app(message, context).content, question.received)
-            quality = self._quality(row)
-            drawn = question.checked.report(row)
-        except BaseException as error:
-            why = _described(
-                error, "" if isinstance(error, DomainError) else "the app failed with "
-            )
-        else:
-            with contextlib.suppress(BaseException):  # what is wrong is for the owner alone
-                self._tell_quality(quality, row, question)
-            return drawn
-        # Not earlier: the exception has kept what the app had in memory, which may be all there is.
-        _tell(logging.ERROR, f"LDPMod reports the public default, at the usual cost: {why}")
-        return question.checked.report({})
-
-    def _tell_quality(self, quality: DataQuality, row: Any, question: "_Question") -> None:
+    def _tell_owner(self, question: "_Question", answer: PaidAnswer) -> None:
+        if answer.failure:
+            text = f"LDPMod reports the public default, at the usual cost: {answer.failure}"
+            _tell(logging.ERROR, text)
+        if answer.row is None:
+            return
+        quality = self._quality(answer.row)
         if any(each.replaced for each in quality.attributes):
             told = quality.summary(examples=False)
             _tell(logging.ERROR, f"LDPMod reports the public default for what is missing: {told}")
         elif question.received is not None:
-            _tell(logging.INFO, self._described_update(row, quality))
+            _tell(logging.INFO, self._described_update(answer.row, quality))
         elif quality.changed:
             _tell(logging.INFO, f"LDPMod: {quality.clipping}")
 
@@ -543,7 +524,7 @@ class _Question(NamedTuple):
 
     checked: vehicle.Plan
     vehicle_id: str
-    request: str
+    digest: bytes
     received: ArrayRecord | None  # what the app's arrays are compared with
     run: str
 
@@ -646,10 +627,10 @@ def plan_of(given: PlanOrPath) -> Plan:
 _checked = lru_cache(maxsize=4)(for_vehicle)  # one process may answer for many nodes
 
 
-def _digest(plan: str, kind: str, content: RecordDict) -> str:
+def _digest(plan: str, kind: str, content: RecordDict) -> bytes:
     """Return a SHA-256 of the content of a question, without Flower's ids."""
     parts = sorted((name, _canonical(record)) for name, record in content.items())
-    return hashlib.sha256(repr((plan, kind, parts)).encode()).hexdigest()
+    return hashlib.sha256(repr((plan, kind, parts)).encode()).digest()
 
 
 def _canonical(record: ArrayRecord | MetricRecord | ConfigRecord) -> str:
@@ -683,11 +664,3 @@ def _described(error: BaseException, before: str = "") -> str:
         return f"{before}{name}: {error}"
     except BaseException:
         return f"{before}{name}"
-
-
-class _Unanswered(Exception):
-    """The ledger has no answer yet, and the budget covers one."""
-
-
-def _ask_the_app() -> bytes:
-    raise _Unanswered

@@ -21,7 +21,7 @@ import contextlib
 import datetime
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple, final
@@ -33,7 +33,8 @@ from fedldp import vehicle
 from fedldp._internal.signatures import Trusted
 from fedldp._internal.validation import Floats, Integers
 from fedldp.budget.calendars import CalendarPeriod, asked, is_period
-from fedldp.budget.ledger import MOST_DRAWN, Ledger
+from fedldp.budget.ledger import Ledger
+from fedldp.budget.vehicle import PlanQuestion, Vehicles
 from fedldp.errors import DomainError, FedLDPError, PrivacyError, WireError
 from fedldp.fleet import transparency
 from fedldp.fleet.protocol import Answer, Question
@@ -55,15 +56,32 @@ from fedldp.randomness import source as secret_source
 from fedldp.schema.attributes import Attribute
 from fedldp.schema.schema import Schema
 
-_AT_ONCE = 1 << 20  # periods that are drawn at once
-
 _Asked = Callable[[Integers], Iterator[Values]]  # what some vehicles answer, some at a time
 
 
 class _Checked(NamedTuple):
     plan: Plan
-    cost: Fraction  # of a report
+    read: vehicle.Plan  # the same plan, as a small vehicle reads it
     period: CalendarPeriod | None  # in which the plan is asked, if it belongs to a calendar
+
+    @property
+    def cost(self) -> Fraction:
+        """What a report costs."""
+        return self.read.epsilon
+
+    def asked(self, question: Question) -> PlanQuestion:
+        """Return what a question asks of each vehicle."""
+        period = self.period and (self.period.calendar.fingerprint, self.period.number)
+        return PlanQuestion(
+            self.read,
+            question.job,
+            str(question.round),
+            question.digest,
+            period=period,
+            entry=transparency.entry(question),
+            former=(f"records of {question.paid_for}",) if period else (),
+            repeats=not question.model,
+        )
 
 
 @final
@@ -313,7 +331,7 @@ class Vault:
         with _ledger_errors():
             self._ledger.note(request, transparency.entry(question), chained=covered)
 
-    def _answer(self, question: Question, checked: _Checked, values: _Asked) -> dict[str, bytes]:
+    def _answer(self, question: Question, checked: _Checked, values: _Asked) -> Mapping[str, bytes]:
         # The choice depends only on the owner's settings and on the ledger, which has the last
         # word.
         self._count(question.job)
@@ -321,34 +339,23 @@ class Vault:
         affordable, recent = np.array(covered)[self._spent], self._within_period(checked.cost)
         allowed, willing = self._answers < self._ledger.answers_per_job, self._willing(checked.plan)
         able = affordable & recent & willing
-        constant = None if question.model else _constant(checked.plan)
+        vehicles, asked = Vehicles(self._ledger), checked.asked(question)
         repeats = np.zeros(len(able), np.bool_)
-        if constant is not None:  # who has answered this plan repeats its answer, at no cost
-            repeats = np.isin(self._names, list(self._ledger.repeating(constant, question.job)))
-        follow, drawn = self._drawn(checked.period, constant)
+        if asked.constant is not None:  # who has answered this plan repeats its answer, at no cost
+            repeats = np.isin(self._names, list(vehicles.repeating(asked)))
+        follow, drawn = self._drawn(vehicles, asked, checked.period)
         free = np.flatnonzero((able | repeats) & allowed & drawn)
         order = np.lexsort((self._source.words(len(free)), self._answers[free]))
         chosen = free[order[: question.n]]
         numbers = dict(zip(self._names[chosen].tolist(), chosen.tolist(), strict=True))
         paying: list[int] = []
 
-        def produce(able: list[str]) -> dict[str, bytes]:
+        def draw(able: list[str]) -> list[bytes]:
             self._policy.check_vehicles(len(able) + int(repeats[chosen].sum()))
             paying.extend(numbers[each] for each in able)
-            vehicles = np.array(paying, np.int64)
-            return dict(zip(able, self._records(checked.plan, values, vehicles), strict=True))
+            return self._records(checked.plan, values, np.array(paying, np.int64))
 
-        records = self._ledger.release_many(
-            list(numbers),
-            checked.cost,
-            question.paid_for,
-            question.digest,
-            produce,
-            run=question.job,
-            job=question.job,
-            constant=constant,
-            entry=transparency.entry(question),
-        )
+        records = vehicles.answer(asked, list(numbers), draw)
         paid = np.array(paying, np.int64)
         before = self._spent[paid]
         for place in np.unique(before).tolist():
@@ -363,7 +370,7 @@ class Vault:
             "have chosen another epsilon": willing | repeats,
         }
         self.missing = _missing(obstacles, len(self)) if paying or not records else ""
-        if constant is not None:
+        if asked.constant is not None:
             self._job = ""  # so that answers that were repeated are counted, from the ledger
         return records
 
@@ -391,7 +398,7 @@ class Vault:
         return np.array([recent.get(name, nothing) <= left for name in self._names.tolist()])
 
     def _drawn(
-        self, period: CalendarPeriod | None, constant: str | None
+        self, vehicles: Vehicles, asked: PlanQuestion, period: CalendarPeriod | None
     ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
         """Return which vehicles follow a calendar, and which of them answer in a period of it.
 
@@ -399,30 +406,8 @@ class Vault:
         """
         if period is None:
             return (all_of_them := np.ones(len(self._names), np.bool_)), all_of_them
-        calendar = period.calendar
-        if calendar.answers > MOST_DRAWN:
-            raise DomainError(
-                f"a vault draws at most {MOST_DRAWN} periods for a vehicle; the calendar has "
-                f"{calendar.answers}."
-            )
-
-        def draw(vehicles: int) -> Iterator[list[int]]:
-            step = max(1, _AT_ONCE // calendar.answers)
-            for first in range(0, vehicles, step):
-                count = min(step, vehicles - first)
-                for periods in calendar.draw_many(count, self._source):
-                    yield periods.tolist()
-
         names = self._names.tolist()
-        found = self._ledger.in_period(
-            names,
-            calendar.epsilon,
-            calendar.fingerprint,
-            period.number,
-            calendar.answers,
-            draw,
-            constant,
-        )
+        found = vehicles.answering(asked, period.calendar, names, self._source)
         follow = np.array([each in found for each in names])
         return follow, np.array([found.get(each, False) for each in names])
 
@@ -572,18 +557,13 @@ def _schema(plan: str) -> Schema:
         raise WireError(f"the plan has no schema: {error}") from None
 
 
-def _constant(plan: Plan) -> str | None:
-    """Return the name under which the ledger keeps records that are repeated, if they are."""
-    return f"records of {plan.fingerprint}" if plan.constant else None
-
-
 @lru_cache(maxsize=4)
 def _checked(text: str, cap: Fraction) -> _Checked:
     """Read a plan, and check its integers and its cost against a cap, as a small vehicle does."""
     alone = asked(text).plan
-    cost = for_vehicle(alone, cap).epsilon
+    read = for_vehicle(alone, cap)
     period = CalendarPeriod.from_json(text) if is_period(text) else None
     plan = Plan.from_json(alone) if period is None else period.calendar.plan
     if plan.to_json() != alone:  # so that a question has one form and one digest
         raise DomainError("the plan must be in canonical form, as Plan.to_json writes it.")
-    return _Checked(plan, cost, period)
+    return _Checked(plan, read, period)
