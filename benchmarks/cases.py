@@ -22,6 +22,7 @@ from fedldp.learn.examples import Arrays
 from fedldp.learn.objectives import objective
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
+from fedldp.mechanisms import HMTP
 from fedldp.plan.report import Report
 
 MILLION = 1_000_000
@@ -136,7 +137,7 @@ def _own(categories: int, vehicles: int) -> np.ndarray:
 
 def one_value() -> Case:
     """A vehicle that encodes one value at a time, against the same with NumPy."""
-    m = fedldp.HMTP(EPSILON)
+    m = HMTP(EPSILON)
     alone = fedldp.vehicle.Channel(m.channel(OUTPUTS).to_json(), EPSILON)
     x, rng = np.linspace(-1, 1, 1000).tolist(), np.random.default_rng(4)
 
@@ -221,7 +222,7 @@ def tallying() -> Case:
 def collection(plain: Callable[..., Any]) -> Case:
     """All of it, from rows in memory to estimates, against floats for each row."""
     plan = fedldp.Plan(fedldp.Schema.vector(16, bound=1.0), epsilon=4.0)
-    m, x = fedldp.HMTP(4.0), numbers(MILLION, 16)
+    m, x = HMTP(4.0), numbers(MILLION, 16)
     source, rng = fedldp.source(3), np.random.default_rng(4)
     return Case(
         lambda: plan.simulate(x, source).estimate(),
@@ -253,7 +254,7 @@ def training(replicas: int, naive: Callable[..., Any] = straightforward.train) -
     """One pass of LDP-FedSGD: against a naive one, and against reading X."""
     ready = examples(MILLION, DIMENSIONS)
     task, rng = Linear(objective("logistic"), ready), np.random.default_rng(3)
-    x, y, tenth, m = ready.features, ready.targets, MILLION // 10, fedldp.HMTP(1.0)
+    x, y, tenth, m = ready.features, ready.targets, MILLION // 10, HMTP(1.0)
 
     def plain() -> None:
         if replicas > 1:

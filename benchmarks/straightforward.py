@@ -9,8 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import fedldp
-from fedldp.mechanisms import Finite, Hybrid, Mechanism, Piecewise, Solved
+from fedldp.mechanisms import (
+    Duchi,
+    Finite,
+    Hybrid,
+    Laplace,
+    Mechanism,
+    Piecewise,
+    Solved,
+    ThreeOutputs,
+    ThreeOutputsFlat,
+)
 
 Floats = npt.NDArray[np.float64]
 
@@ -20,7 +29,7 @@ def check(x: Floats) -> None:
         raise ValueError("x must lie in [-1, 1]")
 
 
-def three_outputs(m: fedldp.ThreeOutputs, x: Floats, rng: np.random.Generator) -> Floats:
+def three_outputs(m: ThreeOutputs, x: Floats, rng: np.random.Generator) -> Floats:
     E, a = np.exp(m.epsilon), m.a
     minus = np.where(
         x >= 0,
@@ -33,11 +42,11 @@ def three_outputs(m: fedldp.ThreeOutputs, x: Floats, rng: np.random.Generator) -
     return sign * m.C
 
 
-def duchi(m: fedldp.Duchi, x: Floats, rng: np.random.Generator) -> Floats:
+def duchi(m: Duchi, x: Floats, rng: np.random.Generator) -> Floats:
     return np.where(rng.random(x.shape) < 0.5 + x / (2 * m.C), m.C, -m.C)
 
 
-def three_outputs_flat(m: fedldp.ThreeOutputsFlat, x: Floats, rng: np.random.Generator) -> Floats:
+def three_outputs_flat(m: ThreeOutputsFlat, x: Floats, rng: np.random.Generator) -> Floats:
     E, a = np.exp(m.epsilon), m.a
     zero = np.minimum(a, 1 - 2 * (E - a) / (E * (E + 1)) - np.abs(x) / m.C)
     minus = (1 - zero - x / m.C) / 2
@@ -79,15 +88,15 @@ def codes_of(m: Solved, x: Floats, rng: np.random.Generator) -> npt.NDArray[Any]
     return codes
 
 
-def laplace(m: fedldp.Laplace, x: Floats, rng: np.random.Generator) -> Floats:
+def laplace(m: Laplace, x: Floats, rng: np.random.Generator) -> Floats:
     return x + rng.laplace(0.0, m.scale, x.shape)
 
 
 WAYS: dict[type, Callable[[Any, Floats, np.random.Generator], Floats]] = {
-    fedldp.Laplace: laplace,
-    fedldp.Duchi: duchi,
-    fedldp.ThreeOutputs: three_outputs,
-    fedldp.ThreeOutputsFlat: three_outputs_flat,
+    Laplace: laplace,
+    Duchi: duchi,
+    ThreeOutputs: three_outputs,
+    ThreeOutputsFlat: three_outputs_flat,
     Piecewise: piecewise,
     Hybrid: hybrid,
     Solved: solved,

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import fedldp
-from fedldp import HMTP, Plan, Report, Schema, datasets
+from fedldp import Plan, Report, Schema, datasets
 from fedldp.errors import DomainError, FedLDPError, UnknownName, WireError
 from fedldp.learn import Arrays, Linear, Model, Settings, Training, objective
+from fedldp.mechanisms import HMTP, PM, Duchi, Finite, Optimal
 from fedldp.plan.parts import Matrix
 
 SCHEMA = Schema.of(age=(0, 100), city=["Oslo", "Rome", "Lima"])
@@ -41,7 +42,7 @@ def test_a_plan_takes_a_mechanism_by_name_class_or_example(name):
 
 
 def test_the_options_of_a_mechanism_count():
-    few = Plan(SCHEMA, 2.0, mechanism=fedldp.Optimal(2.0, outputs=5), k=1)
+    few = Plan(SCHEMA, 2.0, mechanism=Optimal(2.0, outputs=5), k=1)
     assert few == Plan(SCHEMA, 2.0, mechanism="optimal", outputs=5, k=1)
     assert few != Plan(SCHEMA, 2.0, mechanism="optimal", k=1)
 
@@ -56,11 +57,11 @@ def test_a_mechanism_with_another_epsilon_is_refused():
 
 
 def test_a_mechanism_of_ones_own_needs_no_registry():
-    class Bare(fedldp.mechanisms.Finite):
+    class Bare(Finite):
         name = "bare"
         letters = np.array([-1.0, 1.0])
-        values = property(lambda self: fedldp.Duchi(self.epsilon).values)
-        table = property(lambda self: fedldp.Duchi(self.epsilon).table)
+        values = property(lambda self: Duchi(self.epsilon).values)
+        table = property(lambda self: Duchi(self.epsilon).table)
 
         def __init__(self, epsilon):
             self.epsilon = epsilon
@@ -240,7 +241,7 @@ def shown():
     found = training()
     yield from (found, found.advance(), found)
     yield Model("squared", WIDE, fedldp.Number("<i>", 0, 1), [0.5] * (300 + 3 * 59 + 1))
-    for mechanism in (fedldp.Duchi(1.0), fedldp.PM(8.0)):
+    for mechanism in (Duchi(1.0), PM(8.0)):
         yield mechanism.channel()
     for schema in (SCHEMA, WIDE, NUMBERS):
         yield schema
@@ -311,7 +312,7 @@ def test_tables_show_what_matters(report):
     first = cells(tally.estimate())[0]
     assert first[0] == "age"
     assert float(first[2]) == pytest.approx(tally.estimate()["age"].mean, rel=1e-3)
-    channel = fedldp.Duchi(1.0).channel()
+    channel = Duchi(1.0).channel()
     assert cells(channel)[0] == ["0", "-2.164", "0.7311", "0.2689", "0.2689"]
 
 

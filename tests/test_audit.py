@@ -24,6 +24,7 @@ from fedldp import audit, vehicle
 from fedldp.cli.app import fedldp as command
 from fedldp.coders.channel import Channel
 from fedldp.errors import DomainError, PrivacyError
+from fedldp.mechanisms import HMTP, PM, Duchi, Laplace
 
 EVERY_MECHANISM = pytest.mark.parametrize("name", fedldp.mechanism_names())
 EVERY_CHANNEL = pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_every_channel_passes(name, epsilon):
 
 
 def test_a_structural_shortfall_is_reported():
-    proved = audit.exact(fedldp.PM(epsilon=9.0).channel(outputs=33))
+    proved = audit.exact(PM(epsilon=9.0).channel(outputs=33))
     assert float(proved.shortfall) == pytest.approx(0.545, abs=0.001)
 
 
@@ -152,7 +153,7 @@ def test_duchi_with_ties_in_both_halves_is_caught():
 
 def test_a_raw_attribute_among_many_is_caught():
     def one_of_five_raw(x, source):
-        noisy = fedldp.Duchi(epsilon=1.0).perturb(x, source)
+        noisy = Duchi(epsilon=1.0).perturb(x, source)
         noisy[:, 3] = x[:, 3]
         return noisy
 
@@ -164,7 +165,7 @@ def test_a_raw_attribute_among_many_is_caught():
 
 def test_a_sum_reveals_what_no_entry_reveals():
     """Thirty attributes, each with the whole budget; hardly a row is drawn twice."""
-    mechanism = fedldp.Duchi(epsilon=0.5).perturb
+    mechanism = Duchi(epsilon=0.5).perturb
     x = np.ones(30)
     found = audit.attack(mechanism, [(x, -x)], fedldp.source(3), samples=20_000)
     assert found.bound > 2
@@ -213,7 +214,7 @@ def test_stated_confidence_is_kept():
 
     More than 45 false alarms, had each the allowed 10%, would come up once in a million times.
     """
-    mechanism = fedldp.PM(epsilon=0.7).perturb
+    mechanism = PM(epsilon=0.7).perturb
     bounds = [
         audit.attack(mechanism, [(0.0, 1.0)], each, samples=2000, confidence=0.9).bound
         for each in fedldp.source(8).spawn(200)
@@ -265,7 +266,10 @@ def test_outputs_may_be_anything(names):
 
 def test_an_event_is_described_in_words():
     found = audit.attack(
-        fedldp.Laplace(epsilon=3.0).perturb, [(-1.0, 1.0)], fedldp.source(10), samples=1000
+        Laplace(epsilon=3.0).perturb,
+        [(-1.0, 1.0)],
+        fedldp.source(10),
+        samples=1000,
     )
     assert "output" in found.event
     first, second = found.hits
@@ -278,7 +282,11 @@ def test_an_event_is_described_in_words():
     [{"pairs": []}, {"samples": 1}, {"confidence": 1.0}, {"mechanism": lambda x, _: x[:3]}],
 )
 def test_an_attack_that_makes_no_sense_is_refused(arguments):
-    good = {"mechanism": fedldp.PM(1.0).perturb, "pairs": PAIRS, "source": fedldp.source(11)}
+    good = {
+        "mechanism": PM(1.0).perturb,
+        "pairs": PAIRS,
+        "source": fedldp.source(11),
+    }
     with pytest.raises(DomainError):
         audit.attack(**(good | arguments))
 
@@ -312,7 +320,7 @@ def test_command_as_json():
 
 def test_command_reads_a_file_and_refuses_a_bad_one(tmp_path):
     path = tmp_path / "channel.json"
-    channel = fedldp.HMTP(epsilon=1.0).channel(outputs=15)
+    channel = HMTP(epsilon=1.0).channel(outputs=15)
     path.write_text(channel.to_json())
     assert "as private as it claims" in run("--channel", str(path)).output
 

@@ -140,6 +140,11 @@ def test_what_is_loaded_lazily_is_what_type_checkers_see(package):
         assert getattr(package, name) is getattr(home, name), name
 
 
+def test_the_top_has_few_names():
+    names = [each for each in fedldp.__all__ if not isinstance(getattr(fedldp, each), ModuleType)]
+    assert len(names) <= 37
+
+
 @LAZY
 def test_dir_lists_exactly_the_public_names(package):
     assert dir(package) == sorted(package.__all__)

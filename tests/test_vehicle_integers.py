@@ -20,6 +20,7 @@ import fedldp
 from fedldp import vehicle
 from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
 from fedldp.coders.cube import Cube
+from fedldp.mechanisms import HMTP, PM, Duchi, ThreeOutputsFlat
 
 WORDS = 1 << vehicle.ROUNDING
 
@@ -56,8 +57,8 @@ def rows(draw):
 @example(row=[0, 0, 4])
 @example(row=[1 << 62])
 @example(row=[(1 << 62) - 1, 1, 0])
-@example(row=fedldp.Duchi(1.0).channel().counts[0].tolist())
-@example(row=fedldp.PM(1.0).channel(2001).counts[3].tolist())
+@example(row=Duchi(1.0).channel().counts[0].tolist())
+@example(row=PM(1.0).channel(2001).counts[3].tolist())
 @settings(max_examples=200)
 def test_alias_row_gives_each_output_exactly_its_count(row):
     thresholds, others = alias = vehicle.alias_row(row)
@@ -95,8 +96,8 @@ def words_that_round_up(place):
 
 LADDERS = [
     [-1.0, 1.0],
-    fedldp.ThreeOutputsFlat(1.0).letters.tolist(),
-    fedldp.HMTP(4.0).channel().letters.tolist(),
+    ThreeOutputsFlat(1.0).letters.tolist(),
+    HMTP(4.0).channel().letters.tolist(),
     [-1.0, -0.3, 0.1, 1 / 3, 0.99, 1.0],
     [-1.0, 0.0, 2.0**-20, 1.0],
 ]

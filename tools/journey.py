@@ -32,7 +32,7 @@ def main(folder: Path) -> None:
 
 def _picture(inches: tuple[float, float], columns: int) -> Figure:
     plan = fedldp.Plan(fedldp.Schema.of(speed=(LOW, HIGH)), EPSILON, mechanism="three-outputs")
-    channel = fedldp.ThreeOutputs(EPSILON).channel()
+    channel = fedldp.mechanisms.ThreeOutputs(EPSILON).channel()
     report = plan.report([{"speed": SPEED}], fedldp.source(SEED))
     code = int.from_bytes(report.records) >> (8 - plan.bits)
     figure = Figure(figsize=inches, layout="constrained")

@@ -41,7 +41,7 @@ def document(epsilons: tuple[float, ...] = EPSILONS) -> dict[str, Any]:
 def _budget(epsilon: float) -> dict[str, Any]:
     return {
         "epsilon": epsilon,
-        "lowerBound": fedldp.Optimal(epsilon).lower_bound,
+        "lowerBound": fedldp.mechanisms.Optimal(epsilon).lower_bound,
         "response": _response(epsilon),
         "mechanisms": [_mechanism(name, epsilon) for name in fedldp.mechanism_names()],
     }

@@ -143,7 +143,7 @@ class Ours:
         return self.work.own(vehicles, few="2 occur" in name)
 
     def _mean(self, vehicles: int) -> Callable[[], Any]:
-        channel, x = fedldp.Dominant(EPSILON).channel(), self.work.numbers(vehicles)
+        channel, x = fedldp.mechanisms.Dominant(EPSILON).channel(), self.work.numbers(vehicles)
         source = fedldp.source()
         return lambda: self.work.means(channel.decode(channel.encode(x, source)))
 

@@ -97,7 +97,7 @@ def items() -> tuple[Item, ...]:
 def resolve(name: str) -> Any:
     """Return what a dotted name stands for: a module, or something in one.
 
-    >>> resolve("fedldp.PMSub.channel").__name__
+    >>> resolve("fedldp.mechanisms.PMSub.channel").__name__
     'channel'
     """
     parts = name.split(".")

@@ -50,7 +50,7 @@ def test_every_name_can_be_imported(name):
 
 def test_a_name_that_is_gone_is_found_out():
     with pytest.raises(AttributeError):
-        resolve("fedldp.PMSub.no_such_thing")
+        resolve("fedldp.mechanisms.PMSub.no_such_thing")
     with pytest.raises(AttributeError):
         resolve("fedldp.no_such_module.thing")
     with pytest.raises(DomainError, match="nothing of the name"):

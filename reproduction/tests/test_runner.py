@@ -17,6 +17,7 @@ from small_runs import KNOWN, MEANS, MODELS, finished
 
 import fedldp
 from fedldp.errors import DomainError
+from fedldp.mechanisms import Duchi, Optimal
 from fedldp_reproduction import runner
 from fedldp_reproduction.experiments import jobs
 from fedldp_reproduction.experiments.jobs import Job
@@ -269,8 +270,8 @@ def test_over_outputs_and_over_bits(tmp_path):
     assert sampled == [("hm-tp", 2), ("optimal", 1), ("optimal", 2)]
     computed = {(point.series, point.x): point.y for point in second.points if not point.runs}
     assert computed.keys() == set(sampled)
-    assert computed["optimal", 1] == pytest.approx(fedldp.Duchi(4.0).worst_case_variance, rel=1e-6)
-    four = fedldp.Optimal(4.0, outputs=4).worst_case_variance
+    assert computed["optimal", 1] == pytest.approx(Duchi(4.0).worst_case_variance, rel=1e-6)
+    four = Optimal(4.0, outputs=4).worst_case_variance
     assert computed["optimal", 2] == pytest.approx(four)
 
 

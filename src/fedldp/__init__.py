@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, Any
 from fedldp._internal.lazy import attribute_loader
 
 __all__ = [
-    "HM",
-    "HMTP",
-    "PM",
     "Angle",
     "Calendar",
     "Category",
@@ -24,51 +21,38 @@ __all__ = [
     "Counted",
     "DataQuality",
     "Distribution",
-    "Dominant",
-    "Duchi",
     "Estimate",
-    "Frequencies",
     "LDPLinearRegression",
     "LDPLinearSVC",
     "LDPLogisticRegression",
     "LDPMLPClassifier",
     "LDPMLPRegressor",
-    "Laplace",
     "Ledger",
     "Manifest",
-    "Mean",
-    "Mechanism",
-    "NearZero",
     "Number",
-    "Optimal",
-    "PMOpt",
-    "PMSub",
     "Plan",
     "Plausibility",
     "Report",
     "Schema",
     "Source",
     "Tally",
-    "ThreeOutputs",
-    "ThreeOutputsFlat",
     "Trend",
     "Vehicle",
     "Within",
-    "amplification",
     "audit",
-    "best",
+    "best_channel",
     "campaigns",
     "coders",
-    "combine",
+    "combine_estimates",
+    "compare_estimates",
     "datasets",
-    "difference",
-    "discretize",
     "errors",
     "fleet",
     "learn",
     "mechanism",
     "mechanism_names",
     "mechanisms",
+    "shuffled_epsilon",
     "source",
     "vehicle",
 ]
@@ -87,7 +71,7 @@ if TYPE_CHECKING:
     )
     from fedldp.budget.calendars import Calendar, Trend
     from fedldp.budget.ledger import Ledger
-    from fedldp.budget.shuffling import amplification
+    from fedldp.budget.shuffling import shuffled_epsilon
     from fedldp.budget.vehicle import Vehicle
     from fedldp.coders.channel import Channel
     from fedldp.counting.counts import Counted, Manifest
@@ -98,29 +82,11 @@ if TYPE_CHECKING:
         LDPMLPClassifier,
         LDPMLPRegressor,
     )
-    from fedldp.mechanisms import (
-        HM,
-        HMTP,
-        PM,
-        Dominant,
-        Duchi,
-        Laplace,
-        Mechanism,
-        NearZero,
-        Optimal,
-        PMOpt,
-        PMSub,
-        ThreeOutputs,
-        ThreeOutputsFlat,
-        best,
-        discretize,
-        mechanism,
-        mechanism_names,
-    )
+    from fedldp.mechanisms import best_channel, mechanism, mechanism_names
     from fedldp.plan.plan import Plan
     from fedldp.plan.report import Report
     from fedldp.randomness import Source, source
-    from fedldp.results.estimate import Estimate, Frequencies, Mean, combine, difference
+    from fedldp.results.estimate import Estimate, combine_estimates, compare_estimates
     from fedldp.results.plausibility import Plausibility
     from fedldp.results.tally import Tally
     from fedldp.schema.attributes import Angle, Distribution
@@ -138,20 +104,19 @@ else:
             "coders.channel": "Channel",
             "counting.counts": "Counted Manifest",
             "schema.quality": "DataQuality",
-            "results.estimate": "Estimate Frequencies Mean combine difference",
+            "results.estimate": "Estimate combine_estimates compare_estimates",
             "learn.estimators": "LDPLinearRegression LDPLinearSVC LDPLogisticRegression "
             "LDPMLPClassifier LDPMLPRegressor",
             "budget.ledger": "Ledger",
             "budget.vehicle": "Vehicle",
-            "mechanisms": "HM HMTP PM Dominant Duchi Laplace Mechanism NearZero Optimal PMOpt "
-            "PMSub ThreeOutputs ThreeOutputsFlat best discretize mechanism mechanism_names",
+            "mechanisms": "best_channel mechanism mechanism_names",
             "budget.calendars": "Calendar Trend",
             "plan.plan": "Plan",
             "results.plausibility": "Plausibility",
             "randomness": "Source source",
             "plan.report": "Report",
             "schema.schema": "Category Number Schema Within",
-            "budget.shuffling": "amplification",
+            "budget.shuffling": "shuffled_epsilon",
             "results.tally": "Tally",
         },
     )

@@ -17,7 +17,7 @@ from fedldp.mechanisms import (
     Optimal,
     ThreeOutputs,
     ThreeOutputsFlat,
-    best,
+    best_channel,
     mechanism,
 )
 
@@ -234,7 +234,7 @@ def variance_over_inputs(epsilon: float) -> Figure:
 def bits_against_error(epsilon: float) -> Figure:
     """Draw what each further bit of a report gains."""
     bits = np.arange(1, 7)
-    variances = [best(epsilon, int(b)).worst_case_variance for b in bits]
+    variances = [best_channel(epsilon, int(b)).worst_case_variance for b in bits]
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
     axes.plot(bits, variances, "o-", color=BLUE, lw=2, label="best channel")

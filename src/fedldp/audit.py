@@ -70,7 +70,7 @@ class ExactAudit:
     Examples
     --------
     >>> import fedldp
-    >>> audit = exact(fedldp.Duchi(epsilon=1.0).channel())
+    >>> audit = exact(fedldp.mechanisms.Duchi(epsilon=1.0).channel())
     >>> audit.holds, audit.pair, audit.bits
     (True, (-1.0, 1.0), 1)
     """
@@ -113,7 +113,7 @@ def exact(channel: Channel) -> ExactAudit:
     Examples
     --------
     >>> import fedldp
-    >>> audit = exact(fedldp.PM(epsilon=9.0).channel(outputs=33))
+    >>> audit = exact(fedldp.mechanisms.PM(epsilon=9.0).channel(outputs=33))
     >>> audit.holds, float(audit.low), float(audit.bias) < 1e-15
     (True, 8.4545..., True)
     """
@@ -254,8 +254,9 @@ class Attack:
     Examples
     --------
     >>> import fedldp
+    >>> from fedldp.mechanisms import Duchi
     >>> found = attack(
-    ...     fedldp.Duchi(epsilon=1.0).perturb, [(-1.0, 1.0)], fedldp.source(7), samples=1000
+    ...     Duchi(epsilon=1.0).perturb, [(-1.0, 1.0)], fedldp.source(7), samples=1000
     ... )
     >>> found.hits, found.trials, round(found.bound, 2)
     ((368, 129), 500, 0.76)
@@ -311,7 +312,8 @@ def attack(
     Examples
     --------
     >>> import fedldp
-    >>> found = attack(fedldp.Duchi(epsilon=1.0).perturb, [(-1.0, 1.0)], fedldp.source(7))
+    >>> from fedldp.mechanisms import Duchi
+    >>> found = attack(Duchi(epsilon=1.0).perturb, [(-1.0, 1.0)], fedldp.source(7))
     >>> round(found.bound, 2), found.confidence, found.pair, found.event
     (0.98, 0.99, (-1.0, 1.0), 'output = -2.16395')
     """

@@ -333,7 +333,7 @@ def test_a_trend_is_a_weighted_sum_of_the_estimates_of_its_periods():
             trend.slope[name].values, np.polyfit([1, 2, 4], values, 1)[0], rtol=1e-9, atol=1e-12
         )
         np.testing.assert_allclose(trend.changes[4][name].values, values[2] - values[1])
-        between = fedldp.difference(estimates[4], estimates[2])[name]
+        between = fedldp.compare_estimates(estimates[4], estimates[2])[name]
         found = trend.changes[4][name]
         assert found.labels == between.labels == estimates[2][name].labels
         np.testing.assert_allclose(found.stderr, between.stderr)

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from fedldp import Plan, Schema, source
-from fedldp.budget.shuffling import amplification
+from fedldp.budget.shuffling import shuffled_epsilon
 from fedldp.cli.app import fedldp as program
 from fedldp.errors import DomainError
 
@@ -58,7 +58,7 @@ def test_the_result_is_where_the_exact_divergence_crosses_delta(odds, n):
     first, second = reduced(odds, n)
     epsilon = math.log(odds)
     for delta in (0.2, 1e-2, 1e-4):
-        found = amplification(epsilon, n, delta)
+        found = shuffled_epsilon(epsilon, n, delta)
         assert divergence(first, second, Fraction(math.exp(found * (1 + 1e-6)))) <= delta
         if found > 1e-6:
             assert divergence(first, second, Fraction(math.exp(found * (1 - 1e-6)))) > delta
@@ -73,17 +73,17 @@ def test_no_round_of_randomized_response_is_worse(odds, labels):
         [(odds if code == value else 1) / (odds + labels - 1) for code in range(labels)]
         for value in range(labels)
     ]
-    ratio = Fraction(math.exp(amplification(math.log(odds), n, float(delta))))
+    ratio = Fraction(math.exp(shuffled_epsilon(math.log(odds), n, float(delta))))
     for others in itertools.combinations_with_replacement(range(labels), n - 1):
         first, second = (shuffled(channel, (value, *others)) for value in (0, 1))
         assert divergence(first, second, ratio) <= delta * (1 + Fraction(1, 10**6))
 
 
 def test_the_bound_falls_with_the_fleet_and_with_delta():
-    bounds = [amplification(1.0, n, 1e-9) for n in (1, 10, 100, 1_000, 250_000, 10**6)]
+    bounds = [shuffled_epsilon(1.0, n, 1e-9) for n in (1, 10, 100, 1_000, 250_000, 10**6)]
     assert bounds == sorted(bounds, reverse=True)
     assert bounds[0] == pytest.approx(1.0, rel=1e-8)
-    assert amplification(1.0, 1_000, 1e-12) > amplification(1.0, 1_000, 1e-6)
+    assert shuffled_epsilon(1.0, 1_000, 1e-12) > shuffled_epsilon(1.0, 1_000, 1e-6)
     # The noise of the coins grows like sqrt(n), so epsilon' falls at least like 1 / sqrt(n).
     assert bounds[-1] == pytest.approx(bounds[-2] / 2, rel=0.05)
 
@@ -100,7 +100,7 @@ def test_the_bound_falls_with_the_fleet_and_with_delta():
 )
 def test_arguments_out_of_range_are_refused(arguments, message):
     with pytest.raises(DomainError, match=message):
-        amplification(*arguments)
+        shuffled_epsilon(*arguments)
 
 
 def test_fedldp_estimate_says_what_a_shuffler_would_add(tmp_path):
@@ -109,7 +109,7 @@ def test_fedldp_estimate_says_what_a_shuffler_would_add(tmp_path):
     (tmp_path / "plan.json").write_text(plan.to_json())
     (tmp_path / "tally.json").write_text(tally.to_json())
     command = ["estimate", str(tmp_path / "plan.json"), str(tmp_path / "tally.json")]
-    expected = {"epsilon": amplification(1.0, 400, 1e-9), "delta": 1e-9}
+    expected = {"epsilon": shuffled_epsilon(1.0, 400, 1e-9), "delta": 1e-9}
     found = json.loads(CliRunner().invoke(program, [*command, "--json"]).stdout)
     assert found["shuffled"] == expected
     shown = " ".join(CliRunner().invoke(program, command).stdout.split())

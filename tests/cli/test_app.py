@@ -16,6 +16,7 @@ from fedldp import _plots as plots
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import MissingExtra
 from fedldp.learn.settings import Settings
+from fedldp.mechanisms import HMTP, Optimal, ThreeOutputs
 from fedldp.plan.plan import Plan
 
 
@@ -95,7 +96,7 @@ def test_bits():
 def test_inputs():
     document = json.loads(run("mechanisms", "--inputs", "--epsilon", "4", "--json"))
     variances = {row["name"]: row["variance"] for row in document["mechanisms"]}
-    assert variances["hm-tp"] == fedldp.HMTP(4.0).variance(document["x"]).tolist()
+    assert variances["hm-tp"] == HMTP(4.0).variance(document["x"]).tolist()
     assert all(d < h for d, h in zip(variances["dominant"], variances["hm-tp"], strict=True))
     assert "near-zero" in run("mechanisms", "--inputs", "--epsilon", "4")
 
@@ -114,9 +115,9 @@ def test_the_pictures_show_what_they_say():
         for epsilon, variance in [*zip(*line.get_data(), strict=True)][5::100]:
             assert variance == fedldp.mechanism(name, epsilon).worst_case_variance
         epsilon, ratio = other.get_xdata()[5], other.get_ydata()[5]
-        least = fedldp.Optimal(epsilon).worst_case_variance
+        least = Optimal(epsilon).worst_case_variance
         assert ratio == fedldp.mechanism(name, epsilon).worst_case_variance / least
-    assert zero.lines[0].get_ydata()[100] == fedldp.ThreeOutputs(zero.lines[0].get_xdata()[100]).a
+    assert zero.lines[0].get_ydata()[100] == ThreeOutputs(zero.lines[0].get_xdata()[100]).a
     for line in plots.variance_over_inputs(4.0).axes[0].lines:
         m = fedldp.mechanism(line.get_label(), 4.0)
         np.testing.assert_array_equal(line.get_ydata(), m.variance(line.get_xdata()))

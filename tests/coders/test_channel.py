@@ -18,6 +18,7 @@ from scipy import stats
 import fedldp
 from fedldp import Channel
 from fedldp.errors import DomainError, PrivacyError
+from fedldp.mechanisms import Duchi
 
 BOUNDED = tuple(name for name in CLOSED if name != "laplace")
 PIECEWISE = ("pm", "pm-sub", "pm-opt", "hm", "hm-tp")
@@ -345,7 +346,7 @@ def test_decode_gives_the_values_back():
 
 
 def test_neither_copies_nor_pickles_get_around_the_constructor():
-    ours = fedldp.Duchi(1.0).channel()
+    ours = Duchi(1.0).channel()
     for other in (copy.deepcopy(ours), pickle.loads(pickle.dumps(ours)), ours):
         assert other == ours
         for array in (other.counts, other.letters, other.values, other.table):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import fedldp
 from fedldp import Channel, audit, vehicle
 from fedldp.errors import PrivacyError, WireError
+from fedldp.mechanisms import Duchi
 
 TINY = Channel(1.0, [[8, 4, 4], [6, 4, 6], [4, 4, 8]], [-1.0, 0.0, 1.0], [-4.0, 0.0, 4.0])
 TEXT = (
@@ -45,7 +46,7 @@ def test_round_trip(name, epsilon):
 
 
 def test_a_tampered_table_is_refused():
-    document = json.loads(fedldp.Duchi(1.0).channel().to_json())
+    document = json.loads(Duchi(1.0).channel().to_json())
     for row, column, step in ((0, 0, 300), (1, 1, 300), (0, 1, -300), (1, 0, -300)):
         counts = [list(map(int, counts)) for counts in document["counts"]]
         counts[row][column] += step

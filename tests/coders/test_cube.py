@@ -15,6 +15,7 @@ import fedldp
 from fedldp import vehicle
 from fedldp.coders.cube import Cube, _subsets
 from fedldp.errors import DomainError, PrivacyError
+from fedldp.mechanisms import Duchi
 
 SMALL = [
     (epsilon, d, threshold)
@@ -109,9 +110,9 @@ def test_for_odd_d_the_threshold_below_zero_is_duchi_unchanged(d):
 
 
 def test_one_number_is_duchi():
-    cube, channel = Cube.of(1.0, 1), fedldp.Duchi(1.0).channel()
+    cube, channel = Cube.of(1.0, 1), Duchi(1.0).channel()
     assert cube.scale == pytest.approx(channel.values[1], rel=1e-11)
-    assert cube.worst_case_variance == pytest.approx(fedldp.Duchi(1.0).worst_case_variance)
+    assert cube.worst_case_variance == pytest.approx(Duchi(1.0).worst_case_variance)
 
 
 # Constants

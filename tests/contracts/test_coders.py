@@ -20,10 +20,11 @@ from fedldp.coders import CODERS, Cube, Directions, Lines, RandomizedResponse, U
 from fedldp.coders.base import AsBits, ByLaw, ForCategories, ForNumbers, epsilon_of
 from fedldp.coders.laws import Law
 from fedldp.errors import PrivacyError, WireError
+from fedldp.mechanisms import HMTP, Duchi
 from fedldp.plan.parts import Matrix, Part
 
 SAMPLES = {
-    "numbers": [fedldp.Duchi(0.5).channel(), fedldp.HMTP(2.0).channel(7)],
+    "numbers": [Duchi(0.5).channel(), HMTP(2.0).channel(7)],
     "response": [RandomizedResponse.of(0.7, 2), RandomizedResponse.of(3.0, 5)],
     "unary": [UnaryEncoding.of(0.7, 3), UnaryEncoding.of(3.0, 6)],
     "lines": [

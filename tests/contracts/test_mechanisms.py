@@ -15,7 +15,7 @@ from scipy.optimize import minimize_scalar
 
 import fedldp
 from fedldp.errors import DomainError, UnknownName
-from fedldp.mechanisms import Finite, Laplace, Mechanism
+from fedldp.mechanisms import HMTP, Finite, Laplace, Mechanism, Optimal, PMSub
 
 GOLDEN_OUTPUTS = {
     "laplace": [
@@ -254,7 +254,7 @@ def methods_of_x(m, x):
 )
 def test_refuses_a_bad_epsilon(epsilon):
     with pytest.raises(DomainError, match=r"epsilon must be a number from 0\.001 to 20"):
-        fedldp.HMTP(epsilon)
+        HMTP(epsilon)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_refuses_a_bad_epsilon(epsilon):
     ],
 )
 def test_refuses_a_bad_x(x, said):
-    for call in methods_of_x(fedldp.HMTP(1.0), x):
+    for call in methods_of_x(HMTP(1.0), x):
         with pytest.raises(DomainError, match=said):
             call()
 
@@ -331,7 +331,7 @@ def test_extreme_words_give_possible_outputs(name, word):
 
 
 def test_laplace_is_the_quantile_function():
-    m = fedldp.Laplace(1.3)
+    m = Laplace(1.3)
     words = (np.arange(2000) * 2**53 + 2**52).astype(np.uint64)
     y = m.perturb(np.full(words.size, 0.2), Scripted(words.tolist()))
     u = (words >> np.uint64(12)) / 2**52 + 2.0**-53
@@ -348,7 +348,7 @@ def test_laplace_is_the_quantile_function():
 )
 def test_law_refuses_nonsense(call, said):
     with pytest.raises(DomainError, match=said):
-        call(fedldp.PMSub(1.0))
+        call(PMSub(1.0))
 
 
 def test_density_includes_the_ends_of_the_window():
@@ -379,5 +379,5 @@ def test_a_mechanism_is_made_from_its_name_its_class_or_another_one():
         made = fedldp.mechanism(name, 1.0)
         assert fedldp.mechanism(type(made), 1.0) == made
         assert fedldp.mechanism(fedldp.mechanism(name, 2.0), 1.0) == made
-    capped = fedldp.Optimal(2.0, outputs=7, cap="hm-tp")
-    assert fedldp.mechanism(capped, 1.0) == fedldp.Optimal(1.0, outputs=7, cap="hm-tp")
+    capped = Optimal(2.0, outputs=7, cap="hm-tp")
+    assert fedldp.mechanism(capped, 1.0) == Optimal(1.0, outputs=7, cap="hm-tp")

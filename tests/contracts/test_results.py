@@ -21,7 +21,16 @@ import pytest
 from scipy import stats
 from simulated_fleets import Population, estimated
 
-from fedldp import Angle, Category, Number, Schema, Tally, Within, combine, difference
+from fedldp import (
+    Angle,
+    Category,
+    Number,
+    Schema,
+    Tally,
+    Within,
+    combine_estimates,
+    compare_estimates,
+)
 from fedldp.coders import RandomizedResponse
 from fedldp.plan.parts import Part
 from fedldp.schema.attributes import ATTRIBUTES
@@ -346,13 +355,15 @@ KINDS = {
         Within("g", BINNED, GROUP), in_groups(numbers), USUAL[1:], (400, 2000)
     ),
     "difference of groups": Kind(
-        Within("g", X, GROUP), in_groups(numbers), USUAL[1:], (100, 2000), several=difference
+        Within("g", X, GROUP), in_groups(numbers), USUAL[1:], (100, 2000), several=compare_estimates
     ),
-    "difference of bins": Kind(BINNED, numbers, USUAL[1:], (100,), several=difference),
-    "combined categories": Kind(FOUR, labels(4), FEW, several=combine),
-    "combined groups": Kind(Within("g", X, GROUP), in_groups(numbers), USUAL[1:], several=combine),
-    "combined optional": Kind(SOME, with_missing(0.5), USUAL[1:], several=combine),
-    "combined bins": Kind(BINNED, numbers, USUAL[1:], (100, 2000), several=combine),
+    "difference of bins": Kind(BINNED, numbers, USUAL[1:], (100,), several=compare_estimates),
+    "combined categories": Kind(FOUR, labels(4), FEW, several=combine_estimates),
+    "combined groups": Kind(
+        Within("g", X, GROUP), in_groups(numbers), USUAL[1:], several=combine_estimates
+    ),
+    "combined optional": Kind(SOME, with_missing(0.5), USUAL[1:], several=combine_estimates),
+    "combined bins": Kind(BINNED, numbers, USUAL[1:], (100, 2000), several=combine_estimates),
 }
 
 

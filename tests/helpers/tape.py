@@ -2,8 +2,9 @@
 
 from collections import deque
 
-from fedldp import Channel, Mechanism, Source
+from fedldp import Channel, Source
 from fedldp.coders.categories import UnaryEncoding
+from fedldp.mechanisms import Mechanism
 
 
 class Tape:

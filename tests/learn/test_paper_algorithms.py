@@ -31,13 +31,12 @@ from fedldp import (
     Plan,
     Schema,
     datasets,
-    discretize,
 )
 from fedldp.cli.app import fedldp as command_line
 from fedldp.errors import DomainError
 from fedldp.learn import Features, Model, NoPrivacy, Settings, Training
 from fedldp.learn.tasks import Task
-from fedldp.mechanisms import PAPER
+from fedldp.mechanisms import PAPER, discretize
 from fedldp.plan.plan import for_vehicle
 
 D, GROUP, N = 20, 300, 1500
@@ -247,7 +246,7 @@ def test_mechanisms_have_the_papers_law(mechanism, epsilon):
 
 @pytest.mark.parametrize("m", [1, 3, 1000])
 def test_discretization_as_printed(m):
-    mechanism = fedldp.PMSub(2.0)
+    mechanism = fedldp.mechanisms.PMSub(2.0)
     y = mechanism.perturb(np.linspace(-1, 1, 5000), fedldp.source(1))
     z = discretize(y, mechanism.bound, fedldp.source(3), m=m)
     draws = iter(fedldp.source(3).uniform(5000).tolist())

@@ -75,7 +75,7 @@ def test_hybrids_below_their_switch_are_duchi(name, epsilon):
 def test_laplace_has_no_channel():
     for outputs in (None, 31):
         with pytest.raises(DomainError, match="laplace has no channel: its output has no bound"):
-            fedldp.Laplace(1.0).channel(outputs)
+            fedldp.mechanisms.Laplace(1.0).channel(outputs)
 
 
 @every_piecewise

@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 
 import fedldp
 from fedldp.errors import DomainError
+from fedldp.mechanisms import HMTP, Dominant, Duchi, NearZero, Optimal, ThreeOutputsFlat
 from fedldp.mechanisms.optimal import program
 from fedldp.mechanisms.optimal.certificate import Certificate, certificate
 from fedldp.mechanisms.optimal.program import Limits, best_rows, solve
@@ -44,7 +45,7 @@ X = np.linspace(-1, 1, 4001)
 def test_distance_from_the_optimum(epsilon):
     """As tabulated, up to the rounding of x, which the table leaves out."""
     for outputs, percent in zip((15, 31, 63), ABOVE[epsilon], strict=True):
-        variance = fedldp.Optimal(epsilon, outputs=outputs).worst_case_variance
+        variance = Optimal(epsilon, outputs=outputs).worst_case_variance
         assert 100 * (variance / OPTIMUM[epsilon] - 1) < percent + 0.2, outputs
 
 
@@ -57,7 +58,7 @@ def test_distance_from_the_optimum(epsilon):
     ],
 )
 def test_close_to_the_proven_bound(epsilon, outputs, percent):
-    best = fedldp.Optimal(epsilon, outputs=outputs)
+    best = Optimal(epsilon, outputs=outputs)
     above = 100 * (best.worst_case_variance / best.lower_bound - 1)
     assert 0 < above < percent
 
@@ -187,7 +188,7 @@ def test_program_against_a_plain_one(epsilon, outputs):
     ],
 )
 def test_dominant_is_better_than_hm_tp_at_every_input(epsilon, factor, gain):
-    ours, paper = fedldp.Dominant(epsilon), fedldp.HMTP(epsilon)
+    ours, paper = Dominant(epsilon), HMTP(epsilon)
     assert ours.factor == pytest.approx(factor, abs=0.004)
     ratio = ours.variance(X) / paper.variance(X)
     assert ratio.max() <= (1 + ours.factor) / 2 + 1e-6
@@ -198,18 +199,18 @@ def test_dominant_is_better_than_hm_tp_at_every_input(epsilon, factor, gain):
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 0.6])
 def test_where_hm_tp_is_duchi_so_are_they(epsilon):
-    for kind in (fedldp.Dominant, fedldp.NearZero):
-        assert kind(epsilon).channel() == fedldp.Duchi(epsilon).channel()
-    assert fedldp.Dominant(epsilon).factor == 1.0
+    for kind in (Dominant, NearZero):
+        assert kind(epsilon).channel() == Duchi(epsilon).channel()
+    assert Dominant(epsilon).factor == 1.0
 
 
 @pytest.mark.parametrize(("epsilon", "at_zero"), [(1.0, 3.650), (2.0, 0.485), (4.0, 0.0520)])
 def test_near_zero(epsilon, at_zero):
-    ours, paper = fedldp.NearZero(epsilon), fedldp.HMTP(epsilon)
+    ours, paper = NearZero(epsilon), HMTP(epsilon)
     assert np.max(ours.variance(X) / paper.variance(X)) <= 1 + 1e-6
     assert ours.variance(0.0) == pytest.approx(at_zero, rel=0.015)
     gauss = np.exp(-0.5 * (X / 0.15) ** 2)
-    for other in (fedldp.Dominant(epsilon), fedldp.Optimal(epsilon), paper):
+    for other in (Dominant(epsilon), Optimal(epsilon), paper):
         assert gauss @ ours.variance(X) < gauss @ other.variance(X)
 
 
@@ -217,7 +218,10 @@ def test_near_zero_has_the_least_mean_under_its_gaussian():
     def gauss(x):
         return np.exp(-0.5 * (x / 0.15) ** 2)
 
-    ours, best = fedldp.NearZero(4.0), fedldp.Optimal(4.0, weights=gauss, cap="hm-tp")
+    ours, best = (
+        NearZero(4.0),
+        Optimal(4.0, weights=gauss, cap="hm-tp"),
+    )
     assert gauss(X) @ ours.variance(X) == pytest.approx(gauss(X) @ best.variance(X), rel=1e-4)
 
 
@@ -225,17 +229,17 @@ def test_weights_and_cap():
     def near_one(x):
         return np.abs(x) ** 8
 
-    weighted = fedldp.Optimal(2.0, weights=near_one)
-    capped = fedldp.Optimal(2.0, weights=near_one, cap=1.2)
-    plain = fedldp.Optimal(2.0)
+    weighted = Optimal(2.0, weights=near_one)
+    capped = Optimal(2.0, weights=near_one, cap=1.2)
+    plain = Optimal(2.0)
     means = [near_one(X) @ m.variance(X) for m in (weighted, capped, plain)]
     assert means == sorted(means)
     assert capped.worst_case_variance <= 1.2 * (1 + 1e-6)
     assert weighted.worst_case_variance > 1.2
-    under = fedldp.Optimal(2.0, cap="hm-tp")
-    assert np.all(under.variance(X) <= fedldp.HMTP(2.0).variance(X) * (1 + 1e-6))
+    under = Optimal(2.0, cap="hm-tp")
+    assert np.all(under.variance(X) <= HMTP(2.0).variance(X) * (1 + 1e-6))
     with pytest.raises(DomainError, match=r"was found that stays below the cap 0\.5; allow more"):
-        fedldp.Optimal(2.0, cap=0.5).channel()
+        Optimal(2.0, cap=0.5).channel()
 
 
 @pytest.mark.parametrize(
@@ -247,16 +251,16 @@ def test_weights_and_cap():
     ],
 )
 def test_any_mechanism_can_be_the_cap(epsilon, cap):
-    ours, limit = fedldp.Optimal(epsilon, cap=cap), fedldp.mechanism(cap, epsilon)
+    ours, limit = Optimal(epsilon, cap=cap), fedldp.mechanism(cap, epsilon)
     assert np.all(ours.variance(X) <= limit.variance(X) * (1 + 1e-6))
     assert ours.variance(X).mean() <= limit.variance(X).mean() * (1 + 1e-6)
 
 
 def test_too_few_outputs_say_so():
-    for kind in (fedldp.Dominant, fedldp.NearZero):
+    for kind in (Dominant, NearZero):
         few, many = kind(8.0, outputs=15), kind(8.0)
         assert many.factor <= 1 < few.factor
-        ratio = few.variance(X) / fedldp.HMTP(8.0).variance(X)
+        ratio = few.variance(X) / HMTP(8.0).variance(X)
         assert ratio.max() == pytest.approx(few.factor, rel=1e-3)
 
 
@@ -277,18 +281,18 @@ def test_too_few_outputs_say_so():
 )
 def test_refuses_weights_and_caps_that_make_no_sense(options, said):
     with pytest.raises(DomainError, match=said):
-        fedldp.Optimal(1.0, **options).channel()
+        Optimal(1.0, **options).channel()
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])
 def test_best_for_a_number_of_bits(epsilon):
-    channels = [fedldp.best(epsilon, bits) for bits in range(1, 6)]
+    channels = [fedldp.best_channel(epsilon, bits) for bits in range(1, 6)]
     assert all(channel.bits <= bits for bits, channel in enumerate(channels, 1))
     variances = [c.worst_case_variance for c in channels]
     assert variances == sorted(variances, reverse=True)
-    assert channels[0] == fedldp.Duchi(epsilon).channel()
+    assert channels[0] == Duchi(epsilon).channel()
     if epsilon > 0.55:
-        assert variances[1] < fedldp.ThreeOutputsFlat(epsilon).worst_case_variance
+        assert variances[1] < ThreeOutputsFlat(epsilon).worst_case_variance
 
 
 def test_four_outputs_are_where_a_scan_finds_them():
@@ -299,12 +303,12 @@ def test_four_outputs_are_where_a_scan_finds_them():
             y = np.array([-outer, -inner, inner, outer])
             found = solve(y, 2.0, right, Limits(np.ones(17)))
             least = least if found is None else min(least, found.factor)
-    assert fedldp.best(2.0, 2).worst_case_variance < least * 1.003
+    assert fedldp.best_channel(2.0, 2).worst_case_variance < least * 1.003
 
 
 @pytest.mark.parametrize("outputs", [2, 512, 31.0, "31", None])
 def test_refuses_a_wrong_number_of_outputs(outputs):
-    for kind in (fedldp.Optimal, fedldp.Dominant, fedldp.NearZero):
+    for kind in (Optimal, Dominant, NearZero):
         with pytest.raises(DomainError, match="outputs must be"):
             kind(1.0, outputs=outputs)
 
@@ -312,7 +316,7 @@ def test_refuses_a_wrong_number_of_outputs(outputs):
 @pytest.mark.parametrize("bits", [0, 9, 2.0, "3"])
 def test_refuses_a_wrong_number_of_bits(bits):
     with pytest.raises(DomainError, match="bits must be"):
-        fedldp.best(1.0, bits)
+        fedldp.best_channel(1.0, bits)
 
 
 def test_refuses_a_large_epsilon():
@@ -332,7 +336,7 @@ def test_enumerated_at_forty_epsilons(epsilon, outputs):
 @pytest.mark.parametrize("outputs", [3, 15, 31])
 @pytest.mark.parametrize("epsilon", [0.01, 0.61, 0.7, 1.3, 3.1, 6.0, 12.0])
 def test_exactly_private_and_close_to_nominal(epsilon, outputs):
-    for kind in (fedldp.Optimal, fedldp.Dominant, fedldp.NearZero):
+    for kind in (Optimal, Dominant, NearZero):
         counts = kind(epsilon, outputs=outputs).channel().counts.astype(object)
         largest = max(Fraction(max(c), min(c)) for c in counts.T if max(c))
         assert epsilon - 1e-6 < float(np.log(float(largest))) < epsilon + 1e-12
@@ -340,8 +344,7 @@ def test_exactly_private_and_close_to_nominal(epsilon, outputs):
 
 def test_outputs_can_be_asked_for_later():
     assert (
-        fedldp.mechanism("optimal", 1.0).channel(outputs=15)
-        == fedldp.Optimal(1.0, outputs=15).channel()
+        fedldp.mechanism("optimal", 1.0).channel(outputs=15) == Optimal(1.0, outputs=15).channel()
     )
 
 

@@ -5,9 +5,9 @@ from fractions import Fraction
 
 import pytest
 
-import fedldp
 from fedldp._internal import cache
 from fedldp.coders.channel import Channel
+from fedldp.mechanisms import PM, Dominant, Duchi, NearZero, Optimal
 from fedldp.mechanisms.optimal import search
 from fedldp.mechanisms.optimal.certificate import certificate
 from fedldp.mechanisms.optimal.search import four_outputs
@@ -20,7 +20,7 @@ def folder(tmp_path, monkeypatch):
     four_outputs.cache_clear()  # whatever a test has put there
 
 
-@pytest.mark.parametrize("kind", [fedldp.Optimal, fedldp.Dominant, fedldp.NearZero])
+@pytest.mark.parametrize("kind", [Optimal, Dominant, NearZero])
 def test_what_was_found_is_kept_and_checked(folder, monkeypatch, kind):
     first = kind(1.0, outputs=7).channel()
     (path,) = folder.iterdir()
@@ -36,7 +36,7 @@ def solved(tmp_path_factory):
     """Return a mechanism that was found, and the file that it was kept in."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEDLDP_CACHE", str(tmp_path_factory.mktemp("solved")))
-        channel = fedldp.Dominant(1.0, outputs=7).channel()
+        channel = Dominant(1.0, outputs=7).channel()
         (path,) = cache.directory().iterdir()
         return channel, path
 
@@ -55,17 +55,17 @@ def test_a_damaged_file_is_found_out(folder, solved, damage):
         document["channel"] = json.dumps(channel)
         damage = json.dumps(document)
     elif damage == "other epsilon":
-        document["channel"] = fedldp.Duchi(2.0).channel().to_json()
+        document["channel"] = Duchi(2.0).channel().to_json()
         damage = json.dumps(document)
     elif damage == "large":
-        document["channel"] = fedldp.PM(1.0).channel(outputs=31).to_json()
+        document["channel"] = PM(1.0).channel(outputs=31).to_json()
         damage = json.dumps(document)
     elif damage == "factor":
         damage = json.dumps({**document, "factor": 0.1})
     folder.mkdir()
     (folder / kept.name).write_text(damage)
-    assert fedldp.Dominant(1.0, outputs=7).channel() == first
-    assert fedldp.Dominant(1.0, outputs=7).factor > 0.9  # as it was kept again
+    assert Dominant(1.0, outputs=7).channel() == first
+    assert Dominant(1.0, outputs=7).factor > 0.9  # as it was kept again
 
 
 def test_certificates_are_kept_and_checked(folder):
@@ -85,7 +85,7 @@ def test_four_outputs_are_kept_and_checked(folder, tmp_path, monkeypatch):
     """What is found is tested in test_optimal.py; here any channel with four outputs will do."""
     with monkeypatch.context() as patch:
         patch.setenv("FEDLDP_CACHE", str(tmp_path / "another"))
-        first = fedldp.Optimal(1.0, outputs=4).channel()
+        first = Optimal(1.0, outputs=4).channel()
     four_outputs.cache_clear()
     monkeypatch.setattr(search, "_four_outputs", {1.0: first}.__getitem__)
     assert four_outputs(1.0) == first
@@ -94,7 +94,7 @@ def test_four_outputs_are_kept_and_checked(folder, tmp_path, monkeypatch):
         patch.setattr(search, "_four_outputs", None)  # nothing may be computed again
         four_outputs.cache_clear()
         assert four_outputs(1.0) == first
-    others = [fedldp.Duchi(2.0).channel(), fedldp.PM(1.0).channel(outputs=31)]
+    others = [Duchi(2.0).channel(), PM(1.0).channel(outputs=31)]
     for text in ("", "[" * 200_000, "{}", *(each.to_json() for each in others)):
         path.write_text(text)
         four_outputs.cache_clear()
@@ -105,7 +105,7 @@ def test_four_outputs_are_kept_and_checked(folder, tmp_path, monkeypatch):
 def test_works_where_nothing_can_be_written(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FEDLDP_CACHE", str(tmp_path / "file" / "below"))
-    assert fedldp.Optimal(1.0, outputs=7).channel().outputs <= 7
+    assert Optimal(1.0, outputs=7).channel().outputs <= 7
     assert cache.load("anything") is None
 
 

@@ -9,6 +9,7 @@ from laws import CLOSED, SPECIAL
 from scipy.optimize import brentq, linprog, minimize_scalar
 
 import fedldp
+from fedldp.mechanisms import HM, HMTP, Duchi, PMOpt, ThreeOutputs, ThreeOutputsFlat
 
 # Computed independently of this library: worst-case variances to the digits given.
 PAPER = ("laplace", "duchi", "pm", "hm", "three-outputs", "pm-sub", "pm-opt", "hm-tp")
@@ -56,10 +57,10 @@ def switch(of):
 
 
 def test_switches():
-    assert switch(lambda e: fedldp.HM(e).beta > 0) == pytest.approx(0.609352, abs=1.1e-6)
-    assert switch(lambda e: fedldp.HMTP(e).beta > 0) == 0.610986
-    assert switch(lambda e: fedldp.ThreeOutputsFlat(e).a > 0) == 0.647533
-    assert fedldp.ThreeOutputsFlat(0.6).shoulder == 1.0
+    assert switch(lambda e: HM(e).beta > 0) == pytest.approx(0.609352, abs=1.1e-6)
+    assert switch(lambda e: HMTP(e).beta > 0) == 0.610986
+    assert switch(lambda e: ThreeOutputsFlat(e).a > 0) == 0.647533
+    assert ThreeOutputsFlat(0.6).shoulder == 1.0
 
 
 def minimax(variance, low, high):
@@ -88,19 +89,19 @@ GRID = (0.1, 0.5, 0.62, 0.68, 0.7, 0.8, 1.0, 1.5, 1.7, 1.72, 2.0, 3.0, 5.0, 8.0)
 
 @pytest.mark.parametrize("epsilon", GRID)
 def test_parameters_are_minimax(epsilon):
-    three = fedldp.ThreeOutputs(epsilon)
+    three = ThreeOutputs(epsilon)
     largest = exp(epsilon) / (exp(epsilon) + 2)  # beyond it P(C|1) > e^eps P(C|0)
     a, worst = minimax(lambda p, x: three_outputs_variance(epsilon, p, x), 0, largest)
     assert three.worst_case_variance == pytest.approx(worst, rel=1e-6)
     assert three.worst_case_variance <= worst * (1 + 1e-7)
     assert three.a == pytest.approx(a, abs=2e-3)
 
-    opt = fedldp.PMOpt(epsilon)
+    opt = PMOpt(epsilon)
     t, worst = minimax(lambda p, x: piecewise_variance(epsilon, p, x), 0.5, exp(epsilon))
     assert opt.worst_case_variance == pytest.approx(worst, rel=1e-9)
     assert opt.t == pytest.approx(t, rel=1e-5)
 
-    hybrid = fedldp.HMTP(epsilon)
+    hybrid = HMTP(epsilon)
 
     def mixed(beta, x):
         part = piecewise_variance(epsilon, exp(epsilon / 3), x)
@@ -143,8 +144,8 @@ def three_output_program(epsilon, C, inputs=61):
 
 @pytest.mark.parametrize("epsilon", [1.0, 1.5, 2.0, 4.0])
 def test_flat_top_is_the_best_with_three_outputs(epsilon):
-    flat = fedldp.ThreeOutputsFlat(epsilon)
-    least = fedldp.Duchi(epsilon).C  # no smaller C can be unbiased at 1
+    flat = ThreeOutputsFlat(epsilon)
+    least = Duchi(epsilon).C  # no smaller C can be unbiased at 1
     best = minimize_scalar(
         lambda C: three_output_program(epsilon, C),
         bounds=(least, 1.6 * least),
@@ -157,7 +158,10 @@ def test_flat_top_is_the_best_with_three_outputs(epsilon):
 
 @pytest.mark.parametrize(("epsilon", "gain"), [(1.0, 5.6), (1.5, 8.5), (2.0, 5.7)])
 def test_flat_top_gain(epsilon, gain):
-    flat, paper = fedldp.ThreeOutputsFlat(epsilon), fedldp.ThreeOutputs(epsilon)
+    flat, paper = (
+        ThreeOutputsFlat(epsilon),
+        ThreeOutputs(epsilon),
+    )
     assert 100 * (1 - flat.worst_case_variance / paper.worst_case_variance) == pytest.approx(
         gain, abs=0.05
     )
@@ -167,7 +171,7 @@ def test_flat_top_gain(epsilon, gain):
 def test_three_outputs_closed_form_above_the_cubic(epsilon):
     E = exp(epsilon)
     closed = (E + 2) * (E + 10) / (4 * (E - 1) ** 2)
-    assert fedldp.ThreeOutputs(epsilon).worst_case_variance == pytest.approx(closed, rel=1e-12)
+    assert ThreeOutputs(epsilon).worst_case_variance == pytest.approx(closed, rel=1e-12)
 
 
 # 50-digit arithmetic, in the paper's own (correct) forms.
@@ -263,11 +267,11 @@ def test_parameters_in_fifty_digits():
     with mp.workdps(50):
         for epsilon in (*SPECIAL, 0.01, 0.3466, 0.5, 0.75, 1.0, 1.5, 3.0, 8.0, 15.0):
             E = mp.exp(mp.mpf(epsilon))
-            t = fedldp.PMOpt(epsilon).t
+            t = PMOpt(epsilon).t
             assert t == pytest.approx(float(exact_t(E)), rel=1e-14), epsilon
             quartic = t**4 + 2 * E * t**3 - 2 * E * t - E**2
             assert abs(quartic) < mp.mpf("1e-13") * E**2
-            a = fedldp.ThreeOutputs(epsilon).a
+            a = ThreeOutputs(epsilon).a
             assert a == pytest.approx(float(exact_a(E)), rel=1e-13, abs=1e-15), epsilon
 
 
@@ -281,5 +285,5 @@ def test_why_newton_and_not_the_radicals():
         root = sqrt(E**2 + cube)
         inner = 2 * E**2 - cube - (4 * E - 2 * E**3) / root
         radicals = -root / 2 + sqrt(inner) / 2 - E / 2
-        worst = max(worst, abs(radicals / fedldp.PMOpt(epsilon).t - 1))
+        worst = max(worst, abs(radicals / PMOpt(epsilon).t - 1))
     assert worst > 1e-6

@@ -13,10 +13,11 @@ from laws import CLOSED, SOLVED
 from plans import CATEGORIES, MIXED, NUMBERS, STRATEGIES, plan_of
 
 import fedldp
-from fedldp import HMTP, Plan, Schema, vehicle
+from fedldp import Plan, Schema, vehicle
 from fedldp.coders.categories import UnaryEncoding
 from fedldp.coders.cube import Cube
 from fedldp.errors import DomainError
+from fedldp.mechanisms import HMTP
 from fedldp.mechanisms.optimal.dominant import BelowPaper
 from fedldp.plan.strategies import Offered, best_k
 

@@ -8,8 +8,9 @@ import pytest
 from plans import CATEGORIES, MIXED, NUMBERS, STRATEGIES, plan_of
 
 import fedldp
-from fedldp import HMTP, Plan, Schema
+from fedldp import Plan, Schema
 from fedldp.errors import DataWarning, DomainError
+from fedldp.mechanisms import HMTP
 from fedldp.plan.parts import Matrix
 
 ESTIMATORS = ("ratio", "horvitz-thompson")

@@ -10,11 +10,12 @@ from plans import counters
 from scipy import stats
 
 import fedldp
-from fedldp import Plan, Schema, Tally, combine
+from fedldp import Plan, Schema, Tally, combine_estimates
 from fedldp.coders import tables
 from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
 from fedldp.coders.laws import Law
 from fedldp.errors import DomainError
+from fedldp.mechanisms import HMTP, Dominant, Duchi
 from fedldp.plan.parts import Part
 from fedldp.results.estimate import ESTIMATORS, TARGETS, Frequencies, Mean
 
@@ -184,7 +185,7 @@ def test_confidence_is_that_of_students_t(confidence):
 @pytest.mark.filterwarnings("ignore::fedldp.errors.ImplausibleWarning")
 @pytest.mark.parametrize(("estimator", "of"), CHOICES)
 def test_a_tally_of_many_does_not_overflow(estimator, of):
-    coder = fedldp.Duchi(1.0).channel()
+    coder = Duchi(1.0).channel()
     n = 10**12
     found = numbers(coder, [[n // 4, 3 * n // 4]], n, estimator=estimator, of=of)
     np.testing.assert_allclose(found.mean, coder.values[1] / 2, rtol=1e-12)
@@ -221,7 +222,7 @@ def test_one_vehicle(estimator, of):
 
 @pytest.mark.parametrize("of", TARGETS)
 def test_one_answer_among_many_vehicles(of):
-    coder = fedldp.Duchi(1.0).channel()
+    coder = Duchi(1.0).channel()
     rows = [[0, 1], [6, 3], [0, 0]]  # the plan's own schema has two coordinates with answers
     ratio = numbers(coder, rows, 10, of=of)
     assert ratio.mean[0] == coder.values[1]
@@ -237,7 +238,7 @@ def test_one_answer_among_many_vehicles(of):
 @pytest.mark.parametrize(("estimator", "of"), CHOICES)
 def test_answers_that_agree_prove_nothing(estimator, of):
     """The noise of a table is public: no error is smaller than it leaves."""
-    for coder in (fedldp.Dominant(0.5).channel(), fedldp.HMTP(4.0).channel()):
+    for coder in (Dominant(0.5).channel(), HMTP(4.0).channel()):
         least = coder.law.variances.min()
         for row in np.eye(coder.outputs, dtype=int) * 5:
             found = numbers(coder, [row], 5, estimator=estimator, of=of)
@@ -291,7 +292,7 @@ def estimates(*sizes, plan="sample", **options):
 
 def test_combined_by_inverse_variance():
     several = list(estimates(300, 500, 900, confidence=0.9))
-    both = combine(*several)
+    both = combine_estimates(*several)
     assert (tuple(both), both.reports, both.confidence) == (SCHEMA.names, 1700, 0.9)
     for name in SCHEMA.names:
         found = zip(flat(both[name]), *(flat(each[name]) for each in several), strict=True)
@@ -310,7 +311,7 @@ def test_combined_by_inverse_variance():
 
 def test_combining_one_changes_nothing():
     [one] = estimates(400, plan="three")
-    again = combine(one)
+    again = combine_estimates(one)
     assert type(again["age"].mean) is type(again["age"].stderr) is float
     assert type(again["age"].answers) is type(again["city"].answers) is int
     for name in SCHEMA.names:
@@ -323,11 +324,11 @@ def test_an_estimate_without_answers_adds_nothing():
     nothing = PLANS["sample"].tally().estimate()
     single = PLANS["sample"].simulate(fleet(1), fedldp.source(8)).estimate()
     [known] = estimates(400)
-    for name, each in combine(nothing, single, known).items():
+    for name, each in combine_estimates(nothing, single, known).items():
         for found, expected in zip(flat(each), flat(known[name]), strict=True):
             close(found[0], expected[0])
             close(found[1], expected[1])
-    for each in combine(nothing, nothing).values():
+    for each in combine_estimates(nothing, nothing).values():
         for mean, stderr, alone, *_ in flat(each):
             assert math.isnan(mean)
             assert stderr == math.inf
@@ -343,10 +344,10 @@ def test_combine_refuses_what_differs():
     others = Plan(Schema.of(city=["Oslo", "Lima"]), 1.0).tally().estimate()
     for pair in ((), (one, other), (one, x[0]), (x[0], x[1]), (x[1], x[2])):
         with pytest.raises(DomainError, match="combine needs"):
-            combine(*pair)
+            combine_estimates(*pair)
     for pair in ((as_category, as_number), (as_category, others)):
         with pytest.raises(DomainError, match="the same categories"):
-            combine(*pair)
+            combine_estimates(*pair)
 
 
 @pytest.mark.parametrize(

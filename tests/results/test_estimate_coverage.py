@@ -18,10 +18,11 @@ import pytest
 from scipy import stats
 
 import fedldp
-from fedldp import Plan, Schema, Tally, combine
+from fedldp import Plan, Schema, Tally, combine_estimates
 from fedldp.coders import tables
 from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
 from fedldp.coders.cube import Cube
+from fedldp.mechanisms import ThreeOutputs
 from fedldp.plan.parts import Part
 from fedldp.results.estimate import ESTIMATORS, TARGETS
 
@@ -64,7 +65,10 @@ def test_numbers_are_unbiased(name):
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_a_whole_fleet_is_unbiased(estimator):
     """Three vehicles, two numbers, one answer each: all choices and all codes."""
-    coder, x = fedldp.ThreeOutputs(2.0).channel(), np.array([[-1.0, 0.3], [0.5, 0.5], [1.0, -0.2]])
+    coder, x = (
+        ThreeOutputs(2.0).channel(),
+        np.array([[-1.0, 0.3], [0.5, 0.5], [1.0, -0.2]]),
+    )
     part = Part(Schema.vector(2, 1.0), (0,), (coder,), 1)
     law = tables.probabilities(coder.letters, coder.table, x)
     total, mass = np.zeros(2), np.zeros(2)
@@ -277,7 +281,7 @@ def test_three_levels_of_epsilon_combined():
         drawn(plan_of(1, epsilon).parts[0], atoms, n, R, seed)[0].estimate()
         for seed, (epsilon, n) in enumerate([(0.5, 9000), (1.0, 6000), (4.0, 3000)])
     ]
-    both = combine(*levels)
+    both = combine_estimates(*levels)
     assert both.reports == 18_000
     error = both["x"].mean - atoms.mean()
     for each in levels:

@@ -12,11 +12,12 @@ from plans import counters
 from scipy import stats
 
 import fedldp
-from fedldp import Plan, Schema, Tally, combine
+from fedldp import Plan, Schema, Tally, combine_estimates
 from fedldp.cli.app import fedldp as command
 from fedldp.coders.categories import RandomizedResponse, UnaryEncoding, better
 from fedldp.coders.laws import Law
 from fedldp.errors import DomainError, ImplausibleWarning
+from fedldp.mechanisms import Dominant, Duchi
 from fedldp.plan.parts import Matrix, Part
 from fedldp.results.plausibility import FALSE_ALARM, Finding, Plausibility, equal_reports, influence
 
@@ -51,7 +52,7 @@ def with_liars(plan, n, liars, coordinate=3, seed=1):
 @pytest.mark.parametrize(("n", "d", "k"), [(50, 100, 1), (400, 100, 1), (300, 5, 2), (1000, 3, 1)])
 def test_honest_counts_cause_no_alarm(n, d, k):
     """Exactly: the probability of each count that is reported, added up over all coordinates."""
-    coder = fedldp.Duchi(1.0).channel()
+    coder = Duchi(1.0).channel()
     part = Part(Schema.vector(d, 1.0), (0,), (coder,), k)
     reported = []
     for count in range(n + 1):
@@ -71,7 +72,7 @@ def test_honest_means_cause_no_alarm(m):
     The bound costs a factor of at most 1000: less than one standard deviation.
     """
     for law in (
-        fedldp.Duchi(1.0).channel().law,
+        Duchi(1.0).channel().law,
         RandomizedResponse.of(1.0, 4).law,
         UnaryEncoding.of(1.0, 40).law,
     ):
@@ -87,7 +88,7 @@ def test_honest_means_cause_no_alarm(m):
 
 def test_the_bound_of_a_table_holds():
     """For a table of 31 outputs, against the exact law of a sum of 40 answers at one end."""
-    law = fedldp.Dominant(2.0).channel().law
+    law = Dominant(2.0).channel().law
     m, width = 40, 1e-3
     places = np.rint((law.values - law.values[0]) / width).astype(int)
     one = np.bincount(places, law.table[-1])
@@ -214,7 +215,7 @@ def test_combined_estimates_keep_what_was_found():
     honest = HUNDRED.simulate(np.zeros((2000, 100)), fedldp.source(1)).estimate()
     with pytest.warns(ImplausibleWarning):
         lied = with_liars(HUNDRED, 10_000, 100).estimate()
-    both = combine(honest, lied)
+    both = combine_estimates(honest, lied)
     assert honest.plausibility
     assert not lied.plausibility
     assert not both.plausibility
@@ -222,7 +223,7 @@ def test_combined_estimates_keep_what_was_found():
     for each, once in zip(both.plausibility.findings, lied.plausibility.findings, strict=True):
         assert (each.name, each.kind) == (once.name, once.kind)
         assert each.p_value == 2 * once.p_value
-    assert combine(honest, honest).warnings == ()
+    assert combine_estimates(honest, honest).warnings == ()
 
 
 # How far liars get

@@ -21,7 +21,7 @@ from harness import Case, Row, Spread
 
 import fedldp
 from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
-from fedldp.mechanisms import Finite
+from fedldp.mechanisms import Dominant, Duchi, Finite
 
 
 def test_ways_take_turns_forwards_and_backwards():
@@ -182,7 +182,7 @@ def test_the_straightforward_server_estimates_the_same():
 @pytest.mark.parametrize("train", [straightforward.train, straightforward.train_sampled])
 def test_the_straightforward_step_is_against_the_gradient(train):
     """Off by six standard errors, in 10 numbers: once in 10^7 tries."""
-    n, d, m = 100_000, 5, fedldp.Duchi(4.0)
+    n, d, m = 100_000, 5, Duchi(4.0)
     x, y = np.full((n, d), [0.9, -0.5, 0.0, 0.2, -1.0]), np.ones(n)
     step = train(m, x, y, n, np.random.default_rng(6))
     error = 0.1 * math.sqrt(d * (m.worst_case_variance + 1) / n)
@@ -190,7 +190,7 @@ def test_the_straightforward_step_is_against_the_gradient(train):
 
 
 def test_entropy_of_a_code():
-    assert sizes.entropy_of_code(fedldp.Duchi(1.0).channel()) == pytest.approx(1)
+    assert sizes.entropy_of_code(Duchi(1.0).channel()) == pytest.approx(1)
     assert sizes.entropy_of_code(RandomizedResponse.of(1.0, 8)) == 3
     coder = UnaryEncoding.of(1.0, 3)
     odds = dict.fromkeys(itertools.product((0, 1), repeat=3), 0.0)
@@ -203,7 +203,7 @@ def test_entropy_of_a_code():
 
 def test_entropy_of_a_channel_is_that_of_uniform_data():
     """Sampled: 500,000 codes give the entropy within 0.005 bits, ten of its standard errors."""
-    channel = fedldp.Dominant(2.0).channel()
+    channel = Dominant(2.0).channel()
     codes = channel.encode(fedldp.source(1).uniform(500_000) * 2 - 1, fedldp.source(2))
     odds = np.bincount(codes) / codes.size
     sampled = -np.sum(odds[odds > 0] * np.log2(odds[odds > 0]))

@@ -10,7 +10,7 @@ import pytest
 
 import fedldp
 from fedldp.coders.categories import RandomizedResponse
-from fedldp.mechanisms import Solved
+from fedldp.mechanisms import Optimal, Solved
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "playground"
@@ -63,7 +63,7 @@ def test_what_is_found_by_linear_programs_is_found_again():
         mechanism = fedldp.mechanism(each["name"], 1.0)
         if isinstance(mechanism, Solved):
             assert each["worstCase"] == pytest.approx(mechanism.worst_case_variance, rel=1e-4)
-    assert budget["lowerBound"] == pytest.approx(fedldp.Optimal(1.0).lower_bound, rel=1e-6)
+    assert budget["lowerBound"] == pytest.approx(Optimal(1.0).lower_bound, rel=1e-6)
 
 
 def test_the_command_writes_the_librarys_tables():

@@ -17,6 +17,7 @@ import fedldp
 from fedldp import vehicle
 from fedldp.coders import tables
 from fedldp.coders.categories import RandomizedResponse
+from fedldp.mechanisms import Optimal
 
 pytestmark = pytest.mark.browser
 
@@ -81,7 +82,7 @@ def check(page, name, epsilon, x, outputs=None):
     used = [x] if x in between else between.tolist()
     assert numbers(page.text("#rows-used")) == [pytest.approx(each, rel=1e-3) for each in used]
     # Every mechanism.
-    bound = fedldp.Optimal(epsilon).lower_bound
+    bound = Optimal(epsilon).lower_bound
     assert number(page.text("#bound")) == pytest.approx(bound, rel=1e-3)
     rows = page.evaluate(
         "[...document.querySelectorAll('#errors tbody tr')].map("
@@ -174,7 +175,7 @@ def test_all_integers_are_the_channels(page):
 
 
 def test_a_cell_is_read_by_keyboard_and_by_pointer(page):
-    channel = fedldp.Optimal(1.0).channel(31)
+    channel = Optimal(1.0).channel(31)
     page.evaluate("document.querySelector('#table').focus()")
     page.press("ArrowRight", times=3)
     page.press("ArrowDown")
@@ -242,7 +243,7 @@ def test_a_distribution_is_estimated_from_bins(page):
 
 
 def test_reports_are_drawn_from_the_table(page):
-    channel, x = fedldp.Optimal(1.0).channel(31), 0.3
+    channel, x = Optimal(1.0).channel(31), 0.3
     page.click("#send")
     (code,) = drawn_codes(channel, x, page.evaluate("words"))
     assert page.evaluate("document.querySelector('.bits').innerText").split() == list(f"{code:04b}")

@@ -8,8 +8,8 @@ import pytest
 from browser import browser as start
 from playground import PAGE, cut_off, number, opened, plain
 
-import fedldp
 from fedldp import vehicle
+from fedldp.mechanisms import PM, Duchi
 
 pytestmark = pytest.mark.browser
 
@@ -51,7 +51,7 @@ def tamper(page, name, change):
 
 
 def test_a_count_that_was_tampered_with_is_found(page):
-    channel = fedldp.PM(2.0).channel(3)
+    channel = PM(2.0).channel(3)
     move = "const [a, b] = table.others.map(BigInt); table.others[0] = '1'"
     said = tamper(page, "pm", f"{move}; table.others[1] = String(a + b - 1n)")
     most = channel.counts[:, 0].max()
@@ -60,7 +60,7 @@ def test_a_count_that_was_tampered_with_is_found(page):
 
 
 def test_a_row_that_was_tampered_with_is_found(page):
-    channel = fedldp.PM(2.0).channel(3)
+    channel = PM(2.0).channel(3)
     said = tamper(page, "pm", "table.others[0] = String(BigInt(table.others[0]) + 1n)")
     row = f"the row of letter {channel.letters[1]:.4g} adds up to {channel.total + 1}"
     assert f"{row}, and that of letter -1 to {channel.total}." in said
@@ -70,7 +70,7 @@ def test_a_row_that_was_tampered_with_is_found(page):
 
 
 def test_integers_decide_to_the_last_digit(page):
-    total = fedldp.Duchi(2.0).channel().total
+    total = Duchi(2.0).channel().total
     limit = vehicle.exp_below(vehicle.exact(2.0))
     most = math.floor(total * limit / (limit + 1))  # the largest count that the limit allows
     change = "table.most = ['{0}', '{0}']; table.least = ['{1}', '{1}']"
@@ -84,7 +84,7 @@ def test_integers_decide_to_the_last_digit(page):
 
 def test_colours_are_drawn_to_the_scale_that_is_shown(page):
     page.open(f"{PAGE}#epsilon=5&mechanism=pm&outputs=3")
-    counts = fedldp.PM(5.0).channel(3).counts
+    counts = PM(5.0).channel(3).counts
     strength = np.log(counts / counts.min(axis=0)) / 5
     drawn = page.evaluate(
         "[...document.querySelectorAll('#table .heat')].map(each => Number("

@@ -6,7 +6,7 @@ from math import log
 
 import numpy as np
 
-from fedldp import Plan, Schema, combine, source
+from fedldp import Plan, Schema, combine_estimates, source
 from fedldp.learn.privacy import Privacy
 from fedldp_reproduction.results import Result, Verdict
 from fedldp_reproduction.theory.checks import result
@@ -180,7 +180,7 @@ def _own_epsilon() -> Verdict:
         plan = Plan(Schema.of(x=(-1, 1)), epsilon, mechanism="hm-tp")
         data = 2 * source(10 + seed).uniform((vehicles, 1)) - 1
         found.append(plan.parse(plan.report(data, source(seed)).to_bytes()).estimate())
-    both = combine(*found)
+    both = combine_estimates(*found)
     errors = [float(np.max(each["x"].stderr)) for each in (both, *found)]
     alone = ", ".join(
         f"{error:.4f} with epsilon {epsilon:g}"

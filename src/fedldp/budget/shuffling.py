@@ -18,7 +18,7 @@ _TAIL = 1e-9  # the share of delta that is given to numbers of clones that are n
 _STEPS = 30  # of the bisection, which brings epsilon' to 1e-9 of its value
 
 
-def amplification(epsilon: float, n: int, delta: float) -> float:
+def shuffled_epsilon(epsilon: float, n: int, delta: float) -> float:
     """Return the epsilon of n shuffled reports, if somebody trusted shuffles them.
 
     This is an additional assumption. Without a shuffler whom the vehicles trust, and who does not
@@ -53,9 +53,9 @@ def amplification(epsilon: float, n: int, delta: float) -> float:
 
     Examples
     --------
-    >>> round(amplification(1.0, n=100_000, delta=1e-9), 3)
+    >>> round(shuffled_epsilon(1.0, n=100_000, delta=1e-9), 3)
     0.019
-    >>> round(amplification(1.0, n=1, delta=1e-9), 6)
+    >>> round(shuffled_epsilon(1.0, n=1, delta=1e-9), 6)
     1.0
     """
     epsilon = validation.epsilon(epsilon)

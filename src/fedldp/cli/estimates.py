@@ -14,7 +14,7 @@ from rich.table import Table
 
 from fedldp._internal.text import counted, number_and_interval, or_none, rounded
 from fedldp.budget.calendars import Trend
-from fedldp.budget.shuffling import amplification
+from fedldp.budget.shuffling import shuffled_epsilon
 from fedldp.cli.plans import (
     INPUT,
     OUTPUT,
@@ -27,7 +27,7 @@ from fedldp.cli.plans import (
 from fedldp.errors import DomainError, ImplausibleWarning
 from fedldp.fleet.server.summary import shortfalls
 from fedldp.plan.plan import Plan
-from fedldp.results.estimate import ESTIMATORS, TARGETS, Estimate, difference
+from fedldp.results.estimate import ESTIMATORS, TARGETS, Estimate, compare_estimates
 from fedldp.results.tally import Tally
 from fedldp.schema.schema import Schema
 
@@ -247,7 +247,7 @@ def draw(
 
 def shuffled(plan: Plan, reports: int) -> dict[str, float]:
     """Return the privacy of all reports together if somebody trusted shuffled them."""
-    epsilon = amplification(plan.epsilon, max(reports, 1), SHUFFLED_DELTA)
+    epsilon = shuffled_epsilon(plan.epsilon, max(reports, 1), SHUFFLED_DELTA)
     return {"epsilon": epsilon, "delta": SHUFFLED_DELTA}
 
 
@@ -303,7 +303,9 @@ def estimate_command(
     if minus is not None:
         with naming(minus):
             earlier = plan.load_tally(minus)
-        estimate = difference(estimate, estimated(earlier, estimator, of=of, confidence=confidence))
+        estimate = compare_estimates(
+            estimate, estimated(earlier, estimator, of=of, confidence=confidence)
+        )
         tally += earlier
     rows = list(lines(estimate, plan.schema))
     what = "Estimates" if minus is None else "Differences"

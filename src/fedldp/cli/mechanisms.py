@@ -11,7 +11,7 @@ from rich.table import Table
 
 from fedldp._internal import validation
 from fedldp.errors import DomainError
-from fedldp.mechanisms import Mechanism, Optimal, best, mechanism, mechanism_names
+from fedldp.mechanisms import Mechanism, Optimal, best_channel, mechanism, mechanism_names
 
 _MOST_BITS = 6
 _INPUTS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -135,7 +135,7 @@ def _bits(epsilon: float) -> dict[str, Any]:
         bound = None
     rows = []
     for bits in range(1, _MOST_BITS + 1):
-        channel = best(epsilon, bits)
+        channel = best_channel(epsilon, bits)
         variance = channel.worst_case_variance
         rows.append(
             {

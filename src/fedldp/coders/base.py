@@ -209,7 +209,8 @@ class Coder(ABC):
         Examples
         --------
         >>> import fedldp
-        >>> fedldp.Duchi(epsilon=1.0).channel().encode([0.5, -0.9, 1.0], fedldp.source(1))
+        >>> from fedldp.mechanisms import Duchi
+        >>> Duchi(epsilon=1.0).channel().encode([0.5, -0.9, 1.0], fedldp.source(1))
         array([1, 0, 1], dtype=uint8)
         """
 
@@ -231,7 +232,7 @@ class Coder(ABC):
         Examples
         --------
         >>> import fedldp
-        >>> coder = fedldp.Duchi(epsilon=1.0).channel()
+        >>> coder = fedldp.mechanisms.Duchi(epsilon=1.0).channel()
         >>> coder.nearby(np.zeros(3)) is coder
         True
         """
@@ -456,7 +457,7 @@ class Coder(ABC):
         Examples
         --------
         >>> import fedldp
-        >>> answers, sums = fedldp.Duchi(epsilon=1.0).channel().sums(np.array([[3, 7]]))
+        >>> answers, sums = fedldp.mechanisms.Duchi(epsilon=1.0).channel().sums(np.array([[3, 7]]))
         >>> answers, sums.round(3)
         (array([10.]), array([8.656]))
         """
@@ -478,7 +479,7 @@ class Coder(ABC):
         Examples
         --------
         >>> import fedldp
-        >>> fedldp.Duchi(epsilon=1.0).channel().squares(np.array([[3, 7]])).round(2)
+        >>> fedldp.mechanisms.Duchi(epsilon=1.0).channel().squares(np.array([[3, 7]])).round(2)
         array([46.83])
         """
 
@@ -499,7 +500,7 @@ class Coder(ABC):
         Examples
         --------
         >>> import fedldp
-        >>> fedldp.Duchi(epsilon=1.0).channel().moments(np.array([[3, 7]])).mean.round(3)
+        >>> fedldp.mechanisms.Duchi(epsilon=1.0).channel().moments(np.array([[3, 7]])).mean.round(3)
         array([0.866])
         """
 
@@ -524,7 +525,7 @@ class Coder(ABC):
         Examples
         --------
         >>> import fedldp
-        >>> channel = fedldp.Duchi(epsilon=1.0).channel()
+        >>> channel = fedldp.mechanisms.Duchi(epsilon=1.0).channel()
         >>> high, low = channel.beyond(np.array([1000.0]), np.array([1.5]))
         >>> high < 1e-10, low
         (array([ True]), array([1.]))
@@ -547,7 +548,7 @@ class Coder(ABC):
         Examples
         --------
         >>> import fedldp
-        >>> fedldp.Duchi(epsilon=1.0).channel().checks(np.array([[3, 7]]))
+        >>> fedldp.mechanisms.Duchi(epsilon=1.0).channel().checks(np.array([[3, 7]]))
         []
         """
         return []
@@ -573,7 +574,7 @@ class Coder(ABC):
         Examples
         --------
         >>> import fedldp
-        >>> fedldp.Duchi(epsilon=1.0).channel().mean_length(np.array([[3, 7]])) is None
+        >>> fedldp.mechanisms.Duchi(epsilon=1.0).channel().mean_length(np.array([[3, 7]])) is None
         True
         """
         return None
@@ -594,7 +595,7 @@ class Coder(ABC):
         Examples
         --------
         >>> import fedldp
-        >>> channel = fedldp.Duchi(epsilon=1.0).channel()
+        >>> channel = fedldp.mechanisms.Duchi(epsilon=1.0).channel()
         >>> channel.noise_at(0.5) == channel.noise
         True
         """
@@ -627,8 +628,8 @@ class Coder(ABC):
 
         Examples
         --------
-        >>> import fedldp
-        >>> noise, mean, square = fedldp.Duchi(epsilon=1.0).channel().assumed("uniform", 1.0)
+        >>> from fedldp.mechanisms import Duchi
+        >>> noise, mean, square = Duchi(epsilon=1.0).channel().assumed("uniform", 1.0)
         >>> round(float(noise), 3), mean, round(square, 3)
         (4.349, 0.0, 0.333)
         """
@@ -640,7 +641,7 @@ class ByLaw(Coder):
     Examples
     --------
     >>> import fedldp
-    >>> fedldp.Duchi(epsilon=1.0).channel().law.values.round(3)
+    >>> fedldp.mechanisms.Duchi(epsilon=1.0).channel().law.values.round(3)
     array([-2.164,  2.164])
     """
 
@@ -704,7 +705,7 @@ class ForNumbers(Coder):
     Examples
     --------
     >>> import fedldp
-    >>> fedldp.Duchi(epsilon=1.0).channel().inputs
+    >>> fedldp.mechanisms.Duchi(epsilon=1.0).channel().inputs
     (-1.0, 1.0)
     """
 
@@ -738,7 +739,7 @@ class ForNumbers(Coder):
         Examples
         --------
         >>> import fedldp
-        >>> fedldp.Duchi(epsilon=1.0).channel().variance([0.0, 1.0]).round(3)
+        >>> fedldp.mechanisms.Duchi(epsilon=1.0).channel().variance([0.0, 1.0]).round(3)
         array([4.683, 3.683])
         """
 

@@ -59,7 +59,7 @@ class Channel(ByLaw, ForNumbers):
     Examples
     --------
     >>> import fedldp
-    >>> channel = fedldp.Duchi(epsilon=1.0).channel()
+    >>> channel = fedldp.mechanisms.Duchi(epsilon=1.0).channel()
     >>> channel
     <Channel: epsilon 1, 2 letters to 2 outputs, 1 bit>
     >>> channel.counts.tolist()
@@ -227,7 +227,8 @@ class Channel(ByLaw, ForNumbers):
         Examples
         --------
         >>> import fedldp
-        >>> fedldp.Duchi(epsilon=1.0).channel().encode([0.5, -0.9, 1.0], fedldp.source(1))
+        >>> from fedldp.mechanisms import Duchi
+        >>> Duchi(epsilon=1.0).channel().encode([0.5, -0.9, 1.0], fedldp.source(1))
         array([1, 0, 1], dtype=uint8)
         """
         array = validation.reals(x, "x")
@@ -261,7 +262,7 @@ class Channel(ByLaw, ForNumbers):
         Examples
         --------
         >>> import fedldp
-        >>> fedldp.ThreeOutputs(epsilon=1.0).channel().places(np.array([-1.0, 0.5]))
+        >>> fedldp.mechanisms.ThreeOutputs(epsilon=1.0).channel().places(np.array([-1.0, 0.5]))
         array([0. , 1.5])
         """
         last = self.letters.size - 1
@@ -319,7 +320,7 @@ class Channel(ByLaw, ForNumbers):
         Examples
         --------
         >>> import fedldp
-        >>> fedldp.Duchi(epsilon=1.0).channel().decode([1, 0, 1]).round(3)
+        >>> fedldp.mechanisms.Duchi(epsilon=1.0).channel().decode([1, 0, 1]).round(3)
         array([ 2.164, -2.164,  2.164])
         """
         try:
@@ -343,7 +344,7 @@ class Channel(ByLaw, ForNumbers):
         Examples
         --------
         >>> import fedldp
-        >>> channel = fedldp.Duchi(epsilon=1.0).channel()
+        >>> channel = fedldp.mechanisms.Duchi(epsilon=1.0).channel()
         >>> Channel.from_json(channel.to_json()) == channel
         True
         """

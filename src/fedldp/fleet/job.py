@@ -169,7 +169,7 @@ class Job:
         elif self.levels:
             raise DomainError(
                 "levels are for a training only. For a statistic, run a job for each level and "
-                "combine the estimates with fedldp.combine."
+                "combine the estimates with fedldp.combine_estimates."
             )
         elif self.period is not None and self.period.calendar.plan != self.plan:
             raise DomainError("period must be of a calendar of the job's plan; got another plan's.")

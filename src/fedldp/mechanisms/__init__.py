@@ -13,7 +13,7 @@ from fedldp.mechanisms.hybrid import HM, HMTP, Hybrid
 from fedldp.mechanisms.laplace import Laplace
 from fedldp.mechanisms.optimal.certificate import Certificate
 from fedldp.mechanisms.optimal.dominant import Dominant, NearZero
-from fedldp.mechanisms.optimal.optimal import Optimal, best
+from fedldp.mechanisms.optimal.optimal import Optimal, best_channel
 from fedldp.mechanisms.optimal.solved import Solved
 from fedldp.mechanisms.piecewise import PM, Piecewise, PMOpt, PMSub
 from fedldp.mechanisms.three_outputs import ThreeOutputs, ThreeOutputsFlat
@@ -37,7 +37,7 @@ __all__ = [
     "Solved",
     "ThreeOutputs",
     "ThreeOutputsFlat",
-    "best",
+    "best_channel",
     "discretize",
     "mechanism",
     "mechanism_names",

@@ -85,7 +85,7 @@ class Mechanism(ABC):
         Examples
         --------
         >>> import fedldp
-        >>> fedldp.Duchi(epsilon=1.0).perturb([0.3, -0.7], fedldp.source(7)).round(3)
+        >>> fedldp.mechanisms.Duchi(epsilon=1.0).perturb([0.3, -0.7], fedldp.source(7)).round(3)
         array([-2.164, -2.164])
         """
         array = validation.reals(x, "x")
@@ -125,7 +125,7 @@ class Mechanism(ABC):
         Examples
         --------
         >>> import fedldp
-        >>> fedldp.HMTP(epsilon=2.0).variance([0.0, 1.0]).round(3)
+        >>> fedldp.mechanisms.HMTP(epsilon=2.0).variance([0.0, 1.0]).round(3)
         array([0.504, 0.972])
         """
         return self._variance(validation.unit(x))[()]
@@ -155,7 +155,7 @@ class Mechanism(ABC):
         Examples
         --------
         >>> import fedldp
-        >>> round(fedldp.Duchi(epsilon=1.0).quick_variance(), 2)
+        >>> round(fedldp.mechanisms.Duchi(epsilon=1.0).quick_variance(), 2)
         4.68
         """
         return (self if outputs is None else self.channel(outputs)).worst_case_variance
@@ -182,7 +182,7 @@ class Mechanism(ABC):
         Examples
         --------
         >>> import fedldp
-        >>> fedldp.ThreeOutputs(epsilon=1.0).probabilities(0.5).round(3)
+        >>> fedldp.mechanisms.ThreeOutputs(epsilon=1.0).probabilities(0.5).round(3)
         array([0.299, 0.196, 0.506])
         """
         return self._probabilities(validation.unit(x))
@@ -210,7 +210,7 @@ class Mechanism(ABC):
         Examples
         --------
         >>> import fedldp
-        >>> fedldp.PM(epsilon=1.0).density([0.0, 2.0], 0.0).round(3)
+        >>> fedldp.mechanisms.PM(epsilon=1.0).density([0.0, 2.0], 0.0).round(3)
         array([0.202, 0.074])
         """
         outputs, inputs = validation.reals(y, "y"), validation.unit(x)
@@ -250,7 +250,7 @@ class Mechanism(ABC):
         Examples
         --------
         >>> import fedldp
-        >>> fedldp.PMSub(epsilon=1.0).channel(outputs=33)
+        >>> fedldp.mechanisms.PMSub(epsilon=1.0).channel(outputs=33)
         <Channel: epsilon 1, 33 letters to 33 outputs, 6 bits>
         """
 

@@ -66,7 +66,7 @@ def discretize(y: npt.ArrayLike, bound: float, source: Source, *, m: int = PAPER
     Examples
     --------
     >>> import fedldp
-    >>> mechanism, source = fedldp.PMSub(epsilon=1.0), fedldp.source(7)
+    >>> mechanism, source = fedldp.mechanisms.PMSub(epsilon=1.0), fedldp.source(7)
     >>> y = mechanism.perturb([0.3, -0.7, 0.1], source)
     >>> z = discretize(y, mechanism.bound, source, m=2)
     >>> z / mechanism.bound

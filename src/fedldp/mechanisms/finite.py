@@ -22,7 +22,7 @@ class Finite(Mechanism):
     Examples
     --------
     >>> import fedldp
-    >>> mechanism = fedldp.ThreeOutputs(epsilon=1.0)
+    >>> mechanism = fedldp.mechanisms.ThreeOutputs(epsilon=1.0)
     >>> mechanism.letters
     array([-1.,  0.,  1.])
     >>> mechanism.table.round(3)

@@ -266,7 +266,7 @@ class Part:
     --------
     >>> import fedldp
     >>> schema = fedldp.Schema.vector(3, bound=1.0)
-    >>> part = Part(schema, attributes=(0,), coders=(fedldp.Duchi(1.0).channel(),), k=1)
+    >>> part = Part(schema, attributes=(0,), coders=(fedldp.mechanisms.Duchi(1.0).channel(),), k=1)
     >>> part.units, part.k, part.epsilon, part.width
     (3, 1, Fraction(1, 1), 3)
     """
@@ -529,9 +529,10 @@ class Part:
         Examples
         --------
         >>> import fedldp
+        >>> from fedldp.mechanisms import Duchi
         >>> from fedldp._internal import packing
         >>> schema = fedldp.Schema.vector(3, bound=1.0)
-        >>> part = Part(schema, attributes=(0,), coders=(fedldp.Duchi(1.0).channel(),), k=1)
+        >>> part = Part(schema, attributes=(0,), coders=(Duchi(1.0).channel(),), k=1)
         >>> records = packing.empty(2, part.width)
         >>> part.encode(Matrix(np.zeros((2, 3))), fedldp.source(1), records, 0)
         >>> records.to_bytes().hex()
@@ -560,8 +561,9 @@ class Part:
         Examples
         --------
         >>> import fedldp
+        >>> from fedldp.mechanisms import Duchi
         >>> schema = fedldp.Schema.vector(3, bound=1.0)
-        >>> part = Part(schema, attributes=(0,), coders=(fedldp.Duchi(1.0).channel(),), k=1)
+        >>> part = Part(schema, attributes=(0,), coders=(Duchi(1.0).channel(),), k=1)
         >>> cells = np.zeros((1, 6), np.int64)
         >>> part.simulate(Matrix(np.zeros((100, 3))), fedldp.source(1), cells)
         >>> cells
@@ -604,9 +606,10 @@ class Part:
         Examples
         --------
         >>> import fedldp
+        >>> from fedldp.mechanisms import Duchi
         >>> from fedldp._internal import packing
         >>> schema = fedldp.Schema.vector(3, bound=1.0)
-        >>> part = Part(schema, attributes=(0,), coders=(fedldp.Duchi(1.0).channel(),), k=1)
+        >>> part = Part(schema, attributes=(0,), coders=(Duchi(1.0).channel(),), k=1)
         >>> cells = np.zeros(6, np.int64)
         >>> part.count(packing.empty(2, part.width), 0, cells)
         >>> cells
@@ -650,9 +653,10 @@ class Part:
         Examples
         --------
         >>> import fedldp
+        >>> from fedldp.mechanisms import Duchi
         >>> from fedldp._internal import packing
         >>> schema = fedldp.Schema.vector(3, bound=1.0)
-        >>> part = Part(schema, attributes=(0,), coders=(fedldp.Duchi(1.0).channel(),), k=1)
+        >>> part = Part(schema, attributes=(0,), coders=(Duchi(1.0).channel(),), k=1)
         >>> part.valid(packing.parse(b"\x5c", count=2, width=3), 0)
         array([ True, False])
         """
@@ -750,8 +754,9 @@ class Part:
         Examples
         --------
         >>> import fedldp
+        >>> from fedldp.mechanisms import Duchi
         >>> schema = fedldp.Schema.vector(3, bound=1.0)
-        >>> part = Part(schema, attributes=(0,), coders=(fedldp.Duchi(1.0).channel(),), k=1)
+        >>> part = Part(schema, attributes=(0,), coders=(Duchi(1.0).channel(),), k=1)
         >>> [rows.tolist() for _, _, rows in part.by_block(np.arange(6))]
         [[[0, 1], [2, 3], [4, 5]]]
         """
@@ -783,8 +788,9 @@ class Part:
         Examples
         --------
         >>> import fedldp
+        >>> from fedldp.mechanisms import Duchi
         >>> schema = fedldp.Schema.vector(3, bound=1.0)
-        >>> part = Part(schema, attributes=(0,), coders=(fedldp.Duchi(1.0).channel(),), k=1)
+        >>> part = Part(schema, attributes=(0,), coders=(Duchi(1.0).channel(),), k=1)
         >>> [found.m for _, found in part.moments(np.array([3, 7, 5, 5, 6, 4]))]
         [array([10, 10, 10])]
         """
@@ -810,8 +816,9 @@ class Part:
         Examples
         --------
         >>> import fedldp
+        >>> from fedldp.mechanisms import Duchi
         >>> schema = fedldp.Schema.vector(3, bound=1.0)
-        >>> part = Part(schema, attributes=(0,), coders=(fedldp.Duchi(1.0).channel(),), k=1)
+        >>> part = Part(schema, attributes=(0,), coders=(Duchi(1.0).channel(),), k=1)
         >>> part.answered(np.array([3, 7, 5, 5, 6, 4]))
         array([10, 10, 10])
         """
@@ -835,8 +842,9 @@ class Part:
         Examples
         --------
         >>> import fedldp
+        >>> from fedldp.mechanisms import Duchi
         >>> schema = fedldp.Schema.vector(3, bound=1.0)
-        >>> part = Part(schema, attributes=(0,), coders=(fedldp.Duchi(1.0).channel(),), k=1)
+        >>> part = Part(schema, attributes=(0,), coders=(Duchi(1.0).channel(),), k=1)
         >>> part.invalid(2, np.array([2, 0, 0, 0, 0, 1]))
         'there are more answers, or fewer, than the reports can have'
         """

@@ -35,7 +35,7 @@ from fedldp.schema.attributes.results import (
 )
 from fedldp.schema.frames import to_frame
 
-__all__ = ["Estimate", "Frequencies", "Mean", "Result", "combine", "difference"]
+__all__ = ["Estimate", "Frequencies", "Mean", "Result", "combine_estimates", "compare_estimates"]
 
 RATIO, HORVITZ_THOMPSON = "ratio", "horvitz-thompson"
 ESTIMATORS = (RATIO, HORVITZ_THOMPSON)
@@ -313,7 +313,7 @@ def _described(
     return attribute.result(Numbers(values, stderr, alone, together, m.astype(np.int64), joint))
 
 
-def combine(*estimates: Estimate) -> Estimate:
+def combine_estimates(*estimates: Estimate) -> Estimate:
     """Return one estimate from several of the same attributes, weighted by inverse variance.
 
     It is for fleets in which vehicles choose their own epsilon: one plan, and one tally, for each
@@ -341,7 +341,7 @@ def combine(*estimates: Estimate) -> Estimate:
     >>> import fedldp
     >>> schema, x = fedldp.Schema.of(x=(-1, 1)), fedldp.source(1).uniform((10_000, 1))
     >>> cautious, bold = (fedldp.Plan(schema, e, mechanism="hm-tp") for e in (1.0, 4.0))
-    >>> both = combine(
+    >>> both = combine_estimates(
     ...     cautious.simulate(x[:5000], fedldp.source(2)).estimate(),
     ...     bold.simulate(x[5000:], fedldp.source(3)).estimate(),
     ... )
@@ -367,7 +367,7 @@ def combine(*estimates: Estimate) -> Estimate:
     )
 
 
-def difference(one: Estimate, other: Estimate) -> Estimate:
+def compare_estimates(one: Estimate, other: Estimate) -> Estimate:
     """Return by how much the numbers of one campaign are larger than those of another.
 
     The two campaigns asked different vehicles, or the same ones with new randomness. If the values
@@ -395,12 +395,12 @@ def difference(one: Estimate, other: Estimate) -> Estimate:
     >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=4.0, mechanism="hm-tp")
     >>> spring = plan.simulate([{"speed": 30}] * 10_000, fedldp.source(1)).estimate()
     >>> autumn = plan.simulate([{"speed": 28}] * 10_000, fedldp.source(2)).estimate()
-    >>> difference(spring, autumn)["speed"].interval.round(1)
+    >>> compare_estimates(spring, autumn)["speed"].interval.round(1)
     array([[1.5, 2. ]])
     """
     if (tuple(one), one.confidence, one.of) != (tuple(other), other.confidence, other.of):
         raise DomainError(
-            "difference needs estimates of the same attributes and confidence, both of the "
+            "compare_estimates needs estimates of the same attributes and confidence, both of the "
             "population or both of the fleet."
         )
     return Estimate(

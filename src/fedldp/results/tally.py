@@ -116,7 +116,7 @@ class Tally:
         if other.plan != self.plan:
             raise DomainError(
                 "these tallies are of different plans: estimate each, and combine the estimates "
-                "with fedldp.combine."
+                "with fedldp.combine_estimates."
             )
         counts = tuple(a + b for a, b in zip(self.counts, other.counts, strict=True))
         return replace(self, reports=self.reports + other.reports, counts=counts)

@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
 import fedldp
-from fedldp import Angle, Category, Number, Plan, Schema, Within, combine, difference, vehicle
+from fedldp import (
+    Angle,
+    Category,
+    Number,
+    Plan,
+    Schema,
+    Within,
+    combine_estimates,
+    compare_estimates,
+    vehicle,
+)
 from fedldp.coders.categories import project
 from fedldp.errors import DomainError, WireError
 from fedldp.schema.attributes import BinnedNumber
@@ -179,7 +189,7 @@ def test_distributions_combine():
     rows = np.minimum(rng.exponential(20, 40_000), 130)
     one = estimated(SPEED, rows[:20_000], 1.0, seed=1)
     other = estimated(SPEED, rows[20_000:], 4.0, seed=2)
-    both = combine(one, other)["speed"]
+    both = combine_estimates(one, other)["speed"]
     precise = other["speed"]
     assert both.answers == 40_000
     assert np.mean(both.cdf.stderr**2) < 0.99 * np.mean(precise.cdf.stderr**2)
@@ -197,7 +207,7 @@ def test_distributions_combine():
     found = Joint.combined(joints)
     assert found.covariance(pair[0], pair[1]) == pytest.approx(wanted)
     np.testing.assert_allclose(both.values.sum(), 1.0)
-    assert len(difference(one, other)["speed"].values) == 26
+    assert len(compare_estimates(one, other)["speed"].values) == 26
 
 
 def test_within_groups():

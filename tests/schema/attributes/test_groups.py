@@ -291,8 +291,8 @@ def test_the_difference_of_two_campaigns_covers():
     plan = Plan(Schema((OPTIONAL,)), 2.0)
     one, other = (plan.simulate([{}] * 99, fedldp.source(i)).estimate() for i in (1, 2))
     with pytest.raises(DomainError, match="of the same attributes and confidence"):
-        fedldp.difference(one, plan.tally().estimate(confidence=0.9))
-    assert fedldp.difference(one, other).reports == 198
+        fedldp.compare_estimates(one, plan.tally().estimate(confidence=0.9))
+    assert fedldp.compare_estimates(one, other).reports == 198
 
 
 def test_data_sets_hold_positions(tmp_path):
@@ -318,7 +318,7 @@ def test_two_campaigns_combine():
     plan = Plan(Schema((BY_MODEL,)), 6.0)
     with pytest.warns(DataWarning):
         both = [plan.simulate(ROWS, fedldp.source(i)).estimate() for i in (1, 2)]
-    found = fedldp.combine(*both)["speed by model"]
+    found = fedldp.combine_estimates(*both)["speed by model"]
     assert found.answers == 40_000
     assert found.stderr[0] == pytest.approx(both[0]["speed by model"].stderr[0] / 2**0.5, rel=0.05)
     assert found.difference("Beta", "Alpha").mean == pytest.approx(58.5, abs=10)

@@ -117,7 +117,7 @@ def test_a_plan_takes_it_from_rows_to_an_estimate(schema, options):
     assert close(estimate["speed"], [0.75, 0.25, 0])
     assert close(estimate["age"], 31)
     assert "speed=0-30 0.7" in repr(estimate)
-    assert close(fedldp.combine(estimate, estimate)["speed"], [0.75, 0.25, 0])
+    assert close(fedldp.combine_estimates(estimate, estimate)["speed"], [0.75, 0.25, 0])
     assert 0 < plan.expected_error(40_000) < 0.01
     assert "0-30, 30-60, 60-130" in plan._repr_html_()
     # A vehicle runs no code that it does not know: the file of a vehicle refuses the plan.

@@ -2,7 +2,7 @@
 
 from fedldp.mechanisms.optimal.certificate import Certificate
 from fedldp.mechanisms.optimal.dominant import Dominant, NearZero
-from fedldp.mechanisms.optimal.optimal import Optimal, best
+from fedldp.mechanisms.optimal.optimal import Optimal, best_channel
 from fedldp.mechanisms.optimal.solved import Solved
 
-__all__ = ["Certificate", "Dominant", "NearZero", "Optimal", "Solved", "best"]
+__all__ = ["Certificate", "Dominant", "NearZero", "Optimal", "Solved", "best_channel"]

@@ -140,7 +140,7 @@ class Optimal(Solved):
         return self.cap is None or is_below(channel, cast(Weights, self._cap))
 
 
-def best(epsilon: float, bits: int) -> Channel:
+def best_channel(epsilon: float, bits: int) -> Channel:
     """Return the channel with the least worst-case variance whose codes fit a number of bits.
 
     Parameters
@@ -162,7 +162,7 @@ def best(epsilon: float, bits: int) -> Channel:
 
     Examples
     --------
-    >>> [round(best(1.0, bits).worst_case_variance, 2) for bits in (1, 2, 3)]
+    >>> [round(best_channel(1.0, bits).worst_case_variance, 2) for bits in (1, 2, 3)]
     [4.68, 4.15, 4.01]
     """
     if not 1 <= whole(bits, "bits") <= 8:

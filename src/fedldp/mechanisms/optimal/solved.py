@@ -45,7 +45,7 @@ class Solved(Finite):
     Examples
     --------
     >>> import fedldp
-    >>> fedldp.Dominant(epsilon=2.0, outputs=15).channel()
+    >>> fedldp.mechanisms.Dominant(epsilon=2.0, outputs=15).channel()
     <Channel: epsilon 2, 65 letters to 11 outputs, 4 bits>
     """
 

@@ -802,7 +802,8 @@ class Attribute(ABC):
         Examples
         --------
         >>> import fedldp
-        >>> round(fedldp.Number("x", 0, 1).moved(fedldp.Duchi(1.0).channel(), 0.01, 0.0), 4)
+        >>> from fedldp.mechanisms import Duchi
+        >>> round(fedldp.Number("x", 0, 1).moved(Duchi(1.0).channel(), 0.01, 0.0), 4)
         0.0158
         """
         return float(coder.reach * self.half_width * liars)

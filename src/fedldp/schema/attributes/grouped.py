@@ -691,7 +691,7 @@ class Differences(_Several):
     >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=4.0, mechanism="hm-tp")
     >>> spring = plan.simulate([{"speed": 30}] * 10_000, fedldp.source(1)).estimate()
     >>> autumn = plan.simulate([{"speed": 28}] * 10_000, fedldp.source(2)).estimate()
-    >>> fedldp.difference(spring, autumn)["speed"]
+    >>> fedldp.compare_estimates(spring, autumn)["speed"]
     <Differences: 1.75 ± 0.22; 10,000 answers>
     """
 
