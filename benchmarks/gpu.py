@@ -19,7 +19,7 @@ from torch import nn
 
 import fedldp
 from fedldp import Plan, Schema, vehicle
-from fedldp.coders import Directions
+from fedldp.coders import DirectionsCoder
 from fedldp.learn import torch_directions, torch_kernel
 from fedldp.learn.settings import Settings
 from fedldp.learn.torch import ModuleTask
@@ -73,7 +73,7 @@ def task_of(channels: int, vehicles: int, device: str) -> ModuleTask:
     return ModuleTask(network(channels).to(device), nn.functional.cross_entropy, *data)
 
 
-def part_of(d: int) -> tuple[Part, Directions]:
+def part_of(d: int) -> tuple[Part, DirectionsCoder]:
     plan = Plan(Schema.vector(d, length=1.0), EPSILON, strategy="directions")
     (part,) = plan.parts
     (coder,) = part.coders

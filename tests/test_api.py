@@ -305,7 +305,7 @@ def test_tables_show_what_matters(report):
         ["city", "Oslo, Rome, Lima", "RandomizedResponse", "1", "100%"],
     ]
     cube = Plan(SCHEMA, 2.0, strategy="cube")
-    assert [row[2] for row in cells(cube)] == ["Cube", "UnaryEncoding"]
+    assert [row[2] for row in cells(cube)] == ["CubeCoder", "UnaryEncoding"]
     tally = PLAN.parse(report)
     (_, _, ages), (_, _, cities) = cells(tally)
     assert int(ages) + int(cities) == 3

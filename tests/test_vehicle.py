@@ -22,7 +22,7 @@ from vehicle_plans import document, loaded
 
 import fedldp
 from fedldp import vehicle
-from fedldp.coders.cube import Cube
+from fedldp.coders.cube import CubeCoder
 
 FILE = Path(vehicle.__file__)
 
@@ -131,12 +131,12 @@ def test_sends_what_it_draws_with_new_randomness_each_time(alone):
     plan = json.loads(PLAN)
     plan.update(epsilon="16.0", tables=[])
     plan["schema"] = [{"name": "x", "low": 0.0, "high": 1.0, "missing": 0.0, "size": 1}]
-    plan["parts"] = [{**Cube.of(16.0, 1).to_document(), "attributes": [0]}]
+    plan["parts"] = [{**CubeCoder.of(16.0, 1).to_document(), "attributes": [0]}]
     for value, sent in ((1, "80"), (0, "00")):
         result = alone(canonical(plan), f'{{"x": {value}}}', "plan.json", "--cap", "16", "row.json")
         assert result.stdout[32:] == sent + "\n"
     plan["schema"][0]["size"] = 40
-    plan["parts"] = [{**Cube.of(0.001, 40).to_document(), "attributes": [0]}]
+    plan["parts"] = [{**CubeCoder.of(0.001, 40).to_document(), "attributes": [0]}]
     arguments = (canonical(plan), "{}", "plan.json", "--cap", "1", "row.json")
     assert alone(*arguments).stdout != alone(*arguments).stdout
 

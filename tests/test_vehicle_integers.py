@@ -19,7 +19,7 @@ from scipy import stats
 import fedldp
 from fedldp import vehicle
 from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
-from fedldp.coders.cube import Cube
+from fedldp.coders.cube import CubeCoder
 from fedldp.mechanisms import HMTP, PM, Duchi, ThreeOutputsFlat
 
 WORDS = 1 << vehicle.ROUNDING
@@ -288,7 +288,7 @@ def test_whole_reports_cost_what_the_plan_says_and_have_their_law(k, attributes,
 @pytest.mark.parametrize(("d", "threshold"), [(1, 0), (2, 0), (3, "best"), (4, 0), (5, 2)])
 def test_a_vehicles_cube_has_the_law(d, threshold):
     """Chi-squares of all signs of a cube; a false alarm of any of 5 once in 10^5."""
-    cube, n, rng = Cube.of(1.5, d, threshold), 20_000, random.Random(81)
+    cube, n, rng = CubeCoder.of(1.5, d, threshold), 20_000, random.Random(81)
     x = [0.25, -1.0, 1.0, 0.0, -0.5][:d]
     attribute = {"name": "x", "low": -1.0, "high": 1.0, "missing": 0.0, "size": d}
     part = {**cube.to_document(), "attributes": [0]}

@@ -15,7 +15,7 @@ from vehicle_plans import document, loaded, numbers
 import fedldp
 from fedldp import vehicle
 from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
-from fedldp.coders.cube import Cube
+from fedldp.coders.cube import CubeCoder
 from fedldp.errors import DomainError, WireError
 
 
@@ -53,7 +53,7 @@ def test_without_a_choice_there_are_no_indexes(monkeypatch):
     )
     plan["tables"].append(UnaryEncoding.of(16.0, 4).to_document())
     plan["parts"][0]["k"] = 3
-    plan["parts"][1] = {**Cube.of(16.0, 2).to_document(), "attributes": [2]}
+    plan["parts"][1] = {**CubeCoder.of(16.0, 2).to_document(), "attributes": [2]}
     ready = vehicle.Plan(canonical(plan), 64)
     assert ready.bits == 1 + 2 + 4 + 2
     row = {"age": 100, "city": "Lima", "way": [3, -1], "colour": 1.0}
@@ -103,7 +103,7 @@ def at(*path_and_value):
 
 
 AGE, CITY, CUBE = ("schema", 0), ("schema", 1), ("parts", 1)
-HEAVIER = Cube.of(1.25, 2).heavy + 1
+HEAVIER = CubeCoder.of(1.25, 2).heavy + 1
 HOSTILE = [
     # tables that leak or are invalid
     (at("tables", 0, "epsilon", "0.99"), "column 0 has a count 2.7"),
@@ -371,7 +371,7 @@ def test_large_vectors_and_cubes_work():
     plan["parts"].append({"kind": "sample", "k": 1, "attributes": [1], "tables": [0]})
     assert len(loaded(plan).report({"g": [0.5] * 1000})) == 16 + 4
     plan.update(schema=[{**plan["schema"][0], "size": 10_000}], tables=[])
-    plan["parts"] = [{**Cube.of(2.0, 10_000, 140).to_document(), "attributes": [0]}]
+    plan["parts"] = [{**CubeCoder.of(2.0, 10_000, 140).to_document(), "attributes": [0]}]
     assert len(loaded(plan).report({"g": [0.5] * 10_000})) == 16 + 1250
 
 

@@ -110,7 +110,7 @@ NO_NULL = {
         "5.8",
         [_MODEL, _TURN],
         [_RESPONSE],
-        {**fedldp.coders.Directions.of(4.0, 3).to_document(), "attributes": [1]},
+        {**fedldp.coders.DirectionsCoder.of(4.0, 3).to_document(), "attributes": [1]},
         _sample(1, [0], [0]),
     ),
     "format": vehicle.PLAN_FORMAT_2,

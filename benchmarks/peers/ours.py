@@ -12,7 +12,7 @@ from work import BINS, COLUMNS, Work
 
 import fedldp
 from fedldp import datasets
-from fedldp.coders import Directions, Lines
+from fedldp.coders import DirectionsCoder, Lines
 from fedldp.coders.categories import RandomizedResponse, UnaryEncoding, better, cut, project
 from fedldp.coders.lines import compact
 from fedldp.learn.examples import Arrays
@@ -148,7 +148,7 @@ class Ours:
         return lambda: self.work.means(channel.decode(channel.encode(x, source)))
 
     def _vector(self, vehicles: int) -> Callable[[], Any]:
-        coder, x = Directions.of(TRAIN_EPSILON, DIMENSIONS), self.work.vectors(vehicles)
+        coder, x = DirectionsCoder.of(TRAIN_EPSILON, DIMENSIONS), self.work.vectors(vehicles)
         source = fedldp.source()
 
         def run() -> list[list[float]]:

@@ -13,7 +13,7 @@ from scipy import stats
 
 import fedldp
 from fedldp import vehicle
-from fedldp.coders.cube import Cube, _subsets
+from fedldp.coders.cube import CubeCoder, _subsets
 from fedldp.errors import DomainError, PrivacyError
 from fedldp.mechanisms import Duchi
 
@@ -60,7 +60,7 @@ def exact_scale(d, threshold, heavy, light):
 
 @pytest.mark.parametrize(("epsilon", "d", "threshold"), SMALL)
 def test_every_corner_is_private_and_the_estimate_unbiased(epsilon, d, threshold):
-    cube = Cube.of(epsilon, d, threshold)
+    cube = CubeCoder.of(epsilon, d, threshold)
     table, total = law(cube)
     assert set(table.sum(axis=1).tolist()) == {total}
     limit = vehicle.exp_below(vehicle.exact(epsilon))
@@ -91,14 +91,14 @@ def test_ties_in_both_halves_leak_for_even_d_and_ties_that_count_once_do_not(eps
         max(odds[s] for s in column) / min(odds[s] for s in column) for column in product.tolist()
     )
     assert largest == (1 + E if d % 2 == 0 else E)
-    cube = Cube.of(epsilon, d, 0)
+    cube = CubeCoder.of(epsilon, d, 0)
     table, _ = law(cube)
     assert Fraction(int(table.max()), int(table.min())) <= E
 
 
 @pytest.mark.parametrize("d", [1, 3, 5, 9, 91])
 def test_for_odd_d_the_threshold_below_zero_is_duchi_unchanged(d):
-    cube = Cube.of(1.0, d, -1)
+    cube = CubeCoder.of(1.0, d, -1)
     E, half = math.e, 2 ** (d - 1)
     assert cube.scale == pytest.approx(
         half / math.comb(d - 1, (d - 1) // 2) * (E + 1) / (E - 1), rel=1e-11
@@ -106,11 +106,11 @@ def test_for_odd_d_the_threshold_below_zero_is_duchi_unchanged(d):
     each, total = corner_odds(cube)
     assert each == [cube.light] * ((d + 1) // 2) + [cube.heavy] * ((d + 1) // 2)
     assert total == half * (cube.heavy + cube.light)
-    assert corner_odds(Cube.of(1.0, d, 0)) == (each, total)
+    assert corner_odds(CubeCoder.of(1.0, d, 0)) == (each, total)
 
 
 def test_one_number_is_duchi():
-    cube, channel = Cube.of(1.0, 1), Duchi(1.0).channel()
+    cube, channel = CubeCoder.of(1.0, 1), Duchi(1.0).channel()
     assert cube.scale == pytest.approx(channel.values[1], rel=1e-11)
     assert cube.worst_case_variance == pytest.approx(Duchi(1.0).worst_case_variance)
 
@@ -119,7 +119,7 @@ def test_one_number_is_duchi():
 
 
 def test_figures_of_the_notes():
-    duchi, best = Cube.of(4.0, 90, 0), Cube.of(4.0, 90)
+    duchi, best = CubeCoder.of(4.0, 90, 0), CubeCoder.of(4.0, 90)
     assert best.threshold == 14
     assert duchi.worst_case_variance == pytest.approx(129, abs=0.5)
     assert best.worst_case_variance == pytest.approx(39.3, abs=0.05)
@@ -130,7 +130,7 @@ def test_figures_of_the_notes():
 @given(d=st.integers(1, 200), epsilon=st.floats(0.001, 12.0), data=st.data())
 def test_scale_is_the_formula_of_the_notes(d, epsilon, data):
     threshold = data.draw(st.integers(-d, d - 1))
-    cube = Cube.of(epsilon, d, threshold)
+    cube = CubeCoder.of(epsilon, d, threshold)
     E = math.exp(epsilon)
     above = range((d + threshold) // 2 + 1, d + 1)
     S = sum(math.comb(d, h) for h in above)
@@ -142,7 +142,7 @@ def test_scale_is_the_formula_of_the_notes(d, epsilon, data):
 @pytest.mark.parametrize("epsilon", [0.001, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 20.0])
 def test_the_best_threshold_is_the_best_of_all(epsilon):
     for d in range(1, 25):
-        best = Cube.of(epsilon, d)
+        best = CubeCoder.of(epsilon, d)
         scales = [exact_scale(d, t, best.heavy, best.light) for t in range(-d, d)]
         found = exact_scale(d, best.threshold, best.heavy, best.light)
         assert found == min(scales)
@@ -150,7 +150,7 @@ def test_the_best_threshold_is_the_best_of_all(epsilon):
 
 
 def test_variance_is_that_of_the_law():
-    cube, x = Cube.of(1.0, 4), np.array([0.3, -0.8, 0.0, 1.0])
+    cube, x = CubeCoder.of(1.0, 4), np.array([0.3, -0.8, 0.0, 1.0])
     points = corners(4)
     table, total = law(cube)
     p = np.prod((1 + points * x) / 2, axis=1) @ (table / total)
@@ -173,7 +173,7 @@ def number_of_agreements(cube, *words):
 
 @pytest.mark.parametrize(("epsilon", "d", "threshold"), [(1.0, 1, 0), (1.0, 4, 0), (4.0, 7, 3)])
 def test_agreements_are_counted_to_the_last_binary_digit(epsilon, d, threshold):
-    cube = Cube.of(epsilon, d, threshold)
+    cube = CubeCoder.of(epsilon, d, threshold)
     odds = vehicle.agreement_odds(d, threshold, cube.heavy, cube.light)
     assert number_of_agreements(cube, 0) == 0
     assert number_of_agreements(cube, 2**64 - 1) == d
@@ -191,7 +191,7 @@ def test_agreements_are_counted_to_the_last_binary_digit(epsilon, d, threshold):
 
 
 def test_a_power_of_two_needs_no_further_words():
-    cube = Cube(epsilon=1.2, d=1, threshold=0, heavy=3, light=1)
+    cube = CubeCoder(epsilon=1.2, d=1, threshold=0, heavy=3, light=1)
     assert number_of_agreements(cube, 2**62 - 1) == 0
     assert number_of_agreements(cube, 2**62) == 1
 
@@ -234,7 +234,7 @@ def test_rounds_like_a_vehicle(x, words):
     edges = [-int(place * 2**32 + 0.5) % 2**32 for place in places]  # the first to round up
     for rounding in (words, edges, [(edge - 1) % 2**32 for edge in edges]):
         source = Scripted([2**64 - 1, 0, 1, 2, *rounding])
-        bits = Cube.of(1.0, 3).encode([x], source)
+        bits = CubeCoder.of(1.0, 3).encode([x], source)
         assert bits[0].tolist() == list(map(vehicle.letter_of, places, rounding))
 
 
@@ -243,7 +243,7 @@ def test_rounds_like_a_vehicle(x, words):
 )
 def test_whole_reports_have_the_law(epsilon, d, threshold):
     """Chi-square of all 2^d reports; a false alarm once in 10^6."""
-    cube, n = Cube.of(epsilon, d, threshold), 200_000
+    cube, n = CubeCoder.of(epsilon, d, threshold), 200_000
     x = np.array([0.3, -0.8, 1.0, 0.0, -1.0])[:d]
     table, total = law(cube)
     p = np.prod((1 + corners(d) * x) / 2, axis=1) @ (table / total)
@@ -254,7 +254,7 @@ def test_whole_reports_have_the_law(epsilon, d, threshold):
 
 def test_ten_thousand_numbers():
     """The mean of 40 x 10,000 signs within 6 standard errors; a false alarm once in 10^6."""
-    cube, n = Cube.of(4.0, 10_000), 40
+    cube, n = CubeCoder.of(4.0, 10_000), 40
     assert 0 < cube.threshold < 300
     for value in (1.0, -0.5):
         bits = cube.encode(np.full((n, cube.d), value), fedldp.source(60))
@@ -280,19 +280,19 @@ def test_ten_thousand_numbers():
 )
 def test_refuses_nonsense(arguments, error, said):
     with pytest.raises(error, match=said):
-        Cube.of(*arguments)
+        CubeCoder.of(*arguments)
 
 
 def test_refuses_what_leaks_by_one_and_what_says_nothing():
-    cube = Cube.of(1.0, 6)
+    cube = CubeCoder.of(1.0, 6)
     with pytest.raises(PrivacyError, match=r"not an epsilon = 1 cube: its odds .* more than e\^1"):
-        Cube(1.0, 6, 0, cube.heavy + 1, cube.light)
+        CubeCoder(1.0, 6, 0, cube.heavy + 1, cube.light)
     with pytest.raises(PrivacyError, match="out of order"):
-        Cube(1.0, 6, 0, 1, 2)
+        CubeCoder(1.0, 6, 0, 1, 2)
     with pytest.raises(PrivacyError, match="out of order"):
-        Cube(1.0, 6, 0, 1, 0)
+        CubeCoder(1.0, 6, 0, 1, 0)
     with pytest.raises(DomainError, match="say nothing"):
-        Cube(1.0, 6, 0, 5, 5)
+        CubeCoder(1.0, 6, 0, 5, 5)
 
 
 @pytest.mark.parametrize(
@@ -307,13 +307,13 @@ def test_refuses_what_leaks_by_one_and_what_says_nothing():
 )
 def test_refuses_other_values(x, said):
     with pytest.raises(DomainError, match=said):
-        Cube.of(1.0, 2).encode(x, fedldp.source(1))
+        CubeCoder.of(1.0, 2).encode(x, fedldp.source(1))
     with pytest.raises(DomainError, match="source must be a Source"):
-        Cube.of(1.0, 2).encode([[0.0, 0.0]], 7)
+        CubeCoder.of(1.0, 2).encode([[0.0, 0.0]], 7)
 
 
 def test_no_rows_and_memory_in_pieces():
-    cube = Cube.of(1.0, 5)
+    cube = CubeCoder.of(1.0, 5)
     assert cube.encode(np.empty((0, 5)), fedldp.source(1)).shape == (0, 5)
     assert cube.encode(np.zeros((40_000, 5)), fedldp.source(1)).mean() == pytest.approx(
         0.5, abs=0.01
@@ -321,9 +321,9 @@ def test_no_rows_and_memory_in_pieces():
 
 
 def test_document_is_what_a_plan_holds():
-    document = Cube.of(16.0, 4).to_document()
-    assert document["heavy"] == str(Cube.of(16.0, 4).heavy)
+    document = CubeCoder.of(16.0, 4).to_document()
+    assert document["heavy"] == str(CubeCoder.of(16.0, 4).heavy)
     assert {**document, "heavy": 0} == {
         **{"kind": "cube", "epsilon": "16.0"},
-        **{"threshold": Cube.of(16.0, 4).threshold, "heavy": 0, "light": 1 << 40},
+        **{"threshold": CubeCoder.of(16.0, 4).threshold, "heavy": 0, "light": 1 << 40},
     }

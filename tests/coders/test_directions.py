@@ -19,7 +19,7 @@ from scipy.stats import norm
 import fedldp
 from fedldp import vehicle
 from fedldp._internal.vectors import SparseRows
-from fedldp.coders import Directions, codebook
+from fedldp.coders import DirectionsCoder, codebook
 from fedldp.coders.codebook import NumpyCodebook
 from fedldp.coders.directions import FLEET, OFFERED, _best
 from fedldp.errors import DomainError, PrivacyError
@@ -69,7 +69,7 @@ def test_words_look_random():
 
     Truly random words would fail in 1 of 800 cases; these are fixed.
     """
-    coder = Directions.of(1.0, 40)
+    coder = DirectionsCoder.of(1.0, 40)
     seeds = np.arange(4000, dtype=np.uint32)
     sent = np.stack([coder.codebook.sent(seeds, np.full(4000, j, np.uint32)) for j in range(63)])
     flat = sent.reshape(63, -1) / 1024
@@ -87,7 +87,7 @@ def test_words_look_random():
 @pytest.mark.parametrize("directions", OFFERED)
 @pytest.mark.parametrize("null", [False, True])
 def test_odds_are_exact_and_close_to_the_budget(epsilon, directions, null):
-    coder = Directions.of(epsilon, 30, directions=directions, null=null)
+    coder = DirectionsCoder.of(epsilon, 30, directions=directions, null=null)
     for_vector = coder.best * coder.high + (directions - coder.best) * coder.low + coder.null
     assert for_vector == 2**62
     if null:
@@ -140,7 +140,7 @@ def as_plan(part, d=3):
 
 
 def test_a_valid_plan_made_by_hand_is_accepted():
-    assert Directions(0.92, 3, **SOUND).ratio == Fraction(5, 2)
+    assert DirectionsCoder(0.92, 3, **SOUND).ratio == Fraction(5, 2)
     assert vehicle.Plan(as_plan(SOUND), "0.92").bits == 6
     assert fedldp.Plan.from_json(as_plan(SOUND)).bits == 6
 
@@ -150,7 +150,7 @@ def test_hostile_plans_are_refused(reason, change):
     """By the library, when the coder is made or a plan is read, and by a vehicle: each alone."""
     part = {**SOUND, **change}
     with pytest.raises(PrivacyError, match=reason):
-        Directions(0.92, 3, **part)
+        DirectionsCoder(0.92, 3, **part)
     with pytest.raises(ValueError, match=f"refused: .*{reason}"):
         vehicle.Plan(as_plan(part), "0.92")
     with pytest.raises(PrivacyError, match=reason):
@@ -159,9 +159,9 @@ def test_hostile_plans_are_refused(reason, change):
 
 def test_vectors_of_too_many_numbers_are_refused():
     most = vehicle.MOST_NUMBERS
-    assert Directions(0.92, most, **SOUND).d == most
+    assert DirectionsCoder(0.92, most, **SOUND).d == most
     with pytest.raises(DomainError, match="d must be from 1"):
-        Directions(0.92, most + 1, **SOUND)
+        DirectionsCoder(0.92, most + 1, **SOUND)
     with pytest.raises(ValueError, match="numbers are not 1 to"):
         vehicle.Plan(as_plan(SOUND, most + 1), "0.92")
     with pytest.raises(ValueError, match=r"cap is 0\.91"):
@@ -173,7 +173,7 @@ def test_vehicles_draw_with_exactly_these_odds(null):
     """Every seed, every draw and every vector of -1, 0 and 1, in vehicle.py and in the library."""
     part = SOUND if null else {**SOUND, "null_input": 0}
     table, total, bits = {"kind": "directions", **part, "d": 2}, 32, 3
-    coder = Directions(0.92, 2, **part)
+    coder = DirectionsCoder(0.92, 2, **part)
     for number, vector in enumerate(itertools.product((-1, 0, 1), repeat=2)):
         for share in ("itself", "not"):
             given, sign = number, 1
@@ -212,7 +212,7 @@ class Words(fedldp.Source):
 @pytest.mark.parametrize(("epsilon", "mean_length"), [(0.5, 1.0), (1.0, 0.3), (4.0, 0.5), (8.0, 1)])
 def test_vehicle_and_library_send_the_same_code(epsilon, mean_length, directions):
     """Code by code, for the same whole numbers: also where products are equal, or all zero."""
-    coder = Directions.of(epsilon, 6, mean_length=mean_length, directions=directions)
+    coder = DirectionsCoder.of(epsilon, 6, mean_length=mean_length, directions=directions)
     x = vectors(400, 6, 1)
     x[:40] = 0.0
     x[40:80] = np.sign(x[40:80]) / 3
@@ -228,7 +228,7 @@ def test_vehicle_and_library_send_the_same_code(epsilon, mean_length, directions
 
 
 def test_sparse_rows_give_the_same_codes():
-    coder, x = Directions.of(2.0, 50, mean_length=0.5), vectors(1500, 50, 2)
+    coder, x = DirectionsCoder.of(2.0, 50, mean_length=0.5), vectors(1500, 50, 2)
     x[x > 0] = 0.0
     x[3] = 0.0
     dense = coder.encode(x, fedldp.source(4))
@@ -252,7 +252,7 @@ def mixed(monkeypatch):
 @pytest.mark.parametrize("rows", [1, 3, 700])
 def test_on_a_vehicle_the_work_does_not_depend_on_the_numbers(mixed, rows):
     """Otherwise a network whose gradient is zero for some data alone would show it in the time."""
-    coder = Directions.of(1.0, 300)
+    coder = DirectionsCoder.of(1.0, 300)
     full = np.full((rows, 300), 0.05)
     some = full * (np.arange(300) % 7 == 0)
     work = []
@@ -269,7 +269,7 @@ def test_on_a_vehicle_the_work_does_not_depend_on_the_numbers(mixed, rows):
 
 def test_rows_of_any_number_of_numbers_give_the_same_codes(mixed):
     """Several numbers of few rows are ranked at a time, as many as all of these rows have."""
-    coder, x = Directions.of(2.0, 90), vectors(40, 90, 5)
+    coder, x = DirectionsCoder.of(2.0, 90), vectors(40, 90, 5)
     for row, numbers in enumerate(x):
         numbers[2 * row :] = 0.0
     source = Words(4)
@@ -283,7 +283,7 @@ def test_rows_of_any_number_of_numbers_give_the_same_codes(mixed):
 
 
 def test_rows_that_do_not_fit_are_refused():
-    coder = Directions.of(1.0, 3)
+    coder = DirectionsCoder.of(1.0, 3)
     for rows in ([[0.6, 0.8, 0.1]], [[np.nan, 0, 0]], [[np.inf, 0, 0]]):
         with pytest.raises(DomainError, match="length of at most 1"):
             coder.encode(rows, fedldp.source(1))
@@ -350,7 +350,7 @@ def test_the_bias_is_small_for_every_vector(weights):
             odds = _best(epsilon, d, length, directions, null).odds
             lean = odds.best * (odds.high - odds.low) / odds.total
             # What follows the vector, as the coder has it; it depends on these two numbers alone.
-            known = Directions(epsilon, d, *odds, 20, 1).scale / lean
+            known = DirectionsCoder(epsilon, d, *odds, 20, 1).scale / lean
             assert found.setdefault((directions, odds.best), known) == pytest.approx(known)
     for (directions, best), known in found.items():
         bias = followed(weights, directions, best) / known - 1
@@ -363,7 +363,7 @@ def test_the_bias_is_that_of_whole_codebooks():
     By chance it fails in 1 of 300,000 runs, and the codebooks are fixed.
     """
     x = np.array([0.6, -0.5, 0.3, 0.0, 0.2, -0.1])
-    coder = Directions.of(4.0, 6)
+    coder = DirectionsCoder.of(4.0, 6)
     seeds = np.arange(60_000, dtype=np.uint32)
     whole = np.rint(x * vehicle.LENGTH)
     g = np.stack([coder.codebook.sent(seeds, np.full(seeds.size, j, np.uint32)) for j in range(63)])
@@ -380,7 +380,7 @@ def test_the_bias_is_that_of_whole_codebooks():
 
 def test_the_law_of_one_number_is_unbiased_and_of_the_largest_moments():
     for null in (False, True):
-        coder = Directions.of(2.0, 5, null=null, mean_length=0.5)
+        coder = DirectionsCoder.of(2.0, 5, null=null, mean_length=0.5)
         law = coder.law
         np.testing.assert_allclose(law.table.sum(axis=1), 1, atol=1e-12)
         np.testing.assert_allclose(law.table @ law.values, law.letters, atol=1e-9)
@@ -421,26 +421,26 @@ def test_the_error_is_close_to_that_of_privunit():
     for epsilon, error in known.items():
         assert privunit(epsilon) == pytest.approx(error, rel=3e-3)
     for epsilon in np.linspace(0.1, 4.0, 40).round(2):
-        coder = Directions.of(epsilon, 100_000, null=False)
+        coder = DirectionsCoder.of(epsilon, 100_000, null=False)
         assert coder.directions == 63
         assert 1 < coder.noise / privunit(epsilon) < 1.07
-        more = Directions.of(epsilon, 100_000, null=False, directions=255)
+        more = DirectionsCoder.of(epsilon, 100_000, null=False, directions=255)
         assert 1 < more.noise / privunit(epsilon) < 1.016
-    assert Directions.of(8.0, 100_000, fleet=1_000_000).directions == 255
+    assert DirectionsCoder.of(8.0, 100_000, fleet=1_000_000).directions == 255
 
 
 def test_the_null_input_is_used_where_it_has_less_error():
     for epsilon, length in ((0.7, 0.22), (1.0, 0.52), (2.0, 0.85), (4.0, 0.98)):
-        assert Directions.of(epsilon, 1000, mean_length=length - 0.03).null_input
-        assert not Directions.of(epsilon, 1000, mean_length=min(length + 0.03, 1)).null_input
-    assert Directions.of(4.0, 1000, mean_length=0.1).noise_at(0.1) < 0.26 * privunit(4.0)
+        assert DirectionsCoder.of(epsilon, 1000, mean_length=length - 0.03).null_input
+        assert not DirectionsCoder.of(epsilon, 1000, mean_length=min(length + 0.03, 1)).null_input
+    assert DirectionsCoder.of(4.0, 1000, mean_length=0.1).noise_at(0.1) < 0.26 * privunit(4.0)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 6.0])
 @pytest.mark.parametrize("d", [1, 4, 200])
 @pytest.mark.parametrize("mean_length", [0.2, 1.0])
 def test_no_other_choice_has_less_error(epsilon, d, mean_length):
-    chosen = Directions.of(epsilon, d, mean_length=mean_length, directions=63)
+    chosen = DirectionsCoder.of(epsilon, d, mean_length=mean_length, directions=63)
     public = np.full((1, d), mean_length / np.sqrt(d))
 
     def error(coder):
@@ -456,7 +456,7 @@ def test_no_other_choice_has_less_error(epsilon, d, mean_length):
 @pytest.mark.parametrize("epsilon", [1.0, 5.0])
 def test_the_stated_noise_is_that_of_the_answers(epsilon, mean_length):
     """The mean square of 200,000 answers, within 6 standard errors for each of 4 numbers."""
-    coder = Directions.of(epsilon, 4, mean_length=mean_length)
+    coder = DirectionsCoder.of(epsilon, 4, mean_length=mean_length)
     x = np.tile(vectors(2000, 4, 7, mean_length), (100, 1))
     cells = np.zeros((1, coder.cells), np.int64)
     coder.count(coder.encode(x, fedldp.source(8)), 0, cells[0])
@@ -473,15 +473,15 @@ def test_the_stated_noise_is_that_of_the_answers(epsilon, mean_length):
 
 def test_seeds_are_long_enough_for_the_fleet():
     for epsilon, directions in itertools.product((0.1, 1.0, 2.0, 4.0), OFFERED):
-        coder = Directions.of(epsilon, 30, directions=directions)
+        coder = DirectionsCoder.of(epsilon, 30, directions=directions)
         assert coder.fleet >= FLEET
         assert replace(coder, seed_bits=coder.seed_bits - 1).fleet < FLEET
-        small = Directions.of(epsilon, 30, directions=directions, fleet=1000)
+        small = DirectionsCoder.of(epsilon, 30, directions=directions, fleet=1000)
         assert small.fleet >= 1000
         assert small.seed_bits < coder.seed_bits
-    assert Directions.of(20.0, 30).fleet > 6_000_000  # the most that 32 bits allow
+    assert DirectionsCoder.of(20.0, 30).fleet > 6_000_000  # the most that 32 bits allow
     with pytest.raises(DomainError, match="do not suffice for a fleet of 20000000"):
-        Directions.of(8.0, 30, fleet=20_000_000)
+        DirectionsCoder.of(8.0, 30, fleet=20_000_000)
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
@@ -491,7 +491,7 @@ def test_few_codebooks_add_what_is_computed(epsilon):
     Its variance, over 60 keys and 40 numbers, is within a quarter: 5 standard errors or more.
     """
     d, seeds = 41, 32
-    coder = replace(Directions.of(epsilon, d), seed_bits=5)
+    coder = replace(DirectionsCoder.of(epsilon, d), seed_bits=5)
     found = []
     for key in range(60):
         keyed = replace(coder, key=key)
@@ -514,7 +514,7 @@ def test_intervals_know_of_few_codebooks():
     x = np.tile([0.6, 0, 0, -0.8, 0, 0, 0, 0], (20_000, 1))
     found = []
     for key in range(40):
-        coder = replace(Directions.of(4.0, 8), seed_bits=9, key=key)
+        coder = replace(DirectionsCoder.of(4.0, 8), seed_bits=9, key=key)
         moments = coder.moments(cells_of(coder, coder.encode(x, fedldp.source(key))))
         assert np.all(moments.variance > 3 * coder.variance(x[0]))
         found.append((moments.mean - x[0]) / np.sqrt(moments.variance / len(x)))
@@ -525,7 +525,7 @@ def test_intervals_know_of_few_codebooks():
 
 
 def test_impossible_counters_are_refused():
-    coder = Directions.of(1.0, 2)
+    coder = DirectionsCoder.of(1.0, 2)
     cells = np.zeros((1, coder.cells), np.int64)
     coder.count(coder.encode(np.zeros((50, 2)), fedldp.source(1)), 0, cells[0])
     answers = np.array([50])
@@ -557,14 +557,14 @@ def test_bad_options_are_refused():
         ({"null": "yes"}, "null must be"),
     ]:
         with pytest.raises(DomainError, match=message):
-            Directions.of(1.0, 5, **options)
+            DirectionsCoder.of(1.0, 5, **options)
 
 
 @pytest.mark.parametrize("mean_length", [0.3, 1.0])
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
 def test_what_is_not_needed_is_ranked_only_where_time_could_tell(epsilon, mean_length, monkeypatch):
     """A simulation has the same codes; a private source hides which codes depend on the vector."""
-    coder, n, d = Directions.of(epsilon, 12, mean_length=mean_length), 5_000, 12
+    coder, n, d = DirectionsCoder.of(epsilon, 12, mean_length=mean_length), 5_000, 12
     ranked = []
     products = NumpyCodebook._products
 
@@ -600,7 +600,7 @@ def test_honest_answers_pass_all_checks(epsilon, mean_length):
 
     They are bounds, so most of them are far from that.
     """
-    coder, n = Directions.of(epsilon, 12, mean_length=mean_length), 20_000
+    coder, n = DirectionsCoder.of(epsilon, 12, mean_length=mean_length), 20_000
     longest = np.full((n, 12), 1 / np.sqrt(12))
     for x in (longest, np.eye(12)[np.arange(n) % 12], np.zeros((n, 12)), vectors(n, 12, 3)):
         checks = coder.checks(cells_of(coder, coder.encode(x, fedldp.source(11))))
@@ -630,7 +630,7 @@ def test_the_mean_square_length_hardly_depends_on_the_vector():
 
 def test_searched_seeds_are_found():
     """Three of a hundred vehicles send the best of 2^16 seeds for the vector of all ones."""
-    coder, n, d = Directions.of(1.0, 12), 50_000, 12
+    coder, n, d = DirectionsCoder.of(1.0, 12), 50_000, 12
     seeds = np.arange(1 << 16, dtype=np.uint32)
     along = coder.codebook.sent(seeds, np.zeros_like(seeds)).sum(axis=0) / np.sqrt(d) / 1024
     liar = int(np.argmax(along)) << 6
@@ -652,7 +652,7 @@ def test_short_vectors_hide_no_searched_seeds(mean_length, length):
     Null codes tell how many directions were chosen for vectors. Without a null input, a short
     vector is sent as a long one with a random sign, so that only zero vectors could hide them.
     """
-    coder, n, d = Directions.of(4.0, 12, mean_length=mean_length), 40_000, 12
+    coder, n, d = DirectionsCoder.of(4.0, 12, mean_length=mean_length), 40_000, 12
     assert bool(coder.null_input) == (mean_length < 1)
     honest = coder.encode(np.tile(length * np.eye(d)[3], (n, 1)), fedldp.source(21))
     _, _, long = coder.checks(cells_of(coder, honest))
@@ -669,7 +669,7 @@ def test_short_vectors_hide_no_searched_seeds(mean_length, length):
 @pytest.mark.parametrize("null", [False, True])
 def test_the_expected_length_holds_for_every_input(epsilon, null):
     """The mean of what is checked, from the odds: 0 for a vector and the null input, else below."""
-    coder = Directions.of(epsilon, 12, null=null)
+    coder = DirectionsCoder.of(epsilon, 12, null=null)
     lengths, total = coder._lengths, coder._odds.total
     squares = TABLE.astype(float) ** 2
     top = betainc(coder.directions - coder.best, coder.best, (np.arange(65536) + 0.5) / 65536) * (
@@ -691,7 +691,7 @@ def test_the_expected_length_holds_for_every_input(epsilon, null):
 
 
 def test_null_codes_are_counted():
-    coder, n = Directions.of(2.0, 5, mean_length=0.3), 10_000
+    coder, n = DirectionsCoder.of(2.0, 5, mean_length=0.3), 10_000
     codes = coder.encode(vectors(n, 5, 3), fedldp.source(13))
     few, many, _ = coder.checks(cells_of(coder, codes))
     assert few.expected < few.found == many.found < many.expected
@@ -703,7 +703,7 @@ def test_null_codes_are_counted():
     none = codes[codes & 63 < 63]
     few, many, _ = coder.checks(cells_of(coder, none))
     assert few.p_value < 1e-9 < many.p_value
-    without = Directions.of(2.0, 5)
+    without = DirectionsCoder.of(2.0, 5)
     _, many, _ = without.checks(cells_of(without, np.full(1, 63, np.uint32)))
     assert many.p_value < 1e-9  # 2^62 / 100, or so
 
@@ -711,7 +711,7 @@ def test_null_codes_are_counted():
 @pytest.mark.parametrize("length", [0.0, 0.4, 1.0])
 def test_the_mean_length_is_that_of_the_vectors(length):
     """Within five standard deviations, which the noise exceeds in 1 of 1.7 million cases."""
-    coder, n = Directions.of(2.0, 5, mean_length=0.4), 40_000
+    coder, n = DirectionsCoder.of(2.0, 5, mean_length=0.4), 40_000
     x = np.tile([length, 0.0, 0.0, 0.0, 0.0], (n, 1))
     shape = coder._shape
     found = coder.mean_length(cells_of(coder, coder.encode(x, fedldp.source(17)))[None])
@@ -721,7 +721,7 @@ def test_the_mean_length_is_that_of_the_vectors(length):
 @pytest.mark.parametrize("mean_length", [0.3, 1.0])
 def test_what_is_assumed_holds_for_vectors_of_that_kind(mean_length):
     """Uniform lengths in all directions, by sums over a grid and not by its formulas."""
-    coder, d = Directions.of(2.0, 3, mean_length=mean_length), 3
+    coder, d = DirectionsCoder.of(2.0, 3, mean_length=mean_length), 3
     rng = np.random.default_rng(5)
     directions = rng.normal(size=(20_000, d))
     directions /= np.sqrt((directions**2).sum(axis=1, keepdims=True))
@@ -735,12 +735,12 @@ def test_what_is_assumed_holds_for_vectors_of_that_kind(mean_length):
 
 
 def test_no_answer_is_farther_than_the_reach():
-    coder = Directions.of(2.0, 3)
+    coder = DirectionsCoder.of(2.0, 3)
     assert coder.reach == pytest.approx(coder.law.values[-1] - (-1.0), rel=1e-9)
 
 
 def test_what_is_not_noise_in_the_farthest_answer_is_the_farthest_data():
-    coder = Directions.of(4.0, 3)
+    coder = DirectionsCoder.of(4.0, 3)
     codes = coder.encode(np.tile([0.6, 0.0, -0.8], (10_000, 1)), fedldp.source(19))
     found = coder.moments(cells_of(coder, codes))
     far = np.maximum((1 - found.mean) ** 2, (-1 - found.mean) ** 2)

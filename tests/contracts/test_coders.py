@@ -16,7 +16,14 @@ from plans import code_law, directions_of, inputs, law
 import fedldp
 from fedldp import Plan, Schema, Source, vehicle
 from fedldp._internal import packing
-from fedldp.coders import CODERS, Cube, Directions, Lines, RandomizedResponse, UnaryEncoding
+from fedldp.coders import (
+    CODERS,
+    CubeCoder,
+    DirectionsCoder,
+    Lines,
+    RandomizedResponse,
+    UnaryEncoding,
+)
 from fedldp.coders.base import AsBits, ByLaw, ForCategories, ForNumbers, epsilon_of
 from fedldp.coders.laws import Law
 from fedldp.errors import PrivacyError, WireError
@@ -33,11 +40,11 @@ SAMPLES = {
         Lines.of(1.0, 9),
         Lines.of(0.3, 8, bits=4),
     ],
-    "cube": [Cube.of(0.7, 3), Cube.of(3.0, 4), Cube.of(1.0, 1)],
+    "cube": [CubeCoder.of(0.7, 3), CubeCoder.of(3.0, 4), CubeCoder.of(1.0, 1)],
     "directions": [
         directions_of(0.7, 3, directions=7, best=2, null=False),
         directions_of(3.0, 2, directions=3, best=1, null=True),
-        Directions.of(2.0, 1, mean_length=0.3),
+        DirectionsCoder.of(2.0, 1, mean_length=0.3),
     ],
 }
 ALL = [
@@ -92,7 +99,8 @@ def test_every_kind_has_samples():
 @pytest.mark.parametrize("coder", ALL)
 def test_whole_reports_are_private_in_integers(coder):
     """By enumeration of all records and inputs, from the text of the plan alone."""
-    if isinstance(coder, Directions):  # seeds do not depend on the data: a few show all there is
+    if isinstance(coder, DirectionsCoder):
+        # Seeds do not depend on the data: a few show all there is.
         coder = replace(coder, seed_bits=2)
     for k in {1, 1 if coder.joint else 2}:
         plan = plan_of(coder, k)

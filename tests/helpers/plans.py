@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from fedldp import Plan, Schema, vehicle
-from fedldp.coders import Directions
+from fedldp.coders import DirectionsCoder
 
 SMALL = Schema.of(
     age=(0, 100), city=["Oslo", "Rome", "Lima"], way={"low": -1, "high": 3, "size": 2}
@@ -68,7 +68,7 @@ def directions_of(epsilon, d, directions, best, null, seed_bits=20, key=7):
     rest = 2**62 - best * high - (directions - best) * low
     null_input = 2**62 - directions * low if null else 0
     odds = (directions, best, high, low, rest, null_input)
-    return Directions(epsilon, d, *odds, seed_bits, key)
+    return DirectionsCoder(epsilon, d, *odds, seed_bits, key)
 
 
 def number(name, size=1):
@@ -263,7 +263,7 @@ def count(table, code, cells):
         cells[code] += 1
 
 
-# Directions
+# DirectionsCoder
 
 
 @cache

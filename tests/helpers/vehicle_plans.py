@@ -8,7 +8,7 @@ from plans import canonical
 import fedldp
 from fedldp import vehicle
 from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
-from fedldp.coders.cube import Cube
+from fedldp.coders.cube import CubeCoder
 
 
 def numbers(epsilon, name="duchi"):
@@ -36,7 +36,7 @@ def document():
             ],
             "parts": [
                 {"kind": "sample", "k": 2, "attributes": [0, 1, 3], "tables": [0, 1, 2]},
-                {**Cube.of(1.25, 2).to_document(), "attributes": [2]},
+                {**CubeCoder.of(1.25, 2).to_document(), "attributes": [2]},
             ],
         }
     )

@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 import fedldp
 from fedldp import vehicle
 from fedldp._internal.vectors import DenseRows
-from fedldp.coders import Directions
+from fedldp.coders import DirectionsCoder
 from fedldp.coders.codebook import drawn_together
 from fedldp.errors import DomainError
 from fedldp.learn import torch as networks
@@ -29,10 +29,10 @@ pytestmark = pytest.mark.torch
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 CODERS = {
-    "one number": Directions.of(2.0, 1, mean_length=0.3),
-    "63, null input": Directions.of(1.0, 20, mean_length=0.1),
-    "63": Directions.of(4.0, 33, null=False),
-    "255": Directions.of(8.0, 9, directions=255),
+    "one number": DirectionsCoder.of(2.0, 1, mean_length=0.3),
+    "63, null input": DirectionsCoder.of(1.0, 20, mean_length=0.1),
+    "63": DirectionsCoder.of(4.0, 33, null=False),
+    "255": DirectionsCoder.of(8.0, 9, directions=255),
     "3, a key of 64 bits": directions_of(3.0, 5, directions=3, best=1, null=True),
     "7": directions_of(0.7, 40, directions=7, best=2, null=False),
 }
@@ -127,7 +127,7 @@ def test_of_equal_products_the_lower_number_comes_first(device):
 
 def test_sums_are_exact_where_floats_of_32_bits_are_not(device):
     """Two vectors that differ in the last bit of one number are ranked as NumPy ranks them."""
-    coder = Directions.of(4.0, 600, null=False)
+    coder = DirectionsCoder.of(4.0, 600, null=False)
     matrix = np.full((2, 600), float(vehicle.LENGTH // 25))
     matrix[1, -1] += 1
     rows = there(matrix, device)

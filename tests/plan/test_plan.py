@@ -15,7 +15,7 @@ from plans import CATEGORIES, MIXED, NUMBERS, STRATEGIES, plan_of
 import fedldp
 from fedldp import Plan, Schema, vehicle
 from fedldp.coders.categories import UnaryEncoding
-from fedldp.coders.cube import Cube
+from fedldp.coders.cube import CubeCoder
 from fedldp.errors import DomainError
 from fedldp.mechanisms import HMTP
 from fedldp.mechanisms.optimal.dominant import BelowPaper
@@ -192,7 +192,7 @@ def test_paper_and_cube_divide_the_budget_by_coordinates(strategy, epsilon):
     assert categories.k == max(1, min(3, math.floor(whole * Fraction(3, 8) / Fraction(5, 2))))
     assert all(isinstance(coder, UnaryEncoding) for coder in categories.coders)
     if strategy == "cube":
-        assert numbers.coders == (Cube.of(numbers.coders[0].epsilon, 5),)
+        assert numbers.coders == (CubeCoder.of(numbers.coders[0].epsilon, 5),)
         wide = Plan(schema, epsilon, strategy="cube", threshold=0)
         assert wide.parts[0].coders[0].threshold == 0
     else:

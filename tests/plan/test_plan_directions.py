@@ -10,7 +10,7 @@ import fedldp
 from fedldp import Plan, Schema, audit, vehicle
 from fedldp._internal import packing
 from fedldp._internal.vectors import SparseRows
-from fedldp.coders import Directions
+from fedldp.coders import DirectionsCoder
 from fedldp.errors import DataWarning, DomainError, WireError
 from fedldp.plan.parts import Matrix, Part
 from fedldp.schema.schema import Number
@@ -145,7 +145,7 @@ def test_plans_that_make_no_sense_are_refused(schema, options, message):
 
 
 def test_a_coder_is_for_vectors_with_a_length_alone():
-    coder = Directions.of(1.0, 4)
+    coder = DirectionsCoder.of(1.0, 4)
     with pytest.raises(DomainError, match="directions alone"):
         Part(Schema.vector(4, 2.0), (0,), (coder,), 1)
     two = Schema.of(x={"length": 1, "size": 2}, y={"length": 1, "size": 2})

@@ -18,7 +18,7 @@ from scipy import stats
 import fedldp
 from fedldp import Plan, Schema, vehicle
 from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
-from fedldp.coders.cube import Cube
+from fedldp.coders.cube import CubeCoder
 
 # Rows here lack what a test does not need, or hold anything on purpose: what is said about that is
 # tested in test_quality.py.
@@ -95,7 +95,7 @@ CODERS = {
     "table": (fedldp.mechanism("hm-tp", 1.0).channel(7), [-1.0, 1.0, 0.3]),
     "response": (RandomizedResponse.of(1.0, 5), [0, 4, 2]),
     "unary": (UnaryEncoding.of(1.0, 5), [0, 4, 2]),
-    "cube": (Cube.of(1.0, 30), [[-1.0] * 30, [1.0] * 30, [0.3] * 30]),
+    "cube": (CubeCoder.of(1.0, 30), [[-1.0] * 30, [1.0] * 30, [0.3] * 30]),
 }
 
 

@@ -21,7 +21,7 @@ import fedldp
 from fedldp import Plan, Schema, Tally, combine_estimates
 from fedldp.coders import tables
 from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
-from fedldp.coders.cube import Cube
+from fedldp.coders.cube import CubeCoder
 from fedldp.mechanisms import ThreeOutputs
 from fedldp.plan.parts import Part
 from fedldp.results.estimate import ESTIMATORS, TARGETS
@@ -106,7 +106,7 @@ def test_categories_are_unbiased(epsilon):
 
 @pytest.mark.parametrize("d", [1, 2, 3, 4])
 def test_the_cube_is_unbiased(d):
-    cube = Cube.of(2.0, d)
+    cube = CubeCoder.of(2.0, d)
     part = Part(Schema.vector(d, 1.0), (0,), (cube,), 1)
     signs = np.array(list(itertools.product((-1, 1), repeat=d)))
     counts = [np.stack([t < 0, t > 0], axis=1).astype(int).reshape(-1) for t in signs]

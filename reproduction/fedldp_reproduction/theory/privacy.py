@@ -7,7 +7,7 @@ from math import log
 import numpy as np
 
 from fedldp import audit, vehicle
-from fedldp.coders.cube import Cube
+from fedldp.coders.cube import CubeCoder
 from fedldp.mechanisms import Mechanism, Optimal, mechanism
 from fedldp_reproduction.datasets import wisdm
 from fedldp_reproduction.results import Result, Verdict
@@ -195,7 +195,7 @@ def _best_existing(epsilon: float, d: int) -> float:
     k = paper_k(epsilon, d)
     return min(
         worst("laplace", epsilon / d),
-        Cube.of(epsilon, d, threshold=0).worst_case_variance,
+        CubeCoder.of(epsilon, d, threshold=0).worst_case_variance,
         *(worst_of_k(name, epsilon, d, k) for name in ("pm", "hm")),
     )
 

@@ -10,15 +10,15 @@ below and, before vehicles answer through it, its check and its draw in `fedldp.
 from fedldp.coders.base import Coder
 from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
 from fedldp.coders.channel import Channel
-from fedldp.coders.cube import Cube
-from fedldp.coders.directions import Directions
+from fedldp.coders.cube import CubeCoder
+from fedldp.coders.directions import DirectionsCoder
 from fedldp.coders.lines import Lines
 
 __all__ = [
     "Channel",
     "Coder",
-    "Cube",
-    "Directions",
+    "CubeCoder",
+    "DirectionsCoder",
     "Lines",
     "RandomizedResponse",
     "UnaryEncoding",
@@ -26,6 +26,6 @@ __all__ = [
 
 CODERS: dict[str, type[Coder]] = {
     each.kind: each
-    for each in (Channel, RandomizedResponse, UnaryEncoding, Lines, Cube, Directions)
+    for each in (Channel, RandomizedResponse, UnaryEncoding, Lines, CubeCoder, DirectionsCoder)
 }
 """The coders that a plan's JSON can name, by their kind."""

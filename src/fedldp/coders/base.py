@@ -151,8 +151,8 @@ class Coder(ABC):
 
         Examples
         --------
-        >>> from fedldp.coders import Cube
-        >>> sorted(Cube.of(epsilon=1.0, d=3).to_document())
+        >>> from fedldp.coders import CubeCoder
+        >>> sorted(CubeCoder.of(epsilon=1.0, d=3).to_document())
         ['epsilon', 'heavy', 'kind', 'light', 'threshold']
         """
 
@@ -180,9 +180,9 @@ class Coder(ABC):
 
         Examples
         --------
-        >>> from fedldp.coders import Cube
-        >>> cube = Cube.of(epsilon=1.0, d=3)
-        >>> Cube.from_document(cube.to_document(), coordinates=3) == cube
+        >>> from fedldp.coders import CubeCoder
+        >>> cube = CubeCoder.of(epsilon=1.0, d=3)
+        >>> CubeCoder.from_document(cube.to_document(), coordinates=3) == cube
         True
         """
 

@@ -24,7 +24,7 @@ from fedldp.coders.laws import Law
 from fedldp.errors import DomainError, PrivacyError
 from fedldp.randomness import Source, check_source
 
-__all__ = ["Cube"]
+__all__ = ["CubeCoder"]
 
 Bits = npt.NDArray[np.uint8]
 
@@ -34,10 +34,10 @@ _CHUNK = 1 << 16  # signs drawn at a time: a few arrays of this size stay in the
 
 @final
 @dataclass(frozen=True)
-class Cube(AsBits, ByLaw, ForNumbers):
+class CubeCoder(AsBits, ByLaw, ForNumbers):
     """All d numbers at once, epsilon-private together: a bit for each.
 
-    `Cube.of` computes the odds.
+    `CubeCoder.of` computes the odds.
 
     Parameters
     ----------
@@ -62,12 +62,12 @@ class Cube(AsBits, ByLaw, ForNumbers):
     Examples
     --------
     >>> import fedldp
-    >>> cube = Cube.of(epsilon=4.0, d=90)
+    >>> cube = CubeCoder.of(epsilon=4.0, d=90)
     >>> cube.threshold, round(cube.worst_case_variance, 1)
     (14, 39.3)
-    >>> round(Cube.of(epsilon=4.0, d=90, threshold=0).worst_case_variance)
+    >>> round(CubeCoder.of(epsilon=4.0, d=90, threshold=0).worst_case_variance)
     129
-    >>> Cube.of(epsilon=1.0, d=3).encode([[0.5, -0.9, 1.0]], fedldp.source(7))
+    >>> CubeCoder.of(epsilon=1.0, d=3).encode([[0.5, -0.9, 1.0]], fedldp.source(7))
     array([[1, 0, 1]], dtype=uint8)
     """
 
@@ -99,7 +99,7 @@ class Cube(AsBits, ByLaw, ForNumbers):
             )
 
     @classmethod
-    def of(cls, epsilon: float, d: int, threshold: int | str = "best") -> "Cube":
+    def of(cls, epsilon: float, d: int, threshold: int | str = "best") -> "CubeCoder":
         """Return the cube with a given threshold, or with the best one.
 
         Parameters
@@ -113,12 +113,12 @@ class Cube(AsBits, ByLaw, ForNumbers):
 
         Returns
         -------
-        Cube
+        CubeCoder
             The coder.
 
         Examples
         --------
-        >>> Cube.of(epsilon=4.0, d=90).threshold
+        >>> CubeCoder.of(epsilon=4.0, d=90).threshold
         14
         """
         epsilon, d = validation.epsilon(epsilon), validation.whole(d, "d")
@@ -194,7 +194,7 @@ class Cube(AsBits, ByLaw, ForNumbers):
         return float(Fraction(self.heavy, self._odds[-1]))
 
     @classmethod
-    def from_document(cls, document: Document, coordinates: int = 1) -> "Cube":
+    def from_document(cls, document: Document, coordinates: int = 1) -> "CubeCoder":
         threshold = document["threshold"]
         if type(threshold) is not int:
             raise TypeError("a threshold must be a whole number")
@@ -238,7 +238,7 @@ class Cube(AsBits, ByLaw, ForNumbers):
         Examples
         --------
         >>> import fedldp
-        >>> Cube.of(epsilon=1.0, d=3).encode([[0.5, -0.9, 1.0]], fedldp.source(7))
+        >>> CubeCoder.of(epsilon=1.0, d=3).encode([[0.5, -0.9, 1.0]], fedldp.source(7))
         array([[1, 0, 1]], dtype=uint8)
         """
         array = validation.reals(x, "x")

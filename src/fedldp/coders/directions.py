@@ -37,7 +37,7 @@ from fedldp.coders.moments import Moments
 from fedldp.errors import DomainError, PrivacyError
 from fedldp.randomness import Source, check_source
 
-__all__ = ["Directions"]
+__all__ = ["DirectionsCoder"]
 
 FLEET = 10_000_000  # vehicles that a coder is for unless told otherwise
 OFFERED = (63, 255)  # directions, which with the null code fill whole bits
@@ -52,10 +52,10 @@ _SLACK = 1e-9  # by which rounding may lengthen a vector that was scaled to its 
 
 @final
 @dataclass(frozen=True)
-class Directions(ForNumbers):
+class DirectionsCoder(ForNumbers):
     """All d numbers of a vector at once, epsilon-private together, in at most 32 bits.
 
-    The vector's length is at most 1. `Directions.of` chooses everything but epsilon and d.
+    The vector's length is at most 1. `DirectionsCoder.of` chooses everything but epsilon and d.
 
     Parameters
     ----------
@@ -90,10 +90,10 @@ class Directions(ForNumbers):
     Examples
     --------
     >>> import fedldp
-    >>> coder = Directions.of(epsilon=2.0, d=1000)
+    >>> coder = DirectionsCoder.of(epsilon=2.0, d=1000)
     >>> coder.bits, coder.directions, coder.best, round(coder.noise, 2)
     (28, 63, 14, 1.67)
-    >>> Directions.of(epsilon=2.0, d=1000, mean_length=0.3).null_input > 0
+    >>> DirectionsCoder.of(epsilon=2.0, d=1000, mean_length=0.3).null_input > 0
     True
     """
 
@@ -138,7 +138,7 @@ class Directions(ForNumbers):
         directions: int | str = "best",
         null: bool | str = "best",
         key: int | None = None,
-    ) -> "Directions":
+    ) -> "DirectionsCoder":
         """Return the directions with the least error.
 
         Parameters
@@ -165,7 +165,7 @@ class Directions(ForNumbers):
 
         Returns
         -------
-        Directions
+        DirectionsCoder
             The coder, with the longest odds that epsilon allows.
 
         Raises
@@ -175,7 +175,7 @@ class Directions(ForNumbers):
 
         Examples
         --------
-        >>> Directions.of(epsilon=1.0, d=30).fleet, Directions.of(1.0, 30, fleet=9000).bits
+        >>> DirectionsCoder.of(1.0, d=30).fleet, DirectionsCoder.of(1.0, 30, fleet=9000).bits
         (10468371, 17)
         """
         epsilon, d = validation.epsilon(epsilon), validation.whole(d, "d")
@@ -264,7 +264,7 @@ class Directions(ForNumbers):
         return {"kind": self.kind, "epsilon": str(self.epsilon), **entries}
 
     @classmethod
-    def from_document(cls, document: Document, coordinates: int = 1) -> "Directions":
+    def from_document(cls, document: Document, coordinates: int = 1) -> "DirectionsCoder":
         if set(document) != {"kind", "epsilon", *_ENTRIES}:
             raise ValueError("it has unknown or missing entries")
         numbers = [vehicle.integer(document[name]) for name in _ENTRIES]
@@ -299,7 +299,7 @@ class Directions(ForNumbers):
         Examples
         --------
         >>> import fedldp
-        >>> coder = Directions.of(epsilon=4.0, d=3)
+        >>> coder = DirectionsCoder.of(epsilon=4.0, d=3)
         >>> coder.encode(np.array([[0.6, 0.0, 0.8]]), fedldp.source(7)).shape
         (1,)
         """
@@ -369,7 +369,7 @@ class Directions(ForNumbers):
         """The codebook that finds the directions of codes again."""
         return self.codebook
 
-    def nearby(self, inputs: Any) -> "Directions":
+    def nearby(self, inputs: Any) -> "DirectionsCoder":
         if not isinstance(inputs, Vectors):
             return self
         found = copy(self)
@@ -429,7 +429,7 @@ class Directions(ForNumbers):
         Examples
         --------
         >>> import fedldp
-        >>> coder = Directions.of(epsilon=4.0, d=3)
+        >>> coder = DirectionsCoder.of(epsilon=4.0, d=3)
         >>> codes = coder.encode([[0.6, 0.0, -0.8]] * 10_000, fedldp.source(1))
         >>> (coder.vectors(codes).mean(axis=0) / coder.scale).round(1) + 0.0
         array([ 0.6,  0. , -0.8])
@@ -501,7 +501,7 @@ class Directions(ForNumbers):
         Examples
         --------
         >>> import fedldp
-        >>> coder = Directions.of(epsilon=4.0, d=3)
+        >>> coder = DirectionsCoder.of(epsilon=4.0, d=3)
         >>> codes = coder.encode(np.tile([0.6, 0.0, 0.8], (10_000, 1)), fedldp.source(7))
         >>> cells = np.zeros(coder.cells, np.int64)
         >>> coder.count(codes, 0, cells)
@@ -575,7 +575,7 @@ class Directions(ForNumbers):
         Examples
         --------
         >>> import fedldp
-        >>> coder = Directions.of(epsilon=4.0, d=3)
+        >>> coder = DirectionsCoder.of(epsilon=4.0, d=3)
         >>> codes = coder.encode(np.tile([0.6, 0.0, 0.8], (10_000, 1)), fedldp.source(7))
         >>> cells = np.zeros(coder.cells, np.int64)
         >>> coder.count(codes, 0, cells)
@@ -664,7 +664,7 @@ class Directions(ForNumbers):
 
         Examples
         --------
-        >>> bool(Directions.of(epsilon=4.0, d=3).variance(0.0) > 0)
+        >>> bool(DirectionsCoder.of(epsilon=4.0, d=3).variance(0.0) > 0)
         True
         """
         square, shape = validation.unit(x) ** 2, self._shape
@@ -686,7 +686,7 @@ class Directions(ForNumbers):
         Examples
         --------
         >>> import fedldp
-        >>> coder = Directions.of(epsilon=4.0, d=3, null=False)
+        >>> coder = DirectionsCoder.of(epsilon=4.0, d=3, null=False)
         >>> coder.mean_length(np.ones((1, coder.cells), np.int64)) is None
         True
         """
@@ -712,7 +712,7 @@ class Directions(ForNumbers):
 
         Examples
         --------
-        >>> coder = Directions.of(epsilon=2.0, d=1000, mean_length=0.3)
+        >>> coder = DirectionsCoder.of(epsilon=2.0, d=1000, mean_length=0.3)
         >>> [round(coder.noise_at(length), 2) for length in (0.0, 0.3, 1.0)]
         [0.69, 1.05, 1.88]
         """
@@ -738,7 +738,7 @@ class Directions(ForNumbers):
 
         Examples
         --------
-        >>> noise, mean, square = Directions.of(epsilon=4.0, d=3).assumed("worst", 1.0)
+        >>> noise, mean, square = DirectionsCoder.of(epsilon=4.0, d=3).assumed("worst", 1.0)
         >>> float(mean), round(float(square), 3)
         (0.0, 0.333)
         """

@@ -76,7 +76,7 @@ class Plan:
     outputs
         The number of outputs of the mechanism's channel: see `Mechanism.channel`.
     threshold
-        The threshold of a cube: see `Cube.of`.
+        The threshold of a cube: see `CubeCoder.of`.
     variance
         A public guess of the variance of the numbers on the scale of [-1, 1], for `k="best"`.
     mean_length
@@ -84,7 +84,7 @@ class Plan:
         By default it is 1.
     fleet
         For directions: the largest number of vehicles that may answer, by default ten million. See
-        `fedldp.coders.Directions.of`.
+        `fedldp.coders.DirectionsCoder.of`.
     compact
         Send categories in few bits: of the coders whose error is at most a tenth above the least
         one, that with the fewest bits. It is mostly `fedldp.coders.Lines`, which older vehicles do
@@ -258,10 +258,10 @@ class Plan:
 
         Examples
         --------
-        >>> from fedldp.coders import Cube
+        >>> from fedldp.coders import CubeCoder
         >>> from fedldp.plan.parts import Part
         >>> schema = Schema.vector(3, bound=1.0)
-        >>> part = Part(schema, attributes=(0,), coders=(Cube.of(1.0, 3),), k=1)
+        >>> part = Part(schema, attributes=(0,), coders=(CubeCoder.of(1.0, 3),), k=1)
         >>> Plan.from_parts(schema, 1.0, [part]) == Plan(schema, 1.0, strategy="cube")
         True
         """

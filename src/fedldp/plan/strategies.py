@@ -11,8 +11,8 @@ from fedldp import vehicle
 from fedldp._internal.validation import SMALLEST_EPSILON, whole
 from fedldp.coders.base import Coder, ForCategories
 from fedldp.coders.categories import UnaryEncoding, better
-from fedldp.coders.cube import Cube
-from fedldp.coders.directions import Directions
+from fedldp.coders.cube import CubeCoder
+from fedldp.coders.directions import DirectionsCoder
 from fedldp.coders.lines import Lines, compact
 from fedldp.coders.study import Study
 from fedldp.errors import DomainError
@@ -106,10 +106,10 @@ def parts_of(
         d, budget = schema.dimensions - len(categories), each_part(for_numbers, 1)
         joint: Coder
         if strategy == "cube":
-            joint = Cube.of(budget, d, threshold)
+            joint = CubeCoder.of(budget, d, threshold)
         else:
             length = 1.0 if mean_length is None else mean_length
-            joint = Directions.of(budget, d, mean_length=length, fleet=fleet)
+            joint = DirectionsCoder.of(budget, d, mean_length=length, fleet=fleet)
         parts.append((numbers, (joint,), 1))
     elif numbers:
         sampled(numbers, for_numbers, k, oue=False)
