@@ -7,7 +7,7 @@ distribution function (the Kolmogorov-Smirnov distance to that of the same fligh
 repetitions: at 255 points and, since bins say nothing about what is inside of them, at the 31
 edges of 32 bins.
 
-- bins: `Number(..., bins=m)`, its CDF interpolated inside bins;
+- bins: `BinnedNumber.of(..., bins=m)`, its CDF interpolated inside bins;
 - square wave: the mechanism of Li et al. (SIGMOD 2020), with EM and the smoothing (1, 2, 1) / 4
   that they recommend (EMS), or without it (EM);
 - codes: the codes of the library's own table for means, with EM.
@@ -46,7 +46,9 @@ def by_bins(number: int) -> Method:
     """Return the method that asks for one of some bins."""
 
     def found(x: Floats, epsilon: float, seed: int) -> Floats:
-        plan = fedldp.Plan(fedldp.Schema((fedldp.Number("x", 0, 1, bins=number),)), epsilon)
+        plan = fedldp.Plan(
+            fedldp.Schema((fedldp.BinnedNumber.of("x", 0, 1, bins=number),)), epsilon
+        )
         result = plan.simulate(x[:, None], fedldp.source(seed)).estimate()["x"]
         assert isinstance(result, fedldp.Distribution)
         cdf = np.concatenate([[0.0], result.cdf.frequencies, [1.0]])

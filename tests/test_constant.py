@@ -12,7 +12,18 @@ from ledgers import open_ledger
 from plans import RESPONSE, TWO, canonical, category, document, inputs, law, number, sample
 
 import fedldp
-from fedldp import Angle, Calendar, Category, Number, Plan, Schema, Within, vehicle
+from fedldp import (
+    Angle,
+    BinnedNumber,
+    Calendar,
+    Category,
+    Number,
+    OptionalNumber,
+    Plan,
+    Schema,
+    Within,
+    vehicle,
+)
 from fedldp.budget.vehicle import Vehicle
 from fedldp.errors import DomainError, WireError
 
@@ -23,9 +34,9 @@ KINDS = [
     YEAR,
     Number("dimensions", 0, 9, size=3, constant=True),
     Number("way", -2, 2, size=3, length=2, constant=True),
-    Number("load", 0, 9, optional=True, constant=True),
-    Number("load", 0, 9, bins=3, constant=True),
-    Number("load", 0, 9, bins=[0, 3, 9], optional=True, constant=True),
+    OptionalNumber("load", 0, 9, constant=True),
+    BinnedNumber.of("load", 0, 9, bins=3, constant=True),
+    BinnedNumber.of("load", 0, 9, bins=[0, 3, 9], optional=True, constant=True),
     Angle("door", period=12, bins=4, constant=True),
     Category("tires", ["summer", "winter"], optional=True, constant=True),
     Category.of_range("zone", 1, 5, constant=True),

@@ -23,7 +23,7 @@ from fedldp.mechanisms import Finite, Laplace, Mechanism, Solved
 
 EPSILONS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0)
 OUTPUTS = (3, 7, 15, 31)
-SPEEDS = fedldp.Number("speed", 0, 130, bins=13)
+SPEEDS = fedldp.BinnedNumber.of("speed", 0, 130, bins=13)
 FLEET = (50, 20, 40, 110, 190, 160, 80, 60, 70, 90, 80, 40, 10)  # of a thousand vehicles, made up
 OUTPUT = Path(__file__).parents[1] / "docs" / "playground" / "data.js"
 

@@ -129,7 +129,7 @@ class Ours:
 
     def _distribution(self, name: str, vehicles: int) -> Callable[[], Any]:
         what, _, column = name.partition(" of ")
-        asked = fedldp.Number(column, *WIDE[column], bins=BINS)
+        asked = fedldp.BinnedNumber.of(column, *WIDE[column], bins=BINS)
         plan, source = fedldp.Plan(fedldp.Schema((asked,)), EPSILON), fedldp.source()
         values = self.work.values(name, vehicles)[:, None]
 

@@ -15,6 +15,7 @@ from fedldp._internal.lazy import attribute_loader
 
 __all__ = [
     "Angle",
+    "BinnedNumber",
     "Calendar",
     "Category",
     "Channel",
@@ -30,6 +31,7 @@ __all__ = [
     "Ledger",
     "Manifest",
     "Number",
+    "OptionalNumber",
     "Plan",
     "Plausibility",
     "Report",
@@ -89,9 +91,17 @@ if TYPE_CHECKING:
     from fedldp.results.estimate import Estimate, combine_estimates, compare_estimates
     from fedldp.results.plausibility import Plausibility
     from fedldp.results.tally import Tally
-    from fedldp.schema.attributes import Angle, Distribution
+    from fedldp.schema.attributes import (
+        Angle,
+        BinnedNumber,
+        Category,
+        Distribution,
+        Number,
+        OptionalNumber,
+        Within,
+    )
     from fedldp.schema.quality import DataQuality
-    from fedldp.schema.schema import Category, Number, Schema, Within
+    from fedldp.schema.schema import Schema
 
     __version__: str
 else:
@@ -100,7 +110,8 @@ else:
         __name__,
         {
             "": "audit campaigns coders datasets errors fleet learn mechanisms vehicle",
-            "schema.attributes": "Angle Distribution",
+            "schema.attributes": "Angle BinnedNumber Category Distribution Number OptionalNumber "
+            "Within",
             "coders.channel": "Channel",
             "counting.counts": "Counted Manifest",
             "schema.quality": "DataQuality",
@@ -115,7 +126,7 @@ else:
             "results.plausibility": "Plausibility",
             "randomness": "Source source",
             "plan.report": "Report",
-            "schema.schema": "Category Number Schema Within",
+            "schema.schema": "Schema",
             "budget.shuffling": "shuffled_epsilon",
             "results.tally": "Tally",
         },

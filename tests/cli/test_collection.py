@@ -135,7 +135,7 @@ def test_a_plan_is_shown_and_written():
 
 
 def test_the_error_of_a_plan_is_the_mean_over_all_that_is_estimated():
-    age = fedldp.Number("age", 18, 98, bins=8, optional=True)  # eight bins, and "missing"
+    age = fedldp.BinnedNumber.of("age", 18, 98, bins=8, optional=True)  # eight bins, and "missing"
     price = fedldp.Category("price", PRICES, optional=True)  # three labels, "other" and "missing"
     schema = Schema((age, price, fedldp.Number("place", 0, 1, size=2)))
     Path("fleet.toml").write_text(schema.to_toml())

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fedldp.errors import DomainError, UnknownName
 from fedldp.learn.objectives import OBJECTIVES, Objective, Softmax, objective
-from fedldp.schema.schema import Category, Number
+from fedldp.schema.attributes import Category, Number
 
 FORMULAS = {  # the loss of a score z and a target y
     "squared": lambda z, y: (z - y) ** 2 / 2,

@@ -23,8 +23,10 @@ from simulated_fleets import Population, estimated
 
 from fedldp import (
     Angle,
+    BinnedNumber,
     Category,
     Number,
+    OptionalNumber,
     Schema,
     Tally,
     Within,
@@ -324,8 +326,8 @@ GROUP = Category("group", GROUPS)
 FEW = ("even", "2% far away", "2% off the bound")
 USUAL = ("bell", "2% far away", "2% off the bound", "zeros")
 X = Number("x", 0, 100)
-SOME = Number("x", 0, 100, optional=True)
-BINNED = Number("x", 0, 100, bins=10)
+SOME = OptionalNumber("x", 0, 100)
+BINNED = BinnedNumber.of("x", 0, 100, bins=10)
 FOUR = Category("c", ["a", "b", "c", "d"])
 KINDS = {
     "number": Kind(X, numbers, USUAL),
@@ -343,7 +345,7 @@ KINDS = {
     ),
     "bins": Kind(BINNED, numbers, USUAL),
     "optional bins": Kind(
-        Number("x", 0, 100, bins=10, optional=True), with_missing(0.6), USUAL, (100, 2000)
+        BinnedNumber.of("x", 0, 100, bins=10, optional=True), with_missing(0.6), USUAL, (100, 2000)
     ),
     "angle": Kind(Angle("x", PERIOD, 10), angles, USUAL[:2], (100, 2000)),
     "group means": Kind(Within("g", X, GROUP), in_groups(numbers), USUAL),

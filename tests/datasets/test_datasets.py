@@ -13,7 +13,7 @@ from origins import TOY, check_about, check_features, check_generated, register
 from fedldp import Schema, datasets
 from fedldp.datasets import About, Dataset, File, registry
 from fedldp.errors import DomainError
-from fedldp.schema.schema import Number
+from fedldp.schema.attributes import Number
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from kills import Killed, fast, kill_at
 from vaults import MATRIX, SCHEMA, asked, lines, vault
 
 import fedldp
-from fedldp import Number, Plan, Schema, datasets
+from fedldp import OptionalNumber, Plan, Schema, datasets
 from fedldp.errors import DomainError, FedLDPError, WireError
 from fedldp.fleet.flower.messages import packed
 from fedldp.fleet.job import Job
@@ -82,7 +82,7 @@ def test_a_question_carries_the_map_so_far(tmp_path):
 
 def test_numbers_that_some_vehicles_do_not_have_are_asked_about_too(tmp_path):
     """A survey of a fleet is about the same numbers as that of a simulation."""
-    features = Schema((FEATURES["speed"], Number("load", 0, 1, optional=True)))
+    features = Schema((FEATURES["speed"], OptionalNumber("load", 0, 1)))
     job = surveyed(tmp_path, model=replace(MODEL, schema=features))
     for number in range(1, 4):
         asked = SurveyComputation.from_json(job.question("7", number).model)

@@ -167,7 +167,7 @@ def test_searches_warn():
     [
         (None, r"target_bounds=\(low, high\).* never from the data"),
         (1.0, r"target_bounds must be a pair \(low, high\); got 1.0"),
-        ((1, 0), "'target_bounds' needs low < high"),
+        ((1, 0), "low of 'target_bounds' must be below high"),
         (([0, 0], [1, 1]), "low of 'target_bounds' must be a finite number"),
     ],
 )
@@ -181,13 +181,13 @@ def test_refuses_invalid_target_bounds(bounds, message):
     [
         (1.0, r"must be a pair \(low, high\); got 1.0"),
         ((0, 1, 2), "must be a pair"),
-        ((1, 0), "'bounds' needs low < high.* got 1.0 and 0.0"),
+        ((1, 0), "low of 'bounds' must be below high.* got 1.0 and 0.0"),
         ((0, np.inf), "high of 'bounds' must be a finite number; got inf"),
         ((np.nan, 1), "low of 'bounds' must be a finite number"),
         (("a", "b"), "low of 'bounds' must be a finite number"),
         (([0, 0, 0], [1, 1, 1]), "a number for each of the 2"),
         (([0, "a"], [1, 1]), "a number for each of the 2"),
-        (([0, 1], [1, 1]), "'bounds of x1' needs low < high"),
+        (([0, 1], [1, 1]), "low of 'bounds of x1' must be below high"),
         (([0, 0], [1, np.nan]), "high of 'bounds of x1' must be a finite number"),
     ],
 )

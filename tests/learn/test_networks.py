@@ -33,7 +33,8 @@ from fedldp.learn.networks import (
     MOST_ROOM,
     MOST_WEIGHTS,
 )
-from fedldp.schema.schema import Category, Number, Schema
+from fedldp.schema.attributes import Category, Number
+from fedldp.schema.schema import Schema
 
 every = pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
 

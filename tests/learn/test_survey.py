@@ -14,7 +14,8 @@ from fedldp.learn.objectives import objective
 from fedldp.learn.settings import Settings
 from fedldp.learn.survey import Survey, choose
 from fedldp.learn.tasks import Linear
-from fedldp.schema.schema import Category, Schema
+from fedldp.schema.attributes import Category
+from fedldp.schema.schema import Schema
 
 CENTRES, SPREADS = np.array([0.5, 0.0, -0.9]), np.array([0.05, 0.2, 0.02])
 

@@ -13,7 +13,7 @@ from fedldp._internal.vectors import SparseRows
 from fedldp.coders import DirectionsCoder
 from fedldp.errors import DataWarning, DomainError, WireError
 from fedldp.plan.parts import Matrix, Part
-from fedldp.schema.schema import Number
+from fedldp.schema.attributes import Number
 
 VECTOR = Schema.vector(4, length=2.0)
 
@@ -46,7 +46,7 @@ def test_a_length_is_one_bound_for_all_numbers():
         (lambda: Schema.vector(4), "bound= or length="),
         (lambda: Schema.vector(4, 1.0, length=1.0), "not both"),
         (lambda: Schema.vector(4, length="1"), "length must be a positive number"),
-        (lambda: Schema.vector(4, length=-1.0), "low < high"),
+        (lambda: Schema.vector(4, length=-1.0), "must be below high"),
         (lambda: Schema.vector(4, length=float("nan")), "finite"),
         (lambda: Number("x", -1.0, 2.0, length=1.0), "low must be -1.0"),
         (lambda: Schema.of(x={"length": 1.0, "low": -2.0}), "low must be -1.0"),

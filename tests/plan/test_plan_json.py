@@ -246,7 +246,7 @@ def test_hostile_text_is_refused(text):
         (("parts", 0, "attributes"), [0, 0], WireError, "named twice|of another kind"),
         (("parts", 0, "tables"), [1, 0], WireError, "not those that its parts name"),
         (("parts", 0, "kind"), "all", WireError, "unknown kind of part 'all'"),
-        (("schema", 0, "low"), 1.0, WireError, "needs low < high"),
+        (("schema", 0, "low"), 1.0, WireError, "must be below high"),
         (("format",), "fedldp plan 3", WireError, "a newer version of fedldp has written"),
     ],
 )

@@ -317,8 +317,8 @@ def test_a_share_of_repeats_is_noticed_and_a_likely_pair_is_not():
 
 
 X = fedldp.Number("x", 0, 100)
-SOME = fedldp.Number("x", 0, 100, optional=True)
-BINNED = fedldp.Number("x", 0, 100, bins=20)
+SOME = fedldp.OptionalNumber("x", 0, 100)
+BINNED = fedldp.BinnedNumber.of("x", 0, 100, bins=20)
 CAR = fedldp.Category("car", ["rare", "usual", "many"])
 LIES = 0.01
 SMALL = 0.03

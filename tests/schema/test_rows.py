@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedldp.errors import DomainError
-from fedldp.schema.schema import Number, Schema, template
+from fedldp.schema.attributes import Number
+from fedldp.schema.schema import Schema, template
 
 NAN = math.nan
 

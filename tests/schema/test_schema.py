@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from fedldp import vehicle
 from fedldp.errors import DomainError, WireError
-from fedldp.schema.schema import Category, Number, Schema
+from fedldp.schema.attributes import Category, Number
+from fedldp.schema.schema import Schema
 from fedldp.vehicle import MOST_COORDINATES
 
 NAN = math.nan

@@ -88,7 +88,7 @@ def test_the_command_writes_the_librarys_tables():
 def test_the_distribution_has_the_librarys_odds():
     fleet = DATA["fleet"]
     assert sum(fleet["vehicles"]) == 1000
-    assert fleet["edges"] == list(fedldp.Number("speed", 0, 130, bins=13).edges)
+    assert fleet["edges"] == list(fedldp.BinnedNumber.of("speed", 0, 130, bins=13).edges)
     for budget in DATA["budgets"]:
         coder = RandomizedResponse.of(budget["epsilon"], len(fleet["vehicles"]))
         assert budget["response"] == {"same": str(coder.same), "other": str(coder.other)}

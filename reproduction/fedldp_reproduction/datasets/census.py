@@ -16,7 +16,8 @@ from scipy.special import ndtri
 from fedldp._internal.validation import Floats, Integers
 from fedldp.datasets import Generated
 from fedldp.datasets.dataset import About, Dataset, seeded_source
-from fedldp.schema.schema import Category, Number, Schema
+from fedldp.schema.attributes import Category, Number
+from fedldp.schema.schema import Schema
 
 _CHUNK = 1 << 16  # people made at a time
 _STANDING = np.array([-1.0, -0.6, -0.3, 0.0, 0.4, 1.0])  # of each latent class

@@ -40,8 +40,8 @@ from fedldp.datasets.files import Gathered, read
 from fedldp.errors import DomainError, MissingExtra
 from fedldp.learn.features import check_target
 from fedldp.schema import frames
-from fedldp.schema.attributes import Attribute
-from fedldp.schema.schema import Category, Schema
+from fedldp.schema.attributes import Attribute, Category
+from fedldp.schema.schema import Schema
 
 ABOUT = About(
     name="ipums",

@@ -10,7 +10,7 @@ from scipy import stats
 from fedldp import datasets, source
 from fedldp.datasets.dataset import seeded_source
 from fedldp.errors import DomainError
-from fedldp.schema.schema import Category
+from fedldp.schema.attributes import Category
 from fedldp_reproduction.datasets import census, gaussian
 
 MADE = [name for name in datasets.names() if datasets.origin(name).generated]

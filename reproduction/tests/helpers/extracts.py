@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fedldp import datasets
-from fedldp.schema.schema import Category
+from fedldp.schema.attributes import Category
 
 
 def census(

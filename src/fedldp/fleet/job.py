@@ -24,7 +24,7 @@ from fedldp.learn.noise_aware import Prior
 from fedldp.learn.optimizer import Recipe
 from fedldp.learn.survey import SURVEYS, Survey, choose
 from fedldp.plan.plan import Plan
-from fedldp.schema.schema import Number
+from fedldp.schema.attributes import Number
 
 LONGEST = 604_800  # seconds: a week
 ENDING = ".summary.json"  # of the name of a job's summary

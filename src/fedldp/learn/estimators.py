@@ -39,9 +39,10 @@ from fedldp.learn.training import Round, Training
 from fedldp.plan.plan import Plan
 from fedldp.plan.strategies import PAPER_MECHANISM
 from fedldp.randomness import Source, source
+from fedldp.schema.attributes import Number
 from fedldp.schema.frames import is_missing
 from fedldp.schema.quality import AttributeQuality, DataQuality
-from fedldp.schema.schema import Number, Schema
+from fedldp.schema.schema import Schema
 from fedldp.vehicle import label
 
 try:

@@ -13,7 +13,8 @@ from fedldp.coders.base import Cells
 from fedldp.plan.parts import Values, vectors_of
 from fedldp.plan.plan import Plan
 from fedldp.randomness import Source
-from fedldp.schema.schema import Number, Schema
+from fedldp.schema.attributes import Number
+from fedldp.schema.schema import Schema
 
 
 @final

@@ -47,8 +47,8 @@ from fedldp.plan.plan import Plan
 from fedldp.randomness import Source
 from fedldp.results.estimate import RATIO, Mean, estimate
 from fedldp.results.tally import Tally
-from fedldp.schema.attributes import Attribute
-from fedldp.schema.schema import Number, Schema
+from fedldp.schema.attributes import Attribute, Number
+from fedldp.schema.schema import Schema
 from fedldp.vehicle import canonical
 
 SURVEYS = ("auto", "scale", "whiten", None)

@@ -16,9 +16,7 @@ from fedldp.errors import DomainError, WireError
 from fedldp.schema.attributes import (
     ATTRIBUTES,
     Attribute,
-    Category,
     Number,
-    Within,
     from_table,
     is_entry,
 )
@@ -26,7 +24,7 @@ from fedldp.schema.quality import DataQuality
 from fedldp.schema.rows import Rows, kinds
 from fedldp.vehicle import MOST_COORDINATES, OTHER
 
-__all__ = ["Category", "Number", "Schema", "Within", "template"]
+__all__ = ["Schema", "template"]
 
 UNFILLED = "?"  # what a template has instead of bounds and categories
 

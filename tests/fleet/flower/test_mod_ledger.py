@@ -35,7 +35,7 @@ from fedldp.budget.ledger import Ledger
 from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.fleet.flower.messages import unpacked
 from fedldp.fleet.flower.mod import LDPMod, tally
-from fedldp.schema.schema import Number
+from fedldp.schema.attributes import Number
 
 # The ledger
 

@@ -17,7 +17,7 @@ from fedldp.errors import DomainError, FedLDPError, PrivacyError
 from fedldp.fleet.vault.vault import Vault
 from fedldp.learn.model import Model
 from fedldp.randomness import Source
-from fedldp.schema.schema import Category, Number
+from fedldp.schema.attributes import Category, Number
 
 
 def check_refused(held, question, otherwise):

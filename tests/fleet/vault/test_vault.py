@@ -35,7 +35,7 @@ from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
 from fedldp.learn.tasks import Linear
 from fedldp.randomness import Source
-from fedldp.schema.schema import Number
+from fedldp.schema.attributes import Number
 
 CARS = tuple(f"car {i}" for i in range(len(MATRIX)))
 

@@ -11,6 +11,7 @@ from scipy.optimize import isotonic_regression
 import fedldp
 from fedldp import (
     Angle,
+    BinnedNumber,
     Category,
     Number,
     Plan,
@@ -22,11 +23,10 @@ from fedldp import (
 )
 from fedldp.coders.categories import project
 from fedldp.errors import DomainError, WireError
-from fedldp.schema.attributes import BinnedNumber
 from fedldp.schema.attributes.distribution import ascending
 from fedldp.schema.attributes.results import Joint
 
-SPEED = Number("speed", 0, 130, bins=26)
+SPEED = BinnedNumber.of("speed", 0, 130, bins=26)
 CONFIDENCE = 0.95
 
 
@@ -39,12 +39,12 @@ def estimated(attribute, values, epsilon, seed, **options):
     "attribute",
     [
         SPEED,
-        Number("x", 1, 1000, bins=6, spacing="logarithmic", missing=3),
-        Number("x", -5, 5, bins=[-5, 0, 5], optional=True),
+        BinnedNumber.of("x", 1, 1000, bins=6, spacing="logarithmic", missing=3),
+        BinnedNumber.of("x", -5, 5, bins=[-5, 0, 5], optional=True),
         Angle("heading"),
         Angle("hour", period=24, bins=24, optional=True),
         Within("by model", SPEED, Category("model", ["A", "B"])),
-        Within("by speed", Number("x", 0, 1), Number("speed", 0, 130, bins=3)),
+        Within("by speed", Number("x", 0, 1), BinnedNumber.of("speed", 0, 130, bins=3)),
     ],
     ids=lambda attribute: attribute.domain,
 )
@@ -76,7 +76,7 @@ NUMBERS = [-1, 0, 4.999, 5, 64.9, 129.9, 130, 1e300, "31.5", "far", None, float(
 @pytest.mark.parametrize("circular", [False, True])
 def test_a_vehicle_and_the_library_read_alike(optional, circular):
     kind = Angle("x", 13, 26, optional=optional)
-    attribute = kind if circular else Number("x", 0, 130, bins=26, optional=optional)
+    attribute = kind if circular else BinnedNumber.of("x", 0, 130, bins=26, optional=optional)
     plan = Plan(Schema((attribute,)), 1.0)
     alone = vehicle.Plan(plan.to_json(), "1")
     rows = [{"x": value} for value in NUMBERS]
@@ -97,7 +97,7 @@ def test_values_beyond_the_ends_are_counted_as_clipped():
 
 
 def test_who_has_no_value_says_so():
-    attribute = Number("speed", 0, 130, bins=13, optional=True)
+    attribute = BinnedNumber.of("speed", 0, 130, bins=13, optional=True)
     quality = Schema((attribute,)).check({"speed": [None, "", 3, "fast"]})["speed"]
     assert (quality.missing, quality.unreadable) == (0, 1)
 
@@ -126,7 +126,9 @@ def test_points_are_a_distribution_and_lie_in_their_intervals():
 
 
 def test_moments_and_quantiles_are_those_of_values_that_are_spread_evenly_over_their_bins():
-    found = estimated(Number("x", 0, 10, bins=[0, 2, 10]), [1.0, 5.0, 5.0] * 9000, 8.0, seed=1)["x"]
+    found = estimated(
+        BinnedNumber.of("x", 0, 10, bins=[0, 2, 10]), [1.0, 5.0, 5.0] * 9000, 8.0, seed=1
+    )["x"]
     first, second = found.histogram.frequencies
     rng = np.random.default_rng(2)
     n = 200_000  # so that the mean below is off by 0.05 in fewer than 1 of 10^9 cases
@@ -163,7 +165,9 @@ def test_frequencies_that_add_up_to_1_are_the_least_squares_estimate():
 def test_an_optional_number_has_a_distribution_among_those_who_have_a_value():
     rng = np.random.default_rng(4)
     values = np.where(rng.random(60_000) < 0.3, np.nan, rng.normal(80, 10, 60_000))
-    found = estimated(Number("speed", 0, 130, bins=13, optional=True), values, 4.0, seed=5)["speed"]
+    found = estimated(
+        BinnedNumber.of("speed", 0, 130, bins=13, optional=True), values, 4.0, seed=5
+    )["speed"]
     # Each of these fails in fewer than 1 of 20 cases; the seed is fixed.
     assert found.share_interval[0] < 0.7 < found.share_interval[1]
     assert found.median_interval.tolist() == [70, 90] or 80 in found.median_interval
@@ -173,7 +177,7 @@ def test_an_optional_number_has_a_distribution_among_those_who_have_a_value():
 
 
 def test_nobody_answered():
-    for attribute in (SPEED, Number("x", 0, 1, bins=4, optional=True), Angle("x", bins=4)):
+    for attribute in (SPEED, BinnedNumber.of("x", 0, 1, bins=4, optional=True), Angle("x", bins=4)):
         found = Plan(Schema((attribute,)), 1.0).tally().estimate()[attribute.name]
         assert np.isnan(found.histogram.frequencies).all()
         assert found.answers == 0
@@ -261,19 +265,20 @@ def test_angles_that_balance_have_no_mean_direction():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Number("x", 0, 1, bins=1), "from 2 to 1024 bins"),
-        (lambda: Number("x", 0, 1, bins=1025), "from 2 to 1024 bins"),
-        (lambda: Number("x", 0, 1, bins=2.5), "bins of 'x'"),
-        (lambda: Number("x", 0, 1, bins=[0, 0.5, 2]), "edges from 0.0 to 1.0"),
-        (lambda: Number("x", 0, 1, bins=[0, 0.5, 0.5, 1]), "must ascend"),
-        (lambda: Number("x", 0, 1, bins=[0, float("nan"), 1]), "finite number"),
-        (lambda: Number("x", 0, 1, bins=4, spacing="logarithmic"), "need low > 0"),
-        (lambda: Number("x", 0, 1, bins=4, spacing="square"), "spacing of 'x'"),
-        (lambda: Number("x", 0, 1, spacing="logarithmic"), "spacing is for bins"),
-        (lambda: Number("x", 1, 0, bins=4), "low < high"),
-        (lambda: Number("x", 0, 1, bins=4, missing=2), "missing of 'x'"),
-        (lambda: Number("x", 0, 1, bins=4, missing=0.5, optional=True), "leave missing out"),
-        (lambda: Number("x", 0, 1, bins=4, size=2), "leave size and length out"),
+        (lambda: BinnedNumber.of("x", 0, 1, bins=1), "from 2 to 1024 bins"),
+        (lambda: BinnedNumber.of("x", 0, 1, bins=1025), "from 2 to 1024 bins"),
+        (lambda: BinnedNumber.of("x", 0, 1, bins=2.5), "bins of 'x'"),
+        (lambda: BinnedNumber.of("x", 0, 1, bins=[0, 0.5, 2]), "edges from 0.0 to 1.0"),
+        (lambda: BinnedNumber.of("x", 0, 1, bins=[0, 0.5, 0.5, 1]), "must ascend"),
+        (lambda: BinnedNumber.of("x", 0, 1, bins=[0, float("nan"), 1]), "finite number"),
+        (lambda: BinnedNumber.of("x", 0, 1, bins=4, spacing="logarithmic"), "need low > 0"),
+        (lambda: BinnedNumber.of("x", 0, 1, bins=4, spacing="square"), "spacing of 'x'"),
+        (lambda: BinnedNumber.of("x", 1, 0, bins=4), "must be below high"),
+        (lambda: BinnedNumber.of("x", 0, 1, bins=4, missing=2), "missing of 'x'"),
+        (
+            lambda: BinnedNumber.of("x", 0, 1, bins=4, missing=0.5, optional=True),
+            "leave missing out",
+        ),
         (lambda: BinnedNumber("x", "01"), "list of numbers"),
         (lambda: BinnedNumber("x", (-1e308, 0, 1e308)), "finite range"),
         (lambda: Angle("x", 0), "must be positive"),
@@ -313,7 +318,7 @@ def test_other_entries_are_refused(entry):
 
 def test_groups_of_optional_numbers_and_of_angles():
     model = Category("model", ["A", "B"])
-    speed = Number("speed", 0, 130, bins=13, optional=True)
+    speed = BinnedNumber.of("speed", 0, 130, bins=13, optional=True)
     rows = {"speed": [25.0, None, 105.0] * 9000, "model": ["A", "A", "B"] * 9000}
     plan = Plan(Schema((Within("by model", speed, model),)), 6.0)
     found = plan.simulate(rows, fedldp.source(1)).estimate()["by model"]
@@ -371,10 +376,14 @@ def some(rng, n):
 
 
 CASES = {
-    "exponential": (exponential, Number("x", 0, 60, bins=20), 1.0),
-    "delays": (delays, Number("x", -20, 180, bins=25), 1.0),
-    "logarithmic": (exponential, Number("x", 0.1, 100, bins=20, spacing="logarithmic"), 4.0),
-    "some have a value": (some, Number("x", 0, 100, bins=20, optional=True), 2.0),
+    "exponential": (exponential, BinnedNumber.of("x", 0, 60, bins=20), 1.0),
+    "delays": (delays, BinnedNumber.of("x", -20, 180, bins=25), 1.0),
+    "logarithmic": (
+        exponential,
+        BinnedNumber.of("x", 0.1, 100, bins=20, spacing="logarithmic"),
+        4.0,
+    ),
+    "some have a value": (some, BinnedNumber.of("x", 0, 100, bins=20, optional=True), 2.0),
 }
 
 
@@ -432,7 +441,7 @@ def test_numbers_that_never_descend_are_the_closest_ones(numbers):
 
 
 def test_the_point_is_the_mean_of_two_projections():
-    speed = Number("speed", 0, 130, bins=26)
+    speed = BinnedNumber.of("speed", 0, 130, bins=26)
     plan = Plan(Schema((speed,)), 0.5)
     found = plan.simulate({"speed": [10.0, 60.0, 61.0] * 300}, fedldp.source(1)).estimate()["speed"]
     shares = np.asarray(found.values)

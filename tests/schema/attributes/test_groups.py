@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import fedldp
-from fedldp import Category, Number, Plan, Schema, Tally, Within, vehicle
+from fedldp import Category, Number, OptionalNumber, Plan, Schema, Tally, Within, vehicle
 from fedldp.cli.app import fedldp as command
 from fedldp.coders import Lines, RandomizedResponse, UnaryEncoding
 from fedldp.datasets.files import from_file
@@ -17,7 +17,6 @@ from fedldp.errors import DataWarning, DomainError, UnknownName, WireError
 from fedldp.learn.features import Features
 from fedldp.plan.parts import Part, rounded
 from fedldp.plan.strategies import Offered
-from fedldp.schema.attributes import OptionalNumber
 from fedldp.schema.attributes.grouped import Differences
 
 MODEL = Category("model", ["Alpha", "Beta", "Gamma", "other"])
@@ -25,7 +24,7 @@ SPEED = Number("speed", 0, 130)
 FUEL = Category("fuel", ["petrol", "diesel", "none"])
 BY_MODEL = Within("speed by model", SPEED, MODEL)
 TABLE = Within("fuel by model", FUEL, MODEL)
-OPTIONAL = Number("speed", 0, 130, optional=True)
+OPTIONAL = OptionalNumber("speed", 0, 130)
 
 
 def laws(coder):
@@ -401,9 +400,7 @@ def test_rounding_is_unbiased_and_keeps_whole_numbers():
             lambda: Within("x", Category.hashed("a", 2000), Category.hashed("b", 2000)),
             "'x' would have 4004001 labels; at most 1048576",
         ),
-        (lambda: Number("x", 0, 1, missing=0.5, optional=True), "leave missing, size and length"),
-        (lambda: Number("x", 0, optional=True), "an optional number has a name, low and high"),
-        (lambda: Number("x", 1, 0, optional=True), "did you swap them"),
+        (lambda: OptionalNumber("x", 1, 0), "Did you swap them"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(make, message):

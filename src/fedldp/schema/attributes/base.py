@@ -492,9 +492,9 @@ class Attribute(ABC):
 
         Examples
         --------
-        >>> from fedldp import Number
+        >>> from fedldp import OptionalNumber
         >>> from fedldp.plan.strategies import Offered
-        >>> speed = Number("speed", 0, 130, optional=True)
+        >>> speed = OptionalNumber("speed", 0, 130)
         >>> [speed.settled(epsilon, Offered("hm-tp")).grid for epsilon in (0.5, 4.0)]
         [2, 5]
         """

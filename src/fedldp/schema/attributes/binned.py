@@ -81,8 +81,8 @@ class Binned(Labelled):
 
         Examples
         --------
-        >>> from fedldp import Number
-        >>> Number("speed", 0, 130, bins=26).bin(np.array([-5.0, 4.9, 5.0, 130.0, np.nan]))
+        >>> from fedldp import BinnedNumber
+        >>> BinnedNumber.of("speed", 0, 130, 26).bin(np.array([-5.0, 4.9, 5.0, 130.0, np.nan]))
         array([ 0.,  0.,  1., 25., nan])
         """
         places = np.searchsorted(self._inner, values, side="right").astype(np.float64)
@@ -157,7 +157,7 @@ def default_entry(options: Mapping[str, Any], keys: set[str]) -> bool:
 class BinnedNumber(Binned):
     """A number whose distribution is estimated. A vehicle answers with the bin of its value.
 
-    This is what `Number(..., bins=26)` returns.
+    `BinnedNumber.of` computes the edges.
 
     Parameters
     ----------
@@ -183,13 +183,8 @@ class BinnedNumber(Binned):
 
     Examples
     --------
-    >>> from fedldp import Number
     >>> BinnedNumber("speed", (0, 30, 50, 130)).labels
     ('0 to 30', '30 to 50', '50 to 130')
-    >>> Number("speed", 0, 130, bins=26) == BinnedNumber("speed", range(0, 131, 5))
-    True
-    >>> Number("way", 1, 1000, bins=3, spacing="logarithmic", optional=True).labels
-    ('1 to 10', '10 to 100', '100 to 1000', 'missing')
     """
 
     name: str
@@ -219,11 +214,60 @@ class BinnedNumber(Binned):
         self._check(edges[0] / 2 + edges[-1] / 2)
 
     @classmethod
+    def of(
+        cls,
+        name: str,
+        low: float,
+        high: float,
+        bins: int | Sequence[float],
+        *,
+        spacing: str = "linear",
+        missing: float | None = None,
+        optional: bool = False,
+        constant: bool = False,
+    ) -> "BinnedNumber":
+        """Return a number between two bounds, with a number of bins.
+
+        Parameters
+        ----------
+        name
+            The name of the attribute.
+        low, high
+            The public bounds.
+        bins
+            The number of bins, or their edges from low to high.
+        spacing
+            How the edges are spaced: "linear" or "logarithmic".
+        missing, optional, constant
+            As for `BinnedNumber`.
+
+        Returns
+        -------
+        BinnedNumber
+            The attribute.
+
+        Raises
+        ------
+        DomainError
+            If an argument is invalid.
+
+        Examples
+        --------
+        >>> BinnedNumber.of("speed", 0, 130, bins=26) == BinnedNumber("speed", range(0, 131, 5))
+        True
+        >>> BinnedNumber.of("way", 1, 1000, bins=3, spacing="logarithmic", optional=True).labels
+        ('1 to 10', '10 to 100', '100 to 1000', 'missing')
+        """
+        bounds = finite(name, "low", low), finite(name, "high", high)
+        edges = tuple(_edges(name, *bounds, bins, spacing))
+        return cls(name, edges, missing, optional, constant=constant)
+
+    @classmethod
     def from_table(cls, name: str, table: Mapping[str, Any]) -> "BinnedNumber | None":
         if {"edges"} <= table.keys() <= {"edges", "missing", "optional"}:
             return cls(name, **table)
         known = {"low", "high", "bins", "spacing", "missing", "optional"}
-        return binned(name, **table) if {"low", "high", "bins"} <= table.keys() <= known else None
+        return cls.of(name, **table) if {"low", "high", "bins"} <= table.keys() <= known else None
 
     @classmethod
     def is_entry(cls, options: Mapping[str, Any]) -> bool:
@@ -256,43 +300,32 @@ class BinnedNumber(Binned):
         return int(np.count_nonzero((values < low) | (values > high)))
 
 
-def binned(
-    name: str,
-    low: float,
-    high: float,
-    missing: float | None = None,
-    *,
-    bins: int | Sequence[float],
-    spacing: str = "linear",
-    optional: bool = False,
-    constant: bool = False,
-) -> BinnedNumber:
-    """Return a number in bins between two bounds.
+def _edges(
+    name: str, low: float, high: float, bins: int | Sequence[float], spacing: str
+) -> Sequence[float]:
+    """Return the edges of bins between two bounds.
 
-    >>> binned("speed", 0, 130, bins=[0, 50, 130]).edges
-    (0.0, 50.0, 130.0)
+    >>> _edges("speed", 0, 130, [0, 50, 130], "linear")
+    [0, 50, 130]
     """
-    ends = finite(name, "low", low), finite(name, "high", high)
     if spacing not in SPACINGS:
         raise DomainError(f"spacing of {name!r} must be one of {SPACINGS}; got {spacing!r}.")
-    if not ends[0] < ends[1]:
-        raise DomainError(f"{name!r} needs low < high; got {ends[0]!r} and {ends[1]!r}.")
+    if not low < high:
+        raise DomainError(
+            f"low of {name!r} must be below high; got {low!r} and {high!r}. Did you swap them?"
+        )
     if hasattr(bins, "__iter__"):
         edges = [*bins]
-        if spacing != "linear" or not edges or (edges[0], edges[-1]) != ends:
+        if spacing != "linear" or not edges or (edges[0], edges[-1]) != (low, high):
             raise DomainError(
-                f"bins of {name!r} as a list must be edges from {ends[0]!r} to {ends[1]!r}, "
+                f"bins of {name!r} as a list must be edges from {low!r} to {high!r}, "
                 f"without a spacing; got {bins!r:.80}."
             )
-        return BinnedNumber(name, tuple(edges), missing, optional, constant=constant)
+        return edges
     number = whole(bins, f"bins of {name!r}")
     if not 2 <= number <= MOST_BINS:
         raise DomainError(f"{name!r} needs from 2 to {MOST_BINS} bins; got {number}.")
-    if spacing == "logarithmic":
-        if ends[0] <= 0:
-            raise DomainError(f"logarithmic bins of {name!r} need low > 0; got {ends[0]!r}.")
-        inner = np.geomspace(*ends, number + 1)[1:-1].tolist()
-    else:
-        inner = np.linspace(*ends, number + 1)[1:-1].tolist()
-    edges = [ends[0], *inner, ends[1]]
-    return BinnedNumber(name, tuple(edges), missing, optional, constant=constant)
+    if spacing == "logarithmic" and low <= 0:
+        raise DomainError(f"logarithmic bins of {name!r} need low > 0; got {low!r}.")
+    spaced = np.geomspace if spacing == "logarithmic" else np.linspace
+    return [low, *spaced(low, high, number + 1)[1:-1].tolist(), high]

@@ -115,7 +115,7 @@ class Bins(_Several):
         Examples
         --------
         >>> import fedldp
-        >>> speed = fedldp.Number("speed", 0, 120, bins=4)
+        >>> speed = fedldp.BinnedNumber.of("speed", 0, 120, bins=4)
         >>> plan = fedldp.Plan(fedldp.Schema((speed,)), 4.0)
         >>> plan.simulate({"speed": [70.0] * 9000}, fedldp.source(1)).estimate()["speed"].answers
         9000
@@ -264,7 +264,7 @@ class Distribution(Bins):
     Examples
     --------
     >>> import fedldp
-    >>> speed = fedldp.Number("speed", 0, 130, bins=26)
+    >>> speed = fedldp.BinnedNumber.of("speed", 0, 130, bins=26)
     >>> plan = fedldp.Plan(fedldp.Schema((speed,)), epsilon=4.0)
     >>> rows = {"speed": 130 * fedldp.source(1).uniform(40_000) ** 2}
     >>> found = plan.simulate(rows, fedldp.source(2)).estimate()["speed"]
@@ -371,7 +371,7 @@ class Distribution(Bins):
         Examples
         --------
         >>> import fedldp
-        >>> speed = fedldp.Number("speed", 0, 120, bins=12)
+        >>> speed = fedldp.BinnedNumber.of("speed", 0, 120, bins=12)
         >>> plan = fedldp.Plan(fedldp.Schema((speed,)), epsilon=4.0)
         >>> estimate = plan.simulate({"speed": [73.0] * 10_000}, fedldp.source(1)).estimate()
         >>> [round(number) for number in estimate["speed"].quantile(0.5)]
@@ -489,7 +489,8 @@ class GroupDistributions(_Several):
     Examples
     --------
     >>> import fedldp
-    >>> speed, model = fedldp.Number("speed", 0, 130, bins=13), fedldp.Category("model", ["A", "B"])
+    >>> speed = fedldp.BinnedNumber.of("speed", 0, 130, bins=13)
+    >>> model = fedldp.Category("model", ["A", "B"])
     >>> plan = fedldp.Plan(fedldp.Schema((fedldp.Within("by model", speed, model),)), 4.0)
     >>> rows = {"speed": [26, 104] * 20_000, "model": ["A", "B"] * 20_000}
     >>> found = plan.simulate(rows, fedldp.source(1)).estimate()["by model"]

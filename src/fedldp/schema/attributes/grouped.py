@@ -439,7 +439,7 @@ class MeanOfSome(_Several):
     Examples
     --------
     >>> import fedldp
-    >>> speed = fedldp.Number("speed", 0, 130, optional=True)
+    >>> speed = fedldp.OptionalNumber("speed", 0, 130)
     >>> plan = fedldp.Plan(fedldp.Schema((speed,)), epsilon=2.0)
     >>> rows = [{"speed": 100}] * 70_000 + [{}] * 30_000
     >>> found = plan.simulate(rows, fedldp.source(1)).estimate()["speed"]
@@ -473,7 +473,7 @@ class MeanOfSome(_Several):
         Examples
         --------
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema((fedldp.Number("x", 0, 1, optional=True),)), 2.0)
+        >>> plan = fedldp.Plan(fedldp.Schema((fedldp.OptionalNumber("x", 0, 1),)), 2.0)
         >>> plan.simulate({"x": [0.5, None] * 5000}, fedldp.source(1)).estimate()["x"].answers
         10000
         """

@@ -1,9 +1,8 @@
 """Numbers between public bounds."""
 
-import inspect
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
@@ -45,15 +44,6 @@ class Number(Measured):
     length
         A public bound on the length of a vector: the root of the sum of its squares. A longer
         vector is shortened to this length. `low` must then be -length and `high` length.
-    optional
-        Whether some vehicles have no value. The share of those that have one is then estimated, and
-        the mean among them: an `OptionalNumber` is returned. Give name, low and high alone, or bins
-        too.
-    bins
-        The number of bins in which the distribution is estimated, or their edges: a `BinnedNumber`
-        is returned.
-    spacing
-        How bins are spaced: "linear" or "logarithmic".
     constant
         Whether the value of a vehicle never changes. See `Attribute`.
 
@@ -78,45 +68,24 @@ class Number(Measured):
     size: int = 1
     length: float | None = None
     constant: bool = field(default=False, kw_only=True)
-    optional: InitVar[bool] = False
-    bins: InitVar[int | Sequence[float] | None] = None
-    spacing: InitVar[str] = "linear"
 
     reads_floats = True
     invalid = "unreadable"
     declared_as = "low and high, or a length (both with an optional missing and size)"
 
-    def __new__(cls, *given: Any, optional: bool = False, bins: Any = None, **options: Any) -> Any:
-        """Return a number, or an optional or binned one, which are attributes of other kinds."""
-        if bins is not None:
-            from fedldp.schema.attributes.binned import binned
-
-            if {"size", "length"} & options.keys() or len(given) > 4:
-                raise DomainError("a number in bins is a single number: leave size and length out.")
-            return binned(*given, bins=bins, optional=optional, **options)
-        if not optional:
-            return object.__new__(cls)
-        from fedldp.schema.attributes.optional import OptionalNumber
-
-        names = [*("name", "low", "high")[: len(given)], *(options.keys() - {"constant"})]
-        if len(given) > 3 or sorted(names) != ["high", "low", "name"]:
-            raise DomainError(
-                "an optional number has a name, low and high; missing values are not replaced, so "
-                f"leave missing, size and length out; got {given!r} and {options!r}."
-            )
-        return OptionalNumber(*given, **options)
-
-    def __post_init__(self, optional: bool, bins: Any, spacing: str) -> None:
+    def __post_init__(self) -> None:
         checked_text(self.name, "an attribute's name")
-        if spacing != "linear":
-            raise DomainError(f"spacing is for bins: {self.name!r} has none. Pass bins=26 too.")
         for bound in ("low", "high"):
             object.__setattr__(self, bound, finite(self.name, bound, getattr(self, bound)))
-        if not (0 < self.high - self.low < math.inf and 0 < self.scale < math.inf):
+        if not self.low < self.high:
             raise DomainError(
-                f"{self.name!r} needs low < high, with a difference that is a normal float; "
-                f"got {self.low!r} and {self.high!r}"
-                f"{': did you swap them?' if self.high < self.low else '.'}"
+                f"low of {self.name!r} must be below high; got {self.low!r} and {self.high!r}. "
+                "Did you swap them?"
+            )
+        if not (self.high - self.low < math.inf and self.scale < math.inf):
+            raise DomainError(
+                f"the distance from low to high of {self.name!r} is too large, or too small, for "
+                f"a float; got {self.low!r} and {self.high!r}."
             )
         missing = (
             self.centre if self.missing is None else finite(self.name, "missing", self.missing)
@@ -284,9 +253,3 @@ class Number(Measured):
 
     def typical(self, summary: Mapping[str, Any]) -> str:
         return f"{summary['mean']:.4g}"
-
-
-# That of `__init__`: `__new__` takes anything, to choose a class.
-Number.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-    list(inspect.signature(Number.__init__).parameters.values())[1:]
-)

@@ -30,8 +30,7 @@ class OptionalNumber(Labelled):
     """A number between public bounds that some vehicles do not have.
 
     Estimated are the share of vehicles that have a value, and the mean among those. A value is
-    rounded at random to one of the values of a grid; a vehicle without one says "missing". This is
-    what `Number(..., optional=True)` returns.
+    rounded at random to one of the values of a grid; a vehicle without one says "missing".
 
     Parameters
     ----------
@@ -52,7 +51,7 @@ class OptionalNumber(Labelled):
 
     Examples
     --------
-    >>> speed = Number("speed", 0, 130, optional=True)
+    >>> speed = OptionalNumber("speed", 0, 130)
     >>> speed
     OptionalNumber(name='speed', low=0.0, high=130.0, grid=None)
     >>> OptionalNumber("speed", 0, 130, grid=3).labels
