@@ -205,13 +205,16 @@ class Fleet:
         return found
 
     def recorded(self, vault, number):
-        """Return what a vault has recorded in a round: the question and the answers, or nothing."""
+        """Return what a vault has recorded in a round: the question and the records, or nothing."""
         path, request = f"{vault}/ledger.db", f"{self.job.name}/{number}"
         if not (self.folder / path).exists():
             return None
         asked = self.rows(path, "SELECT question FROM questions WHERE request = ?", request)
         rows = self.rows(path, "SELECT answer FROM releases WHERE request = ?", request)
-        return (asked[0][0], sorted(answer for (answer,) in rows)) if asked else None
+        if not asked:
+            return None
+        size = packing.length(1, self.job.plan_of(number).bits)  # a nonce stands before the record
+        return asked[0][0], sorted(answer[-size:] for (answer,) in rows)
 
     def fresh_round(self, vault):
         """Return the first round in which a vault has recorded nothing yet."""
