@@ -27,7 +27,6 @@ from mosquitto import Mosquitto, program
 
 import fedldp
 from fedldp import Plan, Schema
-from fedldp._internal.signatures import PrivateKey
 from fedldp.budget.ledger import Ledger
 from fedldp.campaigns.agent import Agent
 from fedldp.campaigns.answers import Accepted, Answers, new_identifier
@@ -35,6 +34,7 @@ from fedldp.campaigns.campaign import Campaign, utc_now
 from fedldp.campaigns.counter import KEPT, Counter
 from fedldp.campaigns.mqtt import Broker
 from fedldp.campaigns.store import Store, merge
+from fedldp.signing import PrivateKey
 
 TIMES = 3  # each way is measured, and the least is shown: connections may repeat a packet
 ANSWERS = 10_000  # for the counter

@@ -10,10 +10,9 @@ import random
 import pytest
 from mutations import calendar_text, plan_text
 
-from fedldp import Calendar, Plan, vehicle
-from fedldp._internal import signatures
-from fedldp._internal.signatures import PrivateKey, PublicKey
+from fedldp import Calendar, Plan, signing, vehicle
 from fedldp.errors import PrivacyError, WireError
+from fedldp.signing import PrivateKey, PublicKey
 
 MOST = vehicle.MOST_PERIODS * 16  # what no calendar exceeds
 FORMAT = "fedldp greeting 1"
@@ -123,13 +122,13 @@ def odd_keys():
 def verdicts(public, text):
     """Return whether the library and `vehicle.py` accept a signed text."""
     return (
-        by_library(lambda text: signatures.verify(PublicKey(public), text, FORMAT), text),
+        by_library(lambda text: signing.verify(PublicKey(public), text, FORMAT), text),
         by_vehicle(vehicle.signed_document, text, public, FORMAT),
     )
 
 
 def forged(public, signature, signed):
-    return signatures._written(PublicKey(public), signature, signed)
+    return signing._written(PublicKey(public), signature, signed)
 
 
 def test_keys_of_small_order_and_in_other_forms():
@@ -178,7 +177,7 @@ def test_signed_texts():
     private = PrivateKey.generate()
     for number in range(300):
         inner = rng.choice([1, -0.0, float("nan"), "\ud800", [[[]]], {"b": 1, "a": 2}, "\u00fc"])
-        text = signatures.sign(private, {"format": FORMAT, "n": number, "inner": inner})
+        text = signing.sign(private, {"format": FORMAT, "n": number, "inner": inner})
         for each in (text, damaged(text, rng)):
             library, on_vehicle = verdicts(private.public.raw, each)
             assert library == on_vehicle, each

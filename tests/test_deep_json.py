@@ -5,8 +5,7 @@ import json
 import pytest
 from campaigns import KEY, PLAN, asked
 
-from fedldp import Calendar, Plan, vehicle
-from fedldp._internal import signatures
+from fedldp import Calendar, Plan, signing, vehicle
 from fedldp.campaigns.campaign import Campaign, packed
 from fedldp.errors import WireError
 from fedldp.fleet import transparency
@@ -69,9 +68,9 @@ def test_what_is_not_deep_is_not_changed():
 
 
 def campaign(text):
-    document = signatures.unverified(asked().signed(KEY), "fedldp campaign 1")
+    document = signing.read_unverified(asked().signed(KEY), "fedldp campaign 1")
     signed = vehicle.canonical(document | {"plan": "here"}).replace('"here"', text)
-    return packed(signatures._written(KEY.public, KEY.signature(signed.encode()), signed))
+    return packed(signing._written(KEY.public, KEY.signature(signed.encode()), signed))
 
 
 READERS = {
@@ -103,6 +102,6 @@ def test_at_every_depth_a_vehicle_refuses_with_an_error_of_its_own(depth):
             with pytest.raises(ValueError, match=r"^refused: "):
                 read(text, 1)
         signed = f'{{"a":{text},"format":"other"}}'
-        whole = signatures._written(KEY.public, KEY.signature(signed.encode()), signed)
+        whole = signing._written(KEY.public, KEY.signature(signed.encode()), signed)
         with pytest.raises(ValueError, match=r"^refused: what was signed is not a"):
             vehicle.signed_document(whole, KEY.public.raw, "fedldp campaign 1")

@@ -21,7 +21,7 @@ from fedldp import vehicle
 
 # The public names of these packages and modules are checked.
 CHECKED = (
-    "fedldp._internal.signatures",
+    "fedldp.signing",
     "fedldp.audit",
     "fedldp.budget.ledger",
     "fedldp.budget.vehicle",
@@ -48,6 +48,7 @@ CHECKED = (
     "fedldp.schema.rows",
     "fedldp.schema.schema",
     "fedldp.schema.vehicle_ids",
+    "fedldp.storage",
     "fedldp.vehicle",
 )
 EXAMPLE = ">>> "

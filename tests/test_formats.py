@@ -18,8 +18,8 @@ from fleets import fleet, plan_for
 from ledgers import open_ledger
 
 import fedldp
-from fedldp import Plan, Schema, vehicle
-from fedldp._internal import signatures, toml
+from fedldp import Plan, Schema, signing, vehicle
+from fedldp._internal import toml
 from fedldp.budget.calendars import CalendarPeriod
 from fedldp.campaigns.answers import Accepted
 from fedldp.campaigns.campaign import Campaign
@@ -142,7 +142,7 @@ def tally(text, folder):
 
 
 def signed(text):
-    return signatures.sign(signatures.PrivateKey.generate(), json.loads(text))
+    return signing.sign(signing.PrivateKey.generate(), json.loads(text))
 
 
 def training(text, _):
@@ -172,7 +172,7 @@ READERS = {
     "fedldp question": lambda text, _: Question.from_bytes(text.encode()),
     "fedldp registered": in_state("registered.json", registered),
     "fedldp reload": in_state("reload.json", lambda state: Outcome.load(state.parent)),
-    "fedldp signed": lambda text, _: signatures.unverified(text, "fedldp job"),
+    "fedldp signed": lambda text, _: signing.read_unverified(text, "fedldp job"),
     "fedldp signed job": lambda text, _: SignedJob.unverified(signed(text)),
     "fedldp state": lambda text, _: State.from_json(text),
     "fedldp successors": in_state("successors.json", successors.known),

@@ -16,10 +16,10 @@ from typing import Any, final
 
 from joblib import Parallel, delayed
 
-from fedldp._internal import files
 from fedldp.errors import DomainError
 from fedldp.learn.objectives import objective
 from fedldp.mechanisms import mechanism
+from fedldp.storage import files
 from fedldp_reproduction import theory
 from fedldp_reproduction.experiments.explained import explained
 from fedldp_reproduction.experiments.jobs import Job, expected_error, run

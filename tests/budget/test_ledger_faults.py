@@ -15,10 +15,10 @@ import ledger_victim
 import pytest
 from ledger_victim import never, victim
 
-from fedldp._internal import database
-from fedldp._internal.head import Head
 from fedldp.budget.ledger import Ledger
 from fedldp.errors import BudgetError, DomainError, WireError
+from fedldp.storage import database
+from fedldp.storage.head import Head
 
 
 @pytest.fixture

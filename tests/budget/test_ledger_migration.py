@@ -12,11 +12,11 @@ import make_ledgers as made
 import pytest
 from ledger_victim import never, victim
 
-from fedldp._internal import database, head
 from fedldp.budget import ledger
 from fedldp.budget.ledger import Ledger, Period
 from fedldp.errors import BudgetError, DomainError, WireError
 from fedldp.fleet.vault.vault import Vault
+from fedldp.storage import database, head
 
 FIXTURES = Path(made.__file__).parent
 FORMAT = ledger._KIND.format

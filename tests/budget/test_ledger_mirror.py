@@ -12,13 +12,13 @@ from click.testing import CliRunner
 from ledger_images import Recorder, write
 from ledger_victim import never
 
-from fedldp._internal import database
-from fedldp._internal import mirror as mirrors
-from fedldp._internal.database import Database
-from fedldp._internal.head import Head
 from fedldp.budget.ledger import Ledger, create, detach, mirror, seal, take_over
 from fedldp.cli.app import fedldp
 from fedldp.errors import DomainError, WireError
+from fedldp.storage import database
+from fedldp.storage import mirror as mirrors
+from fedldp.storage.database import Database
+from fedldp.storage.head import Head
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from click.testing import CliRunner
 from vault_folders import configured
 
 import fedldp
-from fedldp._internal import files
-from fedldp._internal.head import Head
 from fedldp.budget.ledger import Ledger, Period, asked_and_refused, create, overview, recent
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import DomainError, WireError
 from fedldp.fleet.vault.period import left
+from fedldp.storage import files
+from fedldp.storage.head import Head
 
 PLAN = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
 

@@ -9,13 +9,13 @@ import pytest
 from campaigns import HOUR, KEY, NOW, PLAN, SCHEMA, Clock, Vehicles, asked, sent
 
 from fedldp import Plan, Schema
-from fedldp._internal.signatures import PrivateKey, PublicKeys
 from fedldp.budget.vehicle import Vehicle
 from fedldp.campaigns.answers import random_row
 from fedldp.errors import BudgetError, DomainError, PrivacyError, WireError
 from fedldp.fleet import transparency
 from fedldp.fleet.protocol import Question
 from fedldp.fleet.vault.policy import Policy
+from fedldp.signing import PrivateKey, PublicKeys
 
 
 @pytest.fixture

@@ -6,12 +6,11 @@ import json
 import pytest
 from campaigns import HOUR, KEY, NOW, PLAN, asked
 
-from fedldp import Plan, Schema, vehicle
-from fedldp._internal import signatures
-from fedldp._internal.signatures import PrivateKey
+from fedldp import Plan, Schema, signing, vehicle
 from fedldp.budget.vehicle import new_nonce
 from fedldp.campaigns.campaign import FORMAT, Campaign, check_plan, is_same, packed
 from fedldp.errors import DomainError, FedLDPError, WireError
+from fedldp.signing import PrivateKey
 
 
 def test_a_vehicle_reads_what_the_server_signed():
@@ -53,7 +52,7 @@ def altered(text):
     yield text[:-1], "signed"
     yield text + " ", "signed"
     yield asked().signed(PrivateKey.generate()), "key"
-    yield signatures.sign(KEY, {"format": "fedldp job 1"}), "format|not a"
+    yield signing.sign(KEY, {"format": "fedldp job 1"}), "format|not a"
 
 
 def test_what_was_altered_is_refused_by_both_vehicles():
@@ -80,8 +79,8 @@ def test_what_was_altered_is_refused_by_both_vehicles():
     ],
 )
 def test_a_signed_document_with_invalid_entries_is_refused(changes):
-    found = signatures.unverified(asked().signed(KEY), FORMAT)
-    text = signatures.sign(KEY, found | changes)
+    found = signing.read_unverified(asked().signed(KEY), FORMAT)
+    text = signing.sign(KEY, found | changes)
     with pytest.raises(FedLDPError):
         Campaign.read(packed(text), KEY.public)
 

@@ -20,12 +20,13 @@ from pyarrow import dataset, parquet
 
 import fedldp
 from fedldp import Counted, Manifest, Plan, Schema
-from fedldp._internal import files, packets, packing
+from fedldp._internal import packets, packing
 from fedldp.counting import counts
 from fedldp.errors import DomainError, WireError
 from fedldp.plan import report
 from fedldp.plan.parts import Matrix
 from fedldp.plan.report import REASONS
+from fedldp.storage import files
 
 VECTOR = Schema.vector(94, bound=1.0)
 PLANS = {

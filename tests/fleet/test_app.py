@@ -7,13 +7,13 @@ from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from gateways import MODEL, PLAN, Network, batch, honest
 
-from fedldp._internal import locks
 from fedldp.fleet import app
 from fedldp.fleet.flower.messages import packed, unpacked
 from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import Question, deflated
 from fedldp.fleet.server import checkpoint
 from fedldp.fleet.sockets import REFUSED, Address
+from fedldp.storage import locks
 
 QUESTION = Question("test", 1, "7", 5, PLAN.to_json(), MODEL.to_json())
 NODE = {"vaults": "/run/a.sock, tcp://host:7000", "deadline": 30}

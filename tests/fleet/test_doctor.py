@@ -17,7 +17,6 @@ from cryptography import x509
 from fleet_parts import edit
 
 from fedldp import Schema
-from fedldp._internal.signatures import PrivateKey
 from fedldp.budget.ledger import seal
 from fedldp.cli.app import fedldp
 from fedldp.errors import DomainError
@@ -28,6 +27,7 @@ from fedldp.fleet.server import admission
 from fedldp.fleet.server.admission import Gateways
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.settings import Settings
+from fedldp.signing import PrivateKey
 
 SCHEMA = Schema.of(speed=(0, 50), late=["no", "yes"])
 

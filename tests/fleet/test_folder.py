@@ -18,7 +18,6 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from fedldp import Plan, datasets
-from fedldp._internal import files
 from fedldp.cli.app import fedldp
 from fedldp.cli.fleet.parts import FAILED, STOPPED
 from fedldp.errors import DomainError
@@ -35,6 +34,7 @@ from fedldp.fleet.server.process import ServerConfig
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.settings import Settings
 from fedldp.schema.schema import Schema
+from fedldp.storage import files
 
 GATEWAYS = 2
 PLACE = Place("fleet.example.org", 9001, 9002)

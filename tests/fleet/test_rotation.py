@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner
 
 from fedldp import Schema
-from fedldp._internal.signatures import PrivateKey, PublicKeys
 from fedldp.budget.ledger import overview
 from fedldp.cli.app import fedldp
 from fedldp.errors import DomainError, WireError
@@ -21,6 +20,7 @@ from fedldp.fleet.server.checkpoint import Checkpoint
 from fedldp.fleet.server.process import ServerConfig
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.settings import Settings
+from fedldp.signing import PrivateKey, PublicKeys
 
 SCHEMA = Schema.of(speed=(0, 50))
 VEHICLES = 40

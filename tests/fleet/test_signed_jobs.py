@@ -14,8 +14,7 @@ from vaults import FEATURES, GRADIENT, MODEL, ROWS, SCHEMA, lines
 from vaults import vault as make_vault
 
 from fedldp import Plan, Schema
-from fedldp._internal import signatures
-from fedldp._internal.signatures import PrivateKey, PublicKey, sign
+from fedldp import signing as signatures
 from fedldp.cli.app import fedldp
 from fedldp.errors import DomainError, FedLDPError, WireError
 from fedldp.fleet import signing, transparency
@@ -29,6 +28,7 @@ from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.layers import Activation, Dense
 from fedldp.learn.model import Model
 from fedldp.learn.networks import Network
+from fedldp.signing import PrivateKey, PublicKey, sign
 
 
 @pytest.fixture(autouse=True)

@@ -13,13 +13,13 @@ from vault_folders import configured
 from vaults import MODEL, ROWS, asked, gradients
 from vaults import vault as make_vault
 
-from fedldp._internal import chain
 from fedldp.cli.app import fedldp
 from fedldp.errors import FedLDPError, WireError
 from fedldp.fleet import transparency
 from fedldp.fleet.transparency import Asked, Transparency
 from fedldp.fleet.vault import vault as vault_module
 from fedldp.fleet.vault.policy import Policy
+from fedldp.storage import chain
 
 
 @pytest.fixture(autouse=True)

@@ -7,12 +7,12 @@ from ledgers import open_ledger
 
 import fedldp
 from fedldp import Plan, Schema
-from fedldp._internal.signatures import PrivateKey
 from fedldp.campaigns.agent import Agent
 from fedldp.campaigns.answers import Accepted, Answers
 from fedldp.campaigns.campaign import Campaign, packed
 from fedldp.campaigns.counter import Counter
 from fedldp.campaigns.store import Store
+from fedldp.signing import PrivateKey
 
 SCHEMA = Schema.of(speed=(0, 50), city=["Oslo", "Rome", "Lima"])
 ROW = {"speed": 30, "city": "Rome"}

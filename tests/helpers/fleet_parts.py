@@ -26,7 +26,6 @@ from flwr.serverapp import ServerApp
 
 from fedldp import datasets
 from fedldp._internal import packing
-from fedldp._internal.signatures import PrivateKey
 from fedldp.cli import main
 from fedldp.cli.fleet import demo as fleet_demo
 from fedldp.fleet import app, processes, signing
@@ -39,6 +38,7 @@ from fedldp.fleet.state import started
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.learn.settings import Settings
 from fedldp.plan import report
+from fedldp.signing import PrivateKey
 
 PATIENCE = 600.0  # seconds for whatever must come, on the busiest machine
 DEATHS = ("push", "pull", "store")

@@ -1,6 +1,6 @@
 """Servers in one process that are killed when they write to their checkpoint."""
 
-from fedldp._internal.database import Database
+from fedldp.storage.database import Database
 
 
 class Killed(BaseException):

@@ -6,10 +6,10 @@ from contextlib import closing
 from fractions import Fraction
 from typing import NamedTuple
 
-from fedldp._internal.database import ERRORS, Database
-from fedldp._internal.head import Head
 from fedldp.budget.ledger import Ledger, overview
 from fedldp.errors import WireError
+from fedldp.storage.database import ERRORS, Database
+from fedldp.storage.head import Head
 
 CAP = 100
 SECTOR = 512

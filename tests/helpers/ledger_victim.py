@@ -20,9 +20,9 @@ import traceback
 from fractions import Fraction
 from pathlib import Path
 
-from fedldp._internal.database import Database
 from fedldp.budget.ledger import Ledger, create, seal
 from fedldp.errors import BudgetError, DomainError
+from fedldp.storage.database import Database
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 CAP = Fraction(3)

@@ -16,11 +16,11 @@ from pathlib import Path
 from ledgers import open_ledger
 
 from fedldp import Schema
-from fedldp._internal.signatures import PublicKey
 from fedldp.campaigns.agent import Agent
 from fedldp.campaigns.answers import Accepted, Answers
 from fedldp.campaigns.campaign import all_campaigns
 from fedldp.campaigns.mqtt import Broker
+from fedldp.signing import PublicKey
 
 
 def campaign(broker):

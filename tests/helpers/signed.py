@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from vaults import GRADIENT, MODEL, ROWS, vault
 
-from fedldp._internal.signatures import PrivateKey, sign
 from fedldp.fleet.job import Job
 from fedldp.fleet.signed_jobs import SignedJob
 from fedldp.learn.optimizer import Recipe
+from fedldp.signing import PrivateKey, sign
 
 KEY, OTHER = PrivateKey.generate(), PrivateKey.generate()
 NOW = datetime.datetime(2027, 1, 1, tzinfo=datetime.UTC)

@@ -46,6 +46,11 @@ PUBLIC = (
     "fedldp.counting.engines.duckdb",
     "fedldp.fleet",
     "fedldp.campaigns",
+    "fedldp.storage.database",
+    "fedldp.storage.files",
+    "fedldp.storage.locks",
+    "fedldp.storage.chain",
+    "fedldp.signing",
     "fedldp.errors",
 )
 
@@ -57,6 +62,7 @@ SUBJECTS = {
     "learn": ("fedldp.learn",),
     "data": ("fedldp.schema.quality", "fedldp.datasets", "fedldp.counting.engines"),
     "fleet": ("fedldp.fleet", "fedldp.campaigns"),
+    "storage": ("fedldp.storage", "fedldp.signing"),
     "core": ("fedldp",),
 }
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, final
 
-from fedldp._internal import cache, files
+from fedldp._internal import cache
 from fedldp.datasets.registry import Progress
 from fedldp.errors import DomainError
+from fedldp.storage import files
 
 # pooch and requests are imported where they are used: listing the data sets needs neither.
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedldp import __version__
-from fedldp._internal import files
 from fedldp.errors import DomainError
+from fedldp.storage import files
 from fedldp_reproduction.pages import drawing
 from fedldp_reproduction.pages.report import VERDICTS, verdict
 from fedldp_reproduction.results import Result, Verdict

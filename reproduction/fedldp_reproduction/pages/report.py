@@ -13,8 +13,8 @@ from typing import final
 from jinja2 import Environment, StrictUndefined
 
 from fedldp import __version__
-from fedldp._internal import files
 from fedldp._plots import save
+from fedldp.storage import files
 from fedldp_reproduction.figures import description
 from fedldp_reproduction.pages import drawing
 from fedldp_reproduction.results import Result, Verdict, to_csv

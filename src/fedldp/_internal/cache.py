@@ -9,7 +9,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from fedldp._internal import files
+from fedldp.storage import files
 
 
 def directory() -> Path:

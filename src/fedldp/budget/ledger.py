@@ -1,7 +1,7 @@
 """What every vehicle has spent, so that nothing is ever released that has not been paid for.
 
 A ledger is one SQLite file, and a small file beside it that knows how much it must hold
-(`fedldp._internal.head`). The spending and the bytes it pays for are written in one transaction,
+(`fedldp.storage.head`). The spending and the bytes it pays for are written in one transaction,
 and are on disk before the bytes are returned: a vehicle that is killed or loses power may have paid
 for bytes that nobody received, never the reverse. Asking for them again costs nothing.
 
@@ -26,12 +26,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self, final
 
-from fedldp._internal import chain, database, head
-from fedldp._internal import mirror as mirrors
-from fedldp._internal.chain import Link
-from fedldp._internal.database import Database, Kind, Readable
 from fedldp._internal.validation import checked_text, whole
 from fedldp.errors import BudgetError, DomainError
+from fedldp.storage import chain, database, head
+from fedldp.storage import mirror as mirrors
+from fedldp.storage.chain import Link
+from fedldp.storage.database import Database, Kind, Readable
 from fedldp.vehicle import exact
 
 Number = float | str | Fraction
@@ -572,7 +572,7 @@ class Ledger:
         >>> link.head == hashlib.sha256(bytes(32) + b"plan 7").digest()
         True
         """
-        with self._file.gate():
+        with self._file.reading():
             return chain.links(self._file)
 
     def refused(self) -> list[str]:
@@ -591,7 +591,7 @@ class Ledger:
         ...     ledger.refused()
         ['plan 7']
         """
-        with self._file.gate():
+        with self._file.reading():
             return chain.refused(self._file)
 
     def periods(
@@ -775,7 +775,7 @@ class Ledger:
         {'car 7'}
         """
         query = "SELECT DISTINCT key FROM constants WHERE constant IN (?, ?, ?)"
-        with self._file.gate():
+        with self._file.reading():
             found = self._file.execute(query, _constant_names(constant))
             return set(self._able([each for (each,) in found], _FREE, check_job(job)))
 
@@ -799,7 +799,7 @@ class Ledger:
         ...     ledger.spent("car 7")
         Fraction(0, 1)
         """
-        with self._file.gate():
+        with self._file.reading():
             return self._standing(_text(vehicle_id, "vehicle_id")).spent
 
     def answers(self, job: str) -> dict[str, int]:
@@ -824,7 +824,7 @@ class Ledger:
         {'bus 1': 1}
         """
         query = "SELECT key, COUNT(*) FROM releases WHERE job = ? GROUP BY key"
-        with self._file.gate():
+        with self._file.reading():
             return dict(self._file.execute(query, (check_job(job),)))
 
     def totals(self) -> dict[str, Fraction]:
@@ -843,7 +843,7 @@ class Ledger:
         ...     ledger.totals()
         {'bus 1': Fraction(1, 10)}
         """
-        with self._file.gate():
+        with self._file.reading():
             return _sums(self._file, self._file.execute(_TOTALS))
 
     def recent(self) -> dict[str, Fraction]:
@@ -863,7 +863,7 @@ class Ledger:
         ...     ledger.recent()
         {'bus 1': Fraction(1, 2)}
         """
-        with self._file.gate():
+        with self._file.reading():
             return _sums(self._file, self._file.execute(_RECENT, (self._first_recent(),)))
 
     def history(self, vehicle_id: str | None = None) -> list[Spending]:
@@ -888,7 +888,7 @@ class Ledger:
         [('bus 1', 'summer')]
         """
         query = "SELECT key, run, request, epsilon, job FROM releases WHERE key = ?1 OR ?1 IS NULL"
-        with self._file.gate():
+        with self._file.reading():
             wanted = vehicle_id and _text(vehicle_id, "vehicle_id")
             rows = self._file.execute(f"{query} ORDER BY number", (wanted,))
             return [
@@ -899,13 +899,13 @@ class Ledger:
     @property
     def sealed(self) -> bool:
         """Whether the ledger refuses everybody: see `fedldp.budget.ledger.seal`."""
-        with self._file.gate():
+        with self._file.reading():
             return bool(self._file.execute("SELECT 1 FROM seals"))
 
     @property
     def identity(self) -> bytes:
         """Sixteen random bytes that distinguish it from every other ledger: a secret."""
-        with self._file.gate():
+        with self._file.reading():
             [(found,)] = self._file.execute("SELECT identity FROM head")
             return bytes(found)
 

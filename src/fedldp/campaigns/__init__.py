@@ -43,10 +43,10 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from fedldp._internal.signatures import PrivateKey, PublicKey, PublicKeys
     from fedldp.campaigns.answers import Accepted, Answer, Answers
     from fedldp.campaigns.campaign import Campaign, all_campaigns, packed
     from fedldp.campaigns.store import Finished, Merged, Store, Verdict, merge
+    from fedldp.signing import PrivateKey, PublicKey, PublicKeys
 else:
     __getattr__ = attribute_loader(
         __name__,

@@ -18,10 +18,8 @@ from typing import Any, NamedTuple, Self, final
 
 import numpy as np
 
-from fedldp import vehicle
-from fedldp._internal import owner, signatures
-from fedldp._internal.database import Database, Kind
-from fedldp._internal.signatures import PublicKey, PublicKeys
+from fedldp import signing, vehicle
+from fedldp._internal import owner
 from fedldp._internal.text import counted, listed
 from fedldp.budget.ledger import Ledger
 from fedldp.budget.vehicle import ONLY_VEHICLE, PaidAnswer, Vehicle, new_nonce
@@ -39,6 +37,8 @@ from fedldp.fleet.vault.policy import Policy
 from fedldp.plan.plan import for_vehicle
 from fedldp.schema import frames
 from fedldp.schema.schema import Schema
+from fedldp.signing import PublicKey, PublicKeys
+from fedldp.storage.database import Database, Kind
 
 CLOCKS_DIFFER = timedelta(minutes=5)  # between the server and a vehicle, at most
 
@@ -161,7 +161,7 @@ class Accepted:
         DomainError
             If the vehicle has accepted a newer one, or another plan for this round.
         """
-        issued, deadline = map(signatures.time_text, (campaign.issued, campaign.deadline))
+        issued, deadline = map(signing.format_time, (campaign.issued, campaign.deadline))
         with self._file.transaction():
             newest = self._file.execute(
                 "SELECT round, issued, plan FROM campaigns WHERE key = ? AND job = ? "
@@ -194,9 +194,9 @@ class Accepted:
         datetime or None
             The time; None if nothing was accepted.
         """
-        with self._file.gate():
+        with self._file.reading():
             [(found,)] = self._file.execute("SELECT MAX(issued) FROM campaigns")
-        return None if found is None else signatures.moment(found)
+        return None if found is None else signing.parse_time(found)
 
     def store(self, key: str, answer: Answer) -> None:
         """Store what is to be sent.
@@ -245,7 +245,7 @@ class Accepted:
             Whether it was.
         """
         query = "SELECT acknowledged FROM campaigns WHERE key = ? AND job = ? AND round = ?"
-        with self._file.gate():
+        with self._file.reading():
             rows = self._file.execute(query, (key, campaign.job, campaign.round))
         return rows == [(1,)]
 
@@ -270,10 +270,10 @@ class Accepted:
             "SELECT job, round, deadline, payload FROM campaigns "
             "WHERE key = ? AND payload IS NOT NULL AND NOT acknowledged ORDER BY deadline"
         )
-        with self._file.gate():
+        with self._file.reading():
             rows = self._file.execute(query, (key,))
         found = [
-            Answer(fleet, job, round_, signatures.moment(deadline), payload)
+            Answer(fleet, job, round_, signing.parse_time(deadline), payload)
             for job, round_, deadline, payload in rows
         ]
         return [answer for answer in found if now < answer.deadline]
@@ -438,12 +438,12 @@ class Answers:
         now, latest = self._clock(), self._accepted.latest()
         if campaign.issued > now + CLOCKS_DIFFER:
             raise DomainError(
-                f"it is issued at {signatures.time_text(campaign.issued)}, and this vehicle's "
-                f"clock says {signatures.time_text(now)}. Set the clock."
+                f"it is issued at {signing.format_time(campaign.issued)}, and this vehicle's "
+                f"clock says {signing.format_time(now)}. Set the clock."
             )
         # A clock that was set back does not revive old campaigns.
         if campaign.deadline <= max(now, latest or now):
-            raise DomainError(f"its deadline was {signatures.time_text(campaign.deadline)}.")
+            raise DomainError(f"its deadline was {signing.format_time(campaign.deadline)}.")
 
     def _check_plan(self, campaign: Campaign, plan: vehicle.Plan) -> None:
         """Refuse a plan for public reasons: what the vehicle has, and what its owner chose."""

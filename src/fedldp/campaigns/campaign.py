@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, final
 
-from fedldp import vehicle
-from fedldp._internal import documents, signatures
-from fedldp._internal.signatures import PrivateKey, PublicKey, PublicKeys
+from fedldp import signing, vehicle
+from fedldp._internal import documents
 from fedldp.errors import DomainError, WireError
 from fedldp.fleet.protocol import deflated, inflated
 from fedldp.plan.plan import Plan
+from fedldp.signing import PrivateKey, PublicKey, PublicKeys
 
 FORMAT = "fedldp campaign 1"
 IDENTIFIER = 16  # bytes
@@ -76,8 +76,8 @@ class Campaign:
             raise DomainError(f"round must be from 1 to {LAST_ROUND}; got {self.round!r:.80}.")
         if not self.issued < self.deadline:
             raise DomainError(
-                f"the deadline must come after {signatures.time_text(self.issued)}, when the "
-                f"campaign is issued; got {signatures.time_text(self.deadline)}."
+                f"the deadline must come after {signing.format_time(self.issued)}, when the "
+                f"campaign is issued; got {signing.format_time(self.deadline)}."
             )
 
     def signed(self, key: PrivateKey) -> str:
@@ -95,9 +95,9 @@ class Campaign:
         """
         document = {"format": FORMAT} | {name: getattr(self, name) for name in _ENTRIES}
         for name in ("issued", "deadline"):
-            document[name] = signatures.time_text(document[name])
+            document[name] = signing.format_time(document[name])
         # The plan as it is, and not as a text: every quotation mark in that would need two bytes.
-        return signatures.sign(key, document | {"plan": json.loads(self.plan)})
+        return signing.sign(key, document | {"plan": json.loads(self.plan)})
 
     @classmethod
     def read(cls, payload: bytes, operator: PublicKey | PublicKeys) -> "Campaign":
@@ -122,7 +122,7 @@ class Campaign:
         WireError
             If it is not a campaign, or another key has signed it.
         """
-        return cls._of(signatures.verify(operator, unpacked(payload), FORMAT))
+        return cls._of(signing.verify(operator, unpacked(payload), FORMAT))
 
     @classmethod
     def own(cls, text: str) -> "Campaign":
@@ -143,7 +143,7 @@ class Campaign:
         WireError
             If it is not a campaign.
         """
-        return cls._of(signatures.unverified(text, FORMAT))
+        return cls._of(signing.read_unverified(text, FORMAT))
 
     @classmethod
     def _of(cls, document: dict[str, Any]) -> "Campaign":
@@ -155,8 +155,8 @@ class Campaign:
                 document["job"],
                 document["round"],
                 vehicle.canonical(document["plan"]),
-                signatures.moment(document["issued"]),
-                signatures.moment(document["deadline"]),
+                signing.parse_time(document["issued"]),
+                signing.parse_time(document["deadline"]),
             )
 
     @property

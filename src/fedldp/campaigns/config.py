@@ -15,8 +15,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, final
 
-from fedldp._internal import files, locks, toml
-from fedldp._internal.signatures import PrivateKey, PublicKeys
+from fedldp._internal import toml
 from fedldp.budget.ledger import Ledger
 from fedldp.budget.vehicle import ONLY_VEHICLE
 from fedldp.campaigns.agent import EVERY, RETRY, SILENCE, Agent
@@ -32,6 +31,8 @@ from fedldp.plan.plan import Plan
 from fedldp.schema import frames
 from fedldp.schema.quality import DataQuality, total
 from fedldp.schema.schema import Schema
+from fedldp.signing import PrivateKey, PublicKeys
+from fedldp.storage import files, locks
 from fedldp.vehicle import exact
 
 VEHICLE_FILE, SERVER_FILE = "vehicle.toml", "campaign.toml"

@@ -19,12 +19,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple, Self, final
 
-from fedldp._internal.database import Database, Kind
 from fedldp.campaigns.campaign import IDENTIFIER, Campaign, check_plan, parted
 from fedldp.counting.counts import Counted, Manifest
 from fedldp.errors import DomainError, WireError
 from fedldp.plan.plan import Plan
 from fedldp.plan.report import HEADER, VERSION
+from fedldp.storage.database import Database, Kind
 
 CONFLICT = "conflict"  # another packet with the same identifier was received before
 VEHICLES = "vehicles"  # the packet does not hold exactly one vehicle
@@ -170,13 +170,13 @@ class Store:
     @property
     def counter(self) -> str:
         """The name of the counter for the broker: no other counter has it."""
-        with self._file.gate():
+        with self._file.reading():
             return f"counter-{self._about('counter')}"
 
     @property
     def finished(self) -> bool:
         """Whether nothing more may be stored."""
-        with self._file.gate():
+        with self._file.reading():
             return self._about("finished") is not None
 
     def finish(self) -> None:
@@ -269,7 +269,7 @@ class Store:
     @property
     def received(self) -> int:
         """How many answers are stored."""
-        with self._file.gate():
+        with self._file.reading():
             [(number,)] = self._file.execute("SELECT COUNT(*) FROM answers")
         return int(number)
 
@@ -284,7 +284,7 @@ class Store:
         return self._numbers("SELECT identity, answers FROM identities")
 
     def _numbers(self, query: str) -> dict[str, int]:
-        with self._file.gate():
+        with self._file.reading():
             found = dict(self._file.execute(query))
         if not all(type(key) is str and type(n) is int and n > 0 for key, n in found.items()):
             raise self._file.damaged("what it has counted are no numbers of messages")
@@ -303,7 +303,7 @@ class Store:
             # Anything but bytes comes before them.
             rest = "" if first else "WHERE identifier > ?"
             query = f"SELECT identifier, packet FROM answers {rest} ORDER BY identifier LIMIT ?"  # noqa: S608
-            with self._file.gate():
+            with self._file.reading():
                 rows = self._file.execute(query, (*[last] * (not first), _AT_ONCE))
             first = False
             if not rows:

@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from fedldp._internal.signatures import time_text
 from fedldp._internal.text import counted
 from fedldp.campaigns import config
 from fedldp.campaigns.campaign import Campaign, utc_now
@@ -21,6 +20,7 @@ from fedldp.campaigns.store import Store, merge
 from fedldp.cli.fleet.parts import FAILED, FOLDER, STOPPED, log_options
 from fedldp.cli.plans import INPUT, OUTPUT, read_plan
 from fedldp.errors import DomainError
+from fedldp.signing import format_time
 
 _SHOWN = 10  # identities with the most answers
 
@@ -130,7 +130,7 @@ def publish_command(
         return
     done = "Signed" if sign_only else "Published"
     click.echo(
-        f"{done} round {round_} of job {job}, open until {time_text(deadline)}.\n"
+        f"{done} round {round_} of job {job}, open until {format_time(deadline)}.\n"
         f"Count the answers with: fedldp campaign count {path}"
     )
 
@@ -360,8 +360,8 @@ def _described(campaign: Campaign) -> dict[str, Any]:
     return {
         "job": campaign.job,
         "round": campaign.round,
-        "issued": time_text(campaign.issued),
-        "deadline": time_text(campaign.deadline),
+        "issued": format_time(campaign.issued),
+        "deadline": format_time(campaign.deadline),
     }
 
 

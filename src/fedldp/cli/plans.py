@@ -13,7 +13,6 @@ from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
-from fedldp._internal import files
 from fedldp._internal.text import listed, unknown
 from fedldp.budget.calendars import Calendar, is_calendar
 from fedldp.cli.options import declared
@@ -25,6 +24,7 @@ from fedldp.plan.strategies import PAPER_MECHANISM, STRATEGIES
 from fedldp.schema import frames, vss
 from fedldp.schema.quality import DataQuality
 from fedldp.schema.schema import Schema, template
+from fedldp.storage import files
 from fedldp.vehicle import exact
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -10,7 +10,6 @@ from typing import Any
 import click
 import numpy as np
 
-from fedldp._internal import files
 from fedldp._internal.validation import Floats
 from fedldp.cli.plans import INPUT, OUTPUT, console, naming
 from fedldp.datasets.files import read
@@ -19,6 +18,7 @@ from fedldp.fleet.server.summary import shortfalls
 from fedldp.learn.model import Model
 from fedldp.schema import frames
 from fedldp.schema.quality import DataQuality, total
+from fedldp.storage import files
 
 COLUMN = "prediction"  # the name of the added column
 PROBABILITY = "probability of "  # and how the names of those of labels begin

@@ -13,7 +13,7 @@ import click
 from rich.progress import Progress, TextColumn
 
 from fedldp import vehicle
-from fedldp._internal import locks, owner
+from fedldp._internal import owner
 from fedldp._internal.text import counted
 from fedldp.budget.ledger import Ledger
 from fedldp.budget.vehicle import PaidAnswer, Vehicle, some_notes, tell_nobody, tell_owner
@@ -32,6 +32,7 @@ from fedldp.counting.shards import Shard
 from fedldp.errors import DomainError
 from fedldp.plan.plan import Plan, for_vehicle
 from fedldp.plan.report import REASONS
+from fedldp.storage import locks
 
 _NO_MANIFEST = (
     "has no manifest: a file that it counts already would count again if it is given again."
@@ -269,7 +270,7 @@ def tally_command(
     time.
     """  # noqa: D301 (click wants the character \b itself)
     plan = read_plan(plan_file)
-    with locks.waiting(output):
+    with locks.locked(output):
         with naming(output):
             before = counts.load_or_begin(output, plan)
         if before.tally.reports and not counts.manifest_path(output.resolve()).exists():

@@ -10,7 +10,6 @@ import click
 from rich.table import Table
 
 from fedldp import datasets
-from fedldp._internal import files
 from fedldp.cli.completion import offer
 from fedldp.cli.options import declared
 from fedldp.cli.plans import (
@@ -58,6 +57,7 @@ from fedldp.mechanisms import mechanism_names
 from fedldp.plan.strategies import PAPER_MECHANISM
 from fedldp.randomness import source
 from fedldp.schema.attributes import Attribute
+from fedldp.storage import files
 
 NO_PRIVACY = "none"  # instead of a mechanism
 

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple, final
 import numpy as np
 
 from fedldp import vehicle
-from fedldp._internal import documents, files, packing
+from fedldp._internal import documents, packing
 from fedldp._internal.packets import Mask, Packets
 from fedldp._internal.text import counted
 from fedldp._internal.validation import whole
@@ -29,6 +29,7 @@ from fedldp.plan import report
 from fedldp.plan.report import ACCEPTED, CODE, HEADER, MISSING, REASONS, Verdicts
 from fedldp.results import tally
 from fedldp.results.tally import Asked, Tally
+from fedldp.storage import files
 
 __all__ = ["Counted", "Manifest", "Refused"]
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from fedldp._internal import files, toml
+from fedldp._internal import toml
 from fedldp.budget.calendars import CalendarPeriod
 from fedldp.errors import DomainError
 from fedldp.fleet import folder as fleet_folder
@@ -18,6 +18,7 @@ from fedldp.fleet.server.process import ServerConfig
 from fedldp.learn.networks import Architecture
 from fedldp.learn.settings import Settings
 from fedldp.schema.schema import Schema
+from fedldp.storage import files
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")  # of a job, which begins names of files
 _SETTINGS = Settings(1.0)  # for what they are by default

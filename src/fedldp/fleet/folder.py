@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast, final
 
 from fedldp._internal import toml
-from fedldp._internal.signatures import PrivateKey
 from fedldp.budget import ledger
 from fedldp.budget.calendars import Calendar
 from fedldp.datasets.dataset import Dataset
@@ -35,6 +34,7 @@ from fedldp.learn.settings import Settings
 from fedldp.plan.plan import Plan
 from fedldp.schema.attributes import Attribute
 from fedldp.schema.schema import Schema
+from fedldp.signing import PrivateKey
 
 PORT = 9443  # for gateways
 LINK = 9410  # for processes on the server's machine

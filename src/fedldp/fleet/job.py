@@ -8,8 +8,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar, cast, final
 
-from fedldp._internal import signatures, toml
-from fedldp._internal.signatures import PublicKeys
+from fedldp import signing
+from fedldp._internal import toml
 from fedldp._internal.validation import is_real, whole
 from fedldp.budget.calendars import Calendar, CalendarPeriod, is_calendar
 from fedldp.errors import DomainError, FedLDPError, WireError
@@ -25,6 +25,7 @@ from fedldp.learn.optimizer import Recipe
 from fedldp.learn.survey import SURVEYS, Survey, choose
 from fedldp.plan.plan import Plan
 from fedldp.schema.attributes import Number
+from fedldp.signing import PublicKeys
 
 LONGEST = 604_800  # seconds: a week
 ENDING = ".summary.json"  # of the name of a job's summary
@@ -571,7 +572,7 @@ def _signed(folder: Path, name: str, operator: str | None) -> str:
     text = _read(path, str)
     if operator is not None:
         try:
-            signatures.verify(PublicKeys.load(folder / operator), text, signed_jobs.FORMAT)
+            signing.verify(PublicKeys.load(folder / operator), text, signed_jobs.FORMAT)
         except WireError as error:
             raise DomainError(f"{path}: {error} Sign the job again: {SIGN}") from None
     return text

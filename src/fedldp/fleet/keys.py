@@ -29,8 +29,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fedldp._internal.files import write_secret
 from fedldp.errors import DomainError
+from fedldp.storage.files import write_secret
 
 VALID = datetime.timedelta(days=3650)
 LOCAL = ("localhost", "127.0.0.1")  # names that the server's own processes use

@@ -20,8 +20,9 @@ from io import FileIO
 from pathlib import Path
 from typing import NamedTuple, final
 
-from fedldp._internal import files, owner
+from fedldp._internal import owner
 from fedldp.errors import DomainError
+from fedldp.storage import files
 
 FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
@@ -196,7 +197,7 @@ def last(path: Path, count: int = 5, level: int = logging.WARNING) -> list[Line]
     ['The disk is full']
     """
     try:
-        data = files.end_of(path, _END)
+        data = files.read_end(path, _END)
     except FileNotFoundError:
         return []
     names = logging.getLevelNamesMapping()

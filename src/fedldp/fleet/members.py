@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from fedldp._internal import files
 from fedldp.budget import ledger
 from fedldp.errors import DomainError
 from fedldp.fleet import folder as fleet_folder
@@ -29,6 +28,7 @@ from fedldp.fleet.server.process import ServerConfig
 from fedldp.fleet.vault import process as vault_process
 from fedldp.fleet.vault.process import VaultConfig
 from fedldp.schema.schema import Schema
+from fedldp.storage import files
 
 SERVER, GATEWAY, VAULT = "server", "gateway-", "vault-"  # how the folders of parts are called
 

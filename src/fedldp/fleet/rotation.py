@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, final
 
-from fedldp._internal import files, signatures
-from fedldp._internal.signatures import PrivateKey, PublicKey, PublicKeys
+from fedldp import signing as signatures
 from fedldp.errors import DomainError, FedLDPError
 from fedldp.fleet import keys, members, signing
 from fedldp.fleet.folder import AUTHORITY, AUTHORITY_KEY, OPERATOR_KEY
@@ -33,6 +32,8 @@ from fedldp.fleet.server.process import ServerConfig
 from fedldp.fleet.signing import OPERATOR
 from fedldp.fleet.vault import process as vault_process
 from fedldp.fleet.vault.process import VaultConfig
+from fedldp.signing import PrivateKey, PublicKey, PublicKeys
+from fedldp.storage import files
 
 
 class TrustedKey(ABC):
@@ -121,7 +122,7 @@ class OperatorKey(TrustedKey):
         job = Job.load(server.job)
         if checkpoint.finished(job.checkpoint) or not job.signed:
             return
-        if signatures.signer(job.signed) == PublicKey.from_text(half).fingerprint:
+        if signatures.signer_fingerprint(job.signed) == PublicKey.from_text(half).fingerprint:
             raise DomainError(
                 f"the job {job.name!r} is signed with the old key, and is not done: vaults would "
                 f"no longer answer it. Sign it first: fedldp fleet sign {server.folder} --key "

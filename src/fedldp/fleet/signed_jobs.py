@@ -16,11 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from fedldp._internal import documents, signatures
-from fedldp._internal.signatures import Trusted
+from fedldp import signing
+from fedldp._internal import documents
 from fedldp.errors import DomainError
 from fedldp.fleet.protocol import LAST_ROUND, Question
 from fedldp.learn.computations import Computation, asked_for
+from fedldp.signing import Trusted
 from fedldp.vehicle import canonical
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class SignedJob:
                 }
                 for stage in self.stages
             ],
-            "expires": signatures.time_text(self.expires),
+            "expires": signing.format_time(self.expires),
         }
 
     @classmethod
@@ -98,7 +99,7 @@ class SignedJob:
             if document.keys() != _ENTRIES or not document["stages"]:
                 raise ValueError(f"its entries must be {', '.join(sorted(_ENTRIES))}")
             stages = tuple(_stage(each) for each in document["stages"])
-            found = cls(str(document["job"]), stages, signatures.moment(document["expires"]))
+            found = cls(str(document["job"]), stages, signing.parse_time(document["expires"]))
             documents.check_written(canonical(found.to_document()), canonical(dict(document)))
         return found
 
@@ -108,12 +109,12 @@ class SignedJob:
 
         Everything else raises `WireError`.
         """
-        return cls.from_document(signatures.verify(operator, text, FORMAT, now))
+        return cls.from_document(signing.verify(operator, text, FORMAT, now))
 
     @classmethod
     def unverified(cls, text: str) -> "SignedJob":
         """Read a signed text from one's own folder, without checking who has signed it."""
-        return cls.from_document(signatures.unverified(text, FORMAT))
+        return cls.from_document(signing.read_unverified(text, FORMAT))
 
     def stage_of(self, question: Question) -> SignedStage:
         """Return the stage of a question; raise `DomainError` if the job does not cover it.

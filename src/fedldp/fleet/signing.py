@@ -3,11 +3,13 @@
 import datetime
 from pathlib import Path
 
-from fedldp._internal import files, signatures, toml
-from fedldp._internal.signatures import PrivateKey, PublicKeys
+from fedldp import signing as signatures
+from fedldp._internal import toml
 from fedldp.errors import DomainError
 from fedldp.fleet.job import SIGN, Job
 from fedldp.fleet.signed_jobs import SignedJob
+from fedldp.signing import PrivateKey, PublicKeys
+from fedldp.storage import files
 
 EXPIRES = 90  # days
 SOON = datetime.timedelta(days=7)  # before a signature expires
@@ -41,8 +43,8 @@ def check_time(job: Job) -> None:
     if expires is not None and _now() >= expires:
         raise DomainError(
             f"the operator's signature of the job {job.name!r} has expired at "
-            f"{signatures.time_text(expires)}, so vaults would not answer it. Sign it again, where "
-            f"the operator's key is: {SIGN}"
+            f"{signatures.format_time(expires)}, so vaults would not answer it. Sign it again, "
+            f"where the operator's key is: {SIGN}"
         )
 
 

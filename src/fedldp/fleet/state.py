@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from fedldp._internal import documents, files, locks
+from fedldp._internal import documents
 from fedldp.errors import DomainError
+from fedldp.storage import files, locks
 
 STATE = "state"  # the name of the folder, inside the folder of each part of a fleet
 LOCK = "supervisor.lock"
@@ -49,7 +50,7 @@ def noted(
     A damaged one raises `WireError`, with some advice.
     """
     try:
-        text = files.end_of(path, _LARGEST).decode("utf-8", errors="replace")
+        text = files.read_end(path, _LARGEST).decode("utf-8", errors="replace")
     except FileNotFoundError:
         return otherwise
     with documents.reading(repr(format_), f" (in {path}). {advice}"):

@@ -2,7 +2,7 @@
 
 Each question becomes an entry with its job, its round and the SHA-256 of its plan and its model;
 the gateway and the number of vehicles are left out, because they differ between vaults. The ledger
-keeps the entries in a hash chain (`fedldp._internal.chain`). Vaults that were asked the same
+keeps the entries in a hash chain (`fedldp.storage.chain`). Vaults that were asked the same
 questions in the same order have the same head, and owners who compare their heads by some other
 way than the server find out if it asked them differently.
 
@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from fedldp._internal import chain, documents
-from fedldp._internal.chain import Link
+from fedldp._internal import documents
 from fedldp.budget.ledger import asked_and_refused
 from fedldp.fleet.protocol import Question
+from fedldp.storage import chain
+from fedldp.storage.chain import Link
 from fedldp.vehicle import canonical
 
 FORMAT = "fedldp transparency 1"

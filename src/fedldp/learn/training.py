@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp import randomness, vehicle
-from fedldp._internal import documents, files, notebook, packing
+from fedldp._internal import documents, notebook, packing
 from fedldp._internal.text import counted
 from fedldp._internal.validation import Floats, Integers, reals, whole
 from fedldp.errors import DomainError
@@ -41,6 +41,7 @@ from fedldp.plan.plan import Plan
 from fedldp.randomness import Source, check_source
 from fedldp.results.estimate import means_of_levels
 from fedldp.schema.schema import Schema
+from fedldp.storage import files
 
 FORMAT = "fedldp training 1"
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp import vehicle
-from fedldp._internal import documents, files, notebook, packing
+from fedldp._internal import documents, notebook, packing
 from fedldp._internal.text import counted
 from fedldp.coders import tables
 from fedldp.errors import DomainError, ImplausibleWarning
@@ -20,6 +20,7 @@ from fedldp.plan.report import Report, records_of
 from fedldp.results import estimate, plausibility
 from fedldp.results.estimate import RATIO, Estimate
 from fedldp.results.plausibility import Plausibility
+from fedldp.storage import files
 
 FORMAT = "fedldp tally 1"
 VERSION = 1  # of the bytes

@@ -21,7 +21,6 @@ from gateways import (
 )
 
 from fedldp import Plan
-from fedldp._internal import locks
 from fedldp.errors import DomainError, FedLDPError
 from fedldp.fleet.flower.messages import packed
 from fedldp.fleet.flower.strategy import LDPFedSGD
@@ -29,6 +28,7 @@ from fedldp.fleet.protocol import Answer
 from fedldp.fleet.server import checkpoint, rounds
 from fedldp.learn.model import Model
 from fedldp.learn.optimizer import Recipe, State, observed, step
+from fedldp.storage import locks
 
 # A job that goes well
 

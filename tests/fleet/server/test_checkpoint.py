@@ -10,7 +10,7 @@ import pytest
 
 import fedldp
 from fedldp import Number, Plan, Schema
-from fedldp._internal import locks, packing
+from fedldp._internal import packing
 from fedldp.errors import DomainError, WireError
 from fedldp.fleet.protocol import Answer, Question
 from fedldp.fleet.server import checkpoint as module
@@ -25,6 +25,7 @@ from fedldp.fleet.server.checkpoint import (
 from fedldp.fleet.stages import Descent
 from fedldp.learn.model import Model
 from fedldp.learn.optimizer import Recipe, State, observed, step
+from fedldp.storage import locks
 
 PLAN = Plan(Schema.vector(2, 1.0), 2.0, mechanism="three-outputs", k=1)
 MODEL = Model("squared", Schema.of(x=(-1, 1)), Number("y", -1, 1), (0.0, 0.0))
@@ -262,7 +263,7 @@ def test_reports_of_another_plan_are_noticed(path, checkpoint):
 
 def test_who_looks_does_not_make_the_server_wait(path, checkpoint, monkeypatch):
     """Not even one that is stopped in the midst of looking."""
-    monkeypatch.setattr("fedldp._internal.database._PATIENCE", 0.0)
+    monkeypatch.setattr("fedldp.storage.database._PATIENCE", 0.0)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN")
         assert other.execute("SELECT round FROM job").fetchall() == [(0,)]

@@ -16,7 +16,6 @@ from click.testing import CliRunner
 from vault_folders import SCHEMA, configured
 
 from fedldp import Plan, Schema
-from fedldp._internal.signatures import PrivateKey, PublicKeys, sign
 from fedldp.cli.app import fedldp
 from fedldp.errors import DomainError, WireError
 from fedldp.fleet.gateway.relay import ask
@@ -27,6 +26,7 @@ from fedldp.fleet.sockets import Address
 from fedldp.fleet.vault import reload
 from fedldp.fleet.vault.listener import Listener
 from fedldp.fleet.vault.reload import Outcome
+from fedldp.signing import PrivateKey, PublicKeys, sign
 
 OTHER = Schema.of(speed=(0, 99), city=["Oslo", "Rome"]).to_toml()
 PLAN = Plan(SCHEMA, epsilon=1.0).to_json()

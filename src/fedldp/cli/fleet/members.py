@@ -6,7 +6,7 @@ from typing import cast
 
 import click
 
-from fedldp._internal import signatures
+from fedldp import signing as signatures
 from fedldp._internal.text import counted
 from fedldp.cli.fleet.init import ROUNDS, STATISTICS
 from fedldp.cli.fleet.parts import FOLDER

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import click
 
-from fedldp._internal import signatures
-from fedldp._internal.signatures import PrivateKey
+from fedldp import signing as signatures
 from fedldp._internal.text import counted
 from fedldp.fleet import signing
 from fedldp.fleet.server import process as server_process
 from fedldp.fleet.server.process import ServerConfig
+from fedldp.signing import PrivateKey
 
 _JOB = "job.toml"
 
@@ -65,5 +65,5 @@ def sign_command(job: Path, key: Path, expires: int) -> None:
     found = signing.sign(path, PrivateKey.load(key, passphrase), expires)
     click.echo(
         f"Signed the job {found.job}: {counted(found.rounds, 'round')}, "
-        f"until {signatures.time_text(found.expires)}."
+        f"until {signatures.format_time(found.expires)}."
     )

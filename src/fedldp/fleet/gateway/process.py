@@ -18,7 +18,6 @@ from socket import socket
 from typing import final
 
 from fedldp._internal import toml
-from fedldp._internal.files import Watched
 from fedldp.errors import DomainError
 from fedldp.fleet import isolation, keys, logs
 from fedldp.fleet.flower import bundle, programs
@@ -30,6 +29,7 @@ from fedldp.fleet.monitor.address import ENTRIES as MONITOR
 from fedldp.fleet.processes import FREE_PORT, Process, Supervisor
 from fedldp.fleet.sockets import Address
 from fedldp.fleet.state import STATE
+from fedldp.storage.files import WatchedFiles
 
 FILE = "gateway.toml"
 LOG = "gateway.log"  # in the state folder
@@ -228,7 +228,7 @@ def run(
             ports = [listening.getsockname()[1]]
         else:
             ports = list(range(uplink, uplink + ways))
-        key = Watched(gateway.key)
+        key = WatchedFiles(gateway.key)
         supervisor.start(node := gateway.node_process(ports))
         launch.start(supervisor, gateway.folder / FILE, given=uplink is not None)
         _log.info("Started; the server is %s.", gateway.server)

@@ -15,8 +15,6 @@ from pathlib import Path
 from time import time
 from typing import IO, NamedTuple, Self, final
 
-from fedldp._internal import locks
-from fedldp._internal.database import Database, Kind, Readable, snapshot
 from fedldp.errors import DomainError, WireError
 from fedldp.fleet.protocol import LAST_ROUND, Answer, Question
 from fedldp.fleet.server.names import Name, unnamed
@@ -24,6 +22,8 @@ from fedldp.fleet.stages import Learned, Stage, span_of, spans
 from fedldp.plan.plan import Plan
 from fedldp.results.plausibility import Plausibility
 from fedldp.results.tally import Tally
+from fedldp.storage import locks
+from fedldp.storage.database import Database, Kind, Readable, snapshot
 
 _KIND = Kind(
     name="checkpoint",
@@ -227,20 +227,20 @@ class Checkpoint:
     @property
     def standing(self) -> Standing:
         """How far the job is."""
-        with self._file.gate():
+        with self._file.reading():
             return _standing(self._file)
 
     @property
     def asked(self) -> dict[str, bytes]:
         """The gateways that were asked in the open round, with the digests of their questions."""
-        with self._file.gate():
+        with self._file.reading():
             query = "SELECT gateway, digest FROM asks WHERE round = ? ORDER BY gateway"
             return dict(self._file.execute(query, (_standing(self._file).round + 1,)))
 
     @property
     def pending(self) -> list[str]:
         """The gateways in `asked` that have not answered."""
-        with self._file.gate():
+        with self._file.reading():
             query = """
                 SELECT gateway FROM asks WHERE round = ?1 AND gateway NOT IN (
                     SELECT gateway FROM batches WHERE round = ?1) ORDER BY gateway
@@ -277,7 +277,7 @@ class Checkpoint:
 
     def tally(self, plan: Plan, number: int) -> Tally:
         """Return the tally of all reports of a round."""
-        with self._file.gate():
+        with self._file.reading():
             return _tally(self._file, plan, number, self._counted)
 
     def warnings(
@@ -292,17 +292,17 @@ class Checkpoint:
 
         It is one of `among` such checks: the false-alarm rate holds for all of them together.
         """
-        with self._file.gate():
+        with self._file.reading():
             return _warnings(self._file, stages, number, among, self._counted, name)
 
     def counts(self, number: int) -> Counts:
         """Return the counts of a round."""
-        with self._file.gate():
+        with self._file.reading():
             return total(_counts(self._file, number))
 
     def history(self) -> list[Counts]:
         """Return the counts of each round, including the open one if it was asked."""
-        with self._file.gate():
+        with self._file.reading():
             return _counts(self._file)
 
     def step(self, state: str) -> None:

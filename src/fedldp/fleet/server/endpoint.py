@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any, final
 import httpx
 import uvicorn
 
-from fedldp._internal.files import Watched
 from fedldp.fleet import isolation, keys, logs
 from fedldp.fleet.server.admission import HEARD, Gateways, Headers, Heard, save
+from fedldp.storage.files import WatchedFiles
 
 if TYPE_CHECKING:  # an uplink uses this module too, and need not know all about jobs
     from fedldp.fleet.server.process import ServerConfig
@@ -209,7 +209,7 @@ async def serve(app: Endpoint, certificate: Path, key: Path, listening: socket.s
 
 async def _renew(config: uvicorn.Config, certificate: Path, key: Path) -> None:
     """Use a new certificate for new connections as soon as both of its files have been replaced."""
-    files, due = Watched(certificate, key), False
+    files, due = WatchedFiles(certificate, key), False
     while config.ssl is not None:
         await asyncio.sleep(_LOOK)
         due |= files.changed()

@@ -24,7 +24,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
-from fedldp._internal import files, toml
+from fedldp._internal import toml
 from fedldp.errors import DomainError
 from fedldp.fleet import isolation, logs, namespaces, signing
 from fedldp.fleet.flower import programs
@@ -46,6 +46,7 @@ from fedldp.fleet.server.checkpoint import JobStatus
 from fedldp.fleet.server.registrations import REVOKED
 from fedldp.fleet.server.watch import JobFailed, Watch, ending
 from fedldp.fleet.state import STATE
+from fedldp.storage import files
 
 FILE = "server.toml"
 LOG = "server.log"  # in the state folder
@@ -302,7 +303,7 @@ class Certificate:
 
     def __init__(self, server: ServerConfig) -> None:
         self._server, self._due = server, False
-        self._files = files.Watched(server.certificate, server.key)
+        self._files = files.WatchedFiles(server.certificate, server.key)
 
     def renew(self, supervisor: Supervisor) -> None:
         """Restart the SuperLink if its certificate was replaced; calls wait until it is back."""

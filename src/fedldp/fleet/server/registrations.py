@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from fedldp._internal import documents, files
+from fedldp._internal import documents
 from fedldp.errors import FedLDPError
 from fedldp.fleet.server import names, numbers
 from fedldp.fleet.server.admission import Gateways, Headers
+from fedldp.storage import files
 
 FORMAT = "fedldp registered 2"  # that of version 0.1 is a list of keys
 REVOKED = "revoked"  # in place of a gateway's number in Flower

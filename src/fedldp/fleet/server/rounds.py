@@ -7,7 +7,6 @@ from typing import final
 
 import numpy as np
 
-from fedldp._internal import files
 from fedldp._internal.validation import Floats
 from fedldp.errors import DomainError, FedLDPError, WireError
 from fedldp.fleet import signing, versions
@@ -21,6 +20,7 @@ from fedldp.fleet.stages import Learned
 from fedldp.fleet.versions import OtherVersion
 from fedldp.learn.model import Model
 from fedldp.learn.optimizer import State, settled
+from fedldp.storage import files
 
 ROUNDS = "all rounds are done"
 SETTLED = "the model has settled"

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from fedldp._internal import documents, files
+from fedldp._internal import documents
 from fedldp.errors import WireError
 from fedldp.fleet.job import ENDING
 from fedldp.fleet.server.checkpoint import Counts, total
+from fedldp.storage import files
 from fedldp.vehicle import canonical
 
 FORMAT = "fedldp job summary 1"

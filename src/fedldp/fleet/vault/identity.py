@@ -16,8 +16,9 @@ import json
 from collections.abc import Collection
 from pathlib import Path
 
-from fedldp._internal import documents, files
+from fedldp._internal import documents
 from fedldp._internal.validation import Floats
+from fedldp.storage import files
 
 FORMAT = "fedldp rows 1"
 

@@ -15,7 +15,6 @@ from typing import Any, final
 import numpy as np
 
 from fedldp._internal import toml
-from fedldp._internal.signatures import PublicKeys
 from fedldp._internal.validation import Floats
 from fedldp.budget.ledger import Ledger
 from fedldp.errors import DomainError, FedLDPError
@@ -34,6 +33,7 @@ from fedldp.schema.frames import Chunk
 from fedldp.schema.quality import DataQuality, total
 from fedldp.schema.schema import Schema
 from fedldp.schema.vehicle_ids import VehicleIds
+from fedldp.signing import PublicKeys
 from fedldp.vehicle import exact
 
 FILE = "vault.toml"

@@ -12,9 +12,10 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import final
 
-from fedldp._internal import documents, files
+from fedldp._internal import documents
 from fedldp.errors import DomainError
 from fedldp.fleet import state
+from fedldp.storage import files
 
 FORMAT = "fedldp reload 1"
 PATIENCE = 600.0  # seconds for a vault to read its data
@@ -47,7 +48,7 @@ class Outcome:
 
 def request(folder: Path, patience: float = PATIENCE) -> Outcome:
     """Have the running vault of a folder read its data again, and wait for the outcome."""
-    outcome = files.Watched(folder / state.STATE / _FILE)
+    outcome = files.WatchedFiles(folder / state.STATE / _FILE)
     pid = state.holder(folder / state.STATE)
     if pid is None:
         raise DomainError(

@@ -30,7 +30,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp import vehicle
-from fedldp._internal.signatures import Trusted
 from fedldp._internal.validation import Floats, Integers
 from fedldp.budget.calendars import CalendarPeriod, asked, is_period
 from fedldp.budget.ledger import Ledger
@@ -55,6 +54,7 @@ from fedldp.randomness import Source
 from fedldp.randomness import source as secret_source
 from fedldp.schema.attributes import Attribute
 from fedldp.schema.schema import Schema
+from fedldp.signing import Trusted
 
 _Asked = Callable[[Integers], Iterator[Values]]  # what some vehicles answer, some at a time
 
@@ -133,7 +133,7 @@ class Vault:
     (2, True)
     >>> ledger.totals()
     {'car 1': Fraction(1, 1), 'car 2': Fraction(1, 1)}
-    >>> from fedldp._internal.signatures import PrivateKey
+    >>> from fedldp.signing import PrivateKey
     >>> vault.trust(PrivateKey.generate().public)
     >>> vault.answer(question)
     Traceback (most recent call last):
@@ -282,7 +282,7 @@ class Vault:
         Examples
         --------
         >>> import pathlib, tempfile
-        >>> from fedldp._internal.signatures import PrivateKey
+        >>> from fedldp.signing import PrivateKey
         >>> folder = tempfile.TemporaryDirectory()
         >>> ledger = Ledger.create(pathlib.Path(folder.name) / "ledger.db", cap=1.0)
         >>> schema, operator = Schema.of(speed=(0, 50)), PrivateKey.generate().public
@@ -311,7 +311,7 @@ class Vault:
         Examples
         --------
         >>> import pathlib, tempfile
-        >>> from fedldp._internal.signatures import PrivateKey
+        >>> from fedldp.signing import PrivateKey
         >>> folder = tempfile.TemporaryDirectory()
         >>> ledger = Ledger.create(pathlib.Path(folder.name) / "ledger.db", cap=1.0)
         >>> schema, operator = Schema.of(speed=(0, 50)), PrivateKey.generate().public

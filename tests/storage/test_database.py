@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from fedldp._internal.database import Database, Kind, snapshot
 from fedldp.errors import WireError
+from fedldp.storage.database import Database, Kind, snapshot
 
 
 def kind(newest=1, name="test"):

@@ -12,7 +12,9 @@ import hashlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from fedldp._internal.database import Readable
+from .database import Readable
+
+__all__ = ["Link", "follow"]
 
 TABLES = (
     """
@@ -37,7 +39,20 @@ START = bytes(32)
 
 
 class Link(NamedTuple):
-    """An entry of a chain, and the head after it."""
+    """An entry of a chain, and the head after it.
+
+    Attributes
+    ----------
+    entry
+        The text.
+    head
+        The 32 bytes after it.
+
+    Examples
+    --------
+    >>> Link("asked", follow(["asked"])).head.hex()[:8]
+    '15dbaa19'
+    """
 
     entry: str
     head: bytes
@@ -46,6 +61,20 @@ class Link(NamedTuple):
 def follow(entries: Iterable[str], head: bytes = START) -> bytes:
     """Return the head after some entries.
 
+    Parameters
+    ----------
+    entries
+        The entries, in their order.
+    head
+        The head before them; by default, of an empty chain.
+
+    Returns
+    -------
+    bytes
+        The 32 bytes.
+
+    Examples
+    --------
     >>> follow(["a", "b"]) == follow(["b"], follow(["a"])) != follow(["b", "a"])
     True
     """

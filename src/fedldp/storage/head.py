@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from fedldp._internal import files
+from . import files
 
 try:
     import fcntl

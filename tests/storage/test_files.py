@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from fedldp._internal import files
+from fedldp.storage import files
 
 
 def test_a_device_stays_what_it_is(tmp_path):

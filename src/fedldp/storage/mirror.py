@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from fedldp._internal import files, head
-from fedldp._internal.database import COMPANIONS, Database, Kind, connected, fresh_folder, snapshot
-from fedldp._internal.head import ALONE, DETACHED, MIRROR, MIRRORED, Head, Record
-from fedldp.errors import DomainError, WireError
+from ..errors import DomainError, WireError
+from . import files, head
+from .database import COMPANIONS, Database, Kind, connected, fresh_folder, snapshot
+from .head import ALONE, DETACHED, MIRROR, MIRRORED, Head, Record
 
 
 def attach(path: str | os.PathLike[str], mirror: str | os.PathLike[str], kind: Kind) -> None:
@@ -44,7 +44,7 @@ def attach(path: str | os.PathLike[str], mirror: str | os.PathLike[str], kind: K
         return record._replace(role=MIRRORED, partner=str(copy))
 
     with closing(Database(path, kind, create=False)) as file:
-        file.change(change)
+        file._change_record(change)
         with file.transaction():  # in which the mirror catches up, and is one
             pass
 
@@ -96,7 +96,7 @@ def detach(path: str | os.PathLike[str], kind: Kind) -> bool:
         return record._replace(role=ALONE, partner="")
 
     with closing(Database(path, kind, create=False, paired=False)) as file:
-        file.change(change)
+        file._change_record(change)
     return told
 
 
@@ -119,7 +119,7 @@ def _tell(record: Record, kind: Kind) -> bool:
         return False
     with closing(mirror):
         try:
-            mirror.change(change)
+            mirror._change_record(change)
         except TimeoutError:
             raise
         except (_AnotherFile, OSError):
@@ -145,14 +145,14 @@ def take_over(path: str | os.PathLike[str], kind: Kind) -> Path:
         return record._replace(generation=record.generation + 1, role=ALONE, partner="")
 
     with closing(Database(path, kind, create=False, paired=False)) as mirror:
-        mirror.change(change)
+        mirror._change_record(change)
     # The old file is refused already. If it can be read, it also remembers why, wherever it or the
     # new one will be moved.
     with (
         contextlib.suppress(WireError, OSError),
         closing(Database(old, kind, create=False, paired=False)) as replaced,
     ):
-        replaced.change(lambda record: _replaced(record, mirror.path, identity))
+        replaced._change_record(lambda record: _replaced(record, mirror.path, identity))
     return old
 
 
@@ -225,16 +225,16 @@ def check_pair(record: Record, own: Record, *, detaching: bool = False) -> None:
 @contextlib.contextmanager
 def following(leader: Database, record: Record, mirror: Database) -> Iterator[None]:
     """Hold a mirror in a transaction while its database is in one, so that it cannot take over."""
-    with mirror.locked_transaction() as own:
+    with mirror._locked_transaction() as own:
         check_pair(record, own)
         if own.commits == record.commits and own.role == MIRROR:
             yield
             return
         # A process was killed between the two commits. Nothing of the second was released.
         for table, rows in _missing(leader, mirror).items():
-            mirror.add_rows(table, rows)
-        mirror.commit_as(record, leader.path)
-    with mirror.locked_transaction() as own:
+            mirror._add_rows(table, rows)
+        mirror._commit_as_mirror(record, leader.path)
+    with mirror._locked_transaction() as own:
         check_pair(record, own)
         yield
 
@@ -242,7 +242,7 @@ def following(leader: Database, record: Record, mirror: Database) -> Iterator[No
 def _missing(leader: Database, mirror: Database) -> dict[str, list[tuple[object, ...]]]:
     """Return the rows that a mirror lacks."""
     missing = {}
-    for table in leader.tables():
+    for table in leader._table_names():
         query = f'SELECT * FROM main."{table}"'  # noqa: S608 (our own names)
         known = {head.row_hash(table, row) for row in mirror.execute(query)}
         missing[table] = [

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedldp._internal import signatures
-from fedldp._internal.signatures import PrivateKey, PublicKey, PublicKeys, sign, unverified, verify
+from fedldp import signing
 from fedldp.errors import DomainError, WireError
+from fedldp.signing import PrivateKey, PublicKey, PublicKeys, read_unverified, sign, verify
 from fedldp.vehicle import canonical
 
 FORMAT = "fedldp greeting 1"
@@ -99,7 +99,7 @@ def test_without_a_valid_time_it_has_expired(expires):
         lambda text: text.replace('{"format"', '{"extra":1,"format"', 1),
         lambda text: text.replace('"signed":{', '"signed":{},"signed":{', 1),
         lambda text: text.replace(KEY.public.fingerprint, KEY.public.fingerprint.upper()),
-        lambda text: text + " " * signatures.MOST_BYTES,
+        lambda text: text + " " * signing.MOST_BYTES,
     ],
 )
 def test_there_is_one_text_only(change):
@@ -111,7 +111,7 @@ def test_there_is_one_text_only(change):
 
 def test_a_document_that_is_not_canonical_is_refused_even_if_it_is_signed():
     for signed in ('{"format": "fedldp greeting 1"}', '{"a":1,"a":2,"format":"fedldp greeting 1"}'):
-        text = signatures._written(KEY.public, KEY.signature(signed.encode()), signed)
+        text = signing._written(KEY.public, KEY.signature(signed.encode()), signed)
         with pytest.raises(WireError, match="canonical"):
             verify(KEY.public, text, FORMAT)
 
@@ -144,9 +144,9 @@ def test_every_altered_character_is_noticed(place, change):
 def test_only_wire_errors_escape(text):
     for act in (
         lambda: verify(KEY.public, text, FORMAT),
-        lambda: unverified(text, FORMAT),
+        lambda: read_unverified(text, FORMAT),
         lambda: PublicKey.from_text(text),
-        lambda: signatures.moment(text),
+        lambda: signing.parse_time(text),
     ):
         with pytest.raises(WireError):
             act()
@@ -161,7 +161,7 @@ def test_nothing_is_parsed_before_the_signature_is_checked(monkeypatch):
 
 def test_a_document_that_is_too_long_is_not_signed():
     with pytest.raises(DomainError, match="at most 1048576 bytes"):
-        sign(KEY, {"format": FORMAT, "text": "x" * signatures.MOST_BYTES})
+        sign(KEY, {"format": FORMAT, "text": "x" * signing.MOST_BYTES})
 
 
 def test_keys_are_files(tmp_path):
@@ -179,13 +179,13 @@ def test_keys_are_files(tmp_path):
 def test_a_key_may_have_a_passphrase(tmp_path):
     path = tmp_path / "operator.key"
     KEY.save(path, "open sesame")
-    assert signatures.is_encrypted(path)
+    assert signing.is_encrypted(path)
     assert PrivateKey.load(path, "open sesame").public == KEY.public
     for wrong in ("", "sesame", None):
         with pytest.raises(DomainError, match="passphrase"):
             PrivateKey.load(path, wrong)
     KEY.save(tmp_path / "plain.key")
-    assert not signatures.is_encrypted(tmp_path / "plain.key")
+    assert not signing.is_encrypted(tmp_path / "plain.key")
 
 
 def test_other_files_are_not_keys(tmp_path):
@@ -242,7 +242,7 @@ def test_several_keys_are_a_file(tmp_path):
         verify(both, forged, FORMAT)
     KEY.public.save(tmp_path / "operator.pub")
     assert PublicKeys.load(tmp_path / "operator.pub").keys == KEY.public.keys == (KEY.public,)
-    assert signatures.signer(TEXT) == KEY.public.fingerprint
+    assert signing.signer_fingerprint(TEXT) == KEY.public.fingerprint
 
 
 @pytest.mark.parametrize(
@@ -264,5 +264,5 @@ def test_a_file_of_keys_has_one_form(text):
 
 
 def test_cryptography_is_imported_when_it_is_used():
-    code = "import sys, fedldp._internal.signatures; sys.exit('cryptography' in sys.modules)"
+    code = "import sys, fedldp.signing; sys.exit('cryptography' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -5,8 +5,8 @@ import hashlib
 import pytest
 from ledgers import open_ledger, tamper
 
-from fedldp._internal import chain
 from fedldp.errors import DomainError, WireError
+from fedldp.storage import chain
 
 
 @pytest.fixture

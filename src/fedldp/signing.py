@@ -24,12 +24,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, final
 
-from fedldp._internal import documents, files
+from fedldp._internal import documents
 from fedldp.errors import DomainError, WireError
+from fedldp.storage import files
 from fedldp.vehicle import MOST_SIGNED, canonical, difference, key_point
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+__all__ = [
+    "PrivateKey",
+    "PublicKey",
+    "PublicKeys",
+    "Trusted",
+    "format_time",
+    "is_encrypted",
+    "parse_time",
+    "read_unverified",
+    "sign",
+    "signer_fingerprint",
+    "verify",
+]
 
 FORMAT = "fedldp signed 1"
 MOST_BYTES = MOST_SIGNED  # of a signed text
@@ -222,7 +237,14 @@ class PublicKeys:
 
 
 class Trusted(Protocol):
-    """Whose signatures a reader accepts: those of a `PublicKey`, or of any of `PublicKeys`."""
+    """Whose signatures a reader accepts: those of a `PublicKey`, or of any of `PublicKeys`.
+
+    Examples
+    --------
+    >>> key: Trusted = PrivateKey.generate().public
+    >>> key.keys == (key,)
+    True
+    """
 
     @property
     def keys(self) -> tuple[PublicKey, ...]:
@@ -349,7 +371,31 @@ class PrivateKey:
 
 
 def is_encrypted(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file with a private key needs a passphrase."""
+    """Return whether a file with a private key needs a passphrase.
+
+    Parameters
+    ----------
+    path
+        The file that `PrivateKey.save` wrote.
+
+    Returns
+    -------
+    bool
+        Whether it is encrypted.
+
+    Raises
+    ------
+    DomainError
+        If the file cannot be read.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "operator.key")
+    >>> PrivateKey.generate().save(path, "open sesame")
+    >>> is_encrypted(path)
+    True
+    """
     return b"ENCRYPTED" in _read(path)
 
 
@@ -412,7 +458,7 @@ def verify(
         The format that the document must have.
     now : datetime.datetime, optional
         The time, with a time zone. If it is given, the document must have an entry `expires`, as
-        `time_text` writes it, that lies after it. By default nothing expires.
+        `format_time` writes it, that lies after it. By default nothing expires.
 
     Returns
     -------
@@ -424,6 +470,14 @@ def verify(
     WireError
         If the text is not in its only form, another key has signed it, anything in it was altered,
         it has another format, or it has expired.
+
+    Examples
+    --------
+    >>> private = PrivateKey.generate()
+    >>> text = sign(private, {"format": "fedldp greeting 1", "hello": "world"})
+    >>> verify(PrivateKey.generate().public, text, "fedldp greeting 1")
+    Traceback (most recent call last):
+    fedldp.errors.WireError: not signed by the expected key: ...
     """
     found = _parsed(text)
     known = {each.fingerprint: each for each in public.keys}
@@ -439,38 +493,117 @@ def verify(
     document = _document(found["signed"], format)
     if now is not None:
         expires = document.get("expires")
-        if not isinstance(expires, str) or now >= moment(expires):
+        if not isinstance(expires, str) or now >= parse_time(expires):
             raise WireError(f"the signature has expired: it was valid until {expires!r:.40}.")
     return document
 
 
-def signer(text: str) -> str:
-    """Return the fingerprint of the key that a text names, without checking its signature."""
+def signer_fingerprint(text: str) -> str:
+    """Return the fingerprint of the key that a text names, without checking its signature.
+
+    Parameters
+    ----------
+    text
+        The signed text.
+
+    Returns
+    -------
+    str
+        The fingerprint, as `PublicKey.fingerprint` writes it.
+
+    Raises
+    ------
+    WireError
+        If it is not a signed text.
+
+    Examples
+    --------
+    >>> private = PrivateKey.generate()
+    >>> text = sign(private, {"format": "fedldp greeting 1"})
+    >>> signer_fingerprint(text) == private.public.fingerprint
+    True
+    """
     return _parsed(text)["key"]
 
 
-def unverified(text: str, format: str) -> dict[str, Any]:  # noqa: A002
+def read_unverified(text: str, format: str) -> dict[str, Any]:  # noqa: A002
     """Return the document of a signed text without checking who has signed it.
 
     Only for texts from the reader's own folder: to compare it with what it should say.
+
+    Parameters
+    ----------
+    text
+        The signed text.
+    format
+        The format that the document must have.
+
+    Returns
+    -------
+    dict
+        The document, which anybody may have written.
+
+    Raises
+    ------
+    WireError
+        If it is not a signed text, or its document has another format.
+
+    Examples
+    --------
+    >>> text = sign(PrivateKey.generate(), {"format": "fedldp greeting 1", "hello": "world"})
+    >>> read_unverified(text, "fedldp greeting 1")["hello"]
+    'world'
     """
     return _document(_parsed(text)["signed"], format)
 
 
-def time_text(when: datetime.datetime) -> str:
+def format_time(when: datetime.datetime) -> str:
     """Return a time as documents have it: in UTC, to the second.
 
-    >>> time_text(datetime.datetime(2027, 3, 1, 12, tzinfo=datetime.UTC))
+    Parameters
+    ----------
+    when
+        The time, with a time zone.
+
+    Returns
+    -------
+    str
+        The text.
+
+    Examples
+    --------
+    >>> format_time(datetime.datetime(2027, 3, 1, 12, tzinfo=datetime.UTC))
     '2027-03-01T12:00:00Z'
     """
     return when.astimezone(datetime.UTC).strftime(_TIME)
 
 
-def moment(text: str) -> datetime.datetime:
-    """Return the time that `time_text` has written, or raise `WireError`."""
+def parse_time(text: str) -> datetime.datetime:
+    """Return the time that `format_time` has written.
+
+    Parameters
+    ----------
+    text
+        The text.
+
+    Returns
+    -------
+    datetime.datetime
+        The time, in UTC.
+
+    Raises
+    ------
+    WireError
+        If the text is written in another way.
+
+    Examples
+    --------
+    >>> parse_time("2027-03-01T12:00:00Z")
+    datetime.datetime(2027, 3, 1, 12, 0, tzinfo=datetime.timezone.utc)
+    """
     with documents.reading("time", ". Expected one such as 2027-03-01T12:00:00Z."):
         found = datetime.datetime.strptime(text, _TIME).replace(tzinfo=datetime.UTC)
-        documents.check_written(time_text(found), text)
+        documents.check_written(format_time(found), text)
     return found
 
 

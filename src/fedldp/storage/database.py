@@ -2,7 +2,7 @@
 
 The threads and processes of one machine may share a file. While it is in use, and after a crash,
 files named `-wal` and `-shm` lie next to it. They are part of it and must be moved with it. Kinds
-of files that must never lose a transaction have a head too (`fedldp._internal.head`).
+of files that must never lose a transaction have a head too (`fedldp.storage.head`).
 
 A file of an older format is migrated when it is opened; one of a newer format is refused. A
 `snapshot` only reads: it neither waits for the processes that use the file nor changes anything.
@@ -22,13 +22,15 @@ from time import sleep
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, cast, final
 
-from fedldp._internal import files, head
-from fedldp._internal.head import Head, Record
-from fedldp.errors import DomainError, WireError
-from fedldp.vehicle import shown
+from ..errors import DomainError, WireError
+from ..vehicle import shown
+from . import files, head
+from .head import Head, Record
 
 _PATIENCE = 60.0  # seconds to wait for the transaction of another process
 _GLANCE = 5.0  # seconds for a snapshot, which waits only while a crash is recovered from
+
+__all__ = ["Database", "Kind", "Readable", "create", "replace", "snapshot"]
 
 # A damaged file can also make texts, those of errors among them, that are no UTF-8.
 ERRORS = sqlite3.Error, UnicodeDecodeError
@@ -41,29 +43,99 @@ _CACHE = 1 << 16  # kilobytes: SQLite uses as many as it needs, and the disk bey
 
 
 class Kind(NamedTuple):
-    """What distinguishes the databases of one purpose from others."""
+    """What distinguishes the databases of one purpose from others.
+
+    Attributes
+    ----------
+    name
+        What messages call it.
+    mark
+        Four bytes in the header of the file.
+    format
+        The number of its format.
+    tables
+        The SQL statements that create its tables.
+    advice
+        What to do about a damaged file; `{path}` is replaced by its path.
+    migrations
+        For each older format, the statements that turn it into the next one.
+    head_since
+        The format from which on files have a head, so that a lost transaction is noticed. By
+        default they have none, and their rows may be changed.
+    missing
+        What to do about a missing file, where it is not made without being told.
+
+    Examples
+    --------
+    >>> Kind("list", b"LIST", 1, "CREATE TABLE words (word TEXT);", "Delete {path}.").format
+    1
+    """
 
     name: str
-    mark: bytes  # four bytes in the file's header
+    mark: bytes
     format: int
-    tables: str  # the statements that create the tables
-    advice: str  # what to do about a damaged file; "{path}" is replaced by its path
-    # For each older format, the statements that turn it into the next one.
+    tables: str
+    advice: str
     migrations: Mapping[int, tuple[str, ...]] = MappingProxyType({})
-    head_since: int = 0  # the format from which on files have a head; 0 if they have none
-    missing: str = ""  # what to do about a missing file, if none is created without being told
+    head_since: int = 0
+    missing: str = ""
 
 
 class Readable(Protocol):
-    """What can be read: a file, or a snapshot of one."""
+    """What can be read: a file, or a snapshot of one.
+
+    Attributes
+    ----------
+    path
+        The file.
+
+    Examples
+    --------
+    >>> def first_word(file: Readable) -> str:
+    ...     [(word,)] = file.execute("SELECT word FROM words ORDER BY rowid LIMIT 1")
+    ...     if not isinstance(word, str):
+    ...         raise file.damaged(f"it has a word {word!r}")
+    ...     return word
+    """
 
     path: Path
 
     def execute(self, statement: str, values: tuple[object, ...] = ()) -> list[Any]:
-        """Return the rows of a statement."""
+        """Return the rows of a statement.
+
+        Parameters
+        ----------
+        statement
+            The statement, in SQL.
+        values
+            What its question marks stand for.
+
+        Returns
+        -------
+        list
+            The rows, each a tuple.
+
+        Raises
+        ------
+        WireError
+            If the file is damaged.
+        OSError
+            If it cannot be read or written.
+        """
 
     def damaged(self, what: str) -> WireError:
-        """Return the error for a damaged file."""
+        """Return the error for a damaged file.
+
+        Parameters
+        ----------
+        what
+            What is wrong with it.
+
+        Returns
+        -------
+        WireError
+            An error with the path and the advice of its kind.
+        """
 
 
 @final
@@ -86,12 +158,44 @@ class _Added:
 
 @final
 class Database:
-    """One file. One that is damaged or of another kind is refused.
+    """An SQLite file in which nothing that was committed is lost, and damage is noticed.
 
-    A missing file is created unless `create=False`. Threads and forked children may use it too,
-    except a child that was forked in a transaction. Looking for damage takes long in a large file:
-    `inspect=False` skips it, for programs that open the file often. A file that has a mirror is
-    used together with it, and a mirror is refused, unless `paired=False`.
+    Threads and forked children may use it too, except a child that was forked in a transaction.
+
+    Parameters
+    ----------
+    path
+        The file.
+    kind
+        Its kind. A file of another kind is refused.
+    create
+        Whether a missing file is created.
+    inspect
+        Whether the whole file is searched for damage, which takes long if it is large.
+    paired
+        Whether a file that has a mirror is used together with it, and a mirror is refused.
+
+    Raises
+    ------
+    WireError
+        If the file is damaged, of another kind, or missing and not to be created.
+    OSError
+        If it cannot be read or written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> kind = Kind("list", b"LIST", 1, "CREATE TABLE words (word TEXT);", "Delete {path}.")
+    >>> path = Path(tempfile.mkdtemp(), "words.db")
+    >>> file = Database(path, kind)
+    >>> with file.transaction():
+    ...     file.execute_many("INSERT INTO words VALUES (?)", [("hello",)])
+    >>> with file.reading():
+    ...     file.execute("SELECT word FROM words")
+    [('hello',)]
+    >>> str(file.damaged("its words are gone"))
+    '... is not a valid list: its words are gone. Delete ...words.db.'
+    >>> file.close()
     """
 
     def __init__(
@@ -124,8 +228,23 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Run a transaction, which is complete or has no effect, and is on disk at the end."""
-        with self.gate():
+        """Run a transaction, which is complete or has no effect, and is on disk at the end.
+
+        Yields
+        ------
+        None
+            Nothing. If the block raises an error, nothing is committed.
+
+        Raises
+        ------
+        DomainError
+            If the file is in a transaction already, or is closed.
+        WireError
+            If the file was damaged, removed or replaced.
+        OSError
+            If it cannot be written.
+        """
+        with self.reading():
             if self._in_transaction():
                 raise DomainError(
                     f"the {self._kind.name} is in a transaction and cannot be used by the function "
@@ -136,12 +255,12 @@ class Database:
                 yield
             self._refuse_another_file()
 
-    def change(self, change: Callable[[Record], Record | None]) -> None:
+    def _change_record(self, change: Callable[[Record], Record | None]) -> None:
         """Commit another role, partner or generation, which a function finds or refuses.
 
         It returns None if nothing is to be changed.
         """
-        with self.gate(), self._counted(change):
+        with self.reading(), self._counted(change):
             pass
 
     @contextlib.contextmanager
@@ -153,7 +272,7 @@ class Database:
                 yield
                 self.execute("COMMIT")
             return
-        with self.locked_transaction() as record, self._followed(record) as mirror:
+        with self._locked_transaction() as record, self._followed(record) as mirror:
             self._added.begin(keep=mirror is not None)
             yield
             changed = None if change is None else change(record)
@@ -165,8 +284,8 @@ class Database:
             if mirror is not None:
                 try:
                     for table, rows in (self._added.rows or {}).items():
-                        mirror.add_rows(table, rows)
-                    mirror.commit_as(record, self.path)
+                        mirror._add_rows(table, rows)
+                    mirror._commit_as_mirror(record, self.path)
                 except OSError as error:
                     raise OSError(
                         f"the mirror {mirror.path} failed: {error.__cause__ or error}. What "
@@ -174,9 +293,9 @@ class Database:
                     ) from error
 
     @contextlib.contextmanager
-    def locked_transaction(self) -> Iterator[Record]:
+    def _locked_transaction(self) -> Iterator[Record]:
         """Begin a transaction and lock the head; what is not committed inside is undone."""
-        with self.gate(), self._undone():
+        with self.reading(), self._undone():
             self.execute("BEGIN IMMEDIATE")
             with cast(Head, self._head).locked(_PATIENCE):
                 record = self._settle()
@@ -206,7 +325,7 @@ class Database:
         if record.role != head.MIRRORED or not self._paired:
             yield None
             return
-        from fedldp._internal import mirror  # which knows this module
+        from . import mirror  # which knows this module
 
         with mirror.following(self, record, self._open_mirror(record)):
             yield self._mirror
@@ -233,14 +352,14 @@ class Database:
                 ) from error
         return self._mirror
 
-    def add_rows(self, table: str, rows: list[tuple[object, ...]]) -> None:
+    def _add_rows(self, table: str, rows: list[tuple[object, ...]]) -> None:
         """Add rows of the file that this one mirrors."""
         if rows:
             marks = ", ".join("?" * len(rows[0]))
             insert = f'INSERT INTO main."{table}" VALUES ({marks})'  # noqa: S608 (our own names)
             self.execute_many(insert, rows)
 
-    def commit_as(self, record: Record, leader: Path) -> None:
+    def _commit_as_mirror(self, record: Record, leader: Path) -> None:
         """Commit what was added as the mirror of a file with this record."""
         as_mirror = record._replace(role=head.MIRROR, partner=str(leader))
         own = self._record().following(self._added.sum, as_mirror)
@@ -249,7 +368,7 @@ class Database:
         self._commit(own)
         self._refuse_another_file()
 
-    def tables(self) -> list[str]:
+    def _table_names(self) -> list[str]:
         """Return the tables whose rows are counted."""
         return _tables(cast(sqlite3.Connection, self._connection))
 
@@ -312,8 +431,19 @@ class Database:
                 f"`find / -samefile {shlex.quote(str(self.path))}` finds those on this machine."
             )
 
-    def gate(self) -> contextlib.AbstractContextManager[object]:
-        """Let one thread at a time use the file, outside of transactions too."""
+    def reading(self) -> contextlib.AbstractContextManager[object]:
+        """Let one thread at a time use the file, to read it outside of a transaction.
+
+        Returns
+        -------
+        context manager
+            The thread has the file to itself until it ends.
+
+        Raises
+        ------
+        DomainError
+            If this process was forked while the file was in a transaction.
+        """
         self._refuse_another_process()  # there the gate may never open again
         return _GATE
 
@@ -328,7 +458,27 @@ class Database:
             )
 
     def execute(self, statement: str, values: tuple[object, ...] = ()) -> list[Any]:
-        """Return the rows of a statement; call it in a transaction or within the gate."""
+        """Return the rows of a statement; call it in `transaction` or `reading`.
+
+        Parameters
+        ----------
+        statement
+            The statement, in SQL.
+        values
+            What its question marks stand for.
+
+        Returns
+        -------
+        list
+            The rows, each a tuple.
+
+        Raises
+        ------
+        WireError
+            If the file is damaged.
+        OSError
+            If it cannot be read or written.
+        """
         self._refuse_another_process()
         try:
             return (self._connection or self._connect()).execute(statement, values).fetchall()
@@ -336,7 +486,22 @@ class Database:
             raise self._trouble(error) from error
 
     def execute_many(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
-        """Execute a statement without rows for each of many values, in a transaction."""
+        """Execute a statement without rows for each of many values, in a transaction.
+
+        Parameters
+        ----------
+        statement
+            The statement, in SQL.
+        rows
+            For each execution, what its question marks stand for.
+
+        Raises
+        ------
+        WireError
+            If the file is damaged.
+        OSError
+            If it cannot be written.
+        """
         self._refuse_another_process()
         try:
             (self._connection or self._connect()).executemany(statement, rows)
@@ -458,7 +623,7 @@ class Database:
                 pass
 
     def _has_rows(self) -> bool:
-        tables = (f'SELECT 1 FROM main."{table}"' for table in self.tables())  # noqa: S608
+        tables = (f'SELECT 1 FROM main."{table}"' for table in self._table_names())  # noqa: S608
         return any(self.execute(f"{query} LIMIT 1") for query in tables)
 
     def _disconnect(self) -> None:
@@ -473,7 +638,18 @@ class Database:
             self._mirror = None
 
     def damaged(self, what: str) -> WireError:
-        """Return the error for a damaged file."""
+        """Return the error for a damaged file.
+
+        Parameters
+        ----------
+        what
+            What is wrong with it.
+
+        Returns
+        -------
+        WireError
+            An error with the path and the advice of its kind.
+        """
         return _damaged(self.path, self._kind, what)
 
     def _trouble(self, error: Exception) -> Exception:
@@ -542,8 +718,38 @@ def snapshot(
     """Read a file as it is now: nothing is written, and nobody who uses it has to wait.
 
     A file of an older format is migrated in memory alone. One with a head must not have lost a
-    transaction and, unless `inspect=False`, all rows must be those that were written. Other files
-    are not inspected for damage beyond what is read.
+    transaction. Other files are not inspected for damage beyond what is read.
+
+    Parameters
+    ----------
+    path
+        The file.
+    kind
+        Its kind.
+    inspect
+        Whether all rows of a file with a head are compared with what was written.
+
+    Yields
+    ------
+    Readable
+        The file as it is at this moment.
+
+    Raises
+    ------
+    WireError
+        If the file is damaged or of another kind.
+    OSError
+        If it is missing or cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> kind = Kind("list", b"LIST", 1, "CREATE TABLE words (word TEXT);", "Delete {path}.")
+    >>> path = Path(tempfile.mkdtemp(), "words.db")
+    >>> create(path, kind)
+    >>> with snapshot(path, kind) as file:
+    ...     file.execute("SELECT COUNT(*) FROM words")
+    [(0,)]
     """
     path = Path(path).resolve()
     if kind.head_since and not path.exists():
@@ -561,7 +767,31 @@ def snapshot(
 
 
 def create(path: str | os.PathLike[str], kind: Kind) -> None:
-    """Make a new file; raise `FileExistsError` if there is one."""
+    """Make a new file, which appears under its name all at once.
+
+    Parameters
+    ----------
+    path
+        The file.
+    kind
+        Its kind.
+
+    Raises
+    ------
+    FileExistsError
+        If there is such a file.
+    WireError
+        If it is gone, and something of it is left.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> kind = Kind("list", b"LIST", 1, "CREATE TABLE words (word TEXT);", "Delete {path}.")
+    >>> path = Path(tempfile.mkdtemp(), "words.db")
+    >>> create(path, kind)
+    >>> path.exists()
+    True
+    """
     path = Path(path).resolve()
     with _GATE:
         if not path.exists():
@@ -761,13 +991,41 @@ def _trouble(path: Path, kind: Kind, error: Exception) -> Exception:
 def replace(path: str | os.PathLike[str], kind: Kind, contents: str) -> Path | None:
     """Replace a file by a new one, and move the old one into a folder next to it.
 
-    The old file may be damaged, or missing; its -wal, -shm and -head move with it. `contents` are
-    statements that fill the new one. Return the folder, or None if there was nothing to move.
+    The old file may be damaged, or missing; its -wal, -shm and -head move with it.
 
     Stop the processes that use the file first; one that has it open fails at its next transaction.
     If this is interrupted, no program can open the old file without its -wal, or the new one with
     a -wal of the old one, or create a fresh file in their place: while the -wal is moved, an empty
     file has the name, which is refused.
+
+    Parameters
+    ----------
+    path
+        The file.
+    kind
+        Its kind.
+    contents
+        SQL statements that fill the new file.
+
+    Returns
+    -------
+    Path or None
+        The folder; None if there was nothing to move.
+
+    Raises
+    ------
+    OSError
+        If anything cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> kind = Kind("list", b"LIST", 1, "CREATE TABLE words (word TEXT);", "Delete {path}.")
+    >>> path = Path(tempfile.mkdtemp(), "words.db")
+    >>> create(path, kind)
+    >>> folder = replace(path, kind, "INSERT INTO words VALUES ('new');")
+    >>> [each.name for each in folder.iterdir()]
+    ['words.db']
     """
     path = Path(path).resolve()
     companions = [Path(f"{path}{end}") for end in ("-wal", "-shm", "-journal")]
