@@ -21,7 +21,12 @@ SELECTED ?= tests/test_golden.py tests/test_vectors.py tests/test_randomness.py 
 	tests/learn/test_optimizer.py \
 	tests/cli/test_collection.py tests/cli/test_help.py
 
-.PHONY: demo test test-tools test-reproduction test-minimum test-python test-slow test-torch test-simulation \
+# The tests of the deployment, which `make test` leaves to `make test-fleet`.
+FLEET_TESTS := tests/fleet tests/campaigns
+
+PYTEST := $(BIN)/pytest -n auto --dist worksteal
+
+.PHONY: demo test test-busy test-fleet test-tools test-reproduction test-minimum test-python test-slow test-torch test-simulation \
 	test-deploy test-faults test-hostile test-upgrade test-flower test-vss test-engines test-mqtt test-browser test-monitor \
 	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-distributions bench-regression \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures live-page page docs notebooks dist mutation clean
@@ -34,10 +39,16 @@ test: $(VENV)/test.done  ## everything that must pass: tests, examples, style, t
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n auto --dist worksteal
+	$(PYTEST) $(FLEET_TESTS:%=--ignore=%)
+
+test-fleet: $(VENV)/test.done  ## the deployment: fleets, gateways, vaults and campaigns
+	$(PYTEST) $(FLEET_TESTS)
+
+test-busy: $(VENV)/test.done  ## the tests of the library beside eight busy processes and a busy disk
+	$(BIN)/python tools/busy.py $(PYTEST) $(FLEET_TESTS:%=--ignore=%)
 
 test-tools: $(VENV)/docs.done  ## tools, benchmarks, examples, and the commands in the documentation
-	$(BIN)/pytest -n auto --dist worksteal tests/tools tools/minimum.py
+	$(PYTEST) tests/tools tools/minimum.py
 
 # Old packages use what newer ones beside them are about to drop.
 test-minimum: .venv-minimum/test.done  ## with the oldest dependencies that are supported
