@@ -149,7 +149,7 @@ def shortened(attribute, values):
     """Return a vector that is not longer than its bound."""
     if "length" not in attribute:
         return values
-    length = np.sqrt(np.sum(np.square(values)))
+    length = np.sqrt(np.add.accumulate(np.square(values))[-1])
     return [value / max(length, 1.0) for value in values]
 
 
@@ -211,7 +211,7 @@ def record(plan, inputs, throws):
         mine = [inputs[i] for attribute in part["attributes"] for i in places[attribute]]
         tables, d = plans.coordinates(plan, part), len(mine)
         if part["kind"] == "cube":
-            agree = next(throws)
+            agree = agreeing(part, d, *next(throws))
             for place, x in enumerate(mine):
                 sign = letter([-1.0, 1.0], x, next(throws))
                 bits += str(sign if place in agree else 1 - sign)
@@ -219,7 +219,7 @@ def record(plan, inputs, throws):
         if part["kind"] == "directions":
             bits += direction(tables[0], mine, *(next(throws) for _ in range(3)))
             continue
-        chosen = next(throws) if part["k"] < d else range(d)
+        chosen = subset(part["k"], d, *next(throws)) if part["k"] < d else range(d)
         widths = plans.fields(plan, part)
         rounded = [rounds(plan["schema"][a]) for a in part["attributes"] for _ in places[a]]
         for number, i in enumerate(chosen):
@@ -232,12 +232,56 @@ def record(plan, inputs, throws):
     return bits
 
 
+class Drawn:
+    """Bytes from which numbers are drawn, each the first bits of whole bytes."""
+
+    def __init__(self, text):
+        self.bits = "".join(f"{octet:08b}" for octet in bytes.fromhex(text))
+
+    def number(self, bits):
+        size = -(-bits // 8) * 8
+        drawn, self.bits = self.bits[:size], self.bits[size:]
+        return int(drawn[:bits], 2)
+
+    def below(self, n):
+        bits = len(f"{n:b}") + 64
+        while True:
+            found = self.number(bits) // (2**bits // n)
+            if found < n:
+                return found
+
+
+def subset(k, d, chosen, text):
+    """Choose k of d, as the page says; the vector says which these are."""
+    drawn, found = Drawn(text), []
+    for last in range(d - k, d):
+        number = drawn.below(last + 1)
+        found.append(last if number in found else number)
+    assert sorted(found) == chosen
+    assert not drawn.bits
+    return chosen
+
+
+def agreeing(part, d, chosen, text):
+    """Choose the places of a cube that agree, as the page says."""
+    weights = [int(part["light"]), int(part["heavy"])]
+    ways = [math.comb(d, h) for h in range(d + 1)]
+    odds = [ways[h] * weights[2 * h - d > part["threshold"]] for h in range(d + 1)]
+    drawn = Drawn(text)
+    number = drawn.below(sum(odds))
+    h = next(h for h in range(d + 1) if number < sum(odds[: h + 1]))
+    keys = [drawn.number(64) for _ in range(d)]
+    assert sorted(sorted(range(d), key=keys.__getitem__)[:h]) == chosen
+    assert not drawn.bits
+    return chosen
+
+
 def direction(table, x, seed, rounding, word):
     """Return a seed and a direction, or the null code, as bits."""
     number, best = table["directions"], table["best"]
     high, low, null, null_input = (int(table[k]) for k in ("high", "low", "null", "null_input"))
     vector = [round(value * 2**20) for value in x]
-    share = min(math.floor(math.sqrt(sum(q * q for q in vector)) * 2**12), 2**32)
+    share = min(math.isqrt(sum(q * q for q in vector) * 2**24), 2**32)
     seed //= 2 ** (32 - table["seed_bits"])
     u = word * (best * high + (number - best) * low + null) // 2**64
     if null_input:
@@ -269,6 +313,15 @@ def report(fingerprint, records):
     return (head + plans.crc(head + packed) + packed).hex()
 
 
+@pytest.mark.parametrize("case", VECTORS["calendars"], ids=range(len(VECTORS["calendars"])))
+def test_calendars_are_drawn_as_the_page_says(case):
+    calendar = json.loads(case["calendar"])
+    for drawn in case["drawn"]:
+        (thrown,) = drawn["thrown"]
+        places = subset(calendar["answers"], calendar["periods"], *thrown.values())
+        assert [place + 1 for place in places] == drawn["periods"]
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_another_implementation_agrees(case):
     plan = json.loads(case["plan"])
@@ -280,7 +333,9 @@ def test_another_implementation_agrees(case):
             inputs += inputs_of(attribute, answer["row"])
         assert inputs == pytest.approx(answer["inputs"], abs=1e-15)
         throws = (
-            each["chosen"] if "chosen" in each else int(each.get("word") or each["rounding"], 16)
+            (each["chosen"], each["drawn"])
+            if "chosen" in each
+            else int(each.get("word") or each["rounding"], 16)
             for each in answer["thrown"]
         )
         bits = record(plan, inputs, throws)

@@ -470,36 +470,46 @@ def test_each_plan_is_refused_by_a_check_above():
 
 
 class Replay(random.Random):
-    """Dice that show what a vector says."""
+    """Dice that show what a vector says: bytes, from which numbers are taken one after another."""
 
     def __init__(self, thrown):
         super().__init__(0)
-        self._thrown = iter(thrown)
+        kinds = ("word", "rounding", "drawn")
+        self._rest = bytes.fromhex("".join(each[k] for each in thrown for k in kinds if k in each))
 
     def getrandbits(self, bits):
-        return int(next(self._thrown)["word" if bits == 64 else "rounding"], 16)
+        size = -(-bits // 8)
+        number, self._rest = self._rest[:size], self._rest[size:]
+        if len(number) < size:
+            raise LookupError("more dice than the vector has")
+        return int.from_bytes(number, "big") >> (8 * size - bits)
 
-    def sample(self, population, k):
-        return next(self._thrown)["chosen"]
-
-    def agreements(self, odds):
-        agree = next(self._thrown)["chosen"]
-        return [place in agree for place in range(len(odds) - 1)]
+    @property
+    def used_up(self):
+        return not self._rest
 
 
 def agrees(found):
-    """Return whether a vehicle answers as the vectors say, including where a cube agrees."""
-    found.agreements = lambda odds, dice: dice.agreements(odds)
+    """Return whether a vehicle answers as the vectors say, from the same dice."""
+    for case in VECTORS["calendars"]:
+        for drawn in case["drawn"]:
+            if (
+                found.Calendar(case["calendar"], "9999").draw(Replay(drawn["thrown"]))
+                != (drawn["periods"])
+            ):
+                return False
     for case in VECTORS["cases"]:
         try:
             plan = found.Plan(case["plan"], "9")
             if (str(float(plan.epsilon)), plan.bits) != (case["cost"], case["bits"]):
                 return False
             for answer in case["answers"]:
-                report = plan.report(answer["row"], Replay(answer["thrown"]))
-                if (plan.inputs(answer["row"]), report.hex()) != (
+                dice = Replay(answer["thrown"])
+                report = plan.report(answer["row"], dice)
+                if (plan.inputs(answer["row"]), report.hex(), dice.used_up) != (
                     answer["inputs"],
                     answer["report"],
+                    True,
                 ):
                     return False
         except (ValueError, LookupError, StopIteration):
@@ -538,6 +548,13 @@ DRAWING = [
     {"total // 2 if category == own": "total // 2 if category != own"},
     {"x * 0.5 + 0.5": "x * 0.5 + 0.25"},
     {"agrees == sign": "agrees != sign"},
+    # how it chooses
+    {"rng.getrandbits(bits) // share": "rng.getrandbits(bits) * n >> bits"},
+    {"bits = n.bit_length() + WORD": "bits = WORD"},
+    {"for last in range(d - k, d)": "for last in reversed(range(d - k, d))"},
+    {"last if number in chosen else number": "number if last in chosen else number"},
+    {"below(odds[-1], rng)": "0"},
+    {"[-1, *sorted(keys)][h]": "[-1, *sorted(keys)[::-1]][h]"},
     # how it draws lines
     {"getrandbits(WORD) * lines.directions >> WORD": "getrandbits(WORD) % lines.directions"},
     {"while direction >= first:": "while direction > first:"},
@@ -573,6 +590,9 @@ DRAWING = [
     {"for number in reversed(upper)]": "for number in upper]"},
     {"found[first + 1] += x * table[word >> 16": "found[first + 1] += x * table[word >> 32"},
     {"seed >>= ROUNDING - seed_bits": "seed &= (1 << seed_bits) - 1"},
+    {"isqrt(sum(x * x for x in vector) << 24)": "int(sqrt(sum(x * x for x in vector)) * 4096)"},
+    {"return sqrt(total)": "return sqrt(fsum(x * x for x in vector))"},
+    {"for x in vector:  #": "for x in reversed(vector):  #"},
     {"rounding < (share if": "rounding <= (share if"},
     {"(1 << ROUNDING) + share >> 1": "share"},
     {"sign = 1 if itself or odds.null_input else -1": "sign = 1"},
@@ -582,7 +602,7 @@ DRAWING = [
     {" and (itself or not odds.null_input)": ""},
     {"return seed << odds.directions.bit_length() | code": "return code << seed_bits | seed"},
     # how it packs
-    {"sorted(rng.sample(range(d), k))": "sorted(rng.sample(range(d), k), reverse=True)"},
+    {"in subset(k, d, rng) if k < d": "in subset(k, d, rng)[::-1] if k < d"},
     {SLOT: "{code:0{widest}b}{i:0{index}b}"},
     {SLOT: "{i:0{index}b}{code:0{table.bits}b}"},
     {"sent.ljust(": "sent.rjust("},

@@ -1,6 +1,7 @@
 """The plans, rows and throws that the test vectors are made of, and plans to be refused."""
 
 import json
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -237,6 +238,8 @@ PLANS = {
     "an attribute that never changes, and one that does": CONSTANT_AND_OTHERS,
 }
 
+CALENDARS = ((7, 2), (1, 1), (365, 12))  # periods, and in how many of them a vehicle answers
+
 ROWS: list[Any] = [
     {"speed": 91.0, "way": [2.5, -0.5, 0.25], "model": "Gamma", "door": True},
     {"speed": 1e300, "way": [-7, 3, 1], "model": "Alpha", "door": "Tür"},
@@ -253,12 +256,23 @@ def _edge(part: int, whole: int, bits: int = vehicle.WORD) -> tuple[int, int]:
     return throw - 1, throw
 
 
+_ROOT = {"way": [1.5, 3 * 2.0**-16, 0.0]}  # 2^19 and 16: their squares add up to 2^38 + 2^8
+_ORDER = {"way": [5.56, 0.34, 1.1]}
 _COUNTS = [int(count) for count in ONE_BIT["tables"][0]["counts"][1]]
 _ROUNDINGS = 1 << vehicle.ROUNDING
 _SLOW = 130 * 0.75 / _ROUNDINGS  # three quarters of a step above the lower bound count as one
 
+_FIFTH = (1 << 67) // 5  # of the numbers from which one below 5 is drawn
+
+
+def _drawn(bits: int, number: int) -> bytes:
+    """Return the bytes that a number of some bits is drawn from."""
+    size = -(-bits // 8)
+    return (number << (8 * size - bits)).to_bytes(size, "big")
+
+
 # Draws at the edges, which random draws miss: one code up to the edge, another one from there.
-EDGES: dict[str, list[tuple[Any, list[int]]]] = {
+EDGES: dict[str, list[tuple[Any, Sequence[int | bytes]]]] = {
     "one number, one bit": [
         *(({"speed": 130.0}, [word, 0]) for word in _edge(_COUNTS[0], sum(_COUNTS))),
         ({"speed": _SLOW}, [_edge(1, 2)[0], _ROUNDINGS - 2]),
@@ -266,6 +280,12 @@ EDGES: dict[str, list[tuple[Any, list[int]]]] = {
     ],
     "letters that are not evenly spaced": [({"speed": 0.0}, [word, 0]) for word in _edge(5, 8)],
     "randomised response": [({"model": "Gamma"}, [word]) for word in _edge(5, 8)],
+    "two of six coordinates": [
+        # The last number of 67 bits that means 1 of 5, the next one, and one to be drawn again.
+        ({}, [_drawn(67, number), _drawn(67, 0), 0, 0, 0, 0, 0])
+        for number in (2 * _FIFTH - 1, 2 * _FIFTH, 5 * _FIFTH - 1)
+    ]
+    + [({}, [_drawn(67, 5 * _FIFTH), _drawn(67, _FIFTH), _drawn(67, 0), 0, 0, 0, 0, 0])],
     "unary encoding": [({"door": True}, [word, *_edge(1, 4)]) for word in _edge(1, 2)],
     "a cube and a category": [
         ({"speed": 65.0}, [half, *_edge(1, 4, vehicle.ROUNDING)])
@@ -275,7 +295,11 @@ EDGES: dict[str, list[tuple[Any, list[int]]]] = {
         # The last of all directions, the first and the last of the best ones, and the null code.
         *(({"way": [3, 0, -1]}, [1 << 30, 0, word]) for word in (*_edge(14, 32), *_edge(20, 32))),
         # Half of the length: as itself or as nothing.
-        *(({"way": [0, 1.5, 0]}, [0, half, 5 << 61]) for half in _edge(1, 2, vehicle.ROUNDING)),
+        *(({"way": [0, 1.5, 0]}, [0, half, 15 << 59]) for half in _edge(1, 2, vehicle.ROUNDING)),
+        # The root of the sum of squares is just below a whole number, which a double rounds it to.
+        (_ROOT, [0, 1 << 31, 15 << 59]),
+        # Squares that are added in another order, or exactly, give another length.
+        (_ORDER, [3 << 30, 0, 15 << 59]),
     ],
     "63 directions without null input, and a category": [
         # Half of the length: itself in three of four cases, else the opposite.

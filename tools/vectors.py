@@ -7,12 +7,13 @@ import hashlib
 import json
 import random
 import sys
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import vector_plans
 
 import fedldp
@@ -23,50 +24,66 @@ Document = dict[str, Any]
 
 
 class Recorder(random.Random):
-    """Dice whose throws are written down, and fall alike on every machine: first those `given`."""
+    """Dice whose throws are written down, and fall alike on every machine: first those `given`.
 
-    def __init__(self, seed: int, given: Sequence[int]) -> None:
+    Bytes are given for sets, which are chosen first.
+    """
+
+    def __init__(self, seed: int, given: Sequence[int | bytes] = ()) -> None:
         super().__init__(0)
-        self._source, self._given = fedldp.source(seed), iter(given)
-        self.thrown: list[tuple[str, Any]] = []
+        self._source = fedldp.source(seed)
+        self._given = (word for word in given if isinstance(word, int))
+        self._chosen = (drawn for drawn in given if isinstance(drawn, bytes))
+        self._drawn: bytes | None = None  # while a set is chosen
+        self.thrown: list[Document] = []
 
     def getrandbits(self, bits: int) -> int:
-        """Throw a word of 64 or 32 bits."""
-        word = next(self._given, None)
-        if word is None:
-            word = int(self._source.words(1)[0]) >> (vehicle.WORD - bits)
-        self.thrown.append(("word" if bits == vehicle.WORD else "rounding", word))
-        return word
+        """Throw some bits: whole bytes, the most significant first, without the last bits."""
+        if self._drawn is None:
+            word = next(self._given, None)
+            if word is None:
+                word = int(self._source.words(1)[0]) >> (vehicle.WORD - bits)
+            kind = "word" if bits == vehicle.WORD else "rounding"
+            self.thrown.append({kind: f"{word:0{bits // 4}x}"})
+            return word
+        size = -(-bits // 8)
+        drawn = next(self._chosen, None) or self._source.words(size, np.uint8).tobytes()
+        self._drawn += drawn
+        return int.from_bytes(drawn, "big") >> (8 * size - bits)
 
-    def sample(self, population: Sequence[int], k: int, **_: Any) -> list[int]:  # type: ignore[override]
-        """Choose k of them."""
-        chosen = self._source.choose(k, len(population), 1)[0].tolist() if k else []
-        self.thrown.append(("chosen", sorted(chosen)))
-        return [population[i] for i in chosen]
+    def choosing(self, choose: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+        """Return a function that chooses a set, and writes down what it threw for that."""
 
-    def agreements(self, odds: Sequence[int]) -> list[bool]:
-        """Choose the places of a cube that agree; how they were drawn is not written down."""
-        number = int(self._source.words(1)[0]) * odds[-1] >> vehicle.WORD
-        places = range(len(odds) - 1)
-        agree = self.sample(places, bisect_right(odds, number))
-        return [place in agree for place in places]
+        def chooses(*arguments: Any) -> list[Any]:
+            self._drawn = b""
+            found = choose(*arguments)
+            places = [i for i, agrees in enumerate(found) if agrees]
+            chosen = places if found and type(found[0]) is bool else found
+            self.thrown.append({"chosen": chosen, "drawn": self._drawn.hex()})
+            self._drawn = None
+            return found
+
+        return chooses
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Write down each set that `vehicle.py` chooses."""
+        names = ("agreements", "subset")
+        chooses = {name: self.choosing(getattr(vehicle, name)) for name in names}
+        with mock.patch.multiple(vehicle, **chooses):
+            yield
 
 
-def answers(plan: vehicle.Plan, row: Any, seed: int, given: Sequence[int] = ()) -> Document:
+def answers(plan: vehicle.Plan, row: Any, seed: int, given: Sequence[int | bytes] = ()) -> Document:
     """Return a report and the throws that led to it, in the order in which they were needed."""
     dice = Recorder(seed, given)
-    with mock.patch.object(vehicle, "agreements", lambda odds, _: dice.agreements(odds)):
+    with dice.recorded():
         report = plan.report(row, dice)
-    digits = {"word": 16, "rounding": 8}
-    thrown = [
-        {kind: what if kind == "chosen" else f"{what:0{digits[kind]}x}"}
-        for kind, what in dice.thrown
-    ]
     record = "".join(f"{octet:08b}" for octet in report[16:])[: plan.bits]
     return {
         "row": row,
         "inputs": plan.inputs(row),
-        "thrown": thrown,
+        "thrown": dice.thrown,
         "record": record,
         "report": report.hex(),
     }
@@ -115,10 +132,36 @@ def case(name: str, document: Document) -> Document:
     }
 
 
+def calendar(periods: int, answers: int) -> Document:
+    """Return a calendar, and the periods that vehicles draw."""
+    plan = vector_plans.ONE_BIT
+    text = vehicle.canonical(
+        {
+            "format": vehicle.CALENDAR_FORMAT,
+            "periods": periods,
+            "answers": answers,
+            "plan": plan,
+        }
+    )
+    drawn = []
+    for seed in range(4):
+        dice = Recorder(seed)
+        with dice.recorded():
+            found = vehicle.Calendar(text, "9999").draw(dice)
+        drawn.append({"thrown": dice.thrown, "periods": found})
+    return {"calendar": text, "drawn": drawn}
+
+
 def vectors() -> Document:
     """Return all vectors."""
     cases = [case(name, document) for name, document in vector_plans.PLANS.items()]
-    return {"format": "fedldp vectors 1", "cases": cases, "refused": list(refused())}
+    calendars = [calendar(*sizes) for sizes in vector_plans.CALENDARS]
+    return {
+        "format": "fedldp vectors 1",
+        "cases": cases,
+        "calendars": calendars,
+        "refused": list(refused()),
+    }
 
 
 def to_text(document: Document) -> str:

@@ -414,6 +414,18 @@ def below(n: int, rng: random.Random) -> int:
     return number
 
 
+def subset(k: int, d: int, rng: random.Random) -> list[int]:
+    """Choose k of d numbers, each set equally likely, in ascending order (Floyd's algorithm).
+
+    A device in another language needs memory for k numbers only, and throws the same dice.
+    """
+    chosen: set[int] = set()
+    for last in range(d - k, d):
+        number = below(last + 1, rng)
+        chosen.add(last if number in chosen else number)
+    return sorted(chosen)
+
+
 def distinct(count: int, rng: random.Random) -> list[int]:
     """Draw random words, all of them again if two are equal: so every order is equally likely."""
     while True:
@@ -484,7 +496,7 @@ def direction_code(
     seed, rounding = (rng.getrandbits(ROUNDING) for _ in range(2))
     u = rng.getrandbits(WORD) >> (WORD + 1 - odds.total.bit_length())
     seed >>= ROUNDING - seed_bits
-    share = min(int(sqrt(sum(x * x for x in vector)) * ((1 << ROUNDING) / LENGTH)), 1 << ROUNDING)
+    share = min(isqrt(sum(x * x for x in vector) << 24), 1 << ROUNDING)
     itself = rounding < (share if odds.null_input else (1 << ROUNDING) + share >> 1)
     sign = 1 if itself or odds.null_input else -1
     found = products(vector, odds.directions, key, seed)
@@ -738,8 +750,11 @@ class Attribute(NamedTuple):
 
 
 def length_of(vector: Sequence[float]) -> float:
-    """Return the length of a vector."""
-    return sqrt(fsum(x * x for x in vector))
+    """Return the length of a vector: squares are added from the first to the last, as doubles."""
+    total = 0.0
+    for x in vector:  # `sum` would compensate for rounding, in some versions of Python
+        total += x * x
+    return sqrt(total)
 
 
 def inputs(attributes: list[Attribute], row: Any) -> list[float]:
@@ -1114,7 +1129,7 @@ def sample_part(attributes: list[Attribute], tables: list[Table], k: int) -> Par
 
     def draw(row: Any, rng: random.Random) -> str:
         sent = []
-        for i in sorted(rng.sample(range(d), k)) if k < d else range(d):
+        for i in subset(k, d, rng) if k < d else range(d):
             place = bisect_right(starts, i) - 1
             attribute, table = pairs[place]
             own = attribute.find(row, i - starts[place])
@@ -1447,7 +1462,7 @@ class Calendar:
         >>> Calendar(fedldp.Calendar(plan, periods=2, answers=2).to_json(), cap=1).draw()
         [1, 2]
         """
-        return sorted(rng.sample(range(1, self.periods + 1), self.answers))
+        return [place + 1 for place in subset(self.answers, self.periods, rng)]
 
 
 def chosen(things: list[Any], numbers: list[Any]) -> list[Any]:

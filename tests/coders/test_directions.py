@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import math
 import random
 from dataclasses import replace
 from fractions import Fraction
@@ -18,10 +19,10 @@ from scipy.stats import norm
 
 import fedldp
 from fedldp import vehicle
-from fedldp._internal.vectors import SparseRows
+from fedldp._internal.vectors import DenseRows, SparseRows
 from fedldp.coders import DirectionsCoder, codebook
 from fedldp.coders.codebook import NumpyCodebook
-from fedldp.coders.directions import FLEET, OFFERED, _best
+from fedldp.coders.directions import FLEET, OFFERED, _best, _length_shares
 from fedldp.errors import DomainError, PrivacyError
 
 EPSILONS = (0.001, 0.1, 0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 20.0)
@@ -225,6 +226,27 @@ def test_vehicle_and_library_send_the_same_code(epsilon, mean_length, directions
         tape = Tape(*map(int, words))
         odds = coder._odds
         assert vehicle.direction_code(odds, coder.seed_bits, coder.key, numbers, tape) == code
+
+
+def test_lengths_are_whole_numbers_as_on_a_vehicle():
+    """At every root that a double rounds up, at squares and beside them, and at random."""
+    roots = np.concatenate([np.arange(1, 2000), np.random.default_rng(1).integers(1, 2**20, 2000)])
+    squares = {0, 2**40 - 1, 2**40, 2**40 + 1, 2**41, 2**38 + 2**8}
+    for root in roots.tolist():
+        squares |= {root * root, root * root - 1, root * root + 1}
+        squares |= {2 ** (2 * k) + root for k in range(12, 20)}
+    lengths = np.sqrt(np.array(sorted(squares), np.float64))
+    expected = [min(math.isqrt(square << 24), 2**32) for square in sorted(squares)]
+    assert _length_shares(lengths).tolist() == expected
+
+
+def test_rows_are_shortened_as_on_a_vehicle():
+    """To the last digit: squares are added in one order everywhere."""
+    rows = np.random.default_rng(2).normal(size=(300, 37))
+    schema = fedldp.Schema.vector(37, length=3.0)
+    plan = vehicle.Plan(fedldp.Plan(schema, 1.0, strategy="directions").to_json(), 1)
+    found = DenseRows(rows).shortened(1 / 3.0, 0.0).matrix
+    assert found.tolist() == [plan.inputs({"x": row}) for row in rows.tolist()]
 
 
 def test_sparse_rows_give_the_same_codes():

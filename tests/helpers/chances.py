@@ -83,6 +83,3 @@ class EveryRandom(random.Random):
 
     def distinct(self, count):
         return self.chance.pick(list(itertools.permutations(range(count))))
-
-    def sample(self, things, k):
-        return self.chance.pick(list(itertools.combinations(things, k)))[::-1]

@@ -15,6 +15,8 @@ _LARGEST = vehicle.LARGEST_NUMBER  # larger coordinates become this; its square 
 
 _TINY = 2.0**-40
 
+_TOGETHER = 1 << 16  # numbers whose squares are in memory at a time
+
 _silently = partial(np.errstate, over="ignore", invalid="ignore")
 
 
@@ -216,8 +218,13 @@ def scaled(
 def shortened(rows: Floats, missing: float) -> Floats:
     """Scale rows that are longer than 1 to the length 1, in place; NaN becomes `missing`."""
     _make_finite(rows, missing)
-    lengths = np.sqrt(np.einsum("...i,...i->...", rows, rows))
-    rows /= np.maximum(lengths, 1.0)[..., None]
+    flat = rows.reshape(-1, rows.shape[-1])
+    step = max(1, _TOGETHER // rows.shape[-1])
+    for start in range(0, len(flat), step):
+        block = flat[start : start + step]
+        # Added from the first square to the last, as on every vehicle: others round otherwise.
+        squares = np.add.accumulate(block * block, axis=1)[:, -1]
+        block /= np.maximum(np.sqrt(squares), 1.0)[:, None]
     return rows
 
 

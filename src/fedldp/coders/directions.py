@@ -331,8 +331,7 @@ class DirectionsCoder(ForNumbers):
         """Return the codes of some vectors of whole numbers."""
         seeds, rounding, words = self._draw(len(vectors), source)
         # Everything up to the order of the directions is exact: see `vehicle.direction_code`.
-        share = np.minimum(vectors.lengths * (2.0**vehicle.ROUNDING / vehicle.LENGTH), 2.0**32)
-        share = np.floor(share).astype(np.int64)
+        share = _length_shares(vectors.lengths)
         itself = rounding < (share if self.null_input else (1 << vehicle.ROUNDING) + share >> 1)
         signs = np.where(itself | (self.null_input > 0), 1, -1)
         common = np.uint64(self.directions * self.low)
@@ -846,6 +845,21 @@ def _shape(odds: vehicle.Odds) -> _Shape:
 class _Choice(NamedTuple):
     odds: vehicle.Odds
     error: float
+
+
+def _length_shares(lengths: Floats) -> Integers:
+    """Return the share of the bound that vectors of whole numbers have as their length, in 2^-32.
+
+    The same whole numbers as `vehicle.direction_code`: the root of a double can be rounded up to a
+    whole number that the exact root does not reach, and never down from one.
+    """
+    squares = np.rint(lengths * lengths).astype(np.uint64)  # whole numbers again, below 2^42
+    longest = np.uint64(1) << np.uint64(40)
+    inside = np.minimum(squares, longest - np.uint64(1))
+    shares = np.floor(np.sqrt(inside.astype(np.float64)) * 2.0**12).astype(np.uint64)
+    shares = np.minimum(shares, np.uint64((1 << vehicle.ROUNDING) - 1))
+    shares -= (shares * shares > inside << np.uint64(24)).astype(np.uint64)
+    return np.where(squares < longest, shares, np.uint64(1 << vehicle.ROUNDING)).astype(np.int64)
 
 
 @lru_cache(maxsize=256)

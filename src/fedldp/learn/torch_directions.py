@@ -76,7 +76,10 @@ class TorchRows(Vectors):
         largest = vehicle.LARGEST_NUMBER
         matrix = (self.matrix.double() * scale).clamp_(-largest, largest)
         matrix = matrix.nan_to_num_(nan=missing)
-        return TorchRows(matrix.div_(_lengths(matrix).clamp_(min=1.0)[:, None]))
+        # Added from the first square to the last, as on every vehicle: on a CPU. A GPU adds in
+        # another order, and may differ in the last digit, as its gradients do.
+        squares = (matrix * matrix).cumsum(dim=1)[:, -1]
+        return TorchRows(matrix.div_(squares.sqrt_().clamp_(min=1.0)[:, None]))
 
     def rounded(self, unit: int, *, zeros: bool = False) -> "TorchRows":
         return TorchRows((self.matrix.double() * unit).round_())
