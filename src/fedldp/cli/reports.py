@@ -52,7 +52,7 @@ _MOST_SHOWN = 10  # refused reports that are printed
 @click.option(
     "--ledger",
     type=OUTPUT,
-    help="The file that records what was spent; created if it does not exist. Never delete it.  "
+    help="The file that records what was spent. `fedldp ledger init` makes it. Never delete it.  "
     "[required]",
     metavar="FILE",
 )
