@@ -41,8 +41,9 @@ test: $(VENV)/test.done  ## everything that must pass: tests, examples, style, t
 	$(BIN)/lint-imports
 	$(PYTEST) $(FLEET_TESTS:%=--ignore=%)
 
-test-fleet: $(VENV)/test.done  ## the deployment: fleets, gateways, vaults and campaigns
-	$(PYTEST) $(FLEET_TESTS)
+test-fleet: $(VENV)/test.done  ## the deployment: the distribution fleet/, and fleets, gateways, vaults and campaigns
+	cd fleet && PYTHONPATH=. ../$(BIN)/lint-imports
+	$(PYTEST) fleet $(FLEET_TESTS)
 
 test-busy: $(VENV)/test.done  ## the tests of the library beside eight busy processes and a busy disk
 	$(BIN)/python tools/busy.py $(PYTEST) $(FLEET_TESTS:%=--ignore=%)
@@ -73,7 +74,7 @@ test-simulation: $(VENV)/simulation.done  ## apps in Flower's simulation, on Ray
 	  tests/fleet/flower/test_quickstarts.py
 
 test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved and cut off
-	$(BIN)/pytest -m faults tests/fleet
+	$(BIN)/pytest -m faults tests/fleet fleet
 
 test-upgrade: $(VENV)/test.done  ## fleets of earlier versions, and of several at once: needs the history
 	$(BIN)/pytest -m upgrade tests/fleet/test_upgrade.py

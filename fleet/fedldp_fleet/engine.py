@@ -1,0 +1,412 @@
+"""The job engine: a state machine over a store. It knows no road, and no clock of its own.
+
+A job is queued, running, done or failed. A running job has one open round. A call may get a place
+in it; a place that is announced is waited for, one that is not expires. A round closes when it has
+the answers that it wants or, after its deadline, when no announced place is left; then the server
+learns and opens the next round. Every method runs in a transaction of its caller.
+"""
+
+import hashlib
+import random
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import NamedTuple, final
+
+from fedldp.errors import DomainError, FedLDPError
+from fedldp.learn.optimizer import settled
+from fedldp.plan.plan import Plan
+from fedldp.results.tally import Tally
+from fedldp.signing import PrivateKey
+from fedldp_fleet import jobs
+from fedldp_fleet.jobs import Job
+from fedldp_fleet.messages import (
+    MOST_BITS,
+    MOST_VEHICLES,
+    Acknowledgement,
+    Announcement,
+    Answer,
+    Call,
+    Offer,
+    Offers,
+    Place,
+    Verdict,
+)
+from fedldp_fleet.questions import Statement
+from fedldp_fleet.signed_jobs import SignedJob
+from fedldp_fleet.stages import Descent, Learned, spans
+from fedldp_fleet.store.base import (
+    DONE,
+    FAILED,
+    QUEUED,
+    RUNNING,
+    JobRow,
+    PlaceRow,
+    RoundRow,
+    Transaction,
+    Uncounted,
+)
+
+ALL_ROUNDS = "all rounds are done"
+SETTLED = "the model has settled"
+CLOSED = "the job was open until now"
+NOTHING = "no vehicle answered, so there is nothing to learn from"
+
+IDLE_SECONDS = 900.0  # between two calls of an agent that is not needed
+ROUNDS_PER_DEADLINE = 4  # calls are spread as if a round took a quarter of its longest time
+NETWORK_SECONDS = 20.0  # that a lease leaves for messages, beyond the time to answer
+SHORTEST_RETRY_SECONDS = 1.0
+MOST_PLACES = 1 << 14  # vehicles in one place
+
+INCARNATION = "incarnation"
+
+Spread = Callable[[float, float], float]
+
+_SYSTEM = random.SystemRandom()
+
+
+class Parsed(NamedTuple):
+    """What is in the report of an answer, as far as its plan decides it."""
+
+    vehicles: int
+    reason: str  # why it cannot count; empty if it can
+
+
+@final
+class Engine:
+    """Runs the jobs of a server.
+
+    Parameters
+    ----------
+    key
+        The server's key, with which it signs what it asks.
+    spread
+        A function that draws a number between two others: when agents call again.
+    most_places
+        The largest number of vehicles in a place: the chunk of an agent with many vehicles.
+    """
+
+    def __init__(
+        self,
+        key: PrivateKey,
+        spread: Spread = _SYSTEM.uniform,
+        most_places: int = MOST_PLACES,
+    ) -> None:
+        self._key, self._spread, self._most_places = key, spread, most_places
+
+    # What the operator does
+
+    def add(self, store: Transaction, job: Job, signed: str) -> str:
+        """Queue a job, or extend the one that has its name; return what was done.
+
+        Raise `DomainError` if another job has its name, or the operator has signed another one.
+        """
+        if SignedJob.unverified(signed) != jobs.to_sign(job, self._key.public):
+            raise DomainError(
+                f"the operator has not signed this job {job.name!r} for this server. Sign it: "
+                "fedldp server job sign FILE --key operator.key"
+            )
+        before = store.job(job.name)
+        if before is None:
+            learned = job.start.to_json()
+            store.set_job(JobRow(job.name, job.to_json(), signed, QUEUED, 0, learned))
+            return "queued"
+        if (before.document, before.signed) == (job.to_json(), signed):
+            return "unchanged"
+        if before.state == FAILED or not job.extends(jobs.read_job(before.document)):
+            raise DomainError(
+                f"there is a job {job.name!r} already, which asks something else or has failed. A "
+                "job can be extended: more answers of a statistic, more rounds of a training, or a "
+                "later end. For everything else choose another name."
+            )
+        self._extend(store, before, job, signed)
+        return "extended"
+
+    def _extend(self, store: Transaction, before: JobRow, job: Job, signed: str) -> None:
+        row = before._replace(document=job.to_json(), signed=signed)
+        number = before.round
+        opened = store.locked_round(job.name, number) if number else None
+        if before.state == DONE:
+            row = row._replace(state=RUNNING, reason="", result="")
+        if opened is not None:
+            last = number == jobs.rounds_of(job)
+            wanted = jobs.span_of(job, number).stage.wanted
+            if opened.closed is None or (last and wanted > opened.answers):
+                deadline = max(opened.deadline, _deadline(job, opened.opened))
+                store.set_round(opened._replace(wanted=wanted, deadline=deadline, closed=None))
+                store.set_job(row)
+                return
+            row = row._replace(state=QUEUED)  # the next round is opened as the first one is
+        store.set_job(row)
+
+    # What agents do
+
+    def call(self, store: Transaction, agent: str, call: Call, now: float) -> Offers:
+        """Return the open rounds, with the places that an agent gets, and when to call again."""
+        offers, waits = [], [IDLE_SECONDS * self._spread(0.5, 1.5)]
+        member = store.member(agent)
+        for row in store.jobs():
+            if row.state != RUNNING:
+                continue
+            opened = store.locked_round(row.name, row.round)
+            if opened is None or opened.closed is not None:
+                continue
+            job, able = _job(row.document), call.able.get(row.name, 0)
+            free = member.vehicles - store.used(row.name, agent) if member is not None else 0
+            able, place = min(able, free), None
+            if able > 0:
+                place = self._place(store, agent, job, opened, able, now)
+                if place is None:
+                    waits.append(self._wait(job, opened))
+            signed = hashlib.sha256(row.signed.encode()).hexdigest()
+            offers.append(Offer(row.name, signed, opened.statement, place))
+        retry = max(SHORTEST_RETRY_SECONDS, min(waits))
+        return Offers(self._incarnation(store), round(retry, 3), tuple(offers))
+
+    def _place(
+        self, store: Transaction, agent: str, job: Job, opened: RoundRow, able: int, now: float
+    ) -> Place | None:
+        """Return the place of an agent: the one that it has, or a new one if there is room."""
+        held = store.place(job.name, agent)
+        if held is not None and held.round == opened.number and held.expires > now:
+            return Place(held.vehicles, held.expires - now)
+        if held is not None:
+            store.remove_place(held)
+            opened = _same(store, opened)
+        if opened.wanted - opened.answers - opened.placed < 1:
+            for each in store.expired_places(job.name, now):
+                store.remove_place(each)
+            opened = _same(store, opened)
+        seconds = job.schedule.answer_seconds
+        lease = min(seconds + NETWORK_SECONDS, opened.deadline - now)
+        room = opened.wanted - opened.answers - opened.placed
+        largest = MOST_BITS // jobs.span_of(job, opened.number).plan(opened.number).bits
+        vehicles = min(able, room, self._most_places, largest, MOST_VEHICLES)
+        if vehicles < 1 or lease < seconds:
+            return None
+        store.set_place(PlaceRow(job.name, agent, opened.number, vehicles, now + lease))
+        return Place(vehicles, lease)
+
+    def _wait(self, job: Job, opened: RoundRow) -> float:
+        """Return when an agent without a place calls again: spread over the rounds to come."""
+        left = jobs.rounds_of(job) - opened.number + 1
+        longest = left * job.schedule.round_seconds / ROUNDS_PER_DEADLINE
+        return self._spread(0.0, min(longest, IDLE_SECONDS * max(1, left)))
+
+    def announce(self, store: Transaction, agent: str, said: Announcement, now: float) -> bool:
+        """Wait for the place of an agent, which draws now; return whether it still has it."""
+        row = store.job(said.job)
+        held = store.place(said.job, agent)
+        if row is None or row.state != RUNNING or held is None or held.round != said.round:
+            return False
+        if held.expires <= now:
+            return False
+        if not held.announced:
+            until = now + _job(row.document).schedule.round_seconds
+            store.set_place(held._replace(announced=True, expires=until))
+        return True
+
+    def parse(self, store: Transaction, answers: Sequence[Answer]) -> list[Parsed]:
+        """Return what is in some answers, each checked as the plan of its round wants it."""
+        found: list[Parsed] = [Parsed(0, "job")] * len(answers)
+        groups: dict[tuple[str, int], list[int]] = {}
+        for place, answer in enumerate(answers):
+            groups.setdefault((answer.job, answer.round), []).append(place)
+        for (name, number), places in groups.items():
+            row = store.job(name)
+            if row is None or number > jobs.rounds_of(_job(row.document)):
+                continue
+            plan = jobs.span_of(_job(row.document), number).plan(number)
+            counted = plan.count([answers[each].report for each in places], most_listed=len(places))
+            refused = {each.number: each.reason for each in counted.listed}
+            for at, place in enumerate(places):
+                vehicles = vehicles_in(answers[place].report) if at not in refused else 0
+                found[place] = Parsed(vehicles, refused.get(at, ""))
+        return found
+
+    def deliver(
+        self, store: Transaction, agent: str, answer: Answer, parsed: Parsed, now: float
+    ) -> Acknowledgement:
+        """Store an answer, and return what is said about it once the transaction is on disk."""
+        verdict, reason = self._verdict(store, agent, answer, parsed)
+        if verdict is Verdict.COUNTED and not reason and parsed.vehicles:
+            store.add_answer(
+                answer.job, answer.round, answer.identifier, parsed.vehicles, answer.report
+            )
+            store.add_used(answer.job, agent, parsed.vehicles)
+        if reason and reason != _REPEATED:
+            vehicles = parsed.vehicles or 1
+            store.add_uncounted(Uncounted(answer.job, answer.round, reason, vehicles))
+        held = store.place(answer.job, agent) if verdict.final else None
+        if held is not None and held.round == answer.round:
+            store.remove_place(held)
+        return Acknowledgement(self._incarnation(store), answer.identifier, verdict)
+
+    def _verdict(
+        self, store: Transaction, agent: str, answer: Answer, parsed: Parsed
+    ) -> tuple[Verdict, str]:
+        """Return what becomes of an answer, and why it is not stored."""
+        row, member = store.job(answer.job), store.member(agent)
+        if row is None or member is None:
+            return Verdict.REFUSED, ""  # strangers and unknown jobs must not fill the store
+        opened = store.shared_round(answer.job, answer.round)
+        stored = store.answer(answer.job, answer.round, answer.identifier)
+        if stored is not None:
+            same = stored == answer.report
+            return (Verdict.COUNTED, _REPEATED) if same else (Verdict.REFUSED, "conflict")
+        if parsed.reason:
+            return Verdict.REFUSED, parsed.reason
+        if opened is not None and opened.closed is not None:
+            return Verdict.LATE, "late"
+        if opened is None and not (row.restored and answer.round > row.round):
+            return Verdict.EARLY, ""
+        if opened is not None and opened.digest != answer.question and not row.restored:
+            return Verdict.REFUSED, "question"
+        if store.used(answer.job, agent) + parsed.vehicles > member.vehicles:
+            return Verdict.REFUSED, "enrolled for fewer vehicles"
+        return Verdict.COUNTED, ""
+
+    def _incarnation(self, store: Transaction) -> bytes:
+        return bytes.fromhex(store.value(INCARNATION))
+
+    # What time does
+
+    def tick(self, store: Transaction, now: float) -> list[JobRow]:
+        """Open and close what is due; return the jobs that have stepped or ended."""
+        changed = []
+        for row in store.jobs():
+            if row.state in (QUEUED, RUNNING):
+                after = self._advanced(store, row, now)
+                if after is not None:
+                    changed.append(after)
+        return changed
+
+    def _advanced(self, store: Transaction, row: JobRow, now: float) -> JobRow | None:
+        job = _job(row.document)
+        if row.state == QUEUED:
+            if now < job.schedule.opens.timestamp():
+                return None
+            if now < job.schedule.closes.timestamp():
+                return self._open(store, row, row.round + 1, now)
+            return self._finish(store, row, CLOSED)
+        opened = store.locked_round(row.name, row.round)
+        if opened is None:
+            raise DomainError(f"the store has no round {row.round} of the job {row.name!r}.")
+        if opened.answers < opened.wanted:
+            if now < opened.deadline:
+                return None
+            for each in store.expired_places(row.name, now):
+                store.remove_place(each)
+            if any(each.announced for each in store.places(row.name)):
+                return None
+            over = now >= job.schedule.closes.timestamp()
+            if not opened.answers and not over:  # a round without answers stays open
+                store.set_round(_same(store, opened)._replace(deadline=_deadline(job, now)))
+                return None
+        return self._close(store, row, _same(store, opened), now)
+
+    def _open(self, store: Transaction, row: JobRow, number: int, now: float) -> JobRow:
+        job = _job(row.document)
+        asked = jobs.question(job, number, Learned.from_json(row.learned))
+        statement = Statement(job.name, number, asked.digest).signed(self._key)
+        wanted = jobs.span_of(job, number).stage.wanted
+        store.set_round(
+            RoundRow(
+                job.name,
+                number,
+                asked.to_bytes(),
+                asked.digest,
+                statement,
+                wanted,
+                now,
+                _deadline(job, now),
+                answers=store.answered(job.name, number),  # of an incarnation before
+            )
+        )
+        row = row._replace(state=RUNNING, round=number)
+        store.set_job(row)
+        return row
+
+    def _close(self, store: Transaction, row: JobRow, opened: RoundRow, now: float) -> JobRow:
+        """Close a round: learn from its answers, and open the next one or end the job."""
+        job, number = _job(row.document), opened.number
+        for each in store.places(row.name):
+            store.remove_place(each)
+        store.set_round(_same(store, opened)._replace(closed=now))
+        over = now >= job.schedule.closes.timestamp()
+        span = jobs.span_of(job, number)
+        cycle = span.cycle(number)
+        if number == cycle[-1]:
+            tallies = [self.tally(store, job, each) for each in cycle]
+            if not any(tally.reports for tally in tallies):
+                return self._finish(store, row, NOTHING, failed=True)
+            try:
+                learned = span.stage.learn(Learned.from_json(row.learned), tallies)
+                text = learned.to_json()
+                job.model(Learned.from_json(text))  # raises if anything has overflowed
+            except FedLDPError as error:
+                return self._finish(store, row, f"in round {number}: {error}", failed=True)
+            row = row._replace(learned=text)
+            if isinstance(span.stage, Descent) and _has_settled(span.stage, learned):
+                return self._finish(store, row, SETTLED)
+        if number == jobs.rounds_of(job):
+            return self._finish(store, row, ALL_ROUNDS)
+        return self._finish(store, row, CLOSED) if over else self._open(store, row, number + 1, now)
+
+    def tally(self, store: Transaction, job: Job, number: int) -> Tally:
+        """Count the answers of a round."""
+        plan: Plan = jobs.span_of(job, number).plan(number)
+        return plan.count(store.answers(job.name, number)).tally
+
+    def _finish(
+        self, store: Transaction, row: JobRow, reason: str, *, failed: bool = False
+    ) -> JobRow:
+        job, result = _job(row.document), ""
+        if not failed:
+            *_, last = spans(job.stages)
+            answered = sum(each.answers for each in store.rounds(job.name)[last.first - 1 :])
+            failed, reason = answered == 0, reason if answered else NOTHING
+        if not failed:
+            model = job.model(job.start)
+            if model is None:
+                result = self.tally(store, job, 1).to_json()
+            else:
+                result = Learned.from_json(row.learned).result(model).to_json()
+        row = row._replace(state=FAILED if failed else DONE, reason=reason, result=result)
+        store.set_job(row)
+        return row
+
+
+_REPEATED = "repeated"
+
+
+def start(store: Transaction, incarnation: bytes) -> None:
+    """Give a store its first incarnation, or another one after it was restored."""
+    if store.value(INCARNATION):
+        for row in store.jobs():
+            if row.state in (QUEUED, RUNNING):
+                store.set_job(row._replace(restored=True))
+    store.set_value(INCARNATION, incarnation.hex())
+
+
+def vehicles_in(report: bytes) -> int:
+    """Return how many vehicles a valid report holds."""
+    return int.from_bytes(report[8:12], "big")
+
+
+_job = lru_cache(maxsize=64)(jobs.read_job)
+
+
+def _same(store: Transaction, opened: RoundRow) -> RoundRow:
+    """Return a round as this transaction has left it."""
+    return store.locked_round(opened.job, opened.number) or opened
+
+
+def _deadline(job: Job, now: float) -> float:
+    """Return until when a round gives places: a statistic has one round, which takes all time."""
+    closes = job.schedule.closes.timestamp()
+    return closes if jobs.rounds_of(job) == 1 else min(closes, now + job.schedule.round_seconds)
+
+
+def _has_settled(stage: Descent, learned: Learned) -> bool:
+    state = learned.state
+    return stage.recipe.tol > 0 and state is not None and settled(stage.recipe, state)

@@ -1,0 +1,1 @@
+"""What the server keeps: an interface, which `sqlite` implements."""

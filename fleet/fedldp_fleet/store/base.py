@@ -1,0 +1,168 @@
+"""The server's store: what the engine reads and writes, in transactions.
+
+A transaction is complete or has no effect, and what it has written is on disk when it ends. Storing
+an answer takes a shared lock on the state of its round, and closing the round an exclusive one, in
+the same transactions: otherwise an answer could be stored, and acknowledged, after its round was
+counted. No table names both an agent and an answer.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import NamedTuple, Protocol
+
+QUEUED, RUNNING, DONE, FAILED = STATES = ("queued", "running", "done", "failed")
+
+
+class JobRow(NamedTuple):
+    """A job, and how far it has come."""
+
+    name: str
+    document: str  # of the job
+    signed: str  # by its operator
+    state: str  # one of `STATES`
+    round: int  # the open one, or the last one; 0 before the first
+    learned: str  # so far
+    reason: str = ""  # why it has ended
+    result: str = ""  # a tally or a model
+    restored: bool = False  # whether answers to questions of an incarnation before may count
+
+
+class RoundRow(NamedTuple):
+    """A round that was opened."""
+
+    job: str
+    number: int
+    question: bytes
+    digest: bytes  # of the question
+    statement: str
+    wanted: int  # vehicles
+    opened: float
+    deadline: float  # after which it gives no further places
+    answers: int = 0  # vehicles whose answers are stored
+    placed: int = 0  # vehicles in places that are not used, expired or given back
+    closed: float | None = None
+
+
+class PlaceRow(NamedTuple):
+    """The place of an agent in the open round of a job."""
+
+    job: str
+    agent: str
+    round: int
+    vehicles: int
+    expires: float
+    announced: bool = False
+
+
+class Member(NamedTuple):
+    """An agent that is enrolled, or has a code to enroll."""
+
+    agent: str
+    vehicles: int  # whose answers count in a job, at most
+    secret: bytes = b""  # empty before it has joined
+    next_secret: bytes = b""  # from a rotation until it is first used
+    code: bytes = b""  # the SHA-256 of its one-time code
+    revoked: bool = False
+
+
+class Uncounted(NamedTuple):
+    """Answers that do not count."""
+
+    job: str
+    round: int
+    reason: str
+    vehicles: int
+
+
+class Transaction(Protocol):
+    """What can be read and written in a transaction."""
+
+    def value(self, name: str) -> str:
+        """Return a value of the server itself; empty if it was never set."""
+
+    def set_value(self, name: str, value: str) -> None:
+        """Set a value of the server itself."""
+
+    def jobs(self) -> list[JobRow]:
+        """Return all jobs, in the order in which they were added."""
+
+    def job(self, name: str) -> JobRow | None:
+        """Return a job."""
+
+    def set_job(self, row: JobRow) -> None:
+        """Add or replace a job."""
+
+    def rounds(self, job: str) -> list[RoundRow]:
+        """Return the rounds of a job, without locks."""
+
+    def shared_round(self, job: str, number: int) -> RoundRow | None:
+        """Return a round, which nobody closes before this transaction ends."""
+
+    def locked_round(self, job: str, number: int) -> RoundRow | None:
+        """Return a round, in which nobody else does anything before this transaction ends."""
+
+    def set_round(self, row: RoundRow) -> None:
+        """Add or replace a round."""
+
+    def place(self, job: str, agent: str) -> PlaceRow | None:
+        """Return the place of an agent in a job."""
+
+    def set_place(self, row: PlaceRow) -> None:
+        """Add or replace the place of an agent; the round's `placed` follows."""
+
+    def remove_place(self, row: PlaceRow) -> None:
+        """Remove the place of an agent; the round's `placed` follows."""
+
+    def expired_places(self, job: str, now: float) -> list[PlaceRow]:
+        """Return the places in a job that have expired."""
+
+    def places(self, job: str) -> list[PlaceRow]:
+        """Return all places in a job."""
+
+    def answer(self, job: str, number: int, identifier: bytes) -> bytes | None:
+        """Return the stored report with this identifier."""
+
+    def add_answer(
+        self, job: str, number: int, identifier: bytes, vehicles: int, report: bytes
+    ) -> None:
+        """Store a report; the round's `answers` follow."""
+
+    def answers(self, job: str, number: int) -> Iterator[bytes]:
+        """Yield the reports of a round, by identifier."""
+
+    def answered(self, job: str, number: int) -> int:
+        """Return how many vehicles have answered in a round."""
+
+    def used(self, job: str, agent: str) -> int:
+        """Return how many answers of an agent count in a job."""
+
+    def add_used(self, job: str, agent: str, vehicles: int) -> None:
+        """Count further answers of an agent in a job."""
+
+    def add_uncounted(self, row: Uncounted) -> None:
+        """Note answers that do not count."""
+
+    def uncounted(self, job: str) -> list[Uncounted]:
+        """Return how many answers did not count, by round and reason."""
+
+    def members(self) -> list[Member]:
+        """Return all agents."""
+
+    def member(self, agent: str) -> Member | None:
+        """Return an agent."""
+
+    def set_member(self, row: Member) -> None:
+        """Add or replace an agent."""
+
+
+class Store(Protocol):
+    """A store that threads and processes may share."""
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """Run a transaction."""
+
+    def reading(self) -> AbstractContextManager[Transaction]:
+        """Read one state of everything; nothing may be written."""
+
+    def close(self) -> None:
+        """Close the store."""

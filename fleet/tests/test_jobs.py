@@ -1,0 +1,154 @@
+"""Jobs as data: written, read, signed, extended."""
+
+import datetime
+from dataclasses import replace
+
+import pytest
+from engine_cases import (
+    GRADIENTS,
+    MODEL,
+    OPENS,
+    OPERATOR,
+    PLAN,
+    SCHEDULE,
+    SERVER,
+    statistic,
+    training,
+)
+
+from fedldp import Calendar, Number, Plan, Schema
+from fedldp.budget.calendars import CalendarPeriod
+from fedldp.errors import DomainError, WireError
+from fedldp.learn.survey import Survey
+from fedldp.signing import PrivateKey
+from fedldp_fleet import jobs
+from fedldp_fleet.jobs import Schedule, StatisticJob, read_job
+from fedldp_fleet.questions import Question, Statement
+from fedldp_fleet.signed_jobs import SignedJob
+
+LATER = replace(SCHEDULE, closes=OPENS + datetime.timedelta(days=2))
+LEVELS = (GRADIENTS, Plan(Schema.vector(3, 1.0), 4.0, mechanism="three-outputs", k=1))
+CALENDAR = Calendar(PLAN, periods=7, answers=2)
+
+JOBS = {
+    "statistic": statistic(),
+    "period": statistic(period=CalendarPeriod(CALENDAR, 3)),
+    "training": training(),
+    "survey": training(survey="whiten", surveyed=16),
+    "levels": replace(training(), plans=LEVELS, rounds=4),
+}
+
+
+@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
+def test_a_job_is_read_as_it_was_written(job):
+    again = read_job(job.to_json())
+    assert again.to_json() == job.to_json()
+    for number in range(1, jobs.rounds_of(job) + 1):
+        assert jobs.question(again, number, again.start) == jobs.question(job, number, job.start)
+
+
+@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
+def test_what_is_signed_covers_each_question_and_no_other(job):
+    text = jobs.to_sign(job, SERVER.public).signed(OPERATOR)
+    found = SignedJob.verified(text, OPERATOR.public)
+    assert found.rounds == jobs.rounds_of(job)
+    for number in range(1, found.rounds + 1):
+        found.stage_of(jobs.question(job, number, job.start))
+    asked = jobs.question(job, 1, job.start)
+    for other in (
+        replace(asked, job="other"),
+        replace(asked, round=found.rounds + 1),
+        replace(asked, plan=Plan(Schema.of(speed=(0, 50)), 1.0).to_json()),
+    ):
+        with pytest.raises(DomainError):
+            found.stage_of(other)
+    with pytest.raises(WireError):
+        SignedJob.verified(text, PrivateKey.generate().public)
+
+
+@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
+def test_a_question_has_one_form(job):
+    asked = jobs.question(job, 1, job.start)
+    assert Question.from_bytes(asked.to_bytes()) == asked
+    with pytest.raises(WireError):
+        Question.from_bytes(asked.to_bytes() + b" ")
+    statement = Statement(job.name, 1, asked.digest)
+    text = statement.signed(SERVER)
+    assert text == statement.signed(SERVER)  # the same bytes for all agents
+    Statement.verified(text, SERVER.public).check(asked)
+    with pytest.raises(WireError):
+        Statement.verified(text, SERVER.public).check(replace(asked, round=2))
+    with pytest.raises(WireError):
+        Statement.verified(text, OPERATOR.public)
+
+
+def test_the_stages_of_a_training_are_those_of_its_survey_and_its_gradients():
+    job, survey = JOBS["survey"], Survey("whiten", 2, GRADIENTS.epsilon)
+    assert [span.stage.name for span in jobs.spans(job.stages)] == [
+        "a survey of centres",
+        "a survey of scales",
+        "a survey of signs",
+        "gradients",
+    ]
+    plans = [jobs.span_of(job, number).plan(number) for number in range(1, 7)]
+    assert plans == [*survey.plans, *[GRADIENTS] * 3]
+    assert [stage.wanted for stage in job.stages] == [4, 4, 8, 8]
+    assert jobs.wanted_of(job) == 16 + 3 * 8
+
+
+def test_a_lot_stands_for_each_round_as_often_as_it_wants_answers():
+    signed = jobs.to_sign(JOBS["survey"], SERVER.public)
+    rounds = [signed.round_of(lot) for lot in range(2 * 40)]
+    assert [rounds.count(number) for number in range(1, 7)] == [8, 8, 16, 16, 16, 16]
+
+
+def test_a_job_is_extended_by_more_answers_more_rounds_or_a_later_end():
+    assert statistic(wanted=20, schedule=LATER).extends(statistic(wanted=10))
+    assert not statistic(wanted=5).extends(statistic(wanted=10))
+    assert not statistic("other").extends(statistic())
+    assert not training().extends(statistic())
+    assert training(rounds=5).extends(training(rounds=3))
+    assert not training(group=9).extends(training(group=8))
+    assert not training(rounds=2).extends(training(rounds=3))
+    earlier = replace(SCHEDULE, closes=OPENS + datetime.timedelta(hours=1))
+    assert not statistic(schedule=earlier).extends(statistic())
+
+
+def test_what_makes_no_sense_is_refused():
+    with pytest.raises(DomainError, match="wanted must be a whole number"):
+        statistic(wanted=0)
+    with pytest.raises(DomainError, match="the name of a job"):
+        statistic("a b")
+    with pytest.raises(DomainError, match="closes must be later"):
+        Schedule(OPENS, OPENS)
+    with pytest.raises(DomainError, match="order must be one of call, lot"):
+        replace(SCHEDULE, order="alphabet")
+    with pytest.raises(DomainError, match="answer_seconds must be positive"):
+        replace(SCHEDULE, answer_seconds=0)
+    with pytest.raises(DomainError, match="a vector of 3 numbers"):
+        replace(training(), plans=(PLAN,))
+    with pytest.raises(DomainError, match="a survey needs a kind"):
+        training(surveyed=3)
+    with pytest.raises(DomainError, match="for a linear regression"):
+        training(target_surveyed=3)
+    with pytest.raises(DomainError, match="a calendar of the job's plan"):
+        StatisticJob(
+            "spring", Plan(Schema.of(x=(0, 1)), 2.0), 3, SCHEDULE, CalendarPeriod(CALENDAR, 1)
+        )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("statistic job 1", "statistic job 9"), ('"wanted":10', '"wanted":-1'), ('"name":', '"nm":')],
+)
+def test_a_job_that_was_damaged_is_refused(old, new):
+    with pytest.raises(WireError):
+        read_job(statistic().to_json().replace(old, new))
+
+
+def test_a_linear_regression_may_survey_its_target():
+    model = replace(MODEL, objective="squared", target=Number("y", -10, 10))
+    plan = Plan(Schema.vector(3, length=0.6), 2.0, strategy="directions")
+    job = replace(training(), model_at_start=model, plans=(plan,), target_surveyed=300)
+    assert next(stage.name for stage in job.stages) == "a survey of the target, sides"
+    assert read_job(job.to_json()).to_json() == job.to_json()
