@@ -25,6 +25,7 @@ CHECKED = (
     "fedldp.audit",
     "fedldp.budget.ledger",
     "fedldp.budget.vehicle",
+    "fedldp.budget.vehicles",
     "fedldp.campaigns",
     "fedldp.coders",
     "fedldp.counting.engines",

@@ -48,6 +48,7 @@ PLAN_FORMATS = PLAN_FORMAT, PLAN_FORMAT_2
 CALENDAR_FORMAT = "fedldp calendar 1"
 SERVERS_ESTIMATOR = "horvitz-thompson"
 WIRE_VERSION = 1
+HEADER_BYTES = 16  # of a report
 WORD = 64  # bits that draw from the table
 LARGEST_TOTAL = 1 << 62  # of a row
 LEAST_EPSILON = Fraction(1, 1000)
@@ -1374,8 +1375,13 @@ class Plan:
         sent = "".join(part.draw(row, rng) for part in self._parts)
         size = -(-self.bits // 8)
         record = int(sent.ljust(8 * size, "0"), 2).to_bytes(size, "big")
-        head = bytes([WIRE_VERSION]) + bytes.fromhex(self.fingerprint)[:7] + bytes([0, 0, 0, 1])
-        return head + zlib.crc32(head + record).to_bytes(4, "big") + record
+        return packet(self.fingerprint, record)
+
+
+def packet(fingerprint: str, record: bytes) -> bytes:
+    """Return the report of one vehicle: a header of 16 bytes, and its record."""
+    head = bytes([WIRE_VERSION]) + bytes.fromhex(fingerprint)[:7] + bytes([0, 0, 0, 1])
+    return head + zlib.crc32(head + record).to_bytes(4, "big") + record
 
 
 class Calendar:

@@ -17,8 +17,7 @@ from ledgers import open_ledger
 
 import fedldp
 from fedldp import Calendar, Category, Number, Plan, Schema
-from fedldp.budget import ledger
-from fedldp.budget import vehicle as budget_vehicle
+from fedldp.budget import ledger, vehicles
 from fedldp.budget.calendars import CalendarPeriod, is_calendar, is_period
 from fedldp.budget.ledger import Period
 from fedldp.cli.app import fedldp as command
@@ -185,7 +184,7 @@ def test_what_never_changes_is_repeated_in_the_periods_that_were_drawn(opened):
 
 def test_invented_calendars_do_not_fill_the_disk(opened, monkeypatch):
     monkeypatch.setattr(ledger, "MOST_DRAWN", 6)
-    monkeypatch.setattr(budget_vehicle, "MOST_DRAWN", 6)
+    monkeypatch.setattr(vehicles, "MOST_DRAWN", 6)
     vault = opened(cap=1000)
     for periods in range(5, 15):
         vault.answer(ask(1, f"job-{periods}", Calendar(PLAN, periods, answers=2)))

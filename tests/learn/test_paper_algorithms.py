@@ -32,12 +32,12 @@ from fedldp import (
     Schema,
     datasets,
 )
+from fedldp.budget.vehicle import for_vehicle
 from fedldp.cli.app import fedldp as command_line
 from fedldp.errors import DomainError
 from fedldp.learn import Features, Model, NoPrivacy, Settings, Training
 from fedldp.learn.tasks import Task
 from fedldp.mechanisms import PAPER, discretize
-from fedldp.plan.plan import for_vehicle
 
 D, GROUP, N = 20, 300, 1500
 PROPOSED = tuple(page.MECHANISMS)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import fedldp
 from fedldp import Category, Number, Plan, Schema
+from fedldp.budget.vehicle import for_vehicle
 from fedldp.errors import DataWarning, DomainError, UnknownName
-from fedldp.plan.plan import for_vehicle
 from fedldp.schema.quality import total
 
 NAN = math.nan

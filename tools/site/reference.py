@@ -35,6 +35,7 @@ PUBLIC = (
     "fedldp.results.plausibility",
     "fedldp.audit",
     "fedldp.budget.vehicle",
+    "fedldp.budget.vehicles",
     "fedldp.learn",
     "fedldp.learn.estimators",
     "fedldp.learn.torch",

@@ -1,12 +1,13 @@
 """Validation of numbers from outside: the only place."""
 
-import operator
 from numbers import Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fedldp._internal.checks import checked_text as checked_text
+from fedldp._internal.checks import whole as whole
 from fedldp.errors import DomainError
 
 SMALLEST_EPSILON = 0.001
@@ -35,26 +36,6 @@ def epsilon(value: Any) -> float:
 def is_real(value: object) -> bool:
     """Return whether a value is a real number; a boolean is not."""
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-
-
-def checked_text(text: object, what: str, *, empty: bool = False) -> str:
-    """Validate a text that must be encodable as UTF-8, and may be empty only if told so."""
-    try:
-        if isinstance(text, str) and (text or empty):
-            text.encode()
-            return text
-    except UnicodeEncodeError:
-        pass
-    needed = "a text in Unicode" if empty else "a text in Unicode, and not empty"
-    raise DomainError(f"{what} must be {needed}; got {text!r:.60}.")
-
-
-def whole(value: Any, name: str) -> int:
-    """Validate a whole number and return it as an int."""
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise DomainError(f"{name} must be a whole number; got {value!r}.") from None
 
 
 def unit(x: npt.ArrayLike) -> Floats:

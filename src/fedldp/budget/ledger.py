@@ -26,13 +26,13 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self, final
 
-from fedldp._internal.validation import checked_text, whole
-from fedldp.errors import BudgetError, DomainError
-from fedldp.storage import chain, database, head
-from fedldp.storage import mirror as mirrors
-from fedldp.storage.chain import Link
-from fedldp.storage.database import Database, Kind, Readable
-from fedldp.vehicle import exact
+from .._internal.checks import checked_text, whole
+from ..errors import BudgetError, DomainError
+from ..storage import chain, database, head
+from ..storage import mirror as mirrors
+from ..storage.chain import Link
+from ..storage.database import Database, Kind, Readable
+from ..vehicle import exact
 
 Number = float | str | Fraction
 Request = str | bytes

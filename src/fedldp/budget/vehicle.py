@@ -9,33 +9,60 @@ other forms, which are read too: in all of them, the record comes last.
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from hashlib import sha256
-from typing import Any, final
+from typing import Any, Protocol, final
 
-from fedldp import vehicle
-from fedldp._internal import packing
-from fedldp.budget.calendars import Calendar
-from fedldp.budget.ledger import MOST_DRAWN, Ledger, check_job
-from fedldp.errors import DomainError
-from fedldp.plan.plan import Plan, for_vehicle
-from fedldp.plan.report import HEADER, Report
-from fedldp.randomness import Source
-from fedldp.randomness import source as secret_source
+from .. import vehicle
+from .._internal.checks import whole
+from ..errors import DomainError, PrivacyError
+from ..vehicle import HEADER_BYTES
+from .ledger import Ledger, check_job
 
-__all__ = ["PaidAnswer", "PlanQuestion", "Vehicle", "Vehicles"]
+__all__ = ["PaidAnswer", "PlanQuestion", "Vehicle"]
 
 ONLY_VEHICLE = "vehicle"  # the id of a vehicle that shares its ledger with no other
 NONCE_BYTES = 16
 
 _MOST_NOTES = 10  # in one line
-_PERIODS_AT_ONCE = 1 << 20  # that are drawn for many vehicles
+_LARGEST_COST = Fraction(vehicle.MOST_PERIODS * vehicle.LARGEST_EPSILON)  # of a calendar
 
-AnyPlan = Plan | vehicle.Plan
-RecordsOf = Callable[[list[str]], Iterable[bytes]]
+
+class PlanText(Protocol):
+    """Anything that has a plan as its canonical JSON, such as `fedldp.Plan`."""
+
+    def to_json(self) -> str:
+        """Return the plan as canonical JSON."""
+
+
+class CalendarText(Protocol):
+    """Anything that has a calendar as its canonical JSON, such as `fedldp.Calendar`."""
+
+    @property
+    def plan(self) -> PlanText:
+        """The plan that is asked in each period."""
+
+    def to_json(self) -> str:
+        """Return the calendar as canonical JSON."""
+
+
+AnyPlan = PlanText | vehicle.Plan
+AnyCalendar = CalendarText | vehicle.Calendar
+
+
+def for_vehicle(text: str, cap: float | str | Fraction) -> vehicle.Plan:
+    """Check a plan against a cap as a small vehicle does, in integers.
+
+    Raise `PrivacyError` if it leaks or costs more than the cap.
+    """
+    try:
+        return vehicle.Plan(text, cap)
+    except ValueError as error:
+        raise PrivacyError(f"{error}.") from None
 
 
 def new_nonce() -> bytes:
@@ -130,10 +157,14 @@ class PlanQuestion:
         """The name under which an answer is repeated in other rounds and jobs, if it is."""
         return self.plan.fingerprint if self.repeats and self.plan.constant else None
 
+    @property
+    def _record_bytes(self) -> int:
+        return -(-self.plan.bits // 8)
+
     @cached_property
     def _start(self) -> bytes:
         """What a report begins with, before its checksum."""
-        return self.packet(bytes(packing.length(1, self.plan.bits)))[: HEADER - 4]
+        return self.packet(bytes(self._record_bytes))[: HEADER_BYTES - 4]
 
     def packet(self, record: bytes) -> bytes:
         r"""Return the report that consists of a record.
@@ -156,7 +187,7 @@ class PlanQuestion:
         >>> plan.parse(packet).reports
         1
         """
-        return Report(self.plan.fingerprint, self.plan.bits, 1, record).to_bytes()
+        return vehicle.packet(self.plan.fingerprint, record)
 
     def parted(self, stored: bytes) -> tuple[bytes, bytes]:
         r"""Return the nonce and the record of a stored answer.
@@ -183,13 +214,15 @@ class PlanQuestion:
         >>> PlanQuestion(for_vehicle(plan.to_json(), 1)).parted(b"sixteen bytes...\x80")
         (b'sixteen bytes...', b'\x80')
         """
-        size = packing.length(1, self.plan.bits)
+        size = self._record_bytes
         before, record = stored[:-size], stored[-size:]
         if len(before) == NONCE_BYTES and not before.startswith(self._start):
             return before, record
-        if len(before) in (0, HEADER) and len(record) == size:
+        if len(before) in (0, HEADER_BYTES) and len(record) == size:
             return b"", record
-        if len(before) == NONCE_BYTES + HEADER and before.startswith(self._start, NONCE_BYTES):
+        if len(before) == NONCE_BYTES + HEADER_BYTES and before.startswith(
+            self._start, NONCE_BYTES
+        ):
             return before[:NONCE_BYTES], record
         raise DomainError(
             f"what the ledger has stored for {self.request!r} is no answer to this plan: another "
@@ -397,7 +430,7 @@ class Vehicle:
         question = PlanQuestion(checked, check_job(job), round, digest, entry=entry, former=former)
         return self._answer(question, row, run, nonce)
 
-    def answer_period(self, calendar: Calendar, period: int, row: Any) -> PaidAnswer | None:
+    def answer_period(self, calendar: AnyCalendar, period: int, row: Any) -> PaidAnswer | None:
         """Answer in a period of a calendar, if the vehicle has drawn this period.
 
         The first call draws the vehicle's periods, before anything is read, and the ledger keeps
@@ -435,23 +468,23 @@ class Vehicle:
         ...     sum(answer is not None for answer in sent), ledger.spent("vehicle")
         (2, Fraction(1, 1))
         """
-        calendar.check_period(period)
-        name = calendar.fingerprint
+        asked = _checked_calendar(calendar, self.ledger)
+        if not 1 <= whole(period, "period") <= asked.periods:
+            raise DomainError(
+                f"period must be a whole number from 1 to {asked.periods}; got {period!r}."
+            )
+        name = asked.fingerprint
         question = PlanQuestion(
-            _checked(calendar.plan, self.ledger),
+            asked.plan,
             period=(name, period),
             former=(f"records of {name} {period}",),
         )
         drawn = self.ledger.periods(
-            self.vehicle_id,
-            calendar.epsilon,
-            name,
-            lambda: calendar.draw(secret_source()),
-            question.constant,
+            self.vehicle_id, asked.epsilon, name, asked.draw, question.constant
         )
         if period not in drawn:
             return None
-        return self._answer(question, row, f"period {period} of {calendar.periods}", new_nonce)
+        return self._answer(question, row, f"period {period} of {asked.periods}", new_nonce)
 
     def check(self, plan: AnyPlan, *, job: str | None = None) -> None:
         """Raise an error if the vehicle would refuse a new question. Nothing is spent.
@@ -532,174 +565,6 @@ class Vehicle:
         return sha256(self.ledger.identity + names.encode()).digest()[:NONCE_BYTES]
 
 
-@final
-@dataclass(frozen=True)
-class Vehicles:
-    r"""Many vehicles that share a ledger, and are asked at once.
-
-    Parameters
-    ----------
-    ledger
-        The ledger.
-
-    Examples
-    --------
-    >>> import fedldp, tempfile
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
-    >>> question = PlanQuestion(for_vehicle(plan.to_json(), 1), "spring", "1")
-    >>> draw = lambda able: [b"\x80"] * len(able)
-    >>> with fedldp.Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
-    ...     Vehicles(ledger).answer(question, ["car 7", "bus 1"], draw)
-    {'car 7': b'\x80', 'bus 1': b'\x80'}
-    """
-
-    ledger: Ledger
-
-    def answer(
-        self, question: PlanQuestion, vehicle_ids: list[str], records: RecordsOf
-    ) -> Mapping[str, bytes]:
-        """Ask some vehicles at once, and return the record of each that answers.
-
-        If the same question is put again, the records of those that have answered are returned,
-        and no other vehicle is asked.
-
-        Parameters
-        ----------
-        question
-            What is asked.
-        vehicle_ids
-            The vehicles to ask.
-        records
-            A function that is called with the vehicles that pay for a new answer, and returns their
-            records. It may raise an error: then nobody answers or pays.
-
-        Returns
-        -------
-        mapping of bytes
-            The record of each vehicle that has answered, which is on disk.
-
-        Raises
-        ------
-        BudgetError
-            If the ledger is sealed.
-        DomainError
-            If another question was asked under this name.
-        OSError
-            If the ledger cannot be read or written. Nothing is released then.
-        """
-
-        def produce(able: list[str]) -> dict[str, bytes]:
-            drawn = list(records(able))
-            nonces = secrets.token_bytes(NONCE_BYTES * len(drawn))
-            parts = (nonces[i : i + NONCE_BYTES] for i in range(0, len(nonces), NONCE_BYTES))
-            return dict(zip(able, map(bytes.__add__, parts, drawn), strict=True))
-
-        stored = self.ledger.release_many(
-            vehicle_ids,
-            question.plan.epsilon,
-            question.request,
-            question.content,
-            produce,
-            run=question.job,
-            job=question.job or None,
-            constant=question.constant,
-            entry=question.entry,
-            former=question.former,
-        )
-        return {each: question.parted(answer)[1] for each, answer in stored.items()}
-
-    def answering(
-        self, question: PlanQuestion, calendar: Calendar, vehicle_ids: list[str], source: Source
-    ) -> dict[str, bool]:
-        """Return which vehicles answer in the period of a question.
-
-        Vehicles that have not drawn their periods draw them now. One that cannot afford all
-        answers of the calendar draws nothing.
-
-        Parameters
-        ----------
-        question
-            What is asked, in a period of the calendar.
-        calendar
-            The calendar.
-        vehicle_ids
-            The vehicles.
-        source
-            The random source from which periods are drawn.
-
-        Returns
-        -------
-        dict of bool
-            For each vehicle that has drawn its periods, whether this one is among them.
-
-        Raises
-        ------
-        BudgetError
-            If the ledger is sealed.
-        DomainError
-            If the question belongs to no period, or the calendar has too many answers to be drawn
-            for many vehicles.
-
-        Examples
-        --------
-        >>> import fedldp, tempfile
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=0.5, mechanism="duchi")
-        >>> calendar, checked = fedldp.Calendar(plan, 2, answers=2), for_vehicle(plan.to_json(), 1)
-        >>> question = PlanQuestion(checked, period=(calendar.fingerprint, 1))
-        >>> with fedldp.Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
-        ...     Vehicles(ledger).answering(question, calendar, ["car 7"], fedldp.source())
-        {'car 7': True}
-        """
-        if question.period is None:
-            raise DomainError("the question must belong to a period of a calendar.")
-        if calendar.answers > MOST_DRAWN:
-            raise DomainError(
-                f"a vault draws at most {MOST_DRAWN} periods for a vehicle; the calendar has "
-                f"{calendar.answers}."
-            )
-
-        def draw(vehicles: int) -> Iterator[list[int]]:
-            step = max(1, _PERIODS_AT_ONCE // calendar.answers)
-            for first in range(0, vehicles, step):
-                for periods in calendar.draw_many(min(step, vehicles - first), source):
-                    yield periods.tolist()
-
-        return self.ledger.in_period(
-            vehicle_ids,
-            calendar.epsilon,
-            calendar.fingerprint,
-            question.period[1],
-            calendar.answers,
-            draw,
-            question.constant,
-        )
-
-    def repeating(self, question: PlanQuestion) -> set[str]:
-        """Return the vehicles that would repeat an earlier answer, at no cost.
-
-        Parameters
-        ----------
-        question
-            What is asked.
-
-        Returns
-        -------
-        set of str
-            The vehicles; none if anything that is asked can change.
-
-        Examples
-        --------
-        >>> import fedldp, tempfile
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0)
-        >>> with fedldp.Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
-        ...     Vehicles(ledger).repeating(PlanQuestion(for_vehicle(plan.to_json(), 1)))
-        set()
-        """
-        if question.constant is None:
-            return set()
-        return self.ledger.repeating(question.constant, question.job or None)
-
-
 class _Undrawn(Exception):
     """The ledger has no answer yet, and nothing stands against one."""
 
@@ -712,7 +577,16 @@ def _checked(plan: AnyPlan, ledger: Ledger) -> vehicle.Plan:
     return plan if isinstance(plan, vehicle.Plan) else _read_plan(plan.to_json(), ledger.cap)
 
 
-_read_plan = lru_cache(maxsize=4)(for_vehicle)  # one process may answer for many vehicles
+def _checked_calendar(calendar: AnyCalendar, ledger: Ledger) -> vehicle.Calendar:
+    if isinstance(calendar, vehicle.Calendar):
+        return calendar
+    _checked(calendar.plan, ledger)
+    return _read_calendar(calendar.to_json(), _LARGEST_COST, repeats=True)
+
+
+# One process may answer for many vehicles.
+_read_plan = lru_cache(maxsize=4)(for_vehicle)
+_read_calendar = lru_cache(maxsize=4)(vehicle.Calendar)
 
 
 def _drawn_record(plan: vehicle.Plan, row: Any) -> tuple[bytes, Any, str]:
@@ -723,11 +597,11 @@ def _drawn_record(plan: vehicle.Plan, row: Any) -> tuple[bytes, Any, str]:
     """
     try:
         values = row() if callable(row) else row
-        return plan.report(values)[HEADER:], values, ""
+        return plan.report(values)[HEADER_BYTES:], values, ""
     except BaseException as error:
         failure = _described(error)
     # Not earlier: the exception keeps what the function had in memory, which may be all there is.
-    return plan.report({})[HEADER:], None, failure
+    return plan.report({})[HEADER_BYTES:], None, failure
 
 
 def _described(error: BaseException) -> str:

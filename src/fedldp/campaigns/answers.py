@@ -22,7 +22,7 @@ from fedldp import signing, vehicle
 from fedldp._internal import owner
 from fedldp._internal.text import counted, listed
 from fedldp.budget.ledger import Ledger
-from fedldp.budget.vehicle import ONLY_VEHICLE, PaidAnswer, Vehicle, new_nonce
+from fedldp.budget.vehicle import ONLY_VEHICLE, PaidAnswer, Vehicle, for_vehicle, new_nonce
 from fedldp.campaigns.campaign import (
     IDENTIFIER,
     MOST_BITS,
@@ -34,7 +34,6 @@ from fedldp.campaigns.campaign import (
 from fedldp.errors import DomainError
 from fedldp.fleet import transparency
 from fedldp.fleet.vault.policy import Policy
-from fedldp.plan.plan import for_vehicle
 from fedldp.schema import frames
 from fedldp.schema.schema import Schema
 from fedldp.signing import PublicKey, PublicKeys

@@ -16,7 +16,14 @@ from fedldp import vehicle
 from fedldp._internal import owner
 from fedldp._internal.text import counted
 from fedldp.budget.ledger import Ledger
-from fedldp.budget.vehicle import PaidAnswer, Vehicle, some_notes, tell_nobody, tell_owner
+from fedldp.budget.vehicle import (
+    PaidAnswer,
+    Vehicle,
+    for_vehicle,
+    some_notes,
+    tell_nobody,
+    tell_owner,
+)
 from fedldp.cli.plans import (
     INPUT,
     OUTPUT,
@@ -30,7 +37,7 @@ from fedldp.counting import counts, shards
 from fedldp.counting.counts import Counted, Outcome
 from fedldp.counting.shards import Shard
 from fedldp.errors import DomainError
-from fedldp.plan.plan import Plan, for_vehicle
+from fedldp.plan.plan import Plan
 from fedldp.plan.report import REASONS
 from fedldp.storage import locks
 

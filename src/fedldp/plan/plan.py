@@ -897,17 +897,6 @@ class Plan:
         return hash(self.fingerprint)
 
 
-def for_vehicle(text: str, cap: float | str | Fraction) -> vehicle.Plan:
-    """Check a plan against a cap as a small vehicle does, in integers.
-
-    Raise `PrivacyError` if it leaks or costs more than the cap.
-    """
-    try:
-        return vehicle.Plan(text, cap)
-    except ValueError as error:
-        raise PrivacyError(f"{error}.") from None
-
-
 def _check_epsilon(mechanism: AnyMechanism, epsilon: float) -> None:
     """Refuse a mechanism that was made with another epsilon than the plan's."""
     if isinstance(mechanism, Mechanism) and mechanism.epsilon != epsilon:

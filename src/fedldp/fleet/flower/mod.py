@@ -25,12 +25,12 @@ from fedldp._internal import packing
 from fedldp._internal.text import counted, listed
 from fedldp._internal.validation import Floats
 from fedldp.budget.ledger import Ledger, check_answers_per_job, check_job
-from fedldp.budget.vehicle import ONLY_VEHICLE, PaidAnswer, Vehicle
+from fedldp.budget.vehicle import ONLY_VEHICLE, PaidAnswer, Vehicle, for_vehicle
 from fedldp.errors import DomainError, ImplausibleWarning, MissingExtra, WireError
 from fedldp.fleet.flower.arrays import difference, only_arrays, untrained, vector, weights
 from fedldp.fleet.flower.messages import DELTA, PLAN, log, node_log, packed, unpacked
 from fedldp.plan import report
-from fedldp.plan.plan import Plan, for_vehicle
+from fedldp.plan.plan import Plan
 from fedldp.results.plausibility import FALSE_ALARM, equal_reports
 from fedldp.results.tally import Tally
 from fedldp.schema.quality import DataQuality

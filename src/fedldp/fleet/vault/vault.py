@@ -33,7 +33,8 @@ from fedldp import vehicle
 from fedldp._internal.validation import Floats, Integers
 from fedldp.budget.calendars import CalendarPeriod, asked, is_period
 from fedldp.budget.ledger import Ledger
-from fedldp.budget.vehicle import PlanQuestion, Vehicles
+from fedldp.budget.vehicle import PlanQuestion, for_vehicle
+from fedldp.budget.vehicles import Vehicles
 from fedldp.errors import DomainError, FedLDPError, PrivacyError, WireError
 from fedldp.fleet import transparency
 from fedldp.fleet.protocol import Answer, Question
@@ -49,7 +50,7 @@ from fedldp.learn.computations import (
 )
 from fedldp.learn.examples import VehicleRows
 from fedldp.plan.parts import Values
-from fedldp.plan.plan import Plan, for_vehicle
+from fedldp.plan.plan import Plan
 from fedldp.randomness import Source
 from fedldp.randomness import source as secret_source
 from fedldp.schema.attributes import Attribute
