@@ -26,7 +26,7 @@ FLEET_TESTS := tests/fleet tests/campaigns
 
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
-.PHONY: demo test test-busy test-fleet test-tools test-reproduction test-minimum test-python test-slow test-torch test-simulation \
+.PHONY: demo test test-busy test-fleet test-tools test-reproduction test-vehicle test-minimum test-python test-slow test-torch test-simulation \
 	test-deploy test-faults test-hostile test-upgrade test-flower test-vss test-engines test-mqtt test-browser test-monitor \
 	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-distributions bench-regression \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures live-page page docs notebooks dist mutation clean
@@ -62,6 +62,9 @@ test-python: $(OTHER)/test.done  ## with another Python than that of the first e
 
 test-reproduction: $(VENV)/test.done  ## the reproduction of the paper, and its data sets
 	$(BIN)/pytest -n auto --dist loadfile reproduction
+
+test-vehicle: $(VENV)/test.done  ## the distribution without dependencies: its wheel alone, and its ledgers
+	$(BIN)/pytest vehicle/tests
 
 test-slow: $(VENV)/test.done  ## what takes too long for every day
 	$(BIN)/pytest -n auto -m slow
@@ -231,8 +234,8 @@ $(VENV)/demo.done: $(VENV)/pip.done pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[cli,plots,parquet]'
 	@touch $@
 
-$(VENV)/reproduction.done: $(VENV)/demo.done pyproject.toml reproduction/pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[learn]' --editable ./reproduction
+$(VENV)/reproduction.done: $(VENV)/demo.done pyproject.toml reproduction/pyproject.toml vehicle/pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[learn]' --editable ./reproduction --editable ./vehicle
 	@touch $@
 
 $(VENV)/test.done: $(VENV)/reproduction.done pyproject.toml

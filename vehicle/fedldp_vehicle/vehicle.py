@@ -1,0 +1,1 @@
+../../src/fedldp/vehicle.py
