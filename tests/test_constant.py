@@ -46,7 +46,7 @@ KINDS = [
 
 
 def plan_of(*attributes, epsilon=1.0):
-    strategy = "directions" if attributes[0].length else "sample"
+    strategy = "directions" if attributes[0].inputs.length else "sample"
     return Plan(Schema(attributes), epsilon, mechanism="duchi", strategy=strategy)
 
 

@@ -29,7 +29,9 @@ def signals(number, seed):
 
 def write_rows(path, matrix):
     """Write rows to a CSV file, with a column for each number of a signal."""
-    names = [each.name_of(place) for each in SIGNAL.attributes for place in range(each.size)]
+    names = [
+        each.estimand.name_of(place) for each in SIGNAL.attributes for place in range(each.size)
+    ]
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow([*names, "gait"])

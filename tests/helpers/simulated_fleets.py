@@ -35,7 +35,7 @@ class Population:
 def label_odds(attribute, population):
     """Return the probability of each label: positions between two labels are rounded at random."""
     columns = [column[:, None] for column in population.columns]
-    positions = attribute.to_inputs(attribute.joined(columns))[:, 0]
+    positions = attribute.inputs.of(attribute.join(columns))[:, 0]
     lower = np.floor(positions).astype(int)
     upper, number = positions - lower, len(attribute.labels)
     odds = np.bincount(lower, population.odds * (1 - upper), minlength=number + 1)
@@ -49,7 +49,7 @@ def drawn(attribute, coder, population, answers, rng):
         labels = rng.multinomial(answers, label_odds(attribute, population))
         return codes_of(coder, labels, rng)
     vehicles = rng.multinomial(answers, population.odds)
-    law = tables.probabilities(coder.letters, coder.table, attribute.to_inputs(population.x))
+    law = tables.probabilities(coder.letters, coder.table, attribute.inputs.of(population.x))
     law /= law.sum(axis=1, keepdims=True)  # up to rounding it was 1
     return sum(rng.multinomial(vehicles[:, i], row) for i, row in enumerate(law))
 

@@ -43,9 +43,9 @@ def test_directions_unless_a_mechanism_is_named():
     with pytest.raises(DomainError, match="needs no mechanism"):
         Settings(4.0, "pm", strategy="directions")
     (part,) = Settings(4.0).plan(5, length=0.6).parts
-    assert (part.coders[0].kind, part.schema.attributes[0].length) == ("directions", 0.6)
+    assert (part.coders[0].kind, part.schema.attributes[0].inputs.length) == ("directions", 0.6)
     (part,) = Settings(4.0, bound=0.7).plan(5, length=0.6).parts
-    assert part.schema.attributes[0].length == 0.7
+    assert part.schema.attributes[0].inputs.length == 0.7
 
 
 def test_defaults_are_those_of_a_plan():

@@ -45,7 +45,7 @@ def whole_row(schema):
     """Return a row with a value for each attribute."""
     row = {"age": 80, "city": "Rome"}
     for attribute in schema.attributes:
-        if attribute.numeric:
+        if attribute.inputs.numeric:
             lows = [attribute.low] * attribute.size
             row.setdefault(attribute.name, lows if attribute.size > 1 else attribute.low)
         else:

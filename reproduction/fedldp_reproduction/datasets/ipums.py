@@ -40,7 +40,7 @@ from fedldp.datasets.files import Gathered, read
 from fedldp.errors import DomainError, MissingExtra
 from fedldp.learn.features import check_target
 from fedldp.schema import frames
-from fedldp.schema.attributes import Attribute, Category
+from fedldp.schema.attributes import Category, Number
 from fedldp.schema.schema import Schema
 
 ABOUT = About(
@@ -62,14 +62,14 @@ class _Variable:
     """How to read one variable of the extract."""
 
     name: str
-    attribute: Attribute
+    attribute: Number | Category
     codes: Mapping[str, int]  # the category that a code stands for
     unknown: frozenset[str]
 
     def read(self, cells: frames.Cells) -> tuple[frames.Cells, npt.NDArray[np.bool_]]:
         """Return what the cells mean, and which of them are unknown."""
         unknown = frames.codes(cells, dict.fromkeys(self.unknown, 0)) == 0
-        if self.attribute.reads_floats:
+        if isinstance(self.attribute, Number):
             values: Floats = frames.numbers(cells).copy()
             # However it is written: 99.0 would be clipped to the highest value there is.
             unknown |= np.isin(values, frames.numbers(sorted(self.unknown)))
@@ -236,6 +236,8 @@ def _variable(name: str, table: Any) -> _Variable:
         rest["categories"] = list(dict.fromkeys(codes.values()))
         places = {code: rest["categories"].index(text) for code, text in codes.items()}
     attribute = Schema.of(**{name: rest})[name]
+    if not isinstance(attribute, Number | Category):
+        raise DomainError(f"{name!r} must be a number or a category; got {attribute!r:.200}.")
     return _Variable(variable, attribute, places, frozenset(map(str, unknown)))
 
 
@@ -245,7 +247,7 @@ def country(data: Dataset) -> str | None:
 
 
 def _shape(data: Dataset) -> tuple[int, int, int]:
-    numbers = sum(attribute.numeric for attribute in data.asked.attributes)
+    numbers = sum(attribute.inputs.numeric for attribute in data.asked.attributes)
     return numbers, len(data.asked) - numbers, data.dimensions
 
 

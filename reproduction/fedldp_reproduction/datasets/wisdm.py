@@ -106,7 +106,7 @@ class Wisdm:
             )
         table = np.array(good)
         columns = tuple(
-            each.compact(table[:, [i]]) for i, each in enumerate(self.measured.attributes)
+            each.inputs.compact(table[:, [i]]) for i, each in enumerate(self.measured.attributes)
         )
         return self.dataset(columns, f" {malformed} malformed records were left out.")
 

@@ -58,16 +58,16 @@ class Material:
         if self._last:
             return 1.0  # those signals are all that is asked
         asked = self.dataset.asked
-        return sum(each.size for each in asked.attributes if each.numeric) / asked.dimensions
+        return sum(each.size for each in asked.attributes if each.inputs.numeric) / asked.dimensions
 
     def numbers(self) -> Singles:
         """Return the numbers whose means are estimated, on the scale of [-1, 1]."""
-        chosen = [each for each in self.dataset.asked.attributes if each.numeric]
+        chosen = [each for each in self.dataset.asked.attributes if each.inputs.numeric]
         columns = self._last or sum(number.size for number in chosen)
         scaled = np.empty((len(self.dataset), columns), np.float32)
         for start in range(0, len(scaled), _BLOCK):
             rows = slice(start, start + _BLOCK)
-            parts = [each.to_inputs(self.dataset.matrix(rows, (each.name,))) for each in chosen]
+            parts = [each.inputs.of(self.dataset.matrix(rows, (each.name,))) for each in chosen]
             scaled[rows] = np.concatenate(parts, axis=1)[:, -columns:]
         return scaled
 

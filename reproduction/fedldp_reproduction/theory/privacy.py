@@ -238,7 +238,7 @@ def _bits() -> Verdict:
 def _dimensions() -> Iterator[Verdict]:
     schema = wisdm.V1.measured
     labels = [len(each.labels) - 1 for each in schema.attributes if each.labels]
-    numbers = sum(each.numeric for each in schema.attributes)
+    numbers = sum(each.inputs.numeric for each in schema.attributes)
     users, total = len(wisdm.V1.users), numbers + sum(labels)
     yield Verdict(
         "WISDM has 43 dimensions (sec. Experiments B)",

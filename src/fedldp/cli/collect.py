@@ -161,8 +161,9 @@ class _Truth:
 
     def add(self, values: Floats) -> None:
         """Add the values of some rows, with NaN for missing values."""
-        raw, readable = self.attribute.sums(values)
-        used, counted = self.attribute.sums(self.attribute.used(values))
+        estimand = self.attribute.estimand
+        raw, readable = estimand.sums(values)
+        used, counted = estimand.sums(estimand.from_unit(self.attribute.inputs.of(values)))
         self._raw, self._readable = self._raw + raw, self._readable + readable
         self._used, self._counted = self._used + used, self._counted + counted
 

@@ -143,7 +143,7 @@ def _columns(data: Dataset) -> dict[str, Any]:
     columns = []
     for attribute, entry in zip(data.schema.attributes, data.schema.to_document(), strict=True):
         values = data.matrix(names=(attribute.name,))
-        found = attribute.summary(values)
+        found = attribute.estimand.summary(values)
         columns.append({**entry, **found, "derived": attribute.name in data.derived})
     return {
         "dimensions": data.dimensions,
@@ -161,6 +161,6 @@ def _table(schema: Schema, columns: list[dict[str, Any]]) -> Table:
         notes = ["derived from others"] if column["derived"] else []
         if column.get("outside"):
             notes.append(f"{column['outside']:.2%} outside the bounds")
-        typical = attribute.typical(column)
+        typical = attribute.estimand.typical(column)
         rendered.add_row(attribute.name, attribute.domain, typical, ", ".join(notes))
     return rendered

@@ -105,7 +105,7 @@ def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
         values = np.atleast_1d(each.values)
         shape = values.size
         columns = zip(
-            map(attribute.described, range(shape)),
+            map(attribute.estimand.line, range(shape)),
             values.tolist(),
             np.atleast_1d(each.stderr).tolist(),
             np.reshape(each.interval, (shape, 2)).tolist(),

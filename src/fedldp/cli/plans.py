@@ -364,7 +364,7 @@ def plan_command(
     if calendar is not None and lifetime is not None:
         _check_lifetime(calendar, lifetime)
     reports = vehicles if calendar is None else max(1, round(vehicles * calendar.share))
-    number = sum(each.estimates for each in plan.schema.attributes)
+    number = sum(each.inputs.estimates for each in plan.schema.attributes)
     document = summary(plan) | {
         "constant": plan.constant,
         "vehicles": vehicles,

@@ -282,7 +282,7 @@ def shown_error(error: float, target: Attribute) -> str:
     """Return an error for people: the share of wrong labels, or how far off a number is."""
     if target.feature_labels:
         return f"{error:.2%}"
-    return f"{error:.4g} (root mean square: {error**0.5 * target.half_width:.4g})"
+    return f"{error:.4g} (root mean square: {error**0.5 * target.estimand.half_width:.4g})"
 
 
 def title_of(task: str, goal: Objective) -> str:

@@ -455,4 +455,4 @@ def _check_column(attribute: Attribute, column: npt.NDArray[Any]) -> None:
         raise DomainError(
             f"column {attribute.name!r} must have the shape {shape}; got {column.shape}."
         )
-    attribute.check_column(column)
+    attribute.inputs.check_column(attribute.name, column)

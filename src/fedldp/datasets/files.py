@@ -143,7 +143,7 @@ class Gathered:
         self._qualities.append(quality)
         place = 0
         for attribute, parts in zip(self._schema.attributes, self._parts, strict=True):
-            parts.append(attribute.compact(matrix[:, place : place + attribute.size]))
+            parts.append(attribute.inputs.compact(matrix[:, place : place + attribute.size]))
             place += attribute.size
         return quality
 

@@ -295,9 +295,9 @@ def _deviations(
         raise DomainError("a forecast is about noise: give a mechanism.")
     (part,) = plan.parts
     ((coder, attribute),) = part.asked
-    length = min(1.0, _SLOPE * prior.length / attribute.half_width)
+    length = min(1.0, _SLOPE * prior.length / attribute.estimand.half_width)
     reports = max(asked, 1) * settings.participations
-    variance = coder.noise_at(length) * attribute.half_width**2 / (reports * part.share)
+    variance = coder.noise_at(length) * attribute.estimand.half_width**2 / (reports * part.share)
     slope = np.array([_SLOPE if goal.classifies else goal.first_slope])
     curvature = goal.curvature(slope)[0] * prior.squares
     deviations = np.sqrt(variance) / curvature

@@ -407,9 +407,9 @@ def observe(levels: Sequence[tuple[Countable, int, Cells]], estimator: str = RAT
         length = coder.mean_length(cells)
         noise = coder.noise if length is None else coder.noise_at(length)[:, None]
         with np.errstate(divide="ignore"):  # without noise, the gradient is known exactly
-            precision = precision + answers / (noise * attribute.half_width**2)
+            precision = precision + answers / (noise * attribute.estimand.half_width**2)
         if length is not None and n:
-            weighed, weights = weighed + n * length * attribute.half_width, weights + n
+            weighed, weights = weighed + n * length * attribute.estimand.half_width, weights + n
     with np.errstate(divide="ignore"):
         variance = np.minimum(1 / np.asarray(precision, np.float64), _NOTHING_KNOWN)
     known = np.asarray(weighed / weights) if weights else None

@@ -194,11 +194,11 @@ class Clipped:
         columns = np.arange(vector.size)
         cells[:, -1] += len(values) / replicas
         if vector.length is not None:
-            rows = vectors_of(values, columns).shortened(vector.scale, vector.missing_input)
+            rows = vectors_of(values, columns).shortened(vector.scale, vector.inputs.missing)
             cells[:, :-2] += vector.half_width * rows.sums(replicas, columns.size)
             cells[:, -2] += vector.half_width * rows.lengths.reshape(replicas, -1).sum(axis=1)
             return
-        clipped = vector.used(values.all(columns))
+        clipped = vector.from_unit(vector.to_unit(values.all(columns)))
         cells[:, :-2] += clipped.reshape(replicas, -1, columns.size).sum(axis=1)
         squares = np.einsum("ij,ij->i", clipped, clipped)
         cells[:, -2] += np.sqrt(squares).reshape(replicas, -1).sum(axis=1)

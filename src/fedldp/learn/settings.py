@@ -304,7 +304,7 @@ class Settings(Recipe):
         --------
         >>> from fedldp.learn import Arrays, Linear, objective
         >>> task = Linear(objective("squared"), Arrays(np.ones((2, 3)), np.zeros(2)))
-        >>> Settings(epsilon=4.0).plan_for(task).schema.attributes[0].length
+        >>> Settings(epsilon=4.0).plan_for(task).schema.attributes[0].inputs.length
         0.553
         """
         clip = self._clip_for_task(task, self.survey_for(task.numbers, len(task)))

@@ -291,9 +291,9 @@ class Part:
             raise DomainError(f"k must be from 1 to {self.units}; got {self.k!r}.")
         for block in self._blocks:
             for attribute in block.attributes:
-                if attribute.inputs != block.coder.inputs:
+                if attribute.inputs.ends != block.coder.inputs:
                     raise DomainError(f"the coder of {attribute.name!r} is for other inputs.")
-                if (attribute.length is not None) is not block.coder.ball:
+                if (attribute.inputs.length is not None) is not block.coder.ball:
                     raise DomainError(
                         f"the coder of {attribute.name!r} is for numbers with other bounds: a "
                         "vector with a bound on its length is answered by directions alone, and "
@@ -418,7 +418,7 @@ class Part:
         whole = [
             coder
             for coder, attribute in self.asked
-            if attribute.rounds and coder.inputs_dtype is np.int64
+            if attribute.inputs.rounds and coder.inputs_dtype is np.int64
         ]
         return {places[id(coder)] for coder in whole}
 
@@ -473,8 +473,8 @@ class Part:
         Where all coordinates have the same values, there is one entry for all of them.
         """
         rows: list[tuple[float, float, float]] = []
-        for each in self._attributes:
-            rows += [(each.centre, each.scale, each.missing_input)] * each.size
+        for attribute in self._attributes:
+            rows += [(*attribute.inputs.scaling, attribute.inputs.missing)] * attribute.size
         centre, scale, missing = np.array(rows if len(set(rows)) > 1 else rows[:1]).T
         return centre, scale, missing
 
@@ -873,8 +873,8 @@ def places(attributes: Sequence[Attribute]) -> Iterator[tuple[Attribute, slice]]
     """Yield each of some attributes with the slice of its estimates among those of all."""
     start = 0
     for attribute in attributes:
-        yield attribute, slice(start, start + attribute.estimates)
-        start += attribute.estimates
+        yield attribute, slice(start, start + attribute.inputs.estimates)
+        start += attribute.inputs.estimates
 
 
 def to_documents(parts: Sequence[Part]) -> tuple[list[Document], list[Document]]:

@@ -215,7 +215,7 @@ class Plan:
         if choices["strategy"] != "cube":
             choices["strategy"] = "paper"
         if name == "laplace" and isinstance(schema, Schema):
-            numbers = sum(each.size for each in schema.attributes if each.numeric)
+            numbers = sum(each.size for each in schema.attributes if each.inputs.numeric)
             choices["k"] = max(1, numbers)
         return cls(
             schema,
@@ -274,7 +274,7 @@ class Plan:
         asked = sorted(number for part in parts for number in part.attributes)
         if asked != list(range(len(schema.attributes))):
             raise DomainError("every attribute must be in exactly one part of a plan.")
-        unsettled = [attribute.name for attribute in schema.attributes if attribute.unsettled]
+        unsettled = [attribute.name for attribute in schema.attributes if attribute.unresolved]
         if unsettled:
             raise DomainError(f"{unsettled[0]!r} needs a grid: pass grid=, or let Plan choose it.")
         object.__setattr__(self, "schema", schema)

@@ -70,9 +70,9 @@ def parts_of(
     if few_bits and strategy == "paper":
         raise DomainError("the paper sends categories through OUE: leave compact=True out.")
     everything = tuple(range(len(schema.attributes)))
-    numbers = tuple(i for i in everything if schema.attributes[i].numeric)
-    categories = tuple(i for i in everything if not schema.attributes[i].numeric)
-    lengths = [i for i in numbers if schema.attributes[i].length is not None]
+    numbers = tuple(i for i in everything if schema.attributes[i].inputs.numeric)
+    categories = tuple(i for i in everything if not schema.attributes[i].inputs.numeric)
+    lengths = [i for i in numbers if schema.attributes[i].inputs.length is not None]
     if lengths and strategy != "directions":
         raise DomainError(
             f"{schema.attributes[lengths[0]].name!r} has a bound on its length, which is for "
@@ -95,8 +95,8 @@ def parts_of(
         chosen = _how_many(kinds, budget, k, coders)
         each = each_part(budget, chosen)
         for number, attribute in zip(attributes, kinds, strict=True):
-            settled[number] = attribute.settled(each, coders)
-        made = tuple(settled[number].coder(each, coders) for number in attributes)
+            settled[number] = attribute.resolve(each, coders)
+        made = tuple(settled[number].inputs.coder(each, coders) for number in attributes)
         parts.append((attributes, made, chosen))
 
     for_numbers = epsilon * (schema.dimensions - len(categories)) / schema.dimensions
@@ -206,7 +206,7 @@ def best_k(attributes: Sequence[Attribute], budget: Fraction, coders: Offered) -
 
     def error(k: int) -> float:
         each = each_part(budget, k)
-        return fsum(attribute.expected_error(each, coders) for attribute in attributes) / k
+        return fsum(attribute.inputs.expected_error(each, coders) for attribute in attributes) / k
 
     d = sum(each.size for each in attributes)
     most = min(d, max(1, ceil(float(budget) / _ALWAYS_MORE)))

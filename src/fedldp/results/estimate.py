@@ -208,7 +208,7 @@ def means_of_levels(levels: Sequence[tuple[Countable, int, Cells]], estimator: s
         # One level alone needs no weight.
         noise = coder.noise if len(levels) > 1 else 1.0
         top, bottom = top + total / noise, bottom + answers / noise
-    return cast(Floats, attribute.from_unit(top / np.where(bottom > 0, bottom, 1.0)))
+    return cast(Floats, attribute.estimand.from_unit(top / np.where(bottom > 0, bottom, 1.0)))
 
 
 def check_choices(estimator: str, of: str) -> None:
@@ -302,7 +302,7 @@ def _described(
 
     def described(risk: float) -> tuple[Floats, Floats]:
         mean, error = average(risk)
-        return attribute.from_unit(mean), error * attribute.half_width
+        return attribute.estimand.from_unit(mean), error * attribute.estimand.half_width
 
     m, risks = moments.m, _risks(confidence, number)
     alone, together = (_interval(*described(risk), m - 1, risk) for risk in risks)
@@ -310,7 +310,9 @@ def _described(
     joint = None
     if moments.covariance is not None:
         joint = Joint(values, moments.covariance, int(m[0]), risks, moments.jump)
-    return attribute.result(Numbers(values, stderr, alone, together, m.astype(np.int64), joint))
+    return attribute.estimand.result(
+        Numbers(values, stderr, alone, together, m.astype(np.int64), joint)
+    )
 
 
 def combine_estimates(*estimates: Estimate) -> Estimate:
@@ -463,7 +465,7 @@ def expected_error(
         for coder, attribute in part.asked:
             columns = part.columns[start : start + attribute.size]
             start += attribute.size
-            inputs = data if isinstance(data, str) else attribute.to_inputs(data[:, columns])
+            inputs = data if isinstance(data, str) else attribute.inputs.of(data[:, columns])
             noise, mean, square = coder.assumed(inputs, weight)
             spread = square - mean**2
             counted = spread if estimator == RATIO else square

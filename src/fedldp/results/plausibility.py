@@ -191,7 +191,7 @@ class _Suspects:
     def finding(self, place: int, checks: int) -> Finding:
         name = self.attribute.name  # of all labels, or all numbers, together
         if self.kind == "range":
-            name = self.attribute.name_of(place)
+            name = self.attribute.estimand.name_of(place)
         elif self.kind == "answers":
             name = self.attribute.coordinate_name(place)
         p_value = float(self.p_values[place]) * checks
@@ -227,9 +227,9 @@ def _means(part: Part, cells: npt.NDArray[Any]) -> Iterator[_Suspects]:
         if beyond is None:
             continue
         for attribute, place in places(attributes):
-            found = attribute.from_unit(mean[place])
+            found = attribute.estimand.from_unit(mean[place])
             for end, p_values in zip(reversed(coder.ends), beyond, strict=True):
-                known = float(attribute.from_unit(end))
+                known = float(attribute.estimand.from_unit(end))
                 yield _Suspects(attribute, "range", found, known, p_values[place])
 
 
@@ -302,7 +302,7 @@ def influence(parts: Sequence[Part], share: float, group: float) -> dict[str, In
         answers = (1 - share) * part.share + share  # if all liars answer
         for coder, attribute in part.asked:
             found[attribute.name] = Influence(
-                attribute.moved(coder, share / answers if share else 0.0, group),
-                attribute.moved(coder, share, group),
+                attribute.estimand.influence(coder, share / answers if share else 0.0, group),
+                attribute.estimand.influence(coder, share, group),
             )
     return {name: found[name] for name in parts[0].schema}

@@ -19,6 +19,7 @@ from fedldp._internal.validation import Floats, checked_text
 from fedldp.errors import DomainError, UnknownName
 from fedldp.schema import frames
 from fedldp.schema.attributes import Attribute
+from fedldp.schema.attributes.readers import Reader
 from fedldp.schema.frames import REAL, Cells, is_missing, numbers
 from fedldp.schema.quality import AttributeQuality, DataQuality, total
 
@@ -46,7 +47,7 @@ class Rows:
         self._first_row = first_row
         ends = np.cumsum([attribute.size for attribute in attributes]).tolist()
         self._slices = [slice(*pair) for pair in pairwise([0, *ends])]
-        self._read = [part for attribute in attributes for part in attribute.parts]
+        self._readers = [reader for attribute in attributes for reader in attribute.readers]
         self._data: npt.NDArray[Any] | frames.Table
         if isinstance(data, np.ndarray):
             self._data = self._checked_array(data, ends[-1])
@@ -68,12 +69,12 @@ class Rows:
         if isinstance(table, frames.Dicts):
             return table  # a key may be missing from any dict: that is data
         known = set(table.names)
-        for attribute in self._read:
-            if not known.issuperset(_columns(attribute, table)):
-                several = "" if attribute.size == 1 else f" of {attribute.size} numbers, and not"
-                several += several and f" all of {attribute.name}[0] to [{attribute.size - 1}]"
+        for reader in self._readers:
+            if not known.issuperset(_columns(reader, table)):
+                several = "" if reader.size == 1 else f" of {reader.size} numbers, and not"
+                several += several and f" all of {reader.name}[0] to [{reader.size - 1}]"
                 raise UnknownName(
-                    f"the data have no column {attribute.name!r}{several}; they have "
+                    f"the data have no column {reader.name!r}{several}; they have "
                     f"{list(table.names)!r:.500}. The names must be those of the schema."
                 )
         return table
@@ -91,10 +92,8 @@ class Rows:
             return _floats(self._data[start:stop])
         matrix = np.empty((stop - start, self._slices[-1].stop))
         for attribute, columns in zip(self._attributes, self._slices, strict=True):
-            parts = [
-                _read(part, cells) for part, cells in self._parts(attribute, columns, start, stop)
-            ]
-            matrix[:, columns] = attribute.joined(parts)
+            cells = self._cells(attribute, columns, start, stop)
+            matrix[:, columns] = attribute.join([_read(*pair) for pair in cells])
         return matrix
 
     def read(self, start: int = 0, stop: int | None = None) -> tuple[Floats, DataQuality]:
@@ -103,27 +102,26 @@ class Rows:
         The quality is for the owner of the data, and never sent.
         """
         start, stop = self._range(start, stop)
-        found = []
+        qualities = []
         if isinstance(self._data, np.ndarray) and self._is_plain:
             matrix = _floats(self._data[start:stop])
             least, most = _extremes(matrix)
-            for attribute, columns in zip(self._attributes, self._slices, strict=True):
+            for reader, columns in zip(self._readers, self._slices, strict=True):
                 values, ends = matrix[:, columns], (least[columns].min(), most[columns].max())
-                found.append(_quality(attribute, values, values, ends, self._first_row + start))
+                qualities.append(_quality(reader, values, values, ends, self._first_row + start))
         else:
             matrix = np.empty((stop - start, self._slices[-1].stop))
             for attribute, columns in zip(self._attributes, self._slices, strict=True):
-                read = []
-                for part, cells in self._parts(attribute, columns, start, stop):
-                    values = _read(part, cells)
-                    read.append(values)
+                names = names_of(attribute)
+                joined: list[Floats] = []
+                for reader, cells in self._cells(attribute, columns, start, stop):
+                    values = _read(reader, cells)
                     ends = (values.min(initial=np.inf), values.max(initial=-np.inf))
-                    quality = _quality(part, values, cells, ends, self._first_row + start)
-                    found.append(quality)
-                matrix[:, columns] = attribute.joined(read)
-                named = zip(names_of(attribute), found[-len(read) :], strict=True)
-                found[-len(read) :] = [replace(each, name=name) for name, each in named]
-        return matrix, DataQuality(len(matrix), tuple(found), *self._others(start, stop))
+                    quality = _quality(reader, values, cells, ends, self._first_row + start)
+                    qualities.append(replace(quality, name=names[len(joined)]))
+                    joined.append(values)
+                matrix[:, columns] = attribute.join(joined)
+        return matrix, DataQuality(len(matrix), tuple(qualities), *self._others(start, stop))
 
     def quality(self) -> DataQuality:
         """Return what a vehicle clips or replaces in all rows: a dry run."""
@@ -145,33 +143,38 @@ class Rows:
         if isinstance(self._data, np.ndarray):
             return {}, ()
         if isinstance(self._data, frames.Dicts):
-            names = {each.name for each in self._read}
+            names = {reader.name for reader in self._readers}
             return self._data.other_keys(names, start, stop), ()
-        names = {name for each in self._read for name in _columns(each, self._data)}
+        names = {name for reader in self._readers for name in _columns(reader, self._data)}
         return {}, tuple(name for name in self._data.names if name not in names)
 
-    def _parts(
+    def _cells(
         self, attribute: Attribute, columns: slice, start: int, stop: int
-    ) -> Iterator[tuple[Attribute, Cells]]:
-        """Yield the attributes that an attribute consists of, with their cells."""
+    ) -> Iterator[tuple[Reader, Cells]]:
+        """Yield the readers of an attribute, each with its cells."""
         if isinstance(self._data, np.ndarray):
-            yield attribute, self._data[start:stop, columns]
+            if len(attribute.readers) > 1:
+                names = " and ".join(repr(reader.name) for reader in attribute.readers)
+                raise DomainError(
+                    f"{attribute.name!r} is read from the columns {names}: give data whose columns "
+                    "have names."
+                )
+            yield attribute.readers[0], self._data[start:stop, columns]
             return
-        for part in attribute.parts:
-            names = _columns(part, self._data)
-            found = [self._data.cells(name, start, stop) for name in names]
-            yield part, found[0] if len(found) == 1 else _beside(found)
+        for reader in attribute.readers:
+            cells = [self._data.cells(name, start, stop) for name in _columns(reader, self._data)]
+            yield reader, cells[0] if len(cells) == 1 else _beside(cells)
 
 
-def _columns(attribute: Attribute, table: frames.Table) -> list[str]:
-    """Return the columns of a table that hold an attribute.
+def _columns(reader: Reader, table: frames.Table) -> list[str]:
+    """Return the columns of a table that a reader needs.
 
     A vector x is one column of lists or, in a file of texts, the columns x[0], x[1] and so on.
     """
-    size = attribute.size
-    if size == 1 or isinstance(table, frames.Dicts) or attribute.name_of(0) not in table.names:
-        return [attribute.name]
-    return [attribute.name_of(place) for place in range(size)]
+    several = reader.size > 1 and not isinstance(table, frames.Dicts)
+    if not several or f"{reader.name}[0]" not in table.names:
+        return [reader.name]
+    return [f"{reader.name}[{place}]" for place in range(reader.size)]
 
 
 def _beside(columns: Sequence[Cells]) -> npt.NDArray[Any]:
@@ -186,9 +189,9 @@ def _beside(columns: Sequence[Cells]) -> npt.NDArray[Any]:
 
 def names_of(attribute: Attribute) -> list[str]:
     """Return the names by which the quality of an attribute's columns is found."""
-    if attribute.parts == (attribute,):
+    if len(attribute.readers) == 1:
         return [attribute.name]
-    return [f"{attribute.name}: {part.name}" for part in attribute.parts]
+    return [f"{attribute.name}: {reader.name}" for reader in attribute.readers]
 
 
 def kinds(data: Any) -> dict[str, int | None]:
@@ -230,21 +233,21 @@ def _size(cells: Cells) -> int | None:
     return None if np.isnan(numbers(present)).any() else 1
 
 
-def _read(attribute: Attribute, cells: Cells) -> Floats:
-    """Return a row for each cell, with the coordinates of the attribute."""
-    size = attribute.size
+def _read(reader: Reader, cells: Cells) -> Floats:
+    """Return a row for each cell, with the coordinates of the reader."""
+    size = reader.size
     if isinstance(cells, np.ndarray) and cells.ndim > 1:
         if cells.shape[1:] != (size,):
             raise DomainError(
-                f"column {attribute.name!r} must have the shape (rows, {size}); got {cells.shape}."
+                f"column {reader.name!r} must have the shape (rows, {size}); got {cells.shape}."
             )
-        return attribute.read(cells.reshape(-1)).reshape(-1, size)
+        return reader.read(cells.reshape(-1)).reshape(-1, size)
     if size == 1:
-        return attribute.read(cells)[:, None]
+        return reader.read(cells)[:, None]
     rows = np.full((len(cells), size), np.nan)
     for row, cell in zip(rows, cells, strict=True):
         if _is_vector(cell, size):
-            row[:] = attribute.read(cell)
+            row[:] = reader.read(cell)
     return rows
 
 
@@ -282,7 +285,7 @@ def _extremes(matrix: Floats) -> tuple[Floats, Floats]:
 
 
 def _quality(
-    attribute: Attribute,
+    reader: Reader,
     values: Floats,
     cells: Cells,
     ends: tuple[float, float],
@@ -290,47 +293,47 @@ def _quality(
 ) -> AttributeQuality:
     """Count what is clipped or replaced, given the values, their cells and their two extremes."""
     quality = AttributeQuality(
-        attribute.name,
+        reader.name,
         values.size,
-        clipped=attribute.clipped(values, *ends),
-        bounds=attribute.limits,
-        replacement=attribute.replacement,
+        clipped=reader.clipped(values, *ends),
+        bounds=reader.limits,
+        replacement=reader.replacement,
     )
     if not np.isnan(ends[0]):
         return quality
     bad = np.isnan(values)
-    if attribute.optional:  # to have no value is no fault
+    if reader.optional:  # to have no value is no fault
         rows = np.flatnonzero(bad[:, 0]).tolist()
-        bad[[row for row in rows if attribute.is_missing(_entry(cells[row]))]] = False
+        bad[[row for row in rows if reader.is_missing(_entry(cells[row]))]] = False
         if not bad.any():
             return quality
-    row, offset = divmod(int(bad.argmax()), attribute.size)
+    row, offset = divmod(int(bad.argmax()), reader.size)
     place = f"row {first_row + row}"
-    value, is_entry = cells[row], _is_vector(cells[row], attribute.size)
+    value, is_entry = cells[row], _is_vector(cells[row], reader.size)
     if is_entry:
         value = value[offset]
-        place += f", number {offset}" if attribute.size > 1 else ""
-    missing = _missing(attribute, cells, bad)
-    others: dict[str, Any] = {attribute.invalid: int(np.count_nonzero(bad)) - missing}
-    example = f"{place}: {attribute.fault(value, is_entry)}"
+        place += f", number {offset}" if reader.size > 1 else ""
+    missing = _missing(reader, cells, bad)
+    others: dict[str, Any] = {reader.invalid: int(np.count_nonzero(bad)) - missing}
+    example = f"{place}: {reader.fault(value, is_entry)}"
     return replace(quality, missing=missing, example=example, **others)
 
 
-def _missing(attribute: Attribute, cells: Cells, bad: npt.NDArray[np.bool_]) -> int:
+def _missing(reader: Reader, cells: Cells, bad: npt.NDArray[np.bool_]) -> int:
     """Return how many of the bad values are missing."""
     if isinstance(cells, np.ndarray) and cells.dtype.kind in "biufcmM":
         cells = cells.reshape(bad.shape)[bad]
         return int(np.count_nonzero(cells != cells))  # NaN and NaT, which differ from themselves
-    absent = attribute.is_missing
+    absent = reader.is_missing
     rows = np.flatnonzero(bad.any(axis=1)).tolist()
-    if attribute.size == 1 and not (isinstance(cells, np.ndarray) and cells.ndim > 1):
+    if reader.size == 1 and not (isinstance(cells, np.ndarray) and cells.ndim > 1):
         found = [cell for row in rows if (cell := cells[row]) is not None]
         return len(rows) - len(found) + sum(map(absent, found))
     count = 0
     for row in rows:
         cell = cells[row]
-        if _is_vector(cell, attribute.size):
+        if _is_vector(cell, reader.size):
             count += sum(absent(cell[offset]) for offset in np.flatnonzero(bad[row]).tolist())
         elif is_missing(cell):
-            count += attribute.size
+            count += reader.size
     return count

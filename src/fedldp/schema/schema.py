@@ -17,8 +17,8 @@ from fedldp.schema.attributes import (
     ATTRIBUTES,
     Attribute,
     Number,
+    from_entry,
     from_table,
-    is_entry,
 )
 from fedldp.schema.quality import DataQuality
 from fedldp.schema.rows import Rows, kinds
@@ -228,7 +228,7 @@ class Schema(Mapping[str, Attribute]):
         >>> Schema.vector(3, 0.5).is_vector(3), Schema.of(age=(0, 100)).is_vector(3)
         (True, False)
         """
-        return len(self) == 1 and self.attributes[0].numeric and self.dimensions == d
+        return len(self) == 1 and self.attributes[0].inputs.numeric and self.dimensions == d
 
     def __repr__(self) -> str:
         return f"<Schema of {counted(len(self), 'attribute')}: {listed(self.names)}>"
@@ -493,9 +493,7 @@ def _from_entry(entry: Any) -> Attribute:
     if not isinstance(entry, dict) or "name" not in entry:
         raise DomainError(f"an entry has no name: {entry!r:.60}")
     options = {key: entry[key] for key in entry if key != "name"}
-    if not is_entry(options):
-        raise DomainError(f"an entry does not describe an attribute: {entry!r:.200}")
-    return from_table(entry["name"], options)
+    return from_entry(entry["name"], options)
 
 
 def _call(places: Mapping[str, str]) -> str:

@@ -80,7 +80,7 @@ def test_a_vehicle_and_the_library_read_alike(optional, circular):
     plan = Plan(Schema((attribute,)), 1.0)
     alone = vehicle.Plan(plan.to_json(), "1")
     rows = [{"x": value} for value in NUMBERS]
-    found = attribute.to_inputs(plan.schema.rows(rows).matrix())[:, 0]
+    found = attribute.inputs.of(plan.schema.rows(rows).matrix())[:, 0]
     assert found.tolist() == [alone.inputs(row)[0] for row in rows]
 
 

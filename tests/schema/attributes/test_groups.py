@@ -144,7 +144,7 @@ def test_the_plan_chooses_the_grid_with_the_least_error(epsilon):
     From the variances of the coders, for uniform numbers that three in four vehicles have.
     """
     coders, share = Offered("dominant"), 0.75
-    chosen = OPTIONAL.settled(epsilon, coders)
+    chosen = OPTIONAL.resolve(epsilon, coders)
     coder = coders.compact(epsilon, chosen.grid + 1)
     values, places = np.linspace(-1, 1, chosen.grid), np.arange(chosen.grid)
     inner = np.append(0.5, np.ones(chosen.grid - 2)) if chosen.grid > 2 else np.array([0.5])
@@ -306,8 +306,8 @@ def test_data_sets_hold_positions(tmp_path):
         [2, 3, 10],
     ]
     speed, by_model, _ = schema.attributes
-    assert speed.typical(speed.summary(dataset.columns[0][:, None])) == "78"
-    means = by_model.summary(dataset.columns[1][:, None])["estimates"][:2]
+    assert speed.estimand.typical(speed.estimand.summary(dataset.columns[0][:, None])) == "78"
+    means = by_model.estimand.summary(dataset.columns[1][:, None])["estimates"][:2]
     assert means == pytest.approx([26, 65])
     with pytest.raises(DomainError, match="'speed by model' is for statistics"):
         Features(schema).encode(schema.rows({"speed": [1], "model": ["A"], "fuel": [1]}).matrix())
@@ -418,7 +418,7 @@ def test_they_are_declared_in_toml_and_in_json():
         [{"name": "x", "of": 1, "groups": 2}],
         [{"name": "x", "low": 0.0, "high": 1.0, "optional": 1}],
     ):
-        with pytest.raises(WireError, match="does not describe an attribute"):
+        with pytest.raises(WireError, match="needs low and high|tables with a name"):
             Schema.from_document(document)
     with pytest.raises(DomainError, match="must be tables with a name"):
         Schema.from_toml("x = {of = 1, groups = 2}")

@@ -18,7 +18,7 @@ from fedldp.errors import DataWarning, WireError
 from fedldp.learn.features import Features
 from fedldp.learn.model import Model
 from fedldp.schema.attributes import ATTRIBUTES, Labelled
-from fedldp.schema.frames import numbers
+from fedldp.schema.attributes.readers import NumberReader
 
 EDGES = [0, 30, 60, 130]
 ROWS = {"speed": [10.0] * 20_000 + ["45"] * 10_000 + [None] * 10_000, "age": [31] * 40_000}
@@ -32,11 +32,8 @@ class Bins(Labelled):
     name: str
     edges: tuple[float, ...]
 
-    invalid = "unreadable"
     declared_as = "cuts"
     plan_format = vehicle.PLAN_FORMAT_2
-    limits = ""
-    missing = None
     missing_input = 0.0
 
     @classmethod
@@ -47,10 +44,6 @@ class Bins(Labelled):
     def from_table(cls, name, table):
         return cls(name, tuple(table["cuts"])) if table.keys() == {"cuts"} else None
 
-    @classmethod
-    def is_entry(cls, options):
-        return options.keys() == {"cuts"} and isinstance(options["cuts"], list)
-
     def options(self):
         return {"cuts": list(self.edges)}
 
@@ -59,16 +52,12 @@ class Bins(Labelled):
         return tuple(f"{low}-{high}" for low, high in zip(self.edges, self.edges[1:], strict=False))
 
     @property
-    def replacement(self):
-        return self.labels[0]
+    def readers(self):
+        return (NumberReader(self.name, replacement=self.labels[0]),)
 
-    def read(self, cells):
-        values = numbers(cells)
-        places = np.searchsorted(self.edges[1:-1], values, side="right")
-        return np.where(np.isnan(values), np.nan, places)
-
-    def _expected(self, cell, is_entry):
-        return "a number"
+    def join(self, columns):
+        places = np.searchsorted(self.edges[1:-1], columns[0], side="right")
+        return np.where(np.isnan(columns[0]), np.nan, places)
 
 
 @pytest.fixture
@@ -89,7 +78,7 @@ def test_it_is_declared_in_toml_and_in_json(schema):
     assert document[0] == {"name": "speed", "cuts": EDGES}
     assert Schema.from_document(document) == schema
     ATTRIBUTES.pop("bins")
-    with pytest.raises(WireError, match="does not describe an attribute"):
+    with pytest.raises(WireError, match="needs low and high"):
         Schema.from_document(document)
 
 
@@ -100,7 +89,7 @@ def test_its_values_are_read_and_counted(schema):
     assert (speed.missing, speed.unreadable, speed.unknown, speed.clipped) == (1, 1, 0, 0)
     assert speed.example == "row 3: the value is missing"
     assert "replaced by 0-30" in str(speed)
-    assert schema["speed"].fault("fast") == "'fast' is not a number"
+    assert schema["speed"].readers[0].fault("fast") == "'fast' is not a number"
 
 
 @pytest.mark.parametrize("options", [{}, {"strategy": "paper"}, {"strategy": "cube"}])

@@ -79,10 +79,10 @@ def test_unknown_and_missing_values_are_reported_as_such():
 
 def test_ranges_are_read_fast_from_arrays_and_texts():
     cells = np.array([10, 14, 9, 15, 12])
-    np.testing.assert_equal(ZONE.read(cells), [0, 4, np.nan, np.nan, 2])
-    np.testing.assert_equal(ZONE.read(np.array([10.0, np.nan])), [0, 6])
+    np.testing.assert_equal(ZONE.readers[0].read(cells), [0, 4, np.nan, np.nan, 2])
+    np.testing.assert_equal(ZONE.readers[0].read(np.array([10.0, np.nan])), [0, 6])
     texts = ["11", " 12 ", "x", None, "", "nan"]
-    np.testing.assert_equal(ZONE.read(texts), [1, 2, np.nan, 6, 6, np.nan])
+    np.testing.assert_equal(ZONE.readers[0].read(texts), [1, 2, np.nan, 6, 6, np.nan])
     assert Schema.of(zone=range(10, 15))["zone"] == ZONE
     assert Category("zone", range(10, 15)).categories == ("10", "11", "12", "13", "14")
 
@@ -134,6 +134,6 @@ def test_they_are_declared_in_toml_and_in_json():
 def test_optional_labels_that_are_there_already():
     city = Category("city", ["missing", "Oslo", "other"], optional=True)
     assert city.labels == ("missing", "Oslo", "other")
-    np.testing.assert_equal(city.read(["Oslo", None, "Rome"]), [1, 0, np.nan])
+    np.testing.assert_equal(city.readers[0].read(["Oslo", None, "Rome"]), [1, 0, np.nan])
     assert city.missing_input == 2
     assert repr(TIRES) == "Category(name='tires', categories=('summer', 'winter'), optional=True)"

@@ -483,7 +483,7 @@ class LDPMod:
 
     def _described_update(self, row: list[float], quality: DataQuality) -> str:
         """Return how long an update is, and what the plan makes of it, for the owner alone."""
-        most, length = self.plan.schema.attributes[0].length, float(np.linalg.norm(row))
+        most, length = self.plan.schema.attributes[0].inputs.length, float(np.linalg.norm(row))
         told = f"LDPMod: the update has a length of {length:.3g}"
         if most is None:
             return f"{told}; {quality.clipping or 'nothing is clipped.'}"

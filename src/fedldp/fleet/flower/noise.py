@@ -109,10 +109,10 @@ class Excess(NamedTuple):
         first = server_round - found.rounds + 1
         rounds = f"round {first}" if found.rounds == 1 else f"rounds {first} to {server_round}"
         attribute = plan.schema.attributes[0]
-        least = found.noticeable * attribute.half_width
-        longest = attribute.half_width * sqrt(attribute.size)
-        if attribute.length is not None:
-            longest = attribute.length
+        least = found.noticeable * attribute.estimand.half_width
+        longest = attribute.estimand.half_width * sqrt(attribute.size)
+        if attribute.inputs.length is not None:
+            longest = attribute.inputs.length
         if least > longest:
             reason = (
                 "Not even updates that all agree could be told from it: a mean update must have a "

@@ -322,7 +322,7 @@ class Forecast(NamedTuple):
 
 def forecast(plan: Plan, vehicles: int) -> Forecast:
     """Return how large the noise of a round will be: see `Forecast`."""
-    half = _attribute(plan).half_width
+    half = _attribute(plan).estimand.half_width
     square = plan.expected_error(vehicles, "worst", of="fleet")
     return Forecast(plan, vehicles, half * math.sqrt(square), _longest(plan))
 
@@ -341,9 +341,9 @@ def mean_update(plan: Plan, tally: Tally) -> Floats:
     attribute = _attribute(plan)
     mean: Any = tally.estimate()[attribute.name].values
     found = np.nan_to_num(np.asarray(mean, np.float64).reshape(-1), nan=0.0)  # nobody answered
-    if attribute.length is None:
-        return np.clip(found, attribute.from_unit(-1.0), attribute.from_unit(1.0))
-    return found * min(1.0, attribute.length / max(_length(found), attribute.length))
+    if attribute.inputs.length is None:
+        return np.clip(found, attribute.estimand.from_unit(-1.0), attribute.estimand.from_unit(1.0))
+    return found * min(1.0, attribute.inputs.length / max(_length(found), attribute.inputs.length))
 
 
 def _attribute(plan: Plan) -> Attribute:
@@ -359,9 +359,9 @@ def _attribute(plan: Plan) -> Attribute:
 def _longest(plan: Plan) -> float:
     """Return the length of the longest vector that the plan does not clip."""
     attribute = _attribute(plan)
-    if attribute.length is not None:
-        return attribute.length
-    return attribute.half_width * math.sqrt(attribute.size)
+    if attribute.inputs.length is not None:
+        return attribute.inputs.length
+    return attribute.estimand.half_width * math.sqrt(attribute.size)
 
 
 def _length(numbers: Floats) -> float:

@@ -519,7 +519,7 @@ def _cleaned(schema: Schema, matrix: Floats) -> Floats:
     found, place = np.array(matrix, np.float64), 0
     for attribute in schema.attributes:
         columns = found[:, place : place + attribute.size]
-        columns[~attribute.known(columns)] = np.nan
+        columns[~attribute.inputs.known(columns)] = np.nan
         place += attribute.size
     return found
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedldp.errors import DomainError
 from fedldp.schema.attributes.angle import Angle
-from fedldp.schema.attributes.base import Attribute, Labelled, Measured
+from fedldp.schema.attributes.base import Attribute, Labelled
 from fedldp.schema.attributes.binned import BinnedNumber
 from fedldp.schema.attributes.category import Category
 from fedldp.schema.attributes.distribution import Distribution
@@ -23,7 +23,6 @@ __all__ = [
     "Distribution",
     "HashedCategory",
     "Labelled",
-    "Measured",
     "Number",
     "OptionalNumber",
     "WholeNumbers",
@@ -49,26 +48,22 @@ def from_table(name: str, table: Any) -> Attribute:
         raise DomainError(
             f"{name!r} must be a table of bounds or of categories; got {table!r:.60}."
         )
-    constant, options = _split(table)
+    options = {key: table[key] for key in table if key != "constant"}
     for kind in ATTRIBUTES.values():
-        if found := kind.from_table(name, options):
-            return _constant(found, constant) if "constant" in table else found
+        if attribute := kind.from_table(name, options):
+            return _constant(attribute, table["constant"]) if "constant" in table else attribute
     raise DomainError(
         f"{name!r} needs {', or '.join(kind.declared_as for kind in ATTRIBUTES.values())}; got "
         f"{', '.join(map(repr, table)) or 'nothing'}."
     )
 
 
-def is_entry(options: Mapping[str, Any]) -> bool:
-    """Return whether the declaration of an attribute can look like this in JSON."""
-    constant, others = _split(options)
-    known = any(kind.is_entry(others) for kind in ATTRIBUTES.values())
-    return known and (constant is True or "constant" not in options)
-
-
-def _split(table: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return whether an attribute is constant, and its other entries."""
-    return table.get("constant"), {key: table[key] for key in table if key != "constant"}
+def from_entry(name: str, entry: Mapping[str, Any]) -> Attribute:
+    """Return the attribute that an entry in JSON declares, in exactly the form of `declaration`."""
+    attribute = from_table(name, entry)
+    if attribute.declaration() != entry:
+        raise DomainError(f"an entry does not describe an attribute: {entry!r:.200}")
+    return attribute
 
 
 def _constant(attribute: Attribute, constant: Any) -> Attribute:
@@ -76,10 +71,10 @@ def _constant(attribute: Attribute, constant: Any) -> Attribute:
         raise DomainError(
             f"constant of {attribute.name!r} must be true or false; got {constant!r:.60}."
         )
-    if attribute.parts != (attribute,):
+    if len(attribute.readers) > 1:
         raise DomainError(
             f"{attribute.name!r} has several columns: declare each of them constant, not the whole."
         )
-    found = copy(attribute)
-    object.__setattr__(found, "constant", constant)
-    return found
+    declared = copy(attribute)
+    object.__setattr__(declared, "constant", constant)
+    return declared

@@ -11,14 +11,13 @@ from fedldp._internal.text import counted, or_none, rounded
 from fedldp._internal.validation import Floats, Integers, whole
 from fedldp.errors import DomainError
 from fedldp.schema.attributes.base import finite
-from fedldp.schema.attributes.binned import Binned, default_entry
+from fedldp.schema.attributes.binned import Binned
 from fedldp.schema.attributes.distribution import Bins, entries
 from fedldp.schema.attributes.results import Numbers
 from fedldp.vehicle import MOST_BINS
 
 __all__ = ["Angle", "CircularDistribution"]
 
-_KEYS = {"period", "bins"}
 _GRID = 720  # directions that are tried as ends of an interval
 
 
@@ -220,8 +219,8 @@ class Angle(Binned):
     constant: bool = field(default=False, kw_only=True)
 
     declared_as = "period and bins (with an optional missing)"
-    limits = ""
     kind = CircularDistribution
+    bounds = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "period", finite(self.name, "period", self.period))
@@ -239,16 +238,9 @@ class Angle(Binned):
 
     @classmethod
     def from_table(cls, name: str, table: Mapping[str, Any]) -> "Angle | None":
-        known = {*_KEYS, "missing", "optional"}
-        return cls(name, **table) if {"period"} <= table.keys() <= known else None
-
-    @classmethod
-    def is_entry(cls, options: Mapping[str, Any]) -> bool:
-        return (
-            default_entry(options, _KEYS)
-            and type(options["period"]) in (int, float)
-            and type(options["bins"]) is int
-        )
+        if not {"period"} <= table.keys() <= {"period", "bins", "missing", "optional"}:
+            return None
+        return cls(name, **table)
 
     def options(self) -> dict[str, Any]:
         return {"period": self.period, "bins": self.bins, **self._defaults()}
@@ -263,12 +255,7 @@ class Angle(Binned):
         with np.errstate(invalid="ignore"):  # values may be infinite
             return super().bin(np.mod(values, self.period))
 
-    def moved(self, coder: Any, liars: float, group: float) -> float:
-        return super().moved(coder, liars, group) / 2  # the farthest direction is opposite
-
-    def read(self, cells: Any) -> Floats:
-        values = super().read(cells)
-        return np.where(np.isinf(values), np.nan, values)  # infinity is not an angle
-
-    def clipped(self, values: Floats, least: float, most: float) -> int:
-        return 0
+    @property
+    def largest_shift(self) -> float:
+        """The farthest direction is opposite."""
+        return self.period / 2

@@ -1,5 +1,6 @@
 """Numbers of which the distribution is estimated: a vehicle answers with a bin."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,16 +12,15 @@ import numpy as np
 
 from fedldp._internal.validation import Floats, checked_text, whole
 from fedldp.errors import DomainError
-from fedldp.schema.attributes.base import Labelled, Values, finite
-from fedldp.schema.attributes.distribution import Bins, Distribution, GroupDistributions, bin_labels
-from fedldp.schema.attributes.results import Numbers, Result
-from fedldp.schema.frames import Cells, is_missing_number, numbers
+from fedldp.schema.attributes.base import Labelled, finite
+from fedldp.schema.attributes.distribution import Bins, Distribution, bin_labels
+from fedldp.schema.attributes.estimands import BinShares
+from fedldp.schema.attributes.readers import NumberReader
 from fedldp.vehicle import MISSING, MOST_BINS, PLAN_FORMAT_2
 
 __all__ = ["BinnedNumber"]
 
 SPACINGS = ("linear", "logarithmic")
-_SLACK = 1e-6  # of the range: a value that is closer to an end is not counted as clipped
 
 
 class Binned(Labelled):
@@ -32,8 +32,6 @@ class Binned(Labelled):
     edges: tuple[float, ...]  # of the bins, ascending
 
     plan_format = PLAN_FORMAT_2
-    invalid = "unreadable"
-    kind: type[Bins]  # of the result
 
     def _check(self, default: float) -> None:
         """Validate the name and what a vehicle without a value answers."""
@@ -97,59 +95,38 @@ class Binned(Labelled):
         return float(self.bin(np.array([self.missing]))[0])
 
     @property
-    def replacement(self) -> str:
-        """The public value that replaces an unusable one, in words."""
-        return f"'{MISSING}'" if self.missing is None else f"{self.missing:.10g}"
+    @abstractmethod
+    def kind(self) -> type[Bins]:
+        """The kind of the result."""
 
-    @classmethod
-    def from_shorthand(cls, name: str, given: Any, size: int) -> Any:
-        return None
+    @property
+    @abstractmethod
+    def bounds(self) -> tuple[float, float] | None:
+        """The bounds to which values are clipped; None on a circle."""
 
-    def joined(self, values: list[Floats]) -> Floats:
-        places = self.bin(values[0])
+    @property
+    @abstractmethod
+    def largest_shift(self) -> float:
+        """How far a quantile, or a mean direction, can be from the true one."""
+
+    @property
+    def readers(self) -> tuple[NumberReader, ...]:
+        """What reads its column."""
+        missing = f"'{MISSING}'" if self.missing is None else f"{self.missing:.10g}"
+        return (NumberReader(self.name, missing, self.bounds, optional=self.optional),)
+
+    def join(self, columns: list[Floats]) -> Floats:
+        places = self.bin(columns[0])
         return np.where(np.isnan(places), self.missing_input, places) if self.optional else places
 
-    def read(self, cells: Cells) -> Floats:
-        return numbers(cells)
-
-    def is_missing(self, cell: object) -> bool:
-        return is_missing_number(cell)
-
-    def _expected(self, cell: object, is_entry: bool) -> str:
-        return "a number"
+    @property
+    def estimand(self) -> BinShares:
+        """What is estimated: the distribution."""
+        return BinShares(self.name, self.inputs, self.edges, self.kind, self.largest_shift)
 
     def _defaults(self) -> dict[str, Any]:
         """Return the entry that says what a vehicle without a value answers."""
         return {"optional": True} if self.optional else {"missing": self.missing}
-
-    def result(self, numbers: Numbers) -> Result:
-        return self.kind.of(self.edges, numbers)
-
-    def within(self, groups: tuple[str, ...], numbers: Numbers) -> Result:
-        return GroupDistributions(groups, self.labels, self.edges, numbers, self.kind)
-
-    def moved(self, coder: Any, liars: float, group: float) -> float:
-        # A quantile is anywhere between two values of which nobody has one between: however few
-        # the liars are, they decide which of the two it is.
-        return self.edges[-1] - self.edges[0] if liars > 0 else 0.0
-
-    def moved_within(self, coder: Any, liars: float, group: float) -> float:
-        return self.moved(coder, liars, group)
-
-    def sums(self, values: Values) -> tuple[Values, Any]:
-        codes = self.to_inputs(values[~np.isnan(values)]).astype(np.int64)
-        found = np.bincount(codes, minlength=len(self.labels))
-        bins = len(self.edges) - 1
-        totals = np.full(len(found), found[:bins].sum())
-        totals[bins:] = len(values)
-        return found, totals
-
-
-def default_entry(options: Mapping[str, Any], keys: set[str]) -> bool:
-    """Return whether entries are these keys, and either a missing number or optional = true."""
-    if options.keys() == {*keys, "missing"}:
-        return type(options["missing"]) in (int, float)
-    return options.keys() == {*keys, "optional"} and options["optional"] is True
 
 
 @final
@@ -269,14 +246,6 @@ class BinnedNumber(Binned):
         known = {"low", "high", "bins", "spacing", "missing", "optional"}
         return cls.of(name, **table) if {"low", "high", "bins"} <= table.keys() <= known else None
 
-    @classmethod
-    def is_entry(cls, options: Mapping[str, Any]) -> bool:
-        return (
-            default_entry(options, {"edges"})
-            and isinstance(options["edges"], list)
-            and all(type(edge) in (int, float) for edge in options["edges"])
-        )
-
     def options(self) -> dict[str, Any]:
         return {"edges": list(self.edges), **self._defaults()}
 
@@ -288,16 +257,14 @@ class BinnedNumber(Binned):
         return f"{low:g} to {high:g} in {len(self.edges) - 1} bins{missing}"
 
     @property
-    def limits(self) -> str:
-        """What values are clipped to, in words."""
-        return f"[{self.edges[0]:.10g}, {self.edges[-1]:.10g}]"
+    def bounds(self) -> tuple[float, float]:
+        """The first edge and the last."""
+        return self.edges[0], self.edges[-1]
 
-    def clipped(self, values: Floats, least: float, most: float) -> int:
-        slack = _SLACK * (self.edges[-1] - self.edges[0])
-        low, high = self.edges[0] - slack, self.edges[-1] + slack
-        if least >= low and most <= high:  # not if one of them is NaN
-            return 0
-        return int(np.count_nonzero((values < low) | (values > high)))
+    @property
+    def largest_shift(self) -> float:
+        """The distance between the bounds."""
+        return self.edges[-1] - self.edges[0]
 
 
 def _edges(

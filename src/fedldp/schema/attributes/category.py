@@ -15,12 +15,12 @@ from fedldp._internal.validation import Floats, checked_text, is_real
 from fedldp.errors import DomainError
 from fedldp.schema.attributes.base import Labelled
 from fedldp.schema.attributes.open import HashedCategory, WholeNumbers
+from fedldp.schema.attributes.readers import LabelReader
 from fedldp.schema.frames import Cells, codes, is_missing, shown
 from fedldp.vehicle import MISSING, MOST_LABELS, OTHER, PLAN_FORMAT, PLAN_FORMAT_2, label
 
 __all__ = ["Category"]
 
-_KEYS = {"categories", "missing"}
 _MOST_COMPARED = 1000  # labels that are compared with an unknown one
 
 
@@ -75,9 +75,7 @@ class Category(Labelled):
     optional: bool = False
     constant: bool = field(default=False, kw_only=True)
 
-    invalid = "unknown"
     declared_as = "categories (with an optional missing, or optional = true)"
-    limits = ""
 
     def __post_init__(self) -> None:
         checked_text(self.name, "an attribute's name")
@@ -194,17 +192,9 @@ class Category(Labelled):
 
     @classmethod
     def from_table(cls, name: str, table: Mapping[str, Any]) -> "Category | None":
-        known = {*_KEYS, "optional"}
-        return cls(name, **table) if {"categories"} <= table.keys() <= known else None
-
-    @classmethod
-    def is_entry(cls, options: Mapping[str, Any]) -> bool:
-        labels = options.get("categories")
-        if not isinstance(labels, list) or not all(isinstance(text, str) for text in labels):
-            return False
-        if options.keys() == {"categories", "optional"}:
-            return options["optional"] is True
-        return options.keys() == _KEYS and isinstance(options["missing"], str)
+        if not {"categories"} <= table.keys() <= {"categories", "missing", "optional"}:
+            return None
+        return cls(name, **table)
 
     def options(self) -> dict[str, Any]:
         if self.optional:
@@ -227,13 +217,14 @@ class Category(Labelled):
         return float(self.codes[self.missing])
 
     @property
-    def replacement(self) -> str:
-        """The public label that replaces an unusable one, in words."""
-        return repr(self.missing)
+    def readers(self) -> tuple[LabelReader, ...]:
+        """What reads its column."""
+        missing = repr(self.missing)
+        return (LabelReader(self.name, missing, self._codes, self._expected, self.optional),)
 
-    def read(self, cells: Cells) -> Floats:
+    def _codes(self, cells: Cells) -> Floats:
         return codes(cells, self.codes, self.codes[MISSING] if self.optional else nan)
 
-    def _expected(self, cell: object, is_entry: bool) -> str:
+    def _expected(self, cell: object) -> str:
         near = did_you_mean(cell, self.categories[:_MOST_COMPARED])
         return f"one of the {len(self.categories)} categories{near}"

@@ -11,7 +11,8 @@ from fedldp._internal import validation
 from fedldp._internal.validation import Floats, checked_text
 from fedldp.errors import DomainError
 from fedldp.schema.attributes.base import Labelled
-from fedldp.schema.frames import Cells, labels_of, numbers
+from fedldp.schema.attributes.readers import LabelReader
+from fedldp.schema.frames import Cells, is_missing, labels_of, numbers
 from fedldp.vehicle import MISSING, MOST_LABELS, OTHER, PLAN_FORMAT_2, bucket
 
 __all__ = ["HashedCategory", "WholeNumbers"]
@@ -19,22 +20,9 @@ __all__ = ["HashedCategory", "WholeNumbers"]
 _LARGEST = 1 << 53  # so that doubles hold every number
 
 
-class _Unlisted(Labelled):
-    """A category without a list of labels, in plans of format 2."""
-
-    plan_format = PLAN_FORMAT_2
-    optional = True
-    limits = ""
-    missing = MISSING
-
-    @classmethod
-    def from_shorthand(cls, name: str, given: Any, size: int) -> Any:
-        return None
-
-
 @final
 @dataclass(frozen=True, repr=False)
-class WholeNumbers(_Unlisted):
+class WholeNumbers(Labelled):
     """A category for each whole number from `first` to `last`, one for others, and one for none.
 
     `Category.of_range` makes one.
@@ -58,7 +46,7 @@ class WholeNumbers(_Unlisted):
     >>> zone = WholeNumbers("zone", 1, 5)
     >>> zone.labels
     ('1', '2', '3', '4', '5', 'other', 'missing')
-    >>> zone.read(["3", 9, None, 2.5])
+    >>> zone.readers[0].read(["3", 9, None, 2.5])
     array([ 2., nan,  6., nan])
     """
 
@@ -67,9 +55,8 @@ class WholeNumbers(_Unlisted):
     last: int
     constant: bool = field(default=False, kw_only=True)
 
-    invalid = "unknown"
+    plan_format = PLAN_FORMAT_2
     declared_as = "first and last"
-    replacement = repr(OTHER)
 
     def __post_init__(self) -> None:
         checked_text(self.name, "an attribute's name")
@@ -103,12 +90,6 @@ class WholeNumbers(_Unlisted):
     def from_table(cls, name: str, table: Mapping[str, Any]) -> "WholeNumbers | None":
         return cls(name, **table) if table.keys() == {"first", "last"} else None
 
-    @classmethod
-    def is_entry(cls, options: Mapping[str, Any]) -> bool:
-        return options.keys() == {"first", "last"} and all(
-            type(number) is int for number in options.values()
-        )
-
     def options(self) -> dict[str, Any]:
         return {"first": self.first, "last": self.last}
 
@@ -117,23 +98,26 @@ class WholeNumbers(_Unlisted):
         """The range, for display."""
         return f"{self.first} to {self.last}, other or missing"
 
-    def read(self, cells: Cells) -> Floats:
+    @property
+    def readers(self) -> tuple[LabelReader, ...]:
+        """What reads its column."""
+        return (LabelReader(self.name, repr(OTHER), self._codes, self._expected, optional=True),)
+
+    def _codes(self, cells: Cells) -> Floats:
         values = numbers(cells) - self.first
         known = (values >= 0) & (values <= self.last - self.first) & (values == np.rint(values))
-        found = np.where(known, values, np.nan)
-        if not known.all():
-            rows = np.flatnonzero(~known)
-            absent = [row for row in rows.tolist() if self.is_missing(cells[row])]
-            found[absent] = self.missing_input + 1
-        return found
+        codes = np.where(known, values, np.nan)
+        rows = np.flatnonzero(~known).tolist()
+        codes[[row for row in rows if is_missing(cells[row])]] = self.missing_input + 1
+        return codes
 
-    def _expected(self, cell: object, is_entry: bool) -> str:
+    def _expected(self, cell: object) -> str:
         return f"a whole number from {self.first} to {self.last}"
 
 
 @final
 @dataclass(frozen=True, repr=False)
-class HashedCategory(_Unlisted):
+class HashedCategory(Labelled):
     """Texts of an open vocabulary, each in one of some buckets, and a category for none.
 
     `Category.hashed` makes one. The bucket of a label is public: SHA-256 of the salt and the label
@@ -162,7 +146,7 @@ class HashedCategory(_Unlisted):
     >>> app = HashedCategory("app", buckets=1024)
     >>> app.bucket("maps"), len(app.labels), app.labels[-1]
     (989, 1025, 'missing')
-    >>> app.read(["maps", None])
+    >>> app.readers[0].read(["maps", None])
     array([ 989., 1024.])
     """
 
@@ -171,9 +155,8 @@ class HashedCategory(_Unlisted):
     salt: str = ""
     constant: bool = field(default=False, kw_only=True)
 
-    invalid = "unknown"
+    plan_format = PLAN_FORMAT_2
     declared_as = "buckets (with an optional salt)"
-    replacement = repr(MISSING)
 
     def __post_init__(self) -> None:
         checked_text(self.name, "an attribute's name")
@@ -201,14 +184,6 @@ class HashedCategory(_Unlisted):
     @classmethod
     def from_table(cls, name: str, table: Mapping[str, Any]) -> "HashedCategory | None":
         return cls(name, **table) if {"buckets"} <= table.keys() <= {"buckets", "salt"} else None
-
-    @classmethod
-    def is_entry(cls, options: Mapping[str, Any]) -> bool:
-        return (
-            options.keys() == {"buckets", "salt"}
-            and type(options["buckets"]) is int
-            and isinstance(options["salt"], str)
-        )
 
     def options(self) -> dict[str, Any]:
         return {"buckets": self.buckets, "salt": self.salt}
@@ -238,8 +213,14 @@ class HashedCategory(_Unlisted):
         """
         return bucket(label, self.buckets, self.salt)
 
-    def read(self, cells: Cells) -> Floats:
+    @property
+    def readers(self) -> tuple[LabelReader, ...]:
+        """What reads its column."""
+        return (LabelReader(self.name, repr(MISSING), self._codes, _expected_text, optional=True),)
+
+    def _codes(self, cells: Cells) -> Floats:
         return labels_of(cells, self.bucket, self.missing_input)
 
-    def _expected(self, cell: object, is_entry: bool) -> str:
-        return "a text or a number"
+
+def _expected_text(_: object) -> str:
+    return "a text or a number"
