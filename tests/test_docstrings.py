@@ -52,6 +52,8 @@ CHECKED = (
     "fedldp.storage",
     "fedldp.vehicle",
 )
+# What extensions implement, and nobody else calls, is described in one line.
+PROTOCOLS = ("fedldp.coders.base", "fedldp.schema.attributes.base")
 EXAMPLE = ">>> "
 
 
@@ -97,6 +99,12 @@ def docstring(kind: type, name: str) -> str:
     return ""
 
 
+def is_of_protocol(kind: type, name: str) -> bool:
+    """Return whether a method was declared by a protocol, by name or in the base class."""
+    owners = [base.__module__ for base in kind.__mro__ if name in vars(base)]
+    return owners[-1] in PROTOCOLS
+
+
 def described(text: str, *sections: str) -> dict[str, str]:
     """Return the names in some sections of a docstring, each with its description."""
     parsed = NumpyDocString(text)
@@ -139,7 +147,7 @@ def class_gaps(kind: type) -> list[str]:
         "__init__" in vars(kind) or dataclasses.is_dataclass(kind) or hasattr(kind, "_fields")
     ):
         gaps += parameter_gaps(kind, text, "Parameters", "Attributes")
-    if EXAMPLE not in text:
+    if EXAMPLE not in text and kind.__module__ not in PROTOCOLS:
         gaps.append("there is no example")
     for name in method_names(kind):
         gaps += [f"{name}: {gap}" for gap in method_gaps(kind, name, text)]
@@ -148,8 +156,9 @@ def class_gaps(kind: type) -> list[str]:
 
 def method_gaps(kind: type, name: str, class_text: str) -> list[str]:
     text = docstring(kind, name)
-    if isinstance(inspect.getattr_static(kind, name), property | cached_property):
-        return [] if text else ["the property is not described"]
+    is_property = isinstance(inspect.getattr_static(kind, name), property | cached_property)
+    if is_property or is_of_protocol(kind, name):
+        return [] if text else ["it is not described"]
     method = getattr(kind, name)
     gaps = parameter_gaps(method, text, "Parameters") + result_gaps(method, text)
     # An example of the class may show a method, too.
