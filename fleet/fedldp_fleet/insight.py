@@ -67,7 +67,7 @@ def estimates(tally: Tally, schema: Schema, confidence: float = 0.95) -> Insight
         found = tally.estimate(confidence=confidence)
     for name, result in found.items():
         for place, line in enumerate(result.shown.lines(name)):
-            label, scale = schema[name].described(place)
+            label, scale = schema[name].estimand.line(place)
             value, low, high = map(or_none, (line.estimate, line.low, line.high))
             rows.append(Row(label, line.shown, value, low, high, scale, line.answers))
         summaries += [f"{name}: {result.summary}"] if result.summary else []
