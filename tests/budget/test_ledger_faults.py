@@ -57,9 +57,20 @@ def test_processes_compete_and_none_overspends(tmp_path):
     assert [own for _, own in results] == ["1"] * processes
 
 
-@pytest.mark.parametrize(("ledgers", "kills", "milliseconds"), [(3, 160, 15), (30, 4, 20)])
+@pytest.mark.parametrize(
+    ("ledgers", "kills", "milliseconds"),
+    [
+        (1, 30, 15),
+        (5, 4, 20),
+        pytest.param(3, 160, 15, marks=pytest.mark.slow),
+        pytest.param(30, 4, 20, marks=pytest.mark.slow),
+    ],
+)
 def test_killed_at_any_moment_it_forgets_nothing(tmp_path, ledgers, kills, milliseconds):
-    """Few files that are killed much in use, and many that are killed while they are made."""
+    """Few files that are killed much in use, and many that are killed while they are made.
+
+    The moments are random: test_ledger_damage.py tries every step of one process.
+    """
     victim("kill", tmp_path, ledgers, kills, milliseconds, 20)
     for number in range(ledgers):
         with Ledger(tmp_path / str(number), ledger_victim.CAP) as ledger:

@@ -54,10 +54,13 @@ def test_ranking_leaves_out_what_does_not_exist_for_an_epsilon():
     assert "three-outputs-flat" in run("mechanisms", "--epsilon", "20")
 
 
-@pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
-def test_plot(tmp_path, monkeypatch, suffix, magic):
+@pytest.mark.parametrize(
+    ("words", "suffix", "magic"),
+    [([], "png", b"\x89PNG"), (["--inputs", "--epsilon", "1"], "svg", b"<?xml")],
+)
+def test_plot(tmp_path, monkeypatch, words, suffix, magic):
     monkeypatch.chdir(tmp_path)
-    assert "Wrote" in run("mechanisms", "--plot", f"compare.{suffix}")
+    assert "Wrote" in run("mechanisms", *words, "--plot", f"compare.{suffix}")
     assert Path(f"compare.{suffix}").read_bytes().startswith(magic)
 
 

@@ -1,6 +1,5 @@
 """A second reading of docs/wire-format.md, in plain Python, and plans that several tests share."""
 
-import copy
 import hashlib
 import itertools
 import json
@@ -443,14 +442,13 @@ def places(document, path=()):
 
 def changed(document, path, change):
     """Return a copy in which one entry is replaced, or deleted if the change is `...`."""
-    document = copy.deepcopy(document)
-    inner = document
-    for key in path[:-1]:
-        inner = inner[key]
-    if change is ...:
-        del inner[path[-1]]
+    document, key = document.copy(), path[0]
+    if len(path) > 1:
+        document[key] = changed(document[key], path[1:], change)
+    elif change is ...:
+        del document[key]
     else:
-        inner[path[-1]] = change
+        document[key] = change
     return document
 
 
