@@ -17,12 +17,14 @@ from pathlib import Path
 
 import pytest
 from ledgers import made, untouched
+from patience import HANG_SECONDS
 from vehicle_processes import (
+    DEPLOYMENT,
     PLAN,
     PROGRAMS,
+    REPORT_BYTES,
     ROWS,
-    STATES,
-    outcomes,
+    check_standard_error,
     standard_error,
     write_row,
 )
@@ -33,45 +35,22 @@ from fedldp.errors import DataWarning
 from fedldp.fleet import logs
 
 ROOT = Path(__file__).parents[2]
-REPORT_BYTES = 16 + -(-PLAN.bits // 8)
+LIBRARY = [name for name in PROGRAMS if name not in DEPLOYMENT]  # the others: tests/fleet
 
 
 # Every program
 
 
-def check(name, folder, rows):
-    """Run a program with every state of standard error; only the owner may see a difference."""
-    found = outcomes(name, folder, rows)
-    assert len(found) == len(STATES) * len(rows)
-    told = {row: found[f"open {row}"].pop("told") for row in rows}
-    quiet = found["open whole"]
-    assert quiet["status"] == 0
-    assert quiet["words"]
-    length = {"vehicle.py": 2 * REPORT_BYTES + 1, "fedldp report": REPORT_BYTES}
-    assert quiet["stdout"] == length.get(name, 0)
-    assert name in length or quiet["sent"]
-    assert PROGRAMS[name].ledger is None or quiet["spent"]
-    for case, outcome in found.items():
-        assert outcome == quiet, case
-    return told
-
-
-SLOW = ("examples/flower",)  # which imports scikit-learn; it has the same mod as "LDPMod"
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in PROGRAMS],
-)
-def test_nothing_but_standard_error_shows_what_the_owner_is_told(name, tmp_path_factory):
-    told = check(name, tmp_path_factory.mktemp("v"), ("whole", "clipped"))  # for a short socket
+@pytest.mark.parametrize("name", LIBRARY)
+def test_nothing_but_standard_error_shows_what_the_owner_is_told(name, tmp_path):
+    told = check_standard_error(name, tmp_path, ("whole", "clipped"))
     assert told["clipped"].count("\n") > told["whole"].count("\n")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_so_it_is_for_all_kinds_of_rows(name, tmp_path_factory):
-    check(name, tmp_path_factory.mktemp("v"), tuple(ROWS))
+@pytest.mark.parametrize("name", LIBRARY)
+def test_so_it_is_for_all_kinds_of_rows(name, tmp_path):
+    check_standard_error(name, tmp_path, tuple(ROWS))
 
 
 # Real processes
@@ -88,7 +67,7 @@ def run(folder, program, row, redirections, **environment):
         cwd=folder / row,
         stdout=subprocess.PIPE,
         check=False,
-        timeout=300,
+        timeout=HANG_SECONDS,
         env=os.environ | environment,
     )
     return done.returncode, done.stdout
@@ -173,7 +152,7 @@ def test_many_who_write_to_a_pipe_that_nobody_reads_do_not_wait():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(HANG_SECONDS)
     blocked = any(thread.is_alive() for thread in threads)
     assert os.get_blocking(writer)  # other programs that write there wait as before
     os.close(reader)
@@ -192,7 +171,7 @@ def test_a_terminal_that_nobody_reads_is_not_waited_for():
 
     thread = threading.Thread(target=warn, daemon=True)
     thread.start()
-    thread.join(60)
+    thread.join(HANG_SECONDS)
     blocked = thread.is_alive()
     assert os.get_blocking(terminal)
     assert os.read(master, 100) == b"x" * 100

@@ -23,6 +23,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
+from patience import HANG_SECONDS
 
 import fedldp
 from fedldp import Plan, Schema, Source, vehicle
@@ -31,7 +32,6 @@ ROOT = Path(__file__).parents[2]
 SCHEMA = Schema.of(speed=(0, 50), city=["Oslo", "Århus", "Rome"])
 PLAN = Plan(SCHEMA, epsilon=1.0)
 CAP, LEDGER = "4", "ledger.db"
-LONGEST_SECONDS = 120  # of a case: one that waits for standard error would wait for ever
 
 # By name: what a row is, and whether the owner is warned.
 ROWS = {
@@ -143,7 +143,7 @@ def run_vault():
         question, answer = Question("spring", 1, "7", 1, PLAN.to_json()), None
         while answer is None:
             with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):  # not yet there
-                answer = ask(Address.of("s"), question, time.monotonic() + LONGEST_SECONDS)
+                answer = ask(Address.of("s"), question, time.monotonic() + HANG_SECONDS)
             time.sleep(0.01)
         Path("sent").write_text(f"{answer.answered} {len(answer.records)}")
         os.kill(os.getpid(), signal.SIGTERM)
@@ -316,7 +316,7 @@ def start(name, folder, state):
 
 def ended(child):
     """Return the status with which a child ends, or "blocked" if it does not."""
-    end = time.monotonic() + LONGEST_SECONDS
+    end = time.monotonic() + HANG_SECONDS
     while time.monotonic() < end:
         found, status = os.waitpid(child, os.WNOHANG)
         if found:
@@ -368,6 +368,32 @@ def main(name, place, *rows):
                 outcome["told"] = (folder / "err").read_text(errors="replace")
             found[f"{state} {row}"] = outcome
     print(json.dumps(found))
+
+
+# In a test.
+
+REPORT_BYTES = 16 + -(-PLAN.bits // 8)
+DEPLOYMENT = ("fedldp vehicle", "vault", "LDPMod", "examples/flower")  # tested by `make test-fleet`
+
+
+def check_standard_error(name, folder, rows):
+    """Run a program with every state of standard error; only the owner may see a difference.
+
+    Return for each row what the owner is told.
+    """
+    found = outcomes(name, folder, rows)
+    assert len(found) == len(STATES) * len(rows)
+    told = {row: found[f"open {row}"].pop("told") for row in rows}
+    quiet = found["open whole"]
+    assert quiet["status"] == 0
+    assert quiet["words"]
+    length = {"vehicle.py": 2 * REPORT_BYTES + 1, "fedldp report": REPORT_BYTES}
+    assert quiet["stdout"] == length.get(name, 0)
+    assert name in length or quiet["sent"]
+    assert PROGRAMS[name].ledger is None or quiet["spent"]
+    for case, outcome in found.items():
+        assert outcome == quiet, case
+    return told
 
 
 def outcomes(name, folder, rows):
