@@ -7,6 +7,7 @@ import sys
 
 import equal_process_ids
 import pytest
+from patience import HANG_SECONDS
 
 NAMESPACE = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child")
 
@@ -28,7 +29,9 @@ def test_a_child_with_the_process_id_of_its_parent(tmp_path, how):
         (tmp_path / case).mkdir()
         script = [sys.executable, equal_process_ids.__file__, how, case, str(tmp_path / case)]
         argv = [*NAMESPACE, *script] if how == "namespace" else script
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=HANG_SECONDS, check=False
+        )
         assert done.returncode == 0, done.stderr
         (child, seen), (parent, own) = json.loads(done.stdout)
         assert (child, parent) == (1, 1)

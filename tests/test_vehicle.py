@@ -56,7 +56,6 @@ def alone(tmp_path):
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
         )
 
     return run
