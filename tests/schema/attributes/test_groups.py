@@ -418,7 +418,7 @@ def test_they_are_declared_in_toml_and_in_json():
         [{"name": "x", "of": 1, "groups": 2}],
         [{"name": "x", "low": 0.0, "high": 1.0, "optional": 1}],
     ):
-        with pytest.raises(WireError, match="needs low and high|tables with a name"):
+        with pytest.raises(WireError, match=r"needs low and high|tables with a name"):
             Schema.from_document(document)
     with pytest.raises(DomainError, match="must be tables with a name"):
         Schema.from_toml("x = {of = 1, groups = 2}")
