@@ -1,4 +1,4 @@
-"""Files in a real object store, and the programs of the how-to pages, as they are printed."""
+"""Files in a real object store, and the programs of the page of engines, as they are printed."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from fedldp.counting.engines import dask
 
 pytestmark = pytest.mark.engines
 
-PAGES = Path(__file__).parents[3] / "docs" / "how-to"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "engines.md"
 STORE = "AWS_ENDPOINT_URL"
 
 
@@ -70,19 +70,20 @@ def test_the_options_of_an_address(store, shards, monkeypatch):
     assert all(place not in name for name in found.manifest.shards)
 
 
-def program(page):
-    """Return the Python code of a page, all of it."""
-    blocks = re.findall(r"^```python\n(.*?)^```$", (PAGES / page).read_text("utf-8"), re.M | re.S)
+def program(engine):
+    """Return the Python code in the section of an engine, all of it."""
+    section = PAGE.read_text("utf-8").partition(f"\n## {engine}\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"^```python\n(.*?)^```$", section, re.M | re.S)
     assert len(blocks) > 1
     return "\n".join(blocks)
 
 
 @pytest.mark.usefixtures("store")
-@pytest.mark.parametrize("page", ["dask.md", "spark.md", "beam.md", "duckdb.md"])
-def test_the_programs_of_a_page_run_as_they_are_printed(page, shards, tmp_path):
+@pytest.mark.parametrize("engine", ["Dask", "Spark", "Beam", "DuckDB"])
+def test_the_programs_of_an_engine_run_as_they_are_printed(engine, shards, tmp_path):
     (tmp_path / "plan.json").write_text(PLAN.to_json())
     (tmp_path / "reports").symlink_to(shards.folder)
-    (tmp_path / "program.py").write_text(program(page))
+    (tmp_path / "program.py").write_text(program(engine))
     done = subprocess.run(
         [sys.executable, "program.py"],
         cwd=tmp_path,
@@ -93,9 +94,9 @@ def test_the_programs_of_a_page_run_as_they_are_printed(page, shards, tmp_path):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "<Counted: " in done.stdout
-    if page == "duckdb.md":
-        some = [each for n in range(40) for each in shards.packets[200 * n :][:100]]
-        assert PLAN.load_tally(tmp_path / "tally.json") == PLAN.count(some).tally
+    if engine == "DuckDB":
+        packets = [packet for n in range(40) for packet in shards.packets[200 * n :][:100]]
+        assert PLAN.load_tally(tmp_path / "tally.json") == PLAN.count(packets).tally
         return
     found = Counted.load(tmp_path / "tally.json", PLAN)
     every = PLAN.count(f"{shards.folder}/*/*.parquet")
