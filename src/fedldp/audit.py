@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp import vehicle
+from fedldp._internal.science import scipy_module
 from fedldp._internal.validation import Floats, Integers
 from fedldp.coders.channel import Channel
 from fedldp.errors import DomainError
@@ -415,7 +416,8 @@ def _best_event(counts: Integers, trials: int, risk: float) -> tuple[float, npt.
 
 def _bound(hits: Integers, trials: int, risk: float) -> Floats:
     """Return ln(p / q) with Clopper and Pearson's bounds, p from below and q from above."""
-    from scipy.special import betainccinv, betaincinv
+    special = scipy_module("special")
+    betainccinv, betaincinv = special.betainccinv, special.betaincinv
 
     k, m = hits
     p = np.where(k > 0, betaincinv(np.maximum(k, 1), trials - k + 1, risk), 0.0)

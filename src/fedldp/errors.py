@@ -124,7 +124,8 @@ class MissingExtra(FedLDPError, ImportError):
     package
         The package that could not be imported.
     extra
-        The extra that contains it.
+        The extra that contains it. None if every installation should have the package, and this
+        one is for a vehicle that left it out.
     distribution
         The distribution that defines the extra.
 
@@ -132,13 +133,19 @@ class MissingExtra(FedLDPError, ImportError):
     --------
     >>> print(MissingExtra("matplotlib", "plots"))
     matplotlib is not installed. Install the extra 'plots' with: pip install 'matplotlib>=3.9'
+    >>> print(MissingExtra("scipy"))
+    scipy is not installed. Install it with: pip install 'scipy>=1.13'
     """
 
-    def __init__(self, package: str, extra: str, distribution: str = "fedldp") -> None:
-        packages = " ".join(f"'{each}'" for each in _requirements(extra, distribution))
-        super().__init__(
-            f"{package} is not installed. Install the extra {extra!r} with: pip install {packages}"
-        )
+    def __init__(
+        self, package: str, extra: str | None = None, distribution: str = "fedldp"
+    ) -> None:
+        needed = _requirements(extra, distribution)
+        if extra is None:
+            needed = [line for line in needed if re.match(rf"{package}\b", line)]
+        packages = " ".join(f"'{line}'" for line in needed)
+        what = "it" if extra is None else f"the extra {extra!r}"
+        super().__init__(f"{package} is not installed. Install {what} with: pip install {packages}")
 
 
 class AccuracyWarning(UserWarning):
@@ -187,16 +194,18 @@ class ImplausibleWarning(UserWarning):
     """
 
 
-def _requirements(extra: str, distribution: str) -> list[str]:
-    """Return the packages that an extra needs, including those of the extras it includes."""
+def _requirements(extra: str | None, distribution: str) -> list[str]:
+    """Return the packages that an extra, with the extras it includes, or no extra needs."""
     from importlib import metadata  # slow to import, and rarely needed
 
-    found: list[str] = []
+    packages: list[str] = []
     for line in metadata.requires(distribution) or []:
         package, _, marker = (part.strip() for part in line.partition(";"))
-        if not re.search(rf"extra == ['\"]{extra}['\"]", marker):
+        named = re.search(r"extra == ['\"](.*?)['\"]", marker)
+        if (named[1] if named else None) != extra:
             continue
         included = re.fullmatch(rf"{distribution}\[(.*)\]", package)
-        names = included[1].split(",") if included else []
-        found += [each for name in names for each in _requirements(name, distribution)] or [package]
-    return list(dict.fromkeys(found))
+        extras = included[1].split(",") if included else []
+        inner = [line for name in extras for line in _requirements(name, distribution)]
+        packages += inner or [package]
+    return list(dict.fromkeys(packages))

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from fedldp._internal import validation
+from fedldp._internal.science import scipy_module
 from fedldp._internal.validation import Floats, Integers
 from fedldp.errors import DomainError
 
@@ -83,7 +84,7 @@ class _Clones:
     """
 
     def __init__(self, epsilon: float, n: int, delta: float) -> None:
-        from scipy.stats import binom
+        binom = scipy_module("stats").binom
 
         other = 1 / (math.exp(epsilon) + 1)
         self.right, self.wrong = 1 - other, other
@@ -106,7 +107,7 @@ class _Clones:
 
 def _heads(coins: Integers, least: Floats) -> Floats:
     """Return the probability that fair coins show at least `least` heads."""
-    from scipy.special import betainc
+    betainc = scipy_module("special").betainc
 
     inside = (least >= 1) & (least <= coins)
     tail = betainc(np.where(inside, least, 1.0), np.where(inside, coins - least + 1, 1.0), 0.5)

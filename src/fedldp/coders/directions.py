@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from fedldp import vehicle
 from fedldp._internal import validation
+from fedldp._internal.science import scipy_module
 from fedldp._internal.validation import Floats, Integers
 from fedldp._internal.vectors import DenseRows, Vectors
 from fedldp.coders.base import Assumed, Cells, Check, Codes, Document, ForNumbers, epsilon_of
@@ -581,7 +582,8 @@ class DirectionsCoder(ForNumbers):
         >>> all(check.p_value > 1e-6 for check in coder.checks(cells[None]))
         True
         """
-        from scipy.special import bdtr, bdtrc
+        special = scipy_module("special")
+        bdtr, bdtrc = special.bdtr, special.bdtrc
 
         m, nulls = int(cells[0, 0]), int(cells[0, 1])
         if not m:

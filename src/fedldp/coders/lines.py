@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from fedldp import vehicle
 from fedldp._internal import validation
+from fedldp._internal.science import scipy_module
 from fedldp._internal.validation import Floats, Integers
 from fedldp.coders.base import Cells, Codes, Document
 from fedldp.coders.categories import (
@@ -300,7 +301,7 @@ class Lines(BySupport):
         inverse transform of F(k r) = H(r, k), in all t coordinates at once. Counters are real, so
         F(-v) is conjugate to F(v), and half of F is enough.
         """
-        from scipy import fft
+        fft = scipy_module("fft")
 
         base, digits = self.base, self.digits
         lower, half = base ** (digits - 1), base // 2 + 1

@@ -22,6 +22,7 @@ from typing import Any, final
 import numpy as np
 
 from fedldp._internal import documents
+from fedldp._internal.science import scipy_module
 from fedldp._internal.validation import Floats, Integers, is_real, whole
 from fedldp._internal.vectors import without_tiny
 from fedldp.errors import DomainError
@@ -302,7 +303,7 @@ class Network:
 
     def _first(self, number: int, seed: int) -> Floats:
         """Return the first weights of a step."""
-        from scipy.special import ndtri
+        ndtri = scipy_module("special").ndtri
 
         step, shape, size = self._steps[number], self._shapes[number], self._sizes[number]
         if not size or number == len(self.layers):

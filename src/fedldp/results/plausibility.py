@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
+from fedldp._internal.science import scipy_module
 from fedldp._internal.text import counted
 from fedldp._internal.validation import Floats
 from fedldp.plan.parts import Part, places
@@ -204,7 +205,8 @@ def _answers(part: Part, n: int, cells: npt.NDArray[Any]) -> Iterator[_Suspects]
     The law of one count is exact. How the counts depend on each other does not matter, as the
     correction for their number holds for all dependences.
     """
-    from scipy.special import bdtr, bdtrc
+    special = scipy_module("special")
+    bdtr, bdtrc = special.bdtr, special.bdtrc
 
     if part.k == part.units or not n:
         return
@@ -256,7 +258,8 @@ def equal_reports(parts: Sequence[Part], copies: Sequence[int]) -> float:
     >>> equal_reports(few.parts, [40, 60]), equal_reports(many.parts, [2] * 50) < 1e-200
     (1.0, True)
     """
-    from scipy.special import bdtrc, gammaln
+    special = scipy_module("special")
+    bdtrc, gammaln = special.bdtrc, special.gammaln
 
     n, most = sum(copies), max(copies, default=0)
     likeliest = prod(part.likeliest for part in parts)

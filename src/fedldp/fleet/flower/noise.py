@@ -11,6 +11,7 @@ average. As weights are many, their sum has nearly the law of a chi-square.
 from math import inf, sqrt
 from typing import NamedTuple
 
+from fedldp._internal.science import scipy_module
 from fedldp.fleet.flower.messages import log
 from fedldp.plan.plan import Plan
 from fedldp.results.tally import Tally
@@ -67,7 +68,7 @@ class Excess(NamedTuple):
     @property
     def p_value(self) -> float:
         """The probability that vehicles which all hold zero agree as much as this, about."""
-        from scipy.special import chdtrc
+        chdtrc = scipy_module("special").chdtrc
 
         if not self.pairs or not self.squares_of_squares:
             return 1.0
@@ -77,7 +78,7 @@ class Excess(NamedTuple):
     @property
     def noticeable(self) -> float:
         """The length from which on a mean update is told from noise, but for `MISTAKE`."""
-        from scipy.special import chdtri
+        chdtri = scipy_module("special").chdtri
 
         if not self.pairs or not self.squares_of_squares:
             return inf

@@ -18,6 +18,7 @@ from math import exp, expm1, sqrt
 
 import numpy as np
 
+from fedldp._internal.science import scipy_module
 from fedldp._internal.validation import Floats, Integers
 
 Cut = tuple[int, int, int]
@@ -80,7 +81,7 @@ def solve(
     follows by symmetry. The program starts with some of the inputs, and others join where the
     limits turn out to be violated. Returns None if there is no solution.
     """
-    from scipy.optimize import linprog
+    linprog = scipy_module("optimize").linprog
 
     growth = exp(epsilon)
     # The solver sees numbers near 1: lengths in this unit, and e^epsilon q instead of q.

@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 
 from fedldp._internal import cache as cache_files
+from fedldp._internal.science import scipy_module
 from fedldp._internal.validation import Floats
 from fedldp.coders.channel import Channel, exact_channel
 from fedldp.errors import FedLDPError
@@ -60,7 +61,7 @@ def search(
     near: Solution | None = None,
 ) -> Solution | None:
     """Solve the program for the best range of evenly spaced outputs."""
-    from scipy.optimize import minimize_scalar
+    minimize_scalar = scipy_module("optimize").minimize_scalar
 
     found: list[tuple[float, Solution]] = []
     grid = np.linspace(-1.0, 1.0, count)
@@ -126,7 +127,7 @@ def four_outputs(epsilon: float) -> Channel:
 
 
 def _four_outputs(epsilon: float) -> Channel:
-    from scipy.optimize import minimize
+    minimize = scipy_module("optimize").minimize
 
     letters = letters_for(epsilon)
     right = letters[letters >= 0]

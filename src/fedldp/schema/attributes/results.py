@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Self, cast, final
 
 import numpy as np
 
+from fedldp._internal.science import scipy_module
 from fedldp._internal.text import counted, listed, with_interval
 from fedldp._internal.validation import Floats, Integers
 from fedldp.coders.categories import cut, project
@@ -21,7 +22,7 @@ _COMPARED = ("values", "stderr", "interval", "simultaneous", "answers")
 
 def student(freedom: Any, risk: float) -> Floats:
     """Return how many standard errors an interval with some risk reaches to each side."""
-    from scipy.special import stdtrit
+    stdtrit = scipy_module("special").stdtrit
 
     return cast(Floats, -stdtrit(np.maximum(freedom, 1.0), risk / 2))
 
@@ -32,7 +33,7 @@ def pseudo_answers(risk: float) -> float:
     With half the square alone, intervals that are centred on the unbiased estimate can cover 92.9%
     instead of 95%, for five rare answers in a thousand; with a tenth more, 93.2%.
     """
-    from scipy.special import ndtri
+    ndtri = scipy_module("special").ndtri
 
     return float(ndtri(risk / 2) ** 2 / 2 + 0.1)
 
