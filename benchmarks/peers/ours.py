@@ -188,9 +188,8 @@ class Ours:
         x = np.where(coded, (x + 1) / 2, x)
 
         def run() -> list[float]:
-            model = fedldp.LDPLogisticRegression(
-                epsilon=TRAIN_EPSILON, bounds=(-1.0, 1.0), binary_features=coded
-            )
+            bounds = [bool if each else (-1.0, 1.0) for each in coded]
+            model = fedldp.LDPLogisticRegression(epsilon=TRAIN_EPSILON, bounds=bounds)
             model.fit(x, labels)
             weights = np.where(coded, model.coef_[0] / 2, model.coef_[0])
             return [*weights, model.intercept_[0] + weights[coded].sum()]

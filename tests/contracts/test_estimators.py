@@ -8,6 +8,8 @@ import inspect
 import pickle
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from estimator_cases import HIGHS, LINEAR, LOWS, REFERENCES, X, made, scores
 from sklearn.base import clone, is_classifier, is_regressor
@@ -18,6 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import fedldp
 from fedldp._internal.options import options
 from fedldp.errors import DomainError
+from fedldp.learn.columns import EncodedMatrix
 from fedldp.learn.estimators import (
     ESTIMATORS,
     LDPLinearSVC,
@@ -70,7 +73,6 @@ def test_constructor_has_the_choices_of_settings_by_keyword(kind):
     parameters = dict(inspect.signature(kind).parameters)
     assert {each.kind for each in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
     assert parameters.pop("bounds").default is None
-    assert parameters.pop("binary_features").default is None
     assert parameters.pop("random_state").default is None
     assert parameters.pop("strict").default is False
     own = {"target_bounds": None} if is_regressor(kind()) else {"classes": None}
@@ -150,14 +152,138 @@ def test_same_model_as_the_engine_trains(kind):
     assert scores(model, X[:100]) == pytest.approx(expected, rel=1e-5, abs=1e-5)
 
 
+# Bounds and labels of columns
+
+
+NAMES = ["speed", "slope", "load"]
+PAIRS = list(zip(LOWS.tolist(), HIGHS.tolist(), strict=True))
+FORMS = {  # rows, and their bounds: all declare the same
+    "two arrays": (X, (LOWS, HIGHS)),
+    "two lists": (X, (LOWS.tolist(), HIGHS.tolist())),
+    "pairs": (X, PAIRS),
+    "pairs of named columns": (pd.DataFrame(X, columns=NAMES), PAIRS),
+    "by name": (pd.DataFrame(X, columns=NAMES), dict(zip(NAMES[::-1], PAIRS[::-1], strict=True))),
+    "by name in polars": (pl.DataFrame(X, schema=NAMES), dict(zip(NAMES, PAIRS, strict=True))),
+    "schema": (
+        pd.DataFrame(X, columns=NAMES),
+        fedldp.Schema.of(**dict(zip(NAMES, PAIRS, strict=True))),
+    ),
+}
+WIDEST = (-5, 200)
+SAME = {  # the same, where all columns have the same bounds
+    "two numbers": (X, WIDEST),
+    "two numbers in a list": (X, [*WIDEST]),
+    "two numbers for named columns": (pd.DataFrame(X, columns=NAMES), WIDEST),
+    "a number and an array": (X, (-5, [200, 200, 200])),
+    "pairs": (X, [WIDEST] * 3),
+}
+
+
 @every
-def test_scalar_bounds_are_those_of_every_feature(kind):
-    y = REFERENCES[kind][1][:2000]
-    one = made(kind, bounds=(-5, 200)).fit(X[:2000], y)
-    each = made(kind, bounds=(np.full(3, -5), [200, 200, 200])).fit(X[:2000], y)
-    mixed = made(kind, bounds=(-5, [200, 200, 200])).fit(X[:2000], y)
-    assert (scores(one, X[:9]) == scores(each, X[:9])).all()
-    assert (scores(one, X[:9]) == scores(mixed, X[:9])).all()
+@pytest.mark.parametrize("forms", [FORMS, SAME], ids=["own", "same"])
+def test_every_form_of_bounds_gives_the_same_model(kind, forms):
+    y = REFERENCES[kind][1][:1000]
+    found = {}
+    for name, (rows, bounds) in forms.items():
+        model = made(kind, bounds=bounds).fit(rows[:1000], y)
+        found[name] = scores(model, rows[:9]).tolist()
+    assert len({tuple(each) for each in found.values()}) == 1, found
+
+
+CITIES = ["Oslo", "Rome", "Lima"]
+CODES = np.random.default_rng(3).integers(0, 3, len(X))
+CITY = np.array(CITIES)[CODES]
+TRUCK = CODES + X[:, 2] / 100 > 2.5
+FRAME = pd.DataFrame({"speed": X[:, 0], "city": CITY, "truck": TRUCK})
+LABELLED = {"speed": (0, 10), "city": CITIES, "truck": bool}
+TABLE = pl.from_pandas(FRAME)
+SPEED = {"speed": (0, 10)}
+LABELS = {  # rows with labels, and their bounds: all declare the same
+    "pandas": (FRAME, LABELLED),
+    "polars": (TABLE, LABELLED),
+    "objects": (FRAME.to_numpy(), [*LABELLED.values()]),
+    "categorical": (FRAME.assign(city=pd.Categorical(CITY, CITIES)), SPEED),
+    "enum": (TABLE.with_columns(pl.col("city").cast(pl.Enum(CITIES))), SPEED),
+    "all numbers": (FRAME.assign(city=pd.Categorical(CITY, CITIES)), (0, 10)),
+    "codes": (np.column_stack([X[:, 0], CODES, TRUCK]), [(0, 10), ["0", "1", "2"], bool]),
+}
+
+
+@every
+def test_labels_in_every_form_give_the_same_model(kind):
+    y = REFERENCES[kind][1][:1000]
+    found = {}
+    for name, (rows, bounds) in LABELS.items():
+        model = made(kind, bounds=bounds).fit(rows[:1000], y)
+        found[name] = scores(model, rows[:9]).tolist()
+    assert len({tuple(each) for each in found.values()}) == 1, found
+
+
+@every
+def test_labels_are_features_of_0_and_1(kind):
+    """A data frame gives what its columns give if labels are encoded by hand.
+
+    The default strategy and server expect more of a boolean than of one of three labels; these do
+    not.
+    """
+    y = REFERENCES[kind][1][:1000]
+    by_hand = np.column_stack([X[:, 0], *(city == CITY for city in CITIES), TRUCK])[:1000]
+    options = {"strategy": "sample", "optimizer": "adam", "survey": None}
+    encoded = made(kind, bounds=[(0, 10), bool, bool, bool, bool], **options).fit(by_hand, y)
+    model = made(kind, bounds=LABELLED, **options).fit(FRAME[:1000], y)
+    features, rows = model.features_, FRAME[:1000]
+    sparse = features.encode(features.schema.rows(rows).matrix())
+    assert (sparse.dense() == encoded.features_.encode(by_hand)).all()
+    weights = ("coef_", "intercept_") if kind in LINEAR else ("weights_",)
+    for name in weights:
+        assert np.all(getattr(model, name) == getattr(encoded, name))
+    assert scores(model, rows) == pytest.approx(scores(encoded, by_hand), rel=1e-9, abs=1e-12)
+
+
+@every
+def test_labels_train_as_on_the_command_line(kind):
+    y = REFERENCES[kind][1][:4000]
+    model = made(kind, bounds=LABELLED, epsilon=2.0, random_state=7).fit(FRAME[:4000], y)
+    features = model.features_
+    assert features.reference == Settings.reference
+    target = (y - 20) / 120 if is_regressor(kind()) else np.where(y == "yes", 1.0, -1.0)
+    matrix = features.schema.rows(FRAME[:4000]).matrix()
+    unscaled = dataclasses.replace(features, scaling=None)
+    examples = EncodedMatrix(unscaled, matrix, target.astype(np.float32))
+    task = model._task(objective(kind._objective), examples, None)
+    training = Settings(epsilon=2.0).training(task, task.distance, fedldp.source(7))
+    assert model.history_ == list(training)
+    encoded = features.encode(matrix[:100])
+    expected = task.network.scores(training.models, encoded)[0]
+    if is_regressor(kind()):
+        expected = 20 + 120 * expected
+    assert scores(model, FRAME[:100]) == pytest.approx(expected, rel=1e-5, abs=1e-5)
+
+
+@every
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ({"speed": (0, 10), "truck": bool}, "no entry for 'city'"),
+        ({"truck": bool}, "no entry for 'speed', 'city'"),
+        (LABELLED | {"sped": (0, 10)}, "there is no column 'sped' .did you mean 'speed'"),
+        (LABELLED | {"speed": (10, 0)}, "low of 'speed' must be below high"),
+        (LABELLED | {"speed": [0, 10]}, "'speed' must be bounds in round brackets"),
+        (LABELLED | {"speed": 10}, "'speed' must be bounds in round brackets"),
+        (LABELLED | {"speed": (0, np.inf)}, "high of 'speed' must be a finite number"),
+        (LABELLED | {"city": ["Oslo"]}, "'city' needs from 2 to"),
+        (LABELLED | {"city": ["Oslo", "Oslo"]}, "'city' has the category 'Oslo' twice"),
+        (LABELLED | {"city": (0, 1)}, "'city' must have a finite number .* Declare labels"),
+        (LABELLED | {"city": fedldp.Number("x", 0, 1)}, "given as 'city' has another name: 'x'"),
+        (LABELLED | {"speed": {"low": 0, "high": 1, "size": 2}}, "'speed' must be one number or"),
+        ((0, 10), "'city' must have a finite number .* Declare labels"),
+        ([(0, 10), CITIES, (1, 0)], "low of 'truck' must be below high"),
+    ],
+)
+def test_messages_about_bounds_name_the_column(kind, bounds, message):
+    with pytest.raises(DomainError, match=message) as caught:
+        made(kind, bounds=bounds).fit(FRAME[:50], REFERENCES[kind][1][:50])
+    assert "X[:" not in str(caught.value)
 
 
 @every

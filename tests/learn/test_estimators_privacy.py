@@ -167,8 +167,8 @@ def test_searches_warn():
     [
         (None, r"target_bounds=\(low, high\).* never from the data"),
         (1.0, r"target_bounds must be a pair \(low, high\); got 1.0"),
-        ((1, 0), "low of 'target_bounds' must be below high"),
-        (([0, 0], [1, 1]), "low of 'target_bounds' must be a finite number"),
+        ((1, 0), "low of 'y' must be below high"),
+        (([0, 0], [1, 1]), "low of 'y' must be a finite number"),
     ],
 )
 def test_refuses_invalid_target_bounds(bounds, message):
@@ -181,14 +181,19 @@ def test_refuses_invalid_target_bounds(bounds, message):
     [
         (1.0, r"must be a pair \(low, high\); got 1.0"),
         ((0, 1, 2), "must be a pair"),
-        ((1, 0), "low of 'bounds' must be below high.* got 1.0 and 0.0"),
-        ((0, np.inf), "high of 'bounds' must be a finite number; got inf"),
-        ((np.nan, 1), "low of 'bounds' must be a finite number"),
-        (("a", "b"), "low of 'bounds' must be a finite number"),
+        ((1, 0), "low of 'X' must be below high.* got 1.0 and 0.0"),
+        ((0, np.inf), "high of 'X' must be a finite number; got inf"),
+        ((np.nan, 1), "low of 'X' must be a finite number"),
+        (("a", "b"), "a number for each of the 2"),
         (([0, 0, 0], [1, 1, 1]), "a number for each of the 2"),
         (([0, "a"], [1, 1]), "a number for each of the 2"),
-        (([0, 1], [1, 1]), "low of 'bounds of x1' must be below high"),
-        (([0, 0], [1, np.nan]), "high of 'bounds of x1' must be a finite number"),
+        (([0, 1], [1, 1]), r"low of 'X\[:, 1\]' must be below high"),
+        (([0, 0], [1, np.nan]), r"high of 'X\[:, 1\]' must be a finite number"),
+        (((0, 10), (5, 20)), "a list with an entry for each column"),  # two pairs, or two ends?
+        (np.array([[0, 10], [5, 20]]), "a list with an entry for each column"),
+        ([[0, 10], [5, 20]], r"'X\[:, 0\]' must be bounds in round brackets"),
+        ([(0, 1)], "an entry for each of the 2 columns; got 1"),
+        ({"a": (0, 1), "b": (0, 1)}, "bounds by name need a data frame"),
     ],
 )
 def test_refuses_invalid_bounds(bounds, message):
@@ -247,11 +252,6 @@ def test_constant_features(value):
     # One number is all there is to learn. Over 200 other seeds the answers have a deviation of
     # 0.007 around it, and 0.05 is 7 of these: a false alarm in less than one seed of 10^9.
     assert private.predict([[value]]) == pytest.approx(0.75, abs=0.05)
-
-
-def test_bounds_as_a_list_of_pairs_are_not_taken_for_lists_of_ends():
-    with pytest.raises(DomainError, match=r"two lists, \(\[low, ...\], \[high, ...\]\)"):
-        classifier(bounds=[(0, 10), (5, 20)]).fit(X[:, :2], LABEL)
 
 
 def test_ids_of_several_kinds():

@@ -17,6 +17,7 @@ from fedldp.learn.objectives import Objective
 from fedldp.learn.objectives import objective as named_objective
 from fedldp.randomness import Source, source
 from fedldp.schema.attributes import Attribute
+from fedldp.schema.frames import to_frame
 from fedldp.schema.quality import DataQuality
 from fedldp.schema.schema import Schema
 
@@ -227,6 +228,37 @@ class Dataset:
             matrix[:, place : place + attribute.size] = part.reshape(len(part), -1)
             place += attribute.size
         return matrix
+
+    def frame(self, names: Sequence[str] | None = None) -> Any:
+        """Return some columns as a pandas data frame, with the labels of categories as texts.
+
+        Parameters
+        ----------
+        names
+            The names of the columns; by default all columns.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each row.
+
+        Raises
+        ------
+        MissingExtra
+            If pandas is not installed.
+
+        Examples
+        --------
+        >>> import fedldp.datasets
+        >>> fedldp.datasets.load("flights", rows=10).frame(["dep_delay", "carrier"]).head(1)
+           dep_delay carrier
+        0          2      UA
+        """
+        columns = {name: self._column(name) for name in (self.schema if names is None else names)}
+        for name, column in columns.items():
+            if labels := self.schema[name].feature_labels:
+                columns[name] = np.array(labels, object)[column]
+        return to_frame({name: column.tolist() for name, column in columns.items()})
 
     def _column(self, name: str) -> npt.NDArray[Any]:
         return self.columns[self.schema.names.index(name)]

@@ -4,14 +4,15 @@ Each row is a vehicle, or all rows with the same vehicle_id are one vehicle, who
 mean gradient. `fit` simulates the training of a fleet: each vehicle sends one private report of its
 gradient, or several if `participations` is larger than 1.
 
-Everything except X and y is public. In particular, the bounds of features and target come from you.
-A scaler in front, such as `MinMaxScaler`, would learn them from the data, which is not private. The
-labels of a classifier are public too: declare them with `classes`, or those in y count as public.
+Everything except X and y is public. In particular, the bounds and labels of columns, and of the
+target, come from you. A `MinMaxScaler` or a `OneHotEncoder` in front would learn them from the
+data, which is not private. The labels of a classifier are public: declare them with `classes`, or
+those in y count as public.
 """
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from numbers import Integral
@@ -23,9 +24,18 @@ import numpy.typing as npt
 from fedldp._internal.options import document
 from fedldp._internal.validation import Floats, reals, whole
 from fedldp.errors import AccuracyWarning, DomainError, MissingExtra
+from fedldp.learn.columns import (
+    EncodedMatrix,
+    declared_features,
+    declares_labels,
+    linear_scores,
+    named_columns,
+    public_pair,
+    read_columns,
+)
 from fedldp.learn.comparison import Comparison
-from fedldp.learn.examples import Array, Examples, Rows, VehicleRows
-from fedldp.learn.features import FeatureRows, Features, Scaling, Singles
+from fedldp.learn.examples import Array, Examples, VehicleRows
+from fedldp.learn.features import Features, Scaling
 from fedldp.learn.forecasting import too_few, too_wide
 from fedldp.learn.layers import Activation
 from fedldp.learn.model import LARGEST_WEIGHT
@@ -41,7 +51,7 @@ from fedldp.plan.strategies import PAPER_MECHANISM
 from fedldp.randomness import Source, source
 from fedldp.schema.attributes import Number
 from fedldp.schema.frames import is_missing
-from fedldp.schema.quality import AttributeQuality, DataQuality
+from fedldp.schema.quality import DataQuality
 from fedldp.schema.schema import Schema
 from fedldp.vehicle import label
 
@@ -49,7 +59,12 @@ try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # type: ignore[import-untyped]
     from sklearn.utils import check_random_state  # type: ignore[import-untyped]
     from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
-    from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
+    from sklearn.utils.validation import (  # type: ignore[import-untyped]
+        check_array,
+        check_is_fitted,
+        check_X_y,
+        validate_data,
+    )
 except ImportError as error:
     raise MissingExtra("scikit-learn", "learn") from error
 
@@ -62,7 +77,7 @@ __all__ = [
     "PrivacyWarning",
 ]
 
-Ends = tuple[npt.ArrayLike, npt.ArrayLike]  # the lowest and the highest
+Bounds = tuple[npt.ArrayLike, npt.ArrayLike] | Sequence[Any] | Mapping[str, Any]
 
 _NO_WEIGHTS = np.empty(0)
 
@@ -70,19 +85,19 @@ _OTHERS = ("reference", "rounds")  # of categories; of a training, which knows t
 _CHOICES = [each.name for each in fields(Settings) if each.name not in _OTHERS]
 
 _BOUNDS = """
-    bounds : tuple (low, high)
-        The public bounds of the features: two numbers for all features, or two sequences
-        ``(lows, highs)`` with a number for each feature. They are required, and must come from
-        public knowledge, not from the data. In training, a value outside counts as the bound, and
-        a `DataWarning` says how many there are.
+    bounds : tuple, list or dict
+        The public bounds and labels of the columns: ``(low, high)`` for all numbers,
+        ``([low, ...], [high, ...])``, a list with an entry for each column, or a dict or `Schema`
+        with an entry for each name. An entry is ``(low, high)``, a list of labels,
+        ``["Oslo", "Rome"]``, or ``bool`` for a column that is false or true, 0 or 1. Labels that
+        the type of a column declares, such as the categories of a pandas ``Categorical``, need no
+        entry. Bounds and labels are required, and must come from public knowledge, not from the
+        data. A value outside counts as the bound, an unknown or missing label as "other" or the
+        first one, and a `DataWarning` says how many there are.
 """
 _OWN = """
-    binary_features : array-like, optional
-        Which features are labels that you have coded as 0 and 1: their numbers or names, or a bool
-        for each feature. That is public, as bounds are. A survey does not ask for them, and they
-        stay 0 and 1, whatever the bounds are. By default, all features are numbers.
     strict : bool, default=False
-        Raise an error, before any vehicle is asked, if a value is outside the bounds.
+        Raise an error, before any vehicle is asked, if a value would be clipped or replaced.
     random_state : int, RandomState or None, default=None
         None uses the operating system's randomness. A seed makes `fit` reproducible and is for
         study only: anybody who knows it can remove the noise.
@@ -120,6 +135,10 @@ _COEFS = """
         The function of the outputs.
 """
 _ATTRIBUTES = """
+    features_ : fedldp.learn.Features
+        How columns became features: a column of numbers one feature, a column of labels a feature
+        for each label. `features_.names` has the names of the features, in the order of the
+        coefficients, and then "1" for the intercept.
     scaling_ : Scaling or None
         How the features were scaled, if a survey was made.
     privacy_ : Privacy or None
@@ -133,9 +152,9 @@ _ATTRIBUTES = """
     price_ : float
         How many times larger the squared error of a mean gradient is than with one participation.
     n_features_in_ : int
-        The number of features.
+        The number of columns.
     feature_names_in_ : ndarray of str
-        The names of the features, if X has string column names.
+        The names of the columns, if X is a data frame.
 """
 _NOTES = """
     Each fit asks the vehicles again, and what they spend adds up. From the second fit on there is a
@@ -179,9 +198,7 @@ class _Before:
 
     settings: Settings
     objective: Objective
-    width: int  # features
     state: State
-    scaling: Scaling | None
     vehicle_ids: frozenset[str]
     calls: int
 
@@ -200,11 +217,10 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
 
     scikit-learn requires an explicit signature: it is here, and in no subclass. All parameters
     except `bounds`, `strict` and `random_state` are options of `Settings`, which declares what they
-    mean and validates them in `fit`. `Settings.reference` is left out: it is about categories, and
-    an estimator takes numbers. So is `Settings.rounds`, which follows.
+    mean and validates them in `fit`. `Settings.reference` and `Settings.rounds` are left out.
     """
 
-    bounds: Ends | None = None
+    bounds: Bounds | None = None
     epsilon: float = 1.0
     mechanism: str | None = Settings.mechanism
     bound: float | str = Settings.bound
@@ -228,7 +244,6 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
     alpha: float = Settings.alpha
     tol: float = Settings.tol
     estimator: str = Settings.estimator
-    binary_features: npt.ArrayLike | None = None
     strict: bool = False
     random_state: int | np.random.RandomState | None = None
     _fits: list[float] = field(init=False, default_factory=list)  # their epsilons, with all clones'
@@ -287,32 +302,67 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
         return Linear(objective, examples, rows)
 
     @abstractmethod
-    def _keep(self, features: Features, training: Training, objective: Objective) -> None:
+    def _keep(self, training: Training, objective: Objective) -> None:
         """Set the attributes that make predictions."""
 
     @abstractmethod
     def _scores(self, X: Any) -> Floats:
         """Return a row of scores for each row, on the scale of the objective."""
 
+    def _read(
+        self, X: Any, y: Any, *, more: bool, number: bool = False
+    ) -> tuple[Features, Array, Array, DataQuality]:
+        """Return features, rows and targets to train with, and what vehicles clip or replace."""
+        first, name = not more or self._before is None, type(self).__name__
+        labelled = declares_labels(self.bounds) if first else self._has_labels
+        if labelled or named_columns(X) is not None:
+            X = self._labelled(X, reset=first)
+            features = declared_features(self.bounds, X, name) if first else self.features_
+            matrix, quality = read_columns(features, X)
+            finite = "allow-nan"  # for labels that are missing or unknown
+            matrix, y = check_X_y(matrix, y, ensure_all_finite=finite, y_numeric=number)
+            return features, matrix, y, quality
+        kinds = (np.float64, np.float32)
+        X, y = validate_data(self, X, y, reset=first, dtype=kinds, y_numeric=number)
+        features = declared_features(self.bounds, X, name) if first else self.features_
+        return features, X, y, features.schema.check(X)
+
+    def _read_new(self, X: Any) -> Array:
+        """Return rows to predict for, in the columns' own units."""
+        if named_columns(X) is None and not self._has_labels:
+            return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        matrix, quality = read_columns(self.features_, self._labelled(X, reset=False))
+        replaced = tuple(replace(each, clipped=0) for each in quality.attributes)
+        replace(quality, attributes=replaced).warn(stacklevel=4, strict=False)
+        return matrix
+
+    def _labelled(self, X: Any, *, reset: bool) -> Any:
+        """Return a data frame, or an array that may hold labels, whose columns are checked."""
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        if named_columns(X) is not None:
+            return X
+        kind = None if isinstance(X, np.ndarray) else object  # so that a list keeps its types
+        return check_array(X, dtype=kind, ensure_all_finite=False)
+
+    @property
+    def _has_labels(self) -> bool:
+        return bool(self.features_.kinds[1].any())
+
     def _train(
         self,
+        features: Features,
         X: Array,
         targets: Floats,
+        quality: DataQuality,
         objective: Objective,
         vehicle_ids: Any,
-        epsilons: Any = None,
-        target: AttributeQuality | None = None,
+        epsilons: Any,
         *,
-        more: bool = False,
+        more: bool,
     ) -> None:
         """Train with vehicles; `more` continues from what was learned from others."""
         settings = Settings(**{name: getattr(self, name) for name in _CHOICES})
-        binary = _binary(self.binary_features, X.shape[1], getattr(self, "feature_names_in_", ()))
-        features = Features(
-            _schema(self.bounds, binary, type(self).__name__),
-            unsurveyed=tuple(np.flatnonzero(binary).tolist()),
-        )
-        quality = _quality(features.schema, X, target)
+        quality.refuse_unusable()
         if self.strict:
             quality.refuse()
         quality.warn(stacklevel=4)  # where fit was called
@@ -322,9 +372,9 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
             before.check(settings, objective)
         seen = _once(ids, before)
         rows = None if ids is None else VehicleRows(ids)
-        task = self._task(objective, _Encoded(features, X, targets.astype(np.float32)), rows)
-        if before is not None and before.scaling is not None:
-            task = task.scaled(before.scaling)
+        task = self._task(objective, EncodedMatrix(features, X, targets.astype(np.float32)), rows)
+        if before is not None and self.scaling_ is not None:
+            task = task.scaled(self.scaling_)
         levels, chosen = [settings], None
         if epsilons is not None:
             chosen = _one_each(epsilons, rows, len(X))
@@ -344,9 +394,9 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
             self.levels_: dict[float, Privacy] = {}
         self.history_ += training
         if before is None:
-            self.scaling_ = training.scaling
+            self.scaling_: Scaling | None = training.scaling
             self.clipped_ = training.clipped
-        features = replace(features, scaling=self.scaling_)
+            self.features_ = replace(features, scaling=self.scaling_)
         spent = _spent(settings, levels, task, training)
         for each, earlier in self.levels_.items():
             spent[each] = Privacy.of_levels([earlier, spent[each]])
@@ -357,16 +407,14 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
         self._before = _Before(
             settings,
             objective,
-            X.shape[1],
             training.state,
-            self.scaling_,
             seen,
             1 if before is None else before.calls + 1,
         )
         _check_weights(training.models[0])
         if training.clipped is not None and training.clipped.biases:
             warnings.warn(training.clipped.warning, AccuracyWarning, stacklevel=4)
-        self._keep(features, training, objective)
+        self._keep(training, objective)
 
     def _forecast(
         self,
@@ -410,16 +458,18 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
 class _LinearModel(_LDPModel):
     """A model that is linear in the user's units: `coef_` and `intercept_` have a row a score."""
 
-    def _keep(self, features: Features, training: Training, objective: Objective) -> None:
-        models = training.models.reshape(objective.outputs, -1)
-        self.coef_, self.intercept_ = _own_units(features, models)
-        self.coef_std_ = _own_deviations(features, training.deviations, objective.outputs)
+    def _keep(self, training: Training, objective: Objective) -> None:
+        models, deviations = training.models.reshape(objective.outputs, -1), training.deviations
+        self.coef_, self.intercept_ = self.features_.weights_in_own_units(models)
+        self.coef_std_ = None
+        if deviations is not None:
+            deviations = deviations.reshape(models.shape)
+            self.coef_std_ = self.features_.deviations_in_own_units(deviations)
 
     def _scores(self, X: Any) -> Floats:
         check_is_fitted(self, "coef_")
-        X = validate_data(self, X, dtype=np.float64, reset=False)
         coefficients, intercepts = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
-        return np.asarray(X @ coefficients.T + intercepts)
+        return linear_scores(self.features_, self._read_new(X), coefficients, intercepts)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -445,13 +495,13 @@ class _LayeredModel(_LDPModel):
         seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0
         return Layered(network, examples, rows, seed)
 
-    def _keep(self, features: Features, training: Training, objective: Objective) -> None:
-        self.network_ = self._network(objective, features.dimensions - 1)
+    def _keep(self, training: Training, objective: Objective) -> None:
+        self.network_ = self._network(objective, self.features_.dimensions - 1)
         self.weights_ = training.models[0]
         self.coefs_, self.intercepts_ = [], []
         for number, layer in enumerate(self.network_.dense_weights(self.weights_)):
             if number == 0:
-                coefficients, intercepts = _own_units(features, layer)
+                coefficients, intercepts = self.features_.weights_in_own_units(layer)
             else:
                 coefficients, intercepts = layer[:, :-1], layer[:, -1]
             self.coefs_.append(coefficients.T)
@@ -460,13 +510,12 @@ class _LayeredModel(_LDPModel):
 
     def _scores(self, X: Any) -> Floats:
         check_is_fitted(self, "coefs_")
-        values = validate_data(self, X, dtype=np.float64, reset=False)
-        activation, last = Activation(self.activation), len(self.coefs_) - 1
-        pairs = zip(self.coefs_, self.intercepts_, strict=True)
-        for number, (coefficients, intercepts) in enumerate(pairs):
+        (first, *others), (intercepts, *_) = self.coefs_, self.intercepts_
+        values = linear_scores(self.features_, self._read_new(X), first.T, intercepts)
+        activation = Activation(self.activation)
+        for coefficients, intercepts in zip(others, self.intercepts_[1:], strict=True):
+            values, _ = activation.forward(_NO_WEIGHTS, values)
             values = values @ coefficients + intercepts
-            if number < last:
-                values, _ = activation.forward(_NO_WEIGHTS, values)
         return np.asarray(values)
 
 
@@ -477,19 +526,13 @@ class _Regression(RegressorMixin, _LDPModel):  # type: ignore[misc]
     _objective = "squared"
 
     def _fit(self, X: Any, y: Any, vehicle_ids: Any, epsilons: Any, *, more: bool) -> Self:
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            dtype=(np.float64, np.float32),
-            y_numeric=True,
-            reset=not more or self._before is None,
-        )
-        low, high = _pair(self.target_bounds, "target_bounds", type(self).__name__)
-        target = Number("target_bounds", low, high)
-        (quality,) = Schema((target,)).check(np.asarray(y)).attributes
-        quality, goal = replace(quality, name="y"), objective(self._objective)
-        self._train(X, goal.targets(target, y), goal, vehicle_ids, epsilons, quality, more=more)
+        features, X, y, quality = self._read(X, y, more=more, number=True)
+        target = Number("y", *public_pair(self.target_bounds, "target_bounds", type(self).__name__))
+        of_target = Schema((target,)).check(np.asarray(y)).attributes
+        quality = replace(quality, attributes=quality.attributes + of_target)
+        goal = objective(self._objective)
+        targets = goal.targets(target, y)
+        self._train(features, X, targets, quality, goal, vehicle_ids, epsilons, more=more)
         self._to_units(target)
         return self
 
@@ -504,8 +547,8 @@ class _Regression(RegressorMixin, _LDPModel):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            The features.
+        X : array-like or data frame of shape (n_rows, n_columns)
+            The columns, which `bounds` declares.
         y : array-like of shape (n_rows,)
             The targets.
         vehicle_ids : array-like of shape (n_rows,), optional
@@ -548,8 +591,8 @@ class _Regression(RegressorMixin, _LDPModel):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            The features.
+        X : array-like or data frame of shape (n_rows, n_columns)
+            The columns, which `bounds` declares.
         y : array-like of shape (n_rows,)
             The targets.
         vehicle_ids : array-like of shape (n_rows,), optional
@@ -585,8 +628,8 @@ class _Regression(RegressorMixin, _LDPModel):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            The features.
+        X : array-like or data frame of shape (n_rows, n_columns)
+            The columns, which `bounds` declares.
 
         Returns
         -------
@@ -607,8 +650,8 @@ class _Regression(RegressorMixin, _LDPModel):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            The features of rows that are public.
+        X : array-like or data frame of shape (n_rows, n_columns)
+            Rows that are public.
         y : array-like of shape (n_rows,)
             Their targets.
 
@@ -642,20 +685,14 @@ class _Classification(ClassifierMixin, _LDPModel):  # type: ignore[misc]
     def _fit(
         self, X: Any, y: Any, classes: Any, vehicle_ids: Any, epsilons: Any, *, more: bool
     ) -> Self:
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            dtype=(np.float64, np.float32),
-            reset=not more or self._before is None,
-        )
+        features, X, y, quality = self._read(X, y, more=more)
         check_classification_targets(y)
         labels, codes = self._codes(y, classes, more=more)
         goal = objective(self._objective)
         if len(labels) > 2:
             goal = objective(cast(str, self._several)).with_outputs(len(labels))
         targets = codes.astype(np.float64) if goal.outputs > 1 else np.where(codes, 1.0, -1.0)
-        self._train(X, targets, goal, vehicle_ids, epsilons, more=more)
+        self._train(features, X, targets, quality, goal, vehicle_ids, epsilons, more=more)
         self.classes_ = labels
         return self
 
@@ -691,8 +728,8 @@ class _Classification(ClassifierMixin, _LDPModel):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            The features.
+        X : array-like or data frame of shape (n_rows, n_columns)
+            The columns, which `bounds` declares.
         y : array-like of shape (n_rows,)
             The labels. Which labels there are is public: see `classes`.
         vehicle_ids : array-like of shape (n_rows,), optional
@@ -729,8 +766,8 @@ class _Classification(ClassifierMixin, _LDPModel):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            The features.
+        X : array-like or data frame of shape (n_rows, n_columns)
+            The columns, which `bounds` declares.
         y : array-like of shape (n_rows,)
             The labels.
         classes : array-like of shape (n_classes,), optional
@@ -767,8 +804,8 @@ class _Classification(ClassifierMixin, _LDPModel):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            The features.
+        X : array-like or data frame of shape (n_rows, n_columns)
+            The columns, which `bounds` declares.
 
         Returns
         -------
@@ -784,8 +821,8 @@ class _Classification(ClassifierMixin, _LDPModel):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            The features.
+        X : array-like or data frame of shape (n_rows, n_columns)
+            The columns, which `bounds` declares.
 
         Returns
         -------
@@ -801,8 +838,8 @@ class _Classification(ClassifierMixin, _LDPModel):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            The features of rows that are public.
+        X : array-like or data frame of shape (n_rows, n_columns)
+            Rows that are public.
         y : array-like of shape (n_rows,)
             Their labels.
 
@@ -838,8 +875,8 @@ class _Probabilities(_Classification):
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            The features.
+        X : array-like or data frame of shape (n_rows, n_columns)
+            The columns, which `bounds` declares.
 
         Returns
         -------
@@ -1179,105 +1216,6 @@ ESTIMATORS = (
 )
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Encoded:
-    """Rows whose features are scaled when they are read, without a second copy of X."""
-
-    features: Features
-    matrix: Array
-    targets: Singles
-
-    @property
-    def dimensions(self) -> int:
-        """The number of features, including the constant."""
-        return self.features.dimensions
-
-    def __len__(self) -> int:
-        return len(self.matrix)
-
-    @property
-    def encoding(self) -> Features:
-        """How a row becomes features."""
-        return self.features
-
-    def units(self, rows: Rows) -> Floats:
-        """Return the numbers of some rows on the scale of [-1, 1]."""
-        return self.features.units(self.matrix[rows])
-
-    def scaled(self, scaling: Scaling) -> "_Encoded":
-        """Return the same rows with another scaling of their numbers."""
-        return replace(self, features=replace(self.features, scaling=scaling))
-
-    def read(self, rows: Rows) -> tuple[FeatureRows, Any]:
-        """Return the features and the targets of some rows."""
-        return self.features.encode(self.matrix[rows]), self.targets[rows]
-
-
-def _pair(ends: Any, keyword: str, name: str) -> tuple[Any, Any]:
-    """Return the two ends of public bounds, or raise an error that explains why they are needed."""
-    if ends is None:
-        raise DomainError(
-            f"{name} needs {keyword}=(low, high), the smallest and the largest possible value. "
-            "Bounds are public and must come from you, never from the data: the extremes of the "
-            "data would reveal the values of single vehicles. Use what is known without the data, "
-            "such as (0, 120) for an age; a value outside counts as the bound."
-        )
-    try:
-        low, high = ends
-    except (TypeError, ValueError):
-        low = high = ()
-    if isinstance(low, tuple) or isinstance(high, tuple):  # of pairs, or of too many
-        raise DomainError(
-            f"{keyword} must be a pair (low, high); got {ends!r:.60}. Bounds of several features "
-            "may be two lists, ([low, ...], [high, ...])."
-        )
-    return low, high
-
-
-def _binary(given: Any, width: int, names: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Return for each feature whether it is declared as a label that is coded as 0 and 1."""
-    chosen = np.atleast_1d([] if given is None else given)
-    chosen = chosen if chosen.size else chosen.astype(np.int64)
-    if chosen.dtype.kind == "b" and chosen.shape == (width,):
-        return chosen
-    known = list(names) if chosen.dtype.kind in "UO" else list(range(width))
-    if chosen.dtype.kind not in "iuUO" or chosen.ndim != 1 or not set(chosen.tolist()) <= {*known}:
-        raise DomainError(
-            f"binary_features must be numbers of features from 0 to {width - 1}, names of columns "
-            f"of X, or a bool for each of the {width} features; got {given!r:.100}."
-        )
-    return np.isin(np.arange(width), [known.index(each) for each in chosen.tolist()])
-
-
-def _schema(bounds: Any, binary: npt.NDArray[np.bool_], name: str) -> Schema:
-    """Return the schema of rows of numbers with these bounds, or of labels coded as 0 and 1."""
-    low, high = _pair(bounds, "bounds", name)
-    width = len(binary)
-    if np.ndim(low) == np.ndim(high) == 0 and not binary.any():
-        return Schema((Number("bounds", low, high, size=width),))
-    try:
-        lows, highs = (np.broadcast_to(reals(end, "bounds"), width) for end in (low, high))
-    except ValueError:
-        raise DomainError(
-            f"bounds must be (low, high) for all features, or (lows, highs) with a number for "
-            f"each of the {width}; got {bounds!r:.60}."
-        ) from None
-    lows, highs = np.where(binary, -1.0, lows), np.where(binary, 1.0, highs)  # so that 0 stays 0
-    pairs = zip(lows.tolist(), highs.tolist(), strict=True)
-    return Schema(tuple(Number(f"bounds of x{i}", *pair) for i, pair in enumerate(pairs)))
-
-
-def _quality(schema: Schema, X: Array, target: AttributeQuality | None) -> DataQuality:
-    """Return what is clipped in the rows and the targets, with the names that `fit` uses."""
-    found = schema.check(X)
-    names = ["X"] if len(schema) == 1 else [f"X[:, {i}]" for i in range(len(schema))]
-    attributes = [
-        replace(each, name=name) for each, name in zip(found.attributes, names, strict=True)
-    ]
-    return replace(found, attributes=(*attributes, *([] if target is None else [target])))
-
-
 def _refuse(unsupported: dict[str, Any]) -> None:
     """Refuse arguments of `fit` that an estimator does not take."""
     if "sample_weight" in unsupported:
@@ -1330,37 +1268,6 @@ def _check_weights(weights: Floats) -> None:
             f"the training diverged: a weight became {np.abs(weights).max():g}. Use a lower "
             "learning_rate or a smaller alpha."
         )
-
-
-def _own_units(features: Features, weights: Floats) -> tuple[Floats, Floats]:
-    """Return the coefficients and the intercepts for rows in their own units, a row a score."""
-    slopes, intercepts = weights[:, :-1], weights[:, -1]
-    if features.scaling is not None and features.standardized:
-        places, slopes = features.scaled, slopes.copy()
-        slopes[:, places] = slopes[:, places] @ features.scaling.matrix
-        intercepts = intercepts - slopes[:, places] @ np.array(features.scaling.centres)
-    centres, scales = _bounds(features.schema)
-    coefficients = slopes * scales
-    return coefficients, intercepts - coefficients @ centres
-
-
-def _own_deviations(features: Features, deviations: Floats | None, scores: int) -> Floats | None:
-    """Return the standard deviations of the coefficients of rows as they are."""
-    if deviations is None:
-        return None
-    variances = deviations.reshape(scores, -1)[:, :-1] ** 2
-    if features.scaling is not None and features.standardized:
-        places = features.scaled
-        variances[:, places] = variances[:, places] @ features.scaling.matrix**2
-    return np.sqrt(variances) * _bounds(features.schema)[1]
-
-
-def _bounds(schema: Schema) -> tuple[Floats, Floats]:
-    """Return the centre and the scale of each number of a row."""
-    numbers = cast(tuple[Number, ...], schema.attributes)
-    sizes = [each.size for each in numbers]
-    centres, scales = ([each.centre for each in numbers], [each.scale for each in numbers])
-    return np.repeat(centres, sizes), np.repeat(scales, sizes)
 
 
 def _checked_ids(vehicle_ids: Any, rows: int) -> Array:

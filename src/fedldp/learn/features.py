@@ -10,7 +10,7 @@ its weight is the intercept.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -279,13 +279,13 @@ class Features:
         a feature, which is 0 or 1.
     scaling : Scaling, optional
         How the numbers are scaled, as `fedldp.learn.survey` finds it.
-    unsurveyed : tuple of int, default=()
-        The numbers that are not scaled, by their places among the features.
+    booleans : tuple of str, default=()
+        The names of numbers that are only 0 or 1. They are neither surveyed nor scaled.
 
     Raises
     ------
     DomainError
-        If the reference is unknown, or is "none" and there are unsurveyed numbers.
+        If the reference is unknown, or the scaling is for another number of features.
 
     Examples
     --------
@@ -308,15 +308,11 @@ class Features:
     schema: Schema
     reference: str = "first"
     scaling: Scaling | None = None
-    unsurveyed: tuple[int, ...] = ()
+    booleans: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.reference not in REFERENCES:
             raise DomainError(f"reference must be one of {REFERENCES}; got {self.reference!r}.")
-        if self.unsurveyed and self.reference == "none":
-            raise DomainError(
-                "unsurveyed numbers need the reference 'first' or 'last'; got 'none'."
-            )
         if self.scaling is not None and len(self.scaling.centres) not in self._allowed_centres:
             raise DomainError(
                 f"the scaling must be of {self.numbers} numbers; got {len(self.scaling.centres)}."
@@ -342,12 +338,13 @@ class Features:
     def numbers(self) -> int:
         """How many of the features are numbers that a survey asks for."""
         every = sum(each.size for each in self.schema.attributes if not each.feature_labels)
-        return every - len(self.unsurveyed)
+        return every - len(self.booleans)
 
     @cached_property
     def scaled(self) -> Integers:
         """The places among the features of the numbers that a survey asks for."""
-        return np.setdiff1d(np.flatnonzero(self.kinds[0]), self.unsurveyed)
+        asked = [each.name not in self.booleans for each in self.schema.attributes] + [True]
+        return np.flatnonzero(self.kinds[0] & np.repeat(asked, self._widths))
 
     @property
     def _first(self) -> int:
@@ -380,10 +377,14 @@ class Features:
     @cached_property
     def kinds(self) -> tuple[npt.NDArray[np.bool_], Integers]:
         """For each feature, whether it is a number, and how many labels its category has, or 0."""
-        widths = [*map(self._width, self.schema.attributes), 1]
         labels = [len(each.feature_labels) for each in self.schema.attributes] + [0]
         numbers = [not each.feature_labels for each in self.schema.attributes] + [False]
-        return np.repeat(numbers, widths), np.repeat(labels, widths)
+        return np.repeat(numbers, self._widths), np.repeat(labels, self._widths)
+
+    @property
+    def _widths(self) -> list[int]:
+        """How many features each attribute and the constant become."""
+        return [*map(self._width, self.schema.attributes), 1]
 
     def encode(self, matrix: npt.NDArray[Any]) -> FeatureRows:
         """Return the features of some rows.
@@ -435,14 +436,111 @@ class Features:
         ndarray of shape (rows, numbers)
             The numbers, before scaling.
         """
-        numbers = np.flatnonzero(self.kinds[0])
-        found = np.empty((len(matrix), len(numbers)))
+        found = self._numbers(matrix)
+        return found[:, self._surveyed] if self.booleans else found
+
+    def in_own_units(self, matrix: npt.NDArray[Any]) -> npt.NDArray[Any] | SparseFeatures:
+        """Return the features of some rows, with numbers as they are: not clipped and not scaled.
+
+        Parameters
+        ----------
+        matrix : ndarray of shape (rows, width)
+            The rows, as `Schema.rows(data).matrix()` returns them.
+
+        Returns
+        -------
+        ndarray of shape (rows, dimensions) or SparseFeatures
+            The features, as `encode` returns them.
+
+        Examples
+        --------
+        >>> schema = Schema.of(age=(0, 100), city=["Oslo", "Rome", "Lima"])
+        >>> Features(schema).in_own_units(schema.rows([{"age": 75, "city": "Lima"}]).matrix())
+        array([[75., -1.,  1.,  1.]])
+        """
+        found = replace(self, scaling=None).encode(matrix)
+        numeric = [not each.feature_labels for each in self.schema.attributes]
+        numbers = matrix[:, np.repeat(numeric, [each.size for each in self.schema.attributes])]
+        if isinstance(found, SparseFeatures):
+            return replace(found, numbers=numbers)
+        found = found.astype(np.float64)
+        found[:, np.flatnonzero(self.kinds[0])] = numbers
+        return found
+
+    def weights_in_own_units(self, weights: Floats) -> tuple[Floats, Floats]:
+        """Return the coefficients and the intercepts of a linear model for rows as they are.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (scores, dimensions)
+            The weights of each score, for features as `encode` returns them.
+
+        Returns
+        -------
+        coefficients : ndarray of shape (scores, dimensions - 1)
+            The coefficients of the features that `in_own_units` returns.
+        intercepts : ndarray of shape (scores,)
+            The intercepts.
+
+        Examples
+        --------
+        >>> Features(Schema.of(age=(0, 100))).weights_in_own_units(np.array([[1.0, 0.0]]))
+        (array([[0.02]]), array([-1.]))
+        """
+        slopes, intercepts = weights[:, :-1], weights[:, -1]
+        if self.scaling is not None and self.standardized:
+            places, slopes = self.scaled, slopes.copy()
+            slopes[:, places] = slopes[:, places] @ self.scaling.matrix
+            intercepts = intercepts - slopes[:, places] @ np.array(self.scaling.centres)
+        centers, scales = self._centers_and_scales
+        coefficients = slopes * scales
+        return coefficients, intercepts - coefficients @ centers
+
+    def deviations_in_own_units(self, deviations: Floats) -> Floats:
+        """Return the standard deviations of the coefficients that `weights_in_own_units` returns.
+
+        Parameters
+        ----------
+        deviations : ndarray of shape (scores, dimensions)
+            The standard deviations of the weights, which are taken to be independent.
+
+        Returns
+        -------
+        ndarray of shape (scores, dimensions - 1)
+            The standard deviations of the coefficients.
+
+        Examples
+        --------
+        >>> Features(Schema.of(age=(0, 100))).deviations_in_own_units(np.array([[1.0, 0.5]]))
+        array([[0.02]])
+        """
+        variances = deviations[:, :-1] ** 2
+        if self.scaling is not None and self.standardized:
+            places = self.scaled
+            variances[:, places] = variances[:, places] @ self.scaling.matrix**2
+        _, scales = self._centers_and_scales
+        return np.asarray(np.sqrt(variances) * scales)
+
+    @property
+    def _centers_and_scales(self) -> Floats:
+        """The centers of the features but the constant, and in a second row their scales."""
+        pairs = [attribute.inputs.scaling for attribute in self.schema.attributes]
+        return np.repeat(np.array(pairs).T, self._widths[:-1], axis=1)
+
+    def _numbers(self, matrix: npt.NDArray[Any]) -> Floats:
+        """Return all numbers of some rows on the scale of [-1, 1]."""
+        found = np.empty((len(matrix), int(self.kinds[0].sum())))
         place = 0
         for each, values in self._columns(matrix):
             if not each.feature_labels:
                 found[:, place : place + each.size] = each.to_features(values)
                 place += each.size
-        return found[:, np.isin(numbers, self.scaled)] if self.unsurveyed else found
+        return found
+
+    @cached_property
+    def _surveyed(self) -> npt.NDArray[np.bool_]:
+        """For each number, whether a survey asks for it."""
+        return np.isin(np.flatnonzero(self.kinds[0]), self.scaled)
 
     def _encode_sparse(self, matrix: npt.NDArray[Any]) -> SparseFeatures:
         categories = sum(1 for each in self.schema.attributes if each.feature_labels)
@@ -453,10 +551,13 @@ class Features:
                 labels[:, category] = place + _codes(each, values)
                 category += 1
             place += self._width(each)
-        units = self.units(matrix)
-        numbers = units
+        numbers = self._numbers(matrix)
         if self.scaling is not None and self.standardized:
-            numbers = without_tiny(self.scaling(units))
+            if self.booleans:
+                numbers[:, self._surveyed] = self.scaling(numbers[:, self._surveyed])
+            else:
+                numbers = self.scaling(numbers)
+            numbers = without_tiny(numbers)
         places = np.flatnonzero(self.kinds[0])
         return SparseFeatures(self.dimensions, places, numbers.astype(np.float32), labels)
 

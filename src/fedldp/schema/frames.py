@@ -130,6 +130,16 @@ class Frame:
     def __len__(self) -> int:
         return len(self._frame)
 
+    def declared(self, name: str) -> list[Any] | type[bool] | None:
+        """Return the labels that the type of a column declares, or bool; None if it has none."""
+        series, nw = self._frame.get_column(name), self._nw
+        if series.dtype == nw.Boolean:
+            return bool
+        listed = series.dtype == nw.Categorical and series.implementation.is_pandas_like()
+        if listed or series.dtype == nw.Enum:  # other categorical types list the labels that occur
+            return list(series.cat.get_categories().to_list())
+        return None
+
     def cells(self, name: str, start: int, stop: int) -> Cells:
         series = self._frame.get_column(name)[start:stop]
         nw, kind = self._nw, series.dtype
