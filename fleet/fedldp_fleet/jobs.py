@@ -26,7 +26,7 @@ from fedldp.plan.plan import Plan
 from fedldp.schema.attributes import Number
 from fedldp.signing import PublicKey
 from fedldp.vehicle import canonical
-from fedldp_fleet.library import documents
+from fedldp_fleet.common import documents
 from fedldp_fleet.questions import LAST_ROUND, MOST_BYTES, Question, check_name
 from fedldp_fleet.signed_jobs import (
     LONGEST_SECONDS,

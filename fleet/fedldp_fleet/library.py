@@ -1,6 +1,6 @@
 """What the fleet uses of the library that is not public: the only module that says where it is."""
 
-from fedldp._internal import documents, packing, toml
+from fedldp._internal import packing, toml
 from fedldp._internal.text import counted, listed, or_none
 from fedldp._internal.validation import Floats, Integers
 
@@ -8,7 +8,6 @@ __all__ = [
     "Floats",
     "Integers",
     "counted",
-    "documents",
     "listed",
     "or_none",
     "packing",

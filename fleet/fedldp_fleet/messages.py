@@ -11,11 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple, final
 
-from fedldp import vehicle
-from fedldp.errors import WireError
-from fedldp.plan.report import HEADER
-from fedldp_fleet.library import documents, packing
-from fedldp_fleet.questions import check_name
+from .common import WireError, documents, vehicle
+from .questions import check_name
 
 CALL, OFFERS = "fedldp call 1", "fedldp offers 1"
 MOST_VEHICLES = 1 << 20  # that an agent states at once
@@ -174,7 +171,7 @@ class Answer:
             self.places,
             len(self.report),
         )
-        size = HEADER + packing.length(self.places, self.bits)
+        size = vehicle.HEADER_BYTES - (-self.places * self.bits // 8)
         return head + self.report + bytes(max(0, size - len(self.report)))
 
     @classmethod

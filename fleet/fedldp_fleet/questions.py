@@ -12,11 +12,17 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, final
 
-from fedldp import signing, vehicle
-from fedldp.budget.calendars import Asked, asked
-from fedldp.errors import DomainError, WireError
-from fedldp.signing import PrivateKey, Trusted
-from fedldp_fleet.library import documents
+from .common import (
+    Asked,
+    DomainError,
+    PrivateKey,
+    Trusted,
+    WireError,
+    asked,
+    documents,
+    signing,
+    vehicle,
+)
 
 FORMAT = "fedldp question 3"
 STATEMENT = "fedldp statement 1"

@@ -14,15 +14,18 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Protocol, final
 
-from fedldp import signing
-from fedldp.errors import DomainError
-from fedldp.learn.computations import Computation
-from fedldp.signing import PrivateKey, PublicKey, Trusted
-from fedldp.vehicle import canonical
-from fedldp_fleet.library import documents
-from fedldp_fleet.questions import LAST_ROUND, Question, check_name
+from .common import (
+    DomainError,
+    PrivateKey,
+    PublicKey,
+    Trusted,
+    canonical,
+    documents,
+    signing,
+)
+from .questions import LAST_ROUND, Question, check_name
 
 FORMAT = "fedldp signed job 2"
 ORDERS = ("call", "lot")  # who calls is asked; or each vehicle draws its round beforehand
@@ -30,6 +33,14 @@ LONGEST_SECONDS = 604_800.0
 
 _ENTRIES = {"format", "job", "stages", "opens", "closes", "answer_seconds", "order", "server"}
 _OF_STAGE = {"asks", "plans", "rounds", "wanted"}
+
+
+class Declared(Protocol):
+    """Anything that vehicles compute."""
+
+    @property
+    def declaration(self) -> dict[str, Any]:
+        """What is computed, as JSON, without what changes from round to round."""
 
 
 @final
@@ -42,7 +53,7 @@ class SignedStage:
     rounds: int
     wanted: int  # answers in each round
 
-    def check(self, asked: Computation) -> None:
+    def check(self, asked: Declared) -> None:
         """Raise `DomainError` if vehicles are asked to compute something else."""
         if canonical(asked.declaration) != self.asks:
             raise DomainError(

@@ -34,8 +34,9 @@ from fedldp.plan.plan import Plan
 from fedldp.results.tally import Tally
 from fedldp.schema.schema import Schema
 from fedldp.vehicle import canonical
+from fedldp_fleet.common import documents
 from fedldp_fleet.insight import Insight, Row, estimates, lengths
-from fedldp_fleet.library import Floats, documents
+from fedldp_fleet.library import Floats
 
 FORMAT = "fedldp job state 1"  # of a job with a survey; others have the state of their optimizer
 

@@ -17,11 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from fedldp.budget.ledger import asked_and_refused
-from fedldp.storage.chain import MOST_REFUSED, Link, follow
-from fedldp.vehicle import canonical
-from fedldp_fleet.library import documents
-from fedldp_fleet.questions import Question
+from .common import MOST_REFUSED, Link, asked_and_refused, canonical, documents, follow
+from .questions import Question
 
 FORMAT = "fedldp transparency 1"
 ASKED = "fedldp asked 1"

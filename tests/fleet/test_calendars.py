@@ -18,7 +18,8 @@ from ledgers import open_ledger
 import fedldp
 from fedldp import Calendar, Category, Number, Plan, Schema
 from fedldp.budget import ledger, vehicles
-from fedldp.budget.calendars import CalendarPeriod, is_calendar, is_period
+from fedldp.budget.calendars import CalendarPeriod, is_calendar
+from fedldp.budget.periods import is_period
 from fedldp.budget.ledger import Period
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import DomainError, FedLDPError, WireError

@@ -16,8 +16,11 @@ import fedldp
 from fedldp.budget import ledger as ledgers
 
 FOLDER = Path(__file__).parents[1]
-SOURCE = FOLDER.parent / "src" / "fedldp"
-OWN = {"__init__.py", "__main__.py", "command.py"}
+SOURCES = {
+    "fedldp_vehicle/fleet/": FOLDER.parent / "fleet" / "fedldp_fleet",
+    "fedldp_vehicle/": FOLDER.parent / "src" / "fedldp",
+}
+OWN = {"__init__.py", "__main__.py", "command.py", "fleet/__init__.py", "fleet/common.py"}
 PLAN = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0)
 CALENDAR = fedldp.Calendar(PLAN, periods=3, answers=3)
 
@@ -66,6 +69,12 @@ def ask(run, *options, plan="plan.json", cap=2, **expected):
     return run("report", plan, "row.json", *common, *options, **expected)
 
 
+def source(name):
+    """Return the file that a file of the package is a copy of."""
+    prefix = next(each for each in SOURCES if name.startswith(each))
+    return SOURCES[prefix] / name.removeprefix(prefix)
+
+
 def contents(wheel):
     with zipfile.ZipFile(wheel) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
@@ -76,7 +85,7 @@ def test_the_wheel_has_the_files_of_fedldp(wheel):
     modules = {name for name in found if name.endswith(".py")}
     assert "fedldp_vehicle/vehicle.py" in modules
     for name in modules - {f"fedldp_vehicle/{each}" for each in OWN}:
-        assert found[name] == (SOURCE / name.removeprefix("fedldp_vehicle/")).read_bytes(), name
+        assert found[name] == source(name).read_bytes(), name
 
 
 def test_the_sdist_builds_the_same_wheel(wheel, tmp_path):
@@ -207,6 +216,5 @@ def test_a_leaking_plan_is_refused(run, tmp_path):
 def test_the_editable_links_are_the_same_files():
     for link in FOLDER.joinpath("fedldp_vehicle").rglob("*"):
         if link.is_symlink():
-            name = link.relative_to(FOLDER / "fedldp_vehicle")
-            assert link.resolve() == (SOURCE / name).resolve()
+            assert link.resolve() == source(str(link.relative_to(FOLDER))).resolve()
             assert link.exists()

@@ -8,8 +8,8 @@ import json
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from fedldp.errors import PrivacyError, WireError
-from fedldp.vehicle import UNREADABLE, difference
+from ..errors import PrivacyError, WireError
+from ..vehicle import UNREADABLE, difference
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from fedldp import vehicle
 from fedldp._internal import documents, packing
 from fedldp._internal.text import counted
 from fedldp._internal.validation import Floats, Integers, whole
+from fedldp.budget.periods import PERIOD_FORMAT, is_period
 from fedldp.errors import DomainError, ImplausibleWarning
 from fedldp.plan.parts import Matrix
 from fedldp.plan.plan import Plan
@@ -34,8 +35,6 @@ from fedldp.schema.attributes.grouped import Differences
 from fedldp.schema.attributes.results import Numbers, Result
 from fedldp.schema.quality import total
 from fedldp.vehicle import CALENDAR_FORMAT, MOST_PERIODS
-
-PERIOD_FORMAT = "fedldp period 1"
 
 
 @final
@@ -460,11 +459,6 @@ def is_calendar(text: str) -> bool:
     return '"format":"fedldp calendar ' in text and not is_period(text)
 
 
-def is_period(text: str) -> bool:
-    """Return whether a text claims to be a period of a calendar, and not a plan."""
-    return '"format":"fedldp period ' in text  # in a name, the quotation marks would be escaped
-
-
 @final
 @dataclass(frozen=True)
 class CalendarPeriod:
@@ -503,26 +497,6 @@ class CalendarPeriod:
             found = cls(calendar, document["period"])
             documents.check_written(found.to_json(), text)
         return found
-
-
-class Asked(NamedTuple):
-    """What stands in the text of a question, before anything in it is validated."""
-
-    plan: str  # as JSON
-    period: str  # a name of the period, if the plan belongs to a calendar; otherwise empty
-
-
-def asked(text: str) -> Asked:
-    """Read a plan, or a period of a calendar with the plan in it; `WireError` if that fails."""
-    if not is_period(text):
-        return Asked(text, "")
-    with documents.reading("period of a calendar"):
-        document = documents.parse(text, [PERIOD_FORMAT], {"calendar", "period"})
-        calendar, number = vehicle.canonical(document["calendar"]), document["period"]
-        if type(number) is not int or not 1 <= number <= MOST_PERIODS:
-            raise ValueError(f"a period must be from 1 to {MOST_PERIODS}; got {number!r:.80}")
-        name = hashlib.sha256(calendar.encode()).hexdigest()
-        return Asked(vehicle.canonical(document["calendar"]["plan"]), f"{name} {number}")
 
 
 def _slope(periods: Sequence[int]) -> Floats:

@@ -17,7 +17,7 @@ from typing import Any, final
 
 from fedldp import vehicle
 from fedldp._internal import documents, packing
-from fedldp.budget.calendars import asked
+from fedldp.budget.periods import asked
 from fedldp.errors import DomainError, WireError
 from fedldp.plan.report import Report
 

@@ -31,8 +31,9 @@ import numpy.typing as npt
 
 from fedldp import vehicle
 from fedldp._internal.validation import Floats, Integers
-from fedldp.budget.calendars import CalendarPeriod, asked, is_period
+from fedldp.budget.calendars import CalendarPeriod
 from fedldp.budget.ledger import Ledger
+from fedldp.budget.periods import asked, is_period
 from fedldp.budget.vehicle import PlanQuestion, for_vehicle
 from fedldp.budget.vehicles import Vehicles
 from fedldp.errors import DomainError, FedLDPError, PrivacyError, WireError

@@ -1,0 +1,1 @@
+"""Takes part in a fleet: files of fedldp-fleet."""
