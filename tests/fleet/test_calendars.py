@@ -19,8 +19,8 @@ import fedldp
 from fedldp import Calendar, Category, Number, Plan, Schema
 from fedldp.budget import ledger, vehicles
 from fedldp.budget.calendars import CalendarPeriod, is_calendar
-from fedldp.budget.periods import is_period
 from fedldp.budget.ledger import Period
+from fedldp.budget.periods import is_period
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import DomainError, FedLDPError, WireError
 from fedldp.fleet import status
