@@ -238,8 +238,8 @@ $(VENV)/reproduction.done: $(VENV)/demo.done pyproject.toml reproduction/pyproje
 	$(BIN)/python -m pip install --quiet --editable '.[learn]' --editable ./reproduction --editable ./vehicle
 	@touch $@
 
-$(VENV)/test.done: $(VENV)/reproduction.done pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[flower,learn]' --group dev
+$(VENV)/test.done: $(VENV)/reproduction.done pyproject.toml fleet/pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[flower,learn]' --editable './fleet[server]' --group dev
 	@touch $@
 
 # An environment that has a version of Flower and finds all else in the first one. Without

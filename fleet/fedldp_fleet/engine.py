@@ -10,7 +10,7 @@ import hashlib
 import random
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple, final
+from typing import NamedTuple, Protocol, final
 
 from fedldp.errors import DomainError, FedLDPError
 from fedldp.learn.optimizer import settled
@@ -40,6 +40,7 @@ from fedldp_fleet.store.base import (
     QUEUED,
     RUNNING,
     JobRow,
+    Member,
     PlaceRow,
     RoundRow,
     Transaction,
@@ -62,6 +63,13 @@ INCARNATION = "incarnation"
 Spread = Callable[[float, float], float]
 
 _SYSTEM = random.SystemRandom()
+
+
+class Jobs(Protocol):
+    """Where the jobs of answers are looked up: a transaction, or what was read in one before."""
+
+    def job(self, name: str) -> JobRow | None:
+        """Return a job."""
 
 
 class Parsed(NamedTuple):
@@ -143,7 +151,7 @@ class Engine:
     def call(self, store: Transaction, agent: str, call: Call, now: float) -> Offers:
         """Return the open rounds, with the places that an agent gets, and when to call again."""
         offers, waits = [], [IDLE_SECONDS * self._spread(0.5, 1.5)]
-        member = store.member(agent)
+        member = _member(store, agent)
         for row in store.jobs():
             if row.state != RUNNING:
                 continue
@@ -205,7 +213,7 @@ class Engine:
             store.set_place(held._replace(announced=True, expires=until))
         return True
 
-    def parse(self, store: Transaction, answers: Sequence[Answer]) -> list[Parsed]:
+    def parse(self, store: Jobs, answers: Sequence[Answer]) -> list[Parsed]:
         """Return what is in some answers, each checked as the plan of its round wants it."""
         found: list[Parsed] = [Parsed(0, "job")] * len(answers)
         groups: dict[tuple[str, int], list[int]] = {}
@@ -245,7 +253,7 @@ class Engine:
         self, store: Transaction, agent: str, answer: Answer, parsed: Parsed
     ) -> tuple[Verdict, str]:
         """Return what becomes of an answer, and why it is not stored."""
-        row, member = store.job(answer.job), store.member(agent)
+        row, member = store.job(answer.job), _member(store, agent)
         if row is None or member is None:
             return Verdict.REFUSED, ""  # strangers and unknown jobs must not fill the store
         opened = store.shared_round(answer.job, answer.round)
@@ -394,6 +402,12 @@ def vehicles_in(report: bytes) -> int:
 
 
 _job = lru_cache(maxsize=64)(jobs.read_job)
+
+
+def _member(store: Transaction, agent: str) -> Member | None:
+    """Return an agent, unless it is revoked."""
+    found = store.member(agent)
+    return None if found is None or found.revoked else found
 
 
 def _same(store: Transaction, opened: RoundRow) -> RoundRow:

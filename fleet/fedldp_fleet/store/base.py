@@ -101,6 +101,9 @@ class Transaction(Protocol):
     def locked_round(self, job: str, number: int) -> RoundRow | None:
         """Return a round, in which nobody else does anything before this transaction ends."""
 
+    def question(self, digest: bytes) -> bytes | None:
+        """Return the question of any round with this SHA-256."""
+
     def set_round(self, row: RoundRow) -> None:
         """Add or replace a round."""
 

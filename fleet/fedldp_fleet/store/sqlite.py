@@ -42,6 +42,7 @@ KIND = Kind(
             closed REAL,
             PRIMARY KEY (job, number)
         );
+        CREATE INDEX rounds_by_question ON rounds (digest);
         CREATE TABLE places (
             job TEXT NOT NULL,
             agent TEXT NOT NULL,
@@ -163,6 +164,10 @@ class _Transaction:
         return RoundRow(*rows[0]) if rows else None
 
     locked_round = shared_round
+
+    def question(self, digest: bytes) -> bytes | None:
+        rows = self._execute("SELECT question FROM rounds WHERE digest = ? LIMIT 1", (digest,))
+        return bytes(rows[0][0]) if rows else None
 
     def set_round(self, row: RoundRow) -> None:
         self._execute(f"INSERT OR REPLACE INTO rounds VALUES ({_marks(row)})", row)  # noqa: S608

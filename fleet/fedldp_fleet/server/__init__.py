@@ -1,0 +1,1 @@
+"""The server: the HTTPS road over the job engine, the operator's page, and commands."""

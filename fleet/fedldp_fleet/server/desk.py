@@ -1,0 +1,217 @@
+"""Where requests meet the store: many of them in one transaction, in one thread.
+
+While a transaction is written to disk, the next requests gather. Answers are parsed before their
+transaction begins, so that it is short.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar, final
+
+from fedldp_fleet.engine import Engine, Parsed
+from fedldp_fleet.messages import (
+    Acknowledgement,
+    Announcement,
+    Answer,
+    Call,
+    Offers,
+    Verdict,
+)
+from fedldp_fleet.server.guard import UNKNOWN, Guard, Refused
+from fedldp_fleet.store.base import JobRow, Store, Transaction
+
+Act = Callable[..., Any]  # of the transaction, the time and, for an answer, what is in it
+T = TypeVar("T")
+
+MOST_AT_ONCE = 512  # requests in a transaction
+TICK_SECONDS = 0.5
+
+_LOG = logging.getLogger(__name__)
+
+
+class _Waiting(NamedTuple):
+    """A request that waits for its transaction."""
+
+    act: Act
+    answer: Answer | None
+    reply: "asyncio.Future[Any]"
+
+
+@final
+class Desk:
+    """Takes requests in an event loop, and runs them in transactions of its own thread."""
+
+    def __init__(
+        self, store: Store, engine: Engine, guard: Guard, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._store, self._engine, self._guard, self._clock = store, engine, guard, clock
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+        self._waiting: list[_Waiting] = []
+        self._running: asyncio.Task[None] | None = None
+        self._ticking: asyncio.Task[None] | None = None
+        self._is_full = False
+        self._jobs = _Jobs(store)
+
+    async def call(self, agent: str, call: Call) -> Offers:
+        """Return what is open, and the places that an agent gets."""
+        engine = self._engine
+
+        def act(store: Transaction, now: float) -> Offers:
+            _check_member(store, agent)
+            return engine.call(store, agent, call, now)
+
+        found: Offers = await self._wait(act)
+        return found
+
+    async def announce(self, agent: str, said: Announcement) -> bool:
+        """Return whether an agent still has the place for which it draws now."""
+        engine = self._engine
+
+        def act(store: Transaction, now: float) -> bool:
+            _check_member(store, agent)
+            return engine.announce(store, agent, said, now)
+
+        found: bool = await self._wait(act)
+        return found
+
+    async def deliver(self, agent: str, answer: Answer) -> Acknowledgement:
+        """Store an answer; return what is said about it once it is on disk."""
+        engine = self._engine
+
+        def act(store: Transaction, now: float, parsed: Parsed) -> Acknowledgement:
+            _check_member(store, agent)
+            said = engine.deliver(store, agent, answer, parsed, now)
+            if said.verdict is Verdict.COUNTED and not self._is_full:
+                opened = store.shared_round(answer.job, answer.round)
+                self._is_full = opened is not None and opened.answers >= opened.wanted
+            return said
+
+        found: Acknowledgement = await self._wait(act, answer)
+        return found
+
+    async def run(self, act: Callable[[Transaction], T]) -> T:
+        """Run a function in a transaction, with those of others; return what it returned."""
+        found: T = await self._wait(lambda store, _: act(store))
+        return found
+
+    def _wait(self, act: Act, answer: Answer | None = None) -> "asyncio.Future[Any]":
+        loop = asyncio.get_running_loop()
+        reply: asyncio.Future[Any] = loop.create_future()
+        self._waiting.append(_Waiting(act, answer, reply))
+        if self._running is None:
+            self._running = loop.create_task(self._work())
+        return reply
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._waiting:
+                batch, self._waiting = (
+                    self._waiting[:MOST_AT_ONCE],
+                    self._waiting[MOST_AT_ONCE:],
+                )
+                results = await loop.run_in_executor(self._thread, self._transact, batch)
+                for each, result in zip(batch, results, strict=True):
+                    if each.reply.done():  # its connection is gone
+                        continue
+                    if isinstance(result, Exception):
+                        each.reply.set_exception(result)
+                    else:
+                        each.reply.set_result(result)
+                if self._is_full:
+                    self._is_full = False
+                    with contextlib.suppress(Exception):  # logged at the next tick
+                        await self.tick()
+        finally:
+            self._running = None
+
+    def _transact(self, batch: Sequence[_Waiting]) -> list[Any]:
+        """Run requests in one transaction; each in its own if one of them fails unexpectedly."""
+        try:
+            parsed = iter(
+                self._engine.parse(
+                    self._jobs, [each.answer for each in batch if each.answer is not None]
+                )
+            )
+            with self._store.transaction() as store:
+                now, results = self._clock(), []
+                self._guard.refresh(store)
+                for each in batch:
+                    given = (store, now) if each.answer is None else (store, now, next(parsed))
+                    try:
+                        results.append(each.act(*given))
+                    except Refused as refused:
+                        results.append(refused)
+                self._guard.refresh(store)
+                return results
+        except Exception as error:
+            if len(batch) == 1 or isinstance(error, OSError):
+                _LOG.exception("%d requests failed", len(batch))
+                return [error] * len(batch)
+            return [result for each in batch for result in self._transact([each])]
+
+    async def tick(self) -> list[JobRow]:
+        """Open and close what is due; return the jobs that have stepped or ended."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._tick)
+
+    def _tick(self) -> list[JobRow]:
+        with self._store.transaction() as store:
+            self._guard.refresh(store)
+            changed = self._engine.tick(store, self._clock())
+        self._jobs.forget(each.name for each in changed)  # they may have more rounds than before
+        return changed
+
+    async def open(self) -> None:
+        """Begin to tick."""
+        await self.tick()
+        self._ticking = asyncio.get_running_loop().create_task(self._tick_for_ever())
+
+    async def _tick_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            try:
+                await self.tick()
+            except Exception:
+                _LOG.exception("a step failed, and will be tried again")
+
+    async def close(self) -> None:
+        """Wait for what has begun."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+        while self._running is not None:
+            await asyncio.wait([self._running])
+        self._thread.shutdown()
+
+
+@final
+class _Jobs:
+    """The jobs of answers, read once: the plan of a round never changes after it was opened."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._rows: dict[str, JobRow] = {}
+
+    def job(self, name: str) -> JobRow | None:
+        row = self._rows.get(name)
+        if row is None:
+            with self._store.reading() as store:
+                row = store.job(name)
+            if row is not None:
+                self._rows[name] = row._replace(learned="", result="")
+        return row
+
+    def forget(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._rows.pop(name, None)
+
+
+def _check_member(store: Transaction, agent: str) -> None:
+    """Refuse an agent that was revoked since its request was authenticated."""
+    member = store.member(agent)
+    if member is None or member.revoked:
+        raise Refused(401, UNKNOWN)

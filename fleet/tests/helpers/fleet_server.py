@@ -1,0 +1,127 @@
+"""A real server with TLS, in a thread of the test's own process.
+
+with running(tmp_path) as server:
+    code = server.enroll("car-7", vehicles=2)
+    server.add(statistic(wanted=2))        # a job of engine_cases, signed for this server
+    ... server.url, server.ca (a file), server.public (its key), server.job("spring")
+"""
+
+import asyncio
+import contextlib
+import ssl
+import threading
+from pathlib import Path
+
+import trustme
+import uvicorn
+
+from fedldp.signing import PrivateKey
+from fedldp_fleet import engine, jobs
+from fedldp_fleet.engine import Engine
+from fedldp_fleet.server import members
+from fedldp_fleet.server.app import road_app
+from fedldp_fleet.server.desk import Desk
+from fedldp_fleet.server.documents import Documents
+from fedldp_fleet.server.guard import Guard
+from fedldp_fleet.store.sqlite import SQLiteStore
+
+HOST = "127.0.0.1"
+
+
+class FleetServer:
+    """What a test sees of a running server. `operator` is the key that signs its jobs."""
+
+    def __init__(self, folder: Path, *, tls: bool = True, operator=None, key=None) -> None:
+        self.folder, self.operator = folder, operator or PrivateKey.generate()
+        self.key = key or PrivateKey.generate()
+        self.public = self.key.public
+        self.store = SQLiteStore(folder / "server.db")
+        with self.store.transaction() as store:
+            if not store.value(engine.INCARNATION):
+                engine.start(store, b"first" + bytes(11))
+        self.engine = Engine(self.key)
+        self.ca, self._certificate = folder / "ca.pem", folder / "server.pem"
+        if tls and not self._certificate.exists():
+            authority = trustme.CA()
+            authority.cert_pem.write_to_path(self.ca)
+            certificate = authority.issue_cert(HOST, "localhost")
+            certificate.private_key_and_cert_chain_pem.write_to_path(self._certificate)
+        self._tls, self.port = tls, 0
+
+    @property
+    def url(self) -> str:
+        return f"http{'s' * self._tls}://{HOST}:{self.port}"
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """What a client needs to trust this server."""
+        return ssl.create_default_context(cafile=self.ca)
+
+    def enroll(self, agent: str, vehicles: int = 1) -> str:
+        with self.store.transaction() as store:
+            return members.enroll(store, agent, vehicles)
+
+    def revoke(self, agent: str) -> None:
+        with self.store.transaction() as store:
+            members.revoke(store, agent)
+
+    def add(self, job) -> str:
+        signed = jobs.to_sign(job, self.public).signed(self.operator)
+        with self.store.transaction() as store:
+            return self.engine.add(store, job, signed)
+
+    def job(self, name: str):
+        with self.store.reading() as store:
+            return store.job(name)
+
+    def rounds(self, name: str):
+        with self.store.reading() as store:
+            return store.rounds(name)
+
+    def tick(self) -> None:
+        """Do now what the next tick would do."""
+        asyncio.run_coroutine_threadsafe(self._desk.tick(), self._loop).result()
+
+    def start(self) -> None:
+        guard = Guard()
+        self._desk = Desk(self.store, self.engine, guard)
+        app = road_app(self._desk, guard, Documents(self.store))
+        tls = {"ssl_certfile": self._certificate} if self._tls else {}
+        config = uvicorn.Config(app, HOST, self.port, ws="none", log_config=None, **tls)
+        if self._tls:
+            config.load()
+            config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
+        self._server, ready = uvicorn.Server(config), threading.Event()
+
+        async def serve() -> None:
+            self._loop = asyncio.get_running_loop()
+            startup = self._server.startup
+
+            async def started(sockets=None):
+                await startup(sockets)
+                [listener] = self._server.servers[0].sockets
+                self.port = listener.getsockname()[1]
+                ready.set()
+
+            self._server.startup = started
+            await self._server.serve()
+
+        self._thread = threading.Thread(target=asyncio.run, args=(serve(),))
+        self._thread.start()
+        if not ready.wait(30):
+            raise RuntimeError("the server does not start")
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+
+@contextlib.contextmanager
+def running(folder: Path, **options):
+    server = FleetServer(folder, **options)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        server.store.close()
