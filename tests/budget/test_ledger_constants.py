@@ -6,7 +6,7 @@ import pytest
 from ledger_victim import never
 from ledgers import open_ledger
 
-from fedldp.budget import ledger as ledgers
+from fedldp.budget import policy
 from fedldp.errors import BudgetError, DomainError
 
 
@@ -120,7 +120,7 @@ def test_a_name_must_be_a_text(ledger):
 
 def test_repeating_at_no_cost_has_an_end(ledger, monkeypatch):
     """Otherwise somebody who invents names of jobs could fill the disk, and pay nothing."""
-    monkeypatch.setattr(ledgers, "MOST_REPEATED", 3)
+    monkeypatch.setattr(policy, "MOST_REPEATED", 3)
     answered(ledger, "car", "day 0", lambda: b"first", job="0")
     answered(ledger, "car", "other", lambda: b"other", constant="year")
     for day in (1, 2):

@@ -12,14 +12,14 @@ import make_ledgers as made
 import pytest
 from ledger_victim import never, victim
 
-from fedldp.budget import ledger
+from fedldp.budget import policy, records
 from fedldp.budget.ledger import Ledger, Period
 from fedldp.errors import BudgetError, DomainError, WireError
 from fedldp.fleet.vault.vault import Vault
 from fedldp.storage import database, head
 
 FIXTURES = Path(made.__file__).parent
-FORMAT = ledger._KIND.format
+FORMAT = records.KIND.format
 NEW = ("draws",), ("constants",), ("times", "asked", "refused"), ("head",)  # of formats 4 to 7
 SPENT = {f"car {i}": spent for i, spent in ((1, 4), (2, 4), (3, 1), (4, 2), (5, 4))}
 SPENT["van"] = Fraction(2, 3) + Fraction(2, 10)
@@ -124,7 +124,7 @@ def test_what_was_spent_counts(path):
 
 def test_killed_half_way_it_is_migrated_when_it_is_opened_again(path, before, tmp_path):
     """SIGKILL before each statement: of the migration, its new version, the commit, and after."""
-    places = sum(map(len, ledger._KIND.migrations.values())) + 4
+    places = sum(map(len, records.KIND.migrations.values())) + 4
     for place in range(places):
         copied(path, str(place))
     assert victim("migrate", tmp_path, places) == [signal.SIGKILL] * places
@@ -136,10 +136,10 @@ def test_killed_half_way_it_is_migrated_when_it_is_opened_again(path, before, tm
 
 
 def test_a_failure_half_way_changes_nothing(path, before, monkeypatch):
-    broken = (*ledger._KIND.migrations[2], "INSERT INTO nowhere VALUES (1)")
+    broken = (*records.KIND.migrations[2], "INSERT INTO nowhere VALUES (1)")
     with monkeypatch.context() as patch:
-        migrations = {**ledger._KIND.migrations, 2: broken}
-        patch.setattr(ledger, "_KIND", ledger._KIND._replace(migrations=migrations))
+        migrations = {**records.KIND.migrations, 2: broken}
+        patch.setattr(records, "KIND", records.KIND._replace(migrations=migrations))
         with pytest.raises(OSError, match=r"nowhere\. Nothing was committed"):
             Ledger(path, made.CAP)
     assert rows(path, "PRAGMA user_version") == [(2,)]
@@ -173,7 +173,7 @@ def test_what_was_spent_before_counts_for_the_period_in_which_it_is_migrated(pat
         with pytest.raises(BudgetError, match="has spent 4 of the 4 that it may spend in 3600"):
             found.release("car 1", 1, "new", never)
         later = time.time() + 3700
-        monkeypatch.setattr(ledger, "_now", lambda: int(later))
+        monkeypatch.setattr(policy, "now", lambda: int(later))
         assert found.recent() == {}
         assert found.release("car 1", 1, "new", lambda: b"report") == b"report"
 

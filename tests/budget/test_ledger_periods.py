@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledgers import open_ledger
 
-from fedldp.budget import ledger as module
+from fedldp.budget import overview, policy
 from fedldp.budget.ledger import Period
 from fedldp.errors import BudgetError, DomainError
 
@@ -18,7 +18,7 @@ HOUR = Period(Fraction(1), 3600)
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
     now = [1_000_000]
-    monkeypatch.setattr(module, "_now", lambda: now[0])
+    monkeypatch.setattr(policy, "now", lambda: now[0])
     return now
 
 
@@ -77,7 +77,7 @@ def test_no_window_holds_more(tmp_path_factory, steps):
         pytest.MonkeyPatch.context() as patch,
         open_ledger(path, cap=1000, period=Period(Fraction(5), 100)) as ledger,
     ):
-        patch.setattr(module, "_now", lambda: now)
+        patch.setattr(policy, "now", lambda: now)
         for number, (wait, cost) in enumerate(steps):
             now += wait
             allowed = cost + sum(each for at, each in spent if at >= now - 100) <= 5
@@ -106,21 +106,21 @@ def test_when_what_was_spent_returns(tmp_path_factory, steps):
         pytest.MonkeyPatch.context() as patch,
         open_ledger(path, cap=1000, period=period) as ledger,
     ):
-        patch.setattr(module, "_now", lambda: now)
+        patch.setattr(policy, "now", lambda: now)
         for number, (wait, cost, vehicle) in enumerate(steps):
             now += wait
             spend(ledger, cost, f"{number}", vehicle)
-        before = module.recent(path, period)
+        before = overview.recent(path, period)
         assert before.totals == ledger.recent()
         first, last = before.returns
         assert now < first <= last
         found = []
         for now in (first - 1, first, last - 1, last):  # noqa: B007 (the clock)
             found.append(sum(ledger.recent().values()))
-            assert sum(module.recent(path, period).totals.values()) == found[-1]
+            assert sum(overview.recent(path, period).totals.values()) == found[-1]
         assert found[0] == sum(before.totals.values()) > found[1]
         assert found[2] > found[3] == 0
-        assert module.recent(path, period) == module.Recent({}, None)
+        assert overview.recent(path, period) == overview.Recent({}, None)
 
 
 def test_answers_that_are_repeated_give_nothing_back(tmp_path, clock):
@@ -128,8 +128,8 @@ def test_answers_that_are_repeated_give_nothing_back(tmp_path, clock):
         ledger.release("car", 0.5, "day 1", lambda: b"red", constant="colour")
         clock[0] += 4000
         ledger.release("car", 0.5, "day 2", lambda: b"", constant="colour")
-        found = module.recent(ledger.path, HOUR)
-        assert found == module.Recent({"car": Fraction()}, None)
+        found = overview.recent(ledger.path, HOUR)
+        assert found == overview.Recent({"car": Fraction()}, None)
         assert found.left(HOUR, others=2) == {Fraction(1): 3}
 
 

@@ -17,7 +17,7 @@ from ledgers import open_ledger
 
 import fedldp
 from fedldp import Calendar, Category, Number, Plan, Schema
-from fedldp.budget import ledger, vehicles
+from fedldp.budget import policy, vehicles
 from fedldp.budget.calendars import CalendarPeriod, is_calendar
 from fedldp.budget.ledger import Period
 from fedldp.budget.periods import is_period
@@ -158,7 +158,7 @@ def test_vehicles_that_come_later_draw_from_all_periods(opened):
 def test_the_limit_of_a_period_applies_to_each_answer(opened, monkeypatch):
     """A day's answer is within it, although all answers together are not."""
     now = [1_000_000]
-    monkeypatch.setattr(ledger, "_now", lambda: now[0])
+    monkeypatch.setattr(policy, "now", lambda: now[0])
     vault = opened(period=Period(Fraction(1, 2), 3600))
     for number in range(1, 6):
         vault.answer(ask(number))
@@ -184,7 +184,7 @@ def test_what_never_changes_is_repeated_in_the_periods_that_were_drawn(opened):
 
 
 def test_invented_calendars_do_not_fill_the_disk(opened, monkeypatch):
-    monkeypatch.setattr(ledger, "MOST_DRAWN", 6)
+    monkeypatch.setattr(policy, "MOST_DRAWN", 6)
     monkeypatch.setattr(vehicles, "MOST_DRAWN", 6)
     vault = opened(cap=1000)
     for periods in range(5, 15):
@@ -196,7 +196,7 @@ def test_invented_calendars_do_not_fill_the_disk(opened, monkeypatch):
 
 def test_at_no_cost_a_vehicle_draws_no_more_than_it_keeps(opened, monkeypatch):
     """Otherwise invented calendars would keep a vault busy for as long as somebody asks."""
-    monkeypatch.setattr(ledger, "MOST_DRAWN", 6)
+    monkeypatch.setattr(policy, "MOST_DRAWN", 6)
     vault, drawn, draw = opened(cap=1000), [], Calendar.draw_many
 
     def counted(calendar, vehicles, source):

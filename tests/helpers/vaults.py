@@ -50,10 +50,12 @@ def gradients(**options):
     return asked(**{"plan": GRADIENT, "model": MODEL} | options)
 
 
-def vault(path, matrix=MATRIX, keys=None, cap=2.0, schema=SCHEMA, seed=1, answers_per_job=1):
+def vault(
+    path, matrix=MATRIX, keys=None, cap=2.0, schema=SCHEMA, seed=1, answers_per_job=1, period=None
+):
     """Return a vault. It draws from a seed, which only a test can make it do."""
     keys = [f"car {i}" for i in range(len(matrix))] if keys is None else keys
-    ledger = open_ledger(path, cap, answers_per_job=answers_per_job)
+    ledger = open_ledger(path, cap, answers_per_job=answers_per_job, period=period)
     found = Vault(schema, matrix, keys, ledger)
     found._source = fedldp.source(seed)
     weakref.finalize(found, ledger.close)

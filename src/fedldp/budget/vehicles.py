@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import final
 
 from fedldp.budget.calendars import Calendar
-from fedldp.budget.ledger import MOST_DRAWN, Ledger
+from fedldp.budget.ledger import Ledger
+from fedldp.budget.policy import MOST_DRAWN
 from fedldp.budget.vehicle import NONCE_BYTES, PlanQuestion
 from fedldp.errors import DomainError
 from fedldp.randomness import Source

@@ -8,7 +8,7 @@ from ledgers import open_ledger
 from vaults import MODEL
 
 from fedldp import Category, Number, Plan, Schema
-from fedldp.budget import ledger
+from fedldp.budget import policy
 from fedldp.errors import DomainError
 from fedldp.fleet.protocol import Question
 from fedldp.fleet.vault.policy import Policy
@@ -134,7 +134,7 @@ def test_vehicles_that_may_not_repeat_are_not_behind_an_answer(tmp_path):
 
 
 def test_asking_again_and_again_does_not_fill_the_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(ledger, "MOST_REPEATED", 2)
+    monkeypatch.setattr(policy, "MOST_REPEATED", 2)
     vault = opened(tmp_path / "ledger")
     answered = [vault.answer(ask(f"job-{number}")).answered for number in range(5)]
     assert answered == [20, 20, 20, 0, 0]

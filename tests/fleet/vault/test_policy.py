@@ -11,7 +11,7 @@ from vaults import answer as sent
 from vaults import vault as make_vault
 
 from fedldp import Plan, Schema
-from fedldp.budget import ledger as ledger_module
+from fedldp.budget import policy as policy_module
 from fedldp.budget.ledger import Period
 from fedldp.errors import DomainError
 from fedldp.fleet.vault.policy import Policy
@@ -23,16 +23,15 @@ CHEAP = Plan(SCHEMA, 0.5, mechanism="three-outputs", k=1)
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
     now = [1_000_000]
-    monkeypatch.setattr(ledger_module, "_now", lambda: now[0])
+    monkeypatch.setattr(policy_module, "now", lambda: now[0])
     return now
 
 
 def vault(folder, cap=2.0, **entries):
     """Return a vault of eight vehicles with the policy that entries of vault.toml describe."""
     policy = Policy.of(entries)
-    found = make_vault(folder / "ledger", cap=cap, answers_per_job=100)
+    found = make_vault(folder / "ledger", cap=cap, answers_per_job=100, period=policy.period)
     found._policy = policy
-    found._ledger.period = policy.period
     return found
 
 

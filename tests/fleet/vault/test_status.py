@@ -12,7 +12,7 @@ from vault_folders import SCHEMA, configured
 from vaults import framed, sent_back
 
 from fedldp import Plan
-from fedldp.budget import ledger
+from fedldp.budget import ledger, policy
 from fedldp.errors import DomainError
 from fedldp.fleet import state
 from fedldp.fleet.protocol import Question
@@ -124,7 +124,7 @@ LIMITED = {"cap": "3.0", "most_epsilon_per_period": "1.0", "period": "12 hours"}
 
 def test_what_is_left_in_the_period(tmp_path, monkeypatch):
     now = [1_000_000]
-    monkeypatch.setattr(ledger, "_now", lambda: now[0])
+    monkeypatch.setattr(policy, "now", lambda: now[0])
     config = made(tmp_path / "v", **LIMITED)
     empty = {"most": "1.0", "seconds": 43_200, "budget": [], "returns_from": None}
     assert status(config.folder).document()["period"] == empty | {"returned_by": None}
@@ -155,7 +155,7 @@ def test_what_is_left_in_the_period(tmp_path, monkeypatch):
 
 def test_the_period_is_the_same_for_all_data(tmp_path, monkeypatch):
     monkeypatch.setattr(record, "time", lambda: 0.0)
-    monkeypatch.setattr(ledger, "_now", lambda: 1_000_000)
+    monkeypatch.setattr(policy, "now", lambda: 1_000_000)
     found = []
     for name, rows in (("a", ROWS), ("b", OTHERS)):
         config = made(tmp_path / name, rows, **LIMITED)

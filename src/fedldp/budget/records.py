@@ -1,0 +1,345 @@
+"""What a ledger records: its tables, how older formats become this one, and what rows say.
+
+The functions read and write rows of an open file. What may be released, `fedldp.budget.policy`
+says; `Ledger` puts both together in one transaction.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from ..storage import chain, head
+from ..storage.database import Database, Kind, Readable
+from ..vehicle import exact
+from . import policy
+from .policy import Period, Standing
+
+Request = str | bytes
+
+FREE = Fraction()  # what a vehicle pays that repeats an answer
+
+_AT_ONCE = 500  # vehicles looked up in one query: SQLite takes at least 999 values
+
+_RELEASES = """
+    CREATE TABLE releases (
+        number INTEGER PRIMARY KEY,
+        key TEXT NOT NULL,
+        request NOT NULL,  -- a text or bytes, as it was given
+        run TEXT NOT NULL,
+        job TEXT NOT NULL,  -- empty for a release that belongs to no job
+        epsilon TEXT NOT NULL,  -- an exact fraction, "n/d"
+        answer BLOB NOT NULL,
+        UNIQUE (key, request)
+    )
+"""
+_BY_REQUEST = "CREATE INDEX by_request ON releases (request)"
+_BY_JOB = "CREATE INDEX by_job ON releases (job, key)"
+_QUESTIONS = """
+    CREATE TABLE questions (  -- what was asked of many under one request
+        request PRIMARY KEY,
+        question BLOB NOT NULL
+    )
+"""
+_SEALS = "CREATE TABLE seals (date TEXT NOT NULL)"  # with a row in it, no vehicle may spend
+_DRAWS = """
+    CREATE TABLE draws (  -- in which periods of a calendar a vehicle answers
+        key TEXT NOT NULL,
+        calendar TEXT NOT NULL,
+        periods TEXT NOT NULL,  -- whole numbers, "3 7 21"
+        PRIMARY KEY (key, calendar)
+    )
+"""
+_CONSTANTS = """
+    CREATE TABLE constants (  -- which release a vehicle repeats if the same is asked again
+        key TEXT NOT NULL,
+        constant TEXT NOT NULL,  -- a name of what was asked
+        request NOT NULL,
+        PRIMARY KEY (key, constant)
+    )
+"""
+
+# Releases are never deleted, so their numbers ascend.
+_TIMES = """
+    CREATE TABLE times (  -- when the release with this number, and those up to the next, were made
+        number INTEGER PRIMARY KEY,
+        time INTEGER NOT NULL  -- seconds since 1970, rounded down
+    )
+"""
+
+KIND = Kind(
+    name="ledger",
+    mark=b"fLDP",
+    format=7,
+    tables=";".join(
+        (
+            *(_RELEASES, _BY_REQUEST, _BY_JOB, _QUESTIONS, _SEALS, _DRAWS, _CONSTANTS, _TIMES),
+            *chain.TABLES,
+            head.TABLE,
+            "",
+        )
+    ),
+    advice=(
+        "Do not restore a backup and do not delete the file: what was spent would be forgotten, "
+        "and could be spent again. If it has a mirror: `fedldp ledger takeover MIRROR`. Otherwise "
+        "`fedldp ledger seal {path}` moves it aside and writes a ledger that refuses everybody."
+    ),
+    migrations={
+        # In format 2 a vault wrote the job as the run. The table is made anew, because a program
+        # that has it open, and does not know of jobs, must not be able to write into it.
+        2: (
+            "ALTER TABLE releases RENAME TO releases_2",
+            "DROP INDEX by_request",
+            _RELEASES,
+            """
+            INSERT INTO releases (number, key, request, run, job, epsilon, answer)
+            SELECT number, key, request, run, run, epsilon, answer FROM releases_2
+            """,
+            "DROP TABLE releases_2",
+            _BY_REQUEST,
+            _BY_JOB,
+            _SEALS,
+        ),
+        3: (_DRAWS,),  # no calendars were known
+        4: (_CONSTANTS,),  # every answer was paid for
+        # When something was released is not known. It counts as released now, so that nobody
+        # spends more in a period.
+        5: (
+            _TIMES,
+            """
+            INSERT INTO times
+            SELECT MIN(number), CAST(strftime('%s', 'now') AS INTEGER) FROM releases
+            HAVING COUNT(*)
+            """,
+            *chain.TABLES,
+        ),
+        6: (head.TABLE,),  # nothing could tell whether the last transactions are missing
+    },
+    head_since=7,
+    missing=(
+        "If its vehicles have never answered, make one: `fedldp ledger init {path}`. If they have, "
+        "find it: with a new one, what they spent would be forgotten. If it is lost and has a "
+        "mirror: `fedldp ledger takeover MIRROR`. Otherwise `fedldp ledger seal {path}` writes one "
+        "that refuses everybody."
+    ),
+)
+_NONE = 1 << 62  # above the number of every release
+_INSERT = "INSERT INTO releases (key, request, run, job, epsilon, answer) VALUES (?, ?, ?, ?, ?, ?)"
+_TOTALS = "SELECT key, epsilon, COUNT(*) FROM releases GROUP BY key, epsilon"
+_RECENT = "SELECT key, epsilon, COUNT(*) FROM releases WHERE number >= ? GROUP BY key, epsilon"
+
+# Names of constants: the one that is given, and those that version 0.2 has made of it.
+_CONSTANT_NAMES = "{}", "records of {}", "answers of {}"
+
+
+def answer(file: Readable, vehicle_id: str, request: Request) -> tuple[str, bytes] | None:
+    """Return what a vehicle has answered to a request, after the epsilon that it paid."""
+    query = "SELECT epsilon, answer FROM releases WHERE key = ? AND request = ?"
+    for text, found in file.execute(query, (vehicle_id, request)):
+        return text, bytes(found)
+    return None
+
+
+def answers(file: Readable, request: Request) -> dict[str, bytes]:
+    """Return what all vehicles have answered to a request."""
+    return dict(file.execute("SELECT key, answer FROM releases WHERE request = ?", (request,)))
+
+
+def question(file: Readable, request: Request) -> bytes | None:
+    """Return what was asked of many under a request."""
+    for (found,) in file.execute("SELECT question FROM questions WHERE request = ?", (request,)):
+        return bytes(found)
+    return None
+
+
+def add_question(file: Readable, request: Request, asked: bytes) -> None:
+    """Record what was asked of many under a request; call it in a transaction."""
+    file.execute("INSERT INTO questions VALUES (?, ?)", (request, asked))
+
+
+def add(
+    file: Database,
+    answers: Mapping[str, bytes],
+    cost: Fraction,
+    request: Request,
+    run: str,
+    job: str,
+) -> None:
+    """Record the answers of some vehicles, and what each has paid; call it in a transaction."""
+    if not answers:
+        return
+    # One row for many releases. A clock that was set back makes later rows with earlier times,
+    # which `first_recent` allows for.
+    file.execute(
+        """
+        INSERT INTO times
+        SELECT (SELECT COALESCE(MAX(number), 0) + 1 FROM releases), ?1
+        WHERE ?1 IS NOT (SELECT time FROM times ORDER BY number DESC LIMIT 1)
+        """,
+        (policy.now(),),
+    )
+    text = f"{cost.numerator}/{cost.denominator}"
+    rows = ((each, request, run, job, text, released) for each, released in answers.items())
+    file.execute_many(_INSERT, rows)
+
+
+def standings(
+    file: Readable, vehicle_ids: Sequence[str], job: str, period: Period | None
+) -> dict[str, Standing]:
+    """Return what the vehicles that have spent anything have spent and answered."""
+    found: dict[str, Standing] = {}
+    recent_from = first_recent(file, period)
+    for some in batches(vehicle_ids):
+        query = f"""
+            SELECT key, epsilon, COUNT(*), SUM(job = ?), SUM(job <> ''), SUM(number >= ?)
+            FROM releases
+            WHERE key IN ({_marks(some)}) GROUP BY key, epsilon
+        """  # noqa: S608 (nothing but question marks)
+        values = job, recent_from, *some
+        for each, text, count, of_job, of_jobs, recently in file.execute(query, values):
+            spent, answered, recent, repeated = found.get(each, Standing())
+            cost = fraction(file, text)
+            found[each] = Standing(
+                spent + cost * count,
+                answered + of_job,
+                recent + cost * recently,
+                repeated if cost else repeated + of_jobs,
+            )
+    return found
+
+
+def first_recent(file: Readable, period: Period | None) -> int:
+    """Return the number of the first release that counts for the period that ends now.
+
+    Times are rounded down, and all releases after one that counts do too. So none is left out that
+    was made within the period, even if the clock was set back since.
+    """
+    if period is None:
+        return _NONE
+    query = "SELECT MIN(number) FROM times WHERE time >= ?"
+    [(first,)] = file.execute(query, (policy.now() - period.seconds,))
+    return _NONE if first is None else first
+
+
+def totals(file: Readable) -> dict[str, Fraction]:
+    """Return what each vehicle that has spent anything has spent."""
+    return _sums(file, file.execute(_TOTALS))
+
+
+def recent_totals(file: Readable, period: Period | None) -> dict[str, Fraction]:
+    """Return what each vehicle has spent in the period that ends now."""
+    return _sums(file, file.execute(_RECENT, (first_recent(file, period),)))
+
+
+def seal_date(file: Readable) -> str | None:
+    """Return the date since which a ledger refuses everybody, if it does."""
+    date: str | None
+    [(date,)] = file.execute("SELECT MAX(date) FROM seals")
+    return date
+
+
+def kept_answers(file: Readable, vehicle_ids: Sequence[str], constant: str) -> dict[str, bytes]:
+    """Return the answers to what never changes that some vehicles repeat."""
+    kept: dict[str, bytes] = {}
+    for some in batches(vehicle_ids):
+        query = f"""
+            SELECT key, answer FROM constants JOIN releases USING (key, request)
+            WHERE constant IN (?, ?, ?) AND key IN ({_marks(some)})
+            ORDER BY constants.rowid DESC  -- the first answer of a vehicle counts
+        """  # noqa: S608 (nothing but question marks)
+        kept.update(file.execute(query, (*_constant_names(constant), *some)))
+    return kept
+
+
+def keepers(file: Readable, constant: str) -> list[str]:
+    """Return the vehicles that have answered what never changes."""
+    query = "SELECT DISTINCT key FROM constants WHERE constant IN (?, ?, ?)"
+    return [each for (each,) in file.execute(query, _constant_names(constant))]
+
+
+def keep(file: Database, vehicle_ids: Iterable[str], constant: str, request: Request) -> None:
+    """Record which answer some vehicles repeat; call it in a transaction."""
+    rows = ((each, constant, request) for each in vehicle_ids)
+    file.execute_many("INSERT INTO constants VALUES (?, ?, ?)", rows)
+
+
+def drawn(file: Readable, vehicle_id: str, calendar: str) -> tuple[int, ...] | None:
+    """Return in which periods of a calendar a vehicle answers, if it has drawn them."""
+    query = "SELECT periods FROM draws WHERE key = ? AND calendar = ?"
+    for (text,) in file.execute(query, (vehicle_id, calendar)):
+        try:
+            return tuple(map(int, text.split(" ")))
+        except ValueError:
+            raise file.damaged(f"it has periods of {text!r:.80}") from None
+    return None
+
+
+def drawn_in_period(
+    file: Readable, vehicle_ids: Sequence[str], calendar: str, period: int
+) -> dict[str, bool]:
+    """Return for the vehicles that have drawn their periods whether one is among them."""
+    found: dict[str, bool] = {}
+    for some in batches(vehicle_ids):
+        query = f"""
+            SELECT key, periods FROM draws
+            WHERE calendar = ? AND key IN ({_marks(some)})
+        """  # noqa: S608 (nothing but question marks)
+        rows = file.execute(query, (calendar, *some))
+        found.update((each, _has(file, text, period)) for each, text in rows)
+    return found
+
+
+def drawn_counts(file: Readable, vehicle_ids: Sequence[str]) -> dict[str, int]:
+    """Return how many periods of all calendars the vehicles have drawn that have drawn any."""
+    found: dict[str, int] = {}
+    for some in batches(vehicle_ids):
+        query = f"""
+            SELECT key, SUM(LENGTH(periods) - LENGTH(REPLACE(periods, ' ', '')) + 1)
+            FROM draws WHERE key IN ({_marks(some)}) GROUP BY key
+        """  # noqa: S608 (nothing but question marks)
+        found.update(file.execute(query, tuple(some)))
+    return found
+
+
+def add_drawn(file: Database, calendar: str, drawn: Iterable[tuple[str, Iterable[int]]]) -> None:
+    """Record the periods of some vehicles; call it in a transaction."""
+    rows = ((each, calendar, " ".join(map(str, periods))) for each, periods in drawn)
+    file.execute_many("INSERT INTO draws VALUES (?, ?, ?)", rows)
+
+
+def fraction(file: Readable, text: str) -> Fraction:
+    """Return an epsilon, or a sum of some, as it is stored."""
+    try:
+        return exact(text) if text != "0/1" else FREE
+    except ValueError:
+        raise file.damaged(f"it has an epsilon of {text!r}") from None
+
+
+def batches(vehicle_ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield as many vehicles at once as a query can name."""
+    for first in range(0, len(vehicle_ids), _AT_ONCE):
+        yield vehicle_ids[first : first + _AT_ONCE]
+
+
+def _has(file: Readable, text: str, period: int) -> bool:
+    """Return whether a period is among those of a text, which may be thousands."""
+    if not text.replace(" ", "").isdecimal():
+        raise file.damaged(f"it has periods of {text!r:.80}")
+    return f" {period} " in f" {text} "
+
+
+def _sums(file: Readable, rows: Iterable[tuple[str, str, int]]) -> dict[str, Fraction]:
+    found: dict[str, Fraction] = {}
+    costs: dict[tuple[str, int], Fraction] = {}  # there are few different ones
+    for vehicle_id, text, count in rows:
+        if (text, count) not in costs:
+            costs[text, count] = fraction(file, text) * count
+        cost = costs[text, count]
+        found[vehicle_id] = found[vehicle_id] + cost if vehicle_id in found else cost
+    return found
+
+
+def _marks(some: Sequence[str]) -> str:
+    return ", ".join("?" * len(some))
+
+
+def _constant_names(constant: str) -> tuple[str, ...]:
+    return tuple(name.format(constant) for name in _CONSTANT_NAMES)

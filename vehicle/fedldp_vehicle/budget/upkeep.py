@@ -1,0 +1,1 @@
+../../../src/fedldp/budget/upkeep.py
