@@ -5,11 +5,9 @@ import hmac
 import json
 from typing import NamedTuple, final
 
-from fedldp.errors import WireError
-from fedldp.vehicle import canonical
-from fedldp_fleet.library import documents
-from fedldp_fleet.messages import MOST_VEHICLES
-from fedldp_fleet.questions import check_name
+from .common import WireError, canonical, documents
+from .messages import MOST_VEHICLES
+from .questions import check_name
 
 BASE = "/v1"
 VERSIONS = b'{"format":"fedldp versions 1","versions":[1]}'
