@@ -17,8 +17,13 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from laws import Scripted
 from scipy import stats
 
-from fedldp import Source, randomness, source
+import fedldp
+from fedldp import Plan, Schema, Source, randomness, source
 from fedldp.errors import DomainError
+from fedldp.plan.parts import Matrix
+
+PLAN = Plan(Schema.of(speed=(0, 130)), 1.0, mechanism="duchi")
+STUDY = Plan(Schema.of(speed=(0, 130)), 1.0, mechanism="laplace", study=True)
 
 # Fixed for ever: a study must give the same numbers on every machine and with every version.
 # They are what `openssl enc -aes-256-ctr` gives under the key SHA-256("fedldp source 1: 0").
@@ -322,3 +327,49 @@ def test_skip_far_ahead_and_refuse_to_go_back():
     assert stream.words(1).size == 1
     with pytest.raises(DomainError, match="must not be negative"):
         stream.skip(-1)
+
+
+# Generators of NumPy: for study, never for release
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda random: fedldp.mechanism("hm-tp", 1.0).perturb([0.3, -0.7], random),
+        lambda random: PLAN.simulate({"speed": [30.0] * 100}, random).counts[0],
+        lambda random: STUDY.simulate({"speed": [30.0] * 100}, random).counts[0],
+        lambda random: PLAN.simulate_batches([Matrix(np.full((8, 1), 3.0))], random).counts[0],
+    ],
+)
+def test_a_generator_of_numpy_is_taken_by_simulations(draw):
+    first, same = draw(np.random.default_rng(1)), draw(np.random.default_rng(1))
+    np.testing.assert_array_equal(first, same)
+    random = np.random.default_rng(1)
+    assert not np.array_equal(draw(random), draw(random))
+
+
+@pytest.mark.parametrize(
+    "release",
+    [
+        lambda random: PLAN.report({"speed": [30.0]}, random),
+        lambda random: PLAN.report_batches([Matrix(np.full((8, 1), 3.0))], random),
+        lambda random: fedldp.mechanism("hm-tp", 1.0).channel().encode([0.3], random),
+        lambda random: fedldp.coders.RandomizedResponse.of(1.0, 4).encode([3], random),
+    ],
+)
+def test_a_generator_of_numpy_is_refused_by_everything_that_is_sent(release):
+    with pytest.raises(DomainError, match=r"must be a Source: pass fedldp.source\(\); got Gener"):
+        release(np.random.default_rng(1))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: PLAN.report({"speed": [30.0]}),
+        lambda: PLAN.simulate({"speed": [30.0]}),
+        lambda: fedldp.mechanism("hm-tp", 1.0).perturb(0.3),
+    ],
+)
+def test_a_missing_source_is_named(call):
+    with pytest.raises(DomainError, match=r"random source is missing: pass fedldp.source\(\)"):
+        call()

@@ -257,6 +257,67 @@ def bits_against_error(epsilon: float) -> Figure:
     return figure
 
 
+def compared(rows: Sequence[Any]) -> Figure:
+    """Draw the errors of comparisons: over epsilon, or as points if there is one epsilon alone."""
+    questions = list(dict.fromkeys(row.question for row in rows))
+    heights = [1.4 + 0.26 * len({r.mechanism for r in rows if r.question == q}) for q in questions]
+    figure = Figure(figsize=(8, sum(heights)), layout="constrained")
+    panels = figure.subplots(len(questions), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, question in zip(panels, questions, strict=True):
+        mine = [row for row in rows if row.question == question]
+        if len({row.epsilon for row in mine}) > 1:
+            _draw_compared_lines(axes, mine)
+        else:
+            _draw_compared_points(axes, mine)
+        axes.set_title(question, parse_math=False)
+        axes.grid(axis="both", alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _draw_compared_points(axes: Any, rows: Sequence[Any]) -> None:
+    ordered = sorted(rows, key=lambda row: row.typical, reverse=True)
+    for place, row in enumerate(ordered):
+        colour = BLUE if row.can_be_released else LIGHT_GREY
+        label = "fedldp" if row.can_be_released else "for study only"
+        axes.plot(row.typical, place, "o", color=colour, ms=8, label=label)
+        if row.worst == row.worst:
+            axes.plot(row.worst, place, "|", color=VERMILION, ms=12, mew=2, label="worst case")
+    axes.set_yticks(range(len(ordered)), [row.mechanism for row in ordered], parse_math=False)
+    axes.set(xscale="log", xlabel=f"{rows[0].error}, at epsilon {rows[0].epsilon:g}")
+    _plain_ticks(axes.xaxis)
+    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    axes.legend(handles.values(), handles.keys(), frameon=False)
+
+
+def _draw_compared_lines(axes: Any, rows: Sequence[Any]) -> None:
+    """Draw the error of each mechanism, as a multiple of the least one at each epsilon."""
+    epsilons = sorted({row.epsilon for row in rows})
+    least = {e: min(row.typical for row in rows if row.epsilon == e) for e in epsilons}
+    colours = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY_BLUE, BLACK)
+    marks = "osD^vPX*<>hpd"
+    for place, name in enumerate(dict.fromkeys(row.mechanism for row in rows)):
+        mine = sorted((r for r in rows if r.mechanism == name), key=lambda r: r.epsilon)
+        axes.plot(
+            [row.epsilon for row in mine],
+            [row.typical / least[row.epsilon] for row in mine],
+            marker=marks[place % len(marks)],
+            linestyle="-" if mine[0].can_be_released else "--",
+            color=colours[place % len(colours)],
+            label=name if mine[0].can_be_released else f"{name} (for study)",
+        )
+    axes.set(xlabel="privacy budget ε", ylabel="error, times the least", yscale="log")
+    axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
+    _plain_ticks(axes.yaxis)
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def _plain_ticks(axis: Any) -> None:
+    """Write the ticks of a logarithmic axis as plain numbers."""
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter("{x:g}" if axis.get_view_interval().max() < 8 else "")
+
+
 def training_rounds(points: Sequence[Any], base_rate: float, title: str) -> Figure:
     """Draw the error and the loss of a model after some rounds; a point has all three."""
     figure = Figure(figsize=(7, 5), layout="constrained")

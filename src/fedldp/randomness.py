@@ -446,8 +446,42 @@ class Source:
         )
 
 
+StudySource = Source | np.random.Generator
+"""What simulations draw from: a source, or a generator of NumPy."""
+
+
+def study_source(random: StudySource | None) -> Source:
+    """Return a source for a simulation, made of a generator of NumPy if it is one.
+
+    A generator of NumPy can be predicted from its outputs, so that it is for study only.
+    """
+    if isinstance(random, np.random.Generator):
+        return Source(random.bytes(32), "from a generator of NumPy: for study only")
+    return checked_source(random)
+
+
+def study_generator(random: StudySource | SupportsIndex) -> np.random.Generator:
+    """Return a generator of NumPy for code that is for study only, made of a source or a seed."""
+    if isinstance(random, np.random.Generator):
+        return random
+    if isinstance(random, Source):
+        return np.random.default_rng(random.words(4).tolist())
+    return np.random.default_rng(whole(random, "a seed"))
+
+
+def checked_source(source: Source | None) -> Source:
+    """Return a source, or raise `DomainError` if it is missing or something else."""
+    check_source(source)
+    return source  # type: ignore[return-value]
+
+
 def check_source(source: object) -> None:
     """Raise `DomainError` if something is not a `Source`, such as a generator of NumPy."""
+    if source is None:
+        raise DomainError(
+            "the random source is missing: pass fedldp.source() or, for a simulation that can be "
+            "repeated, fedldp.source(seed)."
+        )
     if not isinstance(source, Source):
         raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")
 

@@ -26,6 +26,9 @@ _COMMANDS = {
         "collect_command",
         "Simulate statistics of a fleet: each row of a file is a vehicle.",
     ),
+    "compare": _Entry(
+        "compare", "compare_command", "Compare all mechanisms and those of other papers."
+    ),
     "data": _Entry("data", "data_group", "List, describe and download data sets."),
     "demo": _Entry("demo", "demo_command", "Predict late flights from a few bits of each flight."),
     "estimate": _Entry(
@@ -90,7 +93,7 @@ def fedldp() -> None:
 
     \b
     Start:       demo
-    Compare:     mechanisms, audit
+    Compare:     mechanisms, compare, audit
     Simulate:    schema, data, collect, train, predict
     Deploy:      plan, report, ledger (on a vehicle), tally, estimate, trend
                  (on a server), fleet (everything), campaign and vehicle

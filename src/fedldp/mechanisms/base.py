@@ -11,7 +11,7 @@ from fedldp._internal.validation import Floats
 from fedldp.coders.channel import Channel
 from fedldp.coders.tables import largest_piecewise_quadratic
 from fedldp.errors import DomainError
-from fedldp.randomness import Source, check_source, from_one_to_two
+from fedldp.randomness import StudySource, from_one_to_two, study_source
 
 _CHUNK = 1 << 16  # values perturbed at a time: a few arrays of this size stay in the cache
 _SCRATCH = 3  # arrays of that size that a mechanism may use meanwhile
@@ -58,7 +58,7 @@ class Mechanism(ABC):
     def values(self) -> Floats:
         """The outputs that can have a probability of their own, ascending."""
 
-    def perturb(self, x: npt.ArrayLike, source: Source) -> Any:
+    def perturb(self, x: npt.ArrayLike, source: StudySource | None = None) -> Any:
         """Return one noisy output for each number in x.
 
         This is the paper's mechanism in floating point, for study. Do not release its outputs:
@@ -70,7 +70,7 @@ class Mechanism(ABC):
         x
             A number in [-1, 1], or an array of such numbers.
         source
-            The random source, from `fedldp.source`.
+            The random source, from `fedldp.source`, or a generator of NumPy.
 
         Returns
         -------
@@ -80,7 +80,7 @@ class Mechanism(ABC):
         Raises
         ------
         DomainError
-            If x is not a number in [-1, 1], or source is not a `Source`.
+            If x is not a number in [-1, 1], or there is no source.
 
         Examples
         --------
@@ -89,7 +89,7 @@ class Mechanism(ABC):
         array([-2.164, -2.164])
         """
         array = validation.reals(x, "x")
-        check_source(source)
+        drawn = study_source(source)
         noisy = np.empty(array.shape)
         flat_x, flat_noisy = array.reshape(-1), noisy.reshape(-1)
         words = np.empty(min(_CHUNK, array.size), np.uint64)
@@ -99,7 +99,7 @@ class Mechanism(ABC):
             n = values.size
             if not validation.is_unit(values, scratch[0, :n]):  # here, while they are in the cache
                 validation.unit(array)  # refuses, and says where
-            source.fill(words[:n])
+            drawn.fill(words[:n])
             out = flat_noisy[start : start + n]
             self._draw(values, from_one_to_two(words[:n]), out, scratch[:, :n])
         return noisy[()]

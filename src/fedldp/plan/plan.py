@@ -32,7 +32,13 @@ from fedldp.mechanisms import AnyMechanism, Mechanism
 from fedldp.plan import report, strategies
 from fedldp.plan.parts import Matrix, Part, Values, from_documents, to_documents
 from fedldp.plan.report import Report
-from fedldp.randomness import Source, check_source
+from fedldp.randomness import (
+    Source,
+    StudySource,
+    check_source,
+    checked_source,
+    study_source,
+)
 from fedldp.results import estimate, tally
 from fedldp.results.estimate import HORVITZ_THOMPSON, RATIO, check_choices
 from fedldp.results.plausibility import Influence, influence
@@ -354,7 +360,7 @@ class Plan:
                 "has a channel."
             )
 
-    def report(self, data: Any, source: Source, *, strict: bool = False) -> Report:
+    def report(self, data: Any, source: Source | None = None, *, strict: bool = False) -> Report:
         """Return what some vehicles send, one for each row of the data.
 
         Every row gives a report, whatever its values are: a value outside the bounds is clipped,
@@ -388,7 +394,8 @@ class Plan:
         <Report of 2 vehicles, 1 bit each, for plan 6e5cc23400e34c>
         """
         seen: list[DataQuality] = []
-        report = self.report_batches(self._batches(data, strict, seen), source)
+        batches = self._batches(data, strict, seen)
+        report = self.report_batches(batches, checked_source(source))
         if seen:
             total(seen).warn(stacklevel=2)
         return report
@@ -618,7 +625,9 @@ class Plan:
         self._for_release("has no saved tallies")
         return tally.read(Path(path).read_bytes(), self)
 
-    def simulate(self, data: Any, source: Source, *, strict: bool = False) -> Tally:
+    def simulate(
+        self, data: Any, source: StudySource | None = None, *, strict: bool = False
+    ) -> Tally:
         """Return the tally of a simulated fleet, with a vehicle for each row: report, then parse.
 
         A plan for study uses `perturb` instead, as in the paper.
@@ -628,7 +637,7 @@ class Plan:
         data
             Rows, as for `report`. Values that are clipped or replaced cause a `DataWarning`.
         source
-            The random source, from `fedldp.source`.
+            The random source, from `fedldp.source`, or a generator of NumPy.
         strict
             Raise `DomainError` if a value would be clipped or replaced.
 
@@ -650,13 +659,14 @@ class Plan:
         <Estimate from 10,000 reports: speed 29.81 ± 0.16>
         """
         seen: list[DataQuality] = []
-        tally = self.simulate_batches(self._batches(data, strict, seen), source)
+        batches = self._batches(data, strict, seen)
+        tally = self.simulate_batches(batches, study_source(source))
         if seen:
             total(seen).refuse_unusable()
             total(seen).warn(stacklevel=2)
         return tally
 
-    def simulate_batches(self, batches: Iterable[Values], source: Source) -> Tally:
+    def simulate_batches(self, batches: Iterable[Values], source: StudySource) -> Tally:
         """Return the tally of a simulated fleet, given in batches, of which one is held at a time.
 
         Parameters
@@ -664,7 +674,7 @@ class Plan:
         batches
             Values of some vehicles at a time, such as a `fedldp.plan.parts.Matrix`.
         source
-            The random source, from `fedldp.source`.
+            The random source, from `fedldp.source`, or a generator of NumPy.
 
         Returns
         -------
@@ -680,9 +690,9 @@ class Plan:
         >>> plan.simulate_batches(batches, fedldp.source(1)).reports
         24
         """
-        total = self.tally()
+        total, drawn = self.tally(), study_source(source)
         for batch in batches:
-            total += self._studied(batch, source) if self.study else self._parsed(batch, source)
+            total += self._studied(batch, drawn) if self.study else self._parsed(batch, drawn)
         return total
 
     def _parsed(self, batch: Values, source: Source) -> Tally:

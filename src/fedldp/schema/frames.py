@@ -39,6 +39,25 @@ def to_frame(columns: Mapping[str, Sequence[Any]]) -> Any:
     return pandas.DataFrame(columns)
 
 
+def write_columns(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
+    """Write columns of equal length to a CSV file or, if its name says so, a Parquet file."""
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
+    elif suffix == ".parquet":
+        try:
+            import pyarrow as pa
+            from pyarrow import parquet
+        except ImportError:
+            raise MissingExtra("pyarrow", "parquet") from None
+        parquet.write_table(pa.table({name: list(cells) for name, cells in columns.items()}), path)
+    else:
+        raise DomainError(f"a table's name must end in .csv or .parquet; got {path.name!r}.")
+
+
 class Dicts:
     """A list of dicts, one for each row; a value is missing if its key is."""
 
