@@ -6,27 +6,55 @@ which has a file of this name that imports the same from its own modules.
 
 from fedldp import signing, vehicle
 from fedldp._internal import documents
-from fedldp.budget.ledger import asked_and_refused
+from fedldp.budget.ledger import Ledger, Period, asked_and_refused
 from fedldp.budget.periods import Asked, asked
-from fedldp.errors import DomainError, WireError
-from fedldp.signing import PrivateKey, PublicKey, Trusted
+from fedldp.budget.vehicle import (
+    ONLY_VEHICLE,
+    PaidAnswer,
+    PlanQuestion,
+    Vehicle,
+    for_vehicle,
+    tell_owner,
+)
+from fedldp.errors import BudgetError, DomainError, FedLDPError, PrivacyError, WireError
+from fedldp.signing import PrivateKey, PublicKey, PublicKeys, Trusted
+from fedldp.storage import files
 from fedldp.storage.chain import MOST_REFUSED, Link, follow
-from fedldp.vehicle import canonical
+from fedldp.storage.database import Database, Kind
+from fedldp.vehicle import Calendar, canonical, exact, warn_owner
 
 __all__ = [
     "MOST_REFUSED",
+    "ONLY_VEHICLE",
     "Asked",
+    "BudgetError",
+    "Calendar",
+    "Database",
     "DomainError",
+    "FedLDPError",
+    "Kind",
+    "Ledger",
     "Link",
+    "PaidAnswer",
+    "Period",
+    "PlanQuestion",
+    "PrivacyError",
     "PrivateKey",
     "PublicKey",
+    "PublicKeys",
     "Trusted",
+    "Vehicle",
     "WireError",
     "asked",
     "asked_and_refused",
     "canonical",
     "documents",
+    "exact",
+    "files",
     "follow",
+    "for_vehicle",
     "signing",
+    "tell_owner",
     "vehicle",
+    "warn_owner",
 ]

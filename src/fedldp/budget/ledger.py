@@ -415,6 +415,31 @@ class Ledger:
                 self._record(new, able, cost, request, run, job, constant)
         return answers  # not earlier: now the transaction is on disk
 
+    def stored(self, request: Request) -> dict[str, bytes]:
+        """Return the answers to a request that are on disk. Nothing is drawn or spent.
+
+        Parameters
+        ----------
+        request
+            The name of the question.
+
+        Returns
+        -------
+        dict of bytes
+            The answer of each vehicle that has answered.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        ...     _ = ledger.release("car 7", 0.1, "question 1", lambda: b"report")
+        ...     ledger.stored("question 1"), ledger.stored("question 2")
+        ({'car 7': b'report'}, {})
+        """
+        query = "SELECT key, answer FROM releases WHERE request = ?"
+        with self._file.reading():
+            return dict(self._file.execute(query, (_request(request, ""),)))
+
     def note(self, request: str, entry: str, *, chained: bool) -> None:
         """Record something that was asked, and that no vehicle has answered.
 

@@ -108,6 +108,8 @@ class PlanQuestion:
     repeats
         Whether a plan of attributes that never change is answered once in a life: not if it is
         about a gradient, which changes with the model.
+    chunk
+        The number of the group that is asked, from 0, if an agent asks its vehicles in groups.
 
     Examples
     --------
@@ -128,10 +130,15 @@ class PlanQuestion:
     entry: str = ""
     former: Sequence[str] = ()
     repeats: bool = True
+    chunk: int = 0
 
     @property
     def request(self) -> str:
         """The name of the question in a ledger."""
+        return f"{self._request} {self.chunk}" if self.chunk else self._request
+
+    @property
+    def _request(self) -> str:
         if self.period is not None:
             calendar, number = self.period
             return f"{calendar} {number}"
@@ -428,7 +435,7 @@ class Vehicle:
         """
         checked = _checked(plan, self.ledger)
         question = PlanQuestion(checked, check_job(job), round, digest, entry=entry, former=former)
-        return self._answer(question, row, run, nonce)
+        return self.answer_question(question, row, run=run, nonce=nonce)
 
     def answer_period(self, calendar: AnyCalendar, period: int, row: Any) -> PaidAnswer | None:
         """Answer in a period of a calendar, if the vehicle has drawn this period.
@@ -484,7 +491,75 @@ class Vehicle:
         )
         if period not in drawn:
             return None
-        return self._answer(question, row, f"period {period} of {asked.periods}", new_nonce)
+        return self.answer_question(question, row, run=f"period {period} of {asked.periods}")
+
+    def answer_question(
+        self,
+        question: PlanQuestion,
+        row: Any,
+        *,
+        run: str = "",
+        nonce: Callable[[], bytes] = new_nonce,
+    ) -> PaidAnswer:
+        """Answer a question whose plan was checked: with stored bytes, or with new ones.
+
+        A period of a calendar is answered even if the vehicle has not drawn it: see
+        `answer_period`.
+
+        Parameters
+        ----------
+        question
+            What is asked, with its plan and its name in the ledger.
+        row
+            The values, or a function that returns them, as for `answer`.
+        run
+            A label for the ledger's history, which changes nothing.
+        nonce
+            A function that draws the nonce of a new answer.
+
+        Returns
+        -------
+        PaidAnswer
+            The answer, which is on disk.
+
+        Raises
+        ------
+        FedLDPError
+            As for `answer`.
+        OSError
+            If the ledger cannot be read or written. Nothing is released then.
+
+        Examples
+        --------
+        >>> import fedldp, tempfile
+        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0)
+        >>> question = PlanQuestion(for_vehicle(plan.to_json(), 1), "spring", "1")
+        >>> with fedldp.Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        ...     Vehicle(ledger).answer_question(question, {"speed": 30}).repeated
+        False
+        """
+        drawn, failure, read = b"", "", None if callable(row) else row
+        try:
+            stored = self._release(question, question.request, run, _draw_nothing)
+        except _Undrawn:
+            # Reading may take minutes, and drawing seconds: not inside a transaction. Nothing
+            # leaves before it is paid for.
+            before = nonce()
+            record, read, failure = _drawn_record(question.plan, row)
+            drawn = before + record
+            stored = self._release(question, question.request, run, lambda: drawn)
+        known, record = question.parted(stored)
+        answer = PaidAnswer(
+            question.packet(record),
+            known or self._nonce(question),
+            stored != drawn,
+            question.plan,
+            read,
+            failure,
+        )
+        with suppress(BaseException):  # what the owner is told decides nothing
+            self.tell(answer)
+        return answer
 
     def check(self, plan: AnyPlan, *, job: str | None = None) -> None:
         """Raise an error if the vehicle would refuse a new question. Nothing is spent.
@@ -516,32 +591,6 @@ class Vehicle:
             return
         with suppress(_Undrawn):
             self._release(question, f"a check {secrets.token_hex(8)}", "", _draw_nothing)
-
-    def _answer(
-        self, question: PlanQuestion, row: Any, run: str, nonce: Callable[[], bytes]
-    ) -> PaidAnswer:
-        drawn, failure, read = b"", "", None if callable(row) else row
-        try:
-            stored = self._release(question, question.request, run, _draw_nothing)
-        except _Undrawn:
-            # Reading may take minutes, and drawing seconds: not inside a transaction. Nothing
-            # leaves before it is paid for.
-            before = nonce()
-            record, read, failure = _drawn_record(question.plan, row)
-            drawn = before + record
-            stored = self._release(question, question.request, run, lambda: drawn)
-        known, record = question.parted(stored)
-        answer = PaidAnswer(
-            question.packet(record),
-            known or self._nonce(question),
-            stored != drawn,
-            question.plan,
-            read,
-            failure,
-        )
-        with suppress(BaseException):  # what the owner is told decides nothing
-            self.tell(answer)
-        return answer
 
     def _release(
         self, question: PlanQuestion, request: str, run: str, produce: Callable[[], bytes]

@@ -5,27 +5,55 @@ fedldp-fleet has a file of this name that imports the same from fedldp.
 
 from .. import signing, vehicle
 from .._internal import documents
-from ..budget.ledger import asked_and_refused
+from ..budget.ledger import Ledger, Period, asked_and_refused
 from ..budget.periods import Asked, asked
-from ..errors import DomainError, WireError
-from ..signing import PrivateKey, PublicKey, Trusted
+from ..budget.vehicle import (
+    ONLY_VEHICLE,
+    PaidAnswer,
+    PlanQuestion,
+    Vehicle,
+    for_vehicle,
+    tell_owner,
+)
+from ..errors import BudgetError, DomainError, FedLDPError, PrivacyError, WireError
+from ..signing import PrivateKey, PublicKey, PublicKeys, Trusted
+from ..storage import files
 from ..storage.chain import MOST_REFUSED, Link, follow
-from ..vehicle import canonical
+from ..storage.database import Database, Kind
+from ..vehicle import Calendar, canonical, exact, warn_owner
 
 __all__ = [
     "MOST_REFUSED",
+    "ONLY_VEHICLE",
     "Asked",
+    "BudgetError",
+    "Calendar",
+    "Database",
     "DomainError",
+    "FedLDPError",
+    "Kind",
+    "Ledger",
     "Link",
+    "PaidAnswer",
+    "Period",
+    "PlanQuestion",
+    "PrivacyError",
     "PrivateKey",
     "PublicKey",
+    "PublicKeys",
     "Trusted",
+    "Vehicle",
     "WireError",
     "asked",
     "asked_and_refused",
     "canonical",
     "documents",
+    "exact",
+    "files",
     "follow",
+    "for_vehicle",
     "signing",
+    "tell_owner",
     "vehicle",
+    "warn_owner",
 ]

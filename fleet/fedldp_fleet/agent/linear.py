@@ -1,0 +1,237 @@
+"""What one vehicle computes on the standard library: its row, or the gradient of a linear model."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, final
+
+from ..common import DomainError, WireError, vehicle
+
+MOST_ROWS = 1000  # of the vehicle: of more than that, the first ones are used
+LARGEST_WEIGHT = 1e25
+LARGEST_FACTOR = 1e6
+
+_MODELS = tuple(f"fedldp model {number}" for number in (1, 2, 3, 5))
+_ENTRIES = {"format", "objective", "schema", "target", "weights"}
+_OPTIONAL = {"reference", "scaling"}
+
+Row = Mapping[str, Any]
+
+
+class Work(Protocol):
+    """What is computed from the rows of a vehicle before it answers."""
+
+    @property
+    def declaration(self) -> dict[str, Any]:
+        """What is computed, as JSON, without what changes from round to round."""
+
+    def answer(self, rows: Sequence[Row], word: int) -> Any:
+        """Return what the plan encodes; a random word of 64 bits chooses among rows."""
+
+
+@final
+class RowItself:
+    """What a statistic asks for."""
+
+    def __init__(self, plan: Mapping[str, Any]) -> None:
+        self._schema = plan["schema"]
+
+    @property
+    def declaration(self) -> dict[str, Any]:
+        """The attributes."""
+        return {"computes": "rows", "schema": self._schema}
+
+    def answer(self, rows: Sequence[Row], word: int) -> Row:
+        """Return a random one of the rows."""
+        return rows[word * len(rows) >> vehicle.WORD] if rows else {}
+
+
+class _Input(NamedTuple):
+    attribute: vehicle.Attribute
+    labels: int  # how many it has; 0 for numbers
+    first: int  # the label that has the first feature
+    width: int  # features
+
+
+@final
+class LinearGradient:
+    """The mean gradient of a linear model over the rows of a vehicle.
+
+    Numbers and categories with listed labels can be features, and logistic, squared and hinge
+    losses are known. It computes in double precision what the library computes in single precision.
+
+    >>> age = {"name": "age", "size": 1, "low": 0.0, "high": 100.0, "missing": 50.0}
+    >>> income = {**age, "name": "income"}
+    >>> document = {"format": "fedldp model 1", "objective": "squared", "schema": [age]}
+    >>> model = LinearGradient({**document, "target": income, "weights": [0.5, 0.25]})
+    >>> model.answer([{"age": 75, "income": 100}])
+    [-0.25, -0.5]
+    """
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        form = document.get("format")
+        if form not in _MODELS:
+            raise WireError(f"not a linear model: {vehicle.difference(form, _MODELS)}.")
+        if not _ENTRIES <= document.keys() <= _ENTRIES | _OPTIONAL:
+            raise WireError(f"a linear model has the entries {', '.join(sorted(_ENTRIES))}.")
+        try:
+            self._read(document)
+        except vehicle.UNREADABLE as error:
+            raise WireError(f"not a linear model: {error}") from None
+
+    def _read(self, document: Mapping[str, Any]) -> None:
+        self._document = document
+        reference = document.get("reference", "first")
+        if reference not in ("none", "first", "last"):
+            raise ValueError(f"its reference is {reference!r:.80}")
+        self._sparse = reference == "none"
+        self._inputs = [_input(entry, reference) for entry in document["schema"]]
+        target = _input(document["target"], "none")
+        self._objective = document["objective"]
+        if self._objective not in _SLOPES or (target.labels == 2) == (self._objective == "squared"):
+            raise ValueError(
+                f"this vehicle computes {', '.join(_SLOPES)}, with two labels or, for squared, a "
+                f"number; got {self._objective!r:.80}"
+            )
+        if target.labels not in (0, 2) or target.width > 2:
+            raise ValueError("its target must be a number or have two labels")
+        self._target = target
+        self._weights = [_number(weight, LARGEST_WEIGHT) for weight in document["weights"]]
+        if len(self._weights) != 1 + sum(each.width for each in self._inputs):
+            raise ValueError("it has another number of weights than of features")
+        self._scale(document.get("scaling"))
+
+    def _scale(self, scaling: Any) -> None:
+        """Read how numbers are scaled, or leave them as they are."""
+        self._factor, self._centres = 1.0, list[float]()
+        self._matrix: list[list[float]] = []
+        if scaling is None:
+            return
+        if (
+            not {"centres", "factors"}
+            <= scaling.keys()
+            <= {
+                "centres",
+                "factors",
+                "mixing",
+                "target",
+            }
+        ):
+            raise ValueError("its scaling has other entries")
+        numbers = sum(each.width for each in self._inputs if not each.labels)
+        centres = [_number(each, LARGEST_FACTOR) for each in scaling["centres"]]
+        factors = [_number(each, LARGEST_FACTOR) for each in scaling["factors"]]
+        mixing = scaling.get("mixing") or [
+            [float(i == j) for j in range(len(factors))] for i in range(len(factors))
+        ]
+        if "target" in scaling:
+            self._factor = _number(scaling["target"][1], LARGEST_FACTOR)
+            if self._objective != "squared" or not self._factor > 0:
+                raise ValueError("only the target of a linear regression can be mapped")
+        if centres and not len(centres) == len(factors) == len(mixing) == numbers:
+            raise ValueError("its scaling is for other numbers")
+        self._centres = centres
+        for row in mixing:
+            if len(row) != len(factors):
+                raise ValueError("its scaling is for other numbers")
+            scaled = [_number(m, LARGEST_FACTOR) * f for m, f in zip(row, factors, strict=True)]
+            self._matrix.append(scaled)
+
+    @property
+    def declaration(self) -> dict[str, Any]:
+        """The objective and the attributes: all but the weights and the scaling."""
+        return {
+            "computes": "gradient",
+            "objective": self._objective,
+            "reference": self._document.get("reference", "first"),
+            "schema": self._document["schema"],
+            "target": self._document["target"],
+        }
+
+    @property
+    def dimensions(self) -> int:
+        """The number of weights."""
+        return len(self._weights)
+
+    def answer(self, rows: Sequence[Row], word: int = 0) -> list[float]:
+        """Return the mean gradient of the rows; of none, that of a row without values."""
+        used = list(rows[:MOST_ROWS]) or [{}]
+        sums = [0.0] * self.dimensions
+        for row in used:
+            features = self.features(row)
+            products = zip(self._weights, features, strict=True)
+            score = math.fsum(weight * feature for weight, feature in products)
+            slope = self._factor * _SLOPES[self._objective](score, self._goal(row))
+            sums = [total + slope * x for total, x in zip(sums, features, strict=True)]
+        return [total / len(used) for total in sums]
+
+    def features(self, row: Row) -> list[float]:
+        """Return the features of a row, with the constant 1 at the end."""
+        found: list[float] = []
+        places: list[int] = []
+        for item in self._inputs:
+            if not item.labels:
+                places += range(len(found), len(found) + item.width)
+                found += item.attribute.inputs(row)
+                continue
+            absent = 0.0 if self._sparse else -1.0
+            own = int(item.attribute.find(row, 0)) - item.first
+            found += [1.0 if place == own else absent for place in range(item.width)]
+        if self._centres:
+            moved = [found[p] - c for p, c in zip(places, self._centres, strict=True)]
+            for place, line in zip(places, self._matrix, strict=True):
+                found[place] = math.fsum(a * x for a, x in zip(line, moved, strict=True))
+        return [*found, 1.0]
+
+    def _goal(self, row: Row) -> float:
+        value = self._target.attribute.find(row, 0)
+        return 2.0 * value - 1.0 if self._target.labels else value
+
+
+def _input(document: Any, reference: str) -> _Input:
+    """Read an attribute; refuse one whose features only the library knows."""
+    attribute = vehicle.read_attribute(dict(document), 0)
+    if attribute.newer and not attribute.constant:
+        raise DomainError(
+            f"this vehicle computes gradients of numbers and listed categories; {attribute.name!r} "
+            "is another kind of attribute."
+        )
+    if not attribute.categories:
+        return _Input(attribute, 0, 0, attribute.size)
+    first = 1 if reference == "first" else 0
+    return _Input(
+        attribute, attribute.categories, first, attribute.categories - (reference != "none")
+    )
+
+
+def _logistic(score: float, goal: float) -> float:
+    return 0.5 * (math.tanh(score * 0.5) - goal)
+
+
+def _squared(score: float, goal: float) -> float:
+    return score - goal
+
+
+def _hinge(score: float, goal: float) -> float:
+    return -goal if goal * score < 1.0 else 0.0
+
+
+_SLOPES = {"logistic": _logistic, "squared": _squared, "hinge": _hinge}
+
+
+def _number(value: Any, most: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= most:
+        raise ValueError(f"a number must be within +-{most:g}; got {value!r:.80}")
+    return float(value)
+
+
+def work_for(plan: Mapping[str, Any], model: Mapping[str, Any] | None) -> Work:
+    """Return what a question asks for; raise an error if this vehicle cannot compute it."""
+    if model is None:
+        return RowItself(plan)
+    found = LinearGradient(model)
+    [vector] = plan["schema"] if len(plan["schema"]) == 1 else [{}]
+    if vector.get("size") != found.dimensions:
+        raise WireError(
+            f"the plan must be for the gradient of this model, a vector of {found.dimensions}."
+        )
+    return found
