@@ -1,22 +1,18 @@
 """The server over its road: real TLS, a real store, requests that are forged in each way."""
 
 import dataclasses
-import datetime
 import hashlib
 import time
 
 import pytest
 from engine_cases import answer_to, statistic
-from fleet_server import running
+from fleet_server import OPEN, running
 from road_client import Client, authentic, connect, exchange
 
 from fedldp_fleet import road
-from fedldp_fleet.jobs import Schedule
 from fedldp_fleet.messages import Call, Verdict
 from fedldp_fleet.server.guard import UNKNOWN
 
-NOW = datetime.datetime.now(datetime.UTC)
-OPEN = Schedule(NOW - datetime.timedelta(hours=1), NOW + datetime.timedelta(hours=1))
 CALL = Call({}).to_bytes()
 
 

@@ -8,30 +8,43 @@ with running(tmp_path) as server:
 
 import asyncio
 import contextlib
+import datetime
 import ssl
 import threading
 from pathlib import Path
 
 import trustme
-import uvicorn
 
 from fedldp.signing import PrivateKey
 from fedldp_fleet import engine, jobs
 from fedldp_fleet.engine import Engine
+from fedldp_fleet.jobs import Schedule
 from fedldp_fleet.server import members
 from fedldp_fleet.server.app import road_app
 from fedldp_fleet.server.desk import Desk
 from fedldp_fleet.server.documents import Documents
 from fedldp_fleet.server.guard import Guard
+from fedldp_fleet.server.listener import Limits, Listener, bound, serve, tls_context
 from fedldp_fleet.store.sqlite import SQLiteStore
 
 HOST = "127.0.0.1"
+NOW = datetime.datetime.now(datetime.UTC)
+OPEN = Schedule(NOW - datetime.timedelta(hours=1), NOW + datetime.timedelta(hours=1))
 
 
 class FleetServer:
     """What a test sees of a running server. `operator` is the key that signs its jobs."""
 
-    def __init__(self, folder: Path, *, tls: bool = True, operator=None, key=None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        tls: bool = True,
+        operator=None,
+        key=None,
+        limits: Limits | None = None,
+        client_authority=None,
+    ) -> None:
         self.folder, self.operator = folder, operator or PrivateKey.generate()
         self.key = key or PrivateKey.generate()
         self.public = self.key.public
@@ -46,7 +59,8 @@ class FleetServer:
             authority.cert_pem.write_to_path(self.ca)
             certificate = authority.issue_cert(HOST, "localhost")
             certificate.private_key_and_cert_chain_pem.write_to_path(self._certificate)
-        self._tls, self.port = tls, 0
+        self._tls, self.port, self._limits = tls, 0, limits
+        self._client_authority = client_authority
 
     @property
     def url(self) -> str:
@@ -86,33 +100,27 @@ class FleetServer:
         guard = Guard()
         self._desk = Desk(self.store, self.engine, guard)
         app = road_app(self._desk, guard, Documents(self.store))
-        tls = {"ssl_certfile": self._certificate} if self._tls else {}
-        config = uvicorn.Config(app, HOST, self.port, ws="none", log_config=None, **tls)
+        context = None
         if self._tls:
-            config.load()
-            config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
-        self._server, ready = uvicorn.Server(config), threading.Event()
+            context = tls_context(str(self._certificate), None, self._client_authority)
+        listening, ready = bound(HOST, self.port), threading.Event()
+        self.port = listening.getsockname()[1]
 
-        async def serve() -> None:
+        async def run() -> None:
             self._loop = asyncio.get_running_loop()
-            startup = self._server.startup
+            self.listener = Listener(app, listening, self._limits, context)
+            serving = asyncio.ensure_future(serve(self.listener))
+            await self.listener.ready.wait()
+            ready.set()
+            await serving
 
-            async def started(sockets=None):
-                await startup(sockets)
-                [listener] = self._server.servers[0].sockets
-                self.port = listener.getsockname()[1]
-                ready.set()
-
-            self._server.startup = started
-            await self._server.serve()
-
-        self._thread = threading.Thread(target=asyncio.run, args=(serve(),))
+        self._thread = threading.Thread(target=asyncio.run, args=(run(),))
         self._thread.start()
         if not ready.wait(30):
             raise RuntimeError("the server does not start")
 
     def stop(self) -> None:
-        self._server.should_exit = True
+        self.listener.should_exit = True
         self._thread.join()
 
 

@@ -14,12 +14,12 @@ from fedldp_fleet.messages import Acknowledgement, Announcement, Call, Offers
 from fedldp_fleet.questions import Question
 
 
-def connect(server, timeout=30):
+def connect(server, timeout=30, context=None):
     where = urlsplit(server.url)
     if where.scheme == "http":
         return http.client.HTTPConnection(where.hostname, where.port, timeout=timeout)
     return http.client.HTTPSConnection(
-        where.hostname, where.port, timeout=timeout, context=server.context
+        where.hostname, where.port, timeout=timeout, context=context or server.context
     )
 
 
@@ -43,6 +43,10 @@ def exchange(connection, method, path, body=b"", headers=()):
     connection.request(method, path, body=body or None, headers=dict(headers))
     reply = connection.getresponse()
     return reply.status, reply.read()
+
+
+def question_in(offer):
+    return json.loads(offer.statement)["signed"]["question"]
 
 
 @dataclass(frozen=True)
@@ -77,8 +81,7 @@ class Client:
         return Offers.from_bytes(self.reply("POST", "/v1/call", Call(able).to_bytes()))
 
     def question(self, offer):
-        statement = json.loads(offer.statement)["signed"]
-        return Question.from_bytes(self.reply("GET", f"/v1/question/{statement['question']}"))
+        return Question.from_bytes(self.reply("GET", f"/v1/question/{question_in(offer)}"))
 
     def announce(self, job, number):
         said = Announcement(job, number).to_bytes()
