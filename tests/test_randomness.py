@@ -371,5 +371,5 @@ def test_a_generator_of_numpy_is_refused_by_everything_that_is_sent(release):
     ],
 )
 def test_a_missing_source_is_named(call):
-    with pytest.raises(DomainError, match=r"random source is missing: pass fedldp.source\(\)"):
+    with pytest.raises(DomainError, match=r"a Source and is missing: pass fedldp.source\(\)"):
         call()

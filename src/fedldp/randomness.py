@@ -479,8 +479,8 @@ def check_source(source: object) -> None:
     """Raise `DomainError` if something is not a `Source`, such as a generator of NumPy."""
     if source is None:
         raise DomainError(
-            "the random source is missing: pass fedldp.source() or, for a simulation that can be "
-            "repeated, fedldp.source(seed)."
+            "source must be a Source and is missing: pass fedldp.source() or, for a simulation "
+            "that can be repeated, fedldp.source(seed)."
         )
     if not isinstance(source, Source):
         raise DomainError(f"source must be a Source: pass fedldp.source(); got {source!r}.")

@@ -9,7 +9,7 @@ bytes, `Plan.parse` makes a `Tally`, whose `estimate` has a result for each attr
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -29,7 +29,8 @@ from fedldp.counting import counts
 from fedldp.counting.counts import Counted
 from fedldp.errors import DomainError, PrivacyError
 from fedldp.mechanisms import AnyMechanism, Mechanism
-from fedldp.plan import report, strategies
+from fedldp.plan import expectation, report, strategies
+from fedldp.plan.expectation import Expectation
 from fedldp.plan.parts import Matrix, Part, Values, from_documents, to_documents
 from fedldp.plan.report import Report
 from fedldp.randomness import (
@@ -755,6 +756,117 @@ class Plan:
             quality.warn(stacklevel=2, strict=False)
         estimator = self.estimator if estimator is None else estimator
         return estimate.expected_error(self.parts, n, data, estimator, of)
+
+    def expect(
+        self,
+        n: int,
+        data: Any = None,
+        *,
+        spread: Mapping[str, float] | None = None,
+        confidence: float = 0.95,
+    ) -> Expectation:
+        """Return how exact the results of n vehicles will be, in the unit of each attribute.
+
+        Parameters
+        ----------
+        n
+            The number of vehicles.
+        data
+            Public rows that resemble the fleet's. By default numbers are assumed to be spread
+            evenly between their bounds, and labels to be equally frequent.
+        spread
+            For some numbers, a public guess of their standard deviation.
+        confidence
+            The confidence of the intervals.
+
+        Returns
+        -------
+        Expectation
+            Half of the interval of each result, for such data and for the worst.
+
+        Raises
+        ------
+        DomainError
+            If n, the data or the confidence is out of range, or a name is unknown.
+
+        Examples
+        --------
+        >>> plan = Plan(Schema.of(speed=(0, 130), model=["A", "B", "C"]), epsilon=2.0)
+        >>> plan.expect(20_000)
+        <Expectation of 20,000 vehicles: speed ± 1.4, model ± 0.014>
+        >>> round(plan.expect(20_000, spread={"speed": 12})["speed"].typical, 1)
+        1.0
+        """
+        given = dict(spread or {})
+        return expectation.expect(
+            self.parts, n, self.estimator,
+            data=None if data is None else self._inputs(data), spread=given, confidence=confidence,
+        )  # fmt: skip
+
+    def _inputs(self, data: Any) -> dict[str, Any]:
+        """Return what coders take of public rows, or the share of each label."""
+        matrix, quality = self.schema.rows(data).read()
+        if not len(matrix):
+            raise DomainError("data must have at least one row; got none.")
+        quality.warn(stacklevel=3, strict=False)
+        found, start = {}, 0
+        for attribute in self.schema.attributes:
+            inputs = attribute.inputs.of(matrix[:, start : start + attribute.size])
+            start += attribute.size
+            if not attribute.inputs.numeric:
+                inputs = expectation.label_shares(inputs, attribute.inputs.estimates)
+            found[attribute.name] = inputs
+        return found
+
+    def vehicles_for(
+        self,
+        targets: Mapping[str, float] | None = None,
+        *,
+        data: Any = None,
+        spread: Mapping[str, float] | None = None,
+        confidence: float = 0.95,
+        **more: float,
+    ) -> int:
+        """Return how many vehicles are needed, so that results are as exact as you want.
+
+        Parameters
+        ----------
+        targets
+            The largest half of an interval that you accept, by the name of an attribute or, for
+            what else is estimated about it, a name that `expect` lists, such as `"speed: median"`.
+        data, spread, confidence
+            As for `expect`.
+        **more
+            More targets, for names that are words.
+
+        Returns
+        -------
+        int
+            The number of vehicles, to three digits.
+
+        Raises
+        ------
+        DomainError
+            If a target is not a positive number, or no fleet can meet it.
+        UnknownName
+            If nothing with this name is estimated.
+
+        Examples
+        --------
+        >>> plan = Plan(Schema.of(speed=(0, 130), model=["A", "B", "C"]), epsilon=2.0)
+        >>> n = plan.vehicles_for(speed=1.0, model=0.02)
+        >>> 30_000 < n < 40_000, plan.expect(n)["speed"].typical <= 1.0
+        (True, True)
+        """
+        inputs = None if data is None else self._inputs(data)
+
+        def expected(n: int) -> Expectation:
+            return expectation.expect(
+                self.parts, n, self.estimator,
+                data=inputs, spread=dict(spread or {}), confidence=confidence, worst=False,
+            )  # fmt: skip
+
+        return expectation.vehicles_for(expected, {**(targets or {}), **more})
 
     def influence(self, share: float, *, group: float = 0.0) -> dict[str, Influence]:
         """Return how far a share of liars can move each estimate (`ratio`), in its own units.

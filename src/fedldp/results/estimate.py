@@ -170,18 +170,17 @@ def estimate(
     check_choices(estimator, of)
     if not 0 < confidence < 1:
         raise DomainError(f"confidence must lie between 0 and 1; got {confidence!r}.")
-    found: dict[str, tuple[Attribute, Moments, Average]] = {}
+    found: dict[str, tuple[Attribute, Moments, Part]] = {}
     for part, cells in zip(parts, counts, strict=True):
         for attribute, moments in part.moments(cells):
-            average = partial(_ratio, moments, n, of)
-            if estimator != RATIO:
-                average = partial(_horvitz_thompson, moments, n, of, part.share)
-                moments = _counted_by_all(moments, n, part.share)
-            found[attribute.name] = attribute, moments, average
+            found[attribute.name] = attribute, moments, part
     number = sum(moments.m.size for _, moments, _ in found.values())
     names = parts[0].schema.names
     return Estimate(
-        {name: _described(*found[name], confidence, number) for name in names},
+        {
+            name: described(*found[name], n, estimator, of=of, confidence=confidence, number=number)
+            for name in names
+        },
         n,
         confidence,
         of,
@@ -295,18 +294,30 @@ def _risks(confidence: float, number: int) -> tuple[float, float]:
     return 1 - confidence, (1 - confidence) / number
 
 
-def _described(
-    attribute: Attribute, moments: Moments, average: Average, confidence: float, number: int
+def described(
+    attribute: Attribute,
+    moments: Moments,
+    part: Part,
+    n: int,
+    estimator: str,
+    *,
+    of: str,
+    confidence: float,
+    number: int,
 ) -> Result:
-    """Return the result of an attribute, in its own units."""
+    """Return the result of an attribute, in its own units, as one of a number of estimates."""
+    average: Average = partial(_ratio, moments, n, of)
+    if estimator != RATIO:
+        average = partial(_horvitz_thompson, moments, n, of, part.share)
+        moments = _counted_by_all(moments, n, part.share)
 
-    def described(risk: float) -> tuple[Floats, Floats]:
+    def in_units(risk: float) -> tuple[Floats, Floats]:
         mean, error = average(risk)
         return attribute.estimand.from_unit(mean), error * attribute.estimand.half_width
 
     m, risks = moments.m, _risks(confidence, number)
-    alone, together = (_interval(*described(risk), m - 1, risk) for risk in risks)
-    values, stderr = described(USUAL_RISK)
+    alone, together = (_interval(*in_units(risk), m - 1, risk) for risk in risks)
+    values, stderr = in_units(USUAL_RISK)
     joint = None
     if moments.covariance is not None:
         joint = Joint(values, moments.covariance, int(m[0]), risks, moments.jump)
