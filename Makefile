@@ -26,7 +26,7 @@ FLEET_TESTS := tests/fleet tests/campaigns
 
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
-.PHONY: demo test test-busy test-fleet test-tools test-reproduction test-vehicle test-minimum test-python test-slow test-torch test-simulation \
+.PHONY: demo test test-busy test-fleet test-tools test-reproduction test-vehicle test-c test-c-full test-minimum test-python test-slow test-torch test-simulation \
 	test-deploy test-faults test-hostile test-upgrade test-flower test-vss test-engines test-mqtt test-browser test-monitor \
 	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-distributions bench-regression \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures live-page page docs notebooks dist mutation clean
@@ -65,6 +65,15 @@ test-reproduction: $(VENV)/test.done  ## the reproduction of the paper, and its 
 
 test-vehicle: $(VENV)/test.done  ## the distribution without dependencies: its wheel alone, and its ledgers
 	$(BIN)/pytest vehicle/tests
+
+# The tests of targets whose tools are missing are skipped, and say what to install: everything with
+# apt-get install gcc clang cppcheck musl-tools nodejs qemu-user qemu-system-arm gcc-arm-none-eabi \
+#   libnewlib-arm-none-eabi gcc-aarch64-linux-gnu gcc-riscv64-linux-gnu gcc-s390x-linux-gnu
+test-c: $(VENV)/test.done  ## the vehicle in C: vectors, random plans, ledgers, on all targets at hand
+	$(BIN)/pytest -n auto --dist worksteal clients/c/tests
+
+test-c-full: $(VENV)/test.done  ## the same with 100,000 random plans, every power cut, and a long fuzzing
+	$(BIN)/pytest -n auto --dist worksteal -m full clients/c/tests
 
 test-slow: $(VENV)/test.done  ## what takes too long for every day
 	$(BIN)/pytest -n auto -m slow

@@ -29,6 +29,9 @@ _COMMANDS = {
     "compare": _Entry(
         "compare", "compare_command", "Compare all mechanisms and those of other papers."
     ),
+    "compile": _Entry(
+        "compile", "compile_command", "Write a plan as constants for the vehicle in C."
+    ),
     "data": _Entry("data", "data_group", "List, describe and download data sets."),
     "demo": _Entry("demo", "demo_command", "Predict late flights from a few bits of each flight."),
     "estimate": _Entry(
@@ -95,9 +98,9 @@ def fedldp() -> None:
     Start:       demo
     Compare:     mechanisms, compare, audit
     Simulate:    schema, data, collect, train, predict
-    Deploy:      plan, report, ledger (on a vehicle), tally, estimate, trend
-                 (on a server), fleet (everything), campaign and vehicle
-                 (over MQTT)
+    Deploy:      plan, compile (for a device in C), report, ledger (on a
+                 vehicle), tally, estimate, trend (on a server), fleet
+                 (everything), campaign and vehicle (over MQTT)
 
     \b
     fedldp demo                        train on flights, in seconds

@@ -1,0 +1,128 @@
+/* What the files of the core share. Nothing here is for other programs. */
+
+#ifndef FEDLDP_INTERNAL_H
+#define FEDLDP_INTERNAL_H
+
+#include "fedldp.h"
+
+#include <string.h>
+
+/* Masks. A condition is 0 or 1, and stays a number: the barrier keeps a compiler from turning it
+into a branch. */
+
+static inline uint64_t barrier(uint64_t x) {
+#if defined(__GNUC__)
+  __asm__("" : "+r"(x));
+#endif
+  return x;
+}
+
+static inline uint64_t mask(uint64_t condition) { return barrier(0 - condition); }
+
+static inline uint64_t select64(uint64_t condition, uint64_t yes, uint64_t no) {
+  return no ^ ((yes ^ no) & mask(condition));
+}
+
+static inline uint32_t select32(uint64_t condition, uint32_t yes, uint32_t no) {
+  return (uint32_t)select64(condition, yes, no);
+}
+
+static inline uint64_t less(uint64_t a, uint64_t b) {
+  return (((~a) & b) | ((~(a ^ b)) & (a - b))) >> 63;
+}
+
+static inline uint64_t nonzero(uint64_t x) { return (x | (0 - x)) >> 63; }
+
+static inline uint64_t equal(uint64_t a, uint64_t b) { return 1 - nonzero(a ^ b); }
+
+/* The quotient of u and n, and the rest, if the quotient is below 2^bits and n << bits fits. */
+static inline uint64_t divided(uint64_t u, uint64_t n, uint32_t bits, uint64_t *rest) {
+  uint64_t quotient = 0;
+  while (bits-- > 0) {
+    uint64_t fits = 1 - less(u, n << bits);
+    u -= (n << bits) & mask(fits);
+    quotient = quotient << 1 | fits;
+  }
+  *rest = u;
+  return quotient;
+}
+
+/* The product of two numbers: its high half, and its low one. */
+static inline uint64_t high_half(uint64_t a, uint64_t b, uint64_t *low) {
+  uint64_t a0 = a & 0xFFFFFFFF, a1 = a >> 32, b0 = b & 0xFFFFFFFF, b1 = b >> 32;
+  uint64_t first = a0 * b0, second = a1 * b0 + (first >> 32);
+  uint64_t third = a0 * b1 + (second & 0xFFFFFFFF);
+  *low = third << 32 | (first & 0xFFFFFFFF);
+  return a1 * b1 + (second >> 32) + (third >> 32);
+}
+
+/* Large integers: limbs of 32 bits, the lowest first. */
+
+static inline void clear(uint32_t *a, size_t n) { memset(a, 0, n * sizeof *a); }
+
+static inline uint32_t add_limbs(uint32_t *a, const uint32_t *b, size_t n) {
+  uint64_t carry = 0;
+  size_t i;
+  for (i = 0; i < n; i++) {
+    carry += (uint64_t)a[i] + b[i];
+    a[i] = (uint32_t)carry;
+    carry >>= 32;
+  }
+  return (uint32_t)carry;
+}
+
+/* The product of a and b, without what is above n limbs. */
+static inline void multiply(uint32_t *product, size_t n, const uint32_t *a, size_t a_limbs,
+                     const uint32_t *b, size_t b_limbs) {
+  size_t i, j;
+  clear(product, n);
+  for (i = 0; i < a_limbs && i < n; i++) {
+    uint64_t carry = 0;
+    for (j = 0; i + j < n; j++) {
+      carry += product[i + j] + (uint64_t)a[i] * (j < b_limbs ? b[j] : 0);
+      product[i + j] = (uint32_t)carry;
+      carry >>= 32;
+    }
+  }
+}
+
+static inline uint32_t at_most(const uint32_t *a, const uint32_t *b, size_t n) {
+  uint64_t borrow = 0;
+  size_t i;
+  for (i = 0; i < n; i++) borrow = ((uint64_t)b[i] - a[i] - borrow) >> 63;
+  return (uint32_t)(1 - borrow);
+}
+
+/* Doubles in integers, in fedldp_read.c. */
+
+#define REAL_SIGN (UINT64_C(1) << 63)
+#define REAL_HALF (UINT64_C(1022) << 52)
+#define REAL_ONE (UINT64_C(1023) << 52)
+#define REAL_INFINITY (UINT64_C(2047) << 52)
+#define REAL_WORD (UINT64_C(1055) << 52) /* 2^32 */
+
+uint64_t fedldp_real_add(uint64_t a, uint64_t b);
+uint64_t fedldp_real_multiply(uint64_t a, uint64_t b);
+uint64_t fedldp_real_divide(uint64_t a, uint64_t b);
+uint64_t fedldp_real_root(uint64_t a); /* of a number that is at least 1 */
+uint64_t fedldp_real_clip(uint64_t x, uint64_t low, uint64_t high);
+
+/* A number times 2^power without its sign, cut to half of a unit. The last bit is 1 if it is odd,
+or if anything was lost. */
+uint64_t fedldp_real_halves(uint64_t a, int32_t power);
+
+static inline uint64_t big_endian(const uint8_t *bytes, size_t count) {
+  uint64_t number = 0;
+  size_t i;
+  for (i = 0; i < count; i++) number = number << 8 | bytes[i];
+  return number;
+}
+
+static inline void put_big_endian(uint8_t *bytes, uint64_t number, size_t count) {
+  while (count-- > 0) {
+    bytes[count] = (uint8_t)number;
+    number >>= 8;
+  }
+}
+
+#endif
