@@ -5,13 +5,12 @@ three random damages: flipped bits, sectors of zeros or noise, a file cut short,
 """
 
 import random
-import sqlite3
 from collections import Counter
-from contextlib import closing
 from functools import partial
 
 import pytest
 from ledger_images import Recorder, both, damage, holds_everything, outcome, write
+from ledgers import as_format
 
 from fedldp.budget.ledger import Ledger, create, mirror, seal, take_over
 from fedldp.errors import WireError
@@ -137,10 +136,11 @@ def test_a_migrated_file_is_not_migrated_again_from_an_older_copy(tmp_path):
     path = tmp_path / "ledger"
     with Ledger.create(path, 9) as ledger:
         ledger.release("car", 1, "first", lambda: b"a")
-    older = as_format_6(path)
+    as_format(path, 6)
+    older = path.read_bytes()
     with Ledger(path, 9) as ledger:
         ledger.release("car", 1, "second", lambda: b"b")
-    as_format_6(path)
+    as_format(path, 6)
     Ledger(path, 9).close()
     path.write_bytes(older)
     with pytest.raises(WireError, match="older format than its -head"):
@@ -148,14 +148,6 @@ def test_a_migrated_file_is_not_migrated_again_from_an_older_copy(tmp_path):
     path.unlink()
     with pytest.raises(WireError, match="its -head is still there"):
         create(path)
-
-
-def as_format_6(path):
-    """Make a ledger one of the format before there were heads; return its bytes."""
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("DROP TABLE head; PRAGMA user_version = 6")
-    path.with_name("ledger-head").unlink()
-    return path.read_bytes()
 
 
 def test_a_sealed_ledger_is_not_made_anew(tmp_path):
@@ -178,7 +170,7 @@ def test_a_first_head_that_was_cut_short_is_no_damage(tmp_path, size):
         cut.write_bytes(start)
         with Ledger.create(path, 9) as ledger:
             ledger.release("car", 1, "first", lambda: b"a")
-        as_format_6(path)
+        as_format(path, 6)
         cut.write_bytes(start)
         with Ledger(path, 9) as ledger:
             assert ledger.spent("car") == 1

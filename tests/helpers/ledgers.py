@@ -1,11 +1,14 @@
 """Ledgers for tests that are about something else."""
 
 import contextlib
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
-from fedldp.budget import ledger
+from fedldp.budget import ledger, records
 from fedldp.budget.ledger import Ledger
 from fedldp.errors import DomainError
+from fedldp.storage import database, head
 
 
 def made(path):
@@ -33,3 +36,39 @@ def tamper(file, statement):
         file.execute(f'DROP TRIGGER temp."{name}"')
     with file.transaction():
         file.execute(statement)
+
+
+FORMER_TABLES = {  # that came with the formats from 4 to 7
+    4: ("draws",),
+    5: ("constants",),
+    6: ("times", "asked", "refused"),
+    7: ("head",),
+}
+
+
+def as_format(path, number):
+    """Make a ledger what it would be if fedldp had written it in an older format, from 3 to 7."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(f"""
+            ALTER TABLE releases RENAME TO releases_8;
+            DROP INDEX by_key;
+            DROP INDEX by_job;
+            {records._RELEASES_3};
+            INSERT INTO releases
+            SELECT number, key, request, run, job, epsilon, answer FROM releases_8;
+            DROP TABLE releases_8;
+            CREATE INDEX by_request ON releases (request);
+            {records._BY_JOB};
+            PRAGMA user_version = {number};
+        """)
+        for format_, tables in FORMER_TABLES.items():
+            for table in tables if format_ > number else ():
+                connection.execute(f"DROP TABLE {table}")
+        if number < records.KIND.head_since:
+            head.path_of(path).unlink()
+            return
+        record = head.read_record(connection.execute(head.READ).fetchall())
+        record = record._replace(content=database._content(connection))
+        connection.execute(head.UPDATE, record.row())
+        with closing(head.Head(head.path_of(path))) as started:
+            started.start(record.mark)

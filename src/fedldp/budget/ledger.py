@@ -83,7 +83,7 @@ class Ledger:
     been spent before. Raising them is the owner's decision alone.
 
     A file that is missing or damaged, or is not a ledger, is refused (`WireError`): `Ledger.create`
-    makes a new one. A ledger of format 2 (fedldp 0.1) to 6 is migrated when it is opened; runs of
+    makes a new one. A ledger of format 2 (fedldp 0.1) to 7 is migrated when it is opened; runs of
     format 2 become jobs, and what was spent before counts, for a period, as spent when it was
     migrated. Threads and forked children may use a ledger too, except a child that was forked while
     bytes were produced.
@@ -147,6 +147,8 @@ class Ledger:
     ) -> None:
         self._policy = Policy.of(cap, answers_per_job, period)
         self._file = Database(path, records.KIND, create=False)
+        with self._file.reading():
+            records.check_balances(self._file)
         self.path = self._file.path
 
     @classmethod
@@ -316,7 +318,7 @@ class Ledger:
                     records.add_question(self._file, request, question)
                 if entry:
                     chain.append(self._file, str(request), entry)
-                self._record(found, [vehicle_id], cost, request, run, job, constant)
+                self._record(found, {vehicle_id: standing}, cost, request, run, job, constant)
                 answer = found[vehicle_id]
         return answer  # not earlier: now the transaction is on disk
 
@@ -405,7 +407,7 @@ class Ledger:
                 repeating = self._able([each for each in vehicle_ids if each in kept], FREE, job)
                 able = self._able([each for each in vehicle_ids if each not in kept], cost, job)
                 repeated = {each: kept[each] for each in repeating}
-                new = dict(produce(able))
+                new = dict(produce([*able]))
                 answers = repeated | new
                 if answers:  # otherwise, asking vehicles without budget could fill the disk
                     records.add_question(self._file, request, question)
@@ -857,16 +859,16 @@ class Ledger:
     def _record(
         self,
         answers: Mapping[str, bytes],
-        able: list[str],
+        able: Mapping[str, Standing],
         cost: Fraction,
         request: Request,
         run: str,
         job: str,
         constant: str | None,
     ) -> None:
-        if not answers.keys() <= set(able) or not all(type(a) is bytes for a in answers.values()):
+        if not answers.keys() <= able.keys() or not all(type(a) is bytes for a in answers.values()):
             raise DomainError("produce must return bytes, and only for vehicles that it was given.")
-        records.add(self._file, answers, cost, request, _text(run, "run"), job)
+        records.add(self._file, answers, able, cost, request, _text(run, "run"), job)
         if constant is not None and cost:
             records.keep(self._file, answers, constant, request)
 
@@ -878,19 +880,18 @@ class Ledger:
                 "one that was damaged or lost. Its vehicles can no longer answer anything."
             )
 
-    def _able(self, vehicle_ids: list[str], cost: Fraction, job: str) -> list[str]:
-        """Return the vehicles that may answer something new."""
+    def _able(self, vehicle_ids: Sequence[str], cost: Fraction, job: str) -> dict[str, Standing]:
+        """Return the vehicles that may answer something new, and what they have spent before."""
         standings = records.standings(self._file, vehicle_ids, job, self.period)
-        newcomer = not self._policy.refusal("", NEWCOMER, cost, job)
-        return [
-            each
-            for each in vehicle_ids
-            if (
-                not self._policy.refusal(each, standings[each], cost, job)
-                if each in standings
-                else newcomer
-            )
-        ]
+        is_able: dict[int, bool] = {}  # by the identity of a standing, which many share
+        able = {}
+        for each in vehicle_ids:
+            standing = standings.get(each, NEWCOMER)
+            if id(standing) not in is_able:
+                is_able[id(standing)] = not self._policy.refusal(each, standing, cost, job)
+            if is_able[id(standing)]:
+                able[each] = standing
+        return able
 
     def _standing(self, vehicle_id: str, job: str = "") -> Standing:
         found = records.standings(self._file, [vehicle_id], job, self.period)

@@ -54,6 +54,8 @@ def overview(path: str | os.PathLike[str], *, inspect: bool = True) -> Overview:
         ORDER BY MIN(number)
     """
     with database.snapshot(path, records.KIND, inspect=inspect) as file:
+        if inspect:
+            records.check_balances(file)
         return Overview(
             records.totals(file),
             [JobAnswers(*row) for row in file.execute(jobs)],

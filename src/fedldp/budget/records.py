@@ -4,21 +4,31 @@ The functions read and write rows of an open file. What may be released, `fedldp
 says; `Ledger` puts both together in one transaction.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
+from itertools import starmap
+from typing import Any
 
 from ..storage import chain, head
 from ..storage.database import Database, Kind, Readable
 from ..vehicle import exact
 from . import policy
-from .policy import Period, Standing
+from .policy import NEWCOMER, Period, Standing
 
 Request = str | bytes
 
 FREE = Fraction()  # what a vehicle pays that repeats an answer
 
 _AT_ONCE = 500  # vehicles looked up in one query: SQLite takes at least 999 values
+_ROWS_AT_ONCE = 1 << 12
+_LONGEST_SUM_BITS = 512
+_MOST_STEPS = 1 << 16  # between two balances, that are remembered as checked
 
+# A release says what its vehicle has spent with it, like a line of a bank statement: the last one
+# tells what a vehicle may still spend, however many there are. Rows never change, and balances are
+# in the sum that the head knows, like all else.
 _RELEASES = """
     CREATE TABLE releases (
         number INTEGER PRIMARY KEY,
@@ -28,10 +38,12 @@ _RELEASES = """
         job TEXT NOT NULL,  -- empty for a release that belongs to no job
         epsilon TEXT NOT NULL,  -- an exact fraction, "n/d"
         answer BLOB NOT NULL,
-        UNIQUE (key, request)
+        spent TEXT NOT NULL,  -- the sum of all epsilons of this vehicle up to here; empty if long
+        repeated INTEGER NOT NULL,  -- its answers to jobs at no cost up to here
+        UNIQUE (request, key)
     )
 """
-_BY_REQUEST = "CREATE INDEX by_request ON releases (request)"
+_BY_KEY = "CREATE INDEX by_key ON releases (key)"
 _BY_JOB = "CREATE INDEX by_job ON releases (job, key)"
 _QUESTIONS = """
     CREATE TABLE questions (  -- what was asked of many under one request
@@ -65,13 +77,56 @@ _TIMES = """
     )
 """
 
+_RELEASES_3 = """
+    CREATE TABLE releases (  -- of formats 3 to 7
+        number INTEGER PRIMARY KEY,
+        key TEXT NOT NULL,
+        request NOT NULL,
+        run TEXT NOT NULL,
+        job TEXT NOT NULL,
+        epsilon TEXT NOT NULL,
+        answer BLOB NOT NULL,
+        UNIQUE (key, request)
+    )
+"""
+
+
+def _add_balances(file: Readable) -> None:
+    """Copy the releases of format 7, and add up what each vehicle has spent."""
+    spent: dict[str, Fraction] = {}
+    repeated: Counter[str] = Counter()
+    insert = """
+        INSERT INTO releases
+        SELECT number, key, request, run, job, epsilon, answer, ?, ? FROM releases_7
+        WHERE number = ?
+    """
+    for number, key, text, of_job in _in_order(
+        file, "releases_7", "number, key, epsilon, job <> ''"
+    ):
+        cost = fraction(file, text)
+        spent[key] = spent.get(key, FREE) + cost
+        repeated[key] += of_job and not cost
+        file.execute(insert, (_sum_text(spent[key]), repeated[key], number))
+
+
+def _in_order(file: Readable, table: str, columns: str) -> Iterator[Any]:
+    """Yield the columns of releases, the number first, and keep few in memory."""
+    query = f"""
+        SELECT {columns} FROM {table} WHERE number > ? ORDER BY number LIMIT {_ROWS_AT_ONCE}
+    """  # noqa: S608 (our own names)
+    last = -1 << 63
+    while rows := file.execute(query, (last,)):
+        yield from rows
+        last = rows[-1][0]
+
+
 KIND = Kind(
     name="ledger",
     mark=b"fLDP",
-    format=7,
+    format=8,
     tables=";".join(
         (
-            *(_RELEASES, _BY_REQUEST, _BY_JOB, _QUESTIONS, _SEALS, _DRAWS, _CONSTANTS, _TIMES),
+            *(_RELEASES, _BY_KEY, _BY_JOB, _QUESTIONS, _SEALS, _DRAWS, _CONSTANTS, _TIMES),
             *chain.TABLES,
             head.TABLE,
             "",
@@ -88,13 +143,13 @@ KIND = Kind(
         2: (
             "ALTER TABLE releases RENAME TO releases_2",
             "DROP INDEX by_request",
-            _RELEASES,
+            _RELEASES_3,
             """
             INSERT INTO releases (number, key, request, run, job, epsilon, answer)
             SELECT number, key, request, run, run, epsilon, answer FROM releases_2
             """,
             "DROP TABLE releases_2",
-            _BY_REQUEST,
+            "CREATE INDEX by_request ON releases (request)",
             _BY_JOB,
             _SEALS,
         ),
@@ -112,6 +167,16 @@ KIND = Kind(
             *chain.TABLES,
         ),
         6: (head.TABLE,),  # nothing could tell whether the last transactions are missing
+        7: (  # releases had no balances
+            "ALTER TABLE releases RENAME TO releases_7",
+            "DROP INDEX by_request",
+            "DROP INDEX by_job",
+            _RELEASES,
+            _add_balances,
+            "DROP TABLE releases_7",
+            _BY_KEY,
+            _BY_JOB,
+        ),
     },
     head_since=7,
     missing=(
@@ -122,8 +187,16 @@ KIND = Kind(
     ),
 )
 _NONE = 1 << 62  # above the number of every release
-_INSERT = "INSERT INTO releases (key, request, run, job, epsilon, answer) VALUES (?, ?, ?, ?, ?, ?)"
-_TOTALS = "SELECT key, epsilon, COUNT(*) FROM releases GROUP BY key, epsilon"
+_INSERT = """
+    INSERT INTO releases (key, request, run, job, epsilon, answer, spent, repeated)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_LAST = "SELECT MAX(number) FROM releases WHERE key = asked.key"
+_TOTALS = """
+    SELECT key, spent FROM releases
+    WHERE number IN (SELECT MAX(number) FROM releases GROUP BY key) ORDER BY key
+"""
+_ADDED_UP = "SELECT epsilon, COUNT(*) FROM releases WHERE key = ? AND number < ? GROUP BY epsilon"
 _RECENT = "SELECT key, epsilon, COUNT(*) FROM releases WHERE number >= ? GROUP BY key, epsilon"
 
 # Names of constants: the one that is given, and those that version 0.2 has made of it.
@@ -158,6 +231,7 @@ def add_question(file: Readable, request: Request, asked: bytes) -> None:
 def add(
     file: Database,
     answers: Mapping[str, bytes],
+    standings: Mapping[str, Standing],
     cost: Fraction,
     request: Request,
     run: str,
@@ -176,34 +250,109 @@ def add(
         """,
         (policy.now(),),
     )
-    text = f"{cost.numerator}/{cost.denominator}"
-    rows = ((each, request, run, job, text, released) for each, released in answers.items())
-    file.execute_many(_INSERT, rows)
+    text, repeats = _text(cost), bool(job) and not cost
+    after: dict[int, tuple[str, int]] = {}  # by the identity of a standing, which many share
+
+    def row(vehicle_id: str, answer: bytes) -> tuple[object, ...]:
+        standing = standings.get(vehicle_id, NEWCOMER)
+        balance = after.get(id(standing))
+        if balance is None:
+            balance = _sum_text(standing.spent + cost), standing.repeated + repeats
+            after[id(standing)] = balance
+        return vehicle_id, request, run, job, text, answer, *balance
+
+    file.execute_many(_INSERT, starmap(row, answers.items()))
 
 
 def standings(
     file: Readable, vehicle_ids: Sequence[str], job: str, period: Period | None
 ) -> dict[str, Standing]:
-    """Return what the vehicles that have spent anything have spent and answered."""
-    found: dict[str, Standing] = {}
+    """Return what the vehicles that have spent anything have spent and answered.
+
+    Vehicles with the same standing share one object.
+    """
     recent_from = first_recent(file, period)
+    of_job = "(SELECT COUNT(*) FROM releases WHERE job = given.job AND key = asked.key)"
+    before_period = (
+        f"(SELECT spent FROM releases WHERE number = ({_LAST} AND number < given.first))"  # noqa: S608
+    )
+    found: dict[str, Standing] = {}
+    known: dict[tuple[object, ...], Standing] = {}
     for some in batches(vehicle_ids):
         query = f"""
-            SELECT key, epsilon, COUNT(*), SUM(job = ?), SUM(job <> ''), SUM(number >= ?)
-            FROM releases
-            WHERE key IN ({_marks(some)}) GROUP BY key, epsilon
+            WITH given (job, first) AS (VALUES (?, ?)), asked (key) AS (VALUES {_rows(some)})
+            SELECT asked.key, last.spent, last.repeated, last.epsilon, last.job <> '',
+                former.spent, former.repeated,
+                {of_job if job else 0}, {before_period if period else "last.spent"}
+            FROM given, asked JOIN releases AS last ON last.number = ({_LAST})
+            LEFT JOIN releases AS former ON former.number = ({_LAST} AND number < last.number)
         """  # noqa: S608 (nothing but question marks)
-        values = job, recent_from, *some
-        for each, text, count, of_job, of_jobs, recently in file.execute(query, values):
-            spent, answered, recent, repeated = found.get(each, Standing())
-            cost = fraction(file, text)
-            found[each] = Standing(
-                spent + cost * count,
-                answered + of_job,
-                recent + cost * recently,
-                repeated if cost else repeated + of_jobs,
-            )
+        for key, *balance in file.execute(query, (job, recent_from, *some)):
+            stored = tuple(balance)
+            if stored not in known or "" in stored:
+                known[stored] = _standing(file, key, stored, recent_from)
+            found[key] = known[stored]
     return found
+
+
+def _standing(file: Readable, key: str, stored: tuple[Any, ...], recent_from: int) -> Standing:
+    """Return the standing that the last two releases of a vehicle tell, if they fit together."""
+    spent, repeated, epsilon, of_job, former, former_repeated, answered, before = stored
+    _check_balance(file, former, former_repeated, epsilon, of_job, spent, repeated)
+    total = fraction(file, spent) if spent else added_up(file, key)
+    earlier = (
+        FREE
+        if before is None
+        else fraction(file, before)
+        if before
+        else added_up(file, key, recent_from)
+    )
+    return Standing(total, answered, total - earlier, repeated)
+
+
+def check_balances(file: Readable) -> None:
+    """Refuse a file in which the balance of any release is not the one before it and its cost."""
+    balances: dict[str, tuple[str, int]] = {}
+    checked: set[tuple[object, ...]] = set()
+    columns = "number, key, epsilon, job <> '', spent, repeated"
+    for _, key, *release, spent, repeated in _in_order(file, "releases", columns):
+        step = (*balances.get(key, (None, None)), *release, spent, repeated)
+        if step not in checked:
+            _check_balance(file, *step)
+            if len(checked) < _MOST_STEPS:
+                checked.add(step)
+        balances[key] = spent, repeated
+
+
+def _check_balance(
+    file: Readable,
+    former: str | None,
+    former_repeated: int | None,
+    epsilon: str,
+    of_job: int,
+    spent: str,
+    repeated: int,
+) -> None:
+    """Refuse a balance that does not follow from the one before, which is None for a newcomer.
+
+    Sums that are too long to be stored are added up whenever they are needed.
+    """
+    cost = fraction(file, epsilon)
+    is_sum = (
+        former == ""
+        or (spent == "" and former is not None)
+        or spent == _sum_text((FREE if former is None else fraction(file, former)) + cost)
+    )
+    counted = 0 if former is None else former_repeated
+    is_count = isinstance(counted, int) and repeated == counted + (of_job and not cost)
+    if not is_sum or not is_count:
+        raise file.damaged(f"it has a balance of {spent!r:.80} after an epsilon of {epsilon!r:.80}")
+
+
+def added_up(file: Readable, vehicle_id: str, before: int = _NONE) -> Fraction:
+    """Return what a vehicle has spent before a release, from each of its epsilons."""
+    rows = file.execute(_ADDED_UP, (vehicle_id, before))
+    return sum((fraction(file, text) * count for text, count in rows), FREE)
 
 
 def first_recent(file: Readable, period: Period | None) -> int:
@@ -221,7 +370,10 @@ def first_recent(file: Readable, period: Period | None) -> int:
 
 def totals(file: Readable) -> dict[str, Fraction]:
     """Return what each vehicle that has spent anything has spent."""
-    return _sums(file, file.execute(_TOTALS))
+    return {
+        key: fraction(file, text) if text else added_up(file, key)
+        for key, text in file.execute(_TOTALS)
+    }
 
 
 def recent_totals(file: Readable, period: Period | None) -> dict[str, Fraction]:
@@ -308,9 +460,25 @@ def add_drawn(file: Database, calendar: str, drawn: Iterable[tuple[str, Iterable
 def fraction(file: Readable, text: str) -> Fraction:
     """Return an epsilon, or a sum of some, as it is stored."""
     try:
-        return exact(text) if text != "0/1" else FREE
-    except ValueError:
+        return _exact(text) if text != "0/1" else FREE
+    except (ValueError, TypeError):
         raise file.damaged(f"it has an epsilon of {text!r}") from None
+
+
+_exact = lru_cache(maxsize=1 << 12)(exact)  # there are few different ones
+
+
+def _text(number: Fraction) -> str:
+    return f"{number.numerator}/{number.denominator}"
+
+
+def _sum_text(total: Fraction) -> str:
+    """Return a sum as it is stored: empty if it is long, so that nobody can fill the disk.
+
+    Denominators of thirty digits without a common factor make a sum longer with each release.
+    """
+    bits = max(total.numerator.bit_length(), total.denominator.bit_length())
+    return _text(total) if bits <= _LONGEST_SUM_BITS else ""
 
 
 def batches(vehicle_ids: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -339,6 +507,10 @@ def _sums(file: Readable, rows: Iterable[tuple[str, str, int]]) -> dict[str, Fra
 
 def _marks(some: Sequence[str]) -> str:
     return ", ".join("?" * len(some))
+
+
+def _rows(some: Sequence[str]) -> str:
+    return ", ".join(["(?)"] * len(some))
 
 
 def _constant_names(constant: str) -> tuple[str, ...]:

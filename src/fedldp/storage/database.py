@@ -58,7 +58,7 @@ class Kind(NamedTuple):
     advice
         What to do about a damaged file; `{path}` is replaced by its path.
     migrations
-        For each older format, the statements that turn it into the next one.
+        For each older format, the statements and functions that turn it into the next one.
     head_since
         The format from which on files have a head, so that a lost transaction is noticed. By
         default they have none, and their rows may be changed.
@@ -76,7 +76,7 @@ class Kind(NamedTuple):
     format: int
     tables: str
     advice: str
-    migrations: Mapping[int, tuple[str, ...]] = MappingProxyType({})
+    migrations: "Mapping[int, tuple[Step, ...]]" = MappingProxyType({})
     head_since: int = 0
     missing: str = ""
 
@@ -136,6 +136,9 @@ class Readable(Protocol):
         WireError
             An error with the path and the advice of its kind.
         """
+
+
+Step = str | Callable[[Readable], None]  # of a migration
 
 
 @final
@@ -963,8 +966,11 @@ def _version(file: Readable, kind: Kind) -> int:
 
 def _migrate(file: Readable, kind: Kind, version: int) -> None:
     for each in range(version, kind.format):
-        for statement in kind.migrations[each]:
-            file.execute(statement)
+        for step in kind.migrations[each]:
+            if callable(step):
+                step(file)
+            else:
+                file.execute(step)
     file.execute(f"PRAGMA user_version = {kind.format}")
 
 

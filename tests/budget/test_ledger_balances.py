@@ -1,0 +1,222 @@
+"""Each release says what its vehicle has spent with it: exactly, checked, and at a flat cost."""
+
+import random
+import re
+import sqlite3
+import zipfile
+from contextlib import closing
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from ledger_victim import never
+from ledgers import as_format
+
+from fedldp.budget.ledger import Ledger, Period, mirror, overview, take_over
+from fedldp.errors import BudgetError, WireError
+from fedldp.storage import database, head
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+CARS = [f"car {i}" for i in range(5)]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "ledger"
+
+
+def filled(path, jobs=4):
+    with Ledger.create(path, 1000) as ledger:
+        for number in range(jobs):
+            ledger.release_many(
+                *(CARS, Fraction(1, 3), f"round {number}", b"?"),
+                lambda able: dict.fromkeys(able, b"answer"),
+                job=f"job {number}",
+            )
+    return path
+
+
+def statements(path, script):
+    """Change a file as a program would that knows nothing of its head."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(script)
+
+
+def with_matching_head(path):
+    """Make a head agree with a file, so that only what its rows say can show a mistake."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        record = head.read_record(connection.execute(head.READ).fetchall())
+        record = record._replace(content=database._content(connection))
+        connection.execute(head.UPDATE, record.row())
+    with closing(head.Head(head.path_of(path))) as started:
+        started.start(record.mark)
+
+
+def steps_of_a_release(ledger, job, cars=CARS):
+    """Return how many instructions SQLite's machine runs while cars answer."""
+    steps = [0]
+
+    def count():
+        steps[0] += 1
+
+    ledger._file._connection.set_progress_handler(count, 1)
+    ledger.release_many(cars, 1, job, b"?", lambda able: dict.fromkeys(able, b"answer"), job=job)
+    ledger._file._connection.set_progress_handler(None, 1)
+    return steps[0]
+
+
+@pytest.mark.parametrize("period", [None, Period(Fraction(1000), 3600)])
+def test_the_cost_of_a_release_does_not_grow_with_the_history(path, period):
+    filled(path, jobs=2)
+    with Ledger(path, 1000, period=period) as ledger:
+        first = steps_of_a_release(ledger, "first")
+        for number in range(150):
+            ledger.release("car 1", 1, f"alone {number}", lambda: b"answer", job=f"alone {number}")
+        assert steps_of_a_release(ledger, "last") == pytest.approx(first, rel=0.02)
+
+
+def test_a_balance_is_the_sum_of_all_epsilons(path):
+    rng = random.Random(39)
+    with Ledger.create(path, 12, answers_per_job=3, period=Period(Fraction(9), 3600)) as ledger:
+        for number in range(200):
+            cars = rng.sample(CARS, 3)
+            costs = {"number": number, "constant": rng.choice([None, "colour", "size"])}
+            job = rng.choice([None, "spring", "summer"])
+            ledger.release_many(
+                cars,
+                rng.choice(["1/3", "0.1", 1]),
+                f"round {costs['number']}",
+                b"?",
+                lambda able: dict.fromkeys(able, b"answer"),
+                job=job,
+                constant=costs["constant"],
+            )
+        for car in CARS:
+            lines = ledger.history(car)
+            assert ledger.spent(car) == sum(line.epsilon for line in lines)
+            assert ledger.recent()[car] == ledger.spent(car)
+            repeated = sum(1 for line in lines if line.job and not line.epsilon)
+            assert ledger._standing(car).repeated == repeated > 0
+        assert overview(path).totals == ledger.totals() == {car: ledger.spent(car) for car in CARS}
+
+
+def test_a_balance_that_was_changed_is_refused_when_the_ledger_is_opened(path):
+    filled(path)
+    statements(path, "UPDATE releases SET spent = '0/1' WHERE number = 20")
+    for use in (lambda: Ledger(path, 1000), lambda: overview(path)):
+        with pytest.raises(WireError, match="its rows are not those that were written"):
+            use()
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["spent = '1/3'", "spent = '0/1'", "spent = 'nothing'", "repeated = 3", "repeated = x'00'"],
+)
+@pytest.mark.parametrize("number", [16, 11])
+def test_a_balance_that_was_changed_while_the_ledger_is_open_is_refused_on_first_use(
+    path, change, number
+):
+    """The last balance of car 0, or the one before it."""
+    filled(path)
+    with Ledger(path, 1000) as ledger:
+        statements(path, f"UPDATE releases SET {change} WHERE number = {number}")
+        for use in (
+            lambda: ledger.spent("car 0"),
+            lambda: ledger.release("car 0", 1, "new", never),
+            lambda: ledger.release_many(CARS, 1, "new", b"?", lambda _: never()),
+        ):
+            with pytest.raises(WireError, match=r"it has (a balance|an epsilon) of"):
+                use()
+        assert ledger.spent("car 1") == Fraction(4, 3)
+
+
+@pytest.mark.parametrize("number", [1, 6, 11, 20])
+def test_all_balances_are_checked_against_the_releases_when_the_ledger_is_opened(path, number):
+    """A mistake of a program that keeps the head right."""
+    filled(path)
+    statements(path, f"UPDATE releases SET spent = '1/30' WHERE number = {number}")
+    with_matching_head(path)
+    for use in (lambda: Ledger(path, 1000), lambda: overview(path)):
+        with pytest.raises(WireError, match="it has a balance of '1/30' after an epsilon of '1/3'"):
+            use()
+
+
+def test_sums_that_grow_long_are_exact_and_take_no_room(path):
+    """Denominators of many digits without a common factor, as a hostile server would choose."""
+    costs = [Fraction(1, 10**29 + 2 * i + 1) for i in range(60)]
+    with Ledger.create(path, 1, period=Period(Fraction(1), 3600)) as ledger:
+        for number, cost in enumerate(costs):
+            ledger.release("car 0", cost, f"{number}", lambda: b"answer")
+            ledger.release("car 1", Fraction(1, 100), f"{number}", lambda: b"answer")
+            assert ledger.spent("car 0") == sum(costs[: number + 1])
+        with pytest.raises(BudgetError, match="'car 0' has spent"):
+            ledger.release("car 0", 1, "too much", never)
+        assert ledger.totals() == ledger.recent() == overview(path).totals
+        assert ledger.totals() == {"car 0": sum(costs), "car 1": Fraction(3, 5)}
+        [(longest,)] = ledger._file.execute("SELECT MAX(LENGTH(spent)) FROM releases")
+        assert longest < 400
+    with Ledger(path, 1) as ledger:
+        assert ledger.spent("car 0") == sum(costs)
+
+
+def test_a_ledger_and_its_mirror_are_migrated(path, tmp_path):
+    copy = tmp_path / "copy"
+    filled(path)
+    mirror(path, copy)
+    with Ledger(path, 1000) as ledger:
+        ledger.release("car 0", "1/7", "mirrored", lambda: b"answer")
+    for each in (path, copy):
+        as_format(each, 7)
+    totals = dict.fromkeys(CARS, Fraction(4, 3)) | {"car 0": Fraction(4, 3) + Fraction(1, 7)}
+    with Ledger(path, 1000) as ledger:
+        assert ledger.totals() == totals
+        ledger.release("car 1", 1, "after", lambda: b"answer")
+    take_over(copy)
+    with Ledger(copy, 1000) as ledger:
+        assert ledger.totals() == totals | {"car 1": Fraction(7, 3)}
+        assert ledger.release("car 0", "1/7", "mirrored", never) == b"answer"
+
+
+def test_an_old_mirror_that_lags_gets_what_it_lacks_when_it_is_migrated(path, tmp_path):
+    """A process was killed between the two commits, before a newer version was installed."""
+    copy, lagging = tmp_path / "copy", tmp_path / "lagging"
+    lagging.mkdir()
+    filled(path)
+    mirror(path, copy)
+    for end in ("", "-head"):
+        (lagging / f"copy{end}").write_bytes(copy.with_name(f"copy{end}").read_bytes())
+    with Ledger(path, 1000) as ledger:
+        ledger.release("car 0", 1, "mirrored", lambda: b"answer")
+    for end in ("", "-head"):
+        copy.with_name(f"copy{end}").write_bytes((lagging / f"copy{end}").read_bytes())
+    for each in (path, copy):
+        as_format(each, 7)
+    with Ledger(path, 1000) as ledger:
+        ledger.release("car 1", 1, "after", lambda: b"answer")
+    take_over(copy)
+    with Ledger(copy, 1000) as ledger:
+        assert ledger.spent("car 0") == ledger.spent("car 1") == Fraction(7, 3)
+
+
+def test_format_7_is_read_without_changing_it(path):
+    filled(path)
+    as_format(path, 7)
+    content = path.read_bytes()
+    assert overview(path).totals == dict.fromkeys(CARS, Fraction(4, 3))
+    assert path.read_bytes() == content
+
+
+def test_what_tests_migrate_has_the_tables_that_version_0_3_wrote(path, tmp_path):
+    with zipfile.ZipFile(FIXTURES / "answered.zip") as archive:
+        name = next(each for each in archive.namelist() if each.endswith("ledger.db"))
+        archive.extract(name, tmp_path)
+    as_format(filled(path), 7)
+    assert schema(path) == schema(tmp_path / name)
+
+
+def schema(path):
+    query = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name"
+    with closing(sqlite3.connect(path)) as connection:
+        return [
+            (*names, re.sub(r"--.*|\s", "", sql or "")) for *names, sql in connection.execute(query)
+        ]
