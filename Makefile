@@ -243,8 +243,8 @@ $(VENV)/demo.done: $(VENV)/pip.done pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[cli,plots,parquet]'
 	@touch $@
 
-$(VENV)/reproduction.done: $(VENV)/demo.done pyproject.toml reproduction/pyproject.toml vehicle/pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[learn]' --editable ./reproduction --editable ./vehicle
+$(VENV)/reproduction.done: $(VENV)/demo.done pyproject.toml fleet/pyproject.toml reproduction/pyproject.toml vehicle/pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[learn]' --editable './fleet[server]' --editable ./reproduction --editable ./vehicle
 	@touch $@
 
 $(VENV)/test.done: $(VENV)/reproduction.done pyproject.toml fleet/pyproject.toml

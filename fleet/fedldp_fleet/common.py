@@ -5,8 +5,9 @@ which has a file of this name that imports the same from its own modules.
 """
 
 from fedldp import signing, vehicle
-from fedldp._internal import documents
+from fedldp._internal import documents, toml
 from fedldp.budget.ledger import Ledger, Period, asked_and_refused
+from fedldp.budget.overview import overview
 from fedldp.budget.periods import Asked, asked
 from fedldp.budget.vehicle import (
     ONLY_VEHICLE,
@@ -18,7 +19,7 @@ from fedldp.budget.vehicle import (
 )
 from fedldp.errors import BudgetError, DomainError, FedLDPError, PrivacyError, WireError
 from fedldp.signing import PrivateKey, PublicKey, PublicKeys, Trusted
-from fedldp.storage import files
+from fedldp.storage import files, locks
 from fedldp.storage.chain import MOST_REFUSED, Link, follow
 from fedldp.storage.database import Database, Kind
 from fedldp.vehicle import Calendar, canonical, exact, warn_owner
@@ -53,8 +54,11 @@ __all__ = [
     "files",
     "follow",
     "for_vehicle",
+    "locks",
+    "overview",
     "signing",
     "tell_owner",
+    "toml",
     "vehicle",
     "warn_owner",
 ]

@@ -139,6 +139,7 @@ class Agent:
         self._failures = 0
         self.answered = 0  # answers that were drawn since the start
         self.calls = 0
+        self.trouble = ""  # why the last attempt has failed
 
     def trust(self, operator: Trusted) -> None:
         """Answer from now on what this operator has signed, and nothing else."""
@@ -146,22 +147,18 @@ class Agent:
         self._jobs.clear()
         self._checked.clear()
 
-    def run(self, stopped: Callable[[], bool], wait: Callable[[float], object]) -> None:
-        """Call again and again until the program should stop."""
-        while not stopped():
-            wait(self.attempt())
-
     def attempt(self) -> float:
         """Call once; return after how many seconds to call again, whatever has happened."""
         try:
             seconds = self.visit()
         except (OSError, FedLDPError) as error:
             what = "the server" if isinstance(error, RoadError) else "this agent"
-            self._tell_once(f"{what}: {error}")
+            self.trouble = f"{what}: {error}"
+            self._tell_once(self.trouble)
             self._failures += 1
             longest = RETRY_SECONDS * 2.0 ** min(self._failures - 1, 10)
             return self._spread(0.5, 1.0) * min(longest, LONGEST_RETRY_SECONDS)
-        self._failures = 0
+        self._failures, self.trouble = 0, ""
         return seconds
 
     def visit(self) -> float:

@@ -12,6 +12,7 @@ from engine_cases import MODEL, OPERATOR, ROWS, START
 
 import fedldp.budget.ledger
 import fedldp.signing
+import fedldp_fleet.agent.https
 import fedldp_fleet.agent.loop
 import fedldp_fleet.agent.one
 import fedldp_fleet.agent.outbox
@@ -20,6 +21,7 @@ import fedldp_fleet.agent.roads
 import fedldp_fleet.messages
 import fedldp_vehicle.budget.ledger
 import fedldp_vehicle.errors
+import fedldp_vehicle.fleet.agent.https
 import fedldp_vehicle.fleet.agent.loop
 import fedldp_vehicle.fleet.agent.one
 import fedldp_vehicle.fleet.agent.outbox
@@ -36,6 +38,7 @@ LIBRARY = SimpleNamespace(
     name="fedldp_fleet",
     errors=fedldp.errors,
     ledgers=fedldp.budget.ledger,
+    https=fedldp_fleet.agent.https,
     loop=fedldp_fleet.agent.loop,
     messages=fedldp_fleet.messages,
     one=fedldp_fleet.agent.one,
@@ -48,6 +51,7 @@ ALONE = SimpleNamespace(
     name="fedldp_vehicle",
     errors=fedldp_vehicle.errors,
     ledgers=fedldp_vehicle.budget.ledger,
+    https=fedldp_vehicle.fleet.agent.https,
     loop=fedldp_vehicle.fleet.agent.loop,
     messages=fedldp_vehicle.fleet.messages,
     one=fedldp_vehicle.fleet.agent.one,
@@ -191,10 +195,12 @@ class Party:
     told: list = field(default_factory=list)
     owner: list = field(default_factory=list)
     reads: int = 0
+    road: object = None
 
     def __post_init__(self):
         self.package = ALONE if self.kind == "alone" else LIBRARY
-        self.road = EngineRoad(self.machine, self.store, self.name, self.time, self.package)
+        if self.road is None:
+            self.road = EngineRoad(self.machine, self.store, self.name, self.time, self.package)
         fedldp.Ledger.create(self.folder / "ledger.db", cap=self.cap).close()
         self.agent = None
         self.start()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedldp.errors import DomainError
+from ..errors import DomainError
 
 Types = type | tuple[type, ...]
 

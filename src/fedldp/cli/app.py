@@ -1,6 +1,7 @@
 """The `fedldp` command. Each subcommand is imported when it is run or its own help is shown."""
 
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from typing import NamedTuple
 
 import click
@@ -68,21 +69,33 @@ _COMMANDS = {
 
 
 class _Commands(click.Group):
-    """The subcommands by name; only the one that is asked for is imported."""
+    """The subcommands by name; only the one that is asked for is imported.
+
+    Other distributions add commands with entry points of the group `fedldp.commands`.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_COMMANDS)
+        return sorted(_COMMANDS.keys() | _added())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = _COMMANDS.get(cmd_name)
-        if entry is None:
-            return None
-        found: click.Command = getattr(import_module(f"fedldp.cli.{entry.module}"), entry.attribute)
-        return found
+        if (entry := _COMMANDS.get(cmd_name)) is not None:
+            module = import_module(f"fedldp.cli.{entry.module}")
+            found: click.Command = getattr(module, entry.attribute)
+            return found
+        added = _added().get(cmd_name)
+        return None if added is None else added.load()
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        summaries = {name: entry.summary for name, entry in _COMMANDS.items()}
+        for name, added in _added().items():
+            summaries[name] = added.load().get_short_help_str(limit=80)
         with formatter.section("Commands"):
-            formatter.write_dl([(name, _COMMANDS[name].summary) for name in sorted(_COMMANDS)])
+            formatter.write_dl(sorted(summaries.items()))
+
+
+def _added() -> dict[str, EntryPoint]:
+    """Return the commands of other distributions."""
+    return {each.name: each for each in entry_points(group="fedldp.commands")}
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -4,8 +4,9 @@ fedldp-fleet has a file of this name that imports the same from fedldp.
 """
 
 from .. import signing, vehicle
-from .._internal import documents
+from .._internal import documents, toml
 from ..budget.ledger import Ledger, Period, asked_and_refused
+from ..budget.overview import overview
 from ..budget.periods import Asked, asked
 from ..budget.vehicle import (
     ONLY_VEHICLE,
@@ -17,7 +18,7 @@ from ..budget.vehicle import (
 )
 from ..errors import BudgetError, DomainError, FedLDPError, PrivacyError, WireError
 from ..signing import PrivateKey, PublicKey, PublicKeys, Trusted
-from ..storage import files
+from ..storage import files, locks
 from ..storage.chain import MOST_REFUSED, Link, follow
 from ..storage.database import Database, Kind
 from ..vehicle import Calendar, canonical, exact, warn_owner
@@ -52,8 +53,11 @@ __all__ = [
     "files",
     "follow",
     "for_vehicle",
+    "locks",
+    "overview",
     "signing",
     "tell_owner",
+    "toml",
     "vehicle",
     "warn_owner",
 ]

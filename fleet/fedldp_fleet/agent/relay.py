@@ -1,0 +1,184 @@
+"""The network in a process of its own, which has neither data nor ledger.
+
+That process holds the agent's secret and its connections, and listens on a Unix socket. The process
+with data and ledger needs no network: its road is that socket. It believes nothing that comes from
+there but what operator and server have signed.
+"""
+
+import contextlib
+import os
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from enum import IntEnum
+from pathlib import Path
+from typing import final
+
+from ..common import DomainError, WireError
+from ..messages import MOST_BITS, Acknowledgement, Announcement, Call, Offers
+from .roads import Road, RoadError, Unwelcome
+
+TIMEOUT_SECONDS = 120.0  # for whatever the network process does
+
+_HEAD = struct.Struct(">BI")  # an act or an outcome, and the length of what follows
+_LARGEST = (1 << 16) + (MOST_BITS >> 3)
+_LONGEST_REASON = 500
+
+
+class _Act(IntEnum):
+    CALL, QUESTION, JOB, ANNOUNCE, DELIVER = range(5)
+
+
+class _Outcome(IntEnum):
+    DONE, FAILED, UNWELCOME = range(3)
+
+
+@final
+class SocketRoad:
+    """The road of an agent whose network is in another process.
+
+    Parameters
+    ----------
+    path
+        The socket on which `Relay` listens.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], timeout: float = TIMEOUT_SECONDS) -> None:
+        self._path, self._timeout = str(path), timeout
+        self._link: socket.socket | None = None
+
+    def call(self, call: Call) -> Offers:
+        """Ask for the open rounds and for places in them."""
+        return Offers.from_bytes(self._asked(_Act.CALL, call.to_bytes()))
+
+    def question(self, digest: bytes) -> bytes:
+        """Return the question with this SHA-256, which the caller checks."""
+        return self._asked(_Act.QUESTION, digest)
+
+    def signed_job(self, digest: str) -> str:
+        """Return the signed job with this SHA-256, which the caller checks."""
+        return self._asked(_Act.JOB, digest.encode()).decode("utf-8", "replace")
+
+    def announce(self, said: Announcement) -> bool:
+        """Say that an answer is drawn now; return whether the server waits for it."""
+        return self._asked(_Act.ANNOUNCE, said.to_bytes()) == b"\1"
+
+    def deliver(self, answer: bytes) -> Acknowledgement:
+        """Deliver an answer; return what the server says about it."""
+        return Acknowledgement.from_bytes(self._asked(_Act.DELIVER, answer))
+
+    def close(self) -> None:
+        """Close the socket."""
+        if self._link is not None:
+            self._link.close()
+        self._link = None
+
+    def _asked(self, act: _Act, body: bytes) -> bytes:
+        try:
+            if self._link is None:
+                self._link = socket.socket(socket.AF_UNIX)
+                self._link.settimeout(self._timeout)
+                self._link.connect(self._path)
+            _send(self._link, act, body)
+            number, reply = _receive(self._link)
+            outcome = _Outcome(number)
+        except (OSError, ValueError) as error:
+            self.close()
+            raise RoadError(f"the network process {self._path} does not answer: {error}") from None
+        if outcome is _Outcome.DONE:
+            return reply
+        kind = Unwelcome if outcome is _Outcome.UNWELCOME else RoadError
+        raise kind(reply[:_LONGEST_REASON].decode("utf-8", "replace"))
+
+
+@final
+class Relay:
+    """Listens on a Unix socket, and passes on what it hears over a road.
+
+    The socket is open to its user and group alone (mode 660).
+    """
+
+    def __init__(self, road: Road, path: str | os.PathLike[str]) -> None:
+        self._road, self._path = road, Path(path)
+        self._turn = threading.Lock()  # one request at a time
+        self._closed = False
+        self._links: set[socket.socket] = set()
+        self._socket = socket.socket(socket.AF_UNIX)
+        try:
+            self._path.unlink(missing_ok=True)
+            self._socket.bind(str(self._path))
+            self._path.chmod(0o660)
+            self._socket.listen(4)
+        except OSError as error:
+            self._socket.close()
+            raise DomainError(f"cannot listen on {path}: {error}.") from None
+
+    def serve(self) -> None:
+        """Pass on requests until the relay is closed."""
+        while not self._closed:
+            try:
+                link, _ = self._socket.accept()
+            except OSError:
+                continue
+            threading.Thread(target=self._handle, args=(link,), daemon=True).start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._closed = True
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+        self._socket.close()
+        for link in self._links.copy():
+            with contextlib.suppress(OSError):
+                link.shutdown(socket.SHUT_RDWR)
+        self._path.unlink(missing_ok=True)
+
+    def _handle(self, link: socket.socket) -> None:
+        self._links.add(link)
+        with contextlib.suppress(OSError, ValueError), link:
+            while not self._closed:
+                number, body = _receive(link)
+                with self._turn:
+                    outcome, reply = self._passed_on(_Act(number), body)
+                _send(link, outcome, reply)
+        self._links.discard(link)
+
+    def _passed_on(self, act: _Act, body: bytes) -> tuple[_Outcome, bytes]:
+        try:
+            return _Outcome.DONE, _PASS[act](self._road, body)
+        except Unwelcome as error:
+            return _Outcome.UNWELCOME, str(error).encode()
+        except (OSError, WireError, ValueError) as error:
+            return _Outcome.FAILED, str(error).encode()
+
+
+_PASS: dict[_Act, Callable[[Road, bytes], bytes]] = {
+    _Act.CALL: lambda road, body: road.call(Call.from_bytes(body)).to_bytes(),
+    _Act.QUESTION: lambda road, body: road.question(body),
+    _Act.JOB: lambda road, body: road.signed_job(body.decode()).encode(),
+    _Act.ANNOUNCE: lambda road, body: bytes([road.announce(Announcement.from_bytes(body))]),
+    _Act.DELIVER: lambda road, body: road.deliver(body).to_bytes(),
+}
+
+
+def _send(link: socket.socket, number: int, body: bytes) -> None:
+    link.sendall(_HEAD.pack(number, len(body)) + body)
+
+
+def _receive(link: socket.socket) -> tuple[int, bytes]:
+    number, length = _HEAD.unpack(_exactly(link, _HEAD.size))
+    if length > _LARGEST:
+        raise ValueError(f"a message of {length} bytes is too long")
+    return number, _exactly(link, length)
+
+
+def _exactly(link: socket.socket, length: int) -> bytes:
+    parts: list[bytes] = []
+    while length:
+        part = link.recv(min(length, 1 << 16))
+        if not part:
+            raise ConnectionError("it has closed the connection")
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)

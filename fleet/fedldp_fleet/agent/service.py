@@ -1,0 +1,305 @@
+"""An agent in its folder: its settings, who holds the data, and the process that runs it.
+
+agent.toml            what the owner has decided
+ledger.db             what was spent: never delete it
+outbox.db             what was drawn, and what the server says of it
+network/              what the network process needs: membership.json, and perhaps ca.pem
+state.json            when the agent last called, for `status`
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, final
+
+from ..common import DomainError, FedLDPError, Ledger, PublicKeys, exact, files, locks, toml
+from ..common import overview as ledger_overview
+from . import https, policy
+from .https import HTTPSRoad, Membership
+from .loop import TICK_SECONDS, Agent, Holder
+from .outbox import Outbox
+from .policy import Policy
+from .relay import Relay, SocketRoad
+from .roads import Road
+
+FILE, LEDGER, OUTBOX, NETWORK = "agent.toml", "ledger.db", "outbox.db", "network"
+MEMBERSHIP, AUTHORITY, STATE, LOCK = "membership.json", "ca.pem", "state.json", ".agent.lock"
+STATE_FORMAT = "fedldp agent state 1"
+LEAST_FREE_BYTES = 1 << 24  # of the disk: below, `status` warns
+
+ENTRIES: dict[str, toml.Types] = {
+    "cap": str,  # what a vehicle may spend in its life
+    "operator": str,  # the file with the public key, or keys, one of which has signed every job
+    "data": str,  # a file with rows
+    "program": str,  # or "module:function", which returns rows
+    "schema": str,  # the attributes that the rows have
+    "vehicle": str,  # the column with the id of each row's vehicle
+    "vehicle_ids": list,  # of a program's rows
+    "epsilon": str,  # vehicles answer only questions with this epsilon
+    "epsilons": str,  # or the column of a file with the epsilon of each vehicle
+    "answers_per_job": int,
+    "ledger": str,
+    "tick": (int, float),  # seconds
+    **policy.ENTRIES,
+}
+
+MakeHolder = Callable[["Settings", Ledger], Holder]
+
+
+@final
+@dataclass(frozen=True)
+class Settings:
+    """What the owner has decided: agent.toml. Paths are relative to its folder."""
+
+    folder: Path
+    entries: Mapping[str, Any]
+    cap: Fraction
+    policy: Policy = field(default_factory=Policy)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> "Settings":
+        """Read the file agent.toml in a folder, or raise `DomainError`."""
+        path = Path(folder).resolve() / FILE
+        if not path.exists():
+            raise DomainError(f"{path} does not exist: make an agent with `init` first.")
+        entries = toml.read(path, ENTRIES, ("cap", "operator"))
+        try:
+            cap = _positive(entries["cap"], "cap")
+            if entries.get("answers_per_job", 1) < 1:
+                raise DomainError("answers_per_job must be at least 1.")
+            if not 0 < entries.get("tick", TICK_SECONDS) <= 3600:
+                raise DomainError("tick must be seconds, from above 0 to 3600.")
+            if ("data" in entries) == ("program" in entries):
+                raise DomainError("expected either `data` or `program`, which say where rows are.")
+            return cls(path.parent, entries, cap, Policy.of(entries))
+        except DomainError as error:
+            raise DomainError(f"{path}: {error}") from None
+
+    @property
+    def ledger_path(self) -> Path:
+        """The file of the ledger."""
+        return self.folder / str(self.entries.get("ledger", LEDGER))
+
+    @property
+    def network(self) -> Path:
+        """The folder of the network process."""
+        return self.folder / NETWORK
+
+    @cached_property
+    def epsilon(self) -> Fraction | None:
+        """The epsilon that all vehicles have chosen, if they have."""
+        text = self.entries.get("epsilon")
+        return None if text is None else _positive(text, "epsilon")
+
+    def path(self, entry: str) -> Path:
+        """Return the file that an entry names."""
+        return self.folder / str(self.entries[entry])
+
+    def operator(self) -> PublicKeys:
+        """Read the operator's public key, or both while it changes."""
+        try:
+            return PublicKeys.load(self.path("operator"))
+        except FedLDPError as error:
+            raise DomainError(f"{self.folder / FILE}: operator: {error}") from None
+
+    def ledger(self) -> Ledger:
+        """Open the ledger."""
+        return Ledger(
+            self.ledger_path,
+            self.cap,
+            answers_per_job=self.entries.get("answers_per_job", 1),
+            period=self.policy.period,
+        )
+
+    def program(self) -> Callable[[], Any]:
+        """Return the function that returns rows."""
+        module, _, name = str(self.entries["program"]).partition(":")
+        try:
+            function: Callable[[], Any] = getattr(import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise DomainError(
+                f'{self.folder / FILE}: program must be like "module:function"; {error}.'
+            ) from None
+        return function
+
+
+def join(network: Path, url: str, code: str, authority: Path | None) -> Membership:
+    """Use a one-time code, and write what the network process needs into its folder."""
+    path = network / MEMBERSHIP
+    if path.exists():
+        known = Membership.load(path)
+        raise DomainError(
+            f"this agent has joined {known.url} as {known.agent!r} already. To join again, move "
+            f"{path} away."
+        )
+    network.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if authority is not None:
+        files.write(network / AUTHORITY, authority.read_text("utf-8"))
+    membership = https.join(url, code, https.tls(authority))
+    membership.save(path)
+    return membership
+
+
+def https_road(network: Path) -> HTTPSRoad:
+    """Return the road of an agent that has joined."""
+    authority = network / AUTHORITY
+    context = https.tls(authority if authority.exists() else None)
+    path = network / MEMBERSHIP
+    return HTTPSRoad(Membership.load(path), context, path)
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Be the only process that runs the agent of a folder."""
+    with open(folder / LOCK, "a") as lock:  # noqa: PTH123 (of the type that locks take)
+        if not locks.take(lock):
+            raise DomainError(f"the agent {folder} is running already.")
+        yield
+
+
+def is_running(folder: Path) -> bool:
+    """Return whether a process runs the agent of a folder."""
+    try:
+        with open(folder / LOCK) as lock:  # noqa: PTH123
+            return locks.is_taken(lock)
+    except FileNotFoundError:
+        return False
+
+
+def run(settings: Settings, make_holder: MakeHolder, socket: Path | None = None) -> None:
+    """Take part until SIGTERM or Ctrl-C; read the operator's key again on SIGHUP.
+
+    With a socket, the network is in another process, which `relay` runs.
+    """
+    stop, renew = threading.Event(), threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    signal.signal(signal.SIGHUP, lambda *_: renew.set())
+    with alone(settings.folder), settings.ledger() as ledger:
+        road: Road = SocketRoad(socket) if socket else https_road(settings.network)
+        outbox = Outbox(settings.folder / OUTBOX)
+        agent = Agent(
+            road,
+            make_holder(settings, ledger),
+            ledger,
+            outbox,
+            settings.operator(),
+            settings.policy,
+            tick_seconds=float(settings.entries.get("tick", TICK_SECONDS)),
+        )
+        state = State(settings.folder / STATE)
+        try:
+            while not stop.is_set():
+                if renew.is_set():
+                    renew.clear()
+                    with contextlib.suppress(DomainError):  # the key that is known stays
+                        agent.trust(settings.operator())
+                seconds = agent.attempt()
+                state.save(agent, seconds)
+                stop.wait(seconds)
+        finally:
+            road.close()
+            outbox.close()
+
+
+def relay(network: Path, socket: Path) -> None:
+    """Run the network process of an agent until SIGTERM or Ctrl-C."""
+    road = https_road(network)
+    server = Relay(road, socket)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.close())
+    try:
+        server.serve()
+    finally:
+        road.close()
+
+
+@final
+class State:
+    """A small file that says when an agent has called, and whether that has worked.
+
+    What it says follows from the server and the ledger, never from data. It is written at most once
+    a second, and not at all if the disk is full.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._since, self._written = path, time.time(), 0.0
+
+    def save(self, agent: Agent, seconds: float) -> None:
+        """Write how an attempt went, and when the next one is."""
+        now = time.time()
+        if seconds < 1 and now - self._written < 1:
+            return
+        self._written = now
+        document = {
+            "format": STATE_FORMAT,
+            "since": self._since,
+            "last_call": now,
+            "next_call": now + seconds,
+            "calls": agent.calls,
+            "answers": agent.answered,
+            "trouble": agent.trouble,
+        }
+        with contextlib.suppress(OSError):
+            files.write(self._path, json.dumps(document))
+
+
+def status(settings: Settings) -> tuple[dict[str, Any], list[str]]:
+    """Return what is known about an agent, and what needs attention: nothing about its data."""
+    attention: list[str] = []
+    running = is_running(settings.folder)
+    if not running:
+        attention.append("the agent does not run.")
+    state = _state(settings.folder / STATE)
+    if running and state.get("trouble"):
+        attention.append(str(state["trouble"]))
+    spent: dict[str, Any] = {}
+    try:
+        found = ledger_overview(settings.ledger_path, inspect=False)
+        left = found.left(settings.cap, 0)
+        spent = {
+            "vehicles_that_answered": len(found.totals),
+            "left": {str(float(each)): count for each, count in left.items()},
+            "jobs": {each.job: each.answers for each in found.jobs},
+        }
+        if found.sealed:
+            attention.append(f"the ledger was sealed on {found.sealed}: it refuses every vehicle.")
+    except (FedLDPError, OSError) as error:
+        attention.append(str(error))
+    free = shutil.disk_usage(settings.folder).free
+    if free < LEAST_FREE_BYTES:
+        attention.append(f"the disk is full: {free:,} bytes are left.")
+    document = {
+        "running": running,
+        "cap": str(float(settings.cap)),
+        **{name: state.get(name) for name in ("since", "last_call", "next_call")},
+        **spent,
+    }
+    return document, attention
+
+
+def _state(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) and document.get("format") == STATE_FORMAT else {}
+
+
+def _positive(text: str, name: str) -> Fraction:
+    try:
+        return exact(text)
+    except ValueError:
+        raise DomainError(
+            f'{name} must be a positive number, such as "4.0"; got {text!r:.80}.'
+        ) from None

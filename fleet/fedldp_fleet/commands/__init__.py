@@ -1,0 +1,1 @@
+"""The commands of a fleet, which `fedldp` finds by entry point."""

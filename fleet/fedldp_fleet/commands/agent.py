@@ -1,0 +1,223 @@
+"""`fedldp agent`: the vehicles of one owner take part in the jobs of a server."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedldp.errors import DomainError
+from fedldp.vehicle import warn_owner
+from fedldp_fleet.agent import service
+from fedldp_fleet.agent.service import FILE, LEDGER, NETWORK, Settings
+
+_FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+_NOTES = {
+    "cap": "the most epsilon that a vehicle spends in its life",
+    "operator": "the public key of the operator: nothing else is answered",
+    "data": "a CSV or Parquet file",
+    "schema": "the attributes of the rows, with their public bounds",
+    "vehicle": "the column with the id of each row's vehicle",
+}
+
+
+@click.group()
+def agent_group() -> None:
+    """Answer a server's jobs, for one vehicle or for many.
+
+    An agent holds data and ledger. It calls the server, and is never called.
+
+    \b
+    fedldp agent init car --cap 4 --operator operator.pub \\
+        --data rows.csv --schema schema.toml
+    fedldp agent join car https://fleet.example:8443 CODE --ca ca.pem
+    fedldp agent run car
+    fedldp agent status car
+    """  # noqa: D301 (click wants the character \b itself)
+
+
+@agent_group.command("init")
+@_FOLDER
+@click.option("--cap", required=True, help="The most epsilon that a vehicle spends in its life.")
+@click.option(
+    "--operator",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The operator's public key.",
+)
+@click.option(
+    "--data",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A CSV or Parquet file with rows.",
+)
+@click.option("--program", help='"module:function", which returns rows, instead of a file.')
+@click.option(
+    "--schema",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The attributes of the rows.",
+)
+@click.option("--vehicle", help="The column with the id of each row's vehicle.")
+def init_command(folder: Path, operator: Path, schema: Path, **given: Any) -> None:
+    """Make a folder with a ledger in which nothing is spent.
+
+    \b
+    fedldp agent init car --cap 4 --operator operator.pub \\
+        --data rows.csv --schema schema.toml
+    fedldp agent init depot --cap 4 --operator operator.pub \\
+        --data rows.parquet --schema schema.toml --vehicle car
+    """  # noqa: D301
+    from fedldp.budget import ledger
+    from fedldp_fleet.library import toml
+
+    if (folder / FILE).exists():
+        raise DomainError(f"there is an agent in {folder} already.")
+    if (given["data"] is None) == (given["program"] is None):
+        raise DomainError("expected either --data or --program, which say where rows are.")
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {"operator": operator, "schema": schema, "data": given.pop("data")}
+    given |= {name: os.path.relpath(path, folder) for name, path in paths.items() if path}
+    entries = {name: given[name] for name in service.ENTRIES if given.get(name) is not None}
+    text = toml.write(entries, {name: note for name, note in _NOTES.items() if name in entries})
+    (folder / FILE).write_text(text, "utf-8")
+    settings = Settings.load(folder)
+    ledger.create(folder / LEDGER)
+    settings.operator()
+    click.echo(f"{folder} is an agent. Its file {FILE} says what its owner allows.")
+    click.echo(f"Never delete {folder / LEDGER}: it knows what is spent.")
+    click.echo(f"Next, with a code of the operator: fedldp agent join {folder} URL CODE")
+
+
+@agent_group.command("join")
+@_FOLDER
+@click.argument("url")
+@click.argument("code")
+@click.option(
+    "--ca",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The certificate of the authority that has signed the server's; by default those of the "
+    "operating system are trusted.",
+)
+def join_command(folder: Path, url: str, code: str, ca: Path | None) -> None:
+    """Enroll with a one-time code of the operator.
+
+    \b
+    fedldp agent join car https://fleet.example:8443 CODE --ca ca.pem
+    """  # noqa: D301
+    membership = service.join(folder / NETWORK, url, code, ca)
+    vehicles = f"{membership.vehicles:,} vehicle{'s' * (membership.vehicles != 1)}"
+    click.echo(f"Joined {url} as {membership.agent}, for {vehicles}.")
+    click.echo(f"Next: fedldp agent run {folder}")
+
+
+@agent_group.command("run")
+@_FOLDER
+@click.option(
+    "--road",
+    "socket",
+    type=click.Path(path_type=Path),
+    help="The socket of `fedldp agent network`, if that is a process of its own.",
+)
+def run_command(folder: Path, socket: Path | None) -> None:
+    """Take part until SIGTERM or Ctrl-C.
+
+    \b
+    fedldp agent run car
+    fedldp agent run car --road /run/fedldp/road  # see fedldp agent network
+    """  # noqa: D301
+    from fedldp_fleet.agent.holders import many_vehicles
+
+    service.run(Settings.load(folder), many_vehicles, socket)
+
+
+@agent_group.command("network")
+@_FOLDER
+@click.argument("socket", type=click.Path(path_type=Path))
+def network_command(folder: Path, socket: Path) -> None:
+    """Run the network part as a process of its own.
+
+    FOLDER has membership.json, and nothing of the data or the ledger: give it
+    to another user. The process with data and ledger then needs no network.
+
+    \b
+    fedldp agent network car/network /run/fedldp/road
+    fedldp agent run car --road /run/fedldp/road
+    """  # noqa: D301
+    service.relay(folder, socket)
+
+
+@agent_group.command("status")
+@_FOLDER
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status_command(folder: Path, as_json: bool) -> None:
+    """Show what is spent, and whether the agent runs.
+
+    The exit status is 1 if anything needs attention.
+
+    \b
+    fedldp agent status car
+    fedldp agent status car --json
+    """  # noqa: D301
+    document, attention = service.status(Settings.load(folder))
+    if as_json:
+        click.echo(json.dumps(document | {"attention": attention}))
+    else:
+        for name, value in document.items():
+            click.echo(f"{name.replace('_', ' ')}: {value}")
+        for line in attention:
+            click.echo(f"attention: {line}")
+    sys.exit(1 if attention else 0)
+
+
+@agent_group.command("rotate")
+@_FOLDER
+def rotate_command(folder: Path) -> None:
+    """Get a new secret from the server.
+
+    Restart the agent, or its network process, after that.
+
+    \b
+    fedldp agent rotate car
+    """  # noqa: D301
+    road = service.https_road(folder / NETWORK)
+    road.rotate()
+    road.close()
+    click.echo("The agent has a new secret. The old one works until the new one is used.")
+
+
+@agent_group.command("transparency")
+@_FOLDER
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for other owners.")
+@click.option(
+    "--with",
+    "other",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="What another owner has printed with --json: show what differs.",
+)
+def transparency_command(folder: Path, as_json: bool, other: Path | None) -> None:
+    """Show what was asked, to compare with others.
+
+    Owners with equal heads were asked the same questions in the same order.
+
+    \b
+    fedldp agent transparency car
+    fedldp agent transparency car --json > car.json
+    fedldp agent transparency truck --with car.json
+    """  # noqa: D301
+    from fedldp_fleet.transparency import Transparency
+
+    asked = Transparency.read(Settings.load(folder).ledger_path)
+    if other is not None:
+        differences = asked.differences(Transparency.from_json(other.read_text("utf-8")))
+        click.echo("\n".join(differences) or "Both were asked the same.")
+        sys.exit(1 if differences else 0)
+    if as_json:
+        click.echo(json.dumps(asked.to_document()))
+        return
+    click.echo(f"head: {asked.head}")
+    for question in asked.asked:
+        click.echo(f"{question.where}: plan {question.plan[:16]}, model {question.model[:16]}")
+    if asked.is_full:
+        warn_owner("The list of refused questions is full: later ones are not in it.")

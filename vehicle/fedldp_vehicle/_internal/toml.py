@@ -1,0 +1,1 @@
+../../../src/fedldp/_internal/toml.py
