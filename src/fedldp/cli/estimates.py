@@ -29,12 +29,17 @@ from fedldp.fleet.server.summary import shortfalls
 from fedldp.plan.plan import Plan
 from fedldp.results.estimate import ESTIMATORS, TARGETS, Estimate, compare_estimates
 from fedldp.results.tally import Tally
+from fedldp.schema.attributes.results import EMPIRICAL_BAYES
 from fedldp.schema.schema import Schema
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _BAR = 20  # the length of the longest bar
 _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
+_PROJECTED = (
+    "Projected frequencies are not negative and add up to 1. A prior learned from all labels "
+    "(empirical Bayes) gives them less error. The intervals are for the unbiased estimates."
+)
 _GAIN = 0.9  # of a plan's epsilon: if shuffling leaves more of it, it is not worth a sentence
 SHUFFLED_DELTA = 1e-9  # of the privacy that a trusted shuffler would add
 
@@ -113,8 +118,10 @@ def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
             np.broadcast_to(each.answers, shape).tolist(),
             strict=True,
         )
-        for (label, ends), value, stderr, interval, simultaneous, answers in columns:
-            yield {
+        projected = None if each.projected is None else each.projected.tolist()
+        for place, (line, value, stderr, interval, simultaneous, answers) in enumerate(columns):
+            label, ends = line
+            row = {
                 "name": label,
                 "estimate": or_none(value),
                 "stderr": or_none(stderr),
@@ -123,6 +130,9 @@ def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
                 "answers": answers,
                 "scale": list(ends),
             }
+            if projected is not None:
+                row |= {"projected": or_none(projected[place]), "projected_by": each.projected_by}
+            yield row
 
 
 def distributions(
@@ -208,20 +218,24 @@ def render(title: str, rows: list[dict[str, Any]], confidence: float) -> Table:
     """Return a table of estimates, beside the truth if it is known.
 
     If values were clipped or replaced, the table also has the mean of the values that the vehicles
-    used, and the shares of such values.
+    used, and the shares of such values. Frequencies of many labels have a second estimate, of less
+    error.
     """
-    rendered = Table(title=title)
+    better = [row.get("projected_by") == EMPIRICAL_BAYES for row in rows]
+    rendered = Table(title=title, caption=_PROJECTED if any(better) else None)
     rendered.add_column("what", overflow="fold")
     numbers, shares = [key for key in ("truth",) if key in rows[0]], []
     if any(row.get("clipped") or row.get("replaced") for row in rows):
         numbers, shares = ["truth", "used"], ["clipped", "replaced"]
     heading, intervals = _intervals(rows, confidence)
-    for each in (*numbers, "estimate", heading, *shares, "answers"):
+    projected = ["projected"] if any(better) else []
+    for each in (*numbers, "estimate", heading, *projected, *shares, "answers"):
         rendered.add_column(each, justify="right", no_wrap=True)
-    for row, interval in zip(rows, intervals, strict=True):
+    for row, interval, shown in zip(rows, intervals, better, strict=True):
+        likely = [_shown(row["projected"] if shown else None, _half(row)) for _ in projected]
         means = [_shown(number, _half(row)) for number in (*map(row.get, numbers), row["estimate"])]
         parts = [f"{row[key]:.1%}" for key in shares]
-        rendered.add_row(row["name"], *means, interval, *parts, str(row["answers"]))
+        rendered.add_row(row["name"], *means, interval, *likely, *parts, str(row["answers"]))
     return rendered
 
 

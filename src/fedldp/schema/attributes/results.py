@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self, cast, final
 
 import numpy as np
@@ -12,10 +13,12 @@ from fedldp._internal.text import counted, listed, with_interval
 from fedldp._internal.validation import Floats, Integers
 from fedldp.coders.categories import cut, project
 from fedldp.coders.moments import Covariance
+from fedldp.schema.attributes import empirical_bayes
 
 __all__ = ["Frequencies", "Line", "Mean", "Numbers", "Result"]
 
 _ROUNDING = 1e-9  # a share of variances that rounding explains
+PROJECTION, EMPIRICAL_BAYES = "projection", "empirical Bayes"
 USUAL_RISK = 0.05  # a standard error is meant for intervals of 95%
 _COMPARED = ("values", "stderr", "interval", "simultaneous", "answers")
 
@@ -264,6 +267,16 @@ class Result(ABC):
     def joint(self) -> Joint | None:
         """How the errors of frequencies depend on each other, if that is known."""
         return None
+
+    @property
+    def projected(self) -> Any:
+        """Values of less error that are possible together, and biased; None if there are none."""
+        return None
+
+    @property
+    def projected_by(self) -> str:
+        """How `projected` was found; empty if there is none."""
+        return ""
 
     @property
     def shown(self) -> "Result":
@@ -525,7 +538,10 @@ class Frequencies(Result):
         return Frequencies.of(self.categories, numbers)
 
     def __repr__(self) -> str:
-        return f"<Frequencies: {self._shown()}; {counted(self.answers, 'answer')}>"
+        shown = f"{self._shown()}; {counted(self.answers, 'answer')}"
+        if self.projected_by == EMPIRICAL_BAYES:
+            shown += f"; projected by {EMPIRICAL_BAYES}"
+        return f"<Frequencies: {shown}>"
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -537,10 +553,22 @@ class Frequencies(Result):
         """What is estimated: `frequencies`."""
         return self.frequencies
 
-    @property
+    @cached_property
     def projected(self) -> Floats:
-        """The closest frequencies that are not negative and add up to 1: biased, less error."""
+        """Frequencies that are not negative and add up to 1: biased, but with less error.
+
+        With 64 labels or more, they are posterior means under a prior that is learned from all
+        labels (empirical Bayes), projected; with fewer, the closest ones to `frequencies`.
+        """
+        if self.projected_by == EMPIRICAL_BAYES:
+            return project(empirical_bayes.posterior_means(self.frequencies, self.stderr))
         return project(self.frequencies)
+
+    @property
+    def projected_by(self) -> str:
+        """How `projected` was found: `"empirical Bayes"` or `"projection"`."""
+        enough = empirical_bayes.applies(self.frequencies, self.stderr)
+        return EMPIRICAL_BAYES if enough else PROJECTION
 
     @property
     def scaled(self) -> Floats:
