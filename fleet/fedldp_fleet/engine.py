@@ -152,7 +152,7 @@ class Engine:
         """Return the open rounds, with the places that an agent gets, and when to call again."""
         offers, waits = [], [IDLE_SECONDS * self._spread(0.5, 1.5)]
         member = _member(store, agent)
-        for row in store.jobs():
+        for row in store.active_jobs():
             if row.state != RUNNING:
                 continue
             opened = store.locked_round(row.name, row.round)
@@ -281,11 +281,10 @@ class Engine:
     def tick(self, store: Transaction, now: float) -> list[JobRow]:
         """Open and close what is due; return the jobs that have stepped or ended."""
         changed = []
-        for row in store.jobs():
-            if row.state in (QUEUED, RUNNING):
-                after = self._advanced(store, row, now)
-                if after is not None:
-                    changed.append(after)
+        for row in store.active_jobs():
+            after = self._advanced(store, row, now)
+            if after is not None:
+                changed.append(after)
         return changed
 
     def _advanced(self, store: Transaction, row: JobRow, now: float) -> JobRow | None:
@@ -371,7 +370,8 @@ class Engine:
         job, result = _job(row.document), ""
         if not failed:
             *_, last = spans(job.stages)
-            answered = sum(each.answers for each in store.rounds(job.name)[last.first - 1 :])
+            states = store.round_states(job.name)[last.first - 1 :]
+            answered = sum(each.answers for each in states)
             failed, reason = answered == 0, reason if answered else NOTHING
         if not failed:
             model = job.model(job.start)
@@ -390,9 +390,8 @@ _REPEATED = "repeated"
 def start(store: Transaction, incarnation: bytes) -> None:
     """Give a store its first incarnation, or another one after it was restored."""
     if store.value(INCARNATION):
-        for row in store.jobs():
-            if row.state in (QUEUED, RUNNING):
-                store.set_job(row._replace(restored=True))
+        for row in store.active_jobs():
+            store.set_job(row._replace(restored=True))
     store.set_value(INCARNATION, incarnation.hex())
 
 

@@ -27,6 +27,7 @@ from fedldp_fleet.store.base import JobRow, Store, Transaction
 Act = Callable[..., Any]  # of the transaction, the time and, for an answer, what is in it
 T = TypeVar("T")
 
+TROUBLE = "trouble"  # in the store's settings: why the last step failed; empty if it did not
 MOST_AT_ONCE = 512  # requests in a transaction
 TICK_SECONDS = 0.5
 
@@ -54,6 +55,7 @@ class Desk:
         self._running: asyncio.Task[None] | None = None
         self._ticking: asyncio.Task[None] | None = None
         self._is_full = False
+        self._trouble: str | None = None
         self._jobs = _Jobs(store)
 
     async def call(self, agent: str, call: Call) -> Offers:
@@ -172,12 +174,23 @@ class Desk:
         self._ticking = asyncio.get_running_loop().create_task(self._tick_for_ever())
 
     async def _tick_for_ever(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(TICK_SECONDS)
+            trouble = ""
             try:
                 await self.tick()
-            except Exception:
-                _LOG.exception("a step failed, and will be tried again")
+            except Exception as error:
+                trouble = f"a step failed, and is tried again: {error}"
+            if trouble != self._trouble:
+                (_LOG.error if trouble else _LOG.info)(trouble or "steps succeed again")
+                with contextlib.suppress(Exception):  # the disk may be full: it is in the log
+                    await loop.run_in_executor(self._thread, self._tell, trouble)
+                self._trouble = trouble
+
+    def _tell(self, trouble: str) -> None:
+        with self._store.transaction() as store:
+            store.set_value(TROUBLE, trouble)
 
     async def close(self) -> None:
         """Wait for what has begun."""

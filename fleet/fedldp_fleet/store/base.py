@@ -86,6 +86,9 @@ class Transaction(Protocol):
     def jobs(self) -> list[JobRow]:
         """Return all jobs, in the order in which they were added."""
 
+    def active_jobs(self) -> list[JobRow]:
+        """Return the jobs that are queued or running."""
+
     def job(self, name: str) -> JobRow | None:
         """Return a job."""
 
@@ -94,6 +97,9 @@ class Transaction(Protocol):
 
     def rounds(self, job: str) -> list[RoundRow]:
         """Return the rounds of a job, without locks."""
+
+    def round_states(self, job: str) -> list[RoundRow]:
+        """Return the rounds of a job without their questions, which may be long."""
 
     def shared_round(self, job: str, number: int) -> RoundRow | None:
         """Return a round, which nobody closes before this transaction ends."""

@@ -6,7 +6,16 @@ from contextlib import contextmanager
 from typing import final
 
 from fedldp.storage.database import Database, Kind, Readable, snapshot
-from fedldp_fleet.store.base import JobRow, Member, PlaceRow, RoundRow, Transaction, Uncounted
+from fedldp_fleet.store.base import (
+    QUEUED,
+    RUNNING,
+    JobRow,
+    Member,
+    PlaceRow,
+    RoundRow,
+    Transaction,
+    Uncounted,
+)
 
 _AT_ONCE = 1 << 12  # reports that are read from the file
 
@@ -140,6 +149,10 @@ class _Transaction:
     def jobs(self) -> list[JobRow]:
         return [_job(row) for row in self._execute(f"{_JOBS} ORDER BY position")]
 
+    def active_jobs(self) -> list[JobRow]:
+        query = f"{_JOBS} WHERE state IN (?, ?) ORDER BY position"
+        return [_job(row) for row in self._execute(query, (QUEUED, RUNNING))]
+
     def job(self, name: str) -> JobRow | None:
         rows = self._execute(f"{_JOBS} WHERE name = ?", (name,))
         return _job(rows[0]) if rows else None
@@ -156,6 +169,11 @@ class _Transaction:
 
     def rounds(self, job: str) -> list[RoundRow]:
         query = "SELECT * FROM rounds WHERE job = ? ORDER BY number"
+        return [RoundRow(*row) for row in self._execute(query, (job,))]
+
+    def round_states(self, job: str) -> list[RoundRow]:
+        columns = ", ".join("x''" if name == "question" else name for name in RoundRow._fields)
+        query = f"SELECT {columns} FROM rounds WHERE job = ? ORDER BY number"  # noqa: S608
         return [RoundRow(*row) for row in self._execute(query, (job,))]
 
     def shared_round(self, job: str, number: int) -> RoundRow | None:

@@ -60,10 +60,15 @@ class Client:
 
     @classmethod
     def joined(cls, server, agent="car-7", vehicles=1):
-        connection, code = connect(server), server.enroll(agent, vehicles)
+        return cls.with_code(server, server.enroll(agent, vehicles))
+
+    @classmethod
+    def with_code(cls, server, code):
+        connection = connect(server)
         status, reply = exchange(connection, "POST", "/v1/join", road.join_bytes(code))
         assert status == 200, reply
-        return cls(server, agent, road.Joined.from_bytes(reply).secret, connection)
+        joined = road.Joined.from_bytes(reply)
+        return cls(server, joined.agent, joined.secret, connection)
 
     def send(self, method, path, body=b"", **changed):
         headers = authentic(self.agent, self.secret, method, path, body, **changed)

@@ -1,0 +1,171 @@
+"""`fedldp server`: the operator's commands. What they need is imported when they run."""
+
+import json
+import logging
+import sys
+from pathlib import Path
+
+import click
+
+FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+class _Commands(click.Group):
+    """Commands, of which those about jobs are imported when they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), "job"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "job":
+            from fedldp_fleet.server.job_commands import job_group
+
+            return job_group
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group("server", cls=_Commands)
+def server_group() -> None:
+    """Run a fleet's server: jobs, agents, results.
+
+    \b
+    fedldp server init FOLDER --host fleet.example.org
+    fedldp server enroll FOLDER car-7
+    fedldp server job statistic spring --plan plan.json --vehicles 1000 \\
+      --server FOLDER --key FOLDER/operator.key
+    fedldp server run FOLDER
+    fedldp server status FOLDER
+
+    The operator signs jobs, best on a machine of their own. The server asks;
+    agents call it and answer.
+    """  # noqa: D301 (click wants the character \b itself)
+
+
+@server_group.command("init")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--host", "hosts", multiple=True, help="A name or address by which agents reach the server."
+)
+@click.option("--listen", help="Where agents call.  [default: 0.0.0.0:8443]", metavar="HOST:PORT")
+@click.option(
+    "--page", help="The page and the metrics.  [default: 127.0.0.1:8480]", metavar="HOST:PORT"
+)
+@click.option("--behind-proxy", is_flag=True, help="A proxy ends TLS, and limits connections.")
+@click.option(
+    "--operator",
+    type=FILE,
+    help="The public key of the person who signs jobs, instead of a new key.",
+    metavar="FILE",
+)
+def init_command(
+    folder: Path,
+    hosts: tuple[str, ...],
+    listen: str | None,
+    page: str | None,
+    behind_proxy: bool,
+    operator: Path | None,
+) -> None:
+    """Make the folder of a server: keys, certificate, store.
+
+    Agents need ca.pem, server.pub and operator.pub. Without --operator, the
+    folder gets operator.key: move it to a machine that is not online.
+    """
+    from fedldp.signing import PublicKey
+    from fedldp_fleet.server import folder as folders
+
+    public = None if operator is None else PublicKey.load(operator)
+    made = folders.init(
+        folder,
+        hosts,
+        listen=listen or folders.LISTEN,
+        page=page or folders.PAGE,
+        tls=not behind_proxy,
+        operator=public,
+    )
+    click.echo(f"Wrote {made.path}. Start it: fedldp server run {folder}")
+
+
+@server_group.command("run")
+@click.argument("folder", type=FOLDER)
+def run_command(folder: Path) -> None:
+    """Run the server until Ctrl-C or SIGTERM; killed at any moment, it goes on when restarted."""
+    from fedldp_fleet.server import service
+    from fedldp_fleet.server.folder import ServerFolder
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    service.run(ServerFolder.load(folder))
+
+
+@server_group.command("enroll")
+@click.argument("folder", type=FOLDER)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option(
+    "--vehicles",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="How many of its answers count in a job.",
+)
+@click.option("--again", is_flag=True, help="The agent has joined before, and needs a new secret.")
+def enroll_command(folder: Path, names: tuple[str, ...], vehicles: int, again: bool) -> None:
+    """Print a one-time code for each agent, to be used by `fedldp agent join`."""
+    from fedldp_fleet.server import members
+    from fedldp_fleet.server.folder import ServerFolder
+
+    store = ServerFolder.load(folder).store()
+    with store.transaction() as transaction:
+        codes = [members.enroll(transaction, name, vehicles, again=again) for name in names]
+    store.close()
+    for code in codes:
+        click.echo(code)
+
+
+@server_group.command("revoke")
+@click.argument("folder", type=FOLDER)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+def revoke_command(folder: Path, names: tuple[str, ...]) -> None:
+    """Refuse agents from now on. What they have answered before still counts."""
+    from fedldp_fleet.server import members
+    from fedldp_fleet.server.folder import ServerFolder
+
+    store = ServerFolder.load(folder).store()
+    with store.transaction() as transaction:
+        for name in names:
+            members.revoke(transaction, name)
+    store.close()
+
+
+@server_group.command("status")
+@click.argument("folder", type=FOLDER)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+def status_command(folder: Path, as_json: bool) -> None:
+    """Show jobs, agents and problems; the exit status is 1 if there is a problem."""
+    from fedldp_fleet.server.folder import ServerFolder
+    from fedldp_fleet.server.status import status
+
+    found = ServerFolder.load(folder)
+    store = found.store()
+    with store.reading() as transaction:
+        document = status(found, transaction)
+    store.close()
+    if as_json:
+        click.echo(json.dumps(document, indent=2))
+    else:
+        agents = document["agents"]
+        click.echo(
+            f"The server {'runs' if document['running'] else 'does not run'}. "
+            f"{agents['joined']:,} of {agents['enrolled']:,} agents have joined, with "
+            f"{agents['vehicles']:,} vehicles; {agents['revoked']:,} are revoked."
+        )
+        for job in document["jobs"]:
+            ended = f": {job['reason']}" if job["reason"] else ""
+            click.echo(
+                f"{job['name']}: {job['state']}{ended}. Round {job['round']} of {job['rounds']}, "
+                f"{job['answers']:,} of {job['wanted']:,} answers; {job['late']:,} late, "
+                f"{job['refused']:,} refused."
+            )
+        for problem in document["problems"]:
+            click.echo(f"Problem: {problem}")
+    if document["problems"]:
+        sys.exit(1)

@@ -1,0 +1,382 @@
+"""`fedldp server job`: make, sign, add and extend jobs, and write their results."""
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedldp.cli.options import declared
+from fedldp.cli.plans import INPUT, OUTPUT, add, answer_options, check_paper, given, read_schema
+from fedldp.cli.runs import NETWORK, TASKS, chosen_model, network_file_option, network_options
+from fedldp.errors import DomainError
+from fedldp.learn.settings import AUTO, PAPER_DECIDES, Settings
+from fedldp.mechanisms import mechanism_names
+from fedldp.plan.strategies import PAPER_MECHANISM
+from fedldp.signing import PrivateKey, PublicKey, is_encrypted
+from fedldp_fleet.jobs import Job, Schedule
+from fedldp_fleet.server import work
+from fedldp_fleet.server.folder import PUBLIC, ServerFolder
+from fedldp_fleet.server.work import ENDING, JobFile
+from fedldp_fleet.signed_jobs import ORDERS
+
+SERVER = click.Path(path_type=Path, exists=True)
+FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
+
+_SCHEDULE = ("opens", "days", "answer_seconds", "round_seconds", "order")
+
+
+def place_options(command: Any) -> Any:
+    """Add the options that say for which server a job is, and who signs it."""
+    return add(
+        command,
+        click.option(
+            "--server",
+            type=SERVER,
+            required=True,
+            help="The server's folder, or its public key, server.pub.",
+            metavar="FOLDER|FILE",
+        ),
+        click.option(
+            "--key",
+            type=INPUT,
+            help="The operator's key. Without it, sign the file later, where the key is.",
+            metavar="FILE",
+        ),
+        click.option(
+            "--output",
+            "-o",
+            type=OUTPUT,
+            help="Where to write the job. A signed job is added to the server's folder instead, if "
+            "--server is one.",
+            metavar="FILE",
+        ),
+    )
+
+
+def schedule_options(command: Any) -> Any:
+    """Add the options of a schedule."""
+    return add(
+        command,
+        click.option(
+            "--opens",
+            type=click.DateTime(),
+            help="When agents may answer first, in UTC.  [default: now]",
+        ),
+        click.option(
+            "--days",
+            type=click.FloatRange(0, min_open=True),
+            default=7.0,
+            show_default=True,
+            help="How long agents may answer.",
+        ),
+        click.option(
+            "--answer-seconds",
+            type=float,
+            default=Schedule.answer_seconds,
+            show_default=True,
+            help="What an agent needs at most to compute and deliver an answer.",
+        ),
+        click.option(
+            "--round-seconds",
+            type=float,
+            default=Schedule.round_seconds,
+            show_default=True,
+            help="How long a round of a training gives places.",
+        ),
+        click.option(
+            "--order",
+            type=click.Choice(ORDERS),
+            default=Schedule.order,
+            show_default=True,
+            help="Whoever calls answers the open round; or each vehicle draws its round by lot.",
+        ),
+    )
+
+
+@click.group("job")
+def job_group() -> None:
+    """Make, sign, add and extend jobs, and write their results.
+
+    \b
+    On the operator's machine, which needs server.pub alone:
+    fedldp server job statistic spring --plan plan.json --vehicles 1000 \\
+      --server server.pub --key operator.key -o spring.job.json
+    On the server's:
+    fedldp server job add FOLDER spring.job.json
+    fedldp server job result FOLDER spring -o tally.json
+    """  # noqa: D301 (click wants the character \b itself)
+
+
+@job_group.command("statistic")
+@click.argument("name")
+@click.option(
+    "--plan", type=INPUT, required=True, help="A plan or a calendar (JSON).", metavar="FILE"
+)
+@click.option(
+    "--vehicles", type=click.IntRange(1), required=True, help="How many answers are wanted."
+)
+@click.option("--period", type=click.IntRange(1), help="Which period of a calendar is asked.")
+@schedule_options
+@place_options
+def statistic_command(
+    name: str,
+    plan: Path,
+    vehicles: int,
+    period: int | None,
+    server: Path,
+    key: Path | None,
+    output: Path | None,
+    **schedule: Any,
+) -> None:
+    """Ask vehicles for a statistic: their rows, as a plan says."""
+    text = plan.read_text("utf-8", errors="replace")
+    job = work.statistic(name, text, vehicles, _schedule(**schedule), period)
+    _place(JobFile(job, _public(server)), server, key, output)
+
+
+@job_group.command("training")
+@click.argument("name")
+@click.option(
+    "--schema", type=INPUT, required=True, help="All columns, with the target.", metavar="FILE"
+)
+@click.option("--target", required=True, help="The column to predict.", metavar="COLUMN")
+@click.option(
+    "--task",
+    type=click.Choice([*TASKS, NETWORK]),
+    help="The kind of model.",
+)
+@network_options
+@network_file_option
+@click.option(
+    "--vehicles", type=click.IntRange(1), required=True, help="How many vehicles answer in all."
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    help="Divide the vehicles among so many rounds.  [default: what follows from the group]",
+)
+@declared(Settings, "epsilon", type=float)
+@declared(
+    Settings,
+    "mechanism",
+    type=click.Choice([AUTO, *mechanism_names()]),
+    help="How numbers are made private: a name that `fedldp mechanisms` shows, or auto: "
+    "directions, which need none.",
+    metavar="NAME",
+)
+@declared(Settings, "strategy")
+@answer_options
+@declared(Settings, "mean_length")
+@declared(Settings, "fleet")
+@declared(Settings, "bound")
+@declared(Settings, "group")
+@declared(Settings, "learning_rate", "rate")
+@declared(Settings, "max_iter", "max_rounds")
+@declared(Settings, "tol", "tolerance")
+@declared(Settings, "alpha", "regularization")
+@declared(Settings, "optimizer")
+@declared(Settings, "survey")
+@declared(Settings, "survey_share")
+@schedule_options
+@place_options
+def training_command(
+    name: str,
+    schema: Path,
+    target: str,
+    task: str | None,
+    hidden: tuple[int, ...],
+    activation: str,
+    network: Path | None,
+    vehicles: int,
+    rounds: int | None,
+    epsilon: float,
+    mechanism: str,
+    paper: bool,
+    server: Path,
+    key: Path | None,
+    output: Path | None,
+    **options: Any,
+) -> None:
+    """Train a model: in each round, a group of vehicles answers gradients.
+
+    \b
+    fedldp server job training delays --schema flights.toml --target late \\
+      --task logistic --epsilon 4 --vehicles 100000 --server FOLDER --key KEY
+
+    --paper follows the paper exactly: its Algorithm 1 with plain gradient
+    steps, its mechanisms, its k and its encoding of categories. Name the
+    mechanism, --group, --rate and --tolerance, which it leaves open.
+    """  # noqa: D301 (click wants the character \b itself)
+    from fedldp.cli.runs import goal_of
+
+    schedule = _schedule(**{each: options.pop(each) for each in _SCHEDULE})
+    if paper:
+        check_paper(*(each for each in options if each in PAPER_DECIDES))
+        open_options = {each: options[each] for each in options if each not in PAPER_DECIDES}
+        for each in ("tol", "alpha"):
+            if not given(each):
+                open_options.pop(each)
+        for each in ("mean_length", "fleet"):
+            open_options.pop(each)
+        chosen = mechanism if given("mechanism") else PAPER_MECHANISM
+        settings = Settings.paper(epsilon, chosen, **open_options)
+    else:
+        settings = Settings(epsilon, mechanism, **options)
+    if network is None and task is None:
+        raise click.UsageError("say which model: --task, or --network.")
+    make, goal = chosen_model(task or NETWORK, hidden, activation, network)
+    columns = read_schema(schema)
+    objective = (goal or goal_of(columns[target])).name
+    model = work.first_model(objective, columns, target, make, settings.reference)
+    job = work.training(name, model, settings, vehicles, schedule, rounds)
+    _place(JobFile(job, _public(server)), server, key, output)
+
+
+@job_group.command("more")
+@click.argument("name")
+@click.option("--vehicles", type=click.IntRange(1), help="How many answers are wanted in all, now.")
+@click.option("--rounds", type=click.IntRange(1), help="How many rounds of gradients, now.")
+@click.option("--closes", type=click.DateTime(), help="When agents may answer last, in UTC.")
+@place_options
+def more_command(
+    name: str,
+    vehicles: int | None,
+    rounds: int | None,
+    closes: datetime.datetime | None,
+    server: Path,
+    key: Path | None,
+    output: Path | None,
+) -> None:
+    """Top up a job: more answers, more rounds, or a later end; nobody is asked twice.
+
+    NAME is a job in the server's folder, or the file of one.
+    """
+    from dataclasses import replace
+
+    job = _known(name, server)
+    schedule = None
+    if closes is not None:
+        schedule = replace(job.schedule, closes=closes.replace(tzinfo=datetime.UTC))
+    more = work.topped_up(job, vehicles, rounds, schedule)
+    _place(JobFile(more, _public(server)), server, key, output)
+
+
+@job_group.command("sign")
+@click.argument("file", type=INPUT)
+@click.option("--key", type=INPUT, required=True, help="The operator's key.", metavar="FILE")
+def sign_command(file: Path, key: Path) -> None:
+    """Sign the file of a job, after you have read what it asks."""
+    signed = JobFile.load(file).signed_by(_operator(key))
+    signed.save(file)
+    click.echo(f"Signed the job {signed.job.name}: {_told(signed.job)}")
+
+
+@job_group.command("add")
+@click.argument("folder", type=FOLDER)
+@click.argument("file", type=INPUT)
+def add_command(folder: Path, file: Path) -> None:
+    """Queue a signed job, or extend the one of its name. A running server notices it."""
+    _added(folder, JobFile.load(file))
+
+
+@job_group.command("result")
+@click.argument("folder", type=FOLDER)
+@click.argument("name")
+@click.option(
+    "--output", "-o", type=OUTPUT, help="Write it to a file.  [default: print it]", metavar="FILE"
+)
+def result_command(folder: Path, name: str, output: Path | None) -> None:
+    """Write the result of a job that is done: a tally or a model (JSON)."""
+    from fedldp.storage import files
+
+    store = ServerFolder.load(folder).store()
+    with store.reading() as transaction:
+        row = transaction.job(name)
+    store.close()
+    if row is None or not row.result:
+        state = "there is no such job" if row is None else f"it is {row.state} {row.reason}".strip()
+        raise DomainError(f"the job {name!r:.80} has no result: {state}.")
+    if output is None:
+        click.echo(row.result)
+    else:
+        files.write(output, row.result)
+
+
+def _schedule(
+    opens: datetime.datetime | None,
+    days: float,
+    answer_seconds: float,
+    round_seconds: float,
+    order: str,
+) -> Schedule:
+    now = datetime.datetime.now(datetime.UTC)
+    opens = now if opens is None else opens.replace(tzinfo=datetime.UTC)
+    closes = opens + datetime.timedelta(days=days)
+    return Schedule(opens, closes, answer_seconds, round_seconds, order)
+
+
+def _public(server: Path) -> PublicKey:
+    return PublicKey.load(server / PUBLIC if server.is_dir() else server)
+
+
+def _operator(path: Path) -> PrivateKey:
+    passphrase = None
+    if is_encrypted(path):
+        passphrase = click.prompt(f"Passphrase of {path}", hide_input=True, err=True)
+    return PrivateKey.load(path, passphrase)
+
+
+def _known(name: str, server: Path) -> Job:
+    """Return a job from its file, or from the server's folder."""
+    from fedldp_fleet.jobs import read_job
+
+    if Path(name).is_file():
+        return JobFile.load(Path(name)).job
+    if not server.is_dir():
+        raise DomainError(f"there is no file {name!r:.80}. Give the file of the job to extend.")
+    store = ServerFolder.load(server).store()
+    with store.reading() as transaction:
+        row = transaction.job(name)
+    store.close()
+    if row is None:
+        raise DomainError(f"the server has no job {name!r:.80}.")
+    return read_job(row.document)
+
+
+def _place(file: JobFile, server: Path, key: Path | None, output: Path | None) -> None:
+    """Sign a job if there is a key; add it to the server if that is here, or write it."""
+    if key is not None:
+        file = file.signed_by(_operator(key))
+    if file.signed and server.is_dir() and output is None:
+        _added(server, file)
+        return
+    path = output or Path(f"{file.job.name}{ENDING}")
+    file.save(path)
+    rest = "" if file.signed else f" Sign it: fedldp server job sign {path} --key operator.key"
+    click.echo(f"Wrote {path}: {_told(file.job)}{rest}")
+
+
+def _added(folder: Path, file: JobFile) -> None:
+    from fedldp import signing
+    from fedldp_fleet.signed_jobs import FORMAT
+
+    found = ServerFolder.load(folder)
+    if not file.signed:
+        raise DomainError(
+            f"the job {file.job.name!r} is not signed. Sign it: fedldp server job sign FILE --key "
+            "operator.key"
+        )
+    signing.verify(found.operator, file.signed, FORMAT)
+    store = found.store()
+    with store.transaction() as transaction:
+        done = found.engine().add(transaction, file.job, file.signed)
+    store.close()
+    click.echo(f"The job {file.job.name} is {done}: {_told(file.job)}")
+
+
+def _told(job: Job) -> str:
+    from fedldp_fleet.jobs import rounds_of, wanted_of
+
+    rounds = rounds_of(job)
+    return f"{wanted_of(job):,} answers in {rounds:,} round{'s' * (rounds > 1)}."

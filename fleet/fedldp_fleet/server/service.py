@@ -1,0 +1,65 @@
+"""The process of a server: the road for agents and, on an address of its own, the page."""
+
+import asyncio
+import logging
+import signal
+from dataclasses import replace
+from typing import Any
+
+from fedldp_fleet.server.app import road_app
+from fedldp_fleet.server.desk import Desk
+from fedldp_fleet.server.documents import Documents
+from fedldp_fleet.server.folder import ServerFolder
+from fedldp_fleet.server.guard import Guard
+from fedldp_fleet.server.listener import Limits, Listener, bound, serve, tls_context
+
+_LOG = logging.getLogger(__name__)
+_SPARE_FILES = 64  # beside connections
+
+
+def run(folder: ServerFolder) -> None:
+    """Run a server until a signal ends it."""
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # strangers' noise
+    with folder.alone():
+        store = folder.store()
+        try:
+            asyncio.run(_run(folder, store))
+        finally:
+            store.close()
+
+
+async def _run(folder: ServerFolder, store: Any) -> None:
+    guard = Guard()
+    desk = Desk(store, folder.engine(), guard)
+    limits = Limits(connections=_connections())
+    if folder.proxy:
+        limits = replace(limits, connections_per_address=0)
+    context = None
+    if folder.certificate is not None:
+        key = None if folder.certificate_key is None else str(folder.certificate_key)
+        clients = None if folder.client_authority is None else str(folder.client_authority)
+        context = tls_context(str(folder.certificate), key, clients)
+    road = bound(*folder.listen)
+    listener = Listener(road_app(desk, guard, Documents(store)), road, limits, context)
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        listener.should_exit = True
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, end)
+    host, port = road.getsockname()[:2]
+    _LOG.info("agents call %s:%d%s", host, port, "" if context else ", without TLS")
+    await serve(listener)
+
+
+def _connections() -> int:
+    """Return how many connections the process can have, if it opens as many files as it may."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = Limits.connections + _SPARE_FILES
+    if soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return min(Limits.connections, max(1, soft - _SPARE_FILES))

@@ -1,0 +1,142 @@
+"""How a server does: its jobs, its agents, its disk, and what somebody should look after."""
+
+import os
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedldp import __version__
+from fedldp_fleet import jobs
+from fedldp_fleet.engine import SETTLED
+from fedldp_fleet.server import certificates
+from fedldp_fleet.server.desk import TROUBLE
+from fedldp_fleet.server.folder import ServerFolder
+from fedldp_fleet.store.base import DONE, FAILED, QUEUED, RUNNING, JobRow, RoundRow, Transaction
+
+FORMAT = "fedldp server status 1"
+
+NEARLY_FULL = 0.05  # of a disk is free
+FEWEST_ANSWERS = 0.5  # of those wanted, below which a job has not ended well
+MOST_REFUSED = 0.05  # of all answers to a job
+EXPIRES_SOON = timedelta(days=30)
+
+LATE = "late"
+
+_CLOSING_SECONDS = 3600.0  # after which a job that should have ended is stuck
+
+
+class Disk(NamedTuple):
+    """Space in bytes."""
+
+    free: int
+    size: int
+
+    @classmethod
+    def of(cls, folder: Path) -> "Disk":
+        """Return the space of the disk that a folder is on."""
+        found = os.statvfs(folder)
+        return cls(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+
+
+def status(folder: ServerFolder, store: Transaction, now: float | None = None) -> dict[str, Any]:
+    """Return the status as JSON; `problems` are sentences for people."""
+    now = time.time() if now is None else now
+    disk, running = Disk.of(folder.path), folder.is_running()
+    rows = store.jobs()
+    found = [_job(store, row) for row in rows]
+    members = store.members()
+    problems = [*_troubles(folder, store, rows, disk, running)]
+    for row, document in zip(rows, found, strict=True):
+        problems += _job_problems(row, document, now)
+    return {
+        "format": FORMAT,
+        "version": __version__,
+        "time": datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds"),
+        "running": running,
+        "jobs": found,
+        "agents": {
+            "enrolled": len(members),
+            "joined": sum(bool(each.secret) for each in members),
+            "revoked": sum(each.revoked for each in members),
+            "vehicles": sum(each.vehicles for each in members if each.secret),
+        },
+        "disk": disk._asdict(),
+        "certificate_expires": _expires(folder),
+        "problems": problems,
+    }
+
+
+def _job(store: Transaction, row: JobRow) -> dict[str, Any]:
+    job, rounds = jobs.read_job(row.document), store.round_states(row.name)
+    opened = rounds[-1] if rounds else None
+    uncounted = store.uncounted(row.name)
+    return {
+        "name": row.name,
+        "state": row.state,
+        "stage": jobs.span_of(job, row.round).stage.name if row.round else "",
+        "round": row.round,
+        "rounds": jobs.rounds_of(job),
+        "answers": sum(each.answers for each in rounds),
+        "wanted": jobs.wanted_of(job),
+        "open_answers": 0 if opened is None else opened.answers,
+        "open_wanted": 0 if opened is None else opened.wanted,
+        "placed": 0 if opened is None else opened.placed,
+        "late": sum(each.vehicles for each in uncounted if each.reason == LATE),
+        "refused": sum(each.vehicles for each in uncounted if each.reason != LATE),
+        "reasons": {each.reason: each.vehicles for each in uncounted},
+        "opens": job.schedule.opens.isoformat(),
+        "closes": job.schedule.closes.isoformat(),
+        "deadline": None if opened is None else opened.deadline,
+        "extended": opened is not None and _is_extended(opened, job.schedule.round_seconds),
+        "reason": row.reason,
+        "restored": row.restored,
+    }
+
+
+def _is_extended(opened: RoundRow, round_seconds: float) -> bool:
+    """Return whether nobody has answered a round for more than its time."""
+    longer = opened.deadline - opened.opened > 1.5 * round_seconds
+    return not opened.answers and opened.closed is None and longer
+
+
+def _troubles(
+    folder: ServerFolder, store: Transaction, rows: list[JobRow], disk: Disk, running: bool
+) -> Iterator[str]:
+    if not running and any(row.state in (QUEUED, RUNNING) for row in rows):
+        yield f"the server does not run. Start it: fedldp server run {folder.path}"
+    if disk.free < NEARLY_FULL * disk.size:
+        yield f"the disk of {folder.path} is nearly full: {disk.free / disk.size:.0%} is free."
+    if trouble := store.value(TROUBLE):
+        yield trouble
+    expires = _expires(folder)
+    if expires is not None and datetime.fromisoformat(expires) < datetime.now(UTC) + EXPIRES_SOON:
+        yield f"the certificate {folder.certificate} expires at {expires}."
+
+
+def _job_problems(row: JobRow, document: dict[str, Any], now: float) -> Iterator[str]:
+    answers, wanted = document["answers"], document["wanted"]
+    if row.state == FAILED:
+        yield f"the job {row.name} has failed: {row.reason}."
+    elif row.state == DONE and answers < FEWEST_ANSWERS * wanted and row.reason != SETTLED:
+        yield f"the job {row.name} ended with {answers:,} of {wanted:,} answers: {row.reason}."
+    elif row.state == RUNNING and document["extended"] and document["rounds"] > 1:
+        yield f"nobody answers round {row.round} of the job {row.name}."
+    if document["refused"] > MOST_REFUSED * (answers + document["refused"]):
+        reasons = {name: of for name, of in document["reasons"].items() if name != LATE}
+        listed = ", ".join(f"{of:,} ({name})" for name, of in sorted(reasons.items()))
+        yield f"answers to the job {row.name} are refused: {listed}."
+    if row.state == RUNNING and document["deadline"] is not None and document["rounds"] == 1:
+        closes = datetime.fromisoformat(document["closes"]).timestamp()
+        if now > closes + _CLOSING_SECONDS:
+            yield f"the job {row.name} should have ended at {document['closes']}."
+
+
+def _expires(folder: ServerFolder) -> str | None:
+    if folder.certificate is None:
+        return None
+    try:
+        return certificates.expires(folder.certificate).isoformat()
+    except (OSError, ValueError):  # the server itself complains
+        return None
