@@ -30,12 +30,12 @@ def server_group() -> None:
     """Run a fleet's server: jobs, agents, results.
 
     \b
-    fedldp server init FOLDER --host fleet.example.org
-    fedldp server enroll FOLDER car-7
+    fedldp server init server --host fleet.example.org
+    fedldp server enroll server car-7
     fedldp server job statistic spring --plan plan.json --vehicles 1000 \\
-      --server FOLDER --key FOLDER/operator.key
-    fedldp server run FOLDER
-    fedldp server status FOLDER
+      --server server --key server/operator.key
+    fedldp server run server
+    fedldp server status server
 
     The operator signs jobs, best on a machine of their own. The server asks;
     agents call it and answer.
@@ -68,9 +68,13 @@ def init_command(
 ) -> None:
     """Make the folder of a server: keys, certificate, store.
 
+    \b
+    fedldp server init server --host fleet.example.org
+    fedldp server init server --operator operator.pub --behind-proxy
+
     Agents need ca.pem, server.pub and operator.pub. Without --operator, the
     folder gets operator.key: move it to a machine that is not online.
-    """
+    """  # noqa: D301 (click wants the character \b itself)
     from fedldp.signing import PublicKey
     from fedldp_fleet.server import folder as folders
 
@@ -89,7 +93,14 @@ def init_command(
 @server_group.command("run")
 @click.argument("folder", type=FOLDER)
 def run_command(folder: Path) -> None:
-    """Run the server until Ctrl-C or SIGTERM; killed at any moment, it goes on when restarted."""
+    """Run the server until Ctrl-C or SIGTERM.
+
+    \b
+    fedldp server run server
+
+    Killed at any moment, it goes on when it is started again: agents repeat
+    what was not acknowledged, and nothing is counted twice.
+    """  # noqa: D301 (click wants the character \b itself)
     from fedldp_fleet.server import service
     from fedldp_fleet.server.folder import ServerFolder
 
@@ -109,7 +120,14 @@ def run_command(folder: Path) -> None:
 )
 @click.option("--again", is_flag=True, help="The agent has joined before, and needs a new secret.")
 def enroll_command(folder: Path, names: tuple[str, ...], vehicles: int, again: bool) -> None:
-    """Print a one-time code for each agent, to be used by `fedldp agent join`."""
+    """Print a one-time code for each agent.
+
+    \b
+    fedldp server enroll server car-7 car-8
+    fedldp server enroll server depot --vehicles 500
+
+    An agent joins with its code: fedldp agent join. A code is used once.
+    """  # noqa: D301 (click wants the character \b itself)
     from fedldp_fleet.server import members
     from fedldp_fleet.server.folder import ServerFolder
 
@@ -125,7 +143,13 @@ def enroll_command(folder: Path, names: tuple[str, ...], vehicles: int, again: b
 @click.argument("folder", type=FOLDER)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def revoke_command(folder: Path, names: tuple[str, ...]) -> None:
-    """Refuse agents from now on. What they have answered before still counts."""
+    """Refuse agents from now on.
+
+    \b
+    fedldp server revoke server car-7
+
+    What they have answered before still counts. They may be enrolled again.
+    """  # noqa: D301 (click wants the character \b itself)
     from fedldp_fleet.server import members
     from fedldp_fleet.server.folder import ServerFolder
 
@@ -140,7 +164,15 @@ def revoke_command(folder: Path, names: tuple[str, ...]) -> None:
 @click.argument("folder", type=FOLDER)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def status_command(folder: Path, as_json: bool) -> None:
-    """Show jobs, agents and problems; the exit status is 1 if there is a problem."""
+    """Show jobs, agents and problems.
+
+    \b
+    fedldp server status server
+    fedldp server status server --json
+
+    The exit status is 1 if there is a problem: a disk is nearly full, a step
+    fails, answers are refused, or a job failed or ended with half its answers.
+    """  # noqa: D301 (click wants the character \b itself)
     from fedldp_fleet.server.folder import ServerFolder
     from fedldp_fleet.server.status import status
 

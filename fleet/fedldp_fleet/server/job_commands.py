@@ -103,8 +103,8 @@ def job_group() -> None:
     fedldp server job statistic spring --plan plan.json --vehicles 1000 \\
       --server server.pub --key operator.key -o spring.job.json
     On the server's:
-    fedldp server job add FOLDER spring.job.json
-    fedldp server job result FOLDER spring -o tally.json
+    fedldp server job add server spring.job.json
+    fedldp server job result server spring -o tally.json
     """  # noqa: D301 (click wants the character \b itself)
 
 
@@ -129,7 +129,14 @@ def statistic_command(
     output: Path | None,
     **schedule: Any,
 ) -> None:
-    """Ask vehicles for a statistic: their rows, as a plan says."""
+    """Ask vehicles for a statistic: their rows, as a plan says.
+
+    \b
+    fedldp server job statistic spring --plan plan.json --vehicles 1000 \\
+      --server server --key operator.key
+    fedldp server job statistic day-3 --plan calendar.json --period 3 \\
+      --vehicles 1000 --server server.pub -o day-3.job.json
+    """  # noqa: D301 (click wants the character \b itself)
     text = plan.read_text("utf-8", errors="replace")
     job = work.statistic(name, text, vehicles, _schedule(**schedule), period)
     _place(JobFile(job, _public(server)), server, key, output)
@@ -198,11 +205,16 @@ def training_command(
     output: Path | None,
     **options: Any,
 ) -> None:
-    """Train a model: in each round, a group of vehicles answers gradients.
+    """Train a model: in each round, a group answers gradients.
 
     \b
     fedldp server job training delays --schema flights.toml --target late \\
-      --task logistic --epsilon 4 --vehicles 100000 --server FOLDER --key KEY
+      --task logistic --epsilon 4 --vehicles 100000 \\
+      --server server --key operator.key
+    fedldp server job training delays --schema flights.toml --target late \\
+      --task logistic --epsilon 4 --vehicles 100000 --paper \\
+      --mechanism hm-tp --group 1000 --rate 0.2 --tolerance 1e-6 \\
+      --server server.pub -o delays.job.json
 
     --paper follows the paper exactly: its Algorithm 1 with plain gradient
     steps, its mechanisms, its k and its encoding of categories. Name the
@@ -248,10 +260,15 @@ def more_command(
     key: Path | None,
     output: Path | None,
 ) -> None:
-    """Top up a job: more answers, more rounds, or a later end; nobody is asked twice.
+    """Top up a job: more answers or rounds, or a later end.
 
-    NAME is a job in the server's folder, or the file of one.
-    """
+    \b
+    fedldp server job more spring --vehicles 2000 --server server \\
+      --key operator.key
+
+    NAME is a job in the server's folder, or the file of one. Vehicles that have
+    answered are not asked again.
+    """  # noqa: D301 (click wants the character \b itself)
     from dataclasses import replace
 
     job = _known(name, server)
@@ -266,7 +283,11 @@ def more_command(
 @click.argument("file", type=INPUT)
 @click.option("--key", type=INPUT, required=True, help="The operator's key.", metavar="FILE")
 def sign_command(file: Path, key: Path) -> None:
-    """Sign the file of a job, after you have read what it asks."""
+    """Sign the file of a job, after you have read what it asks.
+
+    \b
+    fedldp server job sign spring.job.json --key operator.key
+    """  # noqa: D301 (click wants the character \b itself)
     signed = JobFile.load(file).signed_by(_operator(key))
     signed.save(file)
     click.echo(f"Signed the job {signed.job.name}: {_told(signed.job)}")
@@ -276,7 +297,13 @@ def sign_command(file: Path, key: Path) -> None:
 @click.argument("folder", type=FOLDER)
 @click.argument("file", type=INPUT)
 def add_command(folder: Path, file: Path) -> None:
-    """Queue a signed job, or extend the one of its name. A running server notices it."""
+    """Queue a signed job, or extend the one of its name.
+
+    \b
+    fedldp server job add server spring.job.json
+
+    A running server notices it. What is not an extension is refused.
+    """  # noqa: D301 (click wants the character \b itself)
     _added(folder, JobFile.load(file))
 
 
@@ -287,7 +314,11 @@ def add_command(folder: Path, file: Path) -> None:
     "--output", "-o", type=OUTPUT, help="Write it to a file.  [default: print it]", metavar="FILE"
 )
 def result_command(folder: Path, name: str, output: Path | None) -> None:
-    """Write the result of a job that is done: a tally or a model (JSON)."""
+    """Write the result of a job that is done: a tally or a model.
+
+    \b
+    fedldp server job result server spring -o tally.json
+    """  # noqa: D301 (click wants the character \b itself)
     from fedldp.storage import files
 
     store = ServerFolder.load(folder).store()
