@@ -318,6 +318,45 @@ def _plain_ticks(axis: Any) -> None:
     axis.set_minor_formatter("{x:g}" if axis.get_view_interval().max() < 8 else "")
 
 
+def expected_errors(
+    over_size: Mapping[int, Any], over_epsilon: Mapping[float, Any], vehicles: int
+) -> Figure:
+    """Draw half of each expected interval over the size of a fleet, and over epsilon.
+
+    Errors are shares of the largest one there can be, so that all units fit one axis.
+    """
+    figure = Figure(figsize=(10, 4.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    colours = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY_BLUE, BLACK, GREY)
+    sizes = list(over_size)
+    names = list(over_size[sizes[-1]])[: 2 * len(colours)]
+    for place, name in enumerate(names):
+        style = {"color": colours[place % len(colours)], "ls": "-" if place < 8 else "--"}
+        rows = [over_size[size].get(name) for size in sizes]
+        left.plot(sizes, [_share(row) for row in rows], label=name, lw=2, **style)
+        left.plot(sizes, [_share(row, worst=True) for row in rows], lw=1, alpha=0.4, **style)
+        shares = [_share(expected.get(name)) for expected in over_epsilon.values()]
+        right.plot(list(over_epsilon), shares, marker="o", lw=2, **style)
+    left.set(xscale="log", xlabel="vehicles", title="typical, and at worst (thin)")
+    right.set(xlabel="privacy budget ε", title=f"{vehicles:,} vehicles", xlim=(0, None))
+    for axes in (left, right):
+        axes.axhline(10, color=LIGHT_GREY, ls=":", lw=1)
+        axes.set(yscale="log", ylabel="half of a 95% interval, of half the range")
+        axes.yaxis.set_major_formatter("{x:g}%")
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
+def _share(row: Any, *, worst: bool = False) -> float:
+    """Return an expected error as a share of the largest one, in percent; NaN if it is no less."""
+    if row is None:
+        return float("nan")
+    error = row.worst if worst else row.typical
+    return 100 * error / row.range if error < row.range else float("nan")
+
+
 def training_rounds(points: Sequence[Any], base_rate: float, title: str) -> Figure:
     """Draw the error and the loss of a model after some rounds; a point has all three."""
     figure = Figure(figsize=(7, 5), layout="constrained")

@@ -18,6 +18,9 @@ class _Entry(NamedTuple):
 
 
 _COMMANDS = {
+    "advise": _Entry(
+        "advise", "advise_command", "Say which epsilon and strategy fit a schema and a fleet."
+    ),
     "audit": _Entry("audit", "audit_command", "Prove from its integers how much a channel leaks."),
     "campaign": _Entry(
         "campaign", "campaign_group", "Ask vehicles over MQTT: publish, count, status, close."
@@ -110,10 +113,11 @@ def fedldp() -> None:
     \b
     Start:       demo
     Compare:     mechanisms, compare, audit
-    Simulate:    schema, data, collect, train, predict
-    Deploy:      plan, compile (for a device in C), report, ledger (on a
-                 vehicle), tally, estimate, trend (on a server), fleet
-                 (everything), campaign and vehicle (over MQTT)
+    Plan:        schema, advise, plan
+    Simulate:    data, collect, train, predict
+    Deploy:      compile (for a device in C), report, ledger (on a vehicle),
+                 tally, estimate, trend (on a server), fleet (everything),
+                 campaign and vehicle (over MQTT)
 
     \b
     fedldp demo                        train on flights, in seconds

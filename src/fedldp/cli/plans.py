@@ -3,7 +3,8 @@
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,12 +14,13 @@ from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
-from fedldp._internal.text import listed, unknown
+from fedldp._internal.text import listed, or_none, unknown
 from fedldp.budget.calendars import Calendar, is_calendar
 from fedldp.cli.options import declared
 from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.learn.settings import Settings
 from fedldp.mechanisms import mechanism_names
+from fedldp.plan.expectation import Expectation, ExpectedError
 from fedldp.plan.plan import Plan
 from fedldp.plan.strategies import PAPER_MECHANISM, STRATEGIES
 from fedldp.schema import frames, vss
@@ -286,6 +288,30 @@ def _asked(signal: vss.Signal) -> tuple[float, float]:
             click.echo(f"  {error}", err=True)
 
 
+def _targets(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, float]:
+    """Return the error that is wanted of each name."""
+    found = {}
+    for text in given:
+        name, sign, number = text.rpartition("=")
+        try:
+            found[name] = float(number)
+        except ValueError:
+            sign = ""
+        if not sign or not name:
+            raise click.BadParameter(f"write NAME=ERROR, such as speed=1; got {text!r}.")
+    return found
+
+
+want_option = click.option(
+    "--want",
+    multiple=True,
+    callback=_targets,
+    help="Half of a 95% interval that you accept, in the unit of the attribute: show how many "
+    "vehicles that takes. Give it again for more of them.",
+    metavar="NAME=ERROR",
+)
+
+
 def period_options(command: Command) -> Command:
     """Add the options of something that is asked again and again."""
     return add(
@@ -312,7 +338,14 @@ def period_options(command: Command) -> Command:
     type=int,
     default=100_000,
     show_default=True,
-    help="The number of vehicles for which to show the expected error.",
+    help="The number of vehicles for which to show the expected errors.",
+)
+@want_option
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Also draw the errors over the number of vehicles and over epsilon (.png, .svg or .pdf).",
 )
 @period_options
 @click.option(
@@ -326,6 +359,8 @@ def period_options(command: Command) -> Command:
 def plan_command(
     schema: Path,
     vehicles: int,
+    want: dict[str, float],
+    plot: Path | None,
     periods: int | None,
     answers: int | None,
     lifetime: float | None,
@@ -336,22 +371,23 @@ def plan_command(
     """Make the plan that every vehicle and the server use.
 
     \b
-    fedldp plan --schema fleet.toml --epsilon 2               show its error
+    fedldp plan --schema fleet.toml --epsilon 2               show its errors
+    fedldp plan --schema fleet.toml --epsilon 2 --want speed=1
     fedldp plan --schema fleet.toml --epsilon 2 -o plan.json  and write it
     fedldp plan --schema fleet.toml --epsilon 2 --strategy cube
     fedldp plan --schema fleet.toml --epsilon 2 --paper       as the paper does
     fedldp plan --schema fleet.toml --epsilon 0.5 --periods 30 --answers 4
 
-    A plan says what each vehicle answers, and with how much noise. The expected
-    error is the root mean square over all means, on the scale of [-1, 1], and
-    all frequencies.
+    A plan says what each vehicle answers, and with how much noise. The table
+    shows half of the 95% interval of each result to expect, in its own unit: for
+    values that are spread evenly, and for the worst. --want says how small it
+    should be, and shows how many vehicles that takes.
 
     With --periods the file is a calendar: the plan is asked in every period,
     and each vehicle answers in as many of them as --answers says, which it
     draws. Epsilon is the cost of one report; a vehicle pays it once for each
     answer. Only if the schema declares all attributes constant, a vehicle
-    repeats its first report, and pays once. The expected error is that of one
-    period.
+    repeats its first report, and pays once. The errors are those of one period.
     """  # noqa: D301 (click wants the character \b itself)
     plan = make_plan(schema, **options)
     if periods is None and (answers is not None or lifetime is not None):
@@ -365,11 +401,18 @@ def plan_command(
         _check_lifetime(calendar, lifetime)
     reports = vehicles if calendar is None else max(1, round(vehicles * calendar.share))
     number = sum(each.inputs.estimates for each in plan.schema.attributes)
+    expected = plan.expect(reports)
+    needed = {name: plan.vehicles_for({name: error}) for name, error in want.items()}
+    if plot is not None:
+        with_epsilon = partial(_plan_with, schema, options)
+        _draw_errors(plot, plan, with_epsilon, reports)
     document = summary(plan) | {
         "constant": plan.constant,
         "vehicles": vehicles,
         "error_if_uniform": (plan.expected_error(reports) / number) ** 0.5,
         "error_at_worst": (plan.expected_error(reports, "worst") / number) ** 0.5,
+        "expected": expected_rows(expected),
+        **({"vehicles_needed": needed} if needed else {}),
     }
     if calendar is not None:
         document |= {
@@ -403,13 +446,72 @@ def plan_command(
         ("coordinates", str(document["coordinates"])),
         ("of which each vehicle answers", str(document["answers"])),
         ("bits that each vehicle sends", str(document["bits_per_vehicle"])),
-        (f"rms error, {vehicles} vehicles, uniform data", f"{document['error_if_uniform']:.2g}"),
-        (f"rms error, {vehicles} vehicles, at worst", f"{document['error_at_worst']:.2g}"),
         ("fingerprint", plan.fingerprint[:14]),
     ):
         rendered.add_row(name, value)
     console().print(rendered)
-    console().print(f"Wrote {output}" if output else "Write it to a file with -o.", soft_wrap=True)
+    console().print(expected_table(expected))
+    for name, vehicles_needed in needed.items():
+        console().print(
+            f"{name} ± {want[name]:g}: you need {vehicles_needed:,} reports; you have {reports:,}.",
+            soft_wrap=True,
+        )
+    for path in (output, plot):
+        if path is not None:
+            console().print(f"Wrote {path}", soft_wrap=True)
+    if output is None:
+        console().print("Write it to a file with -o.", soft_wrap=True)
+
+
+def expected_rows(expected: Expectation) -> list[dict[str, Any]]:
+    """Return what to expect, for JSON."""
+    return [
+        {
+            "attribute": row.attribute,
+            "what": row.what,
+            "typical": or_none(row.typical),
+            "worst": or_none(row.worst),
+            "reports": row.answers,
+        }
+        for row in expected.rows
+    ]
+
+
+def expected_table(expected: Expectation) -> Table:
+    """Return a table of what to expect."""
+    table = Table(title=f"Half of a 95% interval, {expected.vehicles:,} reports")
+    table.add_column("attribute", overflow="fold")
+    table.add_column("what", overflow="fold")
+    for heading in ("± typical", "± at worst", "answers"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in expected.rows:
+        errors = [error_shown(row, error) for error in (row.typical, row.worst)]
+        table.add_row(row.attribute, row.what, *errors, f"{row.answers:,}")
+    return table
+
+
+def error_shown(row: ExpectedError, error: float) -> str:
+    """Return an error of two digits, or that nothing can be said."""
+    return f"{error:.2g}" if error < row.range else "unknown"
+
+
+def _plan_with(schema: Path, options: dict[str, Any], epsilon: float) -> Plan:
+    """Return the plan of a command's options with another epsilon."""
+    return make_plan(schema, **options | {"epsilon": epsilon})
+
+
+def _draw_errors(path: Path, plan: Plan, again: Callable[[float], Plan], reports: int) -> None:
+    """Draw the errors of a plan over the size of the fleet, and over epsilon."""
+    from fedldp import _plots as plots
+
+    plots.check_path(path)
+    sizes = [round(10 ** (exponent / 4)) for exponent in range(8, 29)]
+    over_size = {size: plan.expect(size) for size in sizes}
+    over_epsilon = {}
+    for epsilon in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0):
+        with suppress(DomainError):  # too little for each of the answers, or too much
+            over_epsilon[epsilon] = again(epsilon).expect(reports)
+    plots.save(plots.expected_errors(over_size, over_epsilon, reports), path)
 
 
 def _check_lifetime(calendar: Calendar, lifetime: float) -> None:

@@ -166,7 +166,7 @@ def expect(
 ) -> Expectation:
     """Return what `Plan.expect` describes; data are the inputs of each attribute."""
     if not 1 <= whole(n, "n") <= MOST_VEHICLES:
-        raise DomainError(f"n must be from 1 to {MOST_VEHICLES:,} vehicles; got {n!r}.")
+        raise DomainError(f"n must be at least 1, and at most {MOST_VEHICLES:,}; got {n!r}.")
     if not is_real(confidence) or not 0 < confidence < 1:
         raise DomainError(f"confidence must lie between 0 and 1; got {confidence!r}.")
     schema = parts[0].schema
@@ -221,7 +221,8 @@ def vehicles_for(expected: Callable[[int], Expectation], targets: Mapping[str, f
     while high - low > max(1, _PRECISION * high):
         middle = (low + high) // 2
         low, high = (low, middle) if suffice(middle) else (middle, high)
-    return high
+    unit: int = 10 ** max(0, len(str(high)) - 3)
+    return -(-high // unit) * unit
 
 
 def label_shares(positions: Floats, labels: int) -> Floats:
@@ -331,7 +332,7 @@ def _half_widths(attribute: Attribute, result: Result) -> dict[str, tuple[float,
         name = lines[0][0]
         what = "mean" if name == attribute.name else name
         if len(lines) > 1:
-            what = f"each of {len(lines)}: {name}, ..."
+            what = f"each of {len(lines)}: {name.removeprefix(f'{attribute.name} = ')}, ..."
         found[what] = max(half for _, half in lines), (high - low) / 2
     return found | _of_distribution(result)
 
