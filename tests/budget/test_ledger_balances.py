@@ -12,6 +12,7 @@ import pytest
 from ledger_victim import never
 from ledgers import as_format
 
+from fedldp.budget import policy
 from fedldp.budget.ledger import Ledger, Period, mirror, overview, take_over
 from fedldp.errors import BudgetError, WireError
 from fedldp.storage import database, head
@@ -141,7 +142,7 @@ def test_all_balances_are_checked_against_the_releases_when_the_ledger_is_opened
             use()
 
 
-def test_sums_that_grow_long_are_exact_and_take_no_room(path):
+def test_sums_that_grow_long_are_exact_and_take_no_room(path, monkeypatch):
     """Denominators of many digits without a common factor, as a hostile server would choose."""
     costs = [Fraction(1, 10**29 + 2 * i + 1) for i in range(60)]
     with Ledger.create(path, 1, period=Period(Fraction(1), 3600)) as ledger:
@@ -155,8 +156,13 @@ def test_sums_that_grow_long_are_exact_and_take_no_room(path):
         assert ledger.totals() == {"car 0": sum(costs), "car 1": Fraction(3, 5)}
         [(longest,)] = ledger._file.execute("SELECT MAX(LENGTH(spent)) FROM releases")
         assert longest < 400
+        later = policy.now() + 4000
+        monkeypatch.setattr(policy, "now", lambda: later)
+        assert ledger._standing("car 0").recent == 0
+        ledger.release("car 0", "1/7", "later", lambda: b"answer")
+        assert ledger._standing("car 0").recent == Fraction(1, 7)
     with Ledger(path, 1) as ledger:
-        assert ledger.spent("car 0") == sum(costs)
+        assert ledger.spent("car 0") == sum(costs) + Fraction(1, 7)
 
 
 def test_a_ledger_and_its_mirror_are_migrated(path, tmp_path):

@@ -74,6 +74,15 @@ class Spending(NamedTuple):
     job: str  # empty if it belongs to no job
 
 
+class _Before(NamedTuple):
+    """What a ledger knows when one vehicle is asked."""
+
+    stored: bytes | None  # its answer to the same request
+    kept: dict[str, bytes]  # its answer to what never changes, under another request
+    standing: Standing
+    was_asked: bool  # whether there is a question under this request
+
+
 @final
 class Ledger:
     """The spending of one vehicle or of many, each under a cap for its whole life.
@@ -298,29 +307,70 @@ class Ledger:
         cost, job = _number(epsilon, "epsilon"), check_job(job)
         request = _request(request, entry)
         with self._file.transaction():
-            asked = records.question(self._file, request)
-            if question is not None and asked is not None and asked != question:
-                raise _another_question()
-            answer = self._stored(vehicle_id, cost, [request, *former])
+            before = self._before(vehicle_id, cost, request, job, constant, question, former)
+            answer = before.stored
             if answer is None:
-                self._refuse_if_sealed()
-                kept = self._kept([vehicle_id], constant)
-                cost = FREE if kept else cost
-                standing = self._standing(vehicle_id, job)
-                if refusal := self._policy.refusal(vehicle_id, standing, cost, job):
-                    raise BudgetError(refusal)
-                if question is None and asked is not None:
-                    raise DomainError(
-                        "many vehicles were asked under this request. Use another request for one."
-                    )
-                found = kept or {vehicle_id: produce()}
-                if question is not None and asked is None:
+                answers = before.kept or {vehicle_id: produce()}
+                if question is not None and not before.was_asked:
                     records.add_question(self._file, request, question)
                 if entry:
                     chain.append(self._file, str(request), entry)
-                self._record(found, {vehicle_id: standing}, cost, request, run, job, constant)
-                answer = found[vehicle_id]
+                able = {vehicle_id: before.standing}
+                cost = FREE if before.kept else cost
+                self._record(answers, able, cost, request, run, job, constant)
+                answer = answers[vehicle_id]
         return answer  # not earlier: now the transaction is on disk
+
+    def needs_answer(
+        self,
+        vehicle_id: str,
+        epsilon: Number,
+        request: Request,
+        *,
+        job: str | None = None,
+        constant: str | None = None,
+        question: bytes | None = None,
+        former: Sequence[Request] = (),
+    ) -> bool:
+        """Return whether `release` would call `produce` now. Nothing is spent, and nobody waits.
+
+        Producing bytes may take long, and others wait for the transaction in which it happens. So
+        ask this first, produce the bytes, and let `release` decide again.
+
+        Parameters
+        ----------
+        vehicle_id, epsilon, request, job, constant, question, former
+            As for `release`.
+
+        Returns
+        -------
+        bool
+            False if `release` would return what is stored.
+
+        Raises
+        ------
+        BudgetError
+            If the vehicle cannot afford epsilon, has given its answers to the job, or the ledger is
+            sealed.
+        DomainError
+            If a parameter is invalid, the request was answered for another epsilon, or another
+            question was asked under it.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
+        ...     before = ledger.needs_answer("car 7", 0.1, "question 1")
+        ...     _ = ledger.release("car 7", 0.1, "question 1", lambda: b"report")
+        ...     before, ledger.needs_answer("car 7", 0.1, "question 1")
+        (True, False)
+        """
+        _text(vehicle_id, "vehicle_id")
+        cost, job = _number(epsilon, "epsilon"), check_job(job)
+        with self._file.view():
+            asked = vehicle_id, cost, _request(request, ""), job, constant, question, former
+            before = self._before(*asked)
+        return before.stored is None and not before.kept
 
     def release_many(
         self,
@@ -835,6 +885,34 @@ class Ledger:
         return again, (self.path, self.cap)  # a copy has a connection of its own
 
     # What follows is called while the gate is held.
+
+    def _before(
+        self,
+        vehicle_id: str,
+        cost: Fraction,
+        request: Request,
+        job: str,
+        constant: str | None,
+        question: bytes | None,
+        former: Sequence[Request],
+    ) -> "_Before":
+        """Return what stands in the ledger when one vehicle is asked, or refuse the question."""
+        asked = records.question(self._file, request)
+        if question is not None and asked is not None and asked != question:
+            raise _another_question()
+        stored = self._stored(vehicle_id, cost, [request, *former])
+        if stored is not None:
+            return _Before(stored, {}, NEWCOMER, was_asked=True)
+        self._refuse_if_sealed()
+        kept = self._kept([vehicle_id], constant)
+        standing = self._standing(vehicle_id, job)
+        if refusal := self._policy.refusal(vehicle_id, standing, FREE if kept else cost, job):
+            raise BudgetError(refusal)
+        if question is None and asked is not None:
+            raise DomainError(
+                "many vehicles were asked under this request. Use another request for one."
+            )
+        return _Before(None, kept, standing, was_asked=asked is not None)
 
     def _stored(self, vehicle_id: str, cost: Fraction, requests: Sequence[Request]) -> bytes | None:
         for request in requests:

@@ -122,7 +122,7 @@ def check_answers_per_job(value: int) -> int:
 def checked_number(value: Number, name: str) -> Fraction:
     """Validate a cap or an epsilon, and return it exactly."""
     with contextlib.suppress(ValueError):
-        number = exact(value)
+        number = value if isinstance(value, Fraction) and value > 0 else exact(value)
         if max(number.numerator, number.denominator) < _LARGEST:
             return number
     raise DomainError(f"{name} must be a positive number of up to 30 digits; got {value!r}.")

@@ -299,15 +299,16 @@ def _standing(file: Readable, key: str, stored: tuple[Any, ...], recent_from: in
     """Return the standing that the last two releases of a vehicle tell, if they fit together."""
     spent, repeated, epsilon, of_job, former, former_repeated, answered, before = stored
     _check_balance(file, former, former_repeated, epsilon, of_job, spent, repeated)
-    total = fraction(file, spent) if spent else added_up(file, key)
-    earlier = (
-        FREE
-        if before is None
-        else fraction(file, before)
-        if before
-        else added_up(file, key, recent_from)
-    )
-    return Standing(total, answered, total - earlier, repeated)
+    total = _stored_sum(file, spent, key)
+    recent = FREE if before == spent != "" else total - _stored_sum(file, before, key, recent_from)
+    return Standing(total, answered, recent, repeated)
+
+
+def _stored_sum(file: Readable, text: str | None, key: str, before: int = _NONE) -> Fraction:
+    """Return what a vehicle has spent before a release, as the one before that has stored it."""
+    if text is None:
+        return FREE
+    return fraction(file, text) if text else added_up(file, key, before)
 
 
 def check_balances(file: Readable) -> None:

@@ -539,15 +539,13 @@ class Vehicle:
         False
         """
         drawn, failure, read = b"", "", None if callable(row) else row
-        try:
-            stored = self._release(question, question.request, run, _draw_nothing)
-        except _Undrawn:
+        if self._needs_answer(question, question.request):
             # Reading may take minutes, and drawing seconds: not inside a transaction. Nothing
             # leaves before it is paid for.
             before = nonce()
             record, read, failure = _drawn_record(question.plan, row)
             drawn = before + record
-            stored = self._release(question, question.request, run, lambda: drawn)
+        stored = self._release(question, run, drawn)
         known, record = question.parted(stored)
         answer = PaidAnswer(
             question.packet(record),
@@ -589,17 +587,25 @@ class Vehicle:
         constant = question.constant
         if constant and self.vehicle_id in self.ledger.repeating(constant, job):
             return
-        with suppress(_Undrawn):
-            self._release(question, f"a check {secrets.token_hex(8)}", "", _draw_nothing)
+        self._needs_answer(question, f"a check {secrets.token_hex(8)}")
 
-    def _release(
-        self, question: PlanQuestion, request: str, run: str, produce: Callable[[], bytes]
-    ) -> bytes:
-        return self.ledger.release(
+    def _needs_answer(self, question: PlanQuestion, request: str) -> bool:
+        return self.ledger.needs_answer(
             self.vehicle_id,
             question.plan.epsilon,
             request,
-            produce,
+            job=question.job or None,
+            constant=question.constant,
+            question=question.content if question._is_of_round else None,
+            former=question.former,
+        )
+
+    def _release(self, question: PlanQuestion, run: str, drawn: bytes) -> bytes:
+        return self.ledger.release(
+            self.vehicle_id,
+            question.plan.epsilon,
+            question.request,
+            lambda: drawn or _gone(),
             run=run,
             job=question.job or None,
             constant=question.constant,
@@ -614,12 +620,8 @@ class Vehicle:
         return sha256(self.ledger.identity + names.encode()).digest()[:NONCE_BYTES]
 
 
-class _Undrawn(Exception):
-    """The ledger has no answer yet, and nothing stands against one."""
-
-
-def _draw_nothing() -> bytes:
-    raise _Undrawn
+def _gone() -> bytes:
+    raise DomainError("the ledger has lost an answer that it had a moment ago.")
 
 
 def _checked(plan: AnyPlan, ledger: Ledger) -> vehicle.Plan:

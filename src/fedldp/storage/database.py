@@ -248,11 +248,7 @@ class Database:
             If it cannot be written.
         """
         with self.reading():
-            if self._in_transaction():
-                raise DomainError(
-                    f"the {self._kind.name} is in a transaction and cannot be used by the function "
-                    "that it waits for."
-                )
+            self._refuse_transaction()
             with self._counted():
                 self._version()  # a newer program may have migrated the file since it was opened
                 yield
@@ -449,6 +445,46 @@ class Database:
         """
         self._refuse_another_process()  # there the gate may never open again
         return _GATE
+
+    @contextlib.contextmanager
+    def view(self) -> Iterator[None]:
+        """Read one state of the file, without waiting for those who write.
+
+        Yields
+        ------
+        None
+            Nothing. What others commit meanwhile is not seen.
+
+        Raises
+        ------
+        DomainError
+            If the file is in a transaction already, or is closed.
+        WireError
+            If the file is damaged.
+        OSError
+            If it cannot be read.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> kind = Kind("list", b"LIST", 1, "CREATE TABLE words (word TEXT);", "Delete {path}.")
+        >>> file = Database(Path(tempfile.mkdtemp(), "words.db"), kind)
+        >>> with file.view():
+        ...     file.execute("SELECT COUNT(*) FROM words")
+        [(0,)]
+        """
+        with self.reading():
+            self._refuse_transaction()
+            with self._undone():
+                self.execute("BEGIN")
+                yield
+
+    def _refuse_transaction(self) -> None:
+        if self._in_transaction():
+            raise DomainError(
+                f"the {self._kind.name} is in a transaction and cannot be used by the function "
+                "that it waits for."
+            )
 
     def _in_transaction(self) -> bool:
         return self._connection is not None and self._connection.in_transaction

@@ -21,6 +21,7 @@ import secrets
 import struct
 import time
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -83,9 +84,7 @@ class Record(NamedTuple):
     @property
     def mark(self) -> Mark:
         """What the head must say."""
-        fields = (self.identity, self.generation, self.commits, self.content, self.role)
-        digest = row_hash("head", (*map(str, fields), self.partner))
-        return Mark(self.identity, self.commits, digest.to_bytes(16, "big"))
+        return _mark_of(self)
 
     def following(self, rows: int, changed: "Record | None" = None) -> "Record":
         """Return the record after one more commit, which adds rows with this sum.
@@ -121,6 +120,13 @@ class Record(NamedTuple):
     def is_ahead(self, mark: Mark) -> bool:
         """Return whether the database has one commit that the head does not know yet."""
         return self.commits == mark.commits + 1 and self.previous == mark.digest
+
+
+@lru_cache(maxsize=8)  # each is needed before and after a commit
+def _mark_of(record: Record) -> Mark:
+    fields = (record.identity, record.generation, record.commits, record.content, record.role)
+    digest = row_hash("head", (*map(str, fields), record.partner))
+    return Mark(record.identity, record.commits, digest.to_bytes(16, "big"))
 
 
 def read_record(rows: list[Any]) -> Record | None:
@@ -313,6 +319,7 @@ def _block(mark: Mark) -> bytes:
     return (fields + checksum).ljust(_BLOCK_BYTES, b"\0")
 
 
+@lru_cache(maxsize=16)  # three of the four blocks are those that were read or written before
 def _mark(block: bytes) -> Mark | None:
     if len(block) != _BLOCK_BYTES:
         return None
