@@ -364,7 +364,7 @@ static void lines_draw(const fedldp_table *table, fedldp_input input, fedldp_sta
   number += first;
   for (i = 0; i < lines->digits; i++, number /= lines->base) {
     own = divided(own, lines->base, 20, &digit);
-    product += digit * (number % lines->base);
+    product += wide((uint32_t)digit, number % lines->base);
   }
   divided(product, lines->base, bit_length(lines->base) + 5, &rest);
   rest = response_code(lines->same, lines->other, lines->base, rest, state);
@@ -655,6 +655,14 @@ static uint64_t share_of(uint64_t sum) {
   return select64(is_full, UINT64_C(1) << 32, root);
 }
 
+/* The product of a secret number and a quantile, which is public, as an unsigned integer. */
+static uint64_t times_quantile(int32_t q, uint32_t number) {
+  int32_t factor = quantile(number);
+  uint32_t size = (uint32_t)(factor < 0 ? -factor : factor);
+  uint64_t product = wide((uint32_t)q, size) - ((uint64_t)(size & (0 - ((uint32_t)q >> 31))) << 32);
+  return factor < 0 ? 0 - product : product;
+}
+
 static void directions_draw(const fedldp_plan *plan, const fedldp_part *part,
                             const fedldp_value *row, fedldp_state *state) {
   const fedldp_directions *odds = part->detail;
@@ -667,14 +675,16 @@ static void directions_draw(const fedldp_plan *plan, const fedldp_part *part,
   uint64_t longer = longer_of(attribute, row), share, itself, opposite, is_low, rank, rest, code;
   for (j = 0; j <= n; j++) found[j] = 0;
   for (i = 0; i < attribute->size; i++) {
+    uint32_t size;
     int32_t q = rounded(fedldp_real_divide(attribute->read(attribute, row, i).real, longer));
-    sum += (uint64_t)((int64_t)q * q);
+    size = ((uint32_t)q ^ (0 - ((uint32_t)q >> 31))) + ((uint32_t)q >> 31);
+    sum += wide(size, size);
     for (j = 0; j <= n; j += 4) {
       uint64_t word = mixed(counter += GOLDEN);
-      found[j] += (uint64_t)((int64_t)q * quantile(word & 0xFFFF));
-      found[j + 1] += (uint64_t)((int64_t)q * quantile(word >> 16 & 0xFFFF));
-      found[j + 2] += (uint64_t)((int64_t)q * quantile(word >> 32 & 0xFFFF));
-      found[j + 3] += (uint64_t)((int64_t)q * quantile((uint32_t)(word >> 48)));
+      found[j] += times_quantile(q, (uint32_t)word & 0xFFFF);
+      found[j + 1] += times_quantile(q, (uint32_t)(word >> 16) & 0xFFFF);
+      found[j + 2] += times_quantile(q, (uint32_t)(word >> 32) & 0xFFFF);
+      found[j + 3] += times_quantile(q, (uint32_t)(word >> 48) & 0xFFFF);
     }
   }
   share = share_of(sum);

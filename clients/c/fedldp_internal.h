@@ -47,13 +47,25 @@ static inline uint64_t divided(uint64_t u, uint64_t n, uint32_t bits, uint64_t *
   return quotient;
 }
 
+/* The product of two numbers of 32 bits. Small processors would call a function that branches. */
+static inline uint64_t wide(uint32_t a, uint32_t b) {
+#if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__) || defined(FEDLDP_NARROW)
+  uint32_t a0 = a & 0xFFFF, a1 = a >> 16, b0 = b & 0xFFFF, b1 = b >> 16;
+  uint32_t first = a1 * b0 + (a0 * b0 >> 16), second = a0 * b1 + (first & 0xFFFF);
+  uint32_t high = a1 * b1 + (first >> 16) + (second >> 16);
+  return (uint64_t)high << 32 | (second << 16 | (a0 * b0 & 0xFFFF));
+#else
+  return (uint64_t)a * b;
+#endif
+}
+
 /* The product of two numbers: its high half, and its low one. */
 static inline uint64_t high_half(uint64_t a, uint64_t b, uint64_t *low) {
-  uint64_t a0 = a & 0xFFFFFFFF, a1 = a >> 32, b0 = b & 0xFFFFFFFF, b1 = b >> 32;
-  uint64_t first = a0 * b0, second = a1 * b0 + (first >> 32);
-  uint64_t third = a0 * b1 + (second & 0xFFFFFFFF);
+  uint32_t a0 = (uint32_t)a, a1 = (uint32_t)(a >> 32), b0 = (uint32_t)b, b1 = (uint32_t)(b >> 32);
+  uint64_t first = wide(a0, b0), second = wide(a1, b0) + (first >> 32);
+  uint64_t third = wide(a0, b1) + (second & 0xFFFFFFFF);
   *low = third << 32 | (first & 0xFFFFFFFF);
-  return a1 * b1 + (second >> 32) + (third >> 32);
+  return wide(a1, b1) + (second >> 32) + (third >> 32);
 }
 
 /* Large integers: limbs of 32 bits, the lowest first. */

@@ -25,12 +25,18 @@ static int32_t normalize(uint64_t *x) {
   return shift;
 }
 
-/* Shift right by 0 to 63; the last bit says whether bits were lost. */
+/* Shift right by 0 to 63; the last bit says whether bits were lost. In steps, as some processors
+shift by calling a function that branches. */
 static uint64_t shifted(uint64_t x, uint64_t shift) {
-  uint64_t y;
+  uint64_t lost = 0;
+  uint32_t step;
   shift = select64(less(63, shift), 63, shift);
-  y = x >> shift;
-  return y | nonzero(x ^ (y << shift));
+  for (step = 32; step > 0; step >>= 1) {
+    uint64_t applies = nonzero(shift & step), next = x >> step;
+    lost |= (x ^ (next << step)) & mask(applies);
+    x = select64(applies, next, x);
+  }
+  return x | nonzero(lost);
 }
 
 static real unpack(uint64_t bits) {
@@ -95,7 +101,8 @@ uint64_t fedldp_real_divide(uint64_t a, uint64_t b) {
 uint64_t fedldp_real_root(uint64_t a) {
   real x = unpack(a);
   uint32_t power = (uint32_t)x.exponent - 1023;
-  uint64_t rest = x.mantissa >> 10 << (power & 1), root = 0, sum = 0, bit;
+  uint64_t rest = x.mantissa >> 10, root = 0, sum = 0, bit;
+  rest += rest & mask(power & 1);
   for (bit = UINT64_C(1) << 53; bit != 0; bit >>= 1) {
     uint64_t fits = 1 - less(rest, sum + bit);
     rest = (rest - ((sum + bit) & mask(fits))) << 1;
@@ -339,7 +346,7 @@ fedldp_input fedldp_read_angle(const fedldp_attribute *attribute, const fedldp_v
   divisor = period.mantissa >> 11;
   rest -= divisor & mask(1 - less(rest, divisor));
   for (i = (uint32_t)(2047 - period.exponent); i > 0; i--) {
-    rest <<= larger & (1 - less(steps, i));
+    rest += rest & mask(larger & (1 - less(steps, i)));
     rest -= divisor & mask(1 - less(rest, divisor));
   }
   period.mantissa = rest << 11;

@@ -10,20 +10,24 @@ from fractions import Fraction
 from unittest import mock
 
 import pytest
-from c_vehicle import EXPENSIVE, FOLDER, LIMIT, NO_RANDOM, OK, REFUSED, CPlan, Row, Stream
+from c_vehicle import (
+    EXPENSIVE,
+    FOLDER,
+    LIMIT,
+    NO_RANDOM,
+    OK,
+    REFUSED,
+    ROOT,
+    VECTORS,
+    CPlan,
+    Row,
+    Stream,
+    bytes_of,
+)
 from random_plans import EdgeTape, RandomPlans
 
 from fedldp import vehicle
 from fedldp.plan import compiled
-
-ROOT = FOLDER.parents[1]
-VECTORS = json.loads((ROOT / "docs/vectors.json").read_text("utf-8"))
-
-
-def bytes_of(thrown):
-    """Return the random bytes of a vector."""
-    texts = (entry.get("word") or entry.get("rounding") or entry["drawn"] for entry in thrown)
-    return bytes.fromhex("".join(texts))
 
 
 @pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: case["name"])

@@ -1,6 +1,7 @@
 """The vehicle in C as a shared library, and rows and plans in the form that it reads."""
 
 import ctypes
+import json
 import subprocess
 from ctypes import (
     CFUNCTYPE,
@@ -26,6 +27,8 @@ from fedldp import vehicle
 from fedldp.plan import compiled
 
 FOLDER = Path(__file__).parents[2]
+ROOT = FOLDER.parents[1]
+VECTORS = json.loads((ROOT / "docs/vectors.json").read_text("utf-8"))
 CORE = [FOLDER / f"fedldp{name}.c" for name in ("", "_read", "_answer", "_quantiles")]
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-Wsign-conversion"]
 STRICT += ["-pedantic", "-ffp-contract=off", f"-I{FOLDER}"]
@@ -219,6 +222,12 @@ class Row:
         array = (c_double * len(numbers))(*numbers)
         value.text, value.numbers = ctypes.pointer(kept), array
         self._kept += [kept, array]
+
+
+def bytes_of(thrown):
+    """Return the random bytes of a vector."""
+    texts = (entry.get("word") or entry.get("rounding") or entry["drawn"] for entry in thrown)
+    return bytes.fromhex("".join(texts))
 
 
 def number_in(value):

@@ -1,0 +1,140 @@
+"""The core on other processors: the same reports, and the same work for all that is secret."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+import secret_cases
+import targets
+from c_vehicle import FOLDER, VECTORS, bytes_of
+from random_plans import EdgeTape, RandomPlans
+from targets import PROGRAM, TARGETS, TESTS, Case
+
+from fedldp import vehicle
+
+OPTIONS = ("-Os", "-O2")
+PLUGIN_PACKAGES = "apt-get install qemu-system-arm qemu-user"
+
+
+@pytest.fixture(params=TARGETS)
+def target(request):
+    """A processor whose tools are there."""
+    found = TARGETS[request.param]
+    if found.missing:
+        pytest.skip(found.missing)
+    return found
+
+
+def vector_cases():
+    return [
+        Case(
+            re.sub(r"[^a-z0-9 ]", "", f"{case['name']} {i}"),
+            case["plan"],
+            answer["row"],
+            bytes_of(answer["thrown"]),
+            bytes.fromhex(answer["report"]),
+        )
+        for case in VECTORS["cases"]
+        for i, answer in enumerate(case["answers"])
+    ]
+
+
+def random_cases(plans, rows):
+    source, found = RandomPlans(11), []
+    for i in range(plans):
+        text = source.plan()
+        document = json.loads(text)
+        plan, words = vehicle.Plan(text, "9999"), source.edge_words(document)
+        for _ in range(rows):
+            row, tape = source.row(document["schema"]), EdgeTape(source.random.random(), words)
+            report = plan.report(row, tape)
+            if len(tape.data) < 2000:
+                found.append(Case(f"random plan {i}", text, row, bytes(tape.data), report))
+    return found
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_vectors(target, option, tmp_path):
+    cases = vector_cases()
+    targets.write_cases(tmp_path, cases)
+    printed = target.run(target.build(tmp_path, PROGRAM, option))
+    assert f"{len(cases)} of {len(cases)}\n" in printed, printed
+
+
+def test_random_plans(target, tmp_path):
+    cases = random_cases(40, 3)
+    targets.write_cases(tmp_path, cases)
+    printed = target.run(target.build(tmp_path, PROGRAM, "-Os"))
+    assert f"{len(cases)} of {len(cases)}\n" in printed, printed
+
+
+# Constant work.
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory):
+    path = tmp_path_factory.mktemp("plugin") / "trace.so"
+    command = ["gcc", "-O2", "-shared", "-fPIC", "-o", str(path), str(TESTS / "trace_plugin.c")]
+    subprocess.run(command, check=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def secrets():
+    return secret_cases.cases()
+
+
+def traced(target, folder, plugin, secrets, option, sources=PROGRAM):
+    """Return for each plan the different traces of its draws."""
+    cases = [case for group in secrets.values() for case in group]
+    targets.write_cases(folder, cases)
+    program = target.build(folder, sources, option, *(["-static"] * (not target.runner)))
+    found = targets.traces(target, program, plugin)
+    assert len(found) == len(cases)
+    left = iter(found)
+    return {name: {next(left) for _ in group} for name, group in secrets.items()}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_work_depends_on_nothing_secret(target, option, plugin, secrets, tmp_path):
+    """Instructions, where they are, and which addresses they use: alike for all rows and bytes.
+
+    Bytes that decide what is published (which coordinates, which seed, which line) are the same.
+    """
+    if not target.runner and shutil.which("qemu-x86_64") is None:
+        pytest.skip(PLUGIN_PACKAGES)
+    different = traced(target, tmp_path, plugin, secrets, option)
+    assert {name: len(traces) for name, traces in different.items()} == dict.fromkeys(secrets, 1)
+
+
+LEAKS = {
+    "a branch to the truth": (
+        "  code = divided((u - most)",
+        "  if (is_own) return own;\n  code = divided((u - most)",
+    ),
+    "a row of the table": (
+        "    uint64_t is_row = equal(row, letter);\n",
+        "    uint64_t is_row = equal(row, letter);\n    if (row > letter) break;\n",
+    ),
+    "a branch to the best direction": (
+        "    code = select64(equal(better, rank), j, code);\n",
+        "    if (better == rank) code = j;\n    if (better == rank) break;\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_work_that_depends_on_a_secret_is_found(name, plugin, secrets, tmp_path):
+    target = TARGETS["cortex-m3"]
+    if target.missing:
+        pytest.skip(target.missing)
+    before, after = LEAKS[name]
+    text = (FOLDER / "fedldp.c").read_text("ascii")
+    assert text.count(before) == 1
+    leaky = tmp_path / "leaky.c"
+    leaky.write_text(text.replace(before, after), "ascii")
+    sources = [leaky if path.name == "fedldp.c" else path for path in PROGRAM]
+    different = traced(target, tmp_path, plugin, secrets, "-O2", sources)
+    assert max(len(traces) for traces in different.values()) > 1
