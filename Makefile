@@ -27,7 +27,7 @@ FLEET_TESTS := tests/fleet tests/campaigns
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
 .PHONY: demo test test-busy test-fleet test-tools test-reproduction test-vehicle test-c test-c-full test-minimum test-python test-slow test-torch test-simulation \
-	test-deploy test-faults test-hostile test-upgrade test-flower test-vss test-engines test-mqtt test-browser test-monitor \
+	test-accountant test-deploy test-faults test-hostile test-upgrade test-flower test-vss test-engines test-mqtt test-browser test-monitor \
 	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-distributions bench-regression \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures live-page page docs notebooks dist mutation clean
 
@@ -80,6 +80,9 @@ test-slow: $(VENV)/test.done  ## what takes too long for every day
 
 test-torch: $(VENV)/torch.done  ## neural networks
 	$(BIN)/pytest -n auto -m torch
+
+test-accountant: $(VENV)/accountant.done  ## bounds of many answers, against dp-accounting
+	$(BIN)/pytest -m accountant tests/budget/test_composition.py
 
 test-simulation: $(VENV)/simulation.done  ## apps in Flower's simulation, on Ray
 	$(BIN)/pytest -m simulation tests/fleet/test_simulation.py tests/fleet/flower/test_example.py \
@@ -310,6 +313,10 @@ build/deploy/compose.done:
 
 $(VENV)/mutation.done: $(VENV)/test.done
 	$(BIN)/python -m pip install --quiet cosmic-ray==8.7.0
+	@touch $@
+
+$(VENV)/accountant.done: $(VENV)/test.done
+	$(BIN)/python -m pip install --quiet 'dp-accounting==0.6.0'
 	@touch $@
 
 $(VENV)/torch.done: $(VENV)/test.done

@@ -24,6 +24,7 @@ CHECKED = (
     "fedldp.signing",
     "fedldp.audit",
     "fedldp.budget.ledger",
+    "fedldp.budget.composition",
     "fedldp.budget.vehicle",
     "fedldp.budget.vehicles",
     "fedldp.campaigns",

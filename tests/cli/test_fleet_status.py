@@ -2,11 +2,14 @@
 
 import json
 import time
+from fractions import Fraction
 
 import pytest
 from click.testing import CliRunner
 from vault_folders import configured
 
+from fedldp.budget.composition import Composition
+from fedldp.budget.ledger import Ledger
 from fedldp.cli.app import fedldp
 from fedldp.cli.fleet import status as module
 from fedldp.fleet import state
@@ -193,7 +196,27 @@ def test_a_file_alone_shows_what_was_spent(spent):
     )
 
 
+def test_many_answers_have_a_second_number(tmp_path):
+    """What it is worth is tested in tests/budget/test_composition.py."""
+    with Ledger.create(tmp_path / "ledger.db", cap=40) as ledger:
+        for day in range(365):
+            ledger.release("a", 0.1, f"day {day}", lambda: b"report")
+        ledger.release("b", 5, "day 1", lambda: b"report")
+    document = json.loads(run("ledger", "show", ledger.path, "--json").stdout)
+    second = Composition.of({Fraction(1, 10): 365}).approximate(1e-6)
+    assert document["composition"] == {
+        "epsilon": 36.5,
+        "approximate_epsilon": second,
+        "delta": 1e-6,
+    }
+    printed = " ".join(run("ledger", "show", ledger.path, "--delta", "1e-3").stdout.split())
+    less = Composition.of({Fraction(1, 10): 365}).approximate(1e-3)
+    assert f"spent at most 36.5 by one vehicle; together ({less:.3g}, 0.001)-private" in printed
+
+
 def test_a_vault_that_has_never_answered(folder):
+    document = json.loads(run("ledger", "show", folder, "--json").stdout)
+    assert document["composition"] is None
     found = run("ledger", "show", folder)
     assert found.exit_code == 0, found.output
     assert "2.0" in found.stdout

@@ -1,6 +1,7 @@
 """The command line over many periods: a plan with periods, daily reports, and a trend."""
 
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from ledgers import made
 
 import fedldp
 from fedldp import Calendar
+from fedldp.budget.composition import Composition
 from fedldp.cli.app import fedldp as command
 
 SCHEMA = '[speed]\nlow = 0\nhigh = 50\n\n[city]\ncategories = ["Oslo", "Rome"]\n'
@@ -44,7 +46,18 @@ def test_a_plan_states_what_it_costs_over_all_periods(folder):
     shown = run("plan", *options, "--periods", 7, "--answers", 7).output
     assert "epsilon of a vehicle over all periods" in shown
     assert "3.5" in shown
+    assert "but for a probability of" not in shown
     assert "over all periods" not in run("plan", *options).output
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_plan_of_many_answers_has_a_second_number():
+    options = "--schema", "fleet.toml", "--epsilon", 0.1, "--periods", 365
+    second = Composition.of({Fraction(1, 10): 365}).approximate()
+    found = json.loads(run("plan", *options, "--json").stdout)
+    assert found["lifetime_epsilon"] == 36.5
+    assert (found["lifetime_approximate_epsilon"], found["lifetime_delta"]) == (second, 1e-6)
+    assert "the same, but for a probability of 1e-06" in run("plan", *options).output
 
 
 @pytest.mark.usefixtures("folder")

@@ -34,6 +34,7 @@ PUBLIC = (
     "fedldp.schema.quality",
     "fedldp.results.plausibility",
     "fedldp.audit",
+    "fedldp.budget.composition",
     "fedldp.budget.vehicle",
     "fedldp.budget.vehicles",
     "fedldp.learn",

@@ -22,6 +22,7 @@ from fedldp import vehicle
 from fedldp._internal import documents, packing
 from fedldp._internal.text import counted
 from fedldp._internal.validation import Floats, Integers, whole
+from fedldp.budget.composition import Composition
 from fedldp.budget.periods import PERIOD_FORMAT, is_period
 from fedldp.errors import DomainError, ImplausibleWarning
 from fedldp.plan.parts import Matrix
@@ -146,7 +147,13 @@ class Calendar:
     @property
     def epsilon(self) -> Fraction:
         """What a vehicle spends over all periods, exactly."""
-        return (1 if self.plan.constant else self.answers) * self.plan.total_epsilon
+        return self.composition.epsilon
+
+    @property
+    def composition(self) -> Composition:
+        """The cost of all periods: `epsilon`, and a smaller one with a probability left out."""
+        answers = 1 if self.plan.constant else self.answers
+        return Composition.of({self.plan.total_epsilon: answers})
 
     @property
     def share(self) -> Fraction:

@@ -63,6 +63,20 @@ def overview(path: str | os.PathLike[str], *, inspect: bool = True) -> Overview:
         )
 
 
+def costs(path: str | os.PathLike[str]) -> dict[str, dict[Fraction, int]]:
+    """Read how many answers of each vehicle cost which epsilon, as `overview` reads the rest.
+
+    >>> import fedldp, tempfile
+    >>> with fedldp.Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=4.0) as ledger:
+    ...     for day in range(3):
+    ...         _ = ledger.release("bus 1", 0.5, f"day {day}", lambda: b"report")
+    ...     costs(ledger.path)
+    {'bus 1': {Fraction(1, 2): 3}}
+    """
+    with database.snapshot(path, records.KIND, inspect=False) as file:
+        return records.costs(file)
+
+
 class Recent(NamedTuple):
     """What vehicles have spent in the period that ends now, and when they get it back."""
 

@@ -382,6 +382,14 @@ def recent_totals(file: Readable, period: Period | None) -> dict[str, Fraction]:
     return _sums(file, file.execute(_RECENT, (first_recent(file, period),)))
 
 
+def costs(file: Readable) -> dict[str, dict[Fraction, int]]:
+    """Return how many answers of each vehicle cost which epsilon."""
+    found: dict[str, dict[Fraction, int]] = {}
+    for key, text, count in file.execute(_RECENT, (0,)):
+        found.setdefault(key, {})[fraction(file, text)] = count
+    return found
+
+
 def seal_date(file: Readable) -> str | None:
     """Return the date since which a ledger refuses everybody, if it does."""
     date: str | None

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -15,7 +16,9 @@ from rich.text import Text
 
 from fedldp._internal.text import counted
 from fedldp.budget import ledger as ledgers
+from fedldp.budget.composition import COMPOSITION_DELTA, Composition
 from fedldp.budget.ledger import Overview
+from fedldp.budget.overview import costs
 from fedldp.cli.plans import console
 from fedldp.errors import DomainError
 from fedldp.schema.quality import DataQuality
@@ -145,8 +148,15 @@ def detach_command(ledger: Path) -> None:
     help="The cap of each vehicle, if a file is given: a ledger does not contain it.",
     metavar="EPSILON",
 )
+@click.option(
+    "--delta",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=COMPOSITION_DELTA,
+    show_default=True,
+    help="The probability that the second number of many answers leaves out.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
-def show_command(path: Path, cap: str | None, as_json: bool) -> None:
+def show_command(path: Path, cap: str | None, delta: float, as_json: bool) -> None:
     """Show what is left of the vehicles' budgets.
 
     \b
@@ -157,13 +167,18 @@ def show_command(path: Path, cap: str | None, as_json: bool) -> None:
     the vault's data too, and shows what is clipped or replaced in them; and, if
     vault.toml limits what a vehicle spends in a period, what is left in it.
 
+    The sum of a vehicle's epsilons is what is promised and enforced. Many small
+    answers tell less: except with the probability --delta, they are together as
+    private as one answer of a smaller epsilon. It holds if no epsilon was chosen
+    by what the vehicle had answered before.
+
     This is for the owner of the vehicles, on their machine: anyone who knows what a
     vehicle was asked and spent knows more than the server does. The ledger has
     mode 600, so only the vault's user can read it; do not pass the output on.
 
     The vault may run meanwhile. Nothing is changed.
     """  # noqa: D301 (click wants the character \b itself)
-    shown = _of_vault(path) if path.is_dir() else _of_file(path, cap)
+    shown = _of_vault(path, delta) if path.is_dir() else _of_file(path, cap, delta)
     if as_json:
         click.echo(json.dumps(shown.document(), indent=2))
     else:
@@ -177,6 +192,7 @@ class _Shown:
 
     path: Path
     found: Overview
+    delta: float
     cap: Fraction | None = None
     answers_per_job: int | None = None
     vehicles: set[str] | None = None
@@ -192,6 +208,16 @@ class _Shown:
             return sorted(Counter(self.found.totals.values()).items())
         return list(self.found.left(self.cap, others).items())
 
+    @cached_property
+    def _most(self) -> tuple[Fraction, float] | None:
+        """The largest sum of epsilons of a vehicle, and the largest second number."""
+        different = {frozenset(each.items()) for each in costs(self.path).values()}
+        composed = [Composition.of(dict(each)) for each in different]
+        if not composed:
+            return None
+        most = max(each.epsilon for each in composed)
+        return most, max(each.approximate(self.delta) for each in composed)
+
     @property
     def _which(self) -> str:
         return "spent" if self.cap is None else "left"
@@ -206,6 +232,7 @@ class _Shown:
             "vehicles": None if self.vehicles is None else len(self.vehicles),
             "vehicles_answered": len(self.found.totals),
             "vehicles_gone": self._gone,
+            "composition": self._composition,
             "budget": [{self._which: str(float(e)), "vehicles": n} for e, n in self.budget],
             "period": None if self.period is None else self.period.document(),
             "jobs": [each._asdict() for each in self.found.jobs],
@@ -214,6 +241,13 @@ class _Shown:
             if quality is None
             else {"rows": quality.rows, "changed": quality.changed, "summary": str(quality)},
         }
+
+    @property
+    def _composition(self) -> dict[str, Any] | None:
+        if self._most is None:
+            return None
+        most, approximate = self._most
+        return {"epsilon": float(most), "approximate_epsilon": approximate, "delta": self.delta}
 
     @property
     def _gone(self) -> int | None:
@@ -251,6 +285,11 @@ class _Shown:
             gone = f", and {self._gone:,} that are no longer in the data" if self._gone else ""
             yield "  vehicles", f"{len(self.vehicles):,}{gone}"
         yield "  have answered", f"{len(self.found.totals):,}"
+        if self._most is not None:
+            most, approximate = self._most
+            smaller = approximate < most
+            also = f"; together ({approximate:.3g}, {self.delta:g})-private" if smaller else ""
+            yield "  spent at most", f"{float(most):.6g} by one vehicle{also}"
         if self.found.sealed:
             yield "  sealed", f"since {self.found.sealed}: it refuses every vehicle"
 
@@ -269,7 +308,7 @@ def _table(name: str, budget: list[tuple[Fraction, int]]) -> Table:
     return table
 
 
-def _of_vault(folder: Path) -> _Shown:
+def _of_vault(folder: Path, delta: float) -> _Shown:
     from fedldp.fleet.vault import period
     from fedldp.fleet.vault.process import VaultConfig
 
@@ -280,6 +319,7 @@ def _of_vault(folder: Path) -> _Shown:
     return _Shown(
         path,
         found,
+        delta,
         vault.cap,
         vault.answers_per_job,
         vehicles,
@@ -289,9 +329,9 @@ def _of_vault(folder: Path) -> _Shown:
     )
 
 
-def _of_file(path: Path, cap: str | None) -> _Shown:
+def _of_file(path: Path, cap: str | None, delta: float) -> _Shown:
     try:
         number = None if cap is None else exact(cap)
     except ValueError:
         raise DomainError(f"--cap must be a positive number; got {cap!r:.80}.") from None
-    return _Shown(path, ledgers.overview(path), number)
+    return _Shown(path, ledgers.overview(path), delta, number)

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from fedldp._internal.text import listed, or_none, unknown
 from fedldp.budget.calendars import Calendar, is_calendar
+from fedldp.budget.composition import COMPOSITION_DELTA
 from fedldp.cli.options import declared
 from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.learn.settings import Settings
@@ -419,6 +420,8 @@ def plan_command(
             "periods": calendar.periods,
             "answers_of_a_vehicle": calendar.answers,
             "lifetime_epsilon": float(calendar.epsilon),
+            "lifetime_approximate_epsilon": calendar.composition.approximate(),
+            "lifetime_delta": COMPOSITION_DELTA,
             "reports_of_a_period": reports,
         }
     if output is not None:
@@ -433,6 +436,7 @@ def plan_command(
             ("periods", str(calendar.periods)),
             ("in which each vehicle answers", str(calendar.answers)),
             ("epsilon of a vehicle over all periods", f"{float(calendar.epsilon):g}"),
+            *_approximate(calendar),
             (f"reports of a period, {vehicles} vehicles", str(reports)),
         ]
     lasting = [each.name for each in plan.schema.attributes if each.constant]
@@ -512,6 +516,14 @@ def _draw_errors(path: Path, plan: Plan, again: Callable[[float], Plan], reports
         with suppress(DomainError):  # too little for each of the answers, or too much
             over_epsilon[epsilon] = again(epsilon).expect(reports)
     plots.save(plots.expected_errors(over_size, over_epsilon, reports), path)
+
+
+def _approximate(calendar: Calendar) -> list[tuple[str, str]]:
+    """Return the row of the second number for many answers, if it is smaller."""
+    second = calendar.composition.approximate()
+    if second >= calendar.epsilon:
+        return []
+    return [(f"the same, but for a probability of {COMPOSITION_DELTA:g}", f"{second:.3g}")]
 
 
 def _check_lifetime(calendar: Calendar, lifetime: float) -> None:

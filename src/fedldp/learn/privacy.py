@@ -9,6 +9,7 @@ import numpy as np
 
 from fedldp._internal import packing
 from fedldp._internal.validation import Floats, Integers
+from fedldp.budget.composition import Composition
 from fedldp.coders.base import Cells
 from fedldp.plan.parts import Values, vectors_of
 from fedldp.plan.plan import Plan
@@ -37,6 +38,8 @@ class Privacy:
         The size of a report, at most.
     bytes : int
         The size of all reports, packed.
+    rho : Fraction, default=0
+        Half the sum of the squared epsilons of all reports of one vehicle, for `composition`.
 
     Examples
     --------
@@ -55,6 +58,12 @@ class Privacy:
     reports: int
     bits: int
     bytes: int
+    rho: Fraction = Fraction()
+
+    @property
+    def composition(self) -> Composition:
+        """The cost of all reports of one vehicle, with `approximate(delta)` as a second number."""
+        return Composition(self.epsilon, self.rho)
 
     @classmethod
     def of(cls, plan: Plan, reports: int, participations: int = 1) -> "Privacy":
@@ -82,6 +91,7 @@ class Privacy:
             reports,
             bits,
             packing.length(reports, bits),
+            Composition.of({plan.total_epsilon: participations}).rho,
         )
 
     @classmethod
@@ -115,6 +125,7 @@ class Privacy:
             sum(each.reports for each in levels),
             max(each.bits for each in levels),
             sum(each.bytes for each in levels),
+            max(each.rho for each in levels),
         )
 
 
