@@ -15,7 +15,6 @@ from fedldp.budget.vehicle import (
     PlanQuestion,
     Vehicle,
     for_vehicle,
-    tell_owner,
 )
 from fedldp.errors import BudgetError, DomainError, FedLDPError, PrivacyError, WireError
 from fedldp.signing import PrivateKey, PublicKey, PublicKeys, Trusted
@@ -57,7 +56,6 @@ __all__ = [
     "locks",
     "overview",
     "signing",
-    "tell_owner",
     "toml",
     "vehicle",
     "warn_owner",

@@ -32,13 +32,11 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import accumulate, pairwise
 from math import comb, fsum, inf, isfinite, isqrt, sqrt
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 FORMAT = "fedldp channel 1"
@@ -453,6 +451,8 @@ def quantiles() -> list[int]:
 
     None of them is close to a half before it is rounded, so every machine computes the same.
     """
+    from statistics import NormalDist  # which few plans need
+
     normal = NormalDist()
     places = ((u + 0.5) / QUANTILES for u in range(QUANTILES // 2, QUANTILES))
     upper = [round(QUANTILE_UNIT * normal.inv_cdf(place)) for place in places]
@@ -1343,7 +1343,7 @@ class Plan:
         names = [each.name for each in read]
         for key in row if type(row) is dict else ():
             if type(key) is not str or key not in names:
-                near = get_close_matches(str(key), names, n=1) if type(key) is str else []
+                near = close_to(key, names) if type(key) is str else []
                 hint = f" (did you mean {near[0]!r}?)" if near else ""
                 notes.append(f"the key {shown(key)} is unknown{hint}")
         return [*faults, *notes]
@@ -1376,6 +1376,13 @@ class Plan:
         size = -(-self.bits // 8)
         record = int(sent.ljust(8 * size, "0"), 2).to_bytes(size, "big")
         return packet(self.fingerprint, record)
+
+
+def close_to(text: str, names: Collection[str]) -> list[str]:
+    """Return the name that a text was probably meant to be, if there is one."""
+    from difflib import get_close_matches  # for mistakes alone
+
+    return get_close_matches(text, names, n=1)
 
 
 def packet(fingerprint: str, record: bytes) -> bytes:

@@ -1,10 +1,12 @@
-"""The command `fedldp-vehicle`: answer a plan through a ledger, and look after the ledger."""
+"""The command `fedldp-vehicle`: take part in a fleet, answer a plan, look after the ledger."""
 
-import argparse
 import os
 import sys
 from fractions import Fraction
+from functools import partial
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from .budget import ledger as ledgers
 from .budget.ledger import Ledger
@@ -20,10 +22,15 @@ from .vehicle import (
     warn_owner,
 )
 
+if TYPE_CHECKING:
+    import argparse
+
 USAGE_STATUS = 2
 
+_AGENT = ".agent"
 
-def report(options: argparse.Namespace) -> None:
+
+def report(options: "argparse.Namespace") -> None:
     """Answer a plan or a calendar once, and write the report."""
     cap = _number(options.cap)
     text = options.plan.read_text("utf-8")
@@ -53,13 +60,13 @@ def report(options: argparse.Namespace) -> None:
     tell_owner(answer)
 
 
-def init(options: argparse.Namespace) -> None:
+def init(options: "argparse.Namespace") -> None:
     """Make a new ledger."""
     ledgers.create(options.ledger)
     print(f"{options.ledger} is a new ledger: nothing is spent. Never delete it.")
 
 
-def show(options: argparse.Namespace) -> None:
+def show(options: "argparse.Namespace") -> None:
     """Show what a ledger records."""
     found = ledgers.overview(options.ledger)
     if found.sealed:
@@ -74,26 +81,26 @@ def show(options: argparse.Namespace) -> None:
         print(f"{name}: {each.questions} questions, {each.answers} answers")
 
 
-def seal(options: argparse.Namespace) -> None:
+def seal(options: "argparse.Namespace") -> None:
     """Move a damaged or lost ledger aside, and write one that refuses everybody."""
     aside = ledgers.seal(options.ledger)
     print(f"{options.ledger} refuses everybody from now on.", end=" ")
     print("There was no file." if aside is None else f"What was there is in {aside}.")
 
 
-def mirror(options: argparse.Namespace) -> None:
+def mirror(options: "argparse.Namespace") -> None:
     """Keep a second file of a ledger, on another disk."""
     ledgers.mirror(options.ledger, options.mirror)
     print(f"{options.mirror} mirrors {options.ledger} from now on.")
 
 
-def takeover(options: argparse.Namespace) -> None:
+def takeover(options: "argparse.Namespace") -> None:
     """Put a mirror in the place of a lost or damaged ledger."""
     old = ledgers.take_over(options.ledger)
     print(f"{options.ledger} is the ledger now. Never use {old} again.")
 
 
-def detach(options: argparse.Namespace) -> None:
+def detach(options: "argparse.Namespace") -> None:
     """Use a ledger without its mirror from now on."""
     told = ledgers.detach(options.ledger)
     ending = (
@@ -102,8 +109,10 @@ def detach(options: argparse.Namespace) -> None:
     print(f"{options.ledger} has no mirror any more. The file that was it {ending}")
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> "argparse.ArgumentParser":
     """Return what reads the command line."""
+    import argparse
+
     found = argparse.ArgumentParser(prog="fedldp-vehicle", description=__doc__)
     commands = found.add_subparsers(required=True, metavar="COMMAND")
     one = commands.add_parser("report", help="answer a plan once")
@@ -130,14 +139,51 @@ def parser() -> argparse.ArgumentParser:
             each.add_argument("mirror", type=Path, metavar="MIRROR", help="a new file, elsewhere")
         if act is show:
             each.add_argument("--cap", help="the most epsilon to spend in a life")
+    _add_agent(commands)
     return found
+
+
+def _add_agent(commands: Any) -> None:
+    """Add the commands of an agent, whose modules are imported when they run."""
+
+    def command(name: str, text: str, folder: str) -> "argparse.ArgumentParser":
+        found: argparse.ArgumentParser = commands.add_parser(name, help=text)
+        found.set_defaults(run=partial(_run_agent, name))
+        found.add_argument("folder", type=Path, metavar=folder)
+        return found
+
+    joining = command("join", "enroll in a fleet with a one-time code", "FOLDER")
+    joining.add_argument("url", metavar="URL", help="of the server, such as https://fleet.example")
+    joining.add_argument("code", metavar="CODE")
+    joining.add_argument(
+        "--ca", type=Path, metavar="FILE", help="whom the server's certificate is of"
+    )
+    joining.add_argument("--cap", help="the most epsilon to spend in a life")
+    joining.add_argument("--operator", metavar="FILE", help="the operator's public key")
+    joining.add_argument("--data", metavar="FILE", help="the row: a JSON object")
+    joining.add_argument("--program", metavar="MODULE:FUNCTION", help="or what returns the row")
+    running = command("run", "take part in a fleet until SIGTERM or Ctrl-C", "FOLDER")
+    running.add_argument(
+        "--road", type=Path, metavar="SOCKET", help="of `network`, if it runs as another process"
+    )
+    relay = command("network", "run the part with the network as another process", "NETWORK")
+    relay.add_argument("socket", type=Path, metavar="SOCKET")
+    command("status", "show what is spent, and whether the agent runs", "FOLDER")
+
+
+def _run_agent(name: str, options: "argparse.Namespace") -> None:
+    getattr(import_module(_AGENT, __package__), name)(options)
 
 
 def main() -> None:
     """Run the command; end with status 1 if it fails, 2 if it was used wrongly."""
     protect_standard_files()
-    options = parser().parse_args()
+    words = sys.argv[1:]
     try:
+        if words[:1] == ["run"] and len(words) == 2 and not words[1].startswith("-"):
+            import_module(_AGENT, __package__).run_folder(Path(words[1]))  # without argparse
+            return
+        options = parser().parse_args()
         options.run(options)
     except (FedLDPError, OSError) as error:
         warn_owner(f"fedldp-vehicle: error: {error}")
@@ -151,7 +197,7 @@ def _calendar(text: str, cap: Fraction) -> Calendar:
         raise PrivacyError(f"{error}.") from None
 
 
-def _check_period(asked: Plan | Calendar, options: argparse.Namespace) -> None:
+def _check_period(asked: Plan | Calendar, options: "argparse.Namespace") -> None:
     """Refuse options that make no sense for a plan, or for a calendar."""
     problem = ""
     if isinstance(asked, Plan) and options.period is not None:

@@ -5,7 +5,6 @@ Its ledgers are those of fedldp: what one has written, the other continues.
 
 import json
 import subprocess
-import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -20,32 +19,16 @@ SOURCES = {
     "fedldp_vehicle/fleet/": FOLDER.parent / "fleet" / "fedldp_fleet",
     "fedldp_vehicle/": FOLDER.parent / "src" / "fedldp",
 }
-OWN = {"__init__.py", "__main__.py", "command.py", "fleet/__init__.py", "fleet/common.py"}
+OWN = {
+    "__init__.py",
+    "__main__.py",
+    "agent.py",
+    "command.py",
+    "fleet/__init__.py",
+    "fleet/common.py",
+}
 PLAN = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0)
 CALENDAR = fedldp.Calendar(PLAN, periods=3, answers=3)
-
-
-def built(folder, hook, target):
-    """Build in a folder of the source, and return the path of what was built."""
-    code = "import hatchling.build, sys; print(getattr(hatchling.build, sys.argv[1])(sys.argv[2]))"
-    words = [sys.executable, "-c", code, hook, str(target)]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
-    return target / done.stdout.splitlines()[-1]
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    return built(FOLDER, "build_wheel", tmp_path_factory.mktemp("wheel"))
-
-
-@pytest.fixture(scope="module")
-def bin_folder(wheel, tmp_path_factory):
-    """Return where the programs of an environment are in which only the wheel is installed."""
-    environment = tmp_path_factory.mktemp("alone") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-    words = [environment / "bin/python", "-m", "pip", "install", "--quiet", "--no-index", wheel]
-    subprocess.run(words, check=True)
-    return environment / "bin"
 
 
 @pytest.fixture
@@ -88,7 +71,7 @@ def test_the_wheel_has_the_files_of_fedldp(wheel):
         assert found[name] == source(name).read_bytes(), name
 
 
-def test_the_sdist_builds_the_same_wheel(wheel, tmp_path):
+def test_the_sdist_builds_the_same_wheel(wheel, built, tmp_path):
     with tarfile.open(built(FOLDER, "build_sdist", tmp_path)) as archive:
         assert not any(member.issym() for member in archive.getmembers())
         archive.extractall(tmp_path / "source", filter="data")
@@ -99,7 +82,7 @@ def test_the_sdist_builds_the_same_wheel(wheel, tmp_path):
 
 def test_it_needs_no_other_package(bin_folder):
     code = """
-import fedldp_vehicle, fedldp_vehicle.command, sys
+import fedldp_vehicle, fedldp_vehicle.agent, fedldp_vehicle.command, sys
 known = sys.stdlib_module_names | {"fedldp_vehicle", "__main__"}
 print(sorted({name.partition(".")[0] for name in sys.modules} - known))
 """

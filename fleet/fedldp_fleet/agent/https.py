@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import secrets
+import socket
 import ssl
 import time
 from pathlib import Path
@@ -102,6 +103,20 @@ def tls(ca_file: str | os.PathLike[str] | None = None) -> ssl.SSLContext:
     return context
 
 
+class _HTTPSConnection(http.client.HTTPSConnection):
+    """A connection that encodes its host itself: the codec for other alphabets takes a megabyte."""
+
+    def __init__(self, host: str, port: int, timeout: float, context: ssl.SSLContext) -> None:
+        super().__init__(host, port, timeout=timeout, context=context)
+        self._address = host.encode("ascii" if host.isascii() else "idna"), port
+        self._tls, self._seconds = context, timeout
+
+    def connect(self) -> None:
+        plain = socket.create_connection(self._address, self._seconds)  # type: ignore[arg-type]
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock = self._tls.wrap_socket(plain, server_hostname=self._address[0])
+
+
 class _Connection:
     """A kept connection to a server, which is opened again when it was closed."""
 
@@ -127,9 +142,7 @@ class _Connection:
         """Return the status and the body of a reply; raise `RoadError` if there is none."""
         try:
             if self._open is None:
-                self._open = http.client.HTTPSConnection(
-                    self._host, self._port, timeout=self._timeout, context=self._context
-                )
+                self._open = _HTTPSConnection(self._host, self._port, self._timeout, self._context)
             self._open.request(method, path, body or None, headers)
             reply = self._open.getresponse()
             data = reply.read(most + 1)

@@ -34,6 +34,8 @@ class RowItself:
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
         self._schema = plan["schema"]
+        attributes = [vehicle.read_attribute(dict(entry), 0) for entry in self._schema]
+        self._names = {part.name for each in attributes for part in each.parts or (each,)}
 
     @property
     def declaration(self) -> dict[str, Any]:
@@ -41,8 +43,9 @@ class RowItself:
         return {"computes": "rows", "schema": self._schema}
 
     def answer(self, rows: Sequence[Row], word: int) -> Row:
-        """Return a random one of the rows."""
-        return rows[word * len(rows) >> vehicle.WORD] if rows else {}
+        """Return what is asked for of a random one of the rows."""
+        row = rows[word * len(rows) >> vehicle.WORD] if rows else {}
+        return {name: value for name, value in row.items() if name in self._names}
 
 
 class _Input(NamedTuple):

@@ -21,8 +21,8 @@ from ..common import (
     canonical,
     exact,
     for_vehicle,
-    tell_owner,
     vehicle,
+    warn_owner,
 )
 from ..questions import Question
 from ..signed_jobs import SignedJob, SignedStage
@@ -33,6 +33,14 @@ from .loop import Checked
 Rows = Callable[[], Row | Sequence[Row]]
 
 _LARGEST_CALENDAR = Fraction(1 << 20)  # what it costs is checked when periods are drawn
+
+
+def tell_counts(answer: PaidAnswer) -> None:
+    """Tell the owner how many values were clipped or replaced: logs are kept, so no values."""
+    if answer.failure:
+        warn_owner(f"fedldp agent: all values count as missing: {answer.failure}")
+    elif count := sum(not note.startswith("the key ") for note in answer.notes):
+        warn_owner(f"fedldp agent: {count} values of the row were clipped or replaced.")
 
 
 @final
@@ -63,7 +71,7 @@ class OneVehicle:
         schema: Sequence[Mapping[str, Any]] | None = None,
         epsilon: Fraction | None = None,
         fewest_vehicles: int = 1,
-        tell: Callable[[PaidAnswer], None] = tell_owner,
+        tell: Callable[[PaidAnswer], None] = tell_counts,
     ) -> None:
         self._ledger, self._rows, self._id = ledger, rows, vehicle_id
         self._held = None if schema is None else {canonical(dict(each)) for each in schema}

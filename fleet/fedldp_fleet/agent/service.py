@@ -10,7 +10,6 @@ state.json            when the agent last called, for `status`
 import contextlib
 import json
 import os
-import shutil
 import signal
 import threading
 import time
@@ -29,7 +28,6 @@ from .https import HTTPSRoad, Membership
 from .loop import TICK_SECONDS, Agent, Holder
 from .outbox import Outbox
 from .policy import Policy
-from .relay import Relay, SocketRoad
 from .roads import Road
 
 FILE, LEDGER, OUTBOX, NETWORK = "agent.toml", "ledger.db", "outbox.db", "network"
@@ -186,7 +184,7 @@ def run(settings: Settings, make_holder: MakeHolder, socket: Path | None = None)
         signal.signal(number, lambda *_: stop.set())
     signal.signal(signal.SIGHUP, lambda *_: renew.set())
     with alone(settings.folder), settings.ledger() as ledger:
-        road: Road = SocketRoad(socket) if socket else https_road(settings.network)
+        road = _road(settings, socket)
         outbox = Outbox(settings.folder / OUTBOX)
         agent = Agent(
             road,
@@ -212,8 +210,18 @@ def run(settings: Settings, make_holder: MakeHolder, socket: Path | None = None)
             outbox.close()
 
 
+def _road(settings: Settings, socket: Path | None) -> Road:
+    if socket is None:
+        return https_road(settings.network)
+    from .relay import SocketRoad  # which a process with its own network does without
+
+    return SocketRoad(socket)
+
+
 def relay(network: Path, socket: Path) -> None:
     """Run the network process of an agent until SIGTERM or Ctrl-C."""
+    from .relay import Relay
+
     road = https_road(network)
     server = Relay(road, socket)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -276,7 +284,8 @@ def status(settings: Settings) -> tuple[dict[str, Any], list[str]]:
             attention.append(f"the ledger was sealed on {found.sealed}: it refuses every vehicle.")
     except (FedLDPError, OSError) as error:
         attention.append(str(error))
-    free = shutil.disk_usage(settings.folder).free
+    disk = os.statvfs(settings.folder)
+    free = disk.f_bavail * disk.f_frsize
     if free < LEAST_FREE_BYTES:
         attention.append(f"the disk is full: {free:,} bytes are left.")
     document = {

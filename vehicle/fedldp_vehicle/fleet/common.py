@@ -14,7 +14,6 @@ from ..budget.vehicle import (
     PlanQuestion,
     Vehicle,
     for_vehicle,
-    tell_owner,
 )
 from ..errors import BudgetError, DomainError, FedLDPError, PrivacyError, WireError
 from ..signing import PrivateKey, PublicKey, PublicKeys, Trusted
@@ -56,7 +55,6 @@ __all__ = [
     "locks",
     "overview",
     "signing",
-    "tell_owner",
     "toml",
     "vehicle",
     "warn_owner",
