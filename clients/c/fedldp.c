@@ -714,7 +714,7 @@ const fedldp_strategy fedldp_directions_strategy = {directions_check, directions
 
 /* Plans. */
 
-static uint32_t crc32(uint32_t crc, const uint8_t *bytes, size_t count) {
+uint32_t fedldp_crc32(uint32_t crc, const uint8_t *bytes, size_t count) {
   size_t i;
   int bit;
   for (crc = ~crc, i = 0; i < count; i++)
@@ -784,8 +784,8 @@ fedldp_status fedldp_draw(const fedldp_plan *plan, const fedldp_value *row, fedl
   memcpy(report + 1, plan->fingerprint, 7);
   report[11] = 1;
   put_big_endian(report + 12,
-                 crc32(crc32(0, report, 12), report + FEDLDP_HEADER_BYTES,
-                       size - FEDLDP_HEADER_BYTES),
+                 fedldp_crc32(fedldp_crc32(0, report, 12), report + FEDLDP_HEADER_BYTES,
+                              size - FEDLDP_HEADER_BYTES),
                  4);
   if (state.status != FEDLDP_OK) memset(report, 0, size);
   memset(scratch, 0, plan->scratch * sizeof *scratch);

@@ -274,6 +274,9 @@ fedldp_status fedldp_draw(const fedldp_plan *plan, const fedldp_value *row, fedl
 fedldp_status fedldp_choose(uint32_t k, uint32_t d, fedldp_random *random, void *context,
                             uint64_t *chosen);
 
+/* CRC-32 as in zlib, for reports and ledgers: begin with 0, and go on with what was returned. */
+uint32_t fedldp_crc32(uint32_t crc, const uint8_t *bytes, size_t count);
+
 /* A ledger keeps one record of `size` bytes, always of the same size. `load` reads the last one that
 was stored, and returns 0 only if it is intact. `store` returns 0 only after the record is durable:
 whatever happens to the power then, `load` returns it or a later one, or fails. */
@@ -301,7 +304,7 @@ typedef struct fedldp_vehicle {
 } fedldp_vehicle;
 
 /* Write the first record, in which nothing is spent: once in the life of a vehicle, where it is
-made. A ledger that has been provisioned before must refuse: that is up to `store`. */
+made. If a record can be read, the status is FEDLDP_OLD; `store` must refuse what is not blank. */
 fedldp_status fedldp_provision(fedldp_ledger *ledger);
 
 /* Answer the plan once for a job, and in one period of a calendar (from 1; 0 without a calendar).

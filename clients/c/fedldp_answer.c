@@ -35,6 +35,7 @@ static fedldp_status store(fedldp_ledger *ledger) {
 
 fedldp_status fedldp_provision(fedldp_ledger *ledger) {
   if (ledger->size < FEDLDP_RECORD_HEADER_BYTES) return FEDLDP_LIMIT;
+  if (ledger->load(ledger->context, ledger->record, ledger->size) == 0) return FEDLDP_OLD;
   memset(ledger->record, 0, ledger->size);
   ledger->record[0] = RECORD_VERSION;
   return store(ledger);
