@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
@@ -178,3 +179,29 @@ def test_a_missing_extra_is_named_with_a_command_that_needs_no_index(
 def test_the_packages_of_an_extra_include_those_of_the_extras_it_names():
     message = str(MissingExtra("pyarrow", "parquet"))
     assert re.search(r"pip install 'narwhals>=[\d.]+' 'pyarrow>=[\d.]+'$", message)
+
+
+# Suggestions, and tables in pipes
+
+
+def test_a_misspelt_command_gets_a_suggestion():
+    result = CliRunner().invoke(command, ["colect"])
+    assert result.exit_code == 2
+    assert "No such command 'colect'. Did you mean 'collect'?" in result.output
+    assert "Did you mean" not in CliRunner().invoke(command, ["xyzzy"]).output
+
+
+def test_a_table_in_a_pipe_keeps_long_names_in_one_line(tmp_path):
+    names = [f"Vehicle.Cabin.Door.Row{i}.DriverSide.Window.Position" for i in range(3)]
+    data, schema = tmp_path / "fleet.csv", tmp_path / "fleet.toml"
+    data.write_text(",".join(names) + "\n" + "1,2,3\n" * 50)
+    schema.write_text("".join(f'["{name}"]\nlow = 0\nhigh = 100\n' for name in names))
+    words = [sys.executable, "-m", "fedldp", "collect", str(data), "--schema", str(schema)]
+    environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
+    done = subprocess.run(
+        [*words, "--epsilon", "2", "--seed", "1"], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    for name in names:
+        assert name in done.stdout
+    assert len(done.stdout.splitlines()) < 15

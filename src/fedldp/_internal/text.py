@@ -95,11 +95,26 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     >>> did_you_mean("Pari", ["Oslo", "Paris"])
     " (did you mean 'Paris'?)"
     """
+    near = closest(word, known)
+    return f" (did you mean {near!r}?)" if near is not None else ""
+
+
+def closest(word: object, known: Iterable[str]) -> str | None:
+    """Return the most similar known word, as if the case of letters did not matter; or None.
+
+    >>> closest("HM-TP", ["hm", "hm-tp"]), closest("xyz", ["hm"])
+    ('hm-tp', None)
+    """
     from difflib import get_close_matches
 
-    compared = type(word) is str and len(word) <= _COMPARED
-    near = get_close_matches(str(word), known, n=1) if compared else []
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    if type(word) is not str or len(word) > _COMPARED:
+        return None
+    words = list(known)
+    near = get_close_matches(word, words, n=1)
+    if not near:
+        folded = {each.casefold(): each for each in reversed(words)}
+        near = [folded[each] for each in get_close_matches(word.casefold(), folded, n=1)]
+    return near[0] if near else None
 
 
 def unknown(kind: str, name: object, known: Collection[str], *, hint: str = "") -> UnknownName:

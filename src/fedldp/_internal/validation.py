@@ -33,6 +33,15 @@ def epsilon(value: Any) -> float:
     return float(value)
 
 
+def plain_whole(value: Any) -> Any:
+    """Return an integer of NumPy as a plain one, and anything else as it is.
+
+    >>> plain_whole(np.int64(6)), plain_whole(True), plain_whole("6")
+    (6, True, '6')
+    """
+    return int(value) if isinstance(value, np.integer) else value
+
+
 def is_real(value: object) -> bool:
     """Return whether a value is a real number; a boolean is not."""
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)

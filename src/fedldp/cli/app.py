@@ -7,6 +7,7 @@ from typing import NamedTuple
 import click
 
 from fedldp import __version__
+from fedldp._internal.text import closest
 
 
 class _Entry(NamedTuple):
@@ -87,6 +88,15 @@ class _Commands(click.Group):
             return found
         added = _added().get(cmd_name)
         return None if added is None else added.load()
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the command that was meant by one that is misspelt."""
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and (near := closest(args[0], known)) is not None:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {near!r}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         summaries = {name: entry.summary for name, entry in _COMMANDS.items()}

@@ -35,6 +35,7 @@ from fedldp.schema.schema import Schema
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _BAR = 20  # the length of the longest bar
+_NAME = 16  # characters of a name in one line, at least
 _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 _PROJECTED = (
     "Projected frequencies are not negative and add up to 1. A prior learned from all labels "
@@ -223,7 +224,7 @@ def render(title: str, rows: list[dict[str, Any]], confidence: float) -> Table:
     """
     better = [row.get("projected_by") == EMPIRICAL_BAYES for row in rows]
     rendered = Table(title=title, caption=_PROJECTED if any(better) else None)
-    rendered.add_column("what", overflow="fold")
+    rendered.add_column("what", overflow="fold", min_width=_NAME)
     numbers, shares = [key for key in ("truth",) if key in rows[0]], []
     if any(row.get("clipped") or row.get("replaced") for row in rows):
         numbers, shares = ["truth", "used"], ["clipped", "replaced"]

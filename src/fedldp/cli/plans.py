@@ -1,6 +1,7 @@
 """`fedldp schema` and `fedldp plan`: from columns to the plan that both sides use."""
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -45,13 +46,22 @@ class _Output(click.Path):
         return path
 
 
+PIPE_WIDTH = 200  # characters of a line that is not for a terminal
+
 INPUT = click.Path(path_type=Path, exists=True, dir_okay=False)
 OUTPUT = _Output(path_type=Path, dir_okay=False)
 
 
 def console(**options: Any) -> Console:
-    """Return a console that prints texts of users unchanged, without markup."""
-    return Console(highlight=False, markup=False, emoji=False, **options)
+    """Return a console that prints texts of users unchanged, without markup.
+
+    In a pipe or a file, where nothing says how wide a line may be, it is wide: long names and
+    numbers must stay in one piece for the program that reads them.
+    """
+    made = Console(highlight=False, markup=False, emoji=False, **options)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = PIPE_WIDTH
+    return made
 
 
 def add(command: Command, *options: Callable[[Command], Command]) -> Command:

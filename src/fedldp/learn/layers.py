@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp._internal.text import unknown
+from fedldp._internal.validation import plain_whole
 from fedldp.errors import DomainError
 
 Array = npt.NDArray[Any]
@@ -591,7 +592,8 @@ def layer_from_document(document: Any) -> Layer:
 
 
 def _check_whole(layer: Any, name: str) -> None:
-    value = getattr(layer, name)
+    value = plain_whole(getattr(layer, name))
+    object.__setattr__(layer, name, value)
     if type(value) is not int or not 1 <= value <= MOST_UNITS:
         raise DomainError(
             f"{name} of a {layer.kind} layer must be a whole number from 1 to {MOST_UNITS}; "

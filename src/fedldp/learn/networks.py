@@ -23,7 +23,7 @@ import numpy as np
 
 from fedldp._internal import documents
 from fedldp._internal.science import scipy_module
-from fedldp._internal.validation import Floats, Integers, is_real, whole
+from fedldp._internal.validation import Floats, Integers, is_real, plain_whole, whole
 from fedldp._internal.vectors import without_tiny
 from fedldp.errors import DomainError
 from fedldp.learn.features import FeatureRows, written_out
@@ -583,7 +583,7 @@ Architecture = Callable[[int, Objective], Network]
 
 
 def _checked_shape(shape: Any) -> Shape:
-    found = tuple(shape) if isinstance(shape, list | tuple) else ()
+    found = tuple(map(plain_whole, shape)) if isinstance(shape, list | tuple) else ()
     if len(found) not in (1, 2) or any(type(each) is not int or each < 0 for each in found):
         raise DomainError(
             "inputs must be the shape of a row, (features,) or (channels, values); "

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp._internal.text import unknown
-from fedldp._internal.validation import Floats
+from fedldp._internal.validation import Floats, plain_whole
 from fedldp._internal.vectors import without_tiny
 from fedldp.errors import DomainError
 from fedldp.learn.features import check_target, encode_target
@@ -188,7 +188,7 @@ class Objective(ABC):
         >>> objective("softmax").with_outputs(6).outputs
         6
         """
-        if type(outputs) is not int or outputs != self.outputs:
+        if type(plain_whole(outputs)) is not int or outputs != self.outputs:
             raise DomainError(f"{self.name} has {self.outputs} output; got {outputs!r:.80}.")
         return self
 
@@ -492,6 +492,7 @@ class Softmax(Objective):
     length = math.sqrt(2.0)  # so that with two labels it is that of logistic regression
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "outputs", plain_whole(self.outputs))
         if type(self.outputs) is not int or self.outputs < 2:
             raise DomainError(f"outputs must be at least 2, one a label; got {self.outputs!r}.")
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from copy import copy
 from typing import Any
 
+from fedldp._internal.text import closest
 from fedldp.errors import DomainError
 from fedldp.schema.attributes.angle import Angle
 from fedldp.schema.attributes.base import Attribute, Labelled
@@ -42,6 +43,19 @@ ATTRIBUTES: dict[str, type[Attribute]] = {
 }
 
 
+# What the tables of attributes can have, and what other programs call some of it.
+_ENTRIES = (
+    "low", "high", "length", "size", "missing", "optional", "constant", "bins", "edges", "spacing",
+    "categories", "buckets", "salt", "first", "last", "period", "grid",
+)  # fmt: skip
+_MEANT = {
+    "min": "low", "minimum": "low", "lower": "low", "from": "low",
+    "max": "high", "maximum": "high", "upper": "high", "to": "high",
+    "labels": "categories", "values": "categories", "allowed": "categories", "enum": "categories",
+    "default": "missing", "nullable": "optional",
+}  # fmt: skip
+
+
 def from_table(name: str, table: Any) -> Attribute:
     """Return the attribute that a table in TOML declares."""
     if not isinstance(table, Mapping):
@@ -54,8 +68,15 @@ def from_table(name: str, table: Any) -> Attribute:
             return _constant(attribute, table["constant"]) if "constant" in table else attribute
     raise DomainError(
         f"{name!r} needs {', or '.join(kind.declared_as for kind in ATTRIBUTES.values())}; got "
-        f"{', '.join(map(repr, table)) or 'nothing'}."
+        f"{', '.join(map(repr, table)) or 'nothing'}.{_hint(table)}"
     )
+
+
+def _hint(table: Mapping[str, Any]) -> str:
+    """Return which words were meant by those that no attribute has, or an empty text."""
+    meant = {key: _MEANT.get(key) or closest(key, _ENTRIES) for key in table if key not in _ENTRIES}
+    pairs = [f"{right!r} for {key!r}" for key, right in meant.items() if right]
+    return f" Did you mean {' and '.join(pairs)}?" if pairs else ""
 
 
 def from_entry(name: str, entry: Mapping[str, Any]) -> Attribute:

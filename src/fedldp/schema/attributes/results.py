@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self, cast, final
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self, cast, final
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from fedldp._internal.text import counted, listed, with_interval
 from fedldp._internal.validation import Floats, Integers
 from fedldp.coders.categories import cut, project
 from fedldp.coders.moments import Covariance
+from fedldp.errors import DomainError
 from fedldp.schema.attributes import empirical_bayes
 
 __all__ = ["Frequencies", "Line", "Mean", "Numbers", "Result"]
@@ -452,6 +453,32 @@ class Mean(Result):
         if np.ndim(values) == 0:
             values, stderr, answers = float(values), float(stderr), int(answers)
         return cls(values, stderr, interval, simultaneous, answers)
+
+    def quantile(self, q: float) -> NoReturn:
+        """Raise `DomainError`: from a mean nothing follows about quantiles.
+
+        Parameters
+        ----------
+        q
+            The share below the quantile.
+
+        Raises
+        ------
+        DomainError
+            Always. The message says how to ask for quantiles.
+
+        Examples
+        --------
+        >>> ends = np.array([0.0, 2.0])
+        >>> Mean.of(Numbers(1.0, 0.5, ends, ends, 10)).quantile(0.5)
+        Traceback (most recent call last):
+        fedldp.errors.DomainError: this is a mean, which says nothing about quantiles. Ask for ...
+        """
+        raise DomainError(
+            "this is a mean, which says nothing about quantiles. Ask for the distribution: give "
+            "the attribute bins, as BinnedNumber.of(name, low, high, bins=20) or `bins = 20` in "
+            "TOML do."
+        )
 
     def with_numbers(self, numbers: Numbers) -> "Mean":
         return Mean.of(numbers)
