@@ -60,6 +60,12 @@ class Packets:
             yield start, self.take(slice(start, stop))
             start = stop
 
+    def texts(self) -> list[bytes]:
+        """Return the bytes of each packet."""
+        ends = (self.starts + self.lengths).tolist()
+        ranges = zip(self.starts.tolist(), ends, strict=True)
+        return [self.data[start:end].tobytes() for start, end in ranges]
+
     @cached_property
     def _places(self) -> slice | Integers:
         """Where the packets begin: a slice if the distance is always the same."""
@@ -109,6 +115,24 @@ class Packets:
         for place in range(size):
             found ^= _crc_tables()[size - 1 - place].take(self.field(offset + place, "u1"))
         return found
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RepeatedPackets:
+    """Some packets of which few are different, as a column with a dictionary has them.
+
+    >>> repeated = RepeatedPackets(Packets.of([b"ab", b"cd"]), np.array([1, 1, 0]))
+    >>> len(repeated)
+    3
+    """
+
+    distinct: Packets  # the same object where several columns share one dictionary
+    rows: Integers  # for each packet, its place among these
+    missing: Mask | None = None  # which of them are not there at all
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 @cache

@@ -11,6 +11,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, final
@@ -19,9 +20,9 @@ import numpy as np
 
 from fedldp import vehicle
 from fedldp._internal import documents, packing
-from fedldp._internal.packets import Mask, Packets
+from fedldp._internal.packets import Mask, Packets, RepeatedPackets
 from fedldp._internal.text import counted
-from fedldp._internal.validation import whole
+from fedldp._internal.validation import Integers, whole
 from fedldp.counting.packets import in_memory
 from fedldp.counting.shards import Progress, Shard, digest, find, no_one
 from fedldp.errors import DomainError, WireError
@@ -52,6 +53,7 @@ CHANCE_OF_A_NOTE, CHANCE_OF_A_COPY = 0.01, 2.0**-40  # that an honest file equal
 _SELDOM_EQUAL, _NEVER_EQUAL = 100, 10_000  # vehicles in tallies that are equal by chance
 _MANY = 1 << 9  # a packet with more vehicles is counted by itself,
 _WIDE = 1 << 20  # and so is a packet with more bits
+_MOST_DISTINCT = 1 << 17  # packets of dictionaries that are kept in memory
 
 
 class Refused(NamedTuple):
@@ -510,6 +512,15 @@ def count_stream(stream: BinaryIO, plan: Asked) -> Counted:
     return counter.result()
 
 
+class _Dictionary(NamedTuple):
+    """The distinct packets of a column."""
+
+    packets: Packets
+    texts: list[bytes]
+    verdicts: Verdicts
+    times: Integers  # how often each has occurred
+
+
 @final
 class _Counter:
     """Counters that packets are added to."""
@@ -525,24 +536,90 @@ class _Counter:
         self._refused = np.zeros(len(REASONS) + 1, np.int64)
         self._listed: list[Refused] = []
         self._most_listed = most_listed
+        self._dictionary: _Dictionary | None = None
+        self._verdict_of: dict[bytes, int] = {}  # of the packets of all dictionaries
+        self._times_of: Counter[bytes] = Counter()
 
     def split(self, stream: BinaryIO) -> Iterator[Packets]:
         return report.split(stream, self._plan.fingerprint, self._width)
 
-    def add(self, packets: Packets) -> None:
+    def add(self, packets: Packets | RepeatedPackets) -> None:
         """Count the valid packets."""
+        if isinstance(packets, RepeatedPackets):
+            self._add_repeated(packets)
+            return
         for _, chunk in packets.chunks():
-            verdicts = self._count(chunk)
-            bad = np.flatnonzero(verdicts)
-            if bad.size:
-                self._refused += np.bincount(verdicts[bad], minlength=self._refused.size)
-                for number in bad[: self._most_listed - len(self._listed)].tolist():
-                    reason = [*REASONS][verdicts[number] - 1]
-                    self._listed.append(Refused(self._shard, self._seen + number, reason))
-            self._packets += len(chunk) - bad.size
-            self._seen += len(chunk)
+            self._note(self._count(chunk))
+
+    def _add_repeated(self, packets: RepeatedPackets) -> None:
+        if self._dictionary is None or self._dictionary.packets is not packets.distinct:
+            self._leave_dictionary()
+            if len(self._verdict_of) > _MOST_DISTINCT:
+                self._count_dictionaries()
+            self._dictionary = self._validated(packets.distinct)
+        verdicts, times = self._dictionary.verdicts, self._dictionary.times
+        rows, missing = packets.rows, packets.missing
+        if missing is not None or verdicts.any():
+            found = verdicts[rows]
+            if missing is not None:
+                found[missing] = MISSING
+            self._note(found)
+            rows = rows[found == ACCEPTED]
+        else:
+            self._packets += len(rows)
+            self._seen += len(rows)
+        times += np.bincount(rows, minlength=len(times))
+
+    def _validated(self, packets: Packets) -> "_Dictionary":
+        """Validate the packets of a dictionary that were in none before."""
+        texts = packets.texts()
+        new = list({text: 0 for text in texts if text not in self._verdict_of})
+        if new:
+            never = np.zeros(len(new), np.int64)
+            self._verdict_of.update(zip(new, self._count_times(new, never), strict=True))
+        verdicts = np.array([self._verdict_of[text] for text in texts], np.uint8)
+        return _Dictionary(packets, texts, verdicts, np.zeros(len(texts), np.int64))
+
+    def _leave_dictionary(self) -> None:
+        """Remember how often each packet of the current dictionary occurred."""
+        if self._dictionary is not None:
+            for text, times in zip(
+                self._dictionary.texts, self._dictionary.times.tolist(), strict=True
+            ):
+                self._times_of[text] += times
+            self._dictionary = None
+
+    def _count_dictionaries(self) -> None:
+        """Count each packet of all dictionaries as often as it occurred."""
+        self._leave_dictionary()
+        times = np.fromiter(self._times_of.values(), np.int64, len(self._times_of))
+        texts = list(compress(self._times_of, times))
+        self._times_of.clear()
+        self._verdict_of.clear()
+        if texts:
+            self._count_times(texts, times[times > 0])
+
+    def _count_times(self, texts: list[bytes], times: Integers) -> list[int]:
+        """Count packets that occur some times each, which may be never, and return all verdicts."""
+        return [
+            verdict
+            for start, chunk in Packets.of(texts).chunks()
+            for verdict in self._count(chunk, times[start : start + len(chunk)]).tolist()
+        ]
+
+    def _note(self, verdicts: Verdicts) -> None:
+        """Remember which packets were refused."""
+        bad = np.flatnonzero(verdicts)
+        if bad.size:
+            self._refused += np.bincount(verdicts[bad], minlength=self._refused.size)
+            for number in bad[: self._most_listed - len(self._listed)].tolist():
+                reason = [*REASONS][verdicts[number] - 1]
+                self._listed.append(Refused(self._shard, self._seen + number, reason))
+        self._packets += len(verdicts) - bad.size
+        self._seen += len(verdicts)
 
     def result(self, manifest: Manifest | None = None) -> Counted:
+        self._count_dictionaries()
         plan = self._plan
         found = Tally(
             plan.fingerprint, plan.parts, self._vehicles, tuple(self._counts), plan.estimator
@@ -551,54 +628,59 @@ class _Counter:
         refused = {reason: number for reason, number in refused.items() if number}
         return Counted(found, self._packets, refused, tuple(self._listed), manifest or Manifest())
 
-    def _count(self, packets: Packets) -> Verdicts:
+    def _count(self, packets: Packets, times: Integers | None = None) -> Verdicts:
+        """Count valid packets, once or as many times as is given for each."""
         verdicts, vehicles = report.check_headers(packets, self._plan.fingerprint, self._width)
         if packets.missing is not None:
             verdicts[packets.missing] = MISSING
         good = np.flatnonzero(verdicts == ACCEPTED)
         if good.size == len(packets) and np.all(vehicles == vehicles[0]):  # the usual case
-            return self._count_group(packets, int(vehicles[0]))
+            return self._count_group(packets, int(vehicles[0]), times)
         order = good[np.argsort(vehicles[good], kind="stable")]
         for rows in np.split(order, np.flatnonzero(np.diff(vehicles[order])) + 1):
             if rows.size:
-                verdicts[rows] = self._count_group(packets.take(rows), int(vehicles[rows[0]]))
+                some = None if times is None else times[rows]
+                group = packets.take(rows)
+                verdicts[rows] = self._count_group(group, int(vehicles[rows[0]]), some)
         return verdicts
 
-    def _count_group(self, packets: Packets, vehicles: int) -> Verdicts:
+    def _count_group(self, packets: Packets, vehicles: int, times: Integers | None) -> Verdicts:
         """Count packets of one size whose headers are valid."""
         verdicts = report.check_bodies(packets, self._plan.fingerprint, self._width, vehicles)
         rows = np.flatnonzero(verdicts == ACCEPTED)
         if rows.size < len(packets):
             packets = packets.take(rows)
+            times = None if times is None else times[rows]
         if vehicles >= _MANY or vehicles * self._width >= _WIDE:
-            good = np.array(
-                [self._count_long(packets, n, vehicles) for n in range(rows.size)], bool
-            )
+            long = (self._count_long(packets, n, vehicles, times) for n in range(rows.size))
+            good = np.array([*long], bool)
         elif vehicles:
-            good = self._count_short(packets, vehicles)
+            good = self._count_short(packets, vehicles, times)
         else:
             good = np.ones(rows.size, np.bool_)
         verdicts[rows[~good]] = CODE
-        self._vehicles += vehicles * int(good.sum())
+        self._vehicles += vehicles * int(good.sum() if times is None else times[good].sum())
         return verdicts
 
-    def _count_short(self, packets: Packets, vehicles: int) -> Mask:
+    def _count_short(self, packets: Packets, vehicles: int, times: Integers | None) -> Mask:
         size = packing.length(vehicles, self._width)
         records = packing.from_rows(packets.octets(HEADER, size), vehicles, self._width)
         good: Mask = np.logical_and.reduce(self._valid(records).reshape(-1, vehicles), axis=1)
         if not good.all():
             records = records.take(np.flatnonzero(np.repeat(good, vehicles)))
-        self._add(records)
+        self._add(records, None if times is None else np.repeat(times[good], vehicles))
         return good
 
-    def _count_long(self, packets: Packets, number: int, vehicles: int) -> bool:
+    def _count_long(
+        self, packets: Packets, number: int, vehicles: int, times: Integers | None
+    ) -> bool:
         start = int(packets.starts[number]) + HEADER
         packed = packets.data.data[start : start + packing.length(vehicles, self._width)]
         ranges = packed, vehicles, self._width
         if not all(self._valid(records).all() for records in packing.parse_ranges(*ranges)):
             return False
         for records in packing.parse_ranges(*ranges):
-            self._add(records)
+            self._add(records, None if times is None else np.full(len(records), times[number]))
         return True
 
     def _valid(self, records: packing.Records) -> Mask:
@@ -608,8 +690,19 @@ class _Counter:
             first += part.width
         return good
 
-    def _add(self, records: packing.Records) -> None:
+    def _add(self, records: packing.Records, times: Integers | None) -> None:
+        if times is None:
+            self._add_to(self._counts, records)
+            return
+        # A record that occurs 6 times is counted twice and four times, with others that are.
+        for power in range(int(times.max(initial=0)).bit_length()):
+            counts = [np.zeros_like(cells) for cells in self._counts]
+            self._add_to(counts, records.take(np.flatnonzero(times >> power & 1)))
+            for cells, found in zip(self._counts, counts, strict=True):
+                cells += found << power
+
+    def _add_to(self, counts: list[Integers], records: packing.Records) -> None:
         first = 0
-        for part, cells in zip(self._plan.parts, self._counts, strict=True):
+        for part, cells in zip(self._plan.parts, counts, strict=True):
             part.count(records, first, cells)
             first += part.width

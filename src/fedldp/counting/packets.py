@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedldp._internal.packets import Packets
+from fedldp._internal.packets import Packets, RepeatedPackets
 from fedldp._internal.text import listed
 from fedldp.errors import DomainError, MissingExtra
 from fedldp.schema.frames import is_missing, shown
@@ -24,7 +24,7 @@ _EXPECTED = (
 )
 
 
-def in_memory(data: Any, column: str | None = None) -> Iterator[Packets]:
+def in_memory(data: Any, column: str | None = None) -> Iterator[Packets | RepeatedPackets]:
     """Yield the packets of a list of bytes, a binary column, or a table with such a column."""
     if isinstance(data, bytes | bytearray | memoryview | str):
         raise DomainError(
@@ -73,7 +73,7 @@ def _is_arrow(data: Any) -> bool:
     return any(hasattr(data, name) for name in names)
 
 
-def _of_arrow(data: Any, column: str | None) -> Iterator[Packets]:
+def _of_arrow(data: Any, column: str | None) -> Iterator[Packets | RepeatedPackets]:
     pa = import_pyarrow()
     columns: Iterator[Any]
     if hasattr(data, "scanner"):  # a data set
@@ -89,8 +89,7 @@ def _of_arrow(data: Any, column: str | None) -> Iterator[Packets]:
         columns = iter([pa.array(data)])
     else:
         columns = _of_stream(pa, data, column)
-    for each in columns:
-        yield from of_array(pa, each)
+    yield from of_arrays(pa, columns)
 
 
 def _of_stream(pa: Any, data: Any, column: str | None) -> Iterator[Any]:
@@ -135,10 +134,53 @@ def _is_binary(pa: Any, kind: Any) -> bool:
     return any(getattr(pa.types, name, bool)(kind) for name in names)
 
 
-def of_array(pa: Any, array: Any) -> Iterator[Packets]:
-    """Yield the packets of an Arrow array without copying them."""
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+def of_arrays(pa: Any, arrays: Iterable[Any]) -> Iterator[Packets | RepeatedPackets]:
+    """Yield the packets of Arrow arrays without copying them.
+
+    Arrays with a dictionary that is shorter than they are stay as they are.
+    """
+    dictionary = distinct = None
+    for array in arrays:
+        if not pa.types.is_dictionary(array.type):
+            yield from _of_array(pa, array)
+        elif len(array.dictionary) >= len(array) or array.dictionary.null_count:
+            yield from _of_array(pa, array.dictionary_decode())
+        else:
+            if distinct is None or not _is_same(array.dictionary, dictionary):
+                dictionary = array.dictionary
+                distinct = _joined([*_of_array(pa, dictionary)])
+            yield _repeated(array, distinct)
+
+
+def _is_same(dictionary: Any, other: Any) -> bool:
+    """Return whether two dictionaries are one: those of a Parquet file are for each batch."""
+    buffers = (
+        [buffer and (buffer.address, buffer.size) for buffer in each.buffers()]
+        for each in (dictionary, other)
+    )
+    same = dictionary.offset == other.offset and len(dictionary) == len(other)
+    return (same and next(buffers) == next(buffers)) or bool(dictionary.equals(other))
+
+
+def _joined(blocks: list[Packets]) -> Packets:
+    """Return the packets of an array that was divided."""
+    if len(blocks) == 1:
+        return blocks[0]
+    starts, lengths = (
+        np.concatenate([getattr(block, name) for block in blocks]) for name in ("starts", "lengths")
+    )
+    return Packets(blocks[0].data, starts, lengths)
+
+
+def _repeated(array: Any, distinct: Packets) -> RepeatedPackets:
+    indices = array.indices
+    if not indices.null_count:
+        return RepeatedPackets(distinct, indices.to_numpy())
+    missing = indices.is_null().to_numpy(zero_copy_only=False)
+    return RepeatedPackets(distinct, indices.fill_null(0).to_numpy(), missing)
+
+
+def _of_array(pa: Any, array: Any) -> Iterator[Packets]:
     if not _is_binary(pa, array.type):
         raise DomainError(f"a column of packets must be binary; got {array.type}.")
     fixed = pa.types.is_fixed_size_binary(array.type)

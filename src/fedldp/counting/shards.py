@@ -18,8 +18,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, final
 from urllib.parse import quote, unquote, urlsplit
 
-from fedldp._internal.packets import Packets
-from fedldp.counting.packets import column_name, import_pyarrow, of_array, rows_at_a_time
+from fedldp._internal.packets import Packets, RepeatedPackets
+from fedldp.counting.packets import column_name, import_pyarrow, of_arrays, rows_at_a_time
 from fedldp.errors import DomainError
 
 Source = str | os.PathLike[str]  # of one or many shards: see `find`
@@ -29,6 +29,8 @@ Progress = Callable[
 ]  # called with the number of bytes that were read since the last call
 
 _PIECE = 1 << 20  # bytes of a file that are read at a time
+_PLACES_AT_ONCE = 1 << 18  # packets that are read as places in a dictionary
+_PLACE_BYTES = 4
 _PARQUET = b"PAR1"
 _BEGINNING = 16  # bytes
 _SAFE = "/=+,:@!$&'()~"  # in an address, besides letters, digits and _.-
@@ -90,7 +92,7 @@ class Shard(ABC):
 
     def packets(
         self, file: BinaryIO, split: Split, column: str | None = None, progress: Progress = no_one
-    ) -> Iterator[Packets]:
+    ) -> Iterator[Packets | RepeatedPackets]:
         """Yield the packets of the open file; `split` finds reports that follow one another."""
         start = file.read(len(_PARQUET))
         file.seek(0)
@@ -105,26 +107,49 @@ class Shard(ABC):
 
     def _of_parquet(
         self, file: BinaryIO, column: str | None, progress: Progress
-    ) -> Iterator[Packets]:
+    ) -> Iterator[Packets | RepeatedPackets]:
         pa = import_pyarrow()
         from pyarrow import parquet
+
+        def of_table(table: Any, at_once: int) -> Iterator[Packets | RepeatedPackets]:
+            batches = table.iter_batches(at_once, columns=[name])
+            for packets in of_arrays(pa, (batch.column(0) for batch in batches)):
+                yield packets
+                progress(self.size * len(packets) // rows)
 
         try:
             with parquet.ParquetFile(file, buffer_size=_PIECE) as table:
                 name = column_name(table.schema_arrow, column)
                 facts, rows = table.metadata, max(table.metadata.num_rows, 1)
-                groups = map(facts.row_group, range(facts.num_row_groups))
+                groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
                 length = sum(group.total_byte_size for group in groups) / rows
-                for batch in table.iter_batches(rows_at_a_time(length), columns=[name]):
-                    for packets in of_array(pa, batch.column(0)):
-                        yield packets
-                        progress(self.size * len(packets) // rows)
+                if not _has_dictionary(groups, name, rows):
+                    yield from of_table(table, rows_at_a_time(length))
+                    return
+                options = {"buffer_size": _PIECE, "read_dictionary": [name]}
+                with parquet.ParquetFile(file, **options) as encoded:
+                    yield from of_table(encoded, _PLACES_AT_ONCE)
         except pa.ArrowException as error:
             raise DomainError(f"{self} cannot be read as a Parquet file: {error}") from error
 
     def _check_unchanged(self, before: Any, after: Any) -> None:
         if before != after:
             raise DomainError(f"{self} changed while it was read: count it once it is whole.")
+
+
+def _has_dictionary(groups: list[Any], name: str, rows: int) -> bool:
+    """Return whether a Parquet file has few different packets, and stores little more than places.
+
+    A packet is longer than its header of 16 bytes, wherever it is stored.
+    """
+    columns = [
+        group.column(number)
+        for group in groups
+        for number in range(group.num_columns)
+        if group.column(number).path_in_schema == name
+    ]
+    stored = sum(column.total_uncompressed_size for column in columns)
+    return all(column.has_dictionary_page for column in columns) and stored <= _PLACE_BYTES * rows
 
 
 @final
