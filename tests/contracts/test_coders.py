@@ -26,7 +26,7 @@ from fedldp.coders import (
 )
 from fedldp.coders.base import AsBits, ByLaw, ForCategories, ForNumbers, epsilon_of
 from fedldp.coders.laws import Law
-from fedldp.errors import PrivacyError, WireError
+from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.mechanisms import HMTP, Duchi
 from fedldp.plan.parts import Matrix, Part
 
@@ -355,6 +355,17 @@ def test_the_number_of_random_words_says_nothing(coder):
         coder.encode(np.full(shape, value, coder.inputs_dtype), source)
         seen.append(source.asked)
     assert seen[0] == seen[1] == seen[2]
+
+
+@pytest.mark.parametrize("coder", ALL)
+def test_what_is_sent_refuses_generators_for_study(coder):
+    predictable, plan, values = np.random.default_rng(1), plan_of(coder), values_of(coder, 2, 1)
+    with pytest.raises(DomainError, match="source must be a Source"):
+        coder.encode(values, predictable)
+    with pytest.raises(DomainError, match="source must be a Source"):
+        plan.report([], predictable)
+    with pytest.raises(DomainError, match="source must be a Source"):
+        plan.report([{}, {}], predictable)
 
 
 @pytest.mark.parametrize("coder", ALL)

@@ -311,9 +311,18 @@ def test_finite_tables_have_a_row_for_each_letter(name, data):
 
 @every_mechanism
 def test_refuses_an_invalid_source(name):
-    for wrong in (None, 7, np.random.default_rng(1)):
+    for wrong in (None, 7, np.random.RandomState(1)):
         with pytest.raises(DomainError, match=r"pass fedldp.source\(\)"):
             fedldp.mechanism(name, 1.0).perturb([], wrong)
+
+
+@every_mechanism
+def test_draws_from_a_generator_of_numpy_for_study(name):
+    m = fedldp.mechanism(name, 1.0)
+    x = np.linspace(-1.0, 1.0, 50)
+    first, again = (m.perturb(x, np.random.default_rng(1)) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, m.perturb(x, np.random.default_rng(2)))
 
 
 @every_mechanism
