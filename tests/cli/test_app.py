@@ -205,3 +205,14 @@ def test_a_table_in_a_pipe_keeps_long_names_in_one_line(tmp_path):
     for name in names:
         assert name in done.stdout
     assert len(done.stdout.splitlines()) < 15
+
+
+@pytest.mark.parametrize("arguments", [["report", "plan.json", "--vehicle", "7"], ["colect"]])
+def test_errors_never_reach_standard_output(arguments):
+    """Not even if standard error is closed, where click would print them."""
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$0" "$@" 2>&-', sys.executable, "-m", "fedldp", *arguments],
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, b"")

@@ -1,5 +1,6 @@
 """The command line. Needs the extra `cli`: click and rich."""
 
+import os
 import sys
 
 from fedldp.errors import FedLDPError, MissingExtra
@@ -9,6 +10,8 @@ from fedldp.vehicle import protect_standard_files, warn_owner
 def main() -> None:
     """Run `fedldp`; print known errors as one line on standard error, without a traceback."""
     protect_standard_files()
+    if sys.stderr is None:  # click would print errors on standard output
+        sys.stderr = os.fdopen(2, "w")  # the null device now
     try:
         _run()
     except (FedLDPError, OSError) as error:
