@@ -17,7 +17,9 @@ from fedldp.learn.optimizer import settled
 from fedldp.plan.plan import Plan
 from fedldp.results.tally import Tally
 from fedldp.signing import PrivateKey
+from fedldp.vehicle import canonical
 from fedldp_fleet import jobs
+from fedldp_fleet.common import documents
 from fedldp_fleet.jobs import Job
 from fedldp_fleet.messages import (
     MOST_BITS,
@@ -265,6 +267,8 @@ class Engine:
             return Verdict.REFUSED, parsed.reason
         if opened is not None and opened.closed is not None:
             return Verdict.LATE, "late"
+        if opened is None and answer.round <= row.round:
+            return Verdict.LATE, "late"  # of a store that is lost: the model has learned from it
         if opened is None and not (row.restored and answer.round > row.round):
             return Verdict.EARLY, ""
         if opened is not None and opened.digest != answer.question and not row.restored:
@@ -370,9 +374,11 @@ class Engine:
         job, result = _job(row.document), ""
         if not failed:
             *_, last = spans(job.stages)
-            states = store.round_states(job.name)[last.first - 1 :]
-            answered = sum(each.answers for each in states)
-            failed, reason = answered == 0, reason if answered else NOTHING
+            rounds = store.round_states(job.name)
+            answered = any(each.answers for each in rounds if each.number >= last.first)
+            state = Learned.from_json(row.learned).state
+            failed = not answered and (state is None or not state.round)
+            reason = NOTHING if failed else reason
         if not failed:
             model = job.model(job.start)
             if model is None:
@@ -385,6 +391,8 @@ class Engine:
 
 
 _REPEATED = "repeated"
+_STATE = "fedldp job state at a step 1"
+_STATE_ENTRIES = ("job", "learned", "reason", "result", "round", "signed", "state")
 
 
 def start(store: Transaction, incarnation: bytes) -> None:
@@ -393,6 +401,48 @@ def start(store: Transaction, incarnation: bytes) -> None:
         for row in store.active_jobs():
             store.set_job(row._replace(restored=True))
     store.set_value(INCARNATION, incarnation.hex())
+
+
+def state_of(row: JobRow) -> str:
+    """Return what a second place keeps of a job that learns, at each step; empty for a statistic.
+
+    A statistic is rebuilt from its answers, which agents send again.
+    """
+    job, number = _job(row.document), row.round
+    if job.model(job.start) is None:
+        return ""
+    if row.state == RUNNING:
+        number = jobs.span_of(job, number).cycle(number)[0] - 1
+    document = {"format": _STATE, "job": row.document, "learned": row.learned, "round": number}
+    others = {"reason": row.reason, "result": row.result, "signed": row.signed, "state": row.state}
+    return canonical(document | others)
+
+
+def resume(store: Transaction, text: str, now: float) -> bool:
+    """Continue a job from what `state_of` has returned; return whether the store is not as far.
+
+    Answers to its rounds up to there are late from now on: the model has learned from them.
+    Answers to later rounds count, whatever model they are about.
+    """
+    with documents.reading(repr(_STATE)):
+        given = documents.parse(text, [_STATE], _STATE_ENTRIES)
+        job, number = _job(given["job"]), given["round"]
+        Learned.from_json(given["learned"])
+        if type(number) is not int or not 0 <= number <= jobs.rounds_of(job):
+            raise ValueError(f"round must be one of the job's; got {number!r:.80}")
+        state = given["state"] if given["state"] in (DONE, FAILED) else QUEUED
+    before = store.job(job.name)
+    if before is not None and (before.round > number or before.state in (DONE, FAILED)):
+        return False
+    for opened in store.rounds(job.name):
+        if opened.number <= number and opened.closed is None:
+            store.set_round(opened._replace(closed=now))
+    for place in store.places(job.name):
+        store.remove_place(place)
+    row = JobRow(job.name, given["job"], given["signed"], state, number, given["learned"])
+    row = row._replace(reason=given["reason"], result=given["result"], restored=True)
+    store.set_job(row)
+    return True
 
 
 def vehicles_in(report: bytes) -> int:

@@ -419,6 +419,49 @@ def test_a_restored_server_counts_what_agents_send_again(store):
         assert [each.answers for each in inside.rounds("learn")] == [2, 2, 0]
 
 
+@pytest.mark.parametrize("lost", ["all", "since the first step"])
+def test_a_training_resumes_from_its_last_step(make_store, lost):
+    """The model goes on as if nothing had happened, from what agents send again."""
+    job, names = training(rounds=3, group=2), range(6)
+    first = make_store("first")
+    machine = prepared(first, job, agents=6)
+    agents, states, now = fleet(machine, first, 6), [], START
+    second = make_store("second")
+    if lost == "since the first step":  # the backup is from before it
+        prepared(second, job, agents=6)
+    for name in names[:4]:
+        now += 1
+        assert agents[name].visit(now) == 1
+        states += [engine.state_of(each) for each in tick(machine, first, now)]
+    assert len(states) == 2
+    answers = {
+        name: answer_to(agents[name].question("learn", 1 + name // 2), f"agent-{name}", seed=0)
+        for name in names[:4]
+    }
+    agents[4].visit(now), agents[5].visit(now)
+    tick(machine, first, now)
+    expected = job_row(first, "learn")
+    answers |= {
+        name: answer_to(agents[name].question("learn", 3), f"agent-{name}", seed=0)
+        for name in names[4:]
+    }
+    if lost == "all":
+        prepared(second, agents=6)
+    with second.transaction() as inside:
+        engine.start(inside, b"j" * 16)
+        assert engine.resume(inside, states[-1], now)
+        assert not engine.resume(inside, states[0], now)
+    for name in names:
+        agents[name].store, agents[name].pending = second, [answers[name]]
+        agents[name].said.clear()
+        agents[name].send(now)
+    said = [verdict for each in agents for verdict in each.said.values()]
+    assert said == [Verdict.LATE] * 4 + [Verdict.COUNTED] * 2
+    tick(machine, second, now), tick(machine, second, now)
+    row = job_row(second, "learn")
+    assert (row.state, row.learned, row.result) == (DONE, expected.learned, expected.result)
+
+
 def test_a_new_incarnation_is_told_to_agents(store):
     machine = prepared(store, statistic())
     [agent, *_] = fleet(machine, store, 1)

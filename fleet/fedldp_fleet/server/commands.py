@@ -160,6 +160,50 @@ def revoke_command(folder: Path, names: tuple[str, ...]) -> None:
     store.close()
 
 
+@server_group.command("backup")
+@click.argument("folder", type=FOLDER)
+@click.argument("target", type=click.Path(path_type=Path))
+def backup_command(folder: Path, target: Path) -> None:
+    """Copy a server, running or not, into a new folder.
+
+    \b
+    fedldp server backup server /backups/monday
+
+    The copy holds the keys of the server and of its agents: keep it secret.
+    """  # noqa: D301 (click wants the character \b itself)
+    from fedldp_fleet.server import backup
+    from fedldp_fleet.server.folder import ServerFolder
+
+    backup.back_up(ServerFolder.load(folder), target)
+    click.echo(f"Wrote {target}. Restore it: fedldp server restore {target} FOLDER")
+
+
+@server_group.command("restore")
+@click.argument("backup", type=FOLDER)
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--second", type=FOLDER, help="The last states of trainings: what server.toml calls second."
+)
+def restore_command(backup: Path, folder: Path, second: Path | None) -> None:
+    """Make a server from a backup, after the old one is lost for good.
+
+    \b
+    fedldp server restore /backups/monday server
+    fedldp server restore /backups/monday server --second /other/disk
+
+    Agents notice it, and send again all answers of open jobs. Never run the
+    old server again. Agents that joined after the backup have to join again.
+    """  # noqa: D301 (click wants the character \b itself)
+    from fedldp_fleet.server import backup as backups
+
+    restored = backups.restore(backup, folder, second)
+    click.echo(f"Restored {folder}. Start it: fedldp server run {folder}")
+    if restored.open_jobs:
+        click.echo(f"Agents will send again their answers to: {', '.join(restored.open_jobs)}.")
+    if restored.resumed:
+        click.echo(f"Trainings that go on from their last step: {', '.join(restored.resumed)}.")
+
+
 @server_group.command("status")
 @click.argument("folder", type=FOLDER)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")

@@ -10,9 +10,11 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, final
 
-from fedldp_fleet.engine import Engine, Parsed
+from fedldp.storage import files
+from fedldp_fleet.engine import Engine, Parsed, state_of
 from fedldp_fleet.messages import (
     Acknowledgement,
     Announcement,
@@ -27,6 +29,7 @@ from fedldp_fleet.store.base import JobRow, Store, Transaction
 Act = Callable[..., Any]  # of the transaction, the time and, for an answer, what is in it
 T = TypeVar("T")
 
+STATE_ENDING = ".state.json"  # of a training, in the second place
 TROUBLE = "trouble"  # in the store's settings: why the last step failed; empty if it did not
 MOST_AT_ONCE = 512  # requests in a transaction
 TICK_SECONDS = 0.5
@@ -47,9 +50,16 @@ class Desk:
     """Takes requests in an event loop, and runs them in transactions of its own thread."""
 
     def __init__(
-        self, store: Store, engine: Engine, guard: Guard, clock: Callable[[], float] = time.time
+        self,
+        store: Store,
+        engine: Engine,
+        guard: Guard,
+        clock: Callable[[], float] = time.time,
+        second: Path | None = None,
     ) -> None:
         self._store, self._engine, self._guard, self._clock = store, engine, guard, clock
+        self._second = second  # a folder for the states of trainings, on another disk
+        self._unwritten: dict[str, JobRow] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._waiting: list[_Waiting] = []
         self._running: asyncio.Task[None] | None = None
@@ -166,6 +176,12 @@ class Desk:
             self._guard.refresh(store)
             changed = self._engine.tick(store, self._clock())
         self._jobs.forget(each.name for each in changed)  # they may have more rounds than before
+        if self._second is not None:
+            self._unwritten |= {each.name: each for each in changed}
+            for name, row in list(self._unwritten.items()):
+                if text := state_of(row):
+                    files.write(self._second / f"{name}{STATE_ENDING}", text)
+                del self._unwritten[name]
         return changed
 
     async def open(self) -> None:

@@ -30,7 +30,7 @@ def run(folder: ServerFolder) -> None:
 
 async def _run(folder: ServerFolder, store: Any) -> None:
     guard = Guard()
-    desk = Desk(store, folder.engine(), guard)
+    desk = Desk(store, folder.engine(), guard, second=folder.second)
     limits = Limits(connections=_connections())
     if folder.proxy:
         limits = replace(limits, connections_per_address=0)
