@@ -85,8 +85,7 @@ test-accountant: $(VENV)/accountant.done  ## bounds of many answers, against dp-
 	$(BIN)/pytest -m accountant tests/budget/test_composition.py
 
 test-simulation: $(VENV)/simulation.done  ## apps in Flower's simulation, on Ray
-	$(BIN)/pytest -m simulation tests/fleet/test_simulation.py tests/fleet/flower/test_example.py \
-	  tests/fleet/flower/test_quickstarts.py
+	$(BIN)/pytest -m simulation tests/fleet/test_simulation.py fleet/tests/flower
 
 test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved and cut off
 	$(BIN)/pytest -m faults tests/fleet fleet
@@ -101,10 +100,10 @@ test-hostile: $(VENV)/test.done  ## another account of the machine attacks a fle
 test-deploy: $(VENV)/deploy.done build/deploy/compose.done  ## the files for containers: hadolint, and the schema of Compose
 	$(BIN)/pytest -m deploy tests/tools/test_deploy.py
 
-test-flower: $(FLOWER:%=.venv-flower/%.done)  ## the fleet on every version of Flower that is supported
+test-flower: $(FLOWER:%=.venv-flower/%.done)  ## private Flower apps and the fleet on every supported version of Flower
 	@for version in $(FLOWER); do \
 	  echo "Flower $$version"; \
-	  .venv-flower/$$version/bin/python -m pytest -n auto --dist loadfile tests/fleet \
+	  .venv-flower/$$version/bin/python -m pytest -n auto --dist loadfile tests/fleet fleet/tests/flower \
 	    || exit 1; \
 	done
 
@@ -251,7 +250,7 @@ $(VENV)/reproduction.done: $(VENV)/demo.done pyproject.toml fleet/pyproject.toml
 	@touch $@
 
 $(VENV)/test.done: $(VENV)/reproduction.done pyproject.toml fleet/pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[flower,learn]' --editable './fleet[server]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[flower,learn]' --editable './fleet[flower,server]' --group dev
 	@touch $@
 
 # An environment that has a version of Flower and finds all else in the first one. Without

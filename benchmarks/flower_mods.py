@@ -31,8 +31,8 @@ from pages import Table, busy, machine, options, publish
 import fedldp
 from fedldp.budget.ledger import Ledger
 from fedldp.errors import DomainError
-from fedldp.fleet import LDPMod, private
-from fedldp.fleet.flower.private import forecast
+from fedldp_fleet.flower import LDPMod, private
+from fedldp_fleet.flower.strategy import forecast
 
 CLIENTS, ROUNDS, RUNS, WEIGHTS = 1000, 3, 5, 15
 EPSILONS, DELTA, LENGTH = (1.0, 4.0), 1e-5, 1.0

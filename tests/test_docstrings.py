@@ -52,6 +52,7 @@ CHECKED = (
     "fedldp.schema.vehicle_ids",
     "fedldp.storage",
     "fedldp.vehicle",
+    "fedldp_fleet.flower",
 )
 # What extensions implement, and nobody else calls, is described in one line.
 PROTOCOLS = ("fedldp.coders.base", "fedldp.schema.attributes.base")

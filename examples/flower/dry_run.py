@@ -1,6 +1,6 @@
 """Try the node's half on this machine, before it goes into a run: nothing is paid or sent.
 
-Needs: pip install '.[flower,learn]' in the root of the repository
+Needs: pip install '.[learn]' './fleet[flower]' in the root of the repository
 
 python examples/flower/dry_run.py
 """
@@ -15,7 +15,7 @@ from flwr.app import ArrayRecord, RecordDict
 
 from fedldp import Plan
 from fedldp.budget.ledger import Ledger
-from fedldp.fleet.flower.private import forecast
+from fedldp_fleet.flower.strategy import forecast
 
 
 def main() -> None:

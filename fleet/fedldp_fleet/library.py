@@ -1,15 +1,20 @@
 """What the fleet uses of the library that is not public: the only module that says where it is."""
 
-from fedldp._internal import packing, toml
+from fedldp._internal import owner, packing, toml
+from fedldp._internal.lazy import attribute_loader
+from fedldp._internal.science import scipy_module
 from fedldp._internal.text import counted, listed, or_none
 from fedldp._internal.validation import Floats, Integers
 
 __all__ = [
     "Floats",
     "Integers",
+    "attribute_loader",
     "counted",
     "listed",
     "or_none",
+    "owner",
     "packing",
+    "scipy_module",
     "toml",
 ]

@@ -40,7 +40,7 @@ def vault(folder):
 
 
 def mod(folder):
-    flower = pytest.importorskip("fedldp.fleet")
+    flower = pytest.importorskip("fedldp_fleet.flower.mod")
     flower.LDPMod(PLAN, ledger=folder / "ledger.db", cap=1)
 
 

@@ -246,7 +246,7 @@ ENTRIES = (
     ("fedldp.cli.reports", "report_command"),
     ("fedldp.cli.vehicle", "vehicle_command"),
     ("fedldp.fleet.vault.__main__", "main"),
-    ("fedldp.fleet.flower.mod", "LDPMod"),
+    ("fedldp_fleet.flower.mod", "LDPMod"),
     ("fedldp.campaigns.agent", "Agent"),
     ("fedldp.campaigns.answers", "Answers"),
 )
@@ -255,7 +255,8 @@ GUARDED = {("fedldp.vehicle", "warn_owner"), ("fedldp._internal.owner", "protect
 
 
 def path_of(module):
-    base = ROOT / "src" / Path(*module.split("."))
+    parent = "fleet" if module.startswith("fedldp_fleet") else "src"
+    base = ROOT / parent / Path(*module.split("."))
     return base.with_suffix(".py") if base.with_suffix(".py").exists() else base / "__init__.py"
 
 
@@ -370,7 +371,7 @@ def test_every_program_of_a_vehicle_is_run():
 
 
 def test_a_node_of_flower_logs_past_the_handlers_of_flower():
-    own = Definitions(path_of("fedldp.fleet.flower.mod")).own
+    own = Definitions(path_of("fedldp_fleet.flower.mod")).own
     nodes = [node for name in ("LDPMod", "_tell") for node in ast.walk(own[name])]
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
     assert "node_log" in names

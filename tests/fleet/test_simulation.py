@@ -1,23 +1,20 @@
-"""Flower's simulation: the fleet's own app with 100 gateways, and somebody's app with the mod.
+"""Flower's simulation: the fleet's own app with 100 gateways.
 
 The vaults are threads of the test; what Flower runs, with Ray's workers, is a process of its own.
 """
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
 import threading
-from collections import Counter
 
-import flower_apps
 import numpy as np
 import pytest
 import simulations
 from gateways import FEATURES, MODEL, PLAN, final, result
 from ledgers import open_ledger
-from simulations import NODES, SPEEDS
+from simulations import NODES
 
 import fedldp
 from fedldp import Schema
@@ -44,12 +41,12 @@ rate = 0.2
 """
 
 
-def run(call, folder, script=simulations, **environment):
+def run(folder, **environment):
     """Run a simulation in a process of its own, and return what it wrote to its log."""
     off = {"RAY_USAGE_STATS_ENABLED": "0", "FLWR_TELEMETRY_ENABLED": "0"}
     off |= {"FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_HOME": str(folder / "flwr")}
     done = subprocess.run(
-        [sys.executable, script.__file__, call, str(folder)],
+        [sys.executable, simulations.__file__, str(folder)],
         capture_output=True,
         text=True,
         check=False,
@@ -85,7 +82,7 @@ def test_a_hundred_gateways_run_the_app_of_the_fleet(tmp_path):
     (tmp_path / "plan.json").write_text(PLAN.to_json())
     (tmp_path / "model.json").write_text(MODEL.to_json())
     with vaults(tmp_path) as ledgers:
-        run("fleet", tmp_path, FEDLDP_VAULTS=str(tmp_path / "{partition-id}.sock"))
+        run(tmp_path, FEDLDP_VAULTS=str(tmp_path / "{partition-id}.sock"))
         histories = [ledger.history() for ledger in ledgers]
     job = Job.load(tmp_path / "job.toml")
     progress = checkpoint.status(job.checkpoint)
@@ -101,28 +98,3 @@ def test_a_hundred_gateways_run_the_app_of_the_fleet(tmp_path):
     state = final(job)  # which a replay of the reports gives, too
     assert result(job).weights == tuple(state.average[0])
     assert any(state.weights[0])
-
-
-def test_an_app_with_the_mod_answers_each_question_once(tmp_path):
-    run("with_mod", tmp_path)
-    first, again, other = (SPEEDS.load_tally(tmp_path / f"tally {i}.json") for i in range(3))
-    assert first == again
-    assert (first.reports, other.reports) == (NODES, 0)
-    with open_ledger(tmp_path / "ledger.db", cap=1.0) as ledger:
-        assert ledger.totals() == dict.fromkeys(map(str, range(NODES)), 1)
-
-
-@pytest.mark.parametrize("pattern", flower_apps.PATTERNS)
-def test_the_patterns_of_the_quickstarts_are_private_and_learn(tmp_path, pattern):
-    said = run(pattern, tmp_path, flower_apps)
-    found = json.loads((tmp_path / "result.json").read_text())
-    with open_ledger(tmp_path / "ledger.db", cap=1000.0) as ledger:
-        answers = [line.vehicle_id for line in ledger.history()]
-    rounds = 1 if pattern == "query" else flower_apps.ROUNDS
-    assert Counter(answers) == {str(node): rounds for node in range(flower_apps.NODES)}
-    assert "public default" not in said
-    if pattern == "query":
-        assert found == {"reports": flower_apps.NODES}
-    else:
-        assert found["reports"] == [flower_apps.NODES] * rounds
-        assert found["accuracy"] > 0.5  # see tests/fleet/flower/test_private.py

@@ -17,10 +17,10 @@ from fedldp.budget.vehicle import Vehicle
 from fedldp.campaigns.answers import Accepted, Answers
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import FedLDPError
-from fedldp.fleet.flower.messages import unpacked
 from fedldp.fleet.protocol import Question
 from fedldp.fleet.vault.vault import Vault
 from fedldp.plan.report import HEADER
+from fedldp_fleet.flower.messages import unpacked
 
 SPEED, COLOR = Number("speed", 0, 50), Category("color", ["red", "green"], constant=True)
 SCHEMA = Schema((SPEED, COLOR))

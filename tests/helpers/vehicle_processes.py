@@ -351,7 +351,7 @@ def result(folder, status, ledger):
 
 
 def main(name, place, *rows):
-    sys.path.insert(0, str(Path(__file__).parent))
+    sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "fleet" / "tests" / "helpers")]
     program, found = PROGRAMS[name], {}
     for module in program.modules:
         importlib.import_module(module)

@@ -99,7 +99,7 @@ def test_features_do_not_depend_on_the_rows():
 
 
 def test_the_flower_app_passes_its_dry_run(tmp_path):
-    """See tests/fleet/flower/test_example.py for a simulation and a deployment."""
+    """See fleet/tests/flower/test_example.py for a simulation and a deployment."""
     ledger = tmp_path / "ledger.db"
     Ledger.create(ledger, cap=6).close()
     for environment in ({}, {"IRIS_LEDGER": str(ledger)}):

@@ -47,6 +47,7 @@ PUBLIC = (
     "fedldp.counting.engines.beam",
     "fedldp.counting.engines.duckdb",
     "fedldp.fleet",
+    "fedldp_fleet.flower",
     "fedldp.campaigns",
     "fedldp.storage.database",
     "fedldp.storage.files",
@@ -63,7 +64,7 @@ SUBJECTS = {
     "attributes": ("fedldp.schema.attributes",),
     "learn": ("fedldp.learn",),
     "data": ("fedldp.schema.quality", "fedldp.datasets", "fedldp.counting.engines"),
-    "fleet": ("fedldp.fleet", "fedldp.campaigns"),
+    "fleet": ("fedldp.fleet", "fedldp.campaigns", "fedldp_fleet"),
     "storage": ("fedldp.storage", "fedldp.signing"),
     "core": ("fedldp",),
 }

@@ -6,7 +6,7 @@ from pathlib import Path
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedldp.fleet import LDPMod
+from fedldp_fleet.flower import LDPMod
 from iris.task import PLAN, accuracy, own_flowers, trained
 
 # Where the node's owner keeps the ledger, once made with `fedldp ledger init`. It must outlive the

@@ -8,7 +8,7 @@ from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-from fedldp.fleet import private
+from fedldp_fleet.flower import private
 from iris.task import PLAN, TEST, accuracy, flowers
 
 app = ServerApp()

@@ -20,19 +20,16 @@ shows what a part does:
     status.py       `fedldp fleet status`: what each part knows about itself; logs.py writes logs
     app.py          the two apps that Flower runs, one on the server, one on each gateway
 
-If you have a Flower app already, use `LDPFedSGD` as the strategy of your ServerApp, or `LDPMod` as
-a mod of your ClientApp. See docs/fleet.md.
+If you have a Flower app already, see `fedldp_fleet.flower`.
 """
 
 from typing import TYPE_CHECKING
 
 from fedldp._internal.lazy import attribute_loader
 
-__all__ = ["Job", "LDPFedSGD", "LDPMod", "Vault", "private", "tally"]
+__all__ = ["Job", "LDPFedSGD", "Vault"]
 
 if TYPE_CHECKING:
-    from fedldp.fleet.flower.mod import LDPMod, tally
-    from fedldp.fleet.flower.private import private
     from fedldp.fleet.flower.strategy import LDPFedSGD
     from fedldp.fleet.job import Job
     from fedldp.fleet.vault.vault import Vault
@@ -40,8 +37,6 @@ else:
     __getattr__ = attribute_loader(
         __name__,
         {
-            "flower.mod": "LDPMod tally",
-            "flower.private": "private",
             "flower.strategy": "LDPFedSGD",
             "job": "Job",
             "vault.vault": "Vault",

@@ -22,9 +22,9 @@ from ledgers import made
 
 from fedldp import Plan, Schema
 from fedldp.budget.ledger import Ledger
-from fedldp.fleet.flower.messages import NAME, unpacked
-from fedldp.fleet.flower.mod import LDPMod, tally
 from fedldp.schema.attributes import Number
+from fedldp_fleet.flower.messages import NAME, unpacked
+from fedldp_fleet.flower.mod import LDPMod, tally
 
 # At epsilon 16, the sign of an extreme value is sent wrongly once in nine million reports. With
 # another seed, these tests together would fail by chance less than once in a thousand runs.

@@ -16,10 +16,11 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from fedldp._internal.text import counted, listed
-from fedldp._internal.validation import Floats
 from fedldp.errors import DomainError, MissingExtra
-from fedldp.fleet.flower.arrays import (
+from fedldp.plan.plan import Plan
+from fedldp.results.tally import Tally
+from fedldp.schema.attributes import Attribute
+from fedldp_fleet.flower.arrays import (
     moved,
     only_arrays,
     untrained,
@@ -27,12 +28,10 @@ from fedldp.fleet.flower.arrays import (
     weights,
     with_untrained,
 )
-from fedldp.fleet.flower.messages import DELTA, PLAN, log
-from fedldp.fleet.flower.mod import REFUSED, PlanOrPath, counted_replies, plan_of
-from fedldp.fleet.flower.noise import Excess
-from fedldp.plan.plan import Plan
-from fedldp.results.tally import Tally
-from fedldp.schema.attributes import Attribute
+from fedldp_fleet.flower.messages import DELTA, PLAN, log
+from fedldp_fleet.flower.mod import REFUSED, PlanOrPath, counted_replies, plan_of
+from fedldp_fleet.flower.noise import Excess
+from fedldp_fleet.library import Floats, counted, listed
 
 try:
     from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -49,7 +48,7 @@ try:
         Strategy,
     )
 except ImportError as error:
-    raise MissingExtra("flwr", "flower") from error
+    raise MissingExtra("flwr", "flower", "fedldp-fleet") from error
 
 # The noise that needs force=True, in terms of the longest update that is not clipped. On synthetic
 # problems of 15 and 84 weights, of the accuracy above chance five times that noise left 37% to 57%
@@ -321,7 +320,34 @@ class Forecast(NamedTuple):
 
 
 def forecast(plan: Plan, vehicles: int) -> Forecast:
-    """Return how large the noise of a round will be: see `Forecast`."""
+    """Return how large the noise of a round will be, from public numbers alone.
+
+    Parameters
+    ----------
+    plan : Plan
+        What vehicles report: a plan for one vector.
+    vehicles : int
+        How many vehicles answer in a round.
+
+    Returns
+    -------
+    Forecast
+        Its `multiple` is the length of the noise in terms of the longest update that is not
+        clipped. Its text says the same in a sentence.
+
+    Raises
+    ------
+    DomainError
+        If the plan is not for one vector.
+
+    Examples
+    --------
+    >>> import fedldp
+    >>> schema = fedldp.Schema.vector(15, length=1.0)
+    >>> plan = fedldp.Plan(schema, epsilon=1.0, strategy="directions")
+    >>> round(forecast(plan, vehicles=1000).multiple, 2)
+    0.31
+    """
     half = _attribute(plan).estimand.half_width
     square = plan.expected_error(vehicles, "worst", of="fleet")
     return Forecast(plan, vehicles, half * math.sqrt(square), _longest(plan))

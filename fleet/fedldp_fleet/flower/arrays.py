@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from fedldp._internal.text import counted, listed
-from fedldp._internal.validation import Floats
 from fedldp.errors import DomainError, MissingExtra
+from fedldp_fleet.library import Floats, counted, listed
 
 try:
     from flwr.app import Array, ArrayRecord, RecordDict
 except ImportError as error:
-    raise MissingExtra("flwr", "flower") from error
+    raise MissingExtra("flwr", "flower", "fedldp-fleet") from error
 
 _NUMBERS = "biuf"  # NumPy's kinds of numbers: Boolean, integers, floats
 _STATISTICS = (  # names of arrays that describe batches of data: those of PyTorch, and of Keras

@@ -25,7 +25,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from ledgers import made
 
 from fedldp import Plan, Schema
-from fedldp.fleet import LDPMod, private, tally
+from fedldp_fleet.flower import LDPMod, private, tally
 
 NODES, ROWS, ROUNDS = 24, 10, 2
 EPSILON = 12.0  # so that 24 nodes learn something: these tests are about the mechanics
@@ -259,7 +259,7 @@ PATTERNS = {"sklearn": Sklearn, "pytorch": PyTorch, "numpy": Numpy, "query": Que
 
 def simulate(pattern, folder):
     """Run a pattern in Flower's simulation; write down what came out."""
-    from simulations import simulate as run
+    from simulated_apps import simulate as run
 
     app, server = PATTERNS[pattern](), ServerApp()
 

@@ -11,10 +11,10 @@ average. As weights are many, their sum has nearly the law of a chi-square.
 from math import inf, sqrt
 from typing import NamedTuple
 
-from fedldp._internal.science import scipy_module
-from fedldp.fleet.flower.messages import log
 from fedldp.plan.plan import Plan
 from fedldp.results.tally import Tally
+from fedldp_fleet.flower.messages import log
+from fedldp_fleet.library import scipy_module
 
 RISK = 1e-3  # the probability that the warning does not appear if all vehicles hold zeros
 MISTAKE = 1e-2  # and that it appears although the mean update has the length `noticeable`

@@ -24,8 +24,8 @@ from nodes import DRIVES, SIGNS, Node, asked, content, refused
 from fedldp import Plan, Schema
 from fedldp.budget.ledger import Ledger
 from fedldp.errors import BudgetError, DomainError
-from fedldp.fleet.flower.messages import DELTA, PLAN, unpacked
-from fedldp.fleet.flower.mod import LDPMod, tally
+from fedldp_fleet.flower.messages import DELTA, PLAN, unpacked
+from fedldp_fleet.flower.mod import LDPMod, tally
 
 # A vector of four numbers; all of the budget is in the signs, so that a report shows them.
 SIGN = Plan(Schema.vector(4, 1.0), epsilon=16.0, mechanism="duchi", strategy="split")

@@ -37,9 +37,9 @@ from nodes import (
 import fedldp
 from fedldp import Plan, Schema
 from fedldp.errors import DomainError
-from fedldp.fleet.flower import messages
-from fedldp.fleet.flower.messages import NAME, packed
-from fedldp.fleet.flower.mod import tally
+from fedldp_fleet.flower import messages
+from fedldp_fleet.flower.messages import NAME, packed
+from fedldp_fleet.flower.mod import tally
 
 # What leaves
 

@@ -1,7 +1,7 @@
 """The first lines of docs/flower-mod.md, as they are, in apps of the shape of Flower's quickstarts.
 
-The apps are in tests/fixtures/quickstarts. They run with `flwr run`, in Flower's simulation, from a
-folder that is not theirs, on a machine that has nothing but what the page tells to make.
+The apps are in fleet/tests/fixtures/quickstarts. They run with `flwr run`, in Flower's simulation,
+from a folder that is not theirs, on a machine that has nothing but what the page tells to make.
 """
 
 import re
@@ -35,7 +35,7 @@ def halves():
 def pasted(folder, name):
     """Copy an app, and write the lines of the page into it."""
     app = folder / "app of somebody"
-    shutil.copytree(ROOT / "tests" / "fixtures" / "quickstarts" / name, app)
+    shutil.copytree(ROOT / "fleet" / "tests" / "fixtures" / "quickstarts" / name, app)
     for module, (old, new) in halves().items():
         path = app / "app" / module
         text = path.read_text("utf-8")

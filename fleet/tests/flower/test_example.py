@@ -11,7 +11,7 @@ from superlink import Deployment
 
 from fedldp import Plan, Schema
 from fedldp.budget.ledger import Ledger
-from fedldp.fleet import private
+from fedldp_fleet.flower import private
 
 APP = Path(__file__).parents[3] / "examples" / "flower"
 ROUNDS = 3

@@ -2,14 +2,36 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 from ledgers import made
 
-from fedldp.fleet.flower import programs
+# Programs of Flower start each other by name. They only talk to each other, on this machine, and
+# what they print is read: without colors.
+SEARCHED = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+QUIET = {
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FORCE_COLOR": "",
+    "NO_PROXY": "*",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "TERM": "dumb",
+    "no_proxy": "*",
+}
+
+
+def program(name, *words):
+    """Return the command line of the program of Flower that is installed with this Python."""
+    found = shutil.which(name, path=SEARCHED)
+    assert found, f"{name} is not installed"
+    return [found, *words]
 
 
 def free_port():
@@ -23,11 +45,9 @@ class Deployment:
 
     def __init__(self, folder, nodes, simulation=False):
         self.folder, self.port = folder, free_port()
-        self.environment = os.environ | programs.environment(folder)
-        self.environment |= {"FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1"}
-        self.environment |= {"RAY_USAGE_STATS_ENABLED": "0"}
-        home = programs.home(folder)
+        home = folder / "flwr"
         home.mkdir()
+        self.environment = os.environ | QUIET | {"FLWR_HOME": str(home), "PATH": SEARCHED}
         address = f"127.0.0.1:{self.port}"
         (home / "config.toml").write_text(
             f'[superlink]\ndefault = "test"\n[superlink.test]\naddress = "{address}"\n'
@@ -59,7 +79,7 @@ class Deployment:
     def start(self, name, *words, **environment):
         log = self.stack.enter_context((self.folder / f"{name}.log").open("a"))
         process = subprocess.Popen(
-            programs.program(name, *words),
+            program(name, *words),
             env=self.environment | environment,
             stdout=log,
             stderr=log,
@@ -87,7 +107,7 @@ class Deployment:
         if self.simulation:
             words = (*words, "--federation-config", f"num-supernodes={self.nodes}")
         done = subprocess.run(
-            programs.program("flwr", "run", str(app), "--stream", *words),
+            program("flwr", "run", str(app), "--stream", *words),
             env=self.environment,
             capture_output=True,
             text=True,

@@ -21,19 +21,17 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from fedldp import vehicle
-from fedldp._internal import packing
-from fedldp._internal.text import counted, listed
-from fedldp._internal.validation import Floats
 from fedldp.budget.ledger import Ledger, check_answers_per_job, check_job
 from fedldp.budget.vehicle import ONLY_VEHICLE, PaidAnswer, Vehicle, for_vehicle
 from fedldp.errors import DomainError, ImplausibleWarning, MissingExtra, WireError
-from fedldp.fleet.flower.arrays import difference, only_arrays, untrained, vector, weights
-from fedldp.fleet.flower.messages import DELTA, PLAN, log, node_log, packed, unpacked
 from fedldp.plan import report
 from fedldp.plan.plan import Plan
 from fedldp.results.plausibility import FALSE_ALARM, equal_reports
 from fedldp.results.tally import Tally
 from fedldp.schema.quality import DataQuality
+from fedldp_fleet.flower.arrays import difference, only_arrays, untrained, vector, weights
+from fedldp_fleet.flower.messages import DELTA, PLAN, log, node_log, packed, unpacked
+from fedldp_fleet.library import Floats, counted, listed, packing
 
 try:
     from flwr.app import (
@@ -47,7 +45,7 @@ try:
         UserConfig,
     )
 except ImportError as error:
-    raise MissingExtra("flwr", "flower") from error
+    raise MissingExtra("flwr", "flower", "fedldp-fleet") from error
 
 App = Callable[[Message, Context], Message]
 PlanOrPath = Plan | str | os.PathLike[str]
@@ -122,8 +120,8 @@ class LDPMod:
 
     See Also
     --------
-    fedldp.fleet.private : Makes a strategy that adds up the reports, on the server.
-    fedldp.fleet.tally : Counts the reports on the server.
+    fedldp_fleet.flower.private : Makes a strategy that adds up the reports, on the server.
+    fedldp_fleet.flower.tally : Counts the reports on the server.
 
     Examples
     --------

@@ -19,9 +19,9 @@ from ledgers import made, open_ledger
 import fedldp
 from fedldp import Plan, Schema
 from fedldp.errors import DomainError, ImplausibleWarning
-from fedldp.fleet import LDPMod, private, tally
-from fedldp.fleet.flower.arrays import difference, moved, vector, weights
-from fedldp.fleet.flower.private import MULTIPLE, forecast, mean_update
+from fedldp_fleet.flower import LDPMod, private, tally
+from fedldp_fleet.flower.arrays import difference, moved, vector, weights
+from fedldp_fleet.flower.strategy import MULTIPLE, forecast, mean_update
 
 PLAN = Sklearn.plan
 ONE = {"min_train_nodes": 1, "min_available_nodes": 1}

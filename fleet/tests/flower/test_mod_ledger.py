@@ -1,6 +1,7 @@
 """The mod pays for what leaves, once for each question, and refuses what it cannot pay."""
 
 import copy
+import os
 import pickle
 import subprocess
 import sys
@@ -33,9 +34,9 @@ from nodes import (
 from fedldp import Plan, Schema
 from fedldp.budget.ledger import Ledger
 from fedldp.errors import DomainError, PrivacyError, WireError
-from fedldp.fleet.flower.messages import unpacked
-from fedldp.fleet.flower.mod import LDPMod, tally
 from fedldp.schema.attributes import Number
+from fedldp_fleet.flower.messages import unpacked
+from fedldp_fleet.flower.mod import LDPMod, tally
 
 # The ledger
 
@@ -265,7 +266,8 @@ def test_an_id_that_is_not_a_text_is_refused_at_once(tmp_path, vehicle_id):
 
 def test_a_full_disk_is_a_refusal(tmp_path):
     command = [sys.executable, nodes.__file__, str(tmp_path)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    here = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run(command, capture_output=True, text=True, check=False, env=here)
     assert run.stdout == "[False, True, False] 3 32\n", run.stderr
 
 

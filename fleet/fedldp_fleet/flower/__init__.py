@@ -1,0 +1,23 @@
+"""Private training of Flower apps: `LDPMod` on the nodes, `private` on the server.
+
+Public: `LDPMod` turns the replies of any ClientApp into reports, `private` makes a strategy that
+adds them up, and `tally` counts them. See docs/flower-mod.md.
+"""
+
+from typing import TYPE_CHECKING
+
+from fedldp_fleet.library import attribute_loader
+
+__all__ = ["LDPMod", "forecast", "private", "tally"]
+
+if TYPE_CHECKING:
+    from fedldp_fleet.flower.mod import LDPMod, tally
+    from fedldp_fleet.flower.strategy import forecast, private
+else:
+    __getattr__ = attribute_loader(
+        __name__, {"mod": "LDPMod tally", "strategy": "forecast private"}
+    )
+
+    def __dir__() -> list[str]:
+        """Return exactly the public names."""
+        return sorted(__all__)
