@@ -8,7 +8,7 @@ learns and opens the next round. Every method runs in a transaction of its calle
 
 import hashlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol, final
 
@@ -150,27 +150,49 @@ class Engine:
 
     # What agents do
 
-    def call(self, store: Transaction, agent: str, call: Call, now: float) -> Offers:
-        """Return the open rounds, with the places that an agent gets, and when to call again."""
+    def call(
+        self,
+        store: Transaction,
+        agent: str,
+        call: Call,
+        now: float,
+        *,
+        holder: str = "",
+        most_bits: int = MOST_BITS,
+    ) -> Offers:
+        """Return the open rounds, with the places that an agent gets, and when to call again.
+
+        Where vehicles share one enrollment, each has a place of its own: `holder` is its name. An
+        answer for a place has at most `most_bits` bits.
+        """
         offers, waits = [], [IDLE_SECONDS * self._spread(0.5, 1.5)]
         member = _member(store, agent)
-        for row in store.active_jobs():
-            if row.state != RUNNING:
-                continue
-            opened = store.locked_round(row.name, row.round)
-            if opened is None or opened.closed is not None:
-                continue
+        for row, opened in _running(store):
             job, able = _job(row.document), call.able.get(row.name, 0)
             free = member.vehicles - store.used(row.name, agent) if member is not None else 0
-            able, place = min(able, free), None
+            able, place = min(able, free, _largest(job, opened, most_bits)), None
             if able > 0:
-                place = self._place(store, agent, job, opened, able, now)
+                place = self._place(store, holder or agent, job, opened, able, now)
                 if place is None:
                     waits.append(self._wait(job, opened))
-            signed = hashlib.sha256(row.signed.encode()).hexdigest()
-            offers.append(Offer(row.name, signed, opened.statement, place))
+            offers.append(_offer(row, opened, place))
         retry = max(SHORTEST_RETRY_SECONDS, min(waits))
         return Offers(self._incarnation(store), round(retry, 3), tuple(offers))
+
+    def open_rounds(self, store: Transaction, now: float, most_bits: int = MOST_BITS) -> Offers:
+        """Return the open rounds as all agents may be told of them at once.
+
+        In a lot, the vehicles that have drawn this round need no places of their own: the place is
+        everybody's, for as long as the round is open.
+        """
+        offers = []
+        for row, opened in _running(store):
+            job, place = _job(row.document), None
+            if job.schedule.order == "lot" and opened.deadline > now:
+                vehicles = min(_largest(job, opened, most_bits), self._most_places)
+                place = Place(vehicles, round(opened.deadline - now, 3))
+            offers.append(_offer(row, opened, place))
+        return Offers(self._incarnation(store), IDLE_SECONDS, tuple(offers))
 
     def _place(
         self, store: Transaction, agent: str, job: Job, opened: RoundRow, able: int, now: float
@@ -189,8 +211,7 @@ class Engine:
         seconds = job.schedule.answer_seconds
         lease = min(seconds + NETWORK_SECONDS, opened.deadline - now)
         room = opened.wanted - opened.answers - opened.placed
-        largest = MOST_BITS // jobs.span_of(job, opened.number).plan(opened.number).bits
-        vehicles = min(able, room, self._most_places, largest, MOST_VEHICLES)
+        vehicles = min(able, room, self._most_places, MOST_VEHICLES)
         if vehicles < 1 or lease < seconds:
             return None
         store.set_place(PlaceRow(job.name, agent, opened.number, vehicles, now + lease))
@@ -234,7 +255,14 @@ class Engine:
         return found
 
     def deliver(
-        self, store: Transaction, agent: str, answer: Answer, parsed: Parsed, now: float
+        self,
+        store: Transaction,
+        agent: str,
+        answer: Answer,
+        parsed: Parsed,
+        now: float,
+        *,
+        holder: str = "",
     ) -> Acknowledgement:
         """Store an answer, and return what is said about it once the transaction is on disk."""
         verdict, reason = self._verdict(store, agent, answer, parsed)
@@ -246,7 +274,7 @@ class Engine:
         if reason and reason != _REPEATED:
             vehicles = parsed.vehicles or 1
             store.add_uncounted(Uncounted(answer.job, answer.round, reason, vehicles))
-        held = store.place(answer.job, agent) if verdict.final else None
+        held = store.place(answer.job, holder or agent) if verdict.final else None
         if held is not None and held.round == answer.round:
             store.remove_place(held)
         return Acknowledgement(self._incarnation(store), answer.identifier, verdict)
@@ -451,6 +479,24 @@ def vehicles_in(report: bytes) -> int:
 
 
 _job = lru_cache(maxsize=64)(jobs.read_job)
+
+
+def _running(store: Transaction) -> Iterator[tuple[JobRow, RoundRow]]:
+    """Yield the running jobs and their open rounds."""
+    for row in store.active_jobs():
+        opened = store.locked_round(row.name, row.round) if row.state == RUNNING else None
+        if opened is not None and opened.closed is None:
+            yield row, opened
+
+
+def _offer(row: JobRow, opened: RoundRow, place: Place | None) -> Offer:
+    signed = hashlib.sha256(row.signed.encode()).hexdigest()
+    return Offer(row.name, signed, opened.statement, place)
+
+
+def _largest(job: Job, opened: RoundRow, most_bits: int) -> int:
+    """Return how many vehicles an answer of so many bits can hold."""
+    return most_bits // jobs.span_of(job, opened.number).plan(opened.number).bits
 
 
 def _member(store: Transaction, agent: str) -> Member | None:

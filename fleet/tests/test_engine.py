@@ -34,7 +34,8 @@ from fedldp.results.tally import from_json
 from fedldp.signing import PrivateKey
 from fedldp.storage.database import Database
 from fedldp_fleet import engine, jobs
-from fedldp_fleet.messages import Verdict
+from fedldp_fleet.messages import Call, Place, Verdict
+from fedldp_fleet.questions import Question
 from fedldp_fleet.stages import Learned
 from fedldp_fleet.store.base import DONE, FAILED, QUEUED, RUNNING
 
@@ -575,3 +576,47 @@ def check_that_all_is_counted_once(store, machine, agents):
             job = jobs.read_job(inside.job(name).document)
             assert [machine.tally(inside, job, each.number).reports for each in rounds] == expected
             assert not inside.uncounted(name)
+
+
+# Roads that tell all agents at once, and agents that share one enrollment
+
+
+def test_vehicles_that_share_an_enrollment_have_places_of_their_own(store):
+    machine = prepared(store, statistic(wanted=3), agents=1, vehicles=10)
+    with store.transaction() as inside:
+
+        def call(holder):
+            found = machine.call(inside, "agent-0", Call({"spring": 1}), START, holder=holder)
+            return found.offers[0].place
+
+        assert [call(f"agent-0/{each}") is not None for each in "abcd"] == [True, True, True, False]
+        asked = Question.from_bytes(inside.rounds("spring")[0].question)
+        answer = answer_to(asked)
+        [parsed] = machine.parse(inside, [answer])
+        machine.deliver(inside, "agent-0", answer, parsed, START, holder="agent-0/a")
+        assert {each.agent for each in inside.places("spring")} == {"agent-0/b", "agent-0/c"}
+        assert inside.used("spring", "agent-0") == 1
+
+
+def test_a_road_limits_the_length_of_answers(store):
+    machine = prepared(store, statistic(wanted=1000), agents=1, vehicles=1000)
+    bits = PLAN.bits * 7 + 1
+    with store.transaction() as inside:
+        given = Call({"spring": 100})
+        [offer] = machine.call(inside, "agent-0", given, START, most_bits=bits).offers
+        assert offer.place is not None
+        assert offer.place.vehicles == 7
+
+
+def test_all_agents_are_told_of_open_rounds_and_share_the_places_of_a_lot(store):
+    lot = dataclasses.replace(SCHEDULE, order="lot")
+    machine = prepared(store, statistic(), statistic("lot", schedule=lot))
+    with store.transaction() as inside:
+        told = machine.open_rounds(inside, START + 10, PLAN.bits * 5)
+        assert {each.job: each.place for each in told.offers} == {
+            "spring": None,
+            "lot": Place(5, DAY - 10),
+        }
+        assert not inside.places("lot")
+        called = machine.call(inside, "agent-0", Call({}), START)
+        assert [each.statement for each in called.offers] == [e.statement for e in told.offers]

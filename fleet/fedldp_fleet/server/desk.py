@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar, final
 from fedldp.storage import files
 from fedldp_fleet.engine import Engine, Parsed, state_of
 from fedldp_fleet.messages import (
+    MOST_BITS,
     Acknowledgement,
     Announcement,
     Answer,
@@ -68,42 +69,50 @@ class Desk:
         self._trouble: str | None = None
         self._jobs = _Jobs(store)
 
-    async def call(self, agent: str, call: Call) -> Offers:
+    def call(
+        self, agent: str, call: Call, *, holder: str = "", most_bits: int = MOST_BITS
+    ) -> "asyncio.Future[Offers]":
         """Return what is open, and the places that an agent gets."""
         engine = self._engine
 
         def act(store: Transaction, now: float) -> Offers:
             _check_member(store, agent)
-            return engine.call(store, agent, call, now)
+            return engine.call(store, agent, call, now, holder=holder, most_bits=most_bits)
 
-        found: Offers = await self._wait(act)
-        return found
+        return self._wait(act)
 
-    async def announce(self, agent: str, said: Announcement) -> bool:
+    def announce(
+        self, agent: str, said: Announcement, *, holder: str = ""
+    ) -> "asyncio.Future[bool]":
         """Return whether an agent still has the place for which it draws now."""
         engine = self._engine
 
         def act(store: Transaction, now: float) -> bool:
             _check_member(store, agent)
-            return engine.announce(store, agent, said, now)
+            return engine.announce(store, holder or agent, said, now)
 
-        found: bool = await self._wait(act)
-        return found
+        return self._wait(act)
 
-    async def deliver(self, agent: str, answer: Answer) -> Acknowledgement:
+    def open_rounds(self, most_bits: int = MOST_BITS) -> "asyncio.Future[Offers]":
+        """Return what is open, as all agents may be told of it."""
+        engine = self._engine
+        return self._wait(lambda store, now: engine.open_rounds(store, now, most_bits))
+
+    def deliver(
+        self, agent: str, answer: Answer, *, holder: str = ""
+    ) -> "asyncio.Future[Acknowledgement]":
         """Store an answer; return what is said about it once it is on disk."""
         engine = self._engine
 
         def act(store: Transaction, now: float, parsed: Parsed) -> Acknowledgement:
             _check_member(store, agent)
-            said = engine.deliver(store, agent, answer, parsed, now)
+            said = engine.deliver(store, agent, answer, parsed, now, holder=holder)
             if said.verdict is Verdict.COUNTED and not self._is_full:
                 opened = store.shared_round(answer.job, answer.round)
                 self._is_full = opened is not None and opened.answers >= opened.wanted
             return said
 
-        found: Acknowledgement = await self._wait(act, answer)
-        return found
+        return self._wait(act, answer)
 
     async def run(self, act: Callable[[Transaction], T]) -> T:
         """Run a function in a transaction, with those of others; return what it returned."""

@@ -93,8 +93,9 @@ class _Connection(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         """End with the server: at once, or after the reply to what was asked."""
+        is_sent = not self.transport.get_write_buffer_size()  # nothing knows it after two closings
         super().shutdown()
-        if self._is_idle and not self.transport.get_write_buffer_size():
+        if self._is_idle and is_sent:
             self.transport.abort()  # without waiting for the other side of TLS
 
     @property
