@@ -12,7 +12,7 @@ from server_process import ServerProcess, wait_until
 
 from fedldp.errors import DomainError
 from fedldp.results.tally import from_json
-from fedldp_fleet.jobs import Schedule, to_sign
+from fedldp_fleet.jobs import Schedule
 from fedldp_fleet.server import backup
 from fedldp_fleet.server.folder import ServerFolder
 from fedldp_fleet.stages import Learned
@@ -49,26 +49,16 @@ def party(server, tmp_path):
         yield party
 
 
-def add(server, job):
-    signed = to_sign(job, server.folder.public).signed(OPERATOR)
-    with contextlib.closing(server.folder.store()) as store, store.transaction() as inside:
-        server.folder.engine().add(inside, job, signed)
-
-
-def job(server, name):
-    return server.read(lambda store: store.job(name))
-
-
 def visit(agent):
     return agent.visit(), agent.visit()
 
 
 def test_a_lost_server_is_restored_and_counts_each_answer_once(server, party, tmp_path):
     """The backup has the first answer, the second one came after it, and the third one comes."""
-    add(server, statistic(wanted=3, schedule=OPEN))
+    server.add(statistic(wanted=3, schedule=OPEN), OPERATOR)
     server.start()
     agents = [party(f"car-{number}") for number in range(3)]
-    wait_until(lambda: job(server, "spring").state == "running")
+    wait_until(lambda: server.job("spring").state == "running")
     visit(agents[0])
     backup.back_up(server.folder, tmp_path / "backup")
     visit(agents[1])
@@ -83,31 +73,31 @@ def test_a_lost_server_is_restored_and_counts_each_answer_once(server, party, tm
     wait_until(lambda: sum(r.answers for r in server.read(lambda s: s.rounds("spring"))) == 2)
     assert [each.spent() for each in agents] == spent
     visit(agents[2])
-    wait_until(lambda: job(server, "spring").state == "done")
-    assert from_json(job(server, "spring").result, PLAN).reports == 3
+    wait_until(lambda: server.job("spring").state == "done")
+    assert from_json(server.job("spring").result, PLAN).reports == 3
 
 
 def test_a_training_goes_on_from_the_second_place(server, party, tmp_path):
-    add(server, training(rounds=2, group=1, schedule=OPEN))
+    server.add(training(rounds=2, group=1, schedule=OPEN), OPERATOR)
     backup.back_up(server.folder, tmp_path / "backup")
     server.start()
     one = party("car-1")
-    wait_until(lambda: job(server, "learn").state == "running")
+    wait_until(lambda: server.job("learn").state == "running")
     visit(one)
-    wait_until(lambda: job(server, "learn").round == 2)
-    learned = Learned.from_json(job(server, "learn").learned)
+    wait_until(lambda: server.job("learn").round == 2)
+    learned = Learned.from_json(server.job("learn").learned)
     wait_until(lambda: '"round":1' in (tmp_path / "second" / "learn.state.json").read_text())
     server.kill()
     shutil.rmtree(server.path)
     restored = backup.restore(tmp_path / "backup", server.path, tmp_path / "second")
     assert restored.resumed == ("learn",)
-    assert Learned.from_json(job(server, "learn").learned).to_json() == learned.to_json()
+    assert Learned.from_json(server.job("learn").learned).to_json() == learned.to_json()
     server.start()
-    wait_until(lambda: job(server, "learn").round == 2)
+    wait_until(lambda: server.job("learn").round == 2)
     two = party("car-2")  # the backup knows no agents: they join again
     visit(two)
-    wait_until(lambda: job(server, "learn").state == "done")
-    assert Learned.from_json(job(server, "learn").learned).state.round == 2
+    wait_until(lambda: server.job("learn").state == "done")
+    assert Learned.from_json(server.job("learn").learned).state.round == 2
 
 
 def test_a_backup_is_complete_and_secret(server, tmp_path):

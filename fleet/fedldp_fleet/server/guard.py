@@ -51,6 +51,7 @@ class Guard:
         self._members: dict[bytes, Member] = {}
         self._changes = -1
         self._seen: dict[int, set[int]] = {}  # by the time in the request
+        self._last: dict[bytes, float] = {}  # when each agent was heard last
 
     def refresh(self, store: Transaction) -> None:
         """Read all agents again if any was changed, by this process or another one."""
@@ -87,10 +88,16 @@ class Guard:
             raise Refused(401, road.clock_bytes(now))
         if self._repeats(int(sent), hash((agent, nonce)), now):
             raise Refused(401, UNKNOWN)
+        self._last[agent] = now
         confirms = used if used == member.next_secret else _NONE
         if confirms:  # from now on the old one is refused
             self._members[agent] = member._replace(secret=confirms, next_secret=b"")
         return Asking(member.agent, int(length), body_hash, confirms)
+
+    def heard(self, seconds: float) -> int:
+        """Return how many agents were heard in the last seconds, since this process began."""
+        since = time.time() - seconds
+        return sum(last >= since for last in list(self._last.values()))
 
     def _repeats(self, sent: int, request: int, now: float) -> bool:
         """Remember a request; return whether it was made before. A replay has the same time."""

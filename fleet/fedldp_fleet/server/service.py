@@ -12,9 +12,13 @@ from fedldp_fleet.server.documents import Documents
 from fedldp_fleet.server.folder import ServerFolder
 from fedldp_fleet.server.guard import Guard
 from fedldp_fleet.server.listener import Limits, Listener, bound, serve, tls_context
+from fedldp_fleet.server.observer import Observer
+from fedldp_fleet.server.page import page_app
 
 _LOG = logging.getLogger(__name__)
-_SPARE_FILES = 64  # beside connections
+PAGE_LIMITS = Limits(connections=64, connections_per_address=64)
+
+_SPARE_FILES = 192  # beside the connections of agents: the page's, and the store's
 
 
 def run(folder: ServerFolder) -> None:
@@ -41,6 +45,9 @@ async def _run(folder: ServerFolder, store: Any) -> None:
         context = tls_context(str(folder.certificate), key, clients)
     road = bound(*folder.listen)
     listener = Listener(road_app(desk, guard, Documents(store)), road, limits, context)
+    observer = Observer(folder, store, guard.heard)
+    page = bound(*folder.page)
+    watched = Listener(page_app(observer.look, folder.page[0]), page, PAGE_LIMITS, lifespan=False)
     loop = asyncio.get_running_loop()
 
     def end() -> None:
@@ -50,7 +57,8 @@ async def _run(folder: ServerFolder, store: Any) -> None:
         loop.add_signal_handler(number, end)
     host, port = road.getsockname()[:2]
     _LOG.info("agents call %s:%d%s", host, port, "" if context else ", without TLS")
-    await serve(listener)
+    _LOG.info("the page is http://%s:%d/", *page.getsockname()[:2])
+    await serve(listener, watched)
 
 
 def _connections() -> int:

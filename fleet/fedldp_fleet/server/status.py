@@ -78,6 +78,7 @@ def _job(store: Transaction, row: JobRow) -> dict[str, Any]:
         "stage": jobs.span_of(job, row.round).stage.name if row.round else "",
         "round": row.round,
         "rounds": jobs.rounds_of(job),
+        "epsilon": [plan.epsilon for plan in jobs.span_of(job, max(1, row.round)).stage.plans],
         "answers": sum(each.answers for each in rounds),
         "wanted": jobs.wanted_of(job),
         "open_answers": 0 if opened is None else opened.answers,

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from fedldp_fleet.jobs import to_sign
 from fedldp_fleet.server import folder as folders
 from fedldp_fleet.server import members
 from fedldp_fleet.server.folder import ServerFolder
@@ -51,6 +52,15 @@ class ServerProcess:
     def enroll(self, agent, vehicles=1):
         with contextlib.closing(self.folder.store()) as store, store.transaction() as inside:
             return members.enroll(inside, agent, vehicles)
+
+    def add(self, job, operator):
+        """Add a job, signed by an operator whose public key its agents have."""
+        signed = to_sign(job, self.folder.public).signed(operator)
+        with contextlib.closing(self.folder.store()) as store, store.transaction() as inside:
+            return self.folder.engine().add(inside, job, signed)
+
+    def job(self, name):
+        return self.read(lambda store: store.job(name))
 
     def read(self, query):
         with contextlib.closing(self.folder.store()) as store, store.reading() as inside:
