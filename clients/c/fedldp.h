@@ -301,13 +301,15 @@ typedef struct fedldp_vehicle {
   void *random_context;
   fedldp_ledger ledger;
   uint64_t *scratch; /* room for `plan->scratch` words */
+  const fedldp_plan *checked; /* NULL until the first answer, which checks the plan */
 } fedldp_vehicle;
 
 /* Write the first record, in which nothing is spent: once in the life of a vehicle, where it is
 made. If a record can be read, the status is FEDLDP_OLD; `store` must refuse what is not blank. */
 fedldp_status fedldp_provision(fedldp_ledger *ledger);
 
-/* Answer the plan once for a job, and in one period of a calendar (from 1; 0 without a calendar).
+/* Check the plan the first time, and answer it once for a job, and in one period of a calendar (from
+1; 0 without a calendar).
 Jobs have ascending numbers. What it costs and the report are stored before `*report` is set: to
 the report, inside the ledger's record. The same question again gets the same bytes and costs
 nothing. */

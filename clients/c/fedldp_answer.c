@@ -84,9 +84,13 @@ fedldp_status fedldp_answer(fedldp_vehicle *vehicle, uint64_t job, uint32_t peri
                             const fedldp_value *row, const uint8_t **report) {
   const fedldp_plan *plan = vehicle->plan;
   uint8_t *record = vehicle->ledger.record, *drawn;
-  fedldp_status status = load(&vehicle->ledger);
+  fedldp_status status = FEDLDP_OK;
   uint32_t i, chosen = plan->periods == 0;
   *report = NULL;
+  if (vehicle->checked != plan) status = fedldp_check(plan, &vehicle->cap);
+  if (status != FEDLDP_OK) return status;
+  vehicle->checked = plan;
+  status = load(&vehicle->ledger);
   if (status != FEDLDP_OK) return status;
   if (vehicle->ledger.size < FEDLDP_RECORD_BYTES(plan->bits, plan->answers)) return FEDLDP_LIMIT;
   if (plan->periods == 0 ? period != 0 : period < 1 || period > plan->periods)

@@ -72,7 +72,7 @@ static int settle(const char *folder) {
 
 int fedldp_file_lock(const fedldp_file *file) {
   struct flock whole;
-  int opened = open(file->path, O_RDWR, 0);
+  int opened = open(file->lock, O_RDWR | O_CREAT, 0600);
   memset(&whole, 0, sizeof whole);
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;

@@ -9,12 +9,14 @@
 extern "C" {
 #endif
 
-/* The paths of the ledger, of a new one beside it, and of their folder. */
+/* The paths of the ledger, of a new one beside it, of a file that is locked, and of their folder. */
 typedef struct fedldp_file {
-  const char *path, *next, *folder;
+  const char *path, *next, *lock, *folder;
 } fedldp_file;
 
-/* Keep other processes out until the program ends. Call this first; 0 if it worked. */
+/* Keep other processes out until the program ends, by a lock on a file of its own: the ledger's file
+is another one after each answer. Call this once, first, and never open or remove that file; 0 if it
+worked. */
 int fedldp_file_lock(const fedldp_file *file);
 
 /* The callbacks of a ledger; `context` is a fedldp_file. `create` takes the place of `store` in

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static fedldp_file file = {"ledger", "ledger.next", "."};
+static fedldp_file file = {"ledger", "ledger.next", "ledger.lock", "."};
 
 int main(void) {
   uint8_t record[100] = {1};
@@ -26,6 +26,9 @@ int main(void) {
   printf("stored, spent %d, ", record[4]);
   fflush(stdout);
   if (fedldp_file_lock(&file) != 0) return 8;
+  /* Reading and storing, which open, close and replace the ledger, must not end the lock. */
+  if (fedldp_file_load(&file, record, sizeof record) != 0) return 11;
+  if (fedldp_file_store(&file, record, sizeof record) != 0) return 12;
   child = fork();
   if (child == 0) _exit(fedldp_file_lock(&file) != 0 ? 0 : 9);
   if (child < 0 || waitpid(child, &status, 0) != child || status != 0) return 10;

@@ -1,5 +1,6 @@
 """Answers through ledgers: what is released is stored before, whenever the power fails."""
 
+import ctypes
 import json
 import random
 import subprocess
@@ -22,6 +23,7 @@ from c_vehicle import (
 )
 
 from fedldp import vehicle
+from fedldp.plan import compiled
 
 ROW = {"speed": 91.0}
 MEMORIES = ("flash", "file")
@@ -82,6 +84,23 @@ def test_answers_are_spent_repeated_and_limited(ledgers, kind):
     assert device.spent() == (OK, 3)
     device.memory.restart()
     assert device.answer(6, ROW)[0] == OK
+
+
+def test_a_plan_that_leaks_is_not_answered(ledgers):
+    """Whether or not the program has called `fedldp_check`."""
+    case = next(case for case in VECTORS["cases"] if case["name"] == "randomised response")
+    row = case["answers"][0]["row"]
+    device = device_of(ledgers, "flash", case["plan"])
+    honest, constants = device.plan, compiled.compile_plan(case["plan"], "9")
+    [table] = constants.plan.entries["tables"].target.values
+    table.entries["detail"].target.entries["same"] *= 8
+    device.plan = CPlan(ledgers, constants.plan, constants.columns)
+    device.vehicle.plan = ctypes.addressof(device.plan.plan)
+    assert device.answer(1, row) == (REFUSED, None)
+    assert device.spent() == (OK, 0)
+    device.plan = honest
+    device.vehicle.plan = ctypes.addressof(honest.plan)
+    assert device.answer(1, row)[0] == OK
 
 
 def test_a_record_that_is_too_small_is_a_limit(ledgers):

@@ -10,7 +10,7 @@ import secret_cases
 import targets
 from c_vehicle import FOLDER, VECTORS, bytes_of
 from random_plans import EdgeTape, RandomPlans
-from targets import PROGRAM, TARGETS, TESTS, Case
+from targets import PROGRAM, TARGETS, TESTS, WASM, Case
 
 from fedldp import vehicle
 
@@ -18,13 +18,23 @@ OPTIONS = ("-Os", "-O2")
 PLUGIN_PACKAGES = "apt-get install qemu-system-arm qemu-user"
 
 
+def with_tools(target):
+    """Return a target, or skip the test if its tools are missing."""
+    if target.missing:
+        pytest.skip(target.missing)
+    return target
+
+
 @pytest.fixture(params=TARGETS)
-def target(request):
+def processor(request):
     """A processor whose tools are there."""
-    found = TARGETS[request.param]
-    if found.missing:
-        pytest.skip(found.missing)
-    return found
+    return with_tools(TARGETS[request.param])
+
+
+@pytest.fixture(params=[*TARGETS, "wasm"])
+def target(request):
+    """A processor whose tools are there, or WebAssembly."""
+    return with_tools({**TARGETS, "wasm": WASM}[request.param])
 
 
 def vector_cases():
@@ -98,14 +108,14 @@ def traced(target, folder, plugin, secrets, option, sources=PROGRAM):
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_work_depends_on_nothing_secret(target, option, plugin, secrets, tmp_path):
+def test_work_depends_on_nothing_secret(processor, option, plugin, secrets, tmp_path):
     """Instructions, where they are, and which addresses they use: alike for all rows and bytes.
 
     Bytes that decide what is published (which coordinates, which seed, which line) are the same.
     """
-    if not target.runner and shutil.which("qemu-x86_64") is None:
+    if not processor.runner and shutil.which("qemu-x86_64") is None:
         pytest.skip(PLUGIN_PACKAGES)
-    different = traced(target, tmp_path, plugin, secrets, option)
+    different = traced(processor, tmp_path, plugin, secrets, option)
     assert {name: len(traces) for name, traces in different.items()} == dict.fromkeys(secrets, 1)
 
 
@@ -127,9 +137,7 @@ LEAKS = {
 
 @pytest.mark.parametrize("name", LEAKS)
 def test_work_that_depends_on_a_secret_is_found(name, plugin, secrets, tmp_path):
-    target = TARGETS["cortex-m3"]
-    if target.missing:
-        pytest.skip(target.missing)
+    target = with_tools(TARGETS["cortex-m3"])
     before, after = LEAKS[name]
     text = (FOLDER / "fedldp.c").read_text("ascii")
     assert text.count(before) == 1

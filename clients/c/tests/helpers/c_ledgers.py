@@ -55,7 +55,7 @@ Flash = structure(
     page_bytes=c_size_t,
     unit=c_size_t,
 )
-File = structure("fedldp_file", path=c_char_p, next=c_char_p, folder=c_char_p)
+File = structure("fedldp_file", path=c_char_p, next=c_char_p, lock=c_char_p, folder=c_char_p)
 
 
 class CVehicle(Structure):
@@ -66,6 +66,7 @@ class CVehicle(Structure):
         ("random_context", c_void_p),
         ("ledger", Ledger),
         ("scratch", c_void_p),
+        ("checked", c_void_p),
     ]
 
 
@@ -214,7 +215,12 @@ class FileMemory:
     FOLDER_DESCRIPTOR = 3
 
     def __init__(self, core, **_):
-        self.context = File(path=b"/disk/ledger", next=b"/disk/ledger.next", folder=b"/disk")
+        self.context = File(
+            path=b"/disk/ledger",
+            next=b"/disk/ledger.next",
+            lock=b"/disk/ledger.lock",
+            folder=b"/disk",
+        )
         self.files = {}  # number: [what is on the disk, what was written]
         self.names_on_disk, self.names = {}, {}
         self.changes = []

@@ -1,8 +1,10 @@
 """Programs that draw reports on other processors, run by QEMU."""
 
+import importlib.util
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,10 +33,15 @@ class Target:
         absent = [program for program in programs if shutil.which(program) is None]
         return f"{', '.join(absent)} not found: apt-get install {self.package}" if absent else ""
 
+    @property
+    def command(self):
+        """Return how the compiler is called."""
+        return (self.compiler, *self.options)
+
     def build(self, folder, sources, *options):
         """Compile a program and return its path."""
         program = Path(folder) / "program"
-        command = [self.compiler, *STRICT, *self.options, *options, f"-I{folder}"]
+        command = [*self.command, *STRICT, *options, f"-I{folder}"]
         if self.bare:
             command += ["-nostartfiles", "--specs=nano.specs", f"-T{TESTS / 'cortex-m.ld'}"]
         command += ["-o", str(program), *map(str, sources)]
@@ -51,6 +58,22 @@ class Target:
             command.append(str(program))
         done = subprocess.run(command, capture_output=True, text=True, timeout=500)
         return done.stdout + done.stderr
+
+
+class WebAssembly(Target):
+    """WebAssembly, compiled by zig from PyPI and run by node."""
+
+    @property
+    def missing(self):
+        """Return what must be installed, or an empty text."""
+        if importlib.util.find_spec("ziglang") is None:
+            return "zig not found: pip install --group wasm"
+        return "" if shutil.which("node") else "node not found: apt-get install nodejs"
+
+    @property
+    def command(self):
+        """Return how zig is called."""
+        return (sys.executable, "-m", "ziglang", "cc", "-target", "wasm32-wasi")
 
 
 def _cortex(name, machine, cpu, *options):
@@ -77,6 +100,7 @@ TARGETS = {
         _linux("s390x", "s390x-linux-gnu", "qemu-s390x", "gcc-s390x-linux-gnu"),
     )
 }
+WASM = WebAssembly("wasm", "zig", "nodejs", ("node", "--no-warnings", str(TESTS / "wasi.mjs")))
 PROGRAM = [TESTS / "target.c", *CORE]
 
 
