@@ -42,6 +42,13 @@ def server(tmp_path_factory):
     made.stop()
 
 
+@pytest.fixture
+def other(tmp_path):
+    made = ServerProcess(tmp_path / "server").start()
+    yield made
+    made.stop()
+
+
 def ask(server, path, **headers):
     with contextlib.closing(http.client.HTTPConnection(HOST, server.page_port)) as connection:
         connection.request("GET", path, headers=headers)
@@ -115,15 +122,15 @@ def test_looking_takes_a_small_share_of_the_time(tmp_path):
     assert 2.0 * len(looks) <= 1.2 * MOST_SHARE * 200 + 2.0
 
 
-def test_a_problem_is_told(server):
-    server.add(training("late", rounds=9, group=1, schedule=OPEN), OPERATOR)
-    client = Client.joined(server, "liar")
-    wait_until(lambda: server.job("late").state == "running")
+def test_a_problem_is_told(other):
+    other.add(training("late", rounds=9, group=1, schedule=OPEN), OPERATOR)
+    client = Client.joined(other, "liar")
+    wait_until(lambda: other.job("late").state == "running")
     [offer] = [each for each in client.call(late=1).offers if each.job == "late"]
     asked = client.question(offer)
     client.deliver(replace(answer_to(asked, "liar"), report=b"noise"))
     client.connection.close()
-    status, _, body = wait_until(lambda: (found := ask(server, "/healthz"))[0] == 503 and found)
+    status, _, body = wait_until(lambda: (found := ask(other, "/healthz"))[0] == 503 and found)
     assert status == 503
     assert "answers to the job late are refused" in json.loads(body)["reasons"][0]
 

@@ -60,12 +60,11 @@ def page_routes(look: Look, host: str) -> list[Route]:
         content, kind = text(look(), request.headers.get("accept", ""))
         return Response(content, headers={"Content-Type": kind})
 
-    folder = resources.files(__package__) / "page"
-    contents = {name: (folder / name).read_bytes() for name in FILES}
-    files = [
-        route(path, lambda _, name=name: Response(contents[name], media_type=FILES[name]))
-        for name, path in [("index.html", "/"), *((name, f"/{name}") for name in FILES)]
-    ]
+    def file(name: str) -> Callable[[Request], Response]:
+        content = (resources.files(__package__) / "page" / name).read_bytes()
+        return lambda _: Response(content, media_type=FILES[name])
+
+    files = [route("/", file("index.html")), *(route(f"/{name}", file(name)) for name in FILES)]
     return [
         *files,
         route("/status.json", lambda _: JSONResponse(look())),
