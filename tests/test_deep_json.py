@@ -62,7 +62,7 @@ def test_what_is_not_deep_is_not_changed():
     for value in (ROW, [1, [2, ["]"]]], {"a": {"b": '[{"'}}, {"a": '\\"['}):
         text = json.dumps(value)
         assert json.loads(vehicle.flattened(text)) == value
-    deepest = nested(vehicle.DEEPEST)
+    deepest = nested(vehicle.DEEPEST_NESTING)
     assert vehicle.flattened(deepest) == deepest
     assert vehicle.flattened(f"[{deepest},7]") == f"{'[' * 64}null{']' * 63},7]"
 

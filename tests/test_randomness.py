@@ -175,7 +175,7 @@ def test_choose_gives_every_set_equally_often(k, d):
 @pytest.mark.parametrize(("k", "d"), [(64, 64), (64, 100), (300, 4000)])
 def test_choose_gives_the_same_with_marks_as_with_comparisons(k, d, monkeypatch):
     with_marks = source(3).choose(k, d, 50)
-    monkeypatch.setattr(randomness, "_MOST_MARKS", 0)
+    monkeypatch.setattr(randomness, "_MOST_MARK_BYTES", 0)
     np.testing.assert_array_equal(with_marks, source(3).choose(k, d, 50))
     assert (np.diff(with_marks, axis=1) > 0).all()
 

@@ -43,7 +43,7 @@ IN_PARTS = 'if sorted(n for part in parts for n in part["attributes"]) != list(r
 ASCEND = "if not all(low < high for low, high in pairwise(edges))"
 NO_BIAS = {"refuse(bias_fault(channel.counts, channel.letters, values))": ""}
 NO_SCALE = {"if cube_scale(": "if False and cube_scale("}
-NO_CELLS = {"> MOST_CELLS:": "< 0:"}
+NO_CELLS = {"> MOST_COUNTERS:": "< 0:"}
 NO_TEXT = {"if type(text) is not str:": "text = str(text)\n    if False:"}
 ANY_TEXT = {"    text.encode()\n": ""}
 RATIO = "if largest * limit.denominator > limit.numerator * least:"
@@ -75,7 +75,7 @@ CHECKS = [
         "a total below the columns",
     ),
     (
-        {"column_bits(outputs) <= total <= LARGEST_TOTAL": "column_bits(outputs) <= total"},
+        {"column_bits(outputs) <= total <= LARGEST_ROW_TOTAL": "column_bits(outputs) <= total"},
         "a total above 2^62",
     ),
     ({COUNT: COUNT.replace("int)", "int | float)"), **WRITTEN}, "a count that is not whole"),
@@ -95,7 +95,11 @@ CHECKS = [
         "a count with a leading zero",
     ),
     (
-        {"return all(high - low >= LEAST_GAP for low, high in pairwise(letters))": "return True"},
+        {
+            "return all(high - low >= LEAST_LETTER_GAP for low, high in pairwise(letters))": (
+                "return True"
+            )
+        },
         "letters that do not ascend",
     ),
     (
@@ -103,7 +107,7 @@ CHECKS = [
         "letters that begin above -1",
     ),
     ({"(letters[0], letters[-1]) != (-1.0, 1.0)": "letters[0] != -1"}, "letters that end below 1"),
-    ({"high - low >= LEAST_GAP": "high > low"}, "letters too close together"),
+    ({"high - low >= LEAST_LETTER_GAP": "high > low"}, "letters too close together"),
     (
         {
             "if len(self.letters) != len(self.counts) or not": "if not",
@@ -134,7 +138,7 @@ CHECKS = [
         "lines whose total is no power of two",
     ),
     (
-        {" or total > LARGEST_TOTAL": ""},
+        {" or total > LARGEST_ROW_TOTAL": ""},
         "a response whose total is above 2^62",
         "lines whose total is above 2^62",
     ),
@@ -147,7 +151,7 @@ CHECKS = [
     ),
     ({"total & (total - 1) or not 2 <=": "not 2 <="}, "an encoding whose total is no power of two"),
     (
-        {"2 * absent <= total <= LARGEST_TOTAL": "2 * absent <= total"},
+        {"2 * absent <= total <= LARGEST_ROW_TOTAL": "2 * absent <= total"},
         "an encoding whose total is above 2^62",
     ),
     (
@@ -177,7 +181,7 @@ CHECKS = [
     (NO_SCALE, "a cube whose threshold is too far from 0"),
     ({"not -d <= threshold < d": "not -d <= threshold", **NO_SCALE}, "a threshold of d"),
     ({"not -d <= threshold < d": "not threshold < d", **NO_SCALE}, "a threshold below -d"),
-    ({"1 <= d <= MOST_SIGNS": "1 <= d"}, "a cube of 10,001 signs"),
+    ({"1 <= d <= MOST_CUBE_SIGNS": "1 <= d"}, "a cube of 10,001 signs"),
     ({"if any(attribute.categories for": "if not all(True for"}, "a cube with a category"),
     ({"in parts) > 1:": "in parts) > 2:"}, "two cubes", "directions beside a cube"),
     # directions
@@ -188,11 +192,11 @@ CHECKS = [
         "directions of unequal totals",
     ),
     (
-        {"total > LARGEST_TOTAL or total & (total - 1)": "total > LARGEST_TOTAL"},
+        {"total > LARGEST_ROW_TOTAL or total & (total - 1)": "total > LARGEST_ROW_TOTAL"},
         "directions whose total is no power of two",
     ),
     (
-        {"total > LARGEST_TOTAL or total & (total - 1)": "total & (total - 1)"},
+        {"total > LARGEST_ROW_TOTAL or total & (total - 1)": "total & (total - 1)"},
         "directions whose total is above 2^62",
     ),
     ({"return _ratio_fault(high, low, epsilon)": "return None"}, "directions that leak"),
@@ -213,7 +217,7 @@ CHECKS = [
         "a seed and a direction of 33 bits",
     ),
     ({"0 <= key < 1 << WORD": "0 <= key"}, "a key of 65 bits"),
-    ({"1 <= d <= MOST_NUMBERS": "1 <= d"}, "directions of 131,073 numbers"),
+    ({"1 <= d <= MOST_VECTOR_NUMBERS": "1 <= d"}, "directions of 131,073 numbers"),
     (
         {"len(attributes) != 1 or not attributes[0].length": "len(attributes) != 1"},
         "directions for numbers without a length",
@@ -369,7 +373,7 @@ CHECKS = [
     ({"None if missing is True else": "None if True else"}, OPTIONAL),
     ({"None if optional else": "None if True else"}, "an optional number that is not optional"),
     (
-        {"None if 2 <= grid <= MOST_GRID else": "None if True else"},
+        {"None if is_grid else": "None if True else"},
         "an optional number with a grid of one value",
     ),
     ({ASCEND: ASCEND.replace("<", "<=")}, "edges that do not ascend"),
@@ -581,7 +585,7 @@ DRAWING = [
     {"rounds=of.rounds or not of.categories": "rounds=not of.categories"},
     # how it draws directions
     {"longer = max(length_of(found), 1.0)": "longer = 1.0"},
-    {"-LARGEST_NUMBER), LARGEST_NUMBER)": "-1.0), 1.0)"},
+    {"-LARGEST_COORDINATE), LARGEST_COORDINATE)": "-1.0), 1.0)"},
     {"read(missing), read, first": "1.0, read, first"},
     {"vector = [round(x * LENGTH)": "vector = [int(x)"},
     {"GOLDEN * (seed + 1)": "GOLDEN * seed"},

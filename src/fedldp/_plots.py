@@ -48,7 +48,7 @@ SOLVED_STYLES = {  # found by linear programs: slower to compute
     "near-zero": (PURPLE, ":"),
 }
 DEFAULTS = {"dominant": "default for statistics", "near-zero": "default for sampled gradients"}
-MOST_ROWS = 100  # in one picture
+MOST_ROWS_IN_A_PICTURE = 100
 MOST_DISTRIBUTIONS = 12
 SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -81,9 +81,9 @@ def estimates(
     many rows the first are drawn. Each distribution has panels of its own: its histogram, and its
     distribution function if it has one.
     """
-    if len(rows) > MOST_ROWS:
-        title = f"{title} (the first {MOST_ROWS} of {len(rows)})"
-        rows = rows[:MOST_ROWS]
+    if len(rows) > MOST_ROWS_IN_A_PICTURE:
+        title = f"{title} (the first {MOST_ROWS_IN_A_PICTURE} of {len(rows)})"
+        rows = rows[:MOST_ROWS_IN_A_PICTURE]
     shapes = list(distributions.items())[:MOST_DISTRIBUTIONS]
     heights = [*([1.6 + 0.28 * len(rows)] if rows else []), *[3.0] * len(shapes)]
     figure = Figure(figsize=(9 if shapes else 7, sum(heights)), layout="constrained")

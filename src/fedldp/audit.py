@@ -37,9 +37,9 @@ Array = npt.NDArray[Any]
 Bracket = tuple[Fraction, Fraction] | tuple[float, float]
 
 _TAILS = 2.0 ** -np.arange(7, 15)
-_LEVELS = np.concatenate([_TAILS, np.arange(1, 64) / 64, 1 - _TAILS])  # of quantiles
-_ATOM = 16  # a value seen so often is an event of its own
-_PRIOR = 5  # added to both counts of a ratio: small counts say little
+_QUANTILE_LEVELS = np.concatenate([_TAILS, np.arange(1, 64) / 64, 1 - _TAILS])
+_LEAST_ATOM_COUNT = 16  # a value seen so often is an event of its own
+_PRIOR_COUNT = 5  # added to both counts of a ratio: small counts say little
 
 
 @final
@@ -395,8 +395,8 @@ def _cells(name: str, pooled: Array) -> _Cells:
         values, ranks = np.unique(pooled, axis=0, return_inverse=True)
     seen = np.sort(ranks[: len(ranks) // 2])
     often, times = np.unique(seen, return_counts=True)
-    atoms = often[times >= _ATOM]
-    quantiles = seen[(_LEVELS * seen.size).astype(int)]
+    atoms = often[times >= _LEAST_ATOM_COUNT]
+    quantiles = seen[(_QUANTILE_LEVELS * seen.size).astype(int)]
     cuts = np.unique(np.concatenate([[-1], quantiles, atoms - 1, atoms]))
     parts = np.split(np.searchsorted(cuts, ranks.reshape(-1)) - 1, 4)
     counts = np.array([np.bincount(part, minlength=len(cuts)) for part in parts])
@@ -405,7 +405,7 @@ def _cells(name: str, pooled: Array) -> _Cells:
 
 def _best_event(counts: Integers, trials: int, risk: float) -> tuple[float, npt.NDArray[np.bool_]]:
     """Return the largest bound, and its event: the cells with a ratio above some level."""
-    likely, rival = counts + _PRIOR
+    likely, rival = counts + _PRIOR_COUNT
     order = np.argsort(-likely / rival, kind="stable")
     scores = _bound(np.cumsum(counts[:, order], axis=1), trials, risk)
     best = int(np.argmax(scores))

@@ -22,11 +22,11 @@ from fedldp.errors import DomainError
 
 Shape = int | tuple[int, ...]
 
-_BLOCK = 1 << 18  # bytes encrypted at a time: a call takes little of the time, and the cache fits
-_ZEROS = memoryview(bytes(_BLOCK))
-_ONE = np.uint64(0x3FF0_0000_0000_0000)  # the bits of 1.0
-_MANY_CHOSEN = 64  # of k, from which marks are faster than comparisons
-_MOST_MARKS = 1 << 26  # bytes of them in memory
+_BLOCK_BYTES = 1 << 18  # encrypted at a time: a call takes little of the time, and the cache fits
+_ZEROS = memoryview(bytes(_BLOCK_BYTES))
+_BITS_OF_ONE = np.uint64(0x3FF0_0000_0000_0000)
+_LEAST_MARKED = 64  # from this k on, marks are faster than comparisons
+_MOST_MARK_BYTES = 1 << 26
 _HALF_STEP = 2.0**-53
 
 
@@ -168,8 +168,8 @@ class Source:
         target = out.data.cast("B")
         stream = self._current()
         with stream.lock:
-            for start in range(0, len(target), _BLOCK):
-                part = target[start : start + _BLOCK]
+            for start in range(0, len(target), _BLOCK_BYTES):
+                part = target[start : start + _BLOCK_BYTES]
                 stream.keystream.update_into(_ZEROS[: len(part)], part)
             stream.drawn += len(target)
         if sys.byteorder == "big":
@@ -384,7 +384,7 @@ class Source:
         chosen = np.empty((size, k), np.int64)
         # Where many integers are chosen, a mark for each saves comparing it with all before.
         rows, marks = np.arange(size), np.zeros((0, 0), np.bool_)
-        if k >= _MANY_CHOSEN and size * d <= _MOST_MARKS:
+        if k >= _LEAST_MARKED and size * d <= _MOST_MARK_BYTES:
             marks = np.zeros((size, d), np.bool_)
         for column, top in enumerate(range(d - k, d)):  # Floyd's algorithm
             pick = self.below(top + 1, size)
@@ -489,5 +489,5 @@ def check_source(source: object) -> None:
 def from_one_to_two(words: npt.NDArray[np.uint64]) -> Floats:
     """Turn random words, in place, into multiples of 2^-52 that are uniform on [1, 2)."""
     np.right_shift(words, 12, out=words)
-    np.bitwise_or(words, _ONE, out=words)  # the upper 52 bits, behind the point of 1.0
+    np.bitwise_or(words, _BITS_OF_ONE, out=words)  # the upper 52 bits, behind the point of 1.0
     return words.view(np.float64)

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 from ._internal import documents
 from .errors import DomainError, WireError
 from .storage import files
-from .vehicle import MOST_SIGNED, canonical, difference, is_signed, key_point
+from .vehicle import MOST_SIGNED_CHARACTERS, canonical, difference, is_signed, key_point
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -48,15 +48,15 @@ __all__ = [
 ]
 
 FORMAT = "fedldp signed 1"
-MOST_BYTES = MOST_SIGNED  # of a signed text
+MOST_BYTES = MOST_SIGNED_CHARACTERS  # of a signed text
 
-_KIND = "ed25519"  # the first word of a public key
+_KEY_KIND = "ed25519"
 _TEXT = re.compile(
     rf'\{{"format":"{FORMAT}","key":"(?P<key>[0-9a-f]{{64}})",'
     r'"signature":"(?P<signature>[A-Za-z0-9+/]{86}==)","signed":(?P<signed>\{.*\})\}',
 )
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
-_LONGEST_KEY = 1 << 14  # bytes of a file with a key
+_MOST_KEY_FILE_BYTES = 1 << 14
 
 
 @final
@@ -86,7 +86,7 @@ class PublicKey:
     @property
     def text(self) -> str:
         """The key as one line, without a line break."""
-        return f"{_KIND} {base64.b64encode(self.raw).decode()}"
+        return f"{_KEY_KIND} {base64.b64encode(self.raw).decode()}"
 
     @property
     def fingerprint(self) -> str:
@@ -113,9 +113,11 @@ class PublicKey:
             If it is not such a line.
         """
         with documents.reading("public key", ". Give a file such as operator.pub."):
-            found = cls(base64.b64decode(text.rstrip("\n").removeprefix(_KIND)[1:], validate=True))
+            found = cls(
+                base64.b64decode(text.rstrip("\n").removeprefix(_KEY_KIND)[1:], validate=True)
+            )
             if len(found.raw) != 32 or found.text != text.rstrip("\n"):
-                raise ValueError(f"expected one line, '{_KIND} <base64 of 32 bytes>'")
+                raise ValueError(f"expected one line, '{_KEY_KIND} <base64 of 32 bytes>'")
             if key_point(found.raw) is None:
                 raise ValueError("it is not a point of the curve in its only form, of large order")
         return found
@@ -669,9 +671,9 @@ def _is_signed(public: bytes, signature: bytes, data: bytes) -> bool:
 def _read(path: str | os.PathLike[str]) -> bytes:
     try:
         with Path(path).open("rb") as file:
-            data = file.read(_LONGEST_KEY + 1)
+            data = file.read(_MOST_KEY_FILE_BYTES + 1)
     except OSError as error:
         raise DomainError(f"{path} cannot be read: {error.strerror}.") from None
-    if len(data) > _LONGEST_KEY:
+    if len(data) > _MOST_KEY_FILE_BYTES:
         raise DomainError(f"{path} is not a key: it is too long.")
     return data

@@ -48,41 +48,41 @@ SERVERS_ESTIMATOR = "horvitz-thompson"
 WIRE_VERSION = 1
 HEADER_BYTES = 16  # of a report
 WORD = 64  # bits that draw from the table
-LARGEST_TOTAL = 1 << 62  # of a row
+LARGEST_ROW_TOTAL = 1 << 62
 LEAST_EPSILON = Fraction(1, 1000)
 LARGEST_EPSILON = 16  # that a plan writes
 ANY_EPSILON = Fraction(64)  # no two positive counts have a ratio of e^64
 LARGEST_WEIGHT = 1 << 96  # of a cube
-LARGEST_SCALE = 1 << 400  # of a cube's signs: its square is still a float
-LARGEST_BIAS = 2.0**-40  # of the mean of a table's values, relative to the largest of them
+LARGEST_CUBE_SCALE = 1 << 400  # its square is still a float
+LARGEST_RELATIVE_BIAS = 2.0**-40  # of the mean of a table's values, relative to the largest
 LARGEST_JSON_INTEGER = 1 << 53  # beyond it, many readers of JSON lose digits
-LEAST_GAP = 2.0**-20  # between two letters: closer ones would not survive the division by it
+LEAST_LETTER_GAP = 2.0**-20  # closer letters would not survive the division by it
 ROUNDING = 32  # further bits, that round a value to a letter
 MOST_OUTPUTS = 1 << 16  # of a table of numbers
 MOST_CATEGORIES = 1 << 16  # of randomised response and of a unary encoding
 MOST_LABELS = 1 << 20  # of an attribute
-MOST_GRID = 255  # values that an optional number is rounded to
+MOST_GRID_VALUES = 255  # of an optional number
 MOST_BINS = 1024  # of a number or an angle
 OTHER, MISSING = "other", "missing"  # labels that an optional category has
 MOST_LINE_CODES = 1 << 26
-MOST_SIGNS = 10_000  # of a cube
+MOST_CUBE_SIGNS = 10_000
 MOST_DIRECTIONS = 255
-MOST_NUMBERS = 1 << 17  # of a vector that directions answer
+MOST_VECTOR_NUMBERS = 1 << 17
 DIRECTION_BITS = 32  # of a seed and a direction, at most
 LENGTH = 1 << 20  # the whole number that a vector of the public length has as its length
 QUANTILES = 1 << 16
 QUANTILE_UNIT = 1 << 10  # one standard deviation of the numbers that directions are made of
-LARGEST_NUMBER = 1e100  # of a vector, before its length is limited: its square is finite
+LARGEST_COORDINATE = 1e100  # before a vector's length is limited: its square is finite
 GOLDEN = 0x9E3779B97F4A7C15
 MIX = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 MOST_COORDINATES = 1 << 24
 MOST_TABLES = 1 << 10
 MOST_PERIODS = 1 << 16  # of a calendar: one for each hour of seven years
 MOST_BITS = 1 << 27  # of a record
-MOST_CELLS = 1 << 26  # counters that a server keeps
-MOST_SIGNED = 1 << 20  # characters of a signed text
+MOST_COUNTERS = 1 << 26  # of a server
+MOST_SIGNED_CHARACTERS = 1 << 20
 SYSTEM = secrets.SystemRandom()
-NO_NUMBER = ("", "nan", "+nan", "-nan")  # texts that mean a missing number
+MISSING_NUMBER_TEXTS = ("", "nan", "+nan", "-nan")
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 Alias = tuple[list[int], list[int]]
@@ -124,7 +124,7 @@ def fault(counts: Sequence[Sequence[int]], epsilon: Fraction) -> str | None:
     outputs, total = len(counts[0]), sum(counts[0])
     if outputs < 2:
         return "it has a single output"
-    if total & (total - 1) or not 1 << column_bits(outputs) <= total <= LARGEST_TOTAL:
+    if total & (total - 1) or not 1 << column_bits(outputs) <= total <= LARGEST_ROW_TOTAL:
         return f"a row adds up to {total}: no power of two, or one of the wrong size"
     for number, row in enumerate(counts):
         if len(row) != outputs or min(row) < 0 or sum(row) != total:
@@ -154,7 +154,7 @@ def response_fault(same: int, other: int, categories: int, epsilon: Fraction) ->
 
 def _response_fault(same: int, other: int, labels: int, epsilon: Fraction) -> str | None:
     total = same + (labels - 1) * other
-    if not 1 <= other <= same or total & (total - 1) or total > LARGEST_TOTAL:
+    if not 1 <= other <= same or total & (total - 1) or total > LARGEST_ROW_TOTAL:
         return f"same = {same} and other = {other} are out of order or add up to no power of two"
     return _ratio_fault(same, other, epsilon)
 
@@ -165,7 +165,7 @@ def unary_fault(absent: int, total: int, epsilon: Fraction) -> str | None:
     The true category's bit is 1 with probability 1/2, each other one with absent / total. Under
     two categories two bits differ, and their ratios multiply to (total - absent) / absent.
     """
-    if total & (total - 1) or not 2 <= 2 * absent <= total <= LARGEST_TOTAL:
+    if total & (total - 1) or not 2 <= 2 * absent <= total <= LARGEST_ROW_TOTAL:
         return f"absent = {absent} is more than half of total = {total}, or that no power of two"
     return _ratio_fault(total - absent, absent, epsilon)
 
@@ -211,8 +211,10 @@ def cube_fault(d: int, threshold: int, heavy: int, light: int, epsilon: Fraction
     Signs that agree with the true ones in h of d positions have the odds `heavy` if 2h - d is above
     the threshold, and `light` if not; so the sum of all odds does not depend on the true signs.
     """
-    if not 1 <= d <= MOST_SIGNS or not -d <= threshold < d:
-        return f"{d} signs are not 1 to {MOST_SIGNS}, or the threshold {threshold} is beyond them"
+    if not 1 <= d <= MOST_CUBE_SIGNS or not -d <= threshold < d:
+        return (
+            f"{d} signs are not 1 to {MOST_CUBE_SIGNS}, or the threshold {threshold} is beyond them"
+        )
     if not 1 <= light <= heavy <= LARGEST_WEIGHT:
         return f"light = {light} and heavy = {heavy} are out of order or too large"
     return _ratio_fault(heavy, light, epsilon)
@@ -247,8 +249,8 @@ def directions_fault(odds: Odds, d: int, seed_bits: int, key: int, epsilon: Frac
     the directions are, and no matter which of them are the best.
     """
     directions, best, high, low, null, null_input = odds
-    if not 1 <= d <= MOST_NUMBERS:
-        return f"{d} numbers are not 1 to {MOST_NUMBERS}"
+    if not 1 <= d <= MOST_VECTOR_NUMBERS:
+        return f"{d} numbers are not 1 to {MOST_VECTOR_NUMBERS}"
     if directions & (directions + 1) or not 3 <= directions <= MOST_DIRECTIONS:
         return f"{directions} directions are not one less than a power of two from 4 to 256"
     if not 1 <= best < directions:
@@ -256,7 +258,7 @@ def directions_fault(odds: Odds, d: int, seed_bits: int, key: int, epsilon: Frac
     if not 1 <= low < high or min(null, null_input) < 0:
         return f"high = {high} and low = {low} are out of order, or null odds are negative"
     total = odds.total
-    if total > LARGEST_TOTAL or total & (total - 1):
+    if total > LARGEST_ROW_TOTAL or total & (total - 1):
         return f"its odds for a vector add up to {total}: no power of two, or one above 2^62"
     if not 1 <= seed_bits <= DIRECTION_BITS - directions.bit_length():
         return f"a seed of {seed_bits} bits and a direction do not fit into {DIRECTION_BITS} bits"
@@ -291,7 +293,7 @@ def bias_fault(
             mean = fsum(count / total * value for count, value in zip(row, values, strict=True))
         except OverflowError:
             mean = inf
-        if not abs(mean - letter) <= LARGEST_BIAS * largest:
+        if not abs(mean - letter) <= LARGEST_RELATIVE_BIAS * largest:
             return f"a bias of {abs(mean - letter):g} at the letter {letter:g}"
     return None
 
@@ -518,7 +520,7 @@ def is_ladder(letters: Sequence[float]) -> bool:
     """Return whether letters ascend from -1 to 1, with room between any two of them."""
     if len(letters) < 2 or (letters[0], letters[-1]) != (-1.0, 1.0):
         return False
-    return all(high - low >= LEAST_GAP for low, high in pairwise(letters))
+    return all(high - low >= LEAST_LETTER_GAP for low, high in pairwise(letters))
 
 
 def is_even(letters: Sequence[float]) -> bool:
@@ -626,7 +628,7 @@ def in_lengths(value: Any, length: float) -> float:
     number = float_of(value)
     if number != number:
         raise ValueError("not a number")
-    return min(max(number * (1 / length), -LARGEST_NUMBER), LARGEST_NUMBER)
+    return min(max(number * (1 / length), -LARGEST_COORDINATE), LARGEST_COORDINATE)
 
 
 def float_of(value: Any) -> float:
@@ -734,7 +736,7 @@ class Attribute(NamedTuple):
             missing = "" if self.optional else "missing"
             return "unreadable" if isinstance(error, TypeError) else missing
         try:
-            blank = type(value) is str and value.strip().lower() in NO_NUMBER
+            blank = type(value) is str and value.strip().lower() in MISSING_NUMBER_TEXTS
             is_number = not self.categories or self.high < inf
             if value is None or value != value or value == "" or (blank and is_number):
                 return "" if self.optional else "missing"
@@ -860,7 +862,7 @@ ENTRIES: dict[str, Entries] = {  # of objects, except `kind`
     "cube": {"epsilon": budget, "attributes": list, "threshold": int, **WEIGHTS},
     "directions": {"epsilon": budget, "attributes": list, **DIRECTIONS},
 }
-JOINT = ("cube", "directions")  # kinds of parts that answer all of their numbers at once
+JOINT_KINDS = ("cube", "directions")  # their parts answer all of their numbers at once
 NEWER = ("directions", "lines")  # kinds that are not in format 1
 
 
@@ -962,7 +964,8 @@ def read_attribute(document: Any, first: int) -> Attribute:
     if "optional" in document:
         read = partial(position_of, low=low, high=high, last=grid - 1)
         refuse(None if optional else f"{name} needs `optional` to be true")
-        refuse(None if 2 <= grid <= MOST_GRID else f"{name} needs a grid from 2 to {MOST_GRID}")
+        is_grid = 2 <= grid <= MOST_GRID_VALUES
+        refuse(None if is_grid else f"{name} needs a grid from 2 to {MOST_GRID_VALUES}")
         number = Attribute(name, 1, grid + 1, grid, read, first, low, high)
         return number._replace(optional=True, rounds=True, newer=True)
     if size < 1:
@@ -1018,7 +1021,7 @@ def read_bins(document: Any, first: int) -> Attribute:
         return bisect_right(edges, number, 1, bins) - 1
 
     # An angle is never clipped.
-    low, high = (-LARGEST_NUMBER, LARGEST_NUMBER) if is_angle else (edges[0], edges[-1])
+    low, high = (-LARGEST_COORDINATE, LARGEST_COORDINATE) if is_angle else (edges[0], edges[-1])
     if optional:
         refuse(None if default is True else f"{name} is not optional: leave `optional` out")
         found = Attribute(name, 1, bins + 1, bins, read, first, low, high)
@@ -1153,7 +1156,7 @@ def cube_part(
     refuse(cube_fault(d, threshold, heavy, light, epsilon))
     refuse("the signs of a cube agree and differ equally often" if heavy == light else None)
     odds = agreement_odds(d, threshold, heavy, light)
-    if cube_scale(d, threshold, heavy - light, odds[-1]) > LARGEST_SCALE:
+    if cube_scale(d, threshold, heavy - light, odds[-1]) > LARGEST_CUBE_SCALE:
         raise ValueError(f"the threshold {threshold} of a cube is too far from 0")
 
     def draw(row: Any, rng: random.Random) -> str:
@@ -1250,7 +1253,7 @@ class Plan:
             raise ValueError("two attributes have one name")
         if not 1 <= d <= MOST_COORDINATES:
             raise ValueError(f"{d} coordinates are not 1 to {MOST_COORDINATES}")
-        if sum(type(part) is dict and part.get("kind") in JOINT for part in parts) > 1:
+        if sum(type(part) is dict and part.get("kind") in JOINT_KINDS for part in parts) > 1:
             raise ValueError("it has more than one part of all numbers at once: each takes much")
         check_tables(tables, parts)
         self._tables = [read_table(table) for table in tables]
@@ -1265,8 +1268,8 @@ class Plan:
         self.bits = sum(part.bits for part in self._parts)
         if self.bits > MOST_BITS:
             raise ValueError(f"a record would have {self.bits} bits, more than {MOST_BITS}")
-        if (cells := sum(part.cells for part in self._parts)) > MOST_CELLS:
-            raise ValueError(f"a server would need {cells} counters, more than {MOST_CELLS}")
+        if (cells := sum(part.cells for part in self._parts)) > MOST_COUNTERS:
+            raise ValueError(f"a server would need {cells} counters, more than {MOST_COUNTERS}")
 
     def _part(self, document: Any) -> Part:
         kind = document.pop("kind", None)
@@ -1616,7 +1619,9 @@ def signed_document(text: str, public: bytes, name: str) -> dict[str, Any]:
     Traceback (most recent call last):
     ValueError: refused: it is not a signed text
     """
-    found = SIGNED.fullmatch(text) if text.isascii() and len(text) <= MOST_SIGNED else None
+    found = (
+        SIGNED.fullmatch(text) if text.isascii() and len(text) <= MOST_SIGNED_CHARACTERS else None
+    )
     if found is None:
         raise ValueError("refused: it is not a signed text")
     key, signature, signed = found.groups()
@@ -1715,21 +1720,21 @@ def protect_standard_files() -> None:
 
 # A row, and a program.
 
-DEEPEST = 64  # lists and objects within each other that are read of a row
-BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)  # and texts, which may have some
+DEEPEST_NESTING = 64  # of lists and objects in a row
+TEXT_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
 
 def flattened(text: str) -> str:
     """Return JSON without what is nested too deeply to be a value of a row: null stands there."""
     kept, depth, start = [], 0, 0
-    for found in BRACKETS.finditer(text):
+    for found in TEXT_OR_BRACKET.finditer(text):
         if found[0] in ("[", "{"):
             depth += 1
-            if depth == DEEPEST + 1:
+            if depth == DEEPEST_NESTING + 1:
                 kept.append(f"{text[start : found.start()]}null")
                 start = len(text)
         elif found[0] in ("]", "}"):
-            start = found.end() if depth == DEEPEST + 1 else start
+            start = found.end() if depth == DEEPEST_NESTING + 1 else start
             depth -= 1
     return "".join(kept) + text[start:]
 

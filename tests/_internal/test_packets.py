@@ -58,7 +58,7 @@ def test_no_packets():
 
 
 def test_chunks_are_small_and_hold_all_packets_in_order(monkeypatch):
-    monkeypatch.setattr(packets, "_CHUNK", 7)
+    monkeypatch.setattr(packets, "_CHUNK_PACKETS", 7)
     monkeypatch.setattr(packets, "_CHUNK_BYTES", 100)
     rng = random.Random(1)
     pieces = [rng.randbytes(rng.choice([0, 1, 9, 30, 250])) for _ in range(200)]

@@ -181,7 +181,7 @@ def test_every_release_waits_for_the_disk(ledger):
 
 
 def test_waits_for_another_process_but_not_forever(path, monkeypatch):
-    monkeypatch.setattr(database, "_PATIENCE", 0.05)
+    monkeypatch.setattr(database, "_LOCK_TIMEOUT_SECONDS", 0.05)
     with Ledger.create(path, cap=1) as ledger, Ledger(path, cap=1) as other:
         with pytest.raises(TimeoutError, match=r"is locked\. Nothing was committed"):
             ledger.release("car", 1, "1", lambda: other.release("car", 1, "1", never))

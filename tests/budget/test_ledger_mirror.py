@@ -290,7 +290,7 @@ def test_a_file_that_is_locked_is_not_lost(path, copy, monkeypatch):
     with closing(sqlite3.connect(copy, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with monkeypatch.context() as patch:
-            patch.setattr(database, "_PATIENCE", 0.01)
+            patch.setattr(database, "_LOCK_TIMEOUT_SECONDS", 0.01)
             with pytest.raises(TimeoutError):
                 detach(path)
 

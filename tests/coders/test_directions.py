@@ -22,7 +22,7 @@ from fedldp import vehicle
 from fedldp._internal.vectors import DenseRows, SparseRows
 from fedldp.coders import DirectionsCoder, codebook
 from fedldp.coders.codebook import NumpyCodebook
-from fedldp.coders.directions import FLEET, OFFERED, _best, _length_shares
+from fedldp.coders.directions import DEFAULT_FLEET, OFFERED_DIRECTIONS, _best, _length_shares
 from fedldp.errors import DomainError, PrivacyError
 
 EPSILONS = (0.001, 0.1, 0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 20.0)
@@ -85,7 +85,7 @@ def test_words_look_random():
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("directions", OFFERED)
+@pytest.mark.parametrize("directions", OFFERED_DIRECTIONS)
 @pytest.mark.parametrize("null", [False, True])
 def test_odds_are_exact_and_close_to_the_budget(epsilon, directions, null):
     coder = DirectionsCoder.of(epsilon, 30, directions=directions, null=null)
@@ -159,7 +159,7 @@ def test_hostile_plans_are_refused(reason, change):
 
 
 def test_vectors_of_too_many_numbers_are_refused():
-    most = vehicle.MOST_NUMBERS
+    most = vehicle.MOST_VECTOR_NUMBERS
     assert DirectionsCoder(0.92, most, **SOUND).d == most
     with pytest.raises(DomainError, match="d must be from 1"):
         DirectionsCoder(0.92, most + 1, **SOUND)
@@ -209,7 +209,7 @@ class Words(fedldp.Source):
         self.drawn.append(out.copy())
 
 
-@pytest.mark.parametrize("directions", OFFERED)
+@pytest.mark.parametrize("directions", OFFERED_DIRECTIONS)
 @pytest.mark.parametrize(("epsilon", "mean_length"), [(0.5, 1.0), (1.0, 0.3), (4.0, 0.5), (8.0, 1)])
 def test_vehicle_and_library_send_the_same_code(epsilon, mean_length, directions):
     """Code by code, for the same whole numbers: also where products are equal, or all zero."""
@@ -367,7 +367,7 @@ CASES = {
 def test_the_bias_is_small_for_every_vector(weights):
     """By convolution, for every number of directions and every epsilon: at most 0.3%."""
     d, found = len(weights), {}
-    for directions, epsilon, null in itertools.product(OFFERED, EPSILONS, (False, True)):
+    for directions, epsilon, null in itertools.product(OFFERED_DIRECTIONS, EPSILONS, (False, True)):
         for length in (1.0, 0.3):
             odds = _best(epsilon, d, length, directions, null).odds
             lean = odds.best * (odds.high - odds.low) / odds.total
@@ -494,10 +494,10 @@ def test_the_stated_noise_is_that_of_the_answers(epsilon, mean_length):
 
 
 def test_seeds_are_long_enough_for_the_fleet():
-    for epsilon, directions in itertools.product((0.1, 1.0, 2.0, 4.0), OFFERED):
+    for epsilon, directions in itertools.product((0.1, 1.0, 2.0, 4.0), OFFERED_DIRECTIONS):
         coder = DirectionsCoder.of(epsilon, 30, directions=directions)
-        assert coder.fleet >= FLEET
-        assert replace(coder, seed_bits=coder.seed_bits - 1).fleet < FLEET
+        assert coder.fleet >= DEFAULT_FLEET
+        assert replace(coder, seed_bits=coder.seed_bits - 1).fleet < DEFAULT_FLEET
         small = DirectionsCoder.of(epsilon, 30, directions=directions, fleet=1000)
         assert small.fleet >= 1000
         assert small.seed_bits < coder.seed_bits
@@ -633,7 +633,7 @@ def test_honest_answers_pass_all_checks(epsilon, mean_length):
 
 def test_the_mean_square_length_hardly_depends_on_the_vector():
     """By convolution: what `checks` allows for is enough, for every number of best directions."""
-    for weights, directions in itertools.product(((1, 1), (3, 1), (1,) * 12), OFFERED):
+    for weights, directions in itertools.product(((1, 1), (3, 1), (1,) * 12), OFFERED_DIRECTIONS):
         unit = float(np.mean(TABLE.astype(float) ** 2))
         for best in (1, 2, 5, 15, directions // 3):
             # The product with the vector has the mean square of its own law where it is large.

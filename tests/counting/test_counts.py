@@ -136,10 +136,10 @@ def test_how_packets_are_divided_for_counting_changes_nothing(name, monkeypatch)
     given = mixed(PLANS[name], 200, seed=2)
     whole = PLANS[name].count(given)
     for chunk, many in ((1, 1 << 12), (13, 8), (1 << 15, 1)):
-        monkeypatch.setattr(packets, "_CHUNK", chunk)
-        monkeypatch.setattr(counts, "_MANY", many)
+        monkeypatch.setattr(packets, "_CHUNK_PACKETS", chunk)
+        monkeypatch.setattr(counts, "_VEHICLES_OF_A_LARGE_PACKET", many)
         assert PLANS[name].count(given) == whole
-    monkeypatch.setattr("fedldp._internal.packing._CHUNK", 8)
+    monkeypatch.setattr("fedldp._internal.packing._CHUNK_RECORDS", 8)
     assert PLANS[name].count(given) == whole
     parts = [PLANS[name].count(given[start : start + 37]) for start in range(0, 200, 37)]
     assert sum(parts).tally == whole.tally
@@ -403,7 +403,7 @@ def test_long_packets_are_read_few_at_a_time(tmp_path, monkeypatch):
         return chunks(self)
 
     monkeypatch.setattr(packets.Packets, "chunks", noted)
-    monkeypatch.setattr("fedldp.counting.packets._FIRST", 1)
+    monkeypatch.setattr("fedldp.counting.packets._FIRST_PACKETS", 1)
     for source in (path, (packet for _ in range(40))):
         assert NINE.count(source).tally.reports == 800_000
     assert max(sizes) < 4 * len(packet)

@@ -111,7 +111,7 @@ def test_dictionaries_that_differ_are_counted_together(tmp_path, monkeypatch, re
     rows = [each for n in range(0, 120, 20) for each in rows_of(packets[n : n + 30], 400, seed=n)]
     expected = plan.count(rows)
     for most in (1 << 17, 25):
-        monkeypatch.setattr(counts, "_MOST_DISTINCT", most)
+        monkeypatch.setattr(counts, "_MOST_DISTINCT_PACKETS", most)
         same(plan.count(written(tmp_path, rows, row_group_size=400)), expected)
     assert len(repeated) == 12
 

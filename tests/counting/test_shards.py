@@ -112,7 +112,7 @@ def test_every_way_to_write_an_address_gives_one_name(tmp_path):
     for same in (listed.address, listed.name.replace("=", "%3D"), "s3://fleet/odd/a*.bin"):
         (found,) = shards.find(same)
         assert (found.name, found.digest()) == (listed.name, listed.digest())
-    assert shards._SCHEMES["gcs"] == "gs"
+    assert shards._SCHEME_ALIASES["gcs"] == "gs"
 
 
 @pytest.mark.usefixtures("store")

@@ -118,7 +118,7 @@ def test_a_server_runs_its_job(job):
 
 
 def test_a_second_server_ends_harmlessly(job, monkeypatch):
-    monkeypatch.setattr(locks, "PAUSE", 0.0)
+    monkeypatch.setattr(locks, "RETRY_SECONDS", 0.0)
     first, second = Job.load(job), Network(honest)
     with checkpoint.Checkpoint(first.checkpoint, "test", first.settings):
         run(job, second)

@@ -42,7 +42,7 @@ def one_of(coordinates):
 
 
 def cubes(number):
-    sides = {"low": -1, "high": 1, "size": vehicle.MOST_SIGNS}
+    sides = {"low": -1, "high": 1, "size": vehicle.MOST_CUBE_SIGNS}
     schema = Schema.of(**{f"x{i}": sides for i in range(number)})
     parts = [cube([i], "1.1", 0, heavy=3, light=1) for i in range(number)]
     return canonical(document(f"{1.1 * number:.1f}", schema.to_document(), [], *parts))
@@ -99,7 +99,7 @@ def test_a_gateway_refuses_a_huge_plan_before_it_takes_memory(tmp_path, name):
 
 
 def test_a_gateway_makes_no_room_for_a_batch_that_is_too_long(tmp_path):
-    question = asked(n=4 * MOST_BITS // vehicle.MOST_SIGNS, plan=HUGE["the largest cube"])
+    question = asked(n=4 * MOST_BITS // vehicle.MOST_CUBE_SIGNS, plan=HUGE["the largest cube"])
     address = Address.of(str(tmp_path / "away"))
     answer, peak = most(lambda: relay(question.to_bytes(), [address], 0.1))
     assert answer == REFUSED

@@ -37,7 +37,7 @@ from fedldp.cli.app import fedldp as command_line
 from fedldp.errors import DomainError
 from fedldp.learn import Features, Model, NoPrivacy, Settings, Training
 from fedldp.learn.tasks import Task
-from fedldp.mechanisms import PAPER, discretize
+from fedldp.mechanisms import PAPER_MECHANISMS, discretize
 
 D, GROUP, N = 20, 300, 1500
 PROPOSED = tuple(page.MECHANISMS)
@@ -409,7 +409,7 @@ def test_competitors_ask_as_in_the_papers_experiments():
     assert Settings.paper(6.0, "laplace", study=True).plan(6).parts[0].k == 6
     assert Settings.paper(6.0, "duchi").plan(6).parts[0].coders[0].threshold == 0
     assert Settings.paper(6.0, None).plan(6) == NoPrivacy(Schema.vector(6, 1.0))
-    for name in set(PAPER) - {"laplace", "duchi"}:
+    for name in set(PAPER_MECHANISMS) - {"laplace", "duchi"}:
         assert [part.k for part in Plan.paper(COLUMNS, 9.0, mechanism=name).parts] == [2, 1]
         assert Settings.paper(9.0, name).plan(6).parts[0].k == 3
 

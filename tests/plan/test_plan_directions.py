@@ -111,7 +111,7 @@ def test_plans_are_of_format_2_and_read_again():
     assert part.coders[0].seed_bits < plan_of(mean_length=0.3).parts[0].coders[0].seed_bits
 
 
-@pytest.mark.parametrize("d", [1, 36, 1000, vehicle.MOST_NUMBERS])
+@pytest.mark.parametrize("d", [1, 36, 1000, vehicle.MOST_VECTOR_NUMBERS])
 @pytest.mark.parametrize("epsilon", [0.1, 4.0, 16.0])
 def test_a_record_has_at_most_32_bits(epsilon, d):
     assert plan_of(Schema.vector(d, length=1.0), epsilon).bits <= 32

@@ -7,7 +7,7 @@ import pytest
 import fedldp
 from fedldp import vehicle
 from fedldp.errors import DomainError, PrivacyError, WireError
-from fedldp.vehicle import MOST_CELLS
+from fedldp.vehicle import MOST_COUNTERS
 
 
 def document(schema, epsilon, **options):
@@ -50,8 +50,8 @@ def test_budgets_that_no_cap_would_stop():
 
 def test_more_counters_than_a_server_can_keep():
     plan = document(fedldp.Schema.vector(2, 1.0), 1.0, mechanism="pm", outputs=255, k=1)
-    plan["schema"][0]["size"] = MOST_CELLS // 255 + 1
-    with pytest.raises(WireError, match=f"at most .* and {MOST_CELLS} are allowed"):
+    plan["schema"][0]["size"] = MOST_COUNTERS // 255 + 1
+    with pytest.raises(WireError, match=f"at most .* and {MOST_COUNTERS} are allowed"):
         fedldp.Plan.from_json(vehicle.canonical(plan))
     with pytest.raises(DomainError, match="Ask for less"):
         fedldp.Plan(fedldp.Schema.vector(1 << 24, 1.0), 1.0, mechanism="pm", k=1, outputs=255)

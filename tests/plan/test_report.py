@@ -138,7 +138,7 @@ def test_chunks_change_nothing(name, monkeypatch):
     """In chunks of 8 vehicles the words come in another order; each chunk is parsed the same."""
     plan, data = PLANS[name], some_report(PLANS[name], 203)
     whole = plan.parse(data)
-    monkeypatch.setattr("fedldp._internal.packing._CHUNK", 8)
+    monkeypatch.setattr("fedldp._internal.packing._CHUNK_RECORDS", 8)
     assert plan.parse(data) == whole
     assert as_lists(plan.parse(some_report(plan, 203)))[0] == 203
 
@@ -323,7 +323,7 @@ def test_another_plan_or_version_or_no_bytes():
 
 def test_one_bad_record_among_many_refuses_them_all(monkeypatch):
     """Also in a later chunk, when the first has been counted."""
-    monkeypatch.setattr("fedldp._internal.packing._CHUNK", 8)
+    monkeypatch.setattr("fedldp._internal.packing._CHUNK_RECORDS", 8)
     plan = PLANS["9 bits"]
     before, data = plan.tally(), some_report(plan, 96)
     assert plan.parse(data).reports == 96

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fedldp._internal.validation import SMALLEST_EPSILON
 from fedldp.mechanisms import ThreeOutputs
-from fedldp.mechanisms.three_outputs import LAST_CUBIC
+from fedldp.mechanisms.three_outputs import LAST_CUBIC_EPSILON
 from fedldp_reproduction.results import Result, Verdict
 from fedldp_reproduction.theory.checks import (
     LN_2,
@@ -26,7 +26,7 @@ from fedldp_reproduction.theory.checks import (
 from fedldp_reproduction.theory.one_number import MOST_OUTPUT, most_output
 
 _REAL_ROOTS = "0.629598"  # above it the cubic has three real roots, as printed
-_MIDDLE = spaced(LN_2, LAST_CUBIC, 101)
+_MIDDLE = spaced(LN_2, LAST_CUBIC_EPSILON, 101)
 
 
 def a_star(epsilon: float) -> float:

@@ -13,7 +13,7 @@ from scipy.optimize import minimize_scalar
 from fedldp._internal.validation import LARGEST_EPSILON, SMALLEST_EPSILON
 from fedldp.coders.tables import largest_piecewise_quadratic
 from fedldp.mechanisms import HMTP, PMSub, ThreeOutputs
-from fedldp.mechanisms.three_outputs import LAST_CUBIC
+from fedldp.mechanisms.three_outputs import LAST_CUBIC_EPSILON
 from fedldp_reproduction.results import Result, Verdict
 from fedldp_reproduction.theory import claims
 from fedldp_reproduction.theory.checks import (
@@ -30,7 +30,7 @@ _TURN = "1.4338"  # where slope_2 turns positive again, as printed
 _FIRST = 0.4
 _FROM_HERE = f"drawn from {_FIRST} on: towards 0 the curves grow without bound"
 _ONE_OFF = "a printed number may be off by one in its last digit"
-_LOW, _MIDDLE = spaced(_FIRST, LN_2, 101), spaced(LN_2, LAST_CUBIC, 101)
+_LOW, _MIDDLE = spaced(_FIRST, LN_2, 101), spaced(LN_2, LAST_CUBIC_EPSILON, 101)
 _LOW_PANEL, _MIDDLE_PANEL = "ε ≤ ln 2", "ln 2 ≤ ε ≤ ln 5.53"
 
 
@@ -62,16 +62,18 @@ def slopes() -> Result:
             _PAYS,
             high=LN_2,
         ),
-        keeps_sign("slope_1 > 0 from ln 2 to ln 5.53 (Fig. 23)", slope_1, 1, LN_2, LAST_CUBIC),
+        keeps_sign(
+            "slope_1 > 0 from ln 2 to ln 5.53 (Fig. 23)", slope_1, 1, LN_2, LAST_CUBIC_EPSILON
+        ),
         changes_sign(
             f"slope_2 < 0 from ln 2 to epsilon {_TURN} and > 0 from there to ln 5.53 (Fig. 24)",
             slope_2,
             _TURN,
             LN_2,
-            LAST_CUBIC,
+            LAST_CUBIC_EPSILON,
         ),
-        keeps_sign("slope_1 > 0 above ln 5.53 (appendix)", slope_1, 1, LAST_CUBIC),
-        keeps_sign("slope_2 > 0 above ln 5.53 (appendix)", slope_2, 1, LAST_CUBIC),
+        keeps_sign("slope_1 > 0 above ln 5.53 (appendix)", slope_1, 1, LAST_CUBIC_EPSILON),
+        keeps_sign("slope_2 > 0 above ln 5.53 (appendix)", slope_2, 1, LAST_CUBIC_EPSILON),
     )
     return result(
         "slopes",
@@ -140,8 +142,10 @@ def _verdicts_on_A() -> Iterator[Verdict]:
         _PAYS,
         high=LN_2,
     )
-    yield keeps_sign("A < 0 from ln 2 to ln 5.53 (Fig. 27)", coefficient_A, -1, LN_2, LAST_CUBIC)
-    yield keeps_sign("A < 0 above ln 5.53 (appendix)", coefficient_A, -1, LAST_CUBIC)
+    yield keeps_sign(
+        "A < 0 from ln 2 to ln 5.53 (Fig. 27)", coefficient_A, -1, LN_2, LAST_CUBIC_EPSILON
+    )
+    yield keeps_sign("A < 0 above ln 5.53 (appendix)", coefficient_A, -1, LAST_CUBIC_EPSILON)
 
 
 def positive_part(epsilon: float) -> float:
@@ -174,8 +178,8 @@ _LARGEST_DRAWN = 20.0  # of a difference that has a pole
 
 def compare_betas() -> Result:
     """Return beta_intersection - beta_1."""
-    (pole,) = claims.changes(lambda epsilon: beta_difference(epsilon) > 0, LN_2, LAST_CUBIC)
-    grid = spaced(LN_2, LAST_CUBIC, 401)
+    (pole,) = claims.changes(lambda epsilon: beta_difference(epsilon) > 0, LN_2, LAST_CUBIC_EPSILON)
+    grid = spaced(LN_2, LAST_CUBIC_EPSILON, 401)
     drawn = points("below the pole", [each for each in grid if each < pole], beta_difference)
     drawn += points("above the pole", [each for each in grid if each > pole], beta_difference)
     same = max(abs(beta_difference(each)) for each in spaced(SMALLEST_EPSILON, LN_2))
@@ -236,7 +240,7 @@ def positivity() -> Result:
         "positivity",
         "HM-TP: the denominator of beta_1",
         "Fig. 20 (appendix)",
-        points("h", spaced(SMALLEST_EPSILON, LAST_CUBIC, 151), positive_part),
+        points("h", spaced(SMALLEST_EPSILON, LAST_CUBIC_EPSILON, 151), positive_part),
         (
             keeps_sign(f"h = {what} > 0 (Fig. 20)", positive_part, 1),
             keeps_sign(

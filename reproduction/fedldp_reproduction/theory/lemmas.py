@@ -15,7 +15,7 @@ from typing import final
 
 from fedldp._internal.validation import LARGEST_EPSILON, SMALLEST_EPSILON
 from fedldp.mechanisms import HMTP, PMSub, ThreeOutputs
-from fedldp.mechanisms.three_outputs import LAST_CUBIC
+from fedldp.mechanisms.three_outputs import LAST_CUBIC_EPSILON
 from fedldp_reproduction.results import Result, Verdict
 from fedldp_reproduction.theory.checks import LN_2, result, spaced
 from fedldp_reproduction.theory.hybrid import beta_1
@@ -245,7 +245,7 @@ def closed_forms() -> Verdict:
         a = chosen.a
         if epsilon < LN_2:
             form = (E + 1) ** 2 / (E - 1) ** 2
-        elif epsilon <= LAST_CUBIC:
+        elif epsilon <= LAST_CUBIC_EPSILON:
             form = (E * (E + 1) / (E - 1)) ** 2 * (
                 (1 - a) / (E - a) ** 2 + (E + 1) ** 2 * a**2 / (4 * (E - a) ** 4)
             )

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedldp import audit
 from fedldp.mechanisms import PMOpt, PMSub, ThreeOutputs, mechanism
-from fedldp.mechanisms.three_outputs import LAST_CUBIC
+from fedldp.mechanisms.three_outputs import LAST_CUBIC_EPSILON
 from fedldp_reproduction.datasets import wisdm
 from fedldp_reproduction.results import Result, Verdict
 from fedldp_reproduction.theory.checks import LN_2, LN_4, as_printed, result, spaced
@@ -255,7 +255,7 @@ def _piecewise() -> Iterator[Verdict]:
 
 
 def _hybrid() -> Iterator[Verdict]:
-    epsilons = spaced(0.05, LAST_CUBIC, 201)
+    epsilons = spaced(0.05, LAST_CUBIC_EPSILON, 201)
     values = [positive_part(each) for each in epsilons]
     yield misprint(
         "proof of Proposition 1",
@@ -334,9 +334,9 @@ def _hybrid() -> Iterator[Verdict]:
         f"e^eps is {', '.join(printed)}",
         ", ".join(f"{zero:.6g}" for zero in zeros),
         not all(right),
-        zeros[-1] < exp(LAST_CUBIC),
+        zeros[-1] < exp(LAST_CUBIC_EPSILON),
         f"Of {len(printed)}, {sum(right)} are as printed; the largest, which decides the sign, is "
-        f"far below e^eps = {exp(LAST_CUBIC):.4f}.",
+        f"far below e^eps = {exp(LAST_CUBIC_EPSILON):.4f}.",
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from theory_results import computed
 
 from fedldp.mechanisms import HMTP, PM, PMOpt, PMSub, ThreeOutputs, mechanism
-from fedldp.mechanisms.three_outputs import LAST_CUBIC
+from fedldp.mechanisms.three_outputs import LAST_CUBIC_EPSILON
 from fedldp_reproduction.theory import FIGURES, claims, cubic, hybrid, one_number, sampling
 from fedldp_reproduction.theory.checks import as_printed, changes_sign, keeps_sign
 
@@ -258,14 +258,14 @@ def test_both_betas(epsilon):
 
 
 def test_beyond_the_pole_the_intersection_is_not_a_probability():
-    (pole,) = claims.changes(lambda e: hybrid.beta_difference(e) > 0, log(2), LAST_CUBIC)
+    (pole,) = claims.changes(lambda e: hybrid.beta_difference(e) > 0, log(2), LAST_CUBIC_EPSILON)
     result = computed("beta-intersection")
     assert f"{pole:.4f}" in result.settings[1]
     for point in result.points:
         assert (point.series, point.y > 0) in {("below the pole", False), ("above the pole", True)}
         assert (point.x > pole) == (point.y > 0)
     assert len({point.series for point in result.points}) == 2
-    for epsilon in np.linspace(pole + 1e-3, LAST_CUBIC, 50):
+    for epsilon in np.linspace(pole + 1e-3, LAST_CUBIC_EPSILON, 50):
         assert hybrid.beta_intersection(float(epsilon)) > 1
 
 

@@ -14,10 +14,10 @@ from fedldp._internal.validation import Integers
 Octets = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
 
-_CHUNK = 1 << 15  # packets at a time,
-_CHUNK_BYTES = 1 << 20  # and fewer where they are long: their arrays stay in the cache
-_FEW = 8  # bytes of rows that are copied column by column
-_LONG = 128  # bytes of a packet from which zlib is faster than tables
+_CHUNK_PACKETS = 1 << 15
+_CHUNK_BYTES = 1 << 20  # fewer packets where they are long: their arrays stay in the cache
+_COLUMNWISE_BYTES = 8  # rows up to this length are copied column by column
+_ZLIB_BYTES = 128  # from this length on, zlib is faster than tables
 
 
 @final
@@ -56,7 +56,7 @@ class Packets:
         while start < len(self):
             before = ends[start - 1] if start else 0
             stop = int(np.searchsorted(ends, before + _CHUNK_BYTES, side="right"))
-            stop = min(max(stop, start + 1), start + _CHUNK)
+            stop = min(max(stop, start + 1), start + _CHUNK_PACKETS)
             yield start, self.take(slice(start, stop))
             start = stop
 
@@ -87,7 +87,7 @@ class Packets:
 
     def octets(self, offset: int, size: int) -> Octets:
         """Return a row of bytes of every packet; all of them must be long enough."""
-        if size > _FEW:
+        if size > _COLUMNWISE_BYTES:
             shape = max(0, len(self.data) - offset - size + 1), size
             everywhere = np.ndarray(shape, np.uint8, self.data, min(offset, len(self.data)), (1, 1))
             return everywhere[self._places]
@@ -104,7 +104,7 @@ class Packets:
         >>> sums.tolist() == [zlib.crc32(b"headab"), zlib.crc32(b"headcd")]
         True
         """
-        if size >= _LONG:
+        if size >= _ZLIB_BYTES:
             data = self.data.data
             ranges = ((start + offset, start + offset + size) for start in self.starts.tolist())
             sums = (zlib.crc32(data[start:stop], before) for start, stop in ranges)
@@ -140,7 +140,7 @@ def _crc_tables() -> list[npt.NDArray[np.uint32]]:
     """Return, for 0, 1, ... following bytes, by what each byte changes a CRC-32."""
     first = [zlib.crc32(bytes([octet])) ^ zlib.crc32(b"\0") for octet in range(256)]
     tables = [np.array(first, np.uint32)]
-    while len(tables) < _LONG:
+    while len(tables) < _ZLIB_BYTES:
         last = tables[-1]
         tables.append((last >> np.uint32(8)) ^ tables[0][last & np.uint32(255)])
     return tables

@@ -17,8 +17,8 @@ Bits = npt.NDArray[np.uint8]
 Unsigned = npt.NDArray[np.unsignedinteger[Any]]
 
 _WIDEST_NUMBER = 64
-_CHUNK = 1 << 16  # records at a time; a multiple of 8, so that chunks end with a full byte
-_CHUNK_BITS = 1 << 24  # and fewer where records are wide
+_CHUNK_RECORDS = 1 << 16  # a multiple of 8, so that chunks end with a full byte
+_CHUNK_BITS = 1 << 24  # fewer records where they are wide
 
 
 class Records(ABC):
@@ -62,7 +62,7 @@ def ranges(count: int, width: int) -> Iterator[tuple[int, int]]:
     >>> list(ranges(100_000, width=9))
     [(0, 65536), (65536, 100000)]
     """
-    size = min(_CHUNK, max(8, _CHUNK_BITS // width // 8 * 8))
+    size = min(_CHUNK_RECORDS, max(8, _CHUNK_BITS // width // 8 * 8))
     for start in range(0, count, size):
         yield start, min(start + size, count)
 

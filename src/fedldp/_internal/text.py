@@ -6,10 +6,10 @@ from math import ceil, floor, isfinite, log10
 
 from fedldp.errors import UnknownName
 
-_COMPARED = 100  # the longest word that is compared with known ones
-_CHOICES = 300  # characters of the names that an error lists
-_LONGEST = 40  # characters of one text in a list
-_LOPSIDED = 0.9  # of the longer side of an interval: if the shorter is below that, both are shown
+_LONGEST_COMPARED_WORD = 100
+_MOST_CHOICE_CHARACTERS = 300
+_LONGEST_LISTED_TEXT = 40
+_LEAST_SYMMETRIC_RATIO = 0.9  # of the sides of an interval: below it, both are shown
 
 
 def listed(texts: Sequence[str], room: int = 100) -> str:
@@ -18,7 +18,10 @@ def listed(texts: Sequence[str], room: int = 100) -> str:
     >>> listed(["age", "city", "speed"]), listed(["age", "city", "speed"], room=10)
     ('age, city, speed', 'age, city and 1 more')
     """
-    short = [text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..." for text in texts[:room]]
+    short = [
+        text if len(text) <= _LONGEST_LISTED_TEXT else f"{text[:_LONGEST_LISTED_TEXT]}..."
+        for text in texts[:room]
+    ]
     lengths = accumulate(len(text) + 2 for text in short)
     most = max(1, sum(length - 2 <= room for length in lengths))
     shown = ", ".join(short[:most])
@@ -62,7 +65,7 @@ def number_and_interval(number: float, low: float, high: float) -> tuple[str, st
     """
     half = (high - low) / 2
     reach, shorter = max(number - low, high - number), min(number - low, high - number)
-    if not isfinite(half) or half <= 0 or shorter >= _LOPSIDED * reach:
+    if not isfinite(half) or half <= 0 or shorter >= _LEAST_SYMMETRIC_RATIO * reach:
         return rounded(number, half), f"± {rounded(reach if half > 0 else half, half)}"
     unit = 10 ** _digits(half)
     ends = (floor(low * unit + 1e-6) / unit + 0.0, ceil(high * unit - 1e-6) / unit + 0.0)
@@ -107,7 +110,7 @@ def closest(word: object, known: Iterable[str]) -> str | None:
     """
     from difflib import get_close_matches
 
-    if type(word) is not str or len(word) > _COMPARED:
+    if type(word) is not str or len(word) > _LONGEST_COMPARED_WORD:
         return None
     words = list(known)
     near = get_close_matches(word, words, n=1)
@@ -123,7 +126,7 @@ def unknown(kind: str, name: object, known: Collection[str], *, hint: str = "") 
     >>> print(unknown("mechanism", "hm_tp", ["hm", "hm-tp"]))
     there is no mechanism 'hm_tp' (did you mean 'hm-tp'?); choose from hm, hm-tp.
     """
-    choices = listed([*known], _CHOICES)
+    choices = listed([*known], _MOST_CHOICE_CHARACTERS)
     return UnknownName(
         f"there is no {kind} {name!r:.100}{did_you_mean(name, known)}; choose from {choices}{hint}."
     )

@@ -11,7 +11,7 @@ from ..errors import DomainError
 
 Types = type | tuple[type, ...]
 
-FORMAT = 2  # of a configuration file; 1 is that of fedldp 0.1, which wrote no entry `format`
+FORMAT = 2  # format 1, of fedldp 0.1, had no entry `format`
 
 
 def read(

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from fedldp import vehicle
 from fedldp._internal.validation import Floats, Integers
 
-_LARGEST = vehicle.LARGEST_NUMBER  # larger coordinates become this; its square is still finite
+_LARGEST_COORDINATE = vehicle.LARGEST_COORDINATE
 
 _TINY = 2.0**-40
 
-_TOGETHER = 1 << 16  # numbers whose squares are in memory at a time
+_SQUARES_AT_ONCE = 1 << 16
 
 _silently = partial(np.errstate, over="ignore", invalid="ignore")
 
@@ -219,7 +219,7 @@ def shortened(rows: Floats, missing: float) -> Floats:
     """Scale rows that are longer than 1 to the length 1, in place; NaN becomes `missing`."""
     _make_finite(rows, missing)
     flat = rows.reshape(-1, rows.shape[-1])
-    step = max(1, _TOGETHER // rows.shape[-1])
+    step = max(1, _SQUARES_AT_ONCE // rows.shape[-1])
     for start in range(0, len(flat), step):
         block = flat[start : start + step]
         # Added from the first square to the last, as on every vehicle: others round otherwise.
@@ -229,7 +229,7 @@ def shortened(rows: Floats, missing: float) -> Floats:
 
 
 def _make_finite(numbers: Floats, missing: float) -> None:
-    np.clip(numbers, -_LARGEST, _LARGEST, out=numbers)
+    np.clip(numbers, -_LARGEST_COORDINATE, _LARGEST_COORDINATE, out=numbers)
     np.copyto(numbers, missing, where=numbers != numbers)
 
 

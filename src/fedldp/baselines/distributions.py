@@ -17,8 +17,8 @@ from fedldp.errors import DomainError
 from fedldp.randomness import StudySource, study_generator
 
 _FLOAT_BITS = 32  # of a number that is sent in floating point
-_FINE = 256  # cells that EM knows, at least
-_STEPS = 10_000  # of EM, which stops long before
+_LEAST_EM_CELLS = 256
+_MOST_EM_STEPS = 10_000  # it stops long before
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class SquareWave(DistributionMethod):
     @property
     def cells(self) -> int:
         """How many equal cells EM knows: smoothing must not reach from one bin far into others."""
-        return self.bins * -(-_FINE // self.bins)
+        return self.bins * -(-_LEAST_EM_CELLS // self.bins)
 
     @cached_property
     def transitions(self) -> Floats:
@@ -197,7 +197,7 @@ class SquareWave(DistributionMethod):
         ends = (-self.reach, 1 + self.reach)
         counts = np.histogram(self.answer(x, random), self.cells, ends)[0]
         shares, before = np.full(self.cells, 1 / self.cells), -np.inf
-        for _ in range(_STEPS):
+        for _ in range(_MOST_EM_STEPS):
             expected = self.transitions @ shares
             likelihood = float(counts @ np.log(expected))
             if likelihood - before < 1e-3 * exp(self.epsilon):

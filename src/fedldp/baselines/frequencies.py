@@ -13,8 +13,8 @@ from fedldp._internal.validation import Floats, Integers
 from fedldp.errors import DomainError
 from fedldp.randomness import StudySource, study_generator
 
-_PRIME = (1 << 31) - 1  # of the hash functions
-_CHUNK = 1 << 22  # numbers in memory at a time
+_HASH_PRIME = (1 << 31) - 1
+_CHUNK_NUMBERS = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -341,7 +341,7 @@ class LocalHashing(PureOracle):
     @property
     def bits(self) -> int:
         """How many bits an answer takes: the two numbers of the hash function, and the hash."""
-        return 2 * _PRIME.bit_length() + ceil(log2(self.hashes))
+        return 2 * _HASH_PRIME.bit_length() + ceil(log2(self.hashes))
 
     @property
     def support(self) -> tuple[float, float]:
@@ -350,9 +350,9 @@ class LocalHashing(PureOracle):
         return odds / (odds + self.hashes - 1), 1 / self.hashes
 
     def _answer(self, own: Integers, random: np.random.Generator) -> Integers:
-        factor = random.integers(1, _PRIME, size=own.size)
-        term = random.integers(_PRIME, size=own.size)
-        hashed = (factor * own + term) % _PRIME % self.hashes
+        factor = random.integers(1, _HASH_PRIME, size=own.size)
+        term = random.integers(_HASH_PRIME, size=own.size)
+        hashed = (factor * own + term) % _HASH_PRIME % self.hashes
         other = random.integers(self.hashes - 1, size=own.size)
         other += other >= hashed
         kept = random.random(own.size) < self.support[0]
@@ -360,10 +360,10 @@ class LocalHashing(PureOracle):
 
     def supported(self, answers: Any) -> Integers:
         counts, every = np.zeros(self.categories, np.int64), np.arange(self.categories)
-        rows = max(1, _CHUNK // self.categories)
+        rows = max(1, _CHUNK_NUMBERS // self.categories)
         for start in range(0, len(answers), rows):
             factor, term, sent = answers[start : start + rows].T[:, :, None]
-            counts += np.sum((factor * every + term) % _PRIME % self.hashes == sent, axis=0)
+            counts += np.sum((factor * every + term) % _HASH_PRIME % self.hashes == sent, axis=0)
         return counts
 
 
@@ -423,7 +423,7 @@ class SubsetSelection(PureOracle):
 
     def _answer(self, own: Integers, random: np.random.Generator) -> Integers:
         sets = np.empty((own.size, self.size), np.int64)
-        rows = max(1, _CHUNK // self.categories)
+        rows = max(1, _CHUNK_NUMBERS // self.categories)
         for start in range(0, own.size, rows):
             mine = own[start : start + rows]
             keys = random.random((mine.size, self.categories))

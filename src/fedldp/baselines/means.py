@@ -16,7 +16,7 @@ from fedldp.randomness import StudySource, study_generator
 
 _FLOAT_BITS = 32  # of a number that is sent in floating point
 _LENGTH_TOLERANCE = 1e-6
-_CHUNK = 1 << 22  # numbers in memory at a time
+_CHUNK_NUMBERS = 1 << 22
 
 
 @final
@@ -444,7 +444,7 @@ class ProjUnit(VectorMechanism):
 
     def _answer(self, rows: Floats, random: np.random.Generator) -> Floats:
         found = np.empty_like(rows)
-        step = max(1, _CHUNK // (self.d * self.k))
+        step = max(1, _CHUNK_NUMBERS // (self.d * self.k))
         for start in range(0, len(rows), step):
             mine = rows[start : start + step]
             bases = np.linalg.qr(random.standard_normal((len(mine), self.d, self.k)))[0]
@@ -536,7 +536,7 @@ class SimplexCoding(VectorMechanism):
         found = np.empty_like(rows)
         odds, scale = exp(self.epsilon), self._gain(self.best)
         likely = self.best * odds / (self.best * odds + number - self.best)
-        step = max(1, _CHUNK // (self.d * number))
+        step = max(1, _CHUNK_NUMBERS // (self.d * number))
         for start in range(0, len(rows), step):
             mine = rows[start : start + step]
             frames = np.linalg.qr(random.standard_normal((len(mine), self.d, number - 1)))[0]

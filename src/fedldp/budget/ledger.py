@@ -33,7 +33,7 @@ from . import records
 from .overview import JobAnswers, Overview, Recent, asked_and_refused, overview, recent
 from .policy import NEWCOMER, Number, Period, Policy, Standing, check_answers_per_job, check_job
 from .policy import checked_number as _number
-from .records import FREE, Request
+from .records import NO_COST, Request
 from .upkeep import create, detach, mirror, seal, take_over
 
 __all__ = [
@@ -316,7 +316,7 @@ class Ledger:
                 if entry:
                     chain.append(self._file, str(request), entry)
                 able = {vehicle_id: before.standing}
-                cost = FREE if before.kept else cost
+                cost = NO_COST if before.kept else cost
                 self._record(answers, able, cost, request, run, job, constant)
                 answer = answers[vehicle_id]
         return answer  # not earlier: now the transaction is on disk
@@ -454,7 +454,7 @@ class Ledger:
             if asked is None:
                 self._refuse_if_sealed()
                 kept = self._kept(vehicle_ids, constant)
-                repeating = self._able([each for each in vehicle_ids if each in kept], FREE, job)
+                repeating = self._able([each for each in vehicle_ids if each in kept], NO_COST, job)
                 able = self._able([each for each in vehicle_ids if each not in kept], cost, job)
                 repeated = {each: kept[each] for each in repeating}
                 new = dict(produce([*able]))
@@ -463,7 +463,7 @@ class Ledger:
                     records.add_question(self._file, request, question)
                     if entry:
                         chain.append(self._file, str(request), entry)
-                self._record(repeated, repeating, FREE, request, run, job, constant)
+                self._record(repeated, repeating, NO_COST, request, run, job, constant)
                 self._record(new, able, cost, request, run, job, constant)
         return answers  # not earlier: now the transaction is on disk
 
@@ -617,7 +617,7 @@ class Ledger:
             if drawn := records.drawn(self._file, vehicle_id, calendar):
                 return drawn
             self._refuse_if_sealed()
-            cost = FREE if self._kept([vehicle_id], constant) else cost
+            cost = NO_COST if self._kept([vehicle_id], constant) else cost
             spent = self._standing(vehicle_id).spent
             if refusal := self._policy.beyond_cap(vehicle_id, spent, cost):
                 raise BudgetError(refusal)
@@ -697,7 +697,7 @@ class Ledger:
                 for each in new
                 if before.get(each, 0) + answers <= policies.MOST_DRAWN
                 and not self._policy.beyond_cap(
-                    each, standings.get(each, NEWCOMER).spent, FREE if each in kept else cost
+                    each, standings.get(each, NEWCOMER).spent, NO_COST if each in kept else cost
                 )
             ]
 
@@ -738,7 +738,7 @@ class Ledger:
         """
         with self._file.reading():
             keepers = records.keepers(self._file, _text(constant, "constant"))
-            return set(self._able(keepers, FREE, check_job(job)))
+            return set(self._able(keepers, NO_COST, check_job(job)))
 
     def spent(self, vehicle_id: str) -> Fraction:
         """Return what a vehicle has spent in its life.
@@ -906,7 +906,7 @@ class Ledger:
         self._refuse_if_sealed()
         kept = self._kept([vehicle_id], constant)
         standing = self._standing(vehicle_id, job)
-        if refusal := self._policy.refusal(vehicle_id, standing, FREE if kept else cost, job):
+        if refusal := self._policy.refusal(vehicle_id, standing, NO_COST if kept else cost, job):
             raise BudgetError(refusal)
         if question is None and asked is not None:
             raise DomainError(
@@ -920,7 +920,7 @@ class Ledger:
             if stored is None:
                 continue
             text, answer = stored
-            if records.fraction(self._file, text) not in (cost, FREE):
+            if records.fraction(self._file, text) not in (cost, NO_COST):
                 raise DomainError(
                     f"{vehicle_id!r} has answered this request for an epsilon of {text}, and is "
                     f"now asked for {cost}. Use a new request for another epsilon."

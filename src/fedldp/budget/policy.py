@@ -21,7 +21,7 @@ Number = float | str | Fraction
 MOST_REPEATED = 1 << 12
 MOST_DRAWN = 1 << 12  # periods that a vehicle of many draws in its life, for the same reason
 
-_LARGEST = 10**30  # of a numerator or denominator: with larger ones, sums could grow without limit
+_LARGEST_INTEGER = 10**30  # of a fraction: with larger ones, sums could grow without limit
 
 
 class Period(NamedTuple):
@@ -123,7 +123,7 @@ def checked_number(value: Number, name: str) -> Fraction:
     """Validate a cap or an epsilon, and return it exactly."""
     with contextlib.suppress(ValueError):
         number = value if isinstance(value, Fraction) and value > 0 else exact(value)
-        if max(number.numerator, number.denominator) < _LARGEST:
+        if max(number.numerator, number.denominator) < _LARGEST_INTEGER:
             return number
     raise DomainError(f"{name} must be a positive number of up to 30 digits; got {value!r}.")
 

@@ -19,12 +19,12 @@ from .policy import NEWCOMER, Period, Standing
 
 Request = str | bytes
 
-FREE = Fraction()  # what a vehicle pays that repeats an answer
+NO_COST = Fraction()
 
-_AT_ONCE = 500  # vehicles looked up in one query: SQLite takes at least 999 values
+_VEHICLES_PER_QUERY = 500  # SQLite takes at least 999 values
 _ROWS_AT_ONCE = 1 << 12
 _LONGEST_SUM_BITS = 512
-_MOST_STEPS = 1 << 16  # between two balances, that are remembered as checked
+_MOST_REMEMBERED_STEPS = 1 << 16  # between two balances, once they have been checked
 
 # A release says what its vehicle has spent with it, like a line of a bank statement: the last one
 # tells what a vehicle may still spend, however many there are. Rows never change, and balances are
@@ -104,7 +104,7 @@ def _add_balances(file: Readable) -> None:
         file, "releases_7", "number, key, epsilon, job <> ''"
     ):
         cost = fraction(file, text)
-        spent[key] = spent.get(key, FREE) + cost
+        spent[key] = spent.get(key, NO_COST) + cost
         repeated[key] += of_job and not cost
         file.execute(insert, (_sum_text(spent[key]), repeated[key], number))
 
@@ -186,7 +186,7 @@ KIND = Kind(
         "that refuses everybody."
     ),
 )
-_NONE = 1 << 62  # above the number of every release
+_BEYOND_ALL_RELEASES = 1 << 62  # a number above the number of every release
 _INSERT = """
     INSERT INTO releases (key, request, run, job, epsilon, answer, spent, repeated)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -300,14 +300,18 @@ def _standing(file: Readable, key: str, stored: tuple[Any, ...], recent_from: in
     spent, repeated, epsilon, of_job, former, former_repeated, answered, before = stored
     _check_balance(file, former, former_repeated, epsilon, of_job, spent, repeated)
     total = _stored_sum(file, spent, key)
-    recent = FREE if before == spent != "" else total - _stored_sum(file, before, key, recent_from)
+    recent = (
+        NO_COST if before == spent != "" else total - _stored_sum(file, before, key, recent_from)
+    )
     return Standing(total, answered, recent, repeated)
 
 
-def _stored_sum(file: Readable, text: str | None, key: str, before: int = _NONE) -> Fraction:
+def _stored_sum(
+    file: Readable, text: str | None, key: str, before: int = _BEYOND_ALL_RELEASES
+) -> Fraction:
     """Return what a vehicle has spent before a release, as the one before that has stored it."""
     if text is None:
-        return FREE
+        return NO_COST
     return fraction(file, text) if text else added_up(file, key, before)
 
 
@@ -320,7 +324,7 @@ def check_balances(file: Readable) -> None:
         step = (*balances.get(key, (None, None)), *release, spent, repeated)
         if step not in checked:
             _check_balance(file, *step)
-            if len(checked) < _MOST_STEPS:
+            if len(checked) < _MOST_REMEMBERED_STEPS:
                 checked.add(step)
         balances[key] = spent, repeated
 
@@ -342,7 +346,7 @@ def _check_balance(
     is_sum = (
         former == ""
         or (spent == "" and former is not None)
-        or spent == _sum_text((FREE if former is None else fraction(file, former)) + cost)
+        or spent == _sum_text((NO_COST if former is None else fraction(file, former)) + cost)
     )
     counted = 0 if former is None else former_repeated
     is_count = isinstance(counted, int) and repeated == counted + (of_job and not cost)
@@ -350,10 +354,10 @@ def _check_balance(
         raise file.damaged(f"it has a balance of {spent!r:.80} after an epsilon of {epsilon!r:.80}")
 
 
-def added_up(file: Readable, vehicle_id: str, before: int = _NONE) -> Fraction:
+def added_up(file: Readable, vehicle_id: str, before: int = _BEYOND_ALL_RELEASES) -> Fraction:
     """Return what a vehicle has spent before a release, from each of its epsilons."""
     rows = file.execute(_ADDED_UP, (vehicle_id, before))
-    return sum((fraction(file, text) * count for text, count in rows), FREE)
+    return sum((fraction(file, text) * count for text, count in rows), NO_COST)
 
 
 def first_recent(file: Readable, period: Period | None) -> int:
@@ -363,10 +367,10 @@ def first_recent(file: Readable, period: Period | None) -> int:
     was made within the period, even if the clock was set back since.
     """
     if period is None:
-        return _NONE
+        return _BEYOND_ALL_RELEASES
     query = "SELECT MIN(number) FROM times WHERE time >= ?"
     [(first,)] = file.execute(query, (policy.now() - period.seconds,))
-    return _NONE if first is None else first
+    return _BEYOND_ALL_RELEASES if first is None else first
 
 
 def totals(file: Readable) -> dict[str, Fraction]:
@@ -469,7 +473,7 @@ def add_drawn(file: Database, calendar: str, drawn: Iterable[tuple[str, Iterable
 def fraction(file: Readable, text: str) -> Fraction:
     """Return an epsilon, or a sum of some, as it is stored."""
     try:
-        return _exact(text) if text != "0/1" else FREE
+        return _exact(text) if text != "0/1" else NO_COST
     except (ValueError, TypeError):
         raise file.damaged(f"it has an epsilon of {text!r}") from None
 
@@ -492,8 +496,8 @@ def _sum_text(total: Fraction) -> str:
 
 def batches(vehicle_ids: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield as many vehicles at once as a query can name."""
-    for first in range(0, len(vehicle_ids), _AT_ONCE):
-        yield vehicle_ids[first : first + _AT_ONCE]
+    for first in range(0, len(vehicle_ids), _VEHICLES_PER_QUERY):
+        yield vehicle_ids[first : first + _VEHICLES_PER_QUERY]
 
 
 def _has(file: Readable, text: str, period: int) -> bool:

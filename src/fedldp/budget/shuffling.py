@@ -15,8 +15,8 @@ from fedldp._internal.science import scipy_module
 from fedldp._internal.validation import Floats, Integers
 from fedldp.errors import DomainError
 
-_TAIL = 1e-9  # the share of delta that is given to numbers of clones that are not summed
-_STEPS = 30  # of the bisection, which brings epsilon' to 1e-9 of its value
+_UNSUMMED_SHARE = 1e-9  # of delta, for the numbers of clones that are not summed
+_BISECTION_STEPS = 30  # which bring epsilon' to 1e-9 of its value
 
 
 def shuffled_epsilon(epsilon: float, n: int, delta: float) -> float:
@@ -69,7 +69,7 @@ def shuffled_epsilon(epsilon: float, n: int, delta: float) -> float:
     low, high = 0.0, epsilon / math.sqrt(n)
     while high < epsilon and clones.divergence(high) > delta:
         low, high = high, min(2 * high, epsilon)  # at epsilon the divergence is 0
-    for _ in range(_STEPS):
+    for _ in range(_BISECTION_STEPS):
         middle = (low + high) / 2
         low, high = (low, middle) if clones.divergence(middle) <= delta else (middle, high)
     return high
@@ -88,7 +88,7 @@ class _Clones:
 
         other = 1 / (math.exp(epsilon) + 1)
         self.right, self.wrong = 1 - other, other
-        self.left_out = _TAIL * delta
+        self.left_out = _UNSUMMED_SHARE * delta
         first = int(binom.ppf(self.left_out / 2, n - 1, 2 * other))
         last = n - 1 - int(binom.ppf(self.left_out / 2, n - 1, 1 - 2 * other))
         self.clones = np.arange(first, last + 1)

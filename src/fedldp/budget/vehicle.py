@@ -28,8 +28,8 @@ __all__ = ["PaidAnswer", "PlanQuestion", "Vehicle"]
 ONLY_VEHICLE = "vehicle"  # the id of a vehicle that shares its ledger with no other
 NONCE_BYTES = 16
 
-_MOST_NOTES = 10  # in one line
-_LARGEST_COST = Fraction(vehicle.MOST_PERIODS * vehicle.LARGEST_EPSILON)  # of a calendar
+_MOST_NOTES_IN_A_LINE = 10
+_LARGEST_CALENDAR_COST = Fraction(vehicle.MOST_PERIODS * vehicle.LARGEST_EPSILON)
 
 
 class PlanText(Protocol):
@@ -335,8 +335,12 @@ def some_notes(notes: list[str]) -> str:
     >>> some_notes(["speed is missing", "color is unknown"])
     'speed is missing; color is unknown'
     """
-    more = [f"and {len(notes) - _MOST_NOTES:,} more"] if len(notes) > _MOST_NOTES else []
-    return "; ".join(notes[:_MOST_NOTES] + more)
+    more = (
+        [f"and {len(notes) - _MOST_NOTES_IN_A_LINE:,} more"]
+        if len(notes) > _MOST_NOTES_IN_A_LINE
+        else []
+    )
+    return "; ".join(notes[:_MOST_NOTES_IN_A_LINE] + more)
 
 
 @final
@@ -632,7 +636,7 @@ def _checked_calendar(calendar: AnyCalendar, ledger: Ledger) -> vehicle.Calendar
     if isinstance(calendar, vehicle.Calendar):
         return calendar
     _checked(calendar.plan, ledger)
-    return _read_calendar(calendar.to_json(), _LARGEST_COST, repeats=True)
+    return _read_calendar(calendar.to_json(), _LARGEST_CALENDAR_COST, repeats=True)
 
 
 # One process may answer for many vehicles.

@@ -14,7 +14,7 @@ from fedldp.randomness import Source
 
 __all__ = ["Vehicles"]
 
-_PERIODS_AT_ONCE = 1 << 20  # that are drawn for many vehicles
+_PERIODS_AT_ONCE = 1 << 20
 
 RecordsOf = Callable[[list[str]], Iterable[bytes]]
 

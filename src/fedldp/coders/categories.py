@@ -28,13 +28,13 @@ from fedldp.coders.base import (
     epsilon_of,
 )
 from fedldp.coders.laws import Law
-from fedldp.coders.tables import TOTAL_BITS
+from fedldp.coders.tables import ROW_TOTAL_BITS
 from fedldp.errors import DomainError, PrivacyError
 from fedldp.randomness import Source, check_source
 
 __all__ = ["RandomizedResponse", "UnaryEncoding", "better", "cut", "project"]
 
-_EXPONENTS = np.geomspace(1e-6, 10.0, 300)  # for a bound: any of them gives a valid one
+_CHERNOFF_EXPONENTS = np.geomspace(1e-6, 10.0, 300)  # any of them gives a valid bound
 CHUNK = 1 << 15  # words drawn at a time: a few arrays of this size stay in the cache
 
 
@@ -402,7 +402,9 @@ class UnaryEncoding(AsBits, BySupport):
         """
         epsilon, categories = validation.epsilon(epsilon), _categories(categories)
         most = vehicle.exp_below(vehicle.exact(epsilon))
-        return cls(epsilon, categories, 1 << TOTAL_BITS, -(-(1 << TOTAL_BITS) // (most + 1)))
+        return cls(
+            epsilon, categories, 1 << ROW_TOTAL_BITS, -(-(1 << ROW_TOTAL_BITS) // (most + 1))
+        )
 
     @property
     def ratio(self) -> Fraction:
@@ -474,7 +476,7 @@ class UnaryEncoding(AsBits, BySupport):
             return float(np.exp(min(0.0, np.min(m * each - exponents * ones))))
 
         kind = "number of ones"
-        return [Check(kind, ones, expected, bound(sign * _EXPONENTS)) for sign in (-1, 1)]
+        return [Check(kind, ones, expected, bound(sign * _CHERNOFF_EXPONENTS)) for sign in (-1, 1)]
 
     def encode(self, categories: npt.ArrayLike, source: Source) -> npt.NDArray[np.uint8]:
         """Return the bits to send for each true category.
@@ -653,8 +655,8 @@ def refuse(epsilon: Fraction, reason: str | None, useless: bool) -> None:
 def response_odds(epsilon: float, labels: int) -> tuple[int, int]:
     """Return the odds `same` and `other` of randomised response, rounded towards privacy."""
     most = vehicle.exp_below(vehicle.exact(epsilon))
-    other = -(-(1 << TOTAL_BITS) // (most + labels - 1))
-    return (1 << TOTAL_BITS) - (labels - 1) * other, other
+    other = -(-(1 << ROW_TOTAL_BITS) // (most + labels - 1))
+    return (1 << ROW_TOTAL_BITS) - (labels - 1) * other, other
 
 
 def respond(own: Codes, same: int, other: int, total: int, source: Source) -> Codes:

@@ -26,7 +26,7 @@ from fedldp.randomness import Source, check_source
 
 _ENTRIES = {"epsilon", "letters", "values", "counts"}
 
-_CHUNK = 1 << 15  # values encoded at a time: a few arrays of this size stay in the cache
+_CHUNK_VALUES = 1 << 15  # a few arrays of this size stay in the cache
 
 
 @final
@@ -83,7 +83,9 @@ class Channel(ByLaw, ForNumbers):
             counts = np.array(self.counts)
         except ValueError:
             raise DomainError("counts must be in rows of one length.") from None
-        if counts.dtype.kind not in "iu" or (counts.size and counts.max() > vehicle.LARGEST_TOTAL):
+        if counts.dtype.kind not in "iu" or (
+            counts.size and counts.max() > vehicle.LARGEST_ROW_TOTAL
+        ):
             raise DomainError("counts must be integers of at most 2^62.")
         object.__setattr__(self, "counts", tables.read_only(counts, np.int64))
         object.__setattr__(
@@ -235,8 +237,8 @@ class Channel(ByLaw, ForNumbers):
         check_source(source)
         codes = np.empty(array.shape, self._code_dtype)
         flat_x, flat_codes = array.reshape(-1), codes.reshape(-1)
-        for start in range(0, array.size, _CHUNK):
-            part = slice(start, start + _CHUNK)
+        for start in range(0, array.size, _CHUNK_VALUES):
+            part = slice(start, start + _CHUNK_VALUES)
             values = flat_x[part]
             if not validation.is_unit(values):  # here, while they are in the cache
                 validation.unit(array)  # refuses, and says where

@@ -29,7 +29,7 @@ __all__ = ["CubeCoder"]
 Bits = npt.NDArray[np.uint8]
 
 _LIGHT = 1 << 40
-_CHUNK = 1 << 16  # signs drawn at a time: a few arrays of this size stay in the cache
+_CHUNK_SIGNS = 1 << 16  # a few arrays of this size stay in the cache
 
 
 @final
@@ -92,7 +92,7 @@ class CubeCoder(AsBits, ByLaw, ForNumbers):
         )
         if reason is not None:
             raise PrivacyError(f"not an epsilon = {self.epsilon:g} cube: {reason}.")
-        if self._exact_scale > vehicle.LARGEST_SCALE:
+        if self._exact_scale > vehicle.LARGEST_CUBE_SCALE:
             raise DomainError(
                 f"with threshold {self.threshold} of {self.d} the noise is too large for floats: "
                 'pass one closer to 0, or "best".'
@@ -246,7 +246,7 @@ class CubeCoder(AsBits, ByLaw, ForNumbers):
         if array.ndim != 2 or array.shape[1] != self.d:
             raise DomainError(f"x must have rows of {self.d} numbers; got shape {array.shape}.")
         bits = np.empty(array.shape, np.bool_)
-        rows = max(1, _CHUNK // self.d)
+        rows = max(1, _CHUNK_SIGNS // self.d)
         for start in range(0, len(array), rows):
             part = slice(start, start + rows)
             values = array[part]
@@ -325,8 +325,8 @@ def _best_threshold(d: int, heavy: int, light: int) -> int:
 
 
 def _check_place(d: int, threshold: int) -> None:
-    if not 1 <= d <= vehicle.MOST_SIGNS or not -d <= threshold < d:
+    if not 1 <= d <= vehicle.MOST_CUBE_SIGNS or not -d <= threshold < d:
         raise DomainError(
-            f"d must be from 1 to {vehicle.MOST_SIGNS} and the threshold from -d to d - 1; "
+            f"d must be from 1 to {vehicle.MOST_CUBE_SIGNS} and the threshold from -d to d - 1; "
             f"got d = {d} and threshold = {threshold}."
         )

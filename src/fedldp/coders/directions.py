@@ -40,15 +40,17 @@ from fedldp.randomness import Source, check_source
 
 __all__ = ["DirectionsCoder"]
 
-FLEET = 10_000_000  # vehicles that a coder is for unless told otherwise
-OFFERED = (63, 255)  # directions, which with the null code fill whole bits
+DEFAULT_FLEET = 10_000_000
+OFFERED_DIRECTIONS = (63, 255)  # with the null code, they fill whole bits
 
-_TOTAL = vehicle.LARGEST_TOTAL
-_WORTH = 1.10  # more directions take more time: used only if the error is this many times smaller
-_CODEBOOKS = 0.1  # what a finite number of seeds may add to the variance, in terms of it
-_ALLOWED = 0.01  # by which the mean square length may differ between vectors, in terms of 1 each
-_TINY = 1e-300  # in place of a probability of 0, whose logarithm is not finite
-_SLACK = 1e-9  # by which rounding may lengthen a vector that was scaled to its bound
+_TOTAL = vehicle.LARGEST_ROW_TOTAL
+_LEAST_GAIN = (
+    1.10  # more directions take more time: used only if the error is this many times smaller
+)
+_CODEBOOK_SHARE = 0.1  # of the variance that a finite number of seeds may add
+_SQUARED_LENGTH_TOLERANCE = 0.01  # relative, between vectors
+_SMALLEST_PROBABILITY = 1e-300  # in place of 0, whose logarithm is not finite
+_LENGTH_TOLERANCE = 1e-9  # rounding may lengthen a vector that was scaled to its bound
 
 
 @final
@@ -120,8 +122,8 @@ class DirectionsCoder(ForNumbers):
         object.__setattr__(self, "epsilon", validation.epsilon(self.epsilon))
         for name in ("d", *_ENTRIES):
             object.__setattr__(self, name, validation.whole(getattr(self, name), name))
-        if not 1 <= self.d <= vehicle.MOST_NUMBERS:
-            raise DomainError(f"d must be from 1 to {vehicle.MOST_NUMBERS}; got {self.d}.")
+        if not 1 <= self.d <= vehicle.MOST_VECTOR_NUMBERS:
+            raise DomainError(f"d must be from 1 to {vehicle.MOST_VECTOR_NUMBERS}; got {self.d}.")
         reason = vehicle.directions_fault(
             self._odds, self.d, self.seed_bits, self.key, vehicle.exact(self.epsilon)
         )
@@ -185,17 +187,19 @@ class DirectionsCoder(ForNumbers):
                 f"mean_length must be a number from 0 to 1, a share of the bound on the length; "
                 f"got {mean_length!r}."
             )
-        vehicles = validation.whole(FLEET if fleet is None else fleet, "fleet")
+        vehicles = validation.whole(DEFAULT_FLEET if fleet is None else fleet, "fleet")
         if vehicles < 1:
             raise DomainError(f"fleet must be at least 1; got {fleet!r}.")
-        if directions != "best" and directions not in OFFERED:
-            raise DomainError(f'directions must be "best" or one of {OFFERED}; got {directions!r}.')
-        offered = OFFERED if directions == "best" else (int(directions),)
+        if directions != "best" and directions not in OFFERED_DIRECTIONS:
+            raise DomainError(
+                f'directions must be "best" or one of {OFFERED_DIRECTIONS}; got {directions!r}.'
+            )
+        offered = OFFERED_DIRECTIONS if directions == "best" else (int(directions),)
         found = []
         for number in offered:
             best = _best(epsilon, d, float(mean_length), number, null)
             bits = vehicle.DIRECTION_BITS - number.bit_length()
-            needed = max(1, ceil(log2(vehicles * _doubling(best.odds) / _CODEBOOKS)))
+            needed = max(1, ceil(log2(vehicles * _doubling(best.odds) / _CODEBOOK_SHARE)))
             if needed <= bits or (fleet is None and number == offered[0]):
                 found.append((best, min(needed, bits)))
         if not found:
@@ -206,7 +210,7 @@ class DirectionsCoder(ForNumbers):
             )
         (chosen, seed_bits), *others = found
         for other, bits in others:
-            if other.error * _WORTH < chosen.error:
+            if other.error * _LEAST_GAIN < chosen.error:
                 chosen, seed_bits = other, bits
         if key is None:
             text = f"fedldp directions 1 {epsilon} {d} {seed_bits} {tuple(chosen.odds)}"
@@ -258,7 +262,7 @@ class DirectionsCoder(ForNumbers):
     @property
     def fleet(self) -> int:
         """To how many vehicles the finite number of seeds adds at most a tenth of the variance."""
-        return max(1, int(_CODEBOOKS * (1 << self.seed_bits) / _doubling(self._odds)))
+        return max(1, int(_CODEBOOK_SHARE * (1 << self.seed_bits) / _doubling(self._odds)))
 
     def to_document(self) -> Document:
         entries = {name: vehicle.json_integer(getattr(self, name)) for name in _ENTRIES}
@@ -320,8 +324,8 @@ class DirectionsCoder(ForNumbers):
         if not rows.fits(self.d):
             raise DomainError(f"x must have rows of {self.d} numbers; got {x!r:.80}.")
         lengths = rows.lengths
-        if lengths.size and not lengths.max() <= 1 + _SLACK:  # not if one of them is NaN
-            place = int(np.argmin(lengths <= 1 + _SLACK))
+        if lengths.size and not lengths.max() <= 1 + _LENGTH_TOLERANCE:  # not if one of them is NaN
+            place = int(np.argmin(lengths <= 1 + _LENGTH_TOLERANCE))
             raise DomainError(
                 f"x must have rows of a length of at most 1; row {place} has {lengths[place]!r}. "
                 "Divide by the public bound on the length first, and scale down longer rows."
@@ -512,7 +516,7 @@ class DirectionsCoder(ForNumbers):
         mean = total / m
         least = self._least_noise
         variance = np.maximum(squares / self.scale**2 / m - mean**2, least)
-        variance *= 1 + _CODEBOOKS * m / self.fleet
+        variance *= 1 + _CODEBOOK_SHARE * m / self.fleet
         largest = float(table()[-1]) / self.scale
         possible = np.clip(mean, -1.0, 1.0)
         far = (1 + np.abs(possible)) ** 2
@@ -597,7 +601,7 @@ class DirectionsCoder(ForNumbers):
         lengths, sent = self._lengths, m - nulls
         square /= self._shape.square * self._shape.scale**2  # the mean square of one coordinate
         honest = sent * lengths.of_direction - nulls * lengths.of_null
-        beyond = square - honest - sent * _ALLOWED
+        beyond = square - honest - sent * _SQUARED_LENGTH_TOLERANCE
         rates = m * lengths.logarithms - lengths.exponents * beyond
         long = Check(
             "mean square length of directions",
@@ -632,7 +636,7 @@ class DirectionsCoder(ForNumbers):
         of_direction = self.d + excess
         known = [
             np.logaddexp(
-                np.log(max(share, _TINY)) + exponents * of_null,
+                np.log(max(share, _SMALLEST_PROBABILITY)) + exponents * of_null,
                 np.log1p(-share) + (self.d - 1) * np.log(every) + np.log(last)
                 - exponents * of_direction,
             )

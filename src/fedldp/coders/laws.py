@@ -13,7 +13,7 @@ import numpy as np
 from fedldp._internal.validation import Floats
 from fedldp.coders import tables
 
-_CHUNK = 1 << 10  # means that are bounded at a time
+_CHUNK_MEANS = 1 << 10
 _MANY_OUTPUTS = 64
 # Any exponent gives a valid bound, and the best of these is within 1% of the best there is.
 _EXPONENTS = np.geomspace(1e-7, 1e2, 200)
@@ -116,8 +116,8 @@ class Law:
         if places.size:
             exponents, logarithms = self._upper if sign > 0 else self._lower
             # Some means at a time: there can be very many of them.
-            for start in range(0, places.size, _CHUNK):
-                some = places[start : start + _CHUNK]
+            for start in range(0, places.size, _CHUNK_MEANS):
+                some = places[start : start + _CHUNK_MEANS]
                 rates = logarithms[:, None] - exponents[:, None] * mean[some]
                 found[some] = np.exp(m[some] * np.minimum(rates.min(axis=0), 0.0))
         return found

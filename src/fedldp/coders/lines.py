@@ -50,8 +50,8 @@ __all__ = ["Lines", "compact"]
 
 MOST_BITS = 25  # of a code that the library chooses: a tally has at most 2^25 counters
 
-_FEW = 1 << 16  # supports that are added up one by one
-_WORTH = 1.1  # times the least error that a coder with fewer bits may have
+_MOST_LISTED_SUPPORTS = 1 << 16  # larger numbers of supports are not added up one by one
+_MOST_ERROR_FOR_FEWER_BITS = 1.1  # relative to the least error of a coder
 
 _ENTRIES = ("categories", "base", "digits", "same", "other")
 
@@ -275,7 +275,7 @@ class Lines(BySupport):
         """
         if self.digits == 1:
             return cells[..., : self.categories]
-        if self.categories * self.directions <= _FEW:
+        if self.categories * self.directions <= _MOST_LISTED_SUPPORTS:
             found: Cells = cells[..., self._supporting].sum(axis=-1)
             return found
         rows = cells.reshape(-1, self.cells)
@@ -406,7 +406,7 @@ def compact(epsilon: float, categories: int) -> RandomizedResponse | UnaryEncodi
         lines,
     )
     least = min(coder.variance for coder in offered)
-    good = [coder for coder in offered if coder.variance <= _WORTH * least]
+    good = [coder for coder in offered if coder.variance <= _MOST_ERROR_FOR_FEWER_BITS * least]
     return min(good, key=lambda coder: (coder.bits, coder.variance))
 
 

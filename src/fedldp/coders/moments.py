@@ -16,7 +16,7 @@ from fedldp.coders.laws import Law
 
 Covariance = Callable[[Integers, Integers], Floats]
 
-_NORMAL_QUARTILES = 1.349  # how far those of a normal law are apart, in standard deviations
+_NORMAL_QUARTILE_RANGE = 1.349  # in standard deviations
 
 
 @final
@@ -63,7 +63,7 @@ class Moments:
             noise,
             farthest=np.maximum(values[-1] - possible, possible - values[0]) ** 2,
             hidden=far / (far + law.variances[[0, -1]].max()),
-            bulk=((third - first) / _NORMAL_QUARTILES) ** 2,
+            bulk=((third - first) / _NORMAL_QUARTILE_RANGE) ** 2,
             jump=law.jump,
         )
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fedldp import vehicle
 from fedldp._internal.validation import Floats, Integers
 
-TOTAL_BITS = 60  # rows of integers add up to 2^60
+ROW_TOTAL_BITS = 60
 
 
 def read_only(numbers: npt.ArrayLike, dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
@@ -65,7 +65,7 @@ def to_counts(values: Floats, letters: Floats, table: Floats, epsilon: float) ->
     What a row then lacks or has too much goes to one output, as close to the letter as there is
     room: too little to be seen in the mean.
     """
-    total = 1 << TOTAL_BITS
+    total = 1 << ROW_TOTAL_BITS
     ideal = (table + table[::-1, ::-1]) * (total / 2)
     limit = vehicle.exp_below(vehicle.exact(epsilon))
     least = np.ceil(ideal.min(axis=0)).astype(np.int64)

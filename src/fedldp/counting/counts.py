@@ -46,14 +46,14 @@ _COPY = (
     "which is counted already: is it a copy? If different vehicles sent the same reports, give it "
     "on standard input."
 )
-_LENGTH = struct.Struct(">Q")  # of the document, before it
+_DOCUMENT_LENGTH = struct.Struct(">Q")
 _CHECK = hashlib.sha256().digest_size
-_SHOWN = 3  # names in an error
+_NAMES_IN_AN_ERROR = 3
 CHANCE_OF_A_NOTE, CHANCE_OF_A_COPY = 0.01, 2.0**-40  # that an honest file equals another one
 _SELDOM_EQUAL, _NEVER_EQUAL = 100, 10_000  # vehicles in tallies that are equal by chance
-_MANY = 1 << 9  # a packet with more vehicles is counted by itself,
-_WIDE = 1 << 20  # and so is a packet with more bits
-_MOST_DISTINCT = 1 << 17  # packets of dictionaries that are kept in memory
+_VEHICLES_OF_A_LARGE_PACKET = 1 << 9  # which is counted by itself,
+_BITS_OF_A_LARGE_PACKET = 1 << 20  # and so is one with so many bits
+_MOST_DISTINCT_PACKETS = 1 << 17  # of dictionaries, in memory
 
 
 class Refused(NamedTuple):
@@ -124,8 +124,10 @@ def _check_overlap(shards: Mapping[str, str], others: Mapping[str, str]) -> None
 
 def _some(names: list[str]) -> str:
     """Return the first names: paths, which are only useful as a whole."""
-    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    more = (
+        f" and {len(names) - _NAMES_IN_AN_ERROR:,} more" if len(names) > _NAMES_IN_AN_ERROR else ""
+    )
+    return ", ".join(names[:_NAMES_IN_AN_ERROR]) + more
 
 
 @final
@@ -208,7 +210,7 @@ class Counted:
             "shards": dict(self.manifest.shards),
         }
         text = vehicle.canonical(document).encode()
-        data = _LENGTH.pack(len(text)) + text + self.tally.to_bytes()
+        data = _DOCUMENT_LENGTH.pack(len(text)) + text + self.tally.to_bytes()
         return data + hashlib.sha256(data).digest()
 
     @classmethod
@@ -242,9 +244,12 @@ class Counted:
         """
         with documents.reading(f"{COUNTED_FORMAT!r} of this plan"):
             body, check = bytes(data[:-_CHECK]), bytes(data[-_CHECK:])
-            if len(body) < _LENGTH.size or hashlib.sha256(body).digest() != check:
+            if len(body) < _DOCUMENT_LENGTH.size or hashlib.sha256(body).digest() != check:
                 raise ValueError("the checksum differs: the bytes are damaged")
-            start, end = _LENGTH.size, _LENGTH.size + _LENGTH.unpack_from(body)[0]
+            start, end = (
+                _DOCUMENT_LENGTH.size,
+                _DOCUMENT_LENGTH.size + _DOCUMENT_LENGTH.unpack_from(body)[0],
+            )
             entries = "packets", "refused", "listed", "shards"
             document = documents.parse(body[start:end], [COUNTED_FORMAT], entries)
             packets, refused, listed, shards = (document[name] for name in entries)
@@ -554,7 +559,7 @@ class _Counter:
     def _add_repeated(self, packets: RepeatedPackets) -> None:
         if self._dictionary is None or self._dictionary.packets is not packets.distinct:
             self._leave_dictionary()
-            if len(self._verdict_of) > _MOST_DISTINCT:
+            if len(self._verdict_of) > _MOST_DISTINCT_PACKETS:
                 self._count_dictionaries()
             self._dictionary = self._validated(packets.distinct)
         verdicts, times = self._dictionary.verdicts, self._dictionary.times
@@ -651,7 +656,10 @@ class _Counter:
         if rows.size < len(packets):
             packets = packets.take(rows)
             times = None if times is None else times[rows]
-        if vehicles >= _MANY or vehicles * self._width >= _WIDE:
+        if (
+            vehicles >= _VEHICLES_OF_A_LARGE_PACKET
+            or vehicles * self._width >= _BITS_OF_A_LARGE_PACKET
+        ):
             long = (self._count_long(packets, n, vehicles, times) for n in range(rows.size))
             good = np.array([*long], bool)
         elif vehicles:

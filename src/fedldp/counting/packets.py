@@ -15,9 +15,9 @@ from fedldp._internal.text import listed
 from fedldp.errors import DomainError, MissingExtra
 from fedldp.schema.frames import is_missing, shown
 
-_BLOCK = 1 << 16  # packets of a list, or rows of a file, at a time,
-_BLOCK_BYTES = 1 << 23  # and fewer where they are long
-_FIRST = 1 << 8  # packets of a list before their length is known
+_BLOCK_PACKETS = 1 << 16
+_BLOCK_BYTES = 1 << 23  # fewer packets where they are long
+_FIRST_PACKETS = 1 << 8  # before their length is known
 _EXPECTED = (
     "packets must be a list of bytes, a column or a table of Arrow, pandas or polars, or the path "
     "of a file, a folder or a pattern"
@@ -33,7 +33,7 @@ def in_memory(data: Any, column: str | None = None) -> Iterator[Packets | Repeat
     if _is_arrow(data):
         yield from _of_arrow(data, column)
     elif isinstance(data, Iterable):
-        rest, first, size = iter(data), 0, _FIRST
+        rest, first, size = iter(data), 0, _FIRST_PACKETS
         while block := list(islice(rest, size)):
             packets = _of_list(block, first)
             yield packets
@@ -45,7 +45,7 @@ def in_memory(data: Any, column: str | None = None) -> Iterator[Packets | Repeat
 
 def rows_at_a_time(length: float) -> int:
     """Return how many packets of a mean length to read at a time, so that memory is bounded."""
-    return max(1, min(_BLOCK, int(_BLOCK_BYTES / max(length, 1))))
+    return max(1, min(_BLOCK_PACKETS, int(_BLOCK_BYTES / max(length, 1))))
 
 
 def _of_list(block: list[Any], first: int) -> Packets:
@@ -78,7 +78,7 @@ def _of_arrow(data: Any, column: str | None) -> Iterator[Packets | RepeatedPacke
     columns: Iterator[Any]
     if hasattr(data, "scanner"):  # a data set
         name = column_name(data.schema, column)
-        batches = data.scanner(columns=[name], batch_size=_BLOCK).to_batches()
+        batches = data.scanner(columns=[name], batch_size=_BLOCK_PACKETS).to_batches()
         columns = (batch.column(0) for batch in batches)
     elif hasattr(data, "array"):  # a series of pandas
         found = pa.array(data)
@@ -197,9 +197,9 @@ def _of_array(pa: Any, array: Any) -> Iterator[Packets]:
         found = np.frombuffer(offsets or b"", kind)[first : first + count + 1]
         ends, data = found.astype(np.int64), _octets(values)
     missing = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
-    for start in range(0, count, _BLOCK):
-        rows = slice(start, start + _BLOCK)
-        starts, lengths = ends[:-1][rows], np.diff(ends[start : start + _BLOCK + 1])
+    for start in range(0, count, _BLOCK_PACKETS):
+        rows = slice(start, start + _BLOCK_PACKETS)
+        starts, lengths = ends[:-1][rows], np.diff(ends[start : start + _BLOCK_PACKETS + 1])
         yield Packets(data, starts, lengths, None if missing is None else missing[rows])
 
 

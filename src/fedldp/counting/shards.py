@@ -28,13 +28,13 @@ Progress = Callable[
     [int], object
 ]  # called with the number of bytes that were read since the last call
 
-_PIECE = 1 << 20  # bytes of a file that are read at a time
+_READ_BYTES = 1 << 20
 _PLACES_AT_ONCE = 1 << 18  # packets that are read as places in a dictionary
 _PLACE_BYTES = 4
 _PARQUET = b"PAR1"
-_BEGINNING = 16  # bytes
-_SAFE = "/=+,:@!$&'()~"  # in an address, besides letters, digits and _.-
-_SCHEMES = {"gcs": "gs"}  # two names of one store
+_SNIFFED_BYTES = 16
+_SAFE_ADDRESS_CHARACTERS = "/=+,:@!$&'()~"  # besides letters, digits and _.-
+_SCHEME_ALIASES = {"gcs": "gs"}
 _STORES = (
     "s3://, gs://, abfs:// or hdfs://, or that of another system of fsspec as in fsspec+http://"
 )
@@ -118,7 +118,7 @@ class Shard(ABC):
                 progress(self.size * len(packets) // rows)
 
         try:
-            with parquet.ParquetFile(file, buffer_size=_PIECE) as table:
+            with parquet.ParquetFile(file, buffer_size=_READ_BYTES) as table:
                 name = column_name(table.schema_arrow, column)
                 facts, rows = table.metadata, max(table.metadata.num_rows, 1)
                 groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
@@ -126,7 +126,7 @@ class Shard(ABC):
                 if not _has_dictionary(groups, name, rows):
                     yield from of_table(table, rows_at_a_time(length))
                     return
-                options = {"buffer_size": _PIECE, "read_dictionary": [name]}
+                options = {"buffer_size": _READ_BYTES, "read_dictionary": [name]}
                 with parquet.ParquetFile(file, **options) as encoded:
                     yield from of_table(encoded, _PLACES_AT_ONCE)
         except pa.ArrowException as error:
@@ -180,7 +180,7 @@ class LocalShard(Shard):
 
     def beginning(self) -> bytes:
         with self.path.open("rb") as file:
-            return file.read(_BEGINNING)
+            return file.read(_SNIFFED_BYTES)
 
     @contextmanager
     def opened(self) -> Iterator[BinaryIO]:
@@ -232,7 +232,7 @@ class StoredShard(Shard):
 
     def beginning(self) -> bytes:
         with self.system.open_input_stream(self.found.path) as stream:
-            return bytes(stream.read(_BEGINNING))
+            return bytes(stream.read(_SNIFFED_BYTES))
 
     @contextmanager
     def opened(self) -> Iterator[BinaryIO]:
@@ -240,7 +240,7 @@ class StoredShard(Shard):
         before = self.system.get_file_info(self.found.path)
         with tempfile.TemporaryFile() as file:
             with self.system.open_input_stream(self.found.path) as stream:
-                shutil.copyfileobj(stream, file, _PIECE)
+                shutil.copyfileobj(stream, file, _READ_BYTES)
             after = self.system.get_file_info(self.found.path)
             got = file.tell()
             self._check_unchanged((before.size, before.mtime_ns), (got, after.mtime_ns))
@@ -293,7 +293,7 @@ def _find_stored(address: str) -> list[Shard]:
             f"{parts.query!r}. A pattern has * and ** instead."
         )
     path = "*".join(map(_escaped, parts.path.rstrip("/").split("*")))
-    scheme = _SCHEMES.get(parts.scheme, parts.scheme)
+    scheme = _SCHEME_ALIASES.get(parts.scheme, parts.scheme)
     name = f"{scheme}://{parts.netloc}{path}"  # one file has one name
     # A pattern is looked up in the folder above its first star.
     before, star, _ = name.partition("*")
@@ -309,7 +309,7 @@ def _find_stored(address: str) -> list[Shard]:
     shards: list[Shard] = []
     for each in sorted(inside, key=lambda each: str(each.path)):
         within = each.path.removeprefix(key).lstrip("/")
-        full = f"{folder}/{quote(within, safe=_SAFE)}"
+        full = f"{folder}/{quote(within, safe=_SAFE_ADDRESS_CHARACTERS)}"
         hidden = _is_hidden(PurePosixPath(within))
         if each.type == fs.FileType.File and not hidden and wanted.fullmatch(full):
             shards.append(StoredShard(full, parts.query, system, each))
@@ -320,7 +320,7 @@ def _find_stored(address: str) -> list[Shard]:
 
 def _escaped(path: str) -> str:
     """Return a path as it stands in an address, in one of the many ways to write it."""
-    return quote(unquote(path), safe=_SAFE)
+    return quote(unquote(path), safe=_SAFE_ADDRESS_CHARACTERS)
 
 
 def _opened_store(address: str) -> tuple[Any, str]:

@@ -32,7 +32,7 @@ CARRIERS = [
 # fmt: on
 ORIGINS = ["EWR", "JFK", "LGA"]
 MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
-LATE = 15  # minutes; a flight that arrives later than that is late
+LATE_MINUTES = 15  # a flight that arrives later than that is late
 
 _SCHEMA = Schema.of(
     dep_delay=(-30, 120),
@@ -52,7 +52,7 @@ def load() -> Dataset:
     file = resources.files(__package__) / "flights.npz"
     with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
         columns = {name: arrays[name] for name in arrays.files}
-    columns["late"] = (columns["arr_delay"] > LATE).astype(np.uint8)
+    columns["late"] = (columns["arr_delay"] > LATE_MINUTES).astype(np.uint8)
     return Dataset(
         ABOUT,
         _SCHEMA,

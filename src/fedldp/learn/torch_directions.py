@@ -73,7 +73,7 @@ class TorchRows(Vectors):
         return array(self.matrix.double().view(parts, -1, width).sum(dim=1))
 
     def shortened(self, scale: float, missing: float) -> "TorchRows":
-        largest = vehicle.LARGEST_NUMBER
+        largest = vehicle.LARGEST_COORDINATE
         matrix = (self.matrix.double() * scale).clamp_(-largest, largest)
         matrix = matrix.nan_to_num_(nan=missing)
         # Added from the first square to the last, as on every vehicle: on a CPU. A GPU adds in

@@ -51,7 +51,7 @@ _REGISTRY: dict[str, Callable[[float], Mechanism]] = {
 
 AnyMechanism = str | type[Mechanism] | Mechanism  # a name, a class, or one with options of its own
 
-PAPER = tuple(kind.name for kind in _PAPER)  # names of the paper's mechanisms
+PAPER_MECHANISMS = tuple(kind.name for kind in _PAPER)
 
 
 def mechanism_names() -> tuple[str, ...]:

@@ -13,8 +13,8 @@ from fedldp.coders.tables import largest_piecewise_quadratic
 from fedldp.errors import DomainError
 from fedldp.randomness import StudySource, from_one_to_two, study_source
 
-_CHUNK = 1 << 16  # values perturbed at a time: a few arrays of this size stay in the cache
-_SCRATCH = 3  # arrays of that size that a mechanism may use meanwhile
+_CHUNK_VALUES = 1 << 16  # a few arrays of this size stay in the cache
+_SCRATCH_ARRAYS = 3  # of that size, which a mechanism may use meanwhile
 
 
 class Mechanism(ABC):
@@ -92,10 +92,10 @@ class Mechanism(ABC):
         drawn = study_source(source)
         noisy = np.empty(array.shape)
         flat_x, flat_noisy = array.reshape(-1), noisy.reshape(-1)
-        words = np.empty(min(_CHUNK, array.size), np.uint64)
-        scratch = np.empty((_SCRATCH, words.size))
-        for start in range(0, array.size, _CHUNK):
-            values = flat_x[start : start + _CHUNK]
+        words = np.empty(min(_CHUNK_VALUES, array.size), np.uint64)
+        scratch = np.empty((_SCRATCH_ARRAYS, words.size))
+        for start in range(0, array.size, _CHUNK_VALUES):
+            values = flat_x[start : start + _CHUNK_VALUES]
             n = values.size
             if not validation.is_unit(values, scratch[0, :n]):  # here, while they are in the cache
                 validation.unit(array)  # refuses, and says where

@@ -13,7 +13,7 @@ from fedldp.coders.tables import read_only
 from fedldp.mechanisms.finite import Finite
 from fedldp.mechanisms.newton import descend
 
-LAST_CUBIC = log((3 + sqrt(65)) / 2)  # the epsilon above which a has its simple form
+LAST_CUBIC_EPSILON = log((3 + sqrt(65)) / 2)  # above it, a has its simple form
 
 
 class ThreePoint(Finite):
@@ -88,7 +88,7 @@ class ThreeOutputs(ThreePoint):
         E = exp(self.epsilon)
         if self.epsilon <= log(2):
             return 0.0
-        if self.epsilon > LAST_CUBIC:
+        if self.epsilon > LAST_CUBIC_EPSILON:
             return E / (E + 2)
         cubic = (2.0, -(E**2 + 4 * E + 5), -E * (E**2 + 4 * E - 7), 2 * E**2 * (E - 2))
         return descend(cubic, start=E / (E + 2))
@@ -99,7 +99,7 @@ class ThreeOutputs(ThreePoint):
 
     @cached_property
     def table(self) -> Floats:
-        rest = 2 / (exp(self.epsilon) + 2) if self.epsilon > LAST_CUBIC else 1 - self.a
+        rest = 2 / (exp(self.epsilon) + 2) if self.epsilon > LAST_CUBIC_EPSILON else 1 - self.a
         one = self._row_at_one
         return read_only([one[::-1], [rest / 2, self.a, rest / 2], one])
 

@@ -298,10 +298,10 @@ class Plan:
             raise DomainError("a plan has at most one part with a joint coder.")
         cells = sum(int(part.starts[-1]) for part in parts)
         bits = 0 if self.study else self.bits
-        if cells > vehicle.MOST_CELLS or bits > vehicle.MOST_BITS:
+        if cells > vehicle.MOST_COUNTERS or bits > vehicle.MOST_BITS:
             raise DomainError(
                 f"a record would have {bits} bits and a tally {cells} counters; at most "
-                f"{vehicle.MOST_BITS} and {vehicle.MOST_CELLS} are allowed. Ask for less, or "
+                f"{vehicle.MOST_BITS} and {vehicle.MOST_COUNTERS} are allowed. Ask for less, or "
                 "use fewer outputs."
             )
 

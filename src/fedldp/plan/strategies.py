@@ -16,7 +16,7 @@ from fedldp.coders.directions import DirectionsCoder
 from fedldp.coders.lines import Lines, compact
 from fedldp.coders.study import Study
 from fedldp.errors import DomainError
-from fedldp.mechanisms import PAPER, AnyMechanism, mechanism
+from fedldp.mechanisms import PAPER_MECHANISMS, AnyMechanism, mechanism
 from fedldp.plan.parts import Part
 from fedldp.schema.attributes import Attribute
 from fedldp.schema.schema import Schema
@@ -128,8 +128,10 @@ def as_printed(name: str) -> dict[str, Any]:
     >>> as_printed("hm-tp"), as_printed("duchi")
     ({'strategy': 'sample'}, {'strategy': 'cube', 'threshold': 0})
     """
-    if name not in PAPER:
-        raise DomainError(f"the paper has no mechanism {name!r}; choose from {', '.join(PAPER)}.")
+    if name not in PAPER_MECHANISMS:
+        raise DomainError(
+            f"the paper has no mechanism {name!r}; choose from {', '.join(PAPER_MECHANISMS)}."
+        )
     if name == "laplace":
         return {"strategy": "split"}
     return {"strategy": "cube", "threshold": 0} if name == "duchi" else {"strategy": "sample"}

@@ -23,7 +23,7 @@ from fedldp.results.plausibility import Plausibility
 from fedldp.schema.attributes import Attribute
 from fedldp.schema.attributes.grouped import Differences
 from fedldp.schema.attributes.results import (
-    USUAL_RISK,
+    DEFAULT_RISK,
     Frequencies,
     Joint,
     Line,
@@ -317,7 +317,7 @@ def described(
 
     m, risks = moments.m, _risks(confidence, number)
     alone, together = (_interval(*in_units(risk), m - 1, risk) for risk in risks)
-    values, stderr = in_units(USUAL_RISK)
+    values, stderr = in_units(DEFAULT_RISK)
     joint = None
     if moments.covariance is not None:
         joint = Joint(values, moments.covariance, int(m[0]), risks, moments.jump)

@@ -27,7 +27,7 @@ __all__ = ["Finding", "Influence", "Plausibility"]
 
 FALSE_ALARM = 1e-6  # the probability that honest vehicles cause a warning, at most
 
-_SHOWN = 3  # findings that are described; the others are counted
+_DESCRIBED_FINDINGS = 3  # the others are counted
 
 
 @final
@@ -118,8 +118,8 @@ class Plausibility:
     @property
     def warnings(self) -> tuple[str, ...]:
         """The findings as sentences; at most a few."""
-        shown = [f"Implausible reports: {each}." for each in self.findings[:_SHOWN]]
-        if (more := len(self.findings) - _SHOWN) > 0:
+        shown = [f"Implausible reports: {each}." for each in self.findings[:_DESCRIBED_FINDINGS]]
+        if (more := len(self.findings) - _DESCRIBED_FINDINGS) > 0:
             shown.append(f"Implausible reports: {counted(more, 'more finding')}.")
         return tuple(shown)
 

@@ -21,13 +21,13 @@ import numpy.typing as npt
 from fedldp._internal import validation
 from fedldp._internal.validation import Floats
 from fedldp.errors import DomainError, MissingExtra
-from fedldp.vehicle import NO_NUMBER, label
+from fedldp.vehicle import MISSING_NUMBER_TEXTS, label
 
 Cells = Sequence[Any] | npt.NDArray[Any]
 
-REAL = "biuf"  # kinds of arrays that become floats at once
+REAL_ARRAY_KINDS = "biuf"  # which become floats at once
 CHUNK = 1 << 15  # rows read from a file at a time
-MOST_LINES_OF_A_ROW = 100  # of a CSV file: a quotation mark that is not closed must not take more
+MOST_LINES_OF_A_ROW = 100  # a quotation mark that is not closed must not take more
 
 
 def to_frame(columns: Mapping[str, Sequence[Any]]) -> Any:
@@ -218,7 +218,7 @@ def numbers(cells: Cells) -> Floats:
     array([31., 54., nan, nan])
     """
     if isinstance(cells, np.ndarray):
-        if cells.dtype.kind in REAL:
+        if cells.dtype.kind in REAL_ARRAY_KINDS:
             with np.errstate(over="ignore"):
                 return cells.astype(np.float64, copy=False)
         if cells.dtype.kind not in "OSTU":  # dates and complex numbers
@@ -247,7 +247,7 @@ def codes(cells: Cells, known: Mapping[str, int], missing: float = math.nan) -> 
     >>> codes(["Rome", None, "Bonn"], {"Oslo": 0, "Rome": 1})
     array([ 1., nan, nan])
     """
-    if isinstance(cells, np.ndarray) and cells.dtype.kind in REAL:
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in REAL_ARRAY_KINDS:
         distinct, places = np.unique(cells, return_inverse=True)
         return codes(distinct.tolist(), known, missing)[places]
     return labels_of(cells, lambda cell: known[label(cell)], missing)
@@ -296,7 +296,7 @@ def is_missing_number(cell: object) -> bool:
     (True, False)
     """
     if type(cell) is str:
-        return cell.strip().lower() in NO_NUMBER
+        return cell.strip().lower() in MISSING_NUMBER_TEXTS
     return is_missing(cell)
 
 

@@ -17,8 +17,8 @@ from fedldp.vehicle import MISSING, OTHER
 
 __all__ = ["AttributeQuality", "DataQuality"]
 
-_OF_THEIR_OWN = repr(OTHER), repr(MISSING)  # labels that unknown values may have
-_SHOWN = 5  # attributes, keys or columns that a summary names
+_LABELS_OF_UNKNOWN_VALUES = repr(OTHER), repr(MISSING)
+_NAMES_IN_A_SUMMARY = 5
 
 
 @final
@@ -115,7 +115,7 @@ class AttributeQuality:
         for word in ("missing", "unreadable", "unknown"):
             if count := getattr(self, word):
                 counts.append(f"{self._share(count)} {word}, replaced by {self.replacement}")
-        if self.unknown and self.replacement not in _OF_THEIR_OWN:
+        if self.unknown and self.replacement not in _LABELS_OF_UNKNOWN_VALUES:
             counts.append(
                 f"so the share of {self.replacement} is too large by "
                 f"{_percent(self.unknown / self.values)}: add the category 'other'"
@@ -303,9 +303,9 @@ class DataQuality:
     def _lines(self, examples: bool) -> list[str]:
         bad = [each for each in self.attributes if not each.clean]
         bad.sort(key=lambda each: -(each.clipped + each.replaced))  # the worst first
-        lines = [each.described(example=examples) for each in bad[:_SHOWN]]
-        if len(bad) > _SHOWN:
-            lines.append(f"and {len(bad) - _SHOWN:,} more attributes.")
+        lines = [each.described(example=examples) for each in bad[:_NAMES_IN_A_SUMMARY]]
+        if len(bad) > _NAMES_IN_A_SUMMARY:
+            lines.append(f"and {len(bad) - _NAMES_IN_A_SUMMARY:,} more attributes.")
         if self.malformed:
             lines.append(
                 f"{counted(self.malformed, 'row')} malformed, so that all values are missing; "
@@ -317,11 +317,11 @@ class DataQuality:
             known = [each.name for each in self.attributes]
             keys = [
                 f"{key!r:.60} in {count:,} of {self.rows:,} rows{did_you_mean(key, known)}"
-                for key, count in list(self.unknown_keys.items())[:_SHOWN]
+                for key, count in list(self.unknown_keys.items())[:_NAMES_IN_A_SUMMARY]
             ]
             lines.append(f"Unknown key{_listed(keys, len(self.unknown_keys))}")
         if self.unused_columns:
-            names = [f"{name!r:.60}" for name in self.unused_columns[:_SHOWN]]
+            names = [f"{name!r:.60}" for name in self.unused_columns[:_NAMES_IN_A_SUMMARY]]
             lines.append(f"Unused column{_listed(names, len(self.unused_columns))}")
         return lines
 
@@ -369,7 +369,9 @@ class DataQuality:
         fedldp.errors.DomainError: no value of age can be used: 2 of 2 (100%) unreadable, ...
         """
         for each in self.attributes:
-            unused = each.replaced == each.values and each.replacement not in _OF_THEIR_OWN
+            unused = (
+                each.replaced == each.values and each.replacement not in _LABELS_OF_UNKNOWN_VALUES
+            )
             if each.values and unused:
                 said = each.described().removeprefix(f"{each.name}: ")
                 raise DomainError(

@@ -20,12 +20,12 @@ from fedldp.errors import DomainError, UnknownName
 from fedldp.schema import frames
 from fedldp.schema.attributes import Attribute
 from fedldp.schema.attributes.readers import Reader
-from fedldp.schema.frames import REAL, Cells, is_missing, numbers
+from fedldp.schema.frames import REAL_ARRAY_KINDS, Cells, is_missing, numbers
 from fedldp.schema.quality import AttributeQuality, DataQuality, total
 
-_LOOKED_AT = 1000  # cells of a column that decide whether it holds numbers
-_AT_ONCE = 1 << 15  # rows that are counted together
-_WIDE = 1024  # numbers of a line that NumPy reduces fast
+_SNIFFED_CELLS = 1000  # of a column decide whether it holds numbers
+_ROWS_AT_ONCE = 1 << 15
+_WIDE_LINE_NUMBERS = 1024  # lines that NumPy reduces fast
 
 
 class Rows:
@@ -125,8 +125,8 @@ class Rows:
 
     def quality(self) -> DataQuality:
         """Return what a vehicle clips or replaces in all rows: a dry run."""
-        starts = range(0, max(len(self), 1), _AT_ONCE)
-        return total(self.read(start, start + _AT_ONCE)[1] for start in starts)
+        starts = range(0, max(len(self), 1), _ROWS_AT_ONCE)
+        return total(self.read(start, start + _ROWS_AT_ONCE)[1] for start in starts)
 
     def _range(self, start: int, stop: int | None) -> tuple[int, int]:
         start, stop, _ = slice(start, stop).indices(len(self))
@@ -135,7 +135,7 @@ class Rows:
     @cached_property
     def _is_plain(self) -> bool:
         """Whether the data are an array of numbers, which is a matrix as it is."""
-        is_real = isinstance(self._data, np.ndarray) and self._data.dtype.kind in REAL
+        is_real = isinstance(self._data, np.ndarray) and self._data.dtype.kind in REAL_ARRAY_KINDS
         return is_real and all(attribute.reads_floats for attribute in self._attributes)
 
     def _others(self, start: int, stop: int) -> tuple[dict[str, int], tuple[str, ...]]:
@@ -179,7 +179,9 @@ def _columns(reader: Reader, table: frames.Table) -> list[str]:
 
 def _beside(columns: Sequence[Cells]) -> npt.NDArray[Any]:
     """Return columns of cells side by side."""
-    if all(isinstance(each, np.ndarray) and each.dtype.kind in REAL for each in columns):
+    if all(
+        isinstance(each, np.ndarray) and each.dtype.kind in REAL_ARRAY_KINDS for each in columns
+    ):
         return np.stack(columns, axis=1)
     found = np.empty((len(columns[0]), len(columns)), object)
     for place, each in enumerate(columns):
@@ -207,7 +209,7 @@ def kinds(data: Any) -> dict[str, int | None]:
     table = frames.table(data)
     for name in table.names:
         checked_text(name, "the name of a column")
-    found = {name: _size(table.cells(name, 0, _LOOKED_AT)) for name in table.names}
+    found = {name: _size(table.cells(name, 0, _SNIFFED_CELLS)) for name in table.names}
     for first in [name for name in found if name.endswith("[0]")]:
         stem = first.removesuffix("[0]")
         several: list[str] = []
@@ -273,7 +275,7 @@ def _extremes(matrix: Floats) -> tuple[Floats, Floats]:
     NumPy is slow on narrow matrices, so that many rows are joined into one long line first.
     """
     rows, columns = matrix.shape
-    group = max(1, _WIDE // columns)
+    group = max(1, _WIDE_LINE_NUMBERS // columns)
     whole = rows // group * group
     lines = matrix[:whole].reshape(-1, group * columns)
     ends = []

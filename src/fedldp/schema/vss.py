@@ -26,7 +26,7 @@ _INTEGERS = {
     for bits in (8, 16, 32, 64)
 }
 _NUMBERS = {*_INTEGERS, "float", "double"}
-_UNKNOWN = ("unknown", "undefined", OTHER)  # labels that say that a value is not known
+_UNKNOWN_LABELS = ("unknown", "undefined", OTHER)
 _ARRAY = "[]"
 _HEAD = """\
 # Signals of a VSS catalogue. Bounds and categories are public. Narrow the bounds to what you
@@ -145,7 +145,7 @@ class Signal:
                 "numbers, truth values and texts can be asked for."
             )
         labels = [UNFILLED] if self.labels is None else self.labels
-        missing = next((each for each in labels if each.lower() in _UNKNOWN), None)
+        missing = next((each for each in labels if each.lower() in _UNKNOWN_LABELS), None)
         if missing is None:
             return {"categories": [*labels, OTHER]}
         return {"categories": labels, "missing": missing}

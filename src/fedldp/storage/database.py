@@ -27,8 +27,8 @@ from ..vehicle import shown
 from . import files, head
 from .head import Head, Record
 
-_PATIENCE = 60.0  # seconds to wait for the transaction of another process
-_GLANCE = 5.0  # seconds for a snapshot, which waits only while a crash is recovered from
+_LOCK_TIMEOUT_SECONDS = 60.0
+_SNAPSHOT_TIMEOUT_SECONDS = 5.0  # it waits only while a crash is recovered from
 
 __all__ = ["Database", "Kind", "Readable", "create", "replace", "snapshot"]
 
@@ -37,9 +37,9 @@ ERRORS = sqlite3.Error, UnicodeDecodeError
 
 _TRIES, _PAUSE_SECONDS = 5, 0.01  # to read a head that others are writing
 
-COMPANIONS = "", "-head", "-wal", "-shm", "-journal"  # ends of the names of the files of one
+FILE_NAME_ENDINGS = "", "-head", "-wal", "-shm", "-journal"  # of the files of one database
 
-_CACHE = 1 << 16  # kilobytes: SQLite uses as many as it needs, and the disk beyond
+_CACHE_KILOBYTES = 1 << 16  # SQLite uses as many as it needs, and the disk beyond
 
 
 class Kind(NamedTuple):
@@ -296,7 +296,7 @@ class Database:
         """Begin a transaction and lock the head; what is not committed inside is undone."""
         with self.reading(), self._undone():
             self.execute("BEGIN IMMEDIATE")
-            with cast(Head, self._head).locked(_PATIENCE):
+            with cast(Head, self._head).locked(_LOCK_TIMEOUT_SECONDS):
                 record = self._settle()
                 self._refuse_role(record)
                 self._added.begin(keep=False)
@@ -563,7 +563,9 @@ class Database:
             # SQLite would take it for a new one, and delete the -wal next to it.
             raise self.damaged("it is empty")
         try:
-            self._connection = connected(self.path, _PATIENCE)  # the gate keeps threads apart
+            self._connection = connected(
+                self.path, _LOCK_TIMEOUT_SECONDS
+            )  # the gate keeps threads apart
             _check_mark(self, self._kind)
             version = self._version()
             current = version == self._kind.format
@@ -571,7 +573,7 @@ class Database:
                 self._head = _existing_head(self)  # before anything is changed
             self.execute("PRAGMA journal_mode = WAL")
             self.execute("PRAGMA synchronous = FULL")
-            self.execute(f"PRAGMA cache_size = -{_CACHE}")
+            self.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
             self.execute("PRAGMA fullfsync = ON")  # without it, macOS does not wait for the disk
             if self._inspect or not current:
                 [(verdict,)] = self.execute("PRAGMA integrity_check(1)")
@@ -610,7 +612,7 @@ class Database:
     def _migrate_counted(self, version: int) -> None:
         """Migrate a file that has a head, which counts as one commit."""
         connection = cast(sqlite3.Connection, self._connection)
-        with cast(Head, self._head).locked(_PATIENCE):
+        with cast(Head, self._head).locked(_LOCK_TIMEOUT_SECONDS):
             record = self._settle()
             if _content(connection) != record.content:
                 raise self.damaged("its rows are not those that were written")
@@ -701,7 +703,7 @@ class _Snapshot:
 
     def __init__(self, path: Path, kind: Kind, *, inspect: bool) -> None:
         self.path, self._kind = path, kind
-        self._connection = connected(path, _GLANCE)
+        self._connection = connected(path, _SNAPSHOT_TIMEOUT_SECONDS)
         try:
             self.execute("PRAGMA query_only = ON")
             _check_mark(self, kind)
@@ -850,7 +852,7 @@ def _create(path: Path, kind: Kind) -> None:
         return
     with contextlib.ExitStack() as stack:
         started = stack.enter_context(contextlib.closing(Head(head.path_of(path), create=True)))
-        stack.enter_context(started.locked(_PATIENCE))
+        stack.enter_context(started.locked(_LOCK_TIMEOUT_SECONDS))
         if not started.is_in_place():
             raise OSError(f"another process has just failed to create {path}. Try again.")
         if path.exists():
@@ -877,7 +879,7 @@ def _refuse_remains(path: Path, kind: Kind) -> None:
         raise _damaged(path, kind, "it is gone, but its -head is still there")
 
 
-def connected(path: Path, patience: float = _PATIENCE) -> sqlite3.Connection:
+def connected(path: Path, patience: float = _LOCK_TIMEOUT_SECONDS) -> sqlite3.Connection:
     """Open an existing file. Transactions begin and end where this module says so."""
     uri = f"{path.as_uri()}?mode=rw"  # and not rwc: no file is made here
     return sqlite3.connect(
@@ -1152,7 +1154,7 @@ def _failed(path: Path, kind: Kind, error: Exception) -> OSError:
 # Snapshots have a lock of their own, so that nobody who uses a file waits for their readers.
 _GATE, _LOOKING = threading.RLock(), threading.RLock()
 _OPEN: weakref.WeakSet[Database] = weakref.WeakSet()
-_ANOTHER = 0  # instead of a process's number: no process has it
+_NO_PROCESS = 0  # a number that no process has
 
 
 def _pause() -> None:
@@ -1170,7 +1172,7 @@ def _resume() -> None:
         # lock of its head, which must not outlive the parent.
         if each._connection is not None and each._head is not None:
             each._head.close()
-        each._process = os.getpid() if each._connection is None else _ANOTHER
+        each._process = os.getpid() if each._connection is None else _NO_PROCESS
     _release()
 
 

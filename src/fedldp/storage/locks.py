@@ -17,7 +17,7 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-PAUSE = 0.1  # seconds between two tries
+RETRY_SECONDS = 0.1
 _TRIES = 10
 
 
@@ -67,7 +67,7 @@ def take(lock: IO[Any]) -> bool:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if left:
-                sleep(PAUSE)
+                sleep(RETRY_SECONDS)
         else:
             return True
     return False

@@ -19,14 +19,14 @@ from pathlib import Path
 
 from ..errors import DomainError, WireError
 from . import files, head
-from .database import COMPANIONS, Database, Kind, connected, fresh_folder, snapshot
+from .database import FILE_NAME_ENDINGS, Database, Kind, connected, fresh_folder, snapshot
 from .head import ALONE, DETACHED, MIRROR, MIRRORED, Head, Record
 
 
 def attach(path: str | os.PathLike[str], mirror: str | os.PathLike[str], kind: Kind) -> None:
     """Copy a database to a new file, which mirrors it from now on."""
     own, copy = Path(path).resolve(), Path(mirror).resolve()
-    for end in COMPANIONS:
+    for end in FILE_NAME_ENDINGS:
         if copy == Path(f"{own}{end}"):
             raise DomainError(f"{copy} is the name of a file of {own}. Choose another one.")
         if Path(f"{copy}{end}").exists():

@@ -365,7 +365,7 @@ def test_a_model_beyond_all_bounds_ends_the_job(tmp_path, recipe, said):
 
 
 def test_two_servers_do_not_share_a_job(tmp_path, monkeypatch):
-    monkeypatch.setattr(locks, "PAUSE", 0.0)
+    monkeypatch.setattr(locks, "RETRY_SECONDS", 0.0)
     job, network = training(tmp_path), Network(honest, honest, honest)
 
     def rival(question, _):

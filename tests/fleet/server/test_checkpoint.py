@@ -61,7 +61,7 @@ def answer(asked, answered=10, silent=0, seed=1):
 
 
 def test_one_has_the_file(path, monkeypatch):
-    monkeypatch.setattr(locks, "PAUSE", 0.0)
+    monkeypatch.setattr(locks, "RETRY_SECONDS", 0.0)
     assert not locked(path)
     with Checkpoint(path, "test", "settings"):
         assert locked(path)
@@ -263,7 +263,7 @@ def test_reports_of_another_plan_are_noticed(path, checkpoint):
 
 def test_who_looks_does_not_make_the_server_wait(path, checkpoint, monkeypatch):
     """Not even one that is stopped in the midst of looking."""
-    monkeypatch.setattr("fedldp.storage.database._PATIENCE", 0.0)
+    monkeypatch.setattr("fedldp.storage.database._LOCK_TIMEOUT_SECONDS", 0.0)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN")
         assert other.execute("SELECT round FROM job").fetchall() == [(0,)]

@@ -18,7 +18,7 @@ from fedldp.counting.shards import Source, find, find_all
 from fedldp.errors import DataWarning, DomainError
 from fedldp.plan.plan import Plan
 
-AT_ONCE = 16  # results that are merged in one task
+RESULTS_PER_TASK = 16  # that are merged
 
 
 @final
@@ -124,4 +124,4 @@ def _plan(text: str) -> Plan:
     return Plan.from_json(text)
 
 
-__all__ = ["AT_ONCE", "MOST_LISTED", "Files", "Work", "check_copies", "repeated"]
+__all__ = ["MOST_LISTED", "RESULTS_PER_TASK", "Files", "Work", "check_copies", "repeated"]

@@ -6,7 +6,13 @@ from typing import Any, final
 
 from fedldp._internal.text import counted
 from fedldp.counting.counts import Counted
-from fedldp.counting.engines._work import AT_ONCE, MOST_LISTED, Work, check_copies, repeated
+from fedldp.counting.engines._work import (
+    MOST_LISTED,
+    RESULTS_PER_TASK,
+    Work,
+    check_copies,
+    repeated,
+)
 from fedldp.counting.shards import find
 from fedldp.errors import DomainError, MissingExtra
 from fedldp.plan.plan import Plan
@@ -163,7 +169,7 @@ class _Combine(beam.CombineFn):  # type: ignore[misc]
         return self._work.merged(accumulator)
 
     def _few(self, results: list[bytes]) -> list[bytes]:
-        return [self._work.merge(results)] if len(results) > AT_ONCE else results
+        return [self._work.merge(results)] if len(results) > RESULTS_PER_TASK else results
 
 
 def _found(source: str) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from fedldp.counting.counts import Counted, Manifest
-from fedldp.counting.engines._work import AT_ONCE, MOST_LISTED, Files, Work
+from fedldp.counting.engines._work import MOST_LISTED, RESULTS_PER_TASK, Files, Work
 from fedldp.counting.shards import Source
 from fedldp.errors import MissingExtra
 from fedldp.plan.plan import Plan
@@ -76,6 +76,9 @@ def count_files(
     shared = dask.delayed(work)  # sent to each worker once
     count, merge = dask.delayed(Work.counted_file), dask.delayed(Work.merge)
     level = [count(shared, address) for address in wanted.addresses.values()]
-    while len(level) > AT_ONCE:
-        level = [merge(shared, level[i : i + AT_ONCE]) for i in range(0, len(level), AT_ONCE)]
+    while len(level) > RESULTS_PER_TASK:
+        level = [
+            merge(shared, level[i : i + RESULTS_PER_TASK])
+            for i in range(0, len(level), RESULTS_PER_TASK)
+        ]
     return wanted.check(work.merged(dask.compute(*level)))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["count_packets"]
 
-_ROWS = 1 << 16  # in a batch
+_ROWS_PER_BATCH = 1 << 16
 
 
 def count_packets(
@@ -75,7 +75,7 @@ def count_packets(
     name = chosen([name for name, kind in kinds if str(kind) == "BLOB"], column)
     work, pa, lock = Work.of(plan), import_pyarrow(), Lock()
     quoted = name.replace('"', '""')
-    reader = relation.project(f'"{quoted}"').to_arrow_reader(_ROWS)
+    reader = relation.project(f'"{quoted}"').to_arrow_reader(_ROWS_PER_BATCH)
 
     def shared() -> Iterator[Any]:
         while True:

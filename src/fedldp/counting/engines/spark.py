@@ -5,7 +5,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from fedldp.counting.counts import Counted, Manifest
-from fedldp.counting.engines._work import AT_ONCE, MOST_LISTED, Files, Work
+from fedldp.counting.engines._work import MOST_LISTED, RESULTS_PER_TASK, Files, Work
 from fedldp.counting.packets import chosen, import_pyarrow
 from fedldp.counting.shards import Source
 from fedldp.errors import MissingExtra
@@ -137,7 +137,7 @@ def count_packets(plan: Plan, frame: "DataFrame", *, column: str | None = None) 
     packets = frame.select(f"`{escaped}`").toDF("packet")
     work = Work.of(plan)
     counted = _mapped(packets, lambda batches: work.counted(_reader(batches)))
-    return _merged(counted, AT_ONCE + 1, work)
+    return _merged(counted, RESULTS_PER_TASK + 1, work)
 
 
 def _active() -> "SparkSession":
@@ -160,8 +160,8 @@ def _mapped(frame: "DataFrame", function: Callable[[Batches], bytes]) -> "DataFr
 
 def _merged(results: "DataFrame", partitions: int, work: Work) -> Counted:
     """Return the sum of all results; the driver adds only a few of them."""
-    while partitions > AT_ONCE:
-        partitions = -(-partitions // AT_ONCE)
+    while partitions > RESULTS_PER_TASK:
+        partitions = -(-partitions // RESULTS_PER_TASK)
         # Spark sorts rows before it deals them out, so that a retry deals them out alike.
         results = _mapped(
             results.repartition(partitions), lambda batches: work.merge(_cells(batches))

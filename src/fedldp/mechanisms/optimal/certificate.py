@@ -27,14 +27,14 @@ from fedldp._internal import cache as cache_files
 from fedldp._internal.validation import LARGEST_CERTIFIED_EPSILON, Integers
 from fedldp.errors import DomainError
 from fedldp.mechanisms.hybrid import HMTP
-from fedldp.mechanisms.optimal.program import SOLVER, Limits, Solution, phi, solve
+from fedldp.mechanisms.optimal.program import SOLVER_VERSION, Limits, Solution, phi, solve
 from fedldp.mechanisms.piecewise import PMOpt
 from fedldp.vehicle import exact, exp_below
 
 _PITCH_COST = 0.001  # pitch^2/4, relative to the variance
 _INPUTS = 65
-_REPAIRABLE = 1e-5  # how far h may be below 0, relative to the variance, before outputs are added
-_NEGLIGIBLE = 1e-11  # multipliers below this, relative to the largest, are left out
+_REPAIRABLE_DEFICIT = 1e-5  # of h, relative to the variance: more outputs mend it
+_NEGLIGIBLE_MULTIPLIER = 1e-11  # relative to the largest
 
 Term = tuple[Fraction, Fraction, Fraction, Fraction]
 
@@ -214,7 +214,7 @@ def certificate(epsilon: float) -> Certificate:
             f"the epsilon of a certificate must be at most {LARGEST_CERTIFIED_EPSILON:g}; "
             f"got {epsilon:g}."
         )
-    key = f"certificate {SOLVER}: {epsilon!r}"
+    key = f"certificate {SOLVER_VERSION}: {epsilon!r}"
     kept = cache_files.load(key)
     if kept is not None:
         try:
@@ -247,7 +247,7 @@ def _find(epsilon: float) -> Certificate:
         if solution is None:
             raise DomainError(f"no certificate was found for epsilon = {epsilon}.")
         found = Certificate(epsilon, pitch, _terms(solution, pitch, steps.tolist()))
-        missing = np.setdiff1d(found.steps_below(-_REPAIRABLE * variance), steps)
+        missing = np.setdiff1d(found.steps_below(-_REPAIRABLE_DEFICIT * variance), steps)
         if not missing.size:
             break
         steps = np.union1d(steps, missing)
@@ -277,7 +277,7 @@ def _terms(solution: Solution, pitch: Fraction, steps: list[int]) -> tuple[Term,
     significant = {
         (a, b): weight
         for (_, a, b), weight in solution.multipliers.items()
-        if weight > _NEGLIGIBLE * max(solution.multipliers.values())
+        if weight > _NEGLIGIBLE_MULTIPLIER * max(solution.multipliers.values())
     }
     whole = sum((Fraction(weight) for weight in significant.values()), Fraction(0))
     terms: list[Term] = []
@@ -288,7 +288,7 @@ def _terms(solution: Solution, pitch: Fraction, steps: list[int]) -> tuple[Term,
         lam, mu = alpha * (left + right), -alpha * left * right
         terms += [(alpha, lam, mu, x), (alpha, -lam, mu, -x)]
     for k, multiplier in enumerate(solution.reach.tolist()):
-        if multiplier > _NEGLIGIBLE:
+        if multiplier > _NEGLIGIBLE_MULTIPLIER:
             v, threshold = Fraction(multiplier) / 2, steps[k] * pitch
             terms += [
                 (Fraction(0), v, -v * threshold, Fraction(1)),

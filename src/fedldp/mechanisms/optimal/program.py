@@ -23,11 +23,11 @@ from fedldp._internal.validation import Floats, Integers
 
 Cut = tuple[int, int, int]
 
-SOLVER = 1  # part of the cache's keys: raise it when results change
-_PRECISION = 1e-7  # relative, of the variances in the program
+SOLVER_VERSION = 1  # a part of the cache's keys: raise it when results change
+_RELATIVE_PRECISION = 1e-7  # of the variances in the program
 _FIRST_INPUTS = 64
 _NEXT_INPUTS = 16
-_FIRST_WINDOWS = (0.25, 0.5, 1.0)  # lengths, relative to the outputs' range, to start with
+_FIRST_WINDOW_LENGTHS = (0.25, 0.5, 1.0)  # relative to the outputs' range
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,9 @@ def solve(
         variances, windows = _variances(outputs, base, epsilon, inputs)
         claimed = np.full(len(x), np.inf)
         claimed[active] = result.x[half:-1] * unit**2
-        wrong = np.flatnonzero(variances - claimed > _PRECISION * variances)
+        wrong = np.flatnonzero(variances - claimed > _RELATIVE_PRECISION * variances)
         allowed = result.x[-1] * limits.limit - limits.spare
-        over = np.setdiff1d(np.flatnonzero(variances > (1 + _PRECISION) * allowed), active)
+        over = np.setdiff1d(np.flatnonzero(variances > (1 + _RELATIVE_PRECISION) * allowed), active)
         over = over[:: -(-len(over) // _NEXT_INPUTS)] if len(over) else over
         new = frozenset((int(k), *windows[k]) for k in (*wrong, *over)) - cuts
         if not new:
@@ -176,7 +176,7 @@ def _first_cuts(y: Floats, x: Floats, active: Integers) -> frozenset[Cut]:
     inputs = x[active]
     return frozenset(
         cut
-        for length in _FIRST_WINDOWS
+        for length in _FIRST_WINDOW_LENGTHS
         for cut in zip(
             active.tolist(),
             closest(inputs - length * y[-1] / 2),

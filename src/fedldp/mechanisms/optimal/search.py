@@ -15,7 +15,7 @@ from fedldp.mechanisms.discretization import even_letters
 from fedldp.mechanisms.duchi import Duchi
 from fedldp.mechanisms.hybrid import HMTP
 from fedldp.mechanisms.optimal.program import (
-    SOLVER,
+    SOLVER_VERSION,
     Cut,
     Limits,
     Solution,
@@ -26,7 +26,7 @@ from fedldp.mechanisms.optimal.program import (
 from fedldp.mechanisms.piecewise import PMOpt
 
 _ROUNDING_COST = 0.0006  # of HM-TP's worst-case variance, by rounding x to a letter
-_UNUSED = 1e-9  # a base measure below this, relative to the largest, is left out
+_NEGLIGIBLE_MEASURE = 1e-9  # relative to the largest
 
 
 def letters_for(epsilon: float) -> Floats:
@@ -97,7 +97,7 @@ def search(
 
 def to_channel(solution: Solution, epsilon: float, letters: Floats) -> Channel:
     """Return the exact channel of a solution, without the outputs that it does not use."""
-    base = np.where(solution.base > _UNUSED * solution.base.max(), solution.base, 0.0)
+    base = np.where(solution.base > _NEGLIGIBLE_MEASURE * solution.base.max(), solution.base, 0.0)
     used = base > 0
     base, outputs = base[used], solution.outputs[used]
     # Rounding in the solver may put the mean 1 just out of reach: stretch the outputs by that.
@@ -114,7 +114,7 @@ def four_outputs(epsilon: float) -> Channel:
 
     It is kept in the cache, and validated again when it is read.
     """
-    key = f"four outputs, solver {SOLVER}: {epsilon!r}"
+    key = f"four outputs, solver {SOLVER_VERSION}: {epsilon!r}"
     kept = cache_files.load(key)
     if kept is not None:
         with suppress(FedLDPError):  # damaged: find it again

@@ -23,11 +23,11 @@ from fedldp.mechanisms.duchi import Duchi
 from fedldp.mechanisms.finite import Finite
 from fedldp.mechanisms.hybrid import HMTP
 from fedldp.mechanisms.optimal.certificate import Certificate, certificate
-from fedldp.mechanisms.optimal.program import SOLVER
+from fedldp.mechanisms.optimal.program import SOLVER_VERSION
 
 MOST_OUTPUTS = 255
-_ALLOWED = 1 + 1e-6  # for rounding to integers
-_DOUBT = 2.0**-32  # rounding may favour a column that only leads to another output
+_ROUNDING_TOLERANCE = 1 + 1e-6
+_DOUBTFUL_SHARE = 2.0**-32  # rounding may favour a column that only leads to another output
 _EVERYWHERE = np.linspace(-1.0, 1.0, 2**13 + 1)
 
 
@@ -71,7 +71,7 @@ class Solved(Finite):
 
     @cached_property
     def _found(self) -> tuple[Channel, float]:
-        key = f"solver {SOLVER}: {self._key()}"
+        key = f"solver {SOLVER_VERSION}: {self._key()}"
         kept = cache.load(key)
         if kept is not None:
             try:
@@ -140,7 +140,7 @@ class Solved(Finite):
         np.subtract(1.0, np.abs(beyond, out=share), out=share)
         share *= thresholds.take(letter)
         share += np.maximum(beyond, 0.0, out=beyond)
-        u += _DOUBT
+        u += _DOUBTFUL_SHARE
         column ^= flips.take(letter) * (u >= share)
         self.values.take(column, out=out)
 
@@ -153,4 +153,4 @@ class Solved(Finite):
 
 def is_below(channel: Channel, cap: Callable[[Floats], Floats]) -> bool:
     """Return whether a channel's variance stays below a cap at every input."""
-    return bool(np.all(channel.variance(_EVERYWHERE) <= cap(_EVERYWHERE) * _ALLOWED))
+    return bool(np.all(channel.variance(_EVERYWHERE) <= cap(_EVERYWHERE) * _ROUNDING_TOLERANCE))

@@ -18,7 +18,7 @@ from fedldp.vehicle import MOST_BINS
 
 __all__ = ["Angle", "CircularDistribution"]
 
-_GRID = 720  # directions that are tried as ends of an interval
+_GRID_DIRECTIONS = 720  # which are tried as ends of an interval
 
 
 @final
@@ -150,13 +150,13 @@ class CircularDistribution(Bins):
         whole = np.array([0.0, self._period])
         if not np.isfinite(self._centre):
             return whole
-        turns = np.arange(-_GRID // 2, _GRID // 2 + 1) / _GRID
+        turns = np.arange(-_GRID_DIRECTIONS // 2, _GRID_DIRECTIONS // 2 + 1) / _GRID_DIRECTIONS
         directions = np.angle(self._centre) + 2 * np.pi * turns
         # A direction is possible if nothing need lie across it, and something may lie along it.
         low, high = self._component(directions, 1)
         along = self._component(directions, 0)[1]
         possible = (low <= 0) & (high >= 0) & (along >= 0)
-        possible[_GRID // 2] = True  # the estimate itself
+        possible[_GRID_DIRECTIONS // 2] = True  # the estimate itself
         if np.any(possible & (np.abs(turns) >= 0.25)):
             return whole
         ends = np.flatnonzero(possible)[[0, -1]] + [-1, 1]  # outward to the grid

@@ -21,7 +21,7 @@ from fedldp.vehicle import MISSING, MOST_LABELS, OTHER, PLAN_FORMAT, PLAN_FORMAT
 
 __all__ = ["Category"]
 
-_MOST_COMPARED = 1000  # labels that are compared with an unknown one
+_MOST_COMPARED_LABELS = 1000
 
 
 @final
@@ -226,5 +226,5 @@ class Category(Labelled):
         return codes(cells, self.codes, self.codes[MISSING] if self.optional else nan)
 
     def _expected(self, cell: object) -> str:
-        near = did_you_mean(cell, self.categories[:_MOST_COMPARED])
+        near = did_you_mean(cell, self.categories[:_MOST_COMPARED_LABELS])
         return f"one of the {len(self.categories)} categories{near}"

@@ -27,7 +27,7 @@ from fedldp.vehicle import MISSING
 
 __all__ = ["Distribution", "GroupDistributions", "Quantile"]
 
-_REPORTED = (0.05, 0.25, 0.5, 0.75, 0.95)  # the quantiles that files and terminals show
+_REPORTED_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)  # of the quantiles that files and terminals show
 
 
 class Quantile(NamedTuple):
@@ -308,7 +308,7 @@ class Distribution(Bins):
     @property
     def summary(self) -> str:
         """Its mean and some quantiles, for display."""
-        return ", ".join(self._facts(_REPORTED))
+        return ", ".join(self._facts(_REPORTED_LEVELS))
 
     @property
     def details(self) -> dict[str, Any]:
@@ -319,7 +319,7 @@ class Distribution(Bins):
             "cdf": entries(self.cdf),
             "quantiles": [
                 {"q": q, "estimate": or_none(found.value), "interval": list(found[1:])}
-                for q in _REPORTED
+                for q in _REPORTED_LEVELS
                 for found in [self.quantile(q)]
             ],
         }

@@ -18,7 +18,7 @@ from fedldp._internal.text import counted, listed
 from fedldp._internal.validation import Floats, Integers
 from fedldp.errors import DomainError, UnknownName
 from fedldp.schema.attributes.results import (
-    USUAL_RISK,
+    DEFAULT_RISK,
     Frequencies,
     Joint,
     Mean,
@@ -30,7 +30,7 @@ from fedldp.schema.attributes.results import (
 __all__ = ["Differences", "GroupMeans", "MeanOfSome", "TwoWay"]
 
 
-_HALVINGS = 50  # of an interval of length 1
+_BISECTION_STEPS = 50  # of an interval of length 1
 
 
 class Ratios(NamedTuple):
@@ -75,7 +75,7 @@ def ratios(
     reaches = joint.reaches(max(1, t.size // places.size))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(p > 0, np.clip(t / p, *ends), np.nan)
-        usual = sums.with_rare(joint.reach(USUAL_RISK), places, top)
+        usual = sums.with_rare(joint.reach(DEFAULT_RISK), places, top)
         square = np.maximum(*(each.variance(ratio) for each in usual))
         stderr = np.where(p > 0, np.sqrt(np.maximum(square, 0.0)) / p, np.inf)
         slopes = (top - ratio[:, :, None]) / p[:, :, None]
@@ -146,7 +146,7 @@ def moved_ratio(coder: Any, places: Floats, liars: float, group: float) -> float
     low, high = 0.0, 1.0
     if exceeds(high) or not (1 - liars) * group > 0:
         return 1.0
-    for _ in range(_HALVINGS):
+    for _ in range(_BISECTION_STEPS):
         middle = (low + high) / 2
         low, high = (middle, high) if exceeds(middle) else (low, middle)
     return high
@@ -780,6 +780,6 @@ def _sums(joint: Joint, places: Integers) -> tuple[Floats, Floats, Floats, Float
         found: Floats = reach.errors * np.sqrt(np.maximum(square, 0.0) + rare)
         return found
 
-    usual, halves = joint.reach(USUAL_RISK), [half(reach) for reach in joint.reaches()]
+    usual, halves = joint.reach(DEFAULT_RISK), [half(reach) for reach in joint.reaches()]
     alone, together = (np.stack([value - each, value + each], axis=-1) for each in halves)
     return value, half(usual) / usual.errors, alone, together

@@ -17,7 +17,7 @@ from fedldp.vehicle import MISSING, MOST_LABELS, OTHER, PLAN_FORMAT_2, bucket
 
 __all__ = ["HashedCategory", "WholeNumbers"]
 
-_LARGEST = 1 << 53  # so that doubles hold every number
+_MOST_LABEL_NUMBERS = 1 << 53  # so that doubles hold every number
 
 
 @final
@@ -63,7 +63,7 @@ class WholeNumbers(Labelled):
         for key in ("first", "last"):
             number = validation.whole(getattr(self, key), f"{key} of {self.name!r}")
             object.__setattr__(self, key, number)
-        fits = -_LARGEST <= self.first < self.last <= _LARGEST
+        fits = -_MOST_LABEL_NUMBERS <= self.first < self.last <= _MOST_LABEL_NUMBERS
         if not fits or self.last - self.first + 3 > MOST_LABELS:
             raise DomainError(
                 f"{self.name!r} needs first < last and at most {MOST_LABELS} categories, with "

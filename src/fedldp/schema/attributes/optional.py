@@ -14,13 +14,13 @@ from fedldp.schema.attributes.estimands import OptionalMean
 from fedldp.schema.attributes.inputs import Coders, LabelInputs, Values
 from fedldp.schema.attributes.number import Number
 from fedldp.schema.attributes.readers import NumberReader
-from fedldp.vehicle import MISSING, MOST_GRID, MOST_LABELS, PLAN_FORMAT_2
+from fedldp.vehicle import MISSING, MOST_GRID_VALUES, MOST_LABELS, PLAN_FORMAT_2
 
 __all__ = ["OptionalNumber"]
 
 _KEYS = {"low", "high", "optional"}
-_GRIDS = (2, 3, 5, 9, 17)  # that a plan chooses from
-_SHARE = 0.75  # of vehicles that have a value, as a plan assumes it
+_GRID_SIZES = (2, 3, 5, 9, 17)  # which a plan chooses from
+_ASSUMED_SHARE = 0.75  # of vehicles that have a value
 _PLACES = (np.arange(200) + 0.5) / 100 - 1
 
 
@@ -78,9 +78,9 @@ class OptionalNumber(Attribute):
         object.__setattr__(self, "high", self._number.high)
         if self.grid is not None:
             object.__setattr__(self, "grid", whole(self.grid, f"grid of {self.name!r}"))
-            if not 2 <= self.grid <= MOST_GRID:
+            if not 2 <= self.grid <= MOST_GRID_VALUES:
                 raise DomainError(
-                    f"grid of {self.name!r} must be from 2 to {MOST_GRID}; got {self.grid}."
+                    f"grid of {self.name!r} must be from 2 to {MOST_GRID_VALUES}; got {self.grid}."
                 )
 
     @property
@@ -114,7 +114,7 @@ class OptionalNumber(Attribute):
     def resolve(self, epsilon: float, coders: Coders, groups: int = 1) -> "OptionalNumber":
         if self.grid is not None:
             return self
-        offered = [number for number in _GRIDS if groups * (number + 1) <= MOST_LABELS]
+        offered = [number for number in _GRID_SIZES if groups * (number + 1) <= MOST_LABELS]
         best = min(offered, key=lambda number: _error(number, groups, epsilon, coders))
         return replace(self, grid=best)
 
@@ -163,7 +163,7 @@ def _error(grid: int, groups: int, epsilon: float, coders: Coders) -> float:
     coder = coders.compact(epsilon, groups * number)
     x = np.clip(_PLACES * np.sqrt(3 * coders.variance), -1.0, 1.0)
     shares = np.maximum(1 - np.abs((x[:, None] + 1) / 2 * (grid - 1) - np.arange(grid)), 0.0)
-    each = np.append(_SHARE * shares.mean(axis=0), 1 - _SHARE) / groups
+    each = np.append(_ASSUMED_SHARE * shares.mean(axis=0), 1 - _ASSUMED_SHARE) / groups
     places = np.arange(grid)
     cov = coder.covariance(np.tile(each, groups), places[:, None], places)
     values = np.linspace(-1.0, 1.0, grid)

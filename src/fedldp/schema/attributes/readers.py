@@ -10,7 +10,7 @@ import numpy as np
 from fedldp._internal.validation import Floats
 from fedldp.schema.frames import Cells, is_missing, is_missing_number, numbers, shown
 
-_CLIP_TOLERANCE = 1e-6  # in terms of the range
+_CLIP_TOLERANCE = 1e-6  # relative to the range
 
 
 class Reader(ABC):

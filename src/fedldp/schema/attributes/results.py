@@ -18,9 +18,9 @@ from fedldp.schema.attributes import empirical_bayes
 
 __all__ = ["Frequencies", "Line", "Mean", "Numbers", "Result"]
 
-_ROUNDING = 1e-9  # a share of variances that rounding explains
+_ROUNDING_SHARE = 1e-9  # of a variance that rounding explains
 PROJECTION, EMPIRICAL_BAYES = "projection", "empirical Bayes"
-USUAL_RISK = 0.05  # a standard error is meant for intervals of 95%
+DEFAULT_RISK = 0.05  # of an interval of 95%
 _COMPARED = ("values", "stderr", "interval", "simultaneous", "answers")
 
 
@@ -68,7 +68,7 @@ class Joint:
         between = self.of_an_answer(every[:, None], every)
         rows = between.sum(axis=1)
         total = rows.sum()
-        if not total > _ROUNDING * np.trace(between):  # they do already, or nobody answered
+        if not total > _ROUNDING_SHARE * np.trace(between):  # they do already, or nobody answered
             return self
         between = between - np.outer(rows, rows) / total
         excess = self.frequencies.sum() - 1
