@@ -59,7 +59,14 @@ def test_help_fits_and_teaches(path):
 def test_every_example_is_understood(path, tmp_path, monkeypatch):
     """All its options and values are taken, in a folder that has the fleet and files it names."""
     monkeypatch.chdir(tmp_path)
-    for part in ("fleet/server", "fleet/gateway-1", "fleet/vault-1", "server", "car-7"):
+    for part in (
+        "fleet/server",
+        "fleet/gateway-1",
+        "fleet/vault-1",
+        "server",
+        "car-7",
+        "backups/monday",
+    ):
         Path(part).mkdir(parents=True)
     for words in examples(shown(path)):
         if "--help" in words:

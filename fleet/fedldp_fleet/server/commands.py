@@ -167,7 +167,7 @@ def backup_command(folder: Path, target: Path) -> None:
     """Copy a server, running or not, into a new folder.
 
     \b
-    fedldp server backup server /backups/monday
+    fedldp server backup server backups/monday
 
     The copy holds the keys of the server and of its agents: keep it secret.
     """  # noqa: D301 (click wants the character \b itself)
@@ -188,8 +188,8 @@ def restore_command(backup: Path, folder: Path, second: Path | None) -> None:
     """Make a server from a backup, after the old one is lost for good.
 
     \b
-    fedldp server restore /backups/monday server
-    fedldp server restore /backups/monday server --second /other/disk
+    fedldp server restore backups/monday server
+    fedldp server restore backups/monday server --second /other/disk
 
     Agents notice it, and send again all answers of open jobs. Never run the
     old server again. Agents that joined after the backup have to join again.
