@@ -66,6 +66,7 @@ def test_every_example_is_understood(path, tmp_path, monkeypatch):
         "server",
         "car-7",
         "backups/monday",
+        "second",
     ):
         Path(part).mkdir(parents=True)
     for words in examples(shown(path)):

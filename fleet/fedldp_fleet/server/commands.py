@@ -189,7 +189,7 @@ def restore_command(backup: Path, folder: Path, second: Path | None) -> None:
 
     \b
     fedldp server restore backups/monday server
-    fedldp server restore backups/monday server --second /other/disk
+    fedldp server restore backups/monday server --second second
 
     Agents notice it, and send again all answers of open jobs. Never run the
     old server again. Agents that joined after the backup have to join again.
