@@ -1,18 +1,14 @@
 """The core on other processors: the same reports, and the same work for all that is secret."""
 
-import json
-import re
 import shutil
 import subprocess
 
 import pytest
 import secret_cases
 import targets
-from c_vehicle import FOLDER, VECTORS, bytes_of
-from random_plans import EdgeTape, RandomPlans
-from targets import PROGRAM, TARGETS, TESTS, WASM, Case
-
-from fedldp import vehicle
+from c_vehicle import FOLDER
+from report_cases import random_cases, vector_cases
+from targets import PROGRAM, TARGETS, TESTS, WASM
 
 OPTIONS = ("-Os", "-O2")
 PLUGIN_PACKAGES = "apt-get install qemu-system-arm qemu-user"
@@ -35,34 +31,6 @@ def processor(request):
 def target(request):
     """A processor whose tools are there, or WebAssembly."""
     return with_tools({**TARGETS, "wasm": WASM}[request.param])
-
-
-def vector_cases():
-    return [
-        Case(
-            re.sub(r"[^a-z0-9 ]", "", f"{case['name']} {i}"),
-            case["plan"],
-            answer["row"],
-            bytes_of(answer["thrown"]),
-            bytes.fromhex(answer["report"]),
-        )
-        for case in VECTORS["cases"]
-        for i, answer in enumerate(case["answers"])
-    ]
-
-
-def random_cases(plans, rows):
-    source, found = RandomPlans(11), []
-    for i in range(plans):
-        text = source.plan()
-        document = json.loads(text)
-        plan, words = vehicle.Plan(text, "9999"), source.edge_words(document)
-        for _ in range(rows):
-            row, tape = source.row(document["schema"]), EdgeTape(source.random.random(), words)
-            report = plan.report(row, tape)
-            if len(tape.data) < 2000:
-                found.append(Case(f"random plan {i}", text, row, bytes(tape.data), report))
-    return found
 
 
 @pytest.mark.parametrize("option", OPTIONS)

@@ -399,10 +399,9 @@ def _unary(document: Document) -> tuple[int, int, Struct]:
 
 
 def _lines(document: Document) -> tuple[int, int, Struct]:
-    numbers = _integers(document, "categories", "base", "digits", "same", "other")
-    lines = vehicle.Lines(**numbers)
-    del numbers["categories"]
+    lines = vehicle.Lines(*(int(document[name]) for name in vehicle.Lines._fields))
     bits = vehicle.column_bits(lines.directions * lines.base)
+    numbers = _integers(document, "same", "other", "base", "digits")
     return lines.categories, bits, Struct("fedldp_lines", numbers)
 
 

@@ -181,7 +181,7 @@ class Constants:
         if isinstance(value, compiled.Struct):
             kind = STRUCTURES[value.type]
             entries = {name: self.value(entry) for name, entry in value.entries.items()}
-            assert set(entries) == {name for name, _ in kind._fields_}
+            assert list(entries) == [name for name, _ in kind._fields_]  # C++ wants their order
             made = kind(**entries)
             for name, entry in entries.items():
                 if isinstance(entry, int) and getattr(made, name) != entry:
