@@ -179,7 +179,8 @@ static void put_bits(fedldp_state *state, uint64_t code, uint32_t bits) {
   }
 }
 
-/* Coders: the codes that tables draw. */
+/* Coders: the codes that tables draw. What a reader returns beyond the last row or category counts
+as the last one, so that no constant of a reader can change the odds. */
 
 #define LARGEST_TOTAL (UINT64_C(1) << 62)
 
@@ -253,6 +254,7 @@ static void numbers_draw(const fedldp_table *table, fedldp_input input, fedldp_s
   uint64_t word = word64(state), letter = letter_of(position_of(numbers, input.real), state);
   uint64_t column = word >> (64 - table->bits), found = 0;
   uint32_t row, i, alternative = 0;
+  letter = select64(less(letter, numbers->rows), letter, numbers->rows - 1);
   for (row = 0; row < numbers->rows; row++) {
     uint64_t is_row = equal(row, letter);
     for (i = 0; i < UINT32_C(1) << table->bits; i++, threshold++, other++) {
@@ -289,7 +291,8 @@ static fedldp_status response_check(const fedldp_table *table) {
 
 static void response_draw(const fedldp_table *table, fedldp_input input, fedldp_state *state) {
   const fedldp_response *odds = table->detail;
-  put_bits(state, response_code(odds->same, odds->other, table->categories, input.code, state),
+  uint32_t last = table->categories - 1, own = select32(less(input.code, last), input.code, last);
+  put_bits(state, response_code(odds->same, odds->other, table->categories, own, state),
            table->bits);
 }
 
@@ -568,7 +571,7 @@ static void cube_draw(const fedldp_plan *plan, const fedldp_part *part, const fe
       uint64_t rank = 0, x = attribute->read(attribute, row, offset).real, sign;
       for (j = 0; j < d; j++) rank += less(keys[j], keys[at]);
       sign = letter_of(fedldp_real_add(fedldp_real_multiply(x, REAL_HALF), REAL_HALF), state);
-      put_bits(state, equal(less(rank, h), sign), 1);
+      put_bits(state, equal(less(rank, h), sign & 1), 1);
     }
   }
 }

@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 from c_vehicle import (
+    CODE,
     EXPENSIVE,
     FOLDER,
     LIMIT,
@@ -351,6 +352,49 @@ def test_the_law_of_a_cube(core):
     assert (status, after, used) == (OK, report, len(again))
     equal_keys = data[:9] + bytes(32) + data[9:]
     assert plan.draw_values(values, equal_keys) == (OK, report, len(equal_keys))
+
+
+def with_reader(core, text, **constants):
+    """Return a plan whose first attribute is read with other constants, which nothing checks."""
+    found = compiled.compile_plan(text, "9")
+    [attribute] = found.plan.entries["attributes"].target.values
+    detail = attribute.entries["detail"].target.entries
+    assert set(constants) <= set(detail)
+    detail.update(constants)
+    plan = CPlan(core, found.plan, found.columns)
+    assert plan.check() == OK
+    return plan
+
+
+def test_no_reader_changes_the_odds_of_randomised_response(core):
+    table = {"kind": "response", "epsilon": "2.0", "categories": 3, "same": 6, "other": 1}
+    plan = with_reader(core, small_plan(table, category(3)), count=9, labels=None)
+    row = Row(plan.columns, {})
+    row.values[0].kind, row.values[0].code = CODE, 7
+    codes = [code_of(plan, plan.draw_values(row, bytes([top << 5] * 8))[1]) for top in range(8)]
+    assert [codes.count(code) for code in range(4)] == [1, 1, 6, 0]
+
+
+def test_no_reader_changes_the_odds_of_a_table_of_numbers(core):
+    entry = {"name": "x", "low": -1.0, "high": 1.0, "missing": 0.0, "size": 1}
+    table = {"kind": "numbers", "epsilon": "2.0", "counts": [[3, 1], [1, 3]]}
+    table |= {"letters": [-1.0, 1.0], "values": [-2.0, 2.0]}
+    plan = with_reader(core, small_plan(table, entry), missing=compiled._bits(1000.0))
+    row = Row(plan.columns, {})
+    words = [(top << 61).to_bytes(8, "big") + bytes(4) for top in range(8)]
+    codes = [code_of(plan, plan.draw_values(row, data)[1]) for data in words]
+    assert [codes.count(code) for code in (0, 1)] == [2, 6]
+
+
+def test_no_reader_changes_the_odds_of_a_cube(core):
+    entry = {"name": "x", "low": -1.0, "high": 1.0, "missing": 0.0, "size": 1}
+    cube = {"kind": "cube", "attributes": [0], "epsilon": "1.5", "threshold": 0}
+    document = {"format": "fedldp plan 1", "epsilon": "1.5", "schema": [entry], "tables": []}
+    document["parts"] = [{**cube, "heavy": 4, "light": 1}]
+    plan = with_reader(core, vehicle.canonical(document), missing=compiled._bits(5.0))
+    row, share = Row(plan.columns, {}), (1 << 67) // 5
+    words = [(number * share << 5).to_bytes(9, "big") + bytes(12) for number in range(5)]
+    assert [code_of(plan, plan.draw_values(row, data)[1]) for data in words] == [0, 1, 1, 1, 1]
 
 
 def quantiles_module():
