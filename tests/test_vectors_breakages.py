@@ -408,7 +408,7 @@ CHECKS = [
     ({' and "groups" not in document': ""}, "groups that are constant as a whole"),
     # entries
     (
-        {"if name != wanted:": "if not name:"},
+        {"if name != expected_format:": "if not name:"},
         "another format",
         "directions in a plan of format 1",
         "lines in a plan of format 1",
@@ -592,7 +592,7 @@ DRAWING = [
     {"counter += GOLDEN": "counter += GOLDEN + 2"},
     {"(x ^ x >> 27) * MIX[1]": "(x ^ x >> 28) * MIX[1]"},
     {"for number in reversed(upper)]": "for number in upper]"},
-    {"found[first + 1] += x * table[word >> 16": "found[first + 1] += x * table[word >> 32"},
+    {"sums[first + 1] += x * table[word >> 16": "sums[first + 1] += x * table[word >> 32"},
     {"seed >>= ROUNDING - seed_bits": "seed &= (1 << seed_bits) - 1"},
     {"isqrt(sum(x * x for x in vector) << 24)": "int(sqrt(sum(x * x for x in vector)) * 4096)"},
     {"return sqrt(total)": "return sqrt(fsum(x * x for x in vector))"},
@@ -600,7 +600,7 @@ DRAWING = [
     {"rounding < (share if": "rounding <= (share if"},
     {"(1 << ROUNDING) + share >> 1": "share"},
     {"sign = 1 if itself or odds.null_input else -1": "sign = 1"},
-    {"key=lambda j: -sign * found[j]": "key=lambda j: (-sign * found[j], -j)"},
+    {"key=lambda j: -sign * sums[j]": "key=lambda j: (-sign * sums[j], -j)"},
     {"if u < common:": "if u <= common:"},
     {"elif rank < odds.best and": "elif rank <= odds.best and"},
     {" and (itself or not odds.null_input)": ""},

@@ -8,7 +8,7 @@ from fedldp import signing, vehicle
 from fedldp._internal import documents, toml
 from fedldp.budget.ledger import Ledger, Period, asked_and_refused
 from fedldp.budget.overview import overview
-from fedldp.budget.periods import Asked, asked
+from fedldp.budget.periods import PlanOrPeriod, read_plan_or_period
 from fedldp.budget.vehicle import (
     ONLY_VEHICLE,
     PaidAnswer,
@@ -26,7 +26,6 @@ from fedldp.vehicle import Calendar, canonical, exact, warn_owner
 __all__ = [
     "MOST_REFUSED",
     "ONLY_VEHICLE",
-    "Asked",
     "BudgetError",
     "Calendar",
     "Database",
@@ -37,6 +36,7 @@ __all__ = [
     "Link",
     "PaidAnswer",
     "Period",
+    "PlanOrPeriod",
     "PlanQuestion",
     "PrivacyError",
     "PrivateKey",
@@ -45,7 +45,6 @@ __all__ = [
     "Trusted",
     "Vehicle",
     "WireError",
-    "asked",
     "asked_and_refused",
     "canonical",
     "documents",
@@ -55,6 +54,7 @@ __all__ = [
     "for_vehicle",
     "locks",
     "overview",
+    "read_plan_or_period",
     "signing",
     "toml",
     "vehicle",

@@ -13,13 +13,13 @@ from functools import cached_property, lru_cache
 from typing import Any, final
 
 from .common import (
-    Asked,
     DomainError,
+    PlanOrPeriod,
     PrivateKey,
     Trusted,
     WireError,
-    asked,
     documents,
+    read_plan_or_period,
     signing,
     vehicle,
 )
@@ -59,9 +59,9 @@ class Question:
         return hashlib.sha256(self.to_bytes()).digest()
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> PlanOrPeriod:
         """The plan, and the period that it is asked in; `WireError` if a calendar is invalid."""
-        return _asked(self.plan)
+        return _read_plan_or_period(self.plan)
 
     def to_bytes(self) -> bytes:
         """Return the question as it is sent. Equal questions give equal bytes."""
@@ -83,7 +83,9 @@ class Question:
         return question
 
 
-_asked = lru_cache(maxsize=8)(asked)  # the same plan comes in every round
+_read_plan_or_period = lru_cache(maxsize=8)(
+    read_plan_or_period
+)  # the same plan comes in every round
 
 
 def _text(document: Any) -> str:

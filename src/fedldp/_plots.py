@@ -216,8 +216,8 @@ def variance_over_inputs(epsilon: float) -> Figure:
         (Dominant(epsilon), GREEN, "-."),
         (NearZero(epsilon), PURPLE, ":"),
     )
-    for each, colour, style in lines:
-        axes.plot(x, each.variance(x), style, color=colour, lw=2, label=each.name)
+    for drawn, colour, style in lines:
+        axes.plot(x, drawn.variance(x), style, color=colour, lw=2, label=drawn.name)
     axes.set(
         title=f"Variance of one report at ε = {epsilon:g} (channels: 31 outputs)",
         xlabel="the true value x",
@@ -239,8 +239,8 @@ def bits_against_error(epsilon: float) -> Figure:
     axes = figure.subplots()
     axes.plot(bits, variances, "o-", color=BLUE, lw=2, label="best channel")
     marks = ((Duchi(epsilon), 1, "s"), (ThreeOutputs(epsilon), 2, "^"))
-    for each, b, mark in marks:
-        axes.plot(b, each.worst_case_variance, mark, color=VERMILION, ms=8, label=each.name)
+    for marked, b, mark in marks:
+        axes.plot(b, marked.worst_case_variance, mark, color=VERMILION, ms=8, label=marked.name)
     with contextlib.suppress(DomainError):  # certificates do not reach every epsilon
         bound = Optimal(epsilon).lower_bound
         axes.axhline(bound, color=BLACK, ls="--", lw=1, label="no mechanism can go below")

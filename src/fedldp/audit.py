@@ -325,12 +325,12 @@ def attack(
         )
     trials = samples // 2
     risk = (1 - confidence) / (4 * len(pairs))  # two bounds, each of them both ways round
-    found = []
+    attacks = []
     for x, z in pairs:
-        of_x, of_z = (_draw(mechanism, each, 2 * trials, source) for each in (x, z))
+        of_x, of_z = (_draw(mechanism, value, 2 * trials, source) for value in (x, z))
         # The halves that choose come first: they alone decide how objects are numbered.
         pooled = np.concatenate([of_x[:trials], of_z[:trials], of_x[trials:], of_z[trials:]])
-        views = [_cells(name, each) for name, each in _views(pooled, x, z)]
+        views = [_cells(name, view) for name, view in _views(pooled, x, z)]
         for pair, way in (((x, z), [0, 1]), ((z, x), [1, 0])):
             choices = [_best_event(view.choosing[way], trials, risk) for view in views]
             best = int(np.argmax([score for score, _ in choices]))
@@ -338,8 +338,8 @@ def attack(
             hits = view.measuring[way][:, event].sum(axis=1)
             bound = max(float(_bound(hits, trials, risk)), 0.0)
             words = view.words(event)
-            found.append(Attack(bound, confidence, pair, words, tuple(hits.tolist()), trials))
-    return max(found, key=lambda each: each.bound)
+            attacks.append(Attack(bound, confidence, pair, words, tuple(hits.tolist()), trials))
+    return max(attacks, key=lambda attempt: attempt.bound)
 
 
 def _draw(mechanism: Callable[[Array, Source], Any], x: Any, size: int, source: Source) -> Array:
@@ -389,7 +389,7 @@ def _cells(name: str, pooled: Array) -> _Cells:
     values: Sequence[Any] | Array
     if pooled.dtype == object:
         numbers: dict[Any, int] = {}
-        ranks = np.array([numbers.setdefault(each, len(numbers)) for each in pooled])
+        ranks = np.array([numbers.setdefault(cell, len(numbers)) for cell in pooled])
         values = list(numbers)
     else:
         values, ranks = np.unique(pooled, axis=0, return_inverse=True)
@@ -482,8 +482,8 @@ def reachable_fraction(
     """
     y = np.asarray(outputs, np.float64)
     guess = np.rint(inverse(y, x) / step)
-    found = np.zeros(y.shape, np.bool_)
+    is_reached = np.zeros(y.shape, np.bool_)
     for offset in range(-reach, reach + 1):
         u = (guess + offset) * step
-        found |= ((forward(u, x) == y[..., None]) & (u >= 0) & (u < 1)).any(axis=-1)
-    return float(found.mean())
+        is_reached |= ((forward(u, x) == y[..., None]) & (u >= 0) & (u < 1)).any(axis=-1)
+    return float(is_reached.mean())

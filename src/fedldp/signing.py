@@ -113,14 +113,14 @@ class PublicKey:
             If it is not such a line.
         """
         with documents.reading("public key", ". Give a file such as operator.pub."):
-            found = cls(
+            key = cls(
                 base64.b64decode(text.rstrip("\n").removeprefix(_KEY_KIND)[1:], validate=True)
             )
-            if len(found.raw) != 32 or found.text != text.rstrip("\n"):
+            if len(key.raw) != 32 or key.text != text.rstrip("\n"):
                 raise ValueError(f"expected one line, '{_KEY_KIND} <base64 of 32 bytes>'")
-            if key_point(found.raw) is None:
+            if key_point(key.raw) is None:
                 raise ValueError("it is not a point of the curve in its only form, of large order")
-        return found
+        return key
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "PublicKey":
@@ -482,18 +482,18 @@ def verify(
     Traceback (most recent call last):
     fedldp.errors.WireError: not signed by the expected key: ...
     """
-    found = _parsed(text)
-    known = {each.fingerprint: each for each in public.keys}
-    if found["key"] not in known:
-        expected = " or ".join(f"{each[:16]}..." for each in known)
+    parsed = _parsed(text)
+    known = {key.fingerprint: key for key in public.keys}
+    if parsed["key"] not in known:
+        expected = " or ".join(f"{fingerprint[:16]}..." for fingerprint in known)
         raise WireError(
-            f"not signed by the expected key: it is signed by the key {found['key'][:16]}..., "
+            f"not signed by the expected key: it is signed by the key {parsed['key'][:16]}..., "
             f"and the expected one is {expected}"
         )
     _check_signature(
-        known[found["key"]], base64.b64decode(found["signature"]), found["signed"].encode()
+        known[parsed["key"]], base64.b64decode(parsed["signature"]), parsed["signed"].encode()
     )
-    document = _document(found["signed"], format)
+    document = _document(parsed["signed"], format)
     if now is not None:
         expires = document.get("expires")
         if not isinstance(expires, str) or now >= parse_time(expires):
@@ -614,19 +614,19 @@ def _parsed(text: str) -> dict[str, str]:
     """Return the entries of a signed text, which are not checked."""
     if len(text) > MOST_BYTES:
         raise WireError(f"not a {FORMAT!r}: it has more than {MOST_BYTES} characters.")
-    found = _TEXT.fullmatch(text)
-    if found is None or not text.isascii():
+    match = _TEXT.fullmatch(text)
+    if match is None or not text.isascii():
         other = re.match(r'\{"format":"(fedldp signed [0-9]{1,9})"', text)
         if other and other[1] != FORMAT:
             raise WireError(f"not a {FORMAT!r}: {difference(other[1], [FORMAT])}.")
         raise WireError(f"not a {FORMAT!r}: use the text as fedldp wrote it.")
     try:
-        again = base64.b64encode(base64.b64decode(found["signature"], validate=True)).decode()
+        again = base64.b64encode(base64.b64decode(match["signature"], validate=True)).decode()
     except binascii.Error:
         again = ""
-    if again != found["signature"]:  # base64 has spare bits, and they must be zero
+    if again != match["signature"]:  # base64 has spare bits, and they must be zero
         raise WireError(f"not a {FORMAT!r}: its signature is not in its only form.")
-    return found.groupdict()
+    return match.groupdict()
 
 
 def _document(signed: str, format: str) -> dict[str, Any]:  # noqa: A002

@@ -475,17 +475,17 @@ def products(vector: Sequence[int], directions: int, key: int, seed: int) -> lis
     A word has the coordinates of four directions. The work is the same for every vector.
     """
     table, words = quantiles(), (directions + 1) // 4
-    found = [0] * (4 * words)
+    sums = [0] * (4 * words)
     counter = mixed(key + GOLDEN * (seed + 1))
     for x in vector:
         for first in range(0, 4 * words, 4):
             counter += GOLDEN
             word = mixed(counter)
-            found[first] += x * table[word & 0xFFFF]
-            found[first + 1] += x * table[word >> 16 & 0xFFFF]
-            found[first + 2] += x * table[word >> 32 & 0xFFFF]
-            found[first + 3] += x * table[word >> 48]
-    return found[:directions]
+            sums[first] += x * table[word & 0xFFFF]
+            sums[first + 1] += x * table[word >> 16 & 0xFFFF]
+            sums[first + 2] += x * table[word >> 32 & 0xFFFF]
+            sums[first + 3] += x * table[word >> 48]
+    return sums[:directions]
 
 
 def direction_code(
@@ -502,9 +502,9 @@ def direction_code(
     share = min(isqrt(sum(x * x for x in vector) << 24), 1 << ROUNDING)
     itself = rounding < (share if odds.null_input else (1 << ROUNDING) + share >> 1)
     sign = 1 if itself or odds.null_input else -1
-    found = products(vector, odds.directions, key, seed)
+    sums = products(vector, odds.directions, key, seed)
     # The best first; of equal ones that with the lower number.
-    order = sorted(range(odds.directions), key=lambda j: -sign * found[j])
+    order = sorted(range(odds.directions), key=lambda j: -sign * sums[j])
     # Whatever the data are: low for each direction, the rest of high for each of the best, null.
     common = odds.directions * odds.low
     rank = (u - common) // (odds.high - odds.low)
@@ -995,8 +995,10 @@ def read_category(document: Any, first: int) -> Attribute:
     refuse(None if missing is True else f"{name} needs `optional` to be true")
     other, none = (codes.setdefault(text, len(codes)) for text in (OTHER, MISSING))
     known = lambda x: codes.get(label(present(x)), other)  # noqa: E731
-    found = Attribute(name, 1, len(codes), none, known, first)
-    return found._replace(optional=True, newer=True, other=None if OTHER in categories else other)
+    attribute = Attribute(name, 1, len(codes), none, known, first)
+    return attribute._replace(
+        optional=True, newer=True, other=None if OTHER in categories else other
+    )
 
 
 def read_bins(document: Any, first: int) -> Attribute:
@@ -1024,8 +1026,8 @@ def read_bins(document: Any, first: int) -> Attribute:
     low, high = (-LARGEST_COORDINATE, LARGEST_COORDINATE) if is_angle else (edges[0], edges[-1])
     if optional:
         refuse(None if default is True else f"{name} is not optional: leave `optional` out")
-        found = Attribute(name, 1, bins + 1, bins, read, first, low, high)
-        return found._replace(optional=True, newer=True)
+        attribute = Attribute(name, 1, bins + 1, bins, read, first, low, high)
+        return attribute._replace(optional=True, newer=True)
     if not edges[0] <= default <= edges[-1]:
         raise ValueError(f"{name} needs `missing` from {edges[0]} to {edges[-1]}; got {default}")
     return Attribute(name, 1, bins, read(default), read, first, low, high)._replace(newer=True)
@@ -1048,8 +1050,8 @@ def read_whole(first: int, name: str, least: int, most: int) -> Attribute:
         is_known = least <= number <= most and number.is_integer()
         return int(number) - least if is_known else other
 
-    found = Attribute(name, 1, other + 2, other + 1, read, first)
-    return found._replace(optional=True, newer=True, other=other)
+    attribute = Attribute(name, 1, other + 2, other + 1, read, first)
+    return attribute._replace(optional=True, newer=True, other=other)
 
 
 def read_hashed(first: int, name: str, buckets: int, salt: str) -> Attribute:
@@ -1071,9 +1073,9 @@ def read_within(name: str, *entries: Any) -> Attribute:
     labels = groups.categories * (of.categories or 2)
     if labels > MOST_LABELS:
         raise ValueError(f"{name} has {labels} labels, more than {MOST_LABELS}")
-    found = Attribute(name, 1, labels, 0, lambda x: x, parts=(of, groups))
-    found = found._replace(rounds=of.rounds or not of.categories, newer=True)
-    return found._replace(constant=of.constant and groups.constant)
+    attribute = Attribute(name, 1, labels, 0, lambda x: x, parts=(of, groups))
+    attribute = attribute._replace(rounds=of.rounds or not of.categories, newer=True)
+    return attribute._replace(constant=of.constant and groups.constant)
 
 
 def read_table(document: Any) -> Table:
@@ -1234,20 +1236,20 @@ class Plan:
     def _read(self, document: Any) -> None:
         if type(document) is dict and document.get("format", PLAN_FORMAT) not in PLAN_FORMATS:
             raise ValueError(difference(document["format"], PLAN_FORMATS))
-        wanted = PLAN_FORMAT
+        expected_format = PLAN_FORMAT
         if type(document) is dict and document.get("estimator") == SERVERS_ESTIMATOR:
             document = {name: entry for name, entry in document.items() if name != "estimator"}
-            wanted = PLAN_FORMAT_2
+            expected_format = PLAN_FORMAT_2
         name, claim, schema, tables, parts = entries(document, "plan")
-        if any(type(each) is dict and each.get("kind") in NEWER for each in (*tables, *parts)):
-            wanted = PLAN_FORMAT_2
+        if any(type(item) is dict and item.get("kind") in NEWER for item in (*tables, *parts)):
+            expected_format = PLAN_FORMAT_2
         self._schema: list[Attribute] = []
         d = 0
         for entry in schema:
             self._schema.append(read_attribute(entry, d))
             d += self._schema[-1].size
         if any(attribute.newer for attribute in self._schema):
-            wanted = PLAN_FORMAT_2
+            expected_format = PLAN_FORMAT_2
         self.constant = all(attribute.constant for attribute in self._schema)
         if len({attribute.name for attribute in self._schema}) < len(schema):
             raise ValueError("two attributes have one name")
@@ -1258,8 +1260,8 @@ class Plan:
         check_tables(tables, parts)
         self._tables = [read_table(table) for table in tables]
         self._parts = [self._part(part) for part in parts]
-        if name != wanted:  # after the parts, so that a kind that is unknown here is named
-            raise ValueError(f"its format is not {wanted!r}")
+        if name != expected_format:  # after the parts, so that a kind that is unknown here is named
+            raise ValueError(f"its format is not {expected_format!r}")
         if sorted(n for part in parts for n in part["attributes"]) != list(range(len(schema))):
             raise ValueError("an attribute is in no part, or in two")
         self.epsilon = sum((part.epsilon for part in self._parts), Fraction(0))
@@ -1335,15 +1337,15 @@ class Plan:
         """
         notes: list[str] = []
         faults: dict[str, None] = {}  # of values, each once
-        read = [part for each in self._schema for part in each.parts or (each,)]
-        for each in read:
-            for offset in range(each.size):
-                place = f"{each.name}[{offset}]" if each.size > 1 else each.name
-                if fault := each.fault(row, offset):
+        read = [part for attribute in self._schema for part in attribute.parts or (attribute,)]
+        for part in read:
+            for offset in range(part.size):
+                place = f"{part.name}[{offset}]" if part.size > 1 else part.name
+                if fault := part.fault(row, offset):
                     faults[f"{place} is {fault}"] = None
-            if fault := each.too_long(row):
-                faults[f"{each.name} is {fault}"] = None
-        names = [each.name for each in read]
+            if fault := part.too_long(row):
+                faults[f"{part.name} is {fault}"] = None
+        names = [part.name for part in read]
         for key in row if type(row) is dict else ():
             if type(key) is not str or key not in names:
                 near = close_to(key, names) if type(key) is str else []
@@ -1581,13 +1583,13 @@ def is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
     # The first half of the signature must encode [s] base - [k] key.
     minus = FIELD - key[0], key[1], 1, FIELD - key[3]
     terms = None, base, minus, added(base, minus)
-    found = 0, 1, 1, 0
+    total = 0, 1, 1, 0
     for place in reversed(range(ORDER.bit_length())):
-        found = doubled(found)
+        total = doubled(total)
         term = terms[(s >> place & 1) + 2 * (k >> place & 1)]
-        found = found if term is None else added(found, term)
-    inverse = pow(found[2], -1, FIELD)
-    x, y = found[0] * inverse % FIELD, found[1] * inverse % FIELD
+        total = total if term is None else added(total, term)
+    inverse = pow(total[2], -1, FIELD)
+    x, y = total[0] * inverse % FIELD, total[1] * inverse % FIELD
     return (y + ((x & 1) << 255)).to_bytes(32, "little") == signature[:32]
 
 
@@ -1619,12 +1621,12 @@ def signed_document(text: str, public: bytes, name: str) -> dict[str, Any]:
     Traceback (most recent call last):
     ValueError: refused: it is not a signed text
     """
-    found = (
+    parsed = (
         SIGNED.fullmatch(text) if text.isascii() and len(text) <= MOST_SIGNED_CHARACTERS else None
     )
-    if found is None:
+    if parsed is None:
         raise ValueError("refused: it is not a signed text")
-    key, signature, signed = found.groups()
+    key, signature, signed = parsed.groups()
     if key != hashlib.sha256(public).hexdigest():
         raise ValueError(f"refused: another key has signed it, {key[:16]}...")
     if not is_signed(public, base64.b64decode(signature), signed.encode()):
@@ -1726,17 +1728,17 @@ TEXT_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
 def flattened(text: str) -> str:
     """Return JSON without what is nested too deeply to be a value of a row: null stands there."""
-    kept, depth, start = [], 0, 0
-    for found in TEXT_OR_BRACKET.finditer(text):
-        if found[0] in ("[", "{"):
+    pieces, depth, start = [], 0, 0
+    for match in TEXT_OR_BRACKET.finditer(text):
+        if match[0] in ("[", "{"):
             depth += 1
             if depth == DEEPEST_NESTING + 1:
-                kept.append(f"{text[start : found.start()]}null")
+                pieces.append(f"{text[start : match.start()]}null")
                 start = len(text)
-        elif found[0] in ("]", "}"):
-            start = found.end() if depth == DEEPEST_NESTING + 1 else start
+        elif match[0] in ("]", "}"):
+            start = match.end() if depth == DEEPEST_NESTING + 1 else start
             depth -= 1
-    return "".join(kept) + text[start:]
+    return "".join(pieces) + text[start:]
 
 
 def read_row(data: bytes) -> dict[str, Any]:

@@ -251,7 +251,11 @@ ENTRIES = (
     ("fedldp.campaigns.answers", "Answers"),
 )
 EXAMPLES = ("examples/mqtt/vehicle_mqtt.py", "examples/flower/iris/client_app.py")
-GUARDED = {("fedldp.vehicle", "warn_owner"), ("fedldp._internal.owner", "protect_process")}
+GUARDED = {
+    ("fedldp.vehicle", "warn_owner"),
+    ("fedldp._internal.owner", "open_standard_error"),
+    ("fedldp._internal.owner", "protect_process"),
+}
 
 
 def path_of(module):
@@ -345,7 +349,7 @@ def test_no_program_of_a_vehicle_writes_to_standard_error_by_itself():
         assert [*unguarded(ast.parse((ROOT / path).read_text("utf-8")))] == [], path
 
 
-PROTECTIONS = {"protect_process", "protect_standard_files", "LDPMod"}
+PROTECTIONS = {"protect_process", "protect_standard_files", "open_standard_error", "LDPMod"}
 
 
 def called(path):

@@ -25,9 +25,9 @@ from ..common import (
     PlanQuestion,
     Trusted,
     WireError,
-    asked,
     canonical,
     exact,
+    read_plan_or_period,
     signing,
     vehicle,
     warn_owner,
@@ -372,7 +372,7 @@ def claimed(question: Question) -> tuple[Fraction, list[str]]:
     A plan never costs more than it claims; whether that is so is checked after the owner's policy.
     """
     try:
-        plan = json.loads(asked(question.plan).plan)
+        plan = json.loads(read_plan_or_period(question.plan).plan)
         work = json.loads(question.model) if question.model else plan
         attributes = [*work["schema"], *([work["target"]] if "target" in work else [])]
         return exact(plan["epsilon"]), [str(attribute["name"]) for attribute in attributes]

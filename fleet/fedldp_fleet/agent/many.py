@@ -17,7 +17,7 @@ import numpy.typing as npt
 from fedldp import vehicle
 from fedldp.budget.calendars import CalendarPeriod
 from fedldp.budget.ledger import Ledger
-from fedldp.budget.periods import asked as read_asked
+from fedldp.budget.periods import read_plan_or_period
 from fedldp.budget.vehicle import PlanQuestion, for_vehicle
 from fedldp.budget.vehicles import Vehicles
 from fedldp.errors import DomainError, PrivacyError
@@ -409,7 +409,7 @@ def _cleaned(schema: Schema, matrix: Floats) -> Floats:
 @lru_cache(maxsize=4)
 def _read(text: str, cap: Fraction) -> _Read:
     """Read a plan, and check its integers and its cost against a cap, as a small vehicle does."""
-    what = read_asked(text)
+    what = read_plan_or_period(text)
     checked = for_vehicle(what.plan, cap)
     period = CalendarPeriod.from_json(text) if what.calendar else None
     plan = Plan.from_json(what.plan) if period is None else period.calendar.plan

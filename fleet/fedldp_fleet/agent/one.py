@@ -17,10 +17,10 @@ from ..common import (
     PlanQuestion,
     PrivacyError,
     Vehicle,
-    asked,
     canonical,
     exact,
     for_vehicle,
+    read_plan_or_period,
     vehicle,
     warn_owner,
 )
@@ -80,7 +80,7 @@ class OneVehicle:
 
     def check(self, question: Question, job: SignedJob, stage: SignedStage) -> Checked:
         """Read a question and check its plan, what it computes, and the cap. Read no data."""
-        what = asked(question.plan)
+        what = read_plan_or_period(question.plan)
         document = json.loads(what.plan)
         model = json.loads(question.model) if question.model else None
         plan = for_vehicle(what.plan, self._ledger.cap)

@@ -38,9 +38,9 @@ def parse(
     document = json.loads(text)
     if not isinstance(document, dict):
         raise ValueError("it must be a JSON object")
-    found = document.get("format")
-    if found not in formats:
-        raise ValueError(difference(found, formats))
+    format_found = document.get("format")
+    if format_found not in formats:
+        raise ValueError(difference(format_found, formats))
     if document.keys() - {"format", *optional} != set(entries):
         raise ValueError(f"its entries must be {', '.join(sorted(entries))}")
     return document

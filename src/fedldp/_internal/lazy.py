@@ -27,8 +27,8 @@ def attribute_loader(package: str, homes: Mapping[str, str]) -> Callable[[str], 
             raise AttributeError(text, name=name, obj=owner)  # so that Python suggests another
         if not home_of[name]:
             return import_module(f"{package}.{name}")
-        found = getattr(import_module(f"{package}.{home_of[name]}"), name)
-        setattr(owner, name, found)  # so that this runs once for each name
-        return found
+        value = getattr(import_module(f"{package}.{home_of[name]}"), name)
+        setattr(owner, name, value)  # so that this runs once for each name
+        return value
 
     return load

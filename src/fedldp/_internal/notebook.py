@@ -20,7 +20,7 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]]
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in islice(every, _MOST_ROWS))
     if more := sum(1 for _ in every):
         body += f'<tr><td colspan="{len(columns)}">and {more:,} more</td></tr>'
-    head = "".join(f"<th>{escape(each)}</th>" for each in columns)
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in columns)
     return (
         f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
         f"<tbody>{body}</tbody></table>"

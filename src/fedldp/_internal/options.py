@@ -159,11 +159,11 @@ def document(declaring: type | None = None, **texts: str) -> Callable[[Kind], Ki
 
     def decorate(kind: Kind) -> Kind:
         if kind.__doc__ is not None:  # as it is with python -OO
-            found = inspect.cleandoc(kind.__doc__)
+            text_so_far = inspect.cleandoc(kind.__doc__)
             described = _described(kind if declaring is None else declaring, kind)
             for name, text in (texts | {"options": described}).items():
-                found = found.replace(f"{{{name}}}", inspect.cleandoc(text))
-            kind.__doc__ = found
+                text_so_far = text_so_far.replace(f"{{{name}}}", inspect.cleandoc(text))
+            kind.__doc__ = text_so_far
         return kind
 
     return decorate
@@ -171,7 +171,7 @@ def document(declaring: type | None = None, **texts: str) -> Callable[[Kind], Ki
 
 def _described(declaring: type, kind: type) -> str:
     """Return the parameters of a class that are options, as numpydoc describes parameters."""
-    types = {each.name: each.type for each in fields(declaring)}
+    types = {field.name: field.type for field in fields(declaring)}
     declared, lines = options(declaring), []
     for name, parameter in inspect.signature(kind).parameters.items():
         if name not in declared:

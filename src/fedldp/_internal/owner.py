@@ -58,6 +58,13 @@ def log(logger: logging.Logger, level: int, text: str, *values: object) -> None:
         logger.log(level, text, *values)
 
 
+def open_standard_error() -> None:
+    """Open the null device as standard error if it is closed: others would write to stdout."""
+    vehicle.protect_standard_files()
+    if sys.stderr is None:
+        sys.stderr = Stream(2)
+
+
 def protect_process() -> None:
     """Let nothing depend on standard error in a process that holds data: call this first."""
     vehicle.protect_standard_files()

@@ -111,10 +111,10 @@ class Packets:
             return np.fromiter(sums, np.uint32, len(self))
         # A CRC is linear: each byte changes it by a number that depends on nothing but the byte
         # and how many bytes follow it.
-        found = np.full(len(self), zlib.crc32(bytes(size), before), np.uint32)
+        checksums = np.full(len(self), zlib.crc32(bytes(size), before), np.uint32)
         for place in range(size):
-            found ^= _crc_tables()[size - 1 - place].take(self.field(offset + place, "u1"))
-        return found
+            checksums ^= _crc_tables()[size - 1 - place].take(self.field(offset + place, "u1"))
+        return checksums
 
 
 @final

@@ -107,14 +107,14 @@ def join(pieces: Sequence[bytes], width: int) -> Records:
     return from_rows(octets, 1, width)
 
 
-def from_rows(octets: Bits, each: int, width: int) -> Records:
+def from_rows(octets: Bits, count: int, width: int) -> Records:
     """Return the records in rows of bytes, with the same number of records in each row.
 
-    >>> from_rows(np.array([[93], [2]], np.uint8), each=2, width=3).get(0, 3)
+    >>> from_rows(np.array([[93], [2]], np.uint8), count=2, width=3).get(0, 3)
     array([2, 7, 0, 0], dtype=uint16)
     """
-    if each > 1:
-        bits = np.unpackbits(octets, axis=1)[:, : each * width].reshape(-1, width)
+    if count > 1:
+        bits = np.unpackbits(octets, axis=1)[:, : count * width].reshape(-1, width)
         octets = np.packbits(bits, axis=1)
     if width > _WIDEST_NUMBER:
         return _Wide(np.unpackbits(octets, axis=1)[:, :width])

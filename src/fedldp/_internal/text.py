@@ -115,8 +115,8 @@ def closest(word: object, known: Iterable[str]) -> str | None:
     words = list(known)
     near = get_close_matches(word, words, n=1)
     if not near:
-        folded = {each.casefold(): each for each in reversed(words)}
-        near = [folded[each] for each in get_close_matches(word.casefold(), folded, n=1)]
+        folded = {known_word.casefold(): known_word for known_word in reversed(words)}
+        near = [folded[match] for match in get_close_matches(word.casefold(), folded, n=1)]
     return near[0] if near else None
 
 

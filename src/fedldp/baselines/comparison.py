@@ -289,8 +289,8 @@ def _compared_attribute(
         square = float(np.mean(np.sum(inputs**2, axis=1)))
 
         def candidates(epsilon: float) -> Iterator[_Candidate]:
-            for each in _vectors(epsilon, attribute.size):
-                yield each._replace(typical=each.typical + 1 - square)
+            for vector in _vectors(epsilon, attribute.size):
+                yield vector._replace(typical=vector.typical + 1 - square)
 
     elif attribute.inputs.numeric:
         what, across = "variance of an answer on the scale of [-1, 1]", 1
@@ -319,26 +319,26 @@ def _compared(
     found_by: str = FORMULA,
     half_width: Callable[[float], float] = lambda _: nan,
 ) -> list[Comparison]:
-    found = []
+    compared = []
     for epsilon in epsilons:
         rows = [
             Comparison(
                 question,
-                each.name,
-                each.origin,
+                candidate.name,
+                candidate.origin,
                 float(epsilon),
-                each.worst,
-                each.typical,
+                candidate.worst,
+                candidate.typical,
                 what,
                 found_by,
-                each.bits,
-                _microseconds(each.run),
-                half_width(each.typical),
+                candidate.bits,
+                _microseconds(candidate.run),
+                half_width(candidate.typical),
             )
-            for each in candidates(epsilon)
+            for candidate in candidates(epsilon)
         ]
-        found += sorted(rows, key=lambda row: (row.worst != row.worst, row.worst, row.typical))
-    return found
+        compared += sorted(rows, key=lambda row: (row.worst != row.worst, row.worst, row.typical))
+    return compared
 
 
 def _microseconds(run: Callable[[], Any]) -> float:
@@ -352,35 +352,35 @@ def _microseconds(run: Callable[[], Any]) -> float:
 
 
 def _numbers(epsilon: float, x: Floats) -> Iterator[_Candidate]:
-    asked = np.resize(x, _TIMED_VEHICLES)
+    timed = np.resize(x, _TIMED_VEHICLES)
     for name in mechanism_names():
         with suppress(DomainError):  # it has no channel, or none for this epsilon
             channel = mechanism(name, epsilon).channel()
             worst, typical = channel.worst_case_variance, float(np.mean(channel.variance(x)))
-            run = _timed_coder(channel, asked)
+            run = _timed_coder(channel, timed)
             yield _Candidate(name, LIBRARY, worst, typical, channel.bits, run)
     for kind in NUMBER_MECHANISMS:
         other = kind(epsilon)
         worst, typical = other.worst_error, float(np.mean(other.error(x)))
         yield _Candidate(
             other.name, BASELINE, worst, typical, other.bits,
-            partial(_answered_number, other, asked),
+            partial(_answered_number, other, timed),
         )  # fmt: skip
 
 
 def _categories(epsilon: float, categories: int) -> Iterator[_Candidate]:
-    asked = np.arange(_TIMED_VEHICLES) % categories
+    timed = np.arange(_TIMED_VEHICLES) % categories
     ours = (("response", RandomizedResponse), ("unary", UnaryEncoding), ("lines", Lines))
     for name, library in ours:
         with suppress(DomainError):  # it has an end of its own
             coder: Any = library.of(epsilon, categories)
             error = coder.variance
-            yield _Candidate(name, LIBRARY, error, error, coder.bits, _timed_coder(coder, asked))
+            yield _Candidate(name, LIBRARY, error, error, coder.bits, _timed_coder(coder, timed))
     for kind in FREQUENCY_ORACLES:
         oracle = kind(epsilon, categories)
         yield _Candidate(
             oracle.name, BASELINE, oracle.worst_error, oracle.typical_error, oracle.bits,
-            partial(_answered_category, oracle, asked),
+            partial(_answered_category, oracle, timed),
         )  # fmt: skip
 
 

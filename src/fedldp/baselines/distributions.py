@@ -279,8 +279,8 @@ class HierarchicalHistogram(DistributionMethod):
             weights += [oracle.categories / oracle.worst_error] * oracle.categories
         tree = np.vstack(rows).astype(np.float64)
         weighted = tree.T * np.array(weights)
-        found: Floats = np.linalg.solve(weighted @ tree, weighted)
-        return found
+        shares: Floats = np.linalg.solve(weighted @ tree, weighted)
+        return shares
 
     def covariance(self) -> Floats:
         """Return the covariance of the bins' shares for one answer, before they are projected.
@@ -327,14 +327,14 @@ class HierarchicalHistogram(DistributionMethod):
         array([0., 0., 0., 1.])
         """
         generator, x = study_generator(random), validation.reals(values, "values")
-        own, found = self._bin_of(x), list[Any]()
+        own, levels = self._bin_of(x), list[Any]()
         level_of = generator.integers(1, self.levels + 1, size=own.size)
         for level in range(1, self.levels + 1):
             oracle = self._oracle(level)
             nodes = own[level_of == level] // self._width(level)
             answers = oracle.answer(nodes, generator)
-            found.append(oracle.estimate(answers) if nodes.size else np.zeros(oracle.categories))
-        shares: Floats = self.consistent @ np.concatenate(found)
+            levels.append(oracle.estimate(answers) if nodes.size else np.zeros(oracle.categories))
+        shares: Floats = self.consistent @ np.concatenate(levels)
         return shares
 
     def _shares(self, x: Floats, random: np.random.Generator) -> Floats:

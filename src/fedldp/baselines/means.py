@@ -443,7 +443,7 @@ class ProjUnit(VectorMechanism):
         return self.inner.mean_square / self._mean_length**2 - 1
 
     def _answer(self, rows: Floats, random: np.random.Generator) -> Floats:
-        found = np.empty_like(rows)
+        answered = np.empty_like(rows)
         step = max(1, _CHUNK_NUMBERS // (self.d * self.k))
         for start in range(0, len(rows), step):
             mine = rows[start : start + step]
@@ -451,8 +451,8 @@ class ProjUnit(VectorMechanism):
             parts = (mine[:, None] @ bases)[:, 0]
             parts /= np.linalg.norm(parts, axis=1, keepdims=True)
             answers = self.inner.answer(parts, random) / self._mean_length
-            found[start : start + step] = (bases @ answers[:, :, None])[:, :, 0]
-        return found
+            answered[start : start + step] = (bases @ answers[:, :, None])[:, :, 0]
+        return answered
 
 
 @final
@@ -513,8 +513,8 @@ class SimplexCoding(VectorMechanism):
         ranks = np.arange(others)[:, None]
         sums = np.trapezoid(self.corners * x * density * bdtr(ranks, others, beyond), x, axis=1)
         length = sqrt(2) * exp(lgamma((self.d + 1) / 2) - lgamma(self.d / 2))
-        found: Floats = sqrt(self.corners / others) * sums / length
-        return found
+        scaled: Floats = sqrt(self.corners / others) * sums / length
+        return scaled
 
     def _gain(self, best: int) -> float:
         odds = exp(self.epsilon)
@@ -533,7 +533,7 @@ class SimplexCoding(VectorMechanism):
     def _answer(self, rows: Floats, random: np.random.Generator) -> Floats:
         number = self.corners
         simplex = _simplex(number)
-        found = np.empty_like(rows)
+        answers = np.empty_like(rows)
         odds, scale = exp(self.epsilon), self._gain(self.best)
         likely = self.best * odds / (self.best * odds + number - self.best)
         step = max(1, _CHUNK_NUMBERS // (self.d * number))
@@ -548,8 +548,8 @@ class SimplexCoding(VectorMechanism):
                 random.integers(self.best, number, size=len(mine)),
             )
             sent = simplex[order[np.arange(len(mine)), rank]]
-            found[start : start + step] = (frames @ sent[:, :, None])[:, :, 0] / scale
-        return found
+            answers[start : start + step] = (frames @ sent[:, :, None])[:, :, 0] / scale
+        return answers
 
 
 def _simplex(corners: int) -> Floats:

@@ -280,11 +280,13 @@ class Calendar:
                     f"every period must have the rows of the same vehicles: {len(drawn)} in the "
                     f"first one; got {len(matrix)} in period {period}."
                 )
-            asked = np.flatnonzero((drawn == period).any(axis=1))
+            askable = np.flatnonzero((drawn == period).any(axis=1))
             if self.plan.constant:
-                tallies[period] = self._repeated(matrix, asked, answers, source)
+                tallies[period] = self._repeated(matrix, askable, answers, source)
                 continue
-            batches = (Matrix(matrix[asked[slice(*some)]]) for some in self.plan.chunks(len(asked)))
+            batches = (
+                Matrix(matrix[askable[slice(*chunk)]]) for chunk in self.plan.chunks(len(askable))
+            )
             tallies[period] = self.plan.simulate_batches(batches, source)
         if len(tallies) != self.periods:
             raise DomainError(
@@ -295,20 +297,20 @@ class Calendar:
         return tallies
 
     def _repeated(
-        self, matrix: Floats, asked: Integers, answers: dict[int, bytes], source: Source
+        self, matrix: Floats, rows: Integers, answers: dict[int, bytes], source: Source
     ) -> Tally:
         """Return the tally of some vehicles, of which each repeats its answer if it has given one.
 
         New answers are added to `answers`.
         """
-        new = np.array([each for each in asked.tolist() if each not in answers], np.int64)
+        new = np.array([row for row in rows.tolist() if row not in answers], np.int64)
         for first, last in self.plan.chunks(len(new)):
-            some = new[first:last]
-            drawn = self.plan.records(Matrix(matrix[some]), source).split()
-            answers.update(zip(some.tolist(), drawn, strict=True))
+            chunk = new[first:last]
+            drawn = self.plan.records(Matrix(matrix[chunk]), source).split()
+            answers.update(zip(chunk.tolist(), drawn, strict=True))
         bits = self.plan.bits
-        records = packing.join([answers[each] for each in asked.tolist()], bits).to_bytes()
-        return self.plan.parse(Report(self.plan.fingerprint, bits, len(asked), records))
+        records = packing.join([answers[row] for row in rows.tolist()], bits).to_bytes()
+        return self.plan.parse(Report(self.plan.fingerprint, bits, len(rows), records))
 
     def trend(
         self,
@@ -362,13 +364,17 @@ class Calendar:
             raise DomainError(f"a trend needs the tallies of two periods; got {len(counted_in)}.")
         if any(tally.plan != self.plan.fingerprint for tally in tallies.values()):
             raise DomainError("a trend needs tallies of the calendar's own plan; got another one.")
-        alone = [tallies[each].estimate(estimator, confidence=confidence) for each in counted_in]
+        alone = [
+            tallies[period].estimate(estimator, confidence=confidence) for period in counted_in
+        ]
         # All at once: a slope and changes are as many numbers as there are periods, each as many as
         # an estimate has. The estimates share the risk among the latter.
         shared = 1 - (1 - confidence) / len(counted_in)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ImplausibleWarning)  # it was issued above
-            together = [tallies[each].estimate(estimator, confidence=shared) for each in counted_in]
+            together = [
+                tallies[period].estimate(estimator, confidence=shared) for period in counted_in
+            ]
 
         def weighted(weights: Floats) -> Estimate:
             used = np.flatnonzero(weights).tolist()
@@ -519,27 +525,29 @@ def _weighted(weights: Floats, alone: list[Result], together: list[Result]) -> D
     (Zou and Donner 2008), so that intervals need not be symmetric.
     """
     column = weights[:, None]
-    values = np.array([np.atleast_1d(each.values) for each in alone], np.float64)
-    errors = np.array([np.atleast_1d(each.stderr) for each in alone], np.float64)
+    values = np.array([np.atleast_1d(result.values) for result in alone], np.float64)
+    errors = np.array([np.atleast_1d(result.stderr) for result in alone], np.float64)
     value = (column * values).sum(axis=0)
 
     def interval(ends: list[Any]) -> Floats:
-        low, high = np.moveaxis(np.array([np.reshape(each, (-1, 2)) for each in ends]), -1, 0)
+        low, high = np.moveaxis(
+            np.array([np.reshape(result_ends, (-1, 2)) for result_ends in ends]), -1, 0
+        )
         possible = np.clip(values, low, high)  # a value beyond its interval counts as its end
         below, above = column * (possible - low), column * (high - possible)
         # The distances downwards of what is subtracted count upwards.
         down, up = (np.where(column > 0, a, b) for a, b in ((below, above), (above, below)))
-        reach = (np.sqrt((each**2).sum(axis=0)) for each in (down, up))
+        reach = (np.sqrt((distances**2).sum(axis=0)) for distances in (down, up))
         middle = (column * possible).sum(axis=0)
         least, most = middle - next(reach), middle + next(reach)
         return np.stack([np.fmin(least, value), np.fmax(most, value)], axis=-1)
 
-    sizes = [np.broadcast_to(each.answers, value.shape) for each in alone]
+    sizes = [np.broadcast_to(result.answers, value.shape) for result in alone]
     numbers = Numbers(
         value,
         np.sqrt(((column * errors) ** 2).sum(axis=0)),
-        interval([each.interval for each in alone]),
-        interval([each.simultaneous for each in together]),
+        interval([result.interval for result in alone]),
+        interval([result.simultaneous for result in together]),
         np.min(sizes, axis=0),
     )
     return Differences(alone[0].labels, numbers)

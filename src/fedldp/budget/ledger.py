@@ -368,8 +368,8 @@ class Ledger:
         _text(vehicle_id, "vehicle_id")
         cost, job = _number(epsilon, "epsilon"), check_job(job)
         with self._file.view():
-            asked = vehicle_id, cost, _request(request, ""), job, constant, question, former
-            before = self._before(*asked)
+            arguments = vehicle_id, cost, _request(request, ""), job, constant, question, former
+            before = self._before(*arguments)
         return before.stored is None and not before.kept
 
     def release_many(
@@ -438,25 +438,33 @@ class Ledger:
         ...     )
         {'car 7': b'report'}
         """
-        vehicle_ids = [_text(each, "vehicle_id") for each in vehicle_ids]
+        vehicle_ids = [_text(name_given, "vehicle_id") for name_given in vehicle_ids]
         cost, job = _number(epsilon, "epsilon"), check_job(job)
         request = _request(request, entry)
         with self._file.transaction():
-            asked = None
+            stored_question = None
             for name in (request, *former):
-                asked = records.question(self._file, name)
-                if asked is not None:
+                stored_question = records.question(self._file, name)
+                if stored_question is not None:
                     request = name
                     break
             answers = records.answers(self._file, request)
-            if asked != question and (asked is not None or answers):
+            if stored_question != question and (stored_question is not None or answers):
                 raise _another_question()
-            if asked is None:
+            if stored_question is None:
                 self._refuse_if_sealed()
-                kept = self._kept(vehicle_ids, constant)
-                repeating = self._able([each for each in vehicle_ids if each in kept], NO_COST, job)
-                able = self._able([each for each in vehicle_ids if each not in kept], cost, job)
-                repeated = {each: kept[each] for each in repeating}
+                constants = self._kept(vehicle_ids, constant)
+                repeating = self._able(
+                    [vehicle_id for vehicle_id in vehicle_ids if vehicle_id in constants],
+                    NO_COST,
+                    job,
+                )
+                able = self._able(
+                    [vehicle_id for vehicle_id in vehicle_ids if vehicle_id not in constants],
+                    cost,
+                    job,
+                )
+                repeated = {vehicle_id: constants[vehicle_id] for vehicle_id in repeating}
                 new = dict(produce([*able]))
                 answers = repeated | new
                 if answers:  # otherwise, asking vehicles without budget could fill the disk
@@ -680,38 +688,40 @@ class Ledger:
         ...     ledger.in_period(["car 7", "bus 1"], 0.5, "spring", 3, 2, lambda n: drawn)
         {'car 7': True, 'bus 1': False}
         """
-        vehicle_ids = [_text(each, "vehicle_id") for each in vehicle_ids]
+        vehicle_ids = [_text(name_given, "vehicle_id") for name_given in vehicle_ids]
         cost, calendar = _number(epsilon, "epsilon"), _text(calendar, "calendar")
         with self._file.transaction():
-            found = records.drawn_in_period(self._file, vehicle_ids, calendar, period)
-            new = [each for each in vehicle_ids if each not in found]
+            is_drawn = records.drawn_in_period(self._file, vehicle_ids, calendar, period)
+            new = [vehicle_id for vehicle_id in vehicle_ids if vehicle_id not in is_drawn]
             if not new:
-                return found
+                return is_drawn
             self._refuse_if_sealed()
-            kept = self._kept(new, constant)
+            constants = self._kept(new, constant)
             standings = records.standings(self._file, new, "", self.period)
             before = records.drawn_counts(self._file, new)
             # Nobody draws in vain: a stranger who asks must not keep a vault busy at no cost.
             able = [
-                each
-                for each in new
-                if before.get(each, 0) + answers <= policies.MOST_DRAWN
+                vehicle_id
+                for vehicle_id in new
+                if before.get(vehicle_id, 0) + answers <= policies.MOST_DRAWN
                 and not self._policy.beyond_cap(
-                    each, standings.get(each, NEWCOMER).spent, NO_COST if each in kept else cost
+                    vehicle_id,
+                    standings.get(vehicle_id, NEWCOMER).spent,
+                    NO_COST if vehicle_id in constants else cost,
                 )
             ]
 
             def drawn() -> Iterator[tuple[str, tuple[int, ...]]]:
-                for each, periods in zip(able, map(_in_order, draw(len(able))), strict=True):
+                for vehicle_id, periods in zip(able, map(_in_order, draw(len(able))), strict=True):
                     if len(periods) != answers:
                         raise DomainError(
                             f"draw must return {answers} periods; got {periods!r:.80}."
                         )
-                    found[each] = period in periods
-                    yield each, periods
+                    is_drawn[vehicle_id] = period in periods
+                    yield vehicle_id, periods
 
             records.add_drawn(self._file, calendar, drawn())
-        return found  # not earlier: now the transaction is on disk
+        return is_drawn  # not earlier: now the transaction is on disk
 
     def repeating(self, constant: str, job: str | None = None) -> set[str]:
         """Return the vehicles that have answered what never changes, and would repeat their answer.
@@ -897,22 +907,24 @@ class Ledger:
         former: Sequence[Request],
     ) -> "_Before":
         """Return what stands in the ledger when one vehicle is asked, or refuse the question."""
-        asked = records.question(self._file, request)
-        if question is not None and asked is not None and asked != question:
+        stored_question = records.question(self._file, request)
+        if question is not None and stored_question is not None and stored_question != question:
             raise _another_question()
         stored = self._stored(vehicle_id, cost, [request, *former])
         if stored is not None:
             return _Before(stored, {}, NEWCOMER, was_asked=True)
         self._refuse_if_sealed()
-        kept = self._kept([vehicle_id], constant)
+        constants = self._kept([vehicle_id], constant)
         standing = self._standing(vehicle_id, job)
-        if refusal := self._policy.refusal(vehicle_id, standing, NO_COST if kept else cost, job):
+        if refusal := self._policy.refusal(
+            vehicle_id, standing, NO_COST if constants else cost, job
+        ):
             raise BudgetError(refusal)
-        if question is None and asked is not None:
+        if question is None and stored_question is not None:
             raise DomainError(
                 "many vehicles were asked under this request. Use another request for one."
             )
-        return _Before(None, kept, standing, was_asked=asked is not None)
+        return _Before(None, constants, standing, was_asked=stored_question is not None)
 
     def _stored(self, vehicle_id: str, cost: Fraction, requests: Sequence[Request]) -> bytes | None:
         for request in requests:
@@ -963,12 +975,12 @@ class Ledger:
         standings = records.standings(self._file, vehicle_ids, job, self.period)
         is_able: dict[int, bool] = {}  # by the identity of a standing, which many share
         able = {}
-        for each in vehicle_ids:
-            standing = standings.get(each, NEWCOMER)
+        for vehicle_id in vehicle_ids:
+            standing = standings.get(vehicle_id, NEWCOMER)
             if id(standing) not in is_able:
-                is_able[id(standing)] = not self._policy.refusal(each, standing, cost, job)
+                is_able[id(standing)] = not self._policy.refusal(vehicle_id, standing, cost, job)
             if is_able[id(standing)]:
-                able[each] = standing
+                able[vehicle_id] = standing
         return able
 
     def _standing(self, vehicle_id: str, job: str = "") -> Standing:

@@ -111,7 +111,7 @@ def recent(path: str | os.PathLike[str], period: Period) -> Recent:
     with database.snapshot(path, records.KIND, inspect=False) as file:
         first = records.first_recent(file, period)
         [numbers] = file.execute(ends, (first,))
-        times = [file.execute(counted, (each,))[0][0] for each in numbers if each is not None]
+        times = [file.execute(counted, (number,))[0][0] for number in numbers if number is not None]
         back = [time + period.seconds + 1 for time in times]
         totals = records.recent_totals(file, period)
         return Recent(totals, (back[0], back[1]) if back else None)

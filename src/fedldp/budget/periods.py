@@ -9,7 +9,7 @@ from .._internal import documents
 PERIOD_FORMAT = "fedldp period 1"
 
 
-class Asked(NamedTuple):
+class PlanOrPeriod(NamedTuple):
     """What stands in the text of a question, before anything in it is validated."""
 
     plan: str  # as JSON
@@ -23,14 +23,14 @@ def is_period(text: str) -> bool:
     return '"format":"fedldp period ' in text  # in a name, the quotation marks would be escaped
 
 
-def asked(text: str) -> Asked:
+def read_plan_or_period(text: str) -> PlanOrPeriod:
     """Read a plan, or a period of a calendar with the plan in it; `WireError` if that fails.
 
-    >>> asked("{}")
-    Asked(plan='{}', period='', calendar='', number=0)
+    >>> read_plan_or_period("{}")
+    PlanOrPeriod(plan='{}', period='', calendar='', number=0)
     """
     if not is_period(text):
-        return Asked(text)
+        return PlanOrPeriod(text)
     with documents.reading("period of a calendar"):
         document = documents.parse(text, [PERIOD_FORMAT], {"calendar", "period"})
         calendar, number = vehicle.canonical(document["calendar"]), document["period"]
@@ -40,4 +40,4 @@ def asked(text: str) -> Asked:
             )
         name = hashlib.sha256(calendar.encode()).hexdigest()
         plan = vehicle.canonical(document["calendar"]["plan"])
-        return Asked(plan, f"{name} {number}", calendar, number)
+        return PlanOrPeriod(plan, f"{name} {number}", calendar, number)

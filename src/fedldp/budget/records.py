@@ -276,23 +276,23 @@ def standings(
     before_period = (
         f"(SELECT spent FROM releases WHERE number = ({_LAST} AND number < given.first))"  # noqa: S608
     )
-    found: dict[str, Standing] = {}
+    standing_of: dict[str, Standing] = {}
     known: dict[tuple[object, ...], Standing] = {}
-    for some in batches(vehicle_ids):
+    for batch in batches(vehicle_ids):
         query = f"""
-            WITH given (job, first) AS (VALUES (?, ?)), asked (key) AS (VALUES {_rows(some)})
+            WITH given (job, first) AS (VALUES (?, ?)), asked (key) AS (VALUES {_rows(batch)})
             SELECT asked.key, last.spent, last.repeated, last.epsilon, last.job <> '',
                 former.spent, former.repeated,
                 {of_job if job else 0}, {before_period if period else "last.spent"}
             FROM given, asked JOIN releases AS last ON last.number = ({_LAST})
             LEFT JOIN releases AS former ON former.number = ({_LAST} AND number < last.number)
         """  # noqa: S608 (nothing but question marks)
-        for key, *balance in file.execute(query, (job, recent_from, *some)):
+        for key, *balance in file.execute(query, (job, recent_from, *batch)):
             stored = tuple(balance)
             if stored not in known or "" in stored:
                 known[stored] = _standing(file, key, stored, recent_from)
-            found[key] = known[stored]
-    return found
+            standing_of[key] = known[stored]
+    return standing_of
 
 
 def _standing(file: Readable, key: str, stored: tuple[Any, ...], recent_from: int) -> Standing:
@@ -441,15 +441,15 @@ def drawn_in_period(
     file: Readable, vehicle_ids: Sequence[str], calendar: str, period: int
 ) -> dict[str, bool]:
     """Return for the vehicles that have drawn their periods whether one is among them."""
-    found: dict[str, bool] = {}
-    for some in batches(vehicle_ids):
+    is_drawn: dict[str, bool] = {}
+    for batch in batches(vehicle_ids):
         query = f"""
             SELECT key, periods FROM draws
-            WHERE calendar = ? AND key IN ({_marks(some)})
+            WHERE calendar = ? AND key IN ({_marks(batch)})
         """  # noqa: S608 (nothing but question marks)
-        rows = file.execute(query, (calendar, *some))
-        found.update((each, _has(file, text, period)) for each, text in rows)
-    return found
+        rows = file.execute(query, (calendar, *batch))
+        is_drawn.update((vehicle_id, _has(file, text, period)) for vehicle_id, text in rows)
+    return is_drawn
 
 
 def drawn_counts(file: Readable, vehicle_ids: Sequence[str]) -> dict[str, int]:

@@ -196,7 +196,7 @@ class PlanQuestion:
         """
         return vehicle.packet(self.plan.fingerprint, record)
 
-    def parted(self, stored: bytes) -> tuple[bytes, bytes]:
+    def split_answer(self, stored: bytes) -> tuple[bytes, bytes]:
         r"""Return the nonce and the record of a stored answer.
 
         Parameters
@@ -218,7 +218,7 @@ class PlanQuestion:
         --------
         >>> import fedldp
         >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
-        >>> PlanQuestion(for_vehicle(plan.to_json(), 1)).parted(b"sixteen bytes...\x80")
+        >>> PlanQuestion(for_vehicle(plan.to_json(), 1)).split_answer(b"sixteen bytes...\x80")
         (b'sixteen bytes...', b'\x80')
         """
         size = self._record_bytes
@@ -479,23 +479,23 @@ class Vehicle:
         ...     sum(answer is not None for answer in sent), ledger.spent("vehicle")
         (2, Fraction(1, 1))
         """
-        asked = _checked_calendar(calendar, self.ledger)
-        if not 1 <= whole(period, "period") <= asked.periods:
+        checked = _checked_calendar(calendar, self.ledger)
+        if not 1 <= whole(period, "period") <= checked.periods:
             raise DomainError(
-                f"period must be a whole number from 1 to {asked.periods}; got {period!r}."
+                f"period must be a whole number from 1 to {checked.periods}; got {period!r}."
             )
-        name = asked.fingerprint
+        name = checked.fingerprint
         question = PlanQuestion(
-            asked.plan,
+            checked.plan,
             period=(name, period),
             former=(f"records of {name} {period}",),
         )
         drawn = self.ledger.periods(
-            self.vehicle_id, asked.epsilon, name, asked.draw, question.constant
+            self.vehicle_id, checked.epsilon, name, checked.draw, question.constant
         )
         if period not in drawn:
             return None
-        return self.answer_question(question, row, run=f"period {period} of {asked.periods}")
+        return self.answer_question(question, row, run=f"period {period} of {checked.periods}")
 
     def answer_question(
         self,
@@ -550,7 +550,7 @@ class Vehicle:
             record, read, failure = _drawn_record(question.plan, row)
             drawn = before + record
         stored = self._release(question, run, drawn)
-        known, record = question.parted(stored)
+        known, record = question.split_answer(stored)
         answer = PaidAnswer(
             question.packet(record),
             known or self._nonce(question),
@@ -609,7 +609,7 @@ class Vehicle:
             self.vehicle_id,
             question.plan.epsilon,
             question.request,
-            lambda: drawn or _gone(),
+            lambda: drawn or _missing_answer(),
             run=run,
             job=question.job or None,
             constant=question.constant,
@@ -624,7 +624,7 @@ class Vehicle:
         return sha256(self.ledger.identity + names.encode()).digest()[:NONCE_BYTES]
 
 
-def _gone() -> bytes:
+def _missing_answer() -> bytes:
     raise DomainError("the ledger has lost an answer that it had a moment ago.")
 
 

@@ -94,7 +94,9 @@ class Vehicles:
             entry=question.entry,
             former=question.former,
         )
-        return {each: question.parted(answer)[1] for each, answer in stored.items()}
+        return {
+            vehicle_id: question.split_answer(answer)[1] for vehicle_id, answer in stored.items()
+        }
 
     def answering(
         self, question: PlanQuestion, calendar: Calendar, vehicle_ids: list[str], source: Source

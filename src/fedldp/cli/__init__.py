@@ -1,17 +1,15 @@
 """The command line. Needs the extra `cli`: click and rich."""
 
-import os
 import sys
 
+from fedldp._internal.owner import open_standard_error
 from fedldp.errors import FedLDPError, MissingExtra
-from fedldp.vehicle import protect_standard_files, warn_owner
+from fedldp.vehicle import warn_owner
 
 
 def main() -> None:
     """Run `fedldp`; print known errors as one line on standard error, without a traceback."""
-    protect_standard_files()
-    if sys.stderr is None:  # click would print errors on standard output
-        sys.stderr = os.fdopen(2, "w")  # the null device now
+    open_standard_error()
     try:
         _run()
     except (FedLDPError, OSError) as error:

@@ -287,7 +287,7 @@ def _signals(
 
 def _asked(signal: vss.Signal) -> tuple[float, float]:
     """Ask at the terminal for bounds, with those of the catalogue as defaults."""
-    click.echo(f"{signal.path} ({signal.told})", err=True)
+    click.echo(f"{signal.path} ({signal.summary})", err=True)
     while True:
         low, high = (
             click.prompt(f"  {what}", type=float, default=default, err=True)

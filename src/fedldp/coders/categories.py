@@ -472,8 +472,10 @@ class UnaryEncoding(AsBits, BySupport):
         def bound(exponents: Floats) -> float:
             """Bound the probability by Chernoff's inequality."""
             raised = np.expm1(exponents)
-            each = np.log1p(self.p * raised) + (self.categories - 1) * np.log1p(self.q * raised)
-            return float(np.exp(min(0.0, np.min(m * each - exponents * ones))))
+            log_ratios = np.log1p(self.p * raised) + (self.categories - 1) * np.log1p(
+                self.q * raised
+            )
+            return float(np.exp(min(0.0, np.min(m * log_ratios - exponents * ones))))
 
         kind = "number of ones"
         return [Check(kind, ones, expected, bound(sign * _CHERNOFF_EXPONENTS)) for sign in (-1, 1)]

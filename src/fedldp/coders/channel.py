@@ -98,7 +98,7 @@ class Channel(ByLaw, ForNumbers):
         reason = vehicle.fault(self.counts.tolist(), vehicle.exact(epsilon))
         if reason is not None:
             raise PrivacyError(f"not an epsilon = {epsilon:g} channel: {reason}.")
-        arrays = (each.tolist() for each in (self.counts, self.letters, self.values))
+        arrays = (array.tolist() for array in (self.counts, self.letters, self.values))
         reason = vehicle.bias_fault(*arrays)
         if reason is not None:
             raise DomainError(f"a channel must be unbiased at every letter; got {reason}.")
@@ -296,9 +296,9 @@ class Channel(ByLaw, ForNumbers):
         letters <<= self.bits
         letters += columns.view(np.int64)
         words <<= np.uint64(self.bits)
-        kept = words < thresholds.take(letters)
+        keeps_letter = words < thresholds.take(letters)
         flip = flips.take(letters)
-        flip *= ~kept
+        flip *= ~keeps_letter
         np.bitwise_xor(columns.astype(codes.dtype), flip, out=codes)
 
     def decode(self, codes: npt.ArrayLike) -> Any:

@@ -102,11 +102,11 @@ class NumpyCodebook(Codebook):
     ) -> Integers:
         if needed is None:
             return self._ranked(vectors, seeds, signs, ranks)
-        some, places = vectors.where(needed), np.flatnonzero(needed)
+        needing, places = vectors.where(needed), np.flatnonzero(needed)
         chosen = np.zeros(len(vectors), np.int64)
         for start in range(0, len(places), self.rows):
             part, at = slice(start, start + self.rows), places[start : start + self.rows]
-            chosen[at] = self._ranked(some[part], seeds[at], signs[at], ranks[at])
+            chosen[at] = self._ranked(needing[part], seeds[at], signs[at], ranks[at])
         return chosen
 
     def _ranked(self, vectors: SparseRows, seeds: Any, signs: Any, ranks: Any) -> Integers:
@@ -125,7 +125,7 @@ class NumpyCodebook(Codebook):
         which it is taken does not matter.
         """
         words, n = (self.directions + 1) // 4, len(vectors)
-        found = np.zeros((n, 4 * words))
+        products = np.zeros((n, 4 * words))
         # Rows with more numbers first: the rows that have a number i come first.
         order = np.argsort(-vectors.counts, kind="stable")
         starts, counts = vectors.starts[order], vectors.counts[order]
@@ -136,19 +136,19 @@ class NumpyCodebook(Codebook):
         numbers = np.empty((room, 4 * words))
         i = 0
         while n and i < counts[0]:
-            some = int(np.searchsorted(-counts, -i))
+            last = int(np.searchsorted(-counts, -i))
             # Of few rows, several numbers at a time, as many as all of these rows have.
-            many = min(int(counts[some - 1]) - i, room // some)
-            at = (starts[:some, None] + np.arange(i, i + many)).reshape(-1)
-            first = np.repeat(states[:some], many) + _times_golden(vectors.columns[at] * words)
+            many = min(int(counts[last - 1]) - i, room // last)
+            at = (starts[:last, None] + np.arange(i, i + many)).reshape(-1)
+            first = np.repeat(states[:last], many) + _times_golden(vectors.columns[at] * words)
             lanes = _lanes(np.add(first[:, None], steps, out=every[: len(at)]), scratch[: len(at)])
             np.take(table(), lanes, out=numbers[: len(at)], mode="clip")
             numbers[: len(at)] *= vectors.numbers[at][:, None]
             added = numbers[: len(at)]
-            found[:some] += added if many == 1 else added.reshape(some, many, -1).sum(axis=1)
+            products[:last] += added if many == 1 else added.reshape(last, many, -1).sum(axis=1)
             i += many
-        numbers = np.empty_like(found)
-        numbers[order] = found
+        numbers = np.empty_like(products)
+        numbers[order] = products
         return numbers
 
     def totals(self, parts: list[tuple[Any, Any]]) -> Integers:

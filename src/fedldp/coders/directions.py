@@ -195,20 +195,20 @@ class DirectionsCoder(ForNumbers):
                 f'directions must be "best" or one of {OFFERED_DIRECTIONS}; got {directions!r}.'
             )
         offered = OFFERED_DIRECTIONS if directions == "best" else (int(directions),)
-        found = []
+        coders = []
         for number in offered:
             best = _best(epsilon, d, float(mean_length), number, null)
             bits = vehicle.DIRECTION_BITS - number.bit_length()
             needed = max(1, ceil(log2(vehicles * _doubling(best.odds) / _CODEBOOK_SHARE)))
             if needed <= bits or (fleet is None and number == offered[0]):
-                found.append((best, min(needed, bits)))
-        if not found:
+                coders.append((best, min(needed, bits)))
+        if not coders:
             raise DomainError(
                 f"directions of {vehicle.DIRECTION_BITS} bits do not suffice for a fleet of "
                 f"{vehicles} at epsilon = {epsilon:g}: make a plan for each part of the fleet, "
                 "each with a key of its own, and combine the estimates."
             )
-        (chosen, seed_bits), *others = found
+        (chosen, seed_bits), *others = coders
         for other, bits in others:
             if other.error * _LEAST_GAIN < chosen.error:
                 chosen, seed_bits = other, bits
@@ -542,7 +542,7 @@ class DirectionsCoder(ForNumbers):
         top = np.bincount(places, _top(self.directions, self.best))
         extra = self.best * (self.high - self.low) / odds.total
         common = self.directions * self.low / odds.total
-        rows = [common * uniform + extra * each for each in (top[::-1], top)]
+        rows = [common * uniform + extra * side for side in (top[::-1], top)]
         middle = np.flatnonzero(values == 0)[0]
         for row in rows:
             row[middle] += odds.null / odds.total
@@ -881,7 +881,7 @@ def _best(epsilon: float, d: int, mean_length: float, directions: int, null: boo
     top = np.cumsum(squares)[:-1] / t
     every = squares.mean()
     ratio = exp(epsilon)
-    found = []
+    candidates = []
     for use in (False, True) if null == "best" else (bool(null),):
         total = t * ratio + directions - (0 if use else t)
         scale = (ratio - 1) * np.cumsum(means)[:-1] / total
@@ -890,8 +890,10 @@ def _best(epsilon: float, d: int, mean_length: float, directions: int, null: boo
         share = mean_length if use else 1.0
         error = (d * (low + share * extra) * every + share * extra * (top - every)) / scale**2
         place = int(np.argmin(error))
-        found.append(_Choice(_integers(epsilon, directions, place + 1, use), float(error[place])))
-    return min(found, key=lambda choice: choice.error)
+        candidates.append(
+            _Choice(_integers(epsilon, directions, place + 1, use), float(error[place]))
+        )
+    return min(candidates, key=lambda choice: choice.error)
 
 
 def _integers(epsilon: float, directions: int, best: int, null: bool) -> vehicle.Odds:

@@ -111,16 +111,16 @@ class Law:
         return self._above(m, mean, 1.0), self._above(m, -mean, -1.0)
 
     def _above(self, m: Floats, mean: Floats, sign: float) -> Floats:
-        found = np.ones(mean.shape)
+        shares = np.ones(mean.shape)
         places = np.flatnonzero(mean > np.max(sign * self.letters))
         if places.size:
             exponents, logarithms = self._upper if sign > 0 else self._lower
             # Some means at a time: there can be very many of them.
             for start in range(0, places.size, _CHUNK_MEANS):
-                some = places[start : start + _CHUNK_MEANS]
-                rates = logarithms[:, None] - exponents[:, None] * mean[some]
-                found[some] = np.exp(m[some] * np.minimum(rates.min(axis=0), 0.0))
-        return found
+                chunk = places[start : start + _CHUNK_MEANS]
+                rates = logarithms[:, None] - exponents[:, None] * mean[chunk]
+                shares[chunk] = np.exp(m[chunk] * np.minimum(rates.min(axis=0), 0.0))
+        return shares
 
     @cached_property
     def _upper(self) -> tuple[Floats, Floats]:

@@ -276,8 +276,8 @@ class Lines(BySupport):
         if self.digits == 1:
             return cells[..., : self.categories]
         if self.categories * self.directions <= _MOST_LISTED_SUPPORTS:
-            found: Cells = cells[..., self._supporting].sum(axis=-1)
-            return found
+            counts: Cells = cells[..., self._supporting].sum(axis=-1)
+            return counts
         rows = cells.reshape(-1, self.cells)
         counted = np.empty((len(rows), self.categories), cells.dtype)
         for row, supports in zip(rows, counted, strict=True):
@@ -317,25 +317,27 @@ class Lines(BySupport):
         partial += self._lower(spectrum, float(row.sum()))[:, None]
         shape = (base,) * (digits - 1)
         axes = tuple(range(digits - 1))
-        found: Floats = fft.ifftn(partial.reshape(*shape, -1), axes=axes, overwrite_x=True).real
-        found = np.moveaxis(found, -1, 0).reshape(-1)[: self.categories]
-        found *= lower / base
-        return found
+        transformed: Floats = fft.ifftn(
+            partial.reshape(*shape, -1), axes=axes, overwrite_x=True
+        ).real
+        transformed = np.moveaxis(transformed, -1, 0).reshape(-1)[: self.categories]
+        transformed *= lower / base
+        return transformed
 
     def _lower(self, spectrum: npt.NDArray[Any], reports: float) -> npt.NDArray[Any]:
         """Return F(v) for each vector v whose highest digit is 0."""
         base = self.base
-        found = np.empty(base ** (self.digits - 1), np.complex128)
-        found[0] = reports
+        digits_lower = np.empty(base ** (self.digits - 1), np.complex128)
+        digits_lower[0] = reports
         k = np.arange(1, base // 2 + 1)
         for digits in range(self.digits - 1):
             size = base**digits
             start = (size - 1) // (base - 1)
             block = spectrum[start : start + size].T
-            values = found[size : size * base].reshape(base - 1, size)  # by k, from 1
+            values = digits_lower[size : size * base].reshape(base - 1, size)  # by k, from 1
             values[k - 1] = np.take_along_axis(block[1:], self._divided(k, digits), axis=1)
             values[-k] = values[k - 1].conj()[:, self._divided(np.array([base - 1]), digits)[0]]
-        return found
+        return digits_lower
 
     def _divided(self, divisors: Codes, digits: int) -> Codes:
         """Return the number of v / k for each divisor k and each vector v of some digits."""
@@ -364,8 +366,8 @@ class Lines(BySupport):
         pairs, triples = ((base ** (self.digits - n) - 1) / (base**self.digits - 1) for n in (1, 2))
         true, other = self.same / self.total, self.other / self.total
         off_line = triples * true + (pairs - triples) * other
-        found: Floats = on_line * pairs * true + (1 - on_line) * off_line
-        return found
+        shares: Floats = on_line * pairs * true + (1 - on_line) * off_line
+        return shares
 
     def to_document(self) -> Document:
         entries = {name: vehicle.json_integer(getattr(self, name)) for name in _ENTRIES}

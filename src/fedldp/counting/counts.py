@@ -206,7 +206,7 @@ class Counted:
             "format": COUNTED_FORMAT,
             "packets": self.packets,
             "refused": dict(self.refused),
-            "listed": [list(each) for each in self.listed],
+            "listed": [list(refusal) for refusal in self.listed],
             "shards": dict(self.manifest.shards),
         }
         text = vehicle.canonical(document).encode()
@@ -254,15 +254,15 @@ class Counted:
             document = documents.parse(body[start:end], [COUNTED_FORMAT], entries)
             packets, refused, listed, shards = (document[name] for name in entries)
             _check_entries(packets, refused, shards)
-            bad = tuple(Refused(*each) for each in listed)
+            bad = tuple(Refused(*refusal) for refusal in listed)
             for shard, number, reason in bad:
                 if not isinstance(shard, str) or type(number) is not int or reason not in REASONS:
                     raise ValueError("a refused packet has a shard, a number and a reason")
             counts = {reason: refused[reason] for reason in REASONS if reason in refused}
             total = Tally.from_bytes(body[end:], plan)
-            found = cls(total, packets, counts, bad, Manifest(shards))
-            documents.check_written(found.to_bytes().hex(), bytes(data).hex())
-        return found
+            counted = cls(total, packets, counts, bad, Manifest(shards))
+            documents.check_written(counted.to_bytes().hex(), bytes(data).hex())
+        return counted
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the tally to a file, and the manifest next to it, as one step.
@@ -370,13 +370,13 @@ def merged(first: Counted, others: Iterable[Counted], most_listed: int = MOST_LI
     """Return the sum of many results, of which one is held at a time; the order changes nothing."""
     total, packets, refused = first.tally, first.packets, Counter(first.refused)
     bad, manifests = list(first.listed), [first.manifest]
-    for each in others:
-        total += each.tally
-        packets += each.packets
-        refused.update(each.refused)
-        if each.listed:
-            bad = sorted([*bad, *each.listed])[:most_listed]
-        manifests.append(each.manifest)
+    for other in others:
+        total += other.tally
+        packets += other.packets
+        refused.update(other.refused)
+        if other.listed:
+            bad = sorted([*bad, *other.listed])[:most_listed]
+        manifests.append(other.manifest)
     numbers = {reason: refused[reason] for reason in REASONS if refused[reason]}
     return Counted(total, packets, numbers, tuple(bad), merged_manifest(manifests))
 
@@ -420,8 +420,8 @@ def count(
             counter.add(packets)
         return counter.result()
     nothing = _Counter(plan, most_listed).result()
-    each = (count_shard(shard, plan, column, most_listed) for shard in find(data))
-    return merged(nothing, each, most_listed)
+    counted_shards = (count_shard(shard, plan, column, most_listed) for shard in find(data))
+    return merged(nothing, counted_shards, most_listed)
 
 
 def count_shard(
@@ -472,22 +472,24 @@ def count_new(
                 continue
             is_tally = tally.is_tally(shard.beginning())
             if is_tally:
-                found = _load_shard(shard, plan)
+                counted = _load_shard(shard, plan)
                 progress(shard.size)
             else:
-                found = count_shard(shard, plan, column, progress=progress)
-            _check_overlap(done, found.manifest.shards)
-            twins = [names[each] for each in found.manifest.shards.values() if each in names]
-            seldom, never = _rareness(found, plan, len(done), is_tally=is_tally)
+                counted = count_shard(shard, plan, column, progress=progress)
+            _check_overlap(done, counted.manifest.shards)
+            twins = [
+                names[digest] for digest in counted.manifest.shards.values() if digest in names
+            ]
+            seldom, never = _rareness(counted, plan, len(done), is_tally=is_tally)
             if twins and never:
                 raise DomainError(f"it has the same contents as {_some(twins)}, {_COPY}")
             twins = twins if seldom else []
         except (DomainError, WireError, OSError) as error:
             yield Outcome(shard, refused=str(error))
         else:
-            done |= found.manifest.shards
-            names |= {digest: name for name, digest in found.manifest.shards.items()}
-            yield Outcome(shard, found, is_tally=is_tally, twins=len(twins))
+            done |= counted.manifest.shards
+            names |= {digest: name for name, digest in counted.manifest.shards.items()}
+            yield Outcome(shard, counted, is_tally=is_tally, twins=len(twins))
 
 
 def _rareness(found: Counted, plan: Asked, known: int, *, is_tally: bool) -> tuple[bool, bool]:
@@ -565,11 +567,11 @@ class _Counter:
         verdicts, times = self._dictionary.verdicts, self._dictionary.times
         rows, missing = packets.rows, packets.missing
         if missing is not None or verdicts.any():
-            found = verdicts[rows]
+            row_verdicts = verdicts[rows]
             if missing is not None:
-                found[missing] = MISSING
-            self._note(found)
-            rows = rows[found == ACCEPTED]
+                row_verdicts[missing] = MISSING
+            self._note(row_verdicts)
+            rows = rows[row_verdicts == ACCEPTED]
         else:
             self._packets += len(rows)
             self._seen += len(rows)
@@ -644,9 +646,9 @@ class _Counter:
         order = good[np.argsort(vehicles[good], kind="stable")]
         for rows in np.split(order, np.flatnonzero(np.diff(vehicles[order])) + 1):
             if rows.size:
-                some = None if times is None else times[rows]
+                row_times = None if times is None else times[rows]
                 group = packets.take(rows)
-                verdicts[rows] = self._count_group(group, int(vehicles[rows[0]]), some)
+                verdicts[rows] = self._count_group(group, int(vehicles[rows[0]]), row_times)
         return verdicts
 
     def _count_group(self, packets: Packets, vehicles: int, times: Integers | None) -> Verdicts:

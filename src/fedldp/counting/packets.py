@@ -52,13 +52,13 @@ def _of_list(block: list[Any], first: int) -> Packets:
     if set(map(type, block)) <= {bytes}:
         return Packets.of(block)
     missing = np.zeros(len(block), np.bool_)
-    for place, each in enumerate(block):
-        if isinstance(each, bytearray | memoryview):
-            block[place] = bytes(each)
-        elif not isinstance(each, bytes):
-            if not is_missing(each):
+    for place, packet in enumerate(block):
+        if isinstance(packet, bytearray | memoryview):
+            block[place] = bytes(packet)
+        elif not isinstance(packet, bytes):
+            if not is_missing(packet):
                 raise DomainError(
-                    f"a packet must be bytes or None; number {first + place} is {shown(each)}."
+                    f"a packet must be bytes or None; number {first + place} is {shown(packet)}."
                 )
             block[place], missing[place] = b"", True
     packets = Packets.of(block)
@@ -81,8 +81,8 @@ def _of_arrow(data: Any, column: str | None) -> Iterator[Packets | RepeatedPacke
         batches = data.scanner(columns=[name], batch_size=_BLOCK_PACKETS).to_batches()
         columns = (batch.column(0) for batch in batches)
     elif hasattr(data, "array"):  # a series of pandas
-        found = pa.array(data)
-        columns = iter(found.chunks if isinstance(found, pa.ChunkedArray) else [found])
+        array = pa.array(data)
+        columns = iter(array.chunks if isinstance(array, pa.ChunkedArray) else [array])
     elif isinstance(data, pa.Array):
         columns = iter([data])
     elif hasattr(data, "__arrow_c_array__") and not isinstance(data, pa.RecordBatch):
@@ -194,8 +194,8 @@ def _of_array(pa: Any, array: Any) -> Iterator[Packets]:
     else:
         _, offsets, values = array.buffers()
         kind = np.int64 if pa.types.is_large_binary(array.type) else np.int32
-        found = np.frombuffer(offsets or b"", kind)[first : first + count + 1]
-        ends, data = found.astype(np.int64), _octets(values)
+        positions = np.frombuffer(offsets or b"", kind)[first : first + count + 1]
+        ends, data = positions.astype(np.int64), _octets(values)
     missing = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
     for start in range(0, count, _BLOCK_PACKETS):
         rows = slice(start, start + _BLOCK_PACKETS)

@@ -260,14 +260,14 @@ def find(source: Source) -> list[Shard]:
         source = unquote(urlsplit(source).path)  # one file has one name
     path = Path(source)
     if path.is_dir():
-        inside = (each for each in path.rglob("*") if each.is_file())
-        shown = (each for each in sorted(inside) if not _is_hidden(each.relative_to(path)))
-        return [LocalShard(each) for each in shown]
+        inside = (inner for inner in path.rglob("*") if inner.is_file())
+        shown = (inner for inner in sorted(inside) if not _is_hidden(inner.relative_to(path)))
+        return [LocalShard(inner) for inner in shown]
     if not path.exists() and glob.has_magic(str(source)):
-        found = sorted(map(Path, glob.glob(str(source), recursive=True)))  # noqa: PTH207
-        if not found:
+        paths = sorted(map(Path, glob.glob(str(source), recursive=True)))  # noqa: PTH207
+        if not paths:
             raise DomainError(f"no file matches {str(source)!r}.")
-        return [shard for each in found for shard in find(each)]
+        return [shard for match in paths for shard in find(match)]
     return [LocalShard(path)]
 
 
@@ -299,20 +299,20 @@ def _find_stored(address: str) -> list[Shard]:
     before, star, _ = name.partition("*")
     folder = before.rpartition("/")[0] if star else name
     system, key = _opened_store(f"{folder}?{parts.query}" if parts.query else folder)
-    found = system.get_file_info(key)
-    if found.type == fs.FileType.File and not star:
-        return [StoredShard(name, parts.query, system, found)]
-    if found.type == fs.FileType.NotFound:
+    info = system.get_file_info(key)
+    if info.type == fs.FileType.File and not star:
+        return [StoredShard(name, parts.query, system, info)]
+    if info.type == fs.FileType.NotFound:
         raise DomainError(f"there is no file and no folder {folder}.")
     inside = system.get_file_info(fs.FileSelector(key, recursive=True))
-    wanted = re.compile(_pattern(name) if star else ".*", re.DOTALL)
+    matching = re.compile(_pattern(name) if star else ".*", re.DOTALL)
     shards: list[Shard] = []
-    for each in sorted(inside, key=lambda each: str(each.path)):
-        within = each.path.removeprefix(key).lstrip("/")
+    for entry in sorted(inside, key=lambda entry: str(entry.path)):
+        within = entry.path.removeprefix(key).lstrip("/")
         full = f"{folder}/{quote(within, safe=_SAFE_ADDRESS_CHARACTERS)}"
         hidden = _is_hidden(PurePosixPath(within))
-        if each.type == fs.FileType.File and not hidden and wanted.fullmatch(full):
-            shards.append(StoredShard(full, parts.query, system, each))
+        if entry.type == fs.FileType.File and not hidden and matching.fullmatch(full):
+            shards.append(StoredShard(full, parts.query, system, entry))
     if star and not shards:
         raise DomainError(f"no file matches {name!r}.")
     return shards

@@ -17,7 +17,7 @@ from typing import Any, final
 
 from fedldp import vehicle
 from fedldp._internal import documents, packing
-from fedldp.budget.periods import asked
+from fedldp.budget.periods import read_plan_or_period
 from fedldp.errors import DomainError, WireError
 from fedldp.plan.report import Report
 
@@ -137,7 +137,7 @@ class Question:
         return question
 
 
-_asked = lru_cache(maxsize=8)(asked)  # the same plan comes in every round
+_asked = lru_cache(maxsize=8)(read_plan_or_period)  # the same plan comes in every round
 
 
 @lru_cache(maxsize=8)

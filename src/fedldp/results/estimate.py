@@ -170,15 +170,17 @@ def estimate(
     check_choices(estimator, of)
     if not 0 < confidence < 1:
         raise DomainError(f"confidence must lie between 0 and 1; got {confidence!r}.")
-    found: dict[str, tuple[Attribute, Moments, Part]] = {}
+    measured: dict[str, tuple[Attribute, Moments, Part]] = {}
     for part, cells in zip(parts, counts, strict=True):
         for attribute, moments in part.moments(cells):
-            found[attribute.name] = attribute, moments, part
-    number = sum(moments.m.size for _, moments, _ in found.values())
+            measured[attribute.name] = attribute, moments, part
+    number = sum(moments.m.size for _, moments, _ in measured.values())
     names = parts[0].schema.names
     return Estimate(
         {
-            name: described(*found[name], n, estimator, of=of, confidence=confidence, number=number)
+            name: described(
+                *measured[name], n, estimator, of=of, confidence=confidence, number=number
+            )
             for name in names
         },
         n,
@@ -361,22 +363,22 @@ def combine_estimates(*estimates: Estimate) -> Estimate:
     >>> round(both["x"].mean, 2), both.reports
     (0.5, 10000)
     """
-    names = {tuple(each) for each in estimates}
-    levels = {each.confidence for each in estimates}
+    names = {tuple(estimate) for estimate in estimates}
+    levels = {estimate.confidence for estimate in estimates}
     if len(names) != 1 or len(levels) != 1:
         raise DomainError("combine needs estimates of the same attributes and confidence.")
-    if any(each.of == "fleet" for each in estimates):
+    if any(estimate.of == "fleet" for estimate in estimates):
         raise DomainError(
             "combine needs estimates of the population: groups that chose different plans may "
             "differ, and a mean that is weighted by errors is not the mean of the fleet."
         )
-    found = {name: [each[name] for each in estimates] for name in estimates[0]}
+    results_of = {name: [estimate[name] for estimate in estimates] for name in estimates[0]}
     return Estimate(
-        {name: _combined(each) for name, each in found.items()},
-        sum(each.reports for each in estimates),
+        {name: _combined(results) for name, results in results_of.items()},
+        sum(estimate.reports for estimate in estimates),
         estimates[0].confidence,
         "population",
-        plausibility.merged([each.plausibility for each in estimates]),
+        plausibility.merged([estimate.plausibility for estimate in estimates]),
     )
 
 
@@ -426,15 +428,15 @@ def compare_estimates(one: Estimate, other: Estimate) -> Estimate:
 
 
 def _combined(several: list[Result]) -> Result:
-    names = [each.labels for each in several]
+    names = [result.labels for result in several]
     if names.count(names[0]) != len(names):
         raise DomainError(f"combine needs the same categories; got {names}.")
-    sizes = [np.size(each.stderr) for each in several]
+    sizes = [np.size(result.stderr) for result in several]
     if len(set(sizes)) > 1:
         raise DomainError(f"combine needs vectors of the same size; got {sizes}.")
-    values = np.array([each.values for each in several])
-    errors = np.array([each.stderr for each in several], np.float64)
-    answers = np.sum([each.answers for each in several], axis=0)
+    values = np.array([result.values for result in several])
+    errors = np.array([result.stderr for result in several], np.float64)
+    answers = np.sum([result.answers for result in several], axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         weights = 1 / errors**2
         # No error at all is an infinite weight: those alone count then, all alike.
@@ -452,13 +454,13 @@ def _combined(several: list[Result]) -> Result:
 
     def interval(kind: str) -> Floats:
         """Return an interval that reaches to each side as those of the estimates do."""
-        low, high = np.moveaxis(np.array([getattr(each, kind) for each in several]), -1, 0)
+        low, high = np.moveaxis(np.array([getattr(result, kind) for result in several]), -1, 0)
         least = np.where(unknown, low.min(axis=0), mean - added(values - low))
         most = np.where(unknown, high.max(axis=0), mean + added(high - values))
         return np.stack([least, most], axis=-1)
 
     alone, together, error = interval("interval"), interval("simultaneous"), added(errors)
-    joints = [each.joint for each in several if each.joint is not None]
+    joints = [result.joint for result in several if result.joint is not None]
     joint = Joint.combined(joints) if len(joints) == len(several) else None
     return several[0].with_numbers(Numbers(mean, error, alone, together, answers, joint))
 

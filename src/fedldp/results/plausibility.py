@@ -156,14 +156,14 @@ def check(parts: Sequence[Part], n: int, counts: Sequence[npt.NDArray[Any]]) -> 
         for part, cells in zip(parts, counts, strict=True)
         for suspects in (*_answers(part, n, cells), *_means(part, cells), *_others(part, cells))
     ]
-    checks = sum(each.p_values.size for each in suspects)
-    smallest = min((float(each.p_values.min()) for each in suspects), default=1.0)
+    checks = sum(suspect.p_values.size for suspect in suspects)
+    smallest = min((float(suspect.p_values.min()) for suspect in suspects), default=1.0)
     findings = [
-        each.finding(int(place), checks)
-        for each in suspects
-        for place in np.flatnonzero(each.p_values * checks < FALSE_ALARM)
+        suspect.finding(int(place), checks)
+        for suspect in suspects
+        for place in np.flatnonzero(suspect.p_values * checks < FALSE_ALARM)
     ]
-    findings.sort(key=lambda each: (each.p_value, each.kind, each.name))
+    findings.sort(key=lambda finding: (finding.p_value, finding.kind, finding.name))
     return Plausibility(checks, min(smallest * checks, 1.0), tuple(findings))
 
 
@@ -215,9 +215,9 @@ def _answers(part: Part, n: int, cells: npt.NDArray[Any]) -> Iterator[_Suspects]
     start = 0
     for _, attribute in part.asked:
         at = slice(start, start + attribute.size)
-        found, start = answered[place[at]], at.stop
+        counted, start = answered[place[at]], at.stop
         for p_values in (few[at], many[at]):
-            yield _Suspects(attribute, "answers", found, n * part.share, p_values)
+            yield _Suspects(attribute, "answers", counted, n * part.share, p_values)
 
 
 def _means(part: Part, cells: npt.NDArray[Any]) -> Iterator[_Suspects]:
@@ -229,10 +229,10 @@ def _means(part: Part, cells: npt.NDArray[Any]) -> Iterator[_Suspects]:
         if beyond is None:
             continue
         for attribute, place in places(attributes):
-            found = attribute.estimand.from_unit(mean[place])
+            means = attribute.estimand.from_unit(mean[place])
             for end, p_values in zip(reversed(coder.ends), beyond, strict=True):
                 known = float(attribute.estimand.from_unit(end))
-                yield _Suspects(attribute, "range", found, known, p_values[place])
+                yield _Suspects(attribute, "range", means, known, p_values[place])
 
 
 def _others(part: Part, cells: npt.NDArray[Any]) -> Iterator[_Suspects]:

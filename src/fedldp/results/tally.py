@@ -178,7 +178,7 @@ class Tally:
         >>> tally.estimate(of="fleet")["speed"]
         <Mean 29.81 ± 0.16, 10,000 answers>
         """
-        found = estimate.estimate(
+        estimated = estimate.estimate(
             self.parts,
             self.reports,
             self.counts,
@@ -186,9 +186,9 @@ class Tally:
             of=of,
             confidence=confidence,
         )
-        for text in found.warnings:
+        for text in estimated.warnings:
             warnings.warn(text, ImplausibleWarning, stacklevel=2)
-        return found
+        return estimated
 
     def plausibility(self) -> Plausibility:
         """Return whether honest vehicles can have sent these reports.
@@ -321,10 +321,10 @@ class Tally:
                 size, end = body[start], start + 1 + body[start] * int(part.starts[-1])
                 counts.append(_unpacked(body[start + 1 : end], size, int(part.starts[-1])))
                 start = end
-            found = _checked(plan, reports, tuple(counts))
-            if found.to_bytes() != bytes(data):
+            tally = _checked(plan, reports, tuple(counts))
+            if tally.to_bytes() != bytes(data):
                 raise ValueError("there are other bytes than the counters need")
-        return found
+        return tally
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the tally to a file, atomically: the file holds the old text or the new one.

@@ -263,7 +263,7 @@ def labels_of(cells: Cells, code: Callable[[Any], int], missing: float) -> Float
         # NumPy turns dates into Python's, or into integers, depending on their unit.
         cells = (cells.astype(str) if cells.dtype.kind in "mM" else cells).tolist()
 
-    def found(cell: Any) -> float:
+    def code_of(cell: Any) -> float:
         try:
             cell = cell.item() if isinstance(cell, np.generic) else cell
             return missing if is_missing(cell) else float(code(cell))
@@ -272,9 +272,9 @@ def labels_of(cells: Cells, code: Callable[[Any], int], missing: float) -> Float
 
     kinds = set(map(type, cells)) - {str, type(None)}
     if kinds in (set(), {float}, {int}, {bool}):  # equal values of these have equal labels
-        table = {cell: found(cell) for cell in set(cells)}
+        table = {cell: code_of(cell) for cell in set(cells)}
         return np.fromiter(map(table.__getitem__, cells), np.float64, len(cells))
-    return np.fromiter(map(found, cells), np.float64, len(cells))
+    return np.fromiter(map(code_of, cells), np.float64, len(cells))
 
 
 def is_missing(value: object) -> bool:
@@ -417,13 +417,17 @@ def _tolerant_csv(path: Path, rows: int, vehicle: str | None) -> Iterator[Chunk]
         except (UnicodeDecodeError, csv.Error) as error:
             raise DomainError(f"{path.name}, line 1: {error}.") from error
         _check_header(path, names)
-        kept = names.index(vehicle) if vehicle in names else None
+        vehicle_column = names.index(vehicle) if vehicle in names else None
         records, first_row = _records(_Lines(file), len(names)), 0
         while chunk := list(islice(records, rows)):
-            malformed = {row: each.fault for row, each in enumerate(chunk, first_row) if each.fault}
+            malformed = {
+                row: record.fault for row, record in enumerate(chunk, first_row) if record.fault
+            }
             cells = [
-                _without_cells(each.cells, len(names), kept) if each.fault else each.cells
-                for each in chunk
+                _without_cells(record.cells, len(names), vehicle_column)
+                if record.fault
+                else record.cells
+                for record in chunk
             ]
             columns = ([cell or None for cell in column] for column in zip(*cells, strict=True))
             data = dict(zip(names, columns, strict=True))

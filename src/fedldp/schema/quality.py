@@ -301,9 +301,9 @@ class DataQuality:
         return "\n  ".join([head, *self._lines(examples)])
 
     def _lines(self, examples: bool) -> list[str]:
-        bad = [each for each in self.attributes if not each.clean]
-        bad.sort(key=lambda each: -(each.clipped + each.replaced))  # the worst first
-        lines = [each.described(example=examples) for each in bad[:_NAMES_IN_A_SUMMARY]]
+        bad = [attribute for attribute in self.attributes if not attribute.clean]
+        bad.sort(key=lambda attribute: -(attribute.clipped + attribute.replaced))  # the worst first
+        lines = [attribute.described(example=examples) for attribute in bad[:_NAMES_IN_A_SUMMARY]]
         if len(bad) > _NAMES_IN_A_SUMMARY:
             lines.append(f"and {len(bad) - _NAMES_IN_A_SUMMARY:,} more attributes.")
         if self.malformed:
@@ -314,7 +314,7 @@ class DataQuality:
         if self.left_out:
             lines.append(f"{counted(self.left_out, 'row')} left out: the vehicle is unknown.")
         if self.unknown_keys:
-            known = [each.name for each in self.attributes]
+            known = [attribute.name for attribute in self.attributes]
             keys = [
                 f"{key!r:.60} in {count:,} of {self.rows:,} rows{did_you_mean(key, known)}"
                 for key, count in list(self.unknown_keys.items())[:_NAMES_IN_A_SUMMARY]
@@ -368,15 +368,17 @@ class DataQuality:
         Traceback (most recent call last):
         fedldp.errors.DomainError: no value of age can be used: 2 of 2 (100%) unreadable, ...
         """
-        for each in self.attributes:
+        for attribute in self.attributes:
             unused = (
-                each.replaced == each.values and each.replacement not in _LABELS_OF_UNKNOWN_VALUES
+                attribute.replaced == attribute.values
+                and attribute.replacement not in _LABELS_OF_UNKNOWN_VALUES
             )
-            if each.values and unused:
-                said = each.described().removeprefix(f"{each.name}: ")
+            if attribute.values and unused:
+                said = attribute.described().removeprefix(f"{attribute.name}: ")
                 raise DomainError(
-                    f"no value of {each.name} can be used: {said}. The result would be the public "
-                    "default, whatever the data are. Check the names and the formats of the data."
+                    f"no value of {attribute.name} can be used: {said}. The result would be the "
+                    "public default, whatever the data are. "
+                    "Check the names and the formats of the data."
                 )
 
     def _without_clipping(self) -> "DataQuality":

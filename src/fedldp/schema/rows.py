@@ -209,19 +209,19 @@ def kinds(data: Any) -> dict[str, int | None]:
     table = frames.table(data)
     for name in table.names:
         checked_text(name, "the name of a column")
-    found = {name: _size(table.cells(name, 0, _SNIFFED_CELLS)) for name in table.names}
-    for first in [name for name in found if name.endswith("[0]")]:
+    sizes = {name: _size(table.cells(name, 0, _SNIFFED_CELLS)) for name in table.names}
+    for first in [name for name in sizes if name.endswith("[0]")]:
         stem = first.removesuffix("[0]")
         several: list[str] = []
-        while found.get(name := f"{stem}[{len(several)}]") == 1:
+        while sizes.get(name := f"{stem}[{len(several)}]") == 1:
             several.append(name)
-        if len(several) > 1 and stem not in found:
-            found = {
+        if len(several) > 1 and stem not in sizes:
+            sizes = {
                 (stem if name == first else name): (len(several) if name == first else size)
-                for name, size in found.items()
+                for name, size in sizes.items()
                 if name not in several[1:]
             }
-    return found
+    return sizes
 
 
 def _size(cells: Cells) -> int | None:
@@ -329,8 +329,8 @@ def _missing(reader: Reader, cells: Cells, bad: npt.NDArray[np.bool_]) -> int:
     absent = reader.is_missing
     rows = np.flatnonzero(bad.any(axis=1)).tolist()
     if reader.size == 1 and not (isinstance(cells, np.ndarray) and cells.ndim > 1):
-        found = [cell for row in rows if (cell := cells[row]) is not None]
-        return len(rows) - len(found) + sum(map(absent, found))
+        present = [cell for row in rows if (cell := cells[row]) is not None]
+        return len(rows) - len(present) + sum(map(absent, present))
     count = 0
     for row in rows:
         cell = cells[row]

@@ -69,10 +69,10 @@ class Schema(Mapping[str, Attribute]):
             )
         if not self.attributes or len(set(self.names)) < len(self.names):
             raise DomainError(f"a schema needs attributes with different names; got {self.names}.")
-        for each in self.attributes:
-            if type(each.constant) is not bool:
+        for item in self.attributes:
+            if type(item.constant) is not bool:
                 raise DomainError(
-                    f"constant of {each.name!r} must be True or False; got {each.constant!r}."
+                    f"constant of {item.name!r} must be True or False; got {item.constant!r}."
                 )
         if self.dimensions > MOST_COORDINATES:
             raise DomainError(
@@ -184,20 +184,20 @@ class Schema(Mapping[str, Attribute]):
         the data. Fill in what follows (None leaves a column out):
             Schema.infer(data, id=None, age=(low, high), city=[...])
         """
-        found = kinds(data)
+        kind_of = kinds(data)
         for name in known:
-            if name not in found:
-                raise unknown("column", name, list(found))
-        if not found.keys() <= known.keys():
+            if name not in kind_of:
+                raise unknown("column", name, list(kind_of))
+        if not kind_of.keys() <= known.keys():
             places = {
                 name: repr(known[name]) if name in known else "(low, high)" if size else "[...]"
-                for name, size in found.items()
+                for name, size in kind_of.items()
             }
             raise DomainError(
                 "bounds and categories are public: they come from you, never from the data. Fill "
                 f"in what follows (None leaves a column out):\n    Schema.infer({_call(places)})"
             )
-        chosen = [(name, size) for name, size in found.items() if known[name] is not None]
+        chosen = [(name, size) for name, size in kind_of.items() if known[name] is not None]
         return cls(tuple(_attribute(name, known[name], size) for name, size in chosen))
 
     @property
@@ -470,21 +470,23 @@ def template(data: Any) -> str:
     return "\n".join(texts)
 
 
-def _attribute(name: str, given: Any, size: int | None = None) -> Attribute:
+def _attribute(name: str, shorthand: Any, size: int | None = None) -> Attribute:
     """Return the attribute that an argument of `Schema.of` describes; refuse an ambiguous one."""
-    if isinstance(given, Attribute):
-        if given.name != name:
-            raise DomainError(f"the attribute given as {name!r} has another name: {given.name!r}.")
-        return given
-    if isinstance(given, Mapping):
-        return from_table(name, given)
+    if isinstance(shorthand, Attribute):
+        if shorthand.name != name:
+            raise DomainError(
+                f"the attribute given as {name!r} has another name: {shorthand.name!r}."
+            )
+        return shorthand
+    if isinstance(shorthand, Mapping):
+        return from_table(name, shorthand)
     for kind in ATTRIBUTES.values():
-        if found := kind.from_shorthand(name, given, size or 1):
-            return found
+        if attribute := kind.from_shorthand(name, shorthand, size or 1):
+            return attribute
     raise DomainError(
         f"{name!r} must be bounds in round brackets, such as (0, 100), or categories in square "
-        f'brackets, such as ["Oslo", "Rome"]; got {given!r:.60}. Two categories that are numbers '
-        'are written as texts: ["0", "1"].'
+        f'brackets, such as ["Oslo", "Rome"]; got {shorthand!r:.60}. Two categories that are '
+        'numbers are written as texts: ["0", "1"].'
     )
 
 

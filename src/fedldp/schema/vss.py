@@ -83,7 +83,7 @@ class Signal:
                 f"{self.path}: expected a list of allowed values, texts or numbers; "
                 f"got {allowed!r:.200}."
             )
-        return [label(each) for each in known]
+        return [label(value) for value in known]
 
     @property
     def is_number(self) -> bool:
@@ -99,7 +99,7 @@ class Signal:
         return found
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """What the catalogue says, in a few words."""
         low, high = self.bounds
         parts = [self._text("type"), self._text("datatype"), self.unit]
@@ -128,24 +128,24 @@ class Signal:
 
     def table(self, bounds: tuple[float, float] | None = None) -> str:
         """Return the draft of the attribute in TOML, with places to fill in where needed."""
-        words = " ".join(filter(None, [self._text("description"), f"({self.told})"]))
+        words = " ".join(filter(None, [self._text("description"), f"({self.summary})"]))
         comment = textwrap.indent(textwrap.fill(words, 96), "# ")
         return f"{comment}\n{toml.table(self.path, entries=self._options(bounds))}"
 
     def _options(self, bounds: tuple[float, float] | None) -> dict[str, Any]:
         if self.is_number:
             ends = self.bounds if bounds is None else self.narrowed(*bounds)
-            low, high = (UNFILLED if each is None else _plain(each) for each in ends)
+            low, high = (UNFILLED if end is None else _plain(end) for end in ends)
             return {"low": low, "high": high, **({"size": UNFILLED} if self.is_array else {})}
         if bounds is not None:
-            raise DomainError(f"{self.path} is not a number and has no bounds ({self.told}).")
+            raise DomainError(f"{self.path} is not a number and has no bounds ({self.summary}).")
         if self.is_array or (self.labels is None and self.datatype != "string"):
             raise DomainError(
                 f"{self.path} has the type {self._text('datatype')!r}: only numbers, lists of "
                 "numbers, truth values and texts can be asked for."
             )
         labels = [UNFILLED] if self.labels is None else self.labels
-        missing = next((each for each in labels if each.lower() in _UNKNOWN_LABELS), None)
+        missing = next((name for name in labels if name.lower() in _UNKNOWN_LABELS), None)
         if missing is None:
             return {"categories": [*labels, OTHER]}
         return {"categories": labels, "missing": missing}

@@ -800,11 +800,11 @@ def snapshot(
         raise _damaged(path, kind, "it is empty")
     with _LOOKING:
         try:
-            found = _Snapshot(path, kind, inspect=inspect)
+            opened = _Snapshot(path, kind, inspect=inspect)
         except ERRORS as error:
             raise _trouble(path, kind, error) from error
-        with contextlib.closing(found):
-            yield found
+        with contextlib.closing(opened):
+            yield opened
 
 
 def create(path: str | os.PathLike[str], kind: Kind) -> None:
@@ -1073,7 +1073,7 @@ def replace(path: str | os.PathLike[str], kind: Kind, contents: str) -> Path | N
     """
     path = Path(path).resolve()
     companions = [Path(f"{path}{end}") for end in ("-wal", "-shm", "-journal")]
-    old = [each for each in (path, *companions, head.path_of(path)) if each.exists()]
+    old = [file for file in (path, *companions, head.path_of(path)) if file.exists()]
     owner, aside = (path if path.exists() else path.parent).stat(), None
     with _fresh(path, kind, contents) as (fresh, record), _GATE:
         new = [fresh]
@@ -1082,19 +1082,19 @@ def replace(path: str | os.PathLike[str], kind: Kind, contents: str) -> Path | N
             with contextlib.closing(Head(new[1], create=True)) as started:
                 started.start(record.mark)
         if os.geteuid() == 0:  # keep the owner of the old one
-            for each in new:
-                os.chown(each, owner.st_uid, owner.st_gid)
+            for file in new:
+                os.chown(file, owner.st_uid, owner.st_gid)
         if old:
             aside = files.new_folder(path.parent, f"{path.name}-aside-")
-            for each in old:
-                os.link(each, aside / each.name)
+            for file in old:
+                os.link(file, aside / file.name)
             files.sync(aside)
         empty = fresh.with_name("empty")
         empty.touch(mode=0o600)
         empty.replace(path)
         files.sync(path.parent)
-        for each in companions:
-            each.unlink(missing_ok=True)
+        for companion in companions:
+            companion.unlink(missing_ok=True)
         if record is not None:
             new[1].replace(head.path_of(path))
         files.sync(path.parent)

@@ -31,8 +31,8 @@ def attach(path: str | os.PathLike[str], mirror: str | os.PathLike[str], kind: K
             raise DomainError(f"{copy} is the name of a file of {own}. Choose another one.")
         if Path(f"{copy}{end}").exists():
             raise DomainError(f"{copy}{end} exists. Choose another name for the mirror.")
-    for each in (own, copy):
-        _check_name(each)
+    _check_name(own)
+    _check_name(copy)
 
     def change(record: Record) -> Record:
         if record.role == MIRRORED:
@@ -74,8 +74,8 @@ def _copy(path: Path, copy: Path, record: Record) -> None:
             started.start(record.mark)
         if os.geteuid() == 0:  # it belongs to whom the file belongs to
             owner = path.stat()
-            for each in (new, new_head):
-                os.chown(each, owner.st_uid, owner.st_gid)
+            for file in (new, new_head):
+                os.chown(file, owner.st_uid, owner.st_gid)
         new_head.rename(head.path_of(copy))
         new.rename(copy)
         files.sync(copy.parent)

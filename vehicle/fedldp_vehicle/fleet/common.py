@@ -7,7 +7,7 @@ from .. import signing, vehicle
 from .._internal import documents, toml
 from ..budget.ledger import Ledger, Period, asked_and_refused
 from ..budget.overview import overview
-from ..budget.periods import Asked, asked
+from ..budget.periods import PlanOrPeriod, read_plan_or_period
 from ..budget.vehicle import (
     ONLY_VEHICLE,
     PaidAnswer,
@@ -25,7 +25,6 @@ from ..vehicle import Calendar, canonical, exact, warn_owner
 __all__ = [
     "MOST_REFUSED",
     "ONLY_VEHICLE",
-    "Asked",
     "BudgetError",
     "Calendar",
     "Database",
@@ -36,6 +35,7 @@ __all__ = [
     "Link",
     "PaidAnswer",
     "Period",
+    "PlanOrPeriod",
     "PlanQuestion",
     "PrivacyError",
     "PrivateKey",
@@ -44,7 +44,6 @@ __all__ = [
     "Trusted",
     "Vehicle",
     "WireError",
-    "asked",
     "asked_and_refused",
     "canonical",
     "documents",
@@ -54,6 +53,7 @@ __all__ = [
     "for_vehicle",
     "locks",
     "overview",
+    "read_plan_or_period",
     "signing",
     "toml",
     "vehicle",

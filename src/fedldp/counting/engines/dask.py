@@ -71,14 +71,14 @@ def count_files(
         import dask
     except ImportError:
         raise MissingExtra("dask", "dask") from None
-    wanted = Files.of(files, known)
+    selected = Files.of(files, known)
     work = Work.of(plan, column, most_listed)
     shared = dask.delayed(work)  # sent to each worker once
     count, merge = dask.delayed(Work.counted_file), dask.delayed(Work.merge)
-    level = [count(shared, address) for address in wanted.addresses.values()]
+    level = [count(shared, address) for address in selected.addresses.values()]
     while len(level) > RESULTS_PER_TASK:
         level = [
             merge(shared, level[i : i + RESULTS_PER_TASK])
             for i in range(0, len(level), RESULTS_PER_TASK)
         ]
-    return wanted.check(work.merged(dask.compute(*level)))
+    return selected.check(work.merged(dask.compute(*level)))

@@ -81,14 +81,14 @@ def count_files(
     <Counted: 100 vehicles in 1 packet>
     """
     active = session or _active()
-    wanted, work = Files.of(files, known), Work.of(plan, column, most_listed)
-    partitions = min(len(wanted.addresses), _MOST_PARTITIONS)
+    selected, work = Files.of(files, known), Work.of(plan, column, most_listed)
+    partitions = min(len(selected.addresses), _MOST_PARTITIONS)
     if not partitions:
         return work.merged([])
-    addresses = [(address,) for address in wanted.addresses.values()]
+    addresses = [(address,) for address in selected.addresses.values()]
     frame = active.createDataFrame(addresses, "address string").repartition(partitions)
     counted = _mapped(frame, lambda batches: work.merge(map(work.counted_file, _cells(batches))))
-    return wanted.check(_merged(counted, partitions, work))
+    return selected.check(_merged(counted, partitions, work))
 
 
 def count_packets(plan: Plan, frame: "DataFrame", *, column: str | None = None) -> Counted:

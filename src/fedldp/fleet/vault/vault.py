@@ -33,7 +33,7 @@ from fedldp import vehicle
 from fedldp._internal.validation import Floats, Integers
 from fedldp.budget.calendars import CalendarPeriod
 from fedldp.budget.ledger import Ledger
-from fedldp.budget.periods import asked, is_period
+from fedldp.budget.periods import is_period, read_plan_or_period
 from fedldp.budget.vehicle import PlanQuestion, for_vehicle
 from fedldp.budget.vehicles import Vehicles
 from fedldp.errors import DomainError, FedLDPError, PrivacyError, WireError
@@ -562,7 +562,7 @@ def _schema(plan: str) -> Schema:
 @lru_cache(maxsize=4)
 def _checked(text: str, cap: Fraction) -> _Checked:
     """Read a plan, and check its integers and its cost against a cap, as a small vehicle does."""
-    alone = asked(text).plan
+    alone = read_plan_or_period(text).plan
     read = for_vehicle(alone, cap)
     period = CalendarPeriod.from_json(text) if is_period(text) else None
     plan = Plan.from_json(alone) if period is None else period.calendar.plan

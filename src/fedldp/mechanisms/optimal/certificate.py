@@ -215,19 +215,19 @@ def certificate(epsilon: float) -> Certificate:
             f"got {epsilon:g}."
         )
     key = f"certificate {SOLVER_VERSION}: {epsilon!r}"
-    kept = cache_files.load(key)
-    if kept is not None:
+    cached = cache_files.load(key)
+    if cached is not None:
         try:
-            pitch, *terms = json.loads(kept)
+            pitch, *terms = json.loads(cached)
             read = Certificate(epsilon, Fraction(pitch), tuple(_read_term(term) for term in terms))
             if read.invalid() is None:
                 return read
         except (ValueError, TypeError, ArithmeticError, RecursionError):
             pass  # damaged: find it again
-    found = _find(epsilon)
-    text = json.dumps([str(found.pitch), *([str(n) for n in term] for term in found.terms)])
+    certified = _find(epsilon)
+    text = json.dumps([str(certified.pitch), *([str(n) for n in term] for term in certified.terms)])
     cache_files.save(key, text)
-    return found
+    return certified
 
 
 def _read_term(numbers: list[str]) -> Term:
@@ -237,8 +237,8 @@ def _read_term(numbers: list[str]) -> Term:
 
 def _find(epsilon: float) -> Certificate:
     variance = HMTP(epsilon).worst_case_variance
-    wanted = sqrt(4 * _PITCH_COST * 0.8 * variance)
-    pitch = Fraction(wanted).limit_denominator(1 << 20)
+    pitch_estimate = sqrt(4 * _PITCH_COST * 0.8 * variance)
+    pitch = Fraction(pitch_estimate).limit_denominator(1 << 20)
     steps = _steps(ceil(1.15 * PMOpt(epsilon).A / float(pitch)))
     inputs = np.arange(_INPUTS) / (_INPUTS - 1)
     limits = Limits(np.full(_INPUTS, variance))
@@ -246,23 +246,23 @@ def _find(epsilon: float) -> Certificate:
         solution = solve(steps.astype(np.float64) * float(pitch), epsilon, inputs, limits)
         if solution is None:
             raise DomainError(f"no certificate was found for epsilon = {epsilon}.")
-        found = Certificate(epsilon, pitch, _terms(solution, pitch, steps.tolist()))
-        missing = np.setdiff1d(found.steps_below(-_REPAIRABLE_DEFICIT * variance), steps)
+        certificate = Certificate(epsilon, pitch, _terms(solution, pitch, steps.tolist()))
+        missing = np.setdiff1d(certificate.steps_below(-_REPAIRABLE_DEFICIT * variance), steps)
         if not missing.size:
             break
         steps = np.union1d(steps, missing)
     # Rounding may leave h a little below 0; lowering one mu by that much lifts h by at least it.
-    lowest, _ = found.lowest()
+    lowest, _ = certificate.lowest()
     if lowest < 0:
-        largest = max(range(len(found.terms)), key=lambda i: found.terms[i][0])
-        alpha, lam, mu, x = found.terms[largest]
-        terms = list(found.terms)
+        largest = max(range(len(certificate.terms)), key=lambda i: certificate.terms[i][0])
+        alpha, lam, mu, x = certificate.terms[largest]
+        terms = list(certificate.terms)
         terms[largest] = (alpha, lam, mu + lowest, x)
-        found = Certificate(epsilon, pitch, tuple(terms))
-    reason = found.invalid()
+        certificate = Certificate(epsilon, pitch, tuple(terms))
+    reason = certificate.invalid()
     if reason is not None:
         raise DomainError(f"no certificate was found for epsilon = {epsilon}: {reason}.")
-    return found
+    return certificate
 
 
 def _steps(dense: int) -> Integers:

@@ -73,10 +73,12 @@ class Optimal(Solved):
     def _weights(self, x: Floats) -> Floats | None:
         if self.weights is None and self.cap is None:
             return None
-        given = np.ones_like if self.weights is None else self.weights
+        weight_function = np.ones_like if self.weights is None else self.weights
         try:
             weights = np.broadcast_to(
-                np.asarray(given(x), np.float64) + np.asarray(given(-x), np.float64), x.shape
+                np.asarray(weight_function(x), np.float64)
+                + np.asarray(weight_function(-x), np.float64),
+                x.shape,
             )
         except (TypeError, ValueError) as error:
             raise DomainError(
@@ -123,7 +125,9 @@ class Optimal(Solved):
                 if self._is_kept(candidates[-1], 1.0):
                     break
         fitting = [
-            each for each in candidates if each.outputs <= self.outputs and self._is_kept(each, 1.0)
+            candidate
+            for candidate in candidates
+            if candidate.outputs <= self.outputs and self._is_kept(candidate, 1.0)
         ]
         if not fitting:
             raise DomainError(
@@ -131,7 +135,7 @@ class Optimal(Solved):
                 f"that stays below the cap {self.cap!r}; allow more."
             )
         mean = trapezoid(weights)
-        return min(fitting, key=lambda each: float(mean @ each.variance(right))), 1.0
+        return min(fitting, key=lambda candidate: float(mean @ candidate.variance(right))), 1.0
 
     def _channel(self, solution: Solution) -> Channel:
         return to_channel(solution, self.epsilon, letters_for(self.epsilon))

@@ -170,8 +170,8 @@ def _fixed(
 
 def _first_cuts(y: Floats, x: Floats, active: Integers) -> frozenset[Cut]:
     def closest(values: Floats) -> list[int]:
-        found: list[int] = np.argmin(np.abs(y - values[:, None]), axis=1).tolist()
-        return found
+        nearest_outputs: list[int] = np.argmin(np.abs(y - values[:, None]), axis=1).tolist()
+        return nearest_outputs
 
     inputs = x[active]
     return frozenset(

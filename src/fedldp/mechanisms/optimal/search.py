@@ -63,7 +63,7 @@ def search(
     """Solve the program for the best range of evenly spaced outputs."""
     minimize_scalar = scipy_module("optimize").minimize_scalar
 
-    found: list[tuple[float, Solution]] = []
+    solutions: list[tuple[float, Solution]] = []
     grid = np.linspace(-1.0, 1.0, count)
     cuts: frozenset[Cut] = frozenset() if near is None else near.cuts
 
@@ -78,7 +78,7 @@ def search(
         score = solution.factor
         if weights is not None:
             score = float(trapezoid(weights) @ solution.variances)
-        found.append((score, solution))
+        solutions.append((score, solution))
         return score
 
     # Few outputs fit the problem better at some ranges than at others: look around first.
@@ -92,7 +92,7 @@ def search(
     middle, step = trials[int(np.argmin(scores))], trials[1] - trials[0]
     bounds = (max(low, middle - step), middle + step)
     minimize_scalar(objective, bounds=bounds, options={"xatol": 0.04 * step})
-    return min(found, key=lambda each: each[0])[1] if found else None
+    return min(solutions, key=lambda scored: scored[0])[1] if solutions else None
 
 
 def to_channel(solution: Solution, epsilon: float, letters: Floats) -> Channel:
@@ -115,10 +115,10 @@ def four_outputs(epsilon: float) -> Channel:
     It is kept in the cache, and validated again when it is read.
     """
     key = f"four outputs, solver {SOLVER_VERSION}: {epsilon!r}"
-    kept = cache_files.load(key)
-    if kept is not None:
+    cached = cache_files.load(key)
+    if cached is not None:
         with suppress(FedLDPError):  # damaged: find it again
-            channel = Channel.from_json(kept)
+            channel = Channel.from_json(cached)
             if channel.epsilon == epsilon and channel.outputs <= 4:
                 return channel
     channel = _four_outputs(epsilon)
@@ -132,7 +132,7 @@ def _four_outputs(epsilon: float) -> Channel:
     letters = letters_for(epsilon)
     right = letters[letters >= 0]
     limits = limits_under(epsilon, right)
-    found: list[Solution] = []
+    solutions: list[Solution] = []
 
     def worst(inner_and_outer: Floats) -> float:
         inner, outer = np.exp(inner_and_outer)
@@ -140,11 +140,11 @@ def _four_outputs(epsilon: float) -> Channel:
         solution = solve(outputs, epsilon, right, limits)
         if solution is None:
             return 1e9
-        found.append(solution)
+        solutions.append(solution)
         return solution.factor
 
     for start in ((0.5, 0.7), (0.9, 0.2), (0.1, 1.0)):  # in units of Duchi's output
         first = np.log(np.array(start) * Duchi(epsilon).C)
         minimize(worst, first, method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-5})
-    solution = min(found, key=lambda each: each.factor)
+    solution = min(solutions, key=lambda solution: solution.factor)
     return to_channel(solution, epsilon, letters)

@@ -72,10 +72,10 @@ class Solved(Finite):
     @cached_property
     def _found(self) -> tuple[Channel, float]:
         key = f"solver {SOLVER_VERSION}: {self._key()}"
-        kept = cache.load(key)
-        if kept is not None:
+        cached = cache.load(key)
+        if cached is not None:
             try:
-                document = json.loads(kept)
+                document = json.loads(cached)
                 channel, factor = Channel.from_json(document["channel"]), float(document["factor"])
                 fits = channel.epsilon == self.epsilon and channel.outputs <= self.outputs
                 if fits and 0 < factor < np.inf and self._is_kept(channel, factor):

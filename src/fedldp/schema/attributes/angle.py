@@ -160,8 +160,8 @@ class CircularDistribution(Bins):
         if np.any(possible & (np.abs(turns) >= 0.25)):
             return whole
         ends = np.flatnonzero(possible)[[0, -1]] + [-1, 1]  # outward to the grid
-        found: Floats = (directions[ends] % (2 * np.pi)) / (2 * np.pi) * self._period
-        return found
+        bounds: Floats = (directions[ends] % (2 * np.pi)) / (2 * np.pi) * self._period
+        return bounds
 
     @cached_property
     def resultant_interval(self) -> Floats:

@@ -174,10 +174,12 @@ class BinnedNumber(Binned):
     kind = Distribution
 
     def __post_init__(self) -> None:
-        given = self.edges
-        if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
-            raise DomainError(f"edges of {self.name!r} must be a list of numbers; got {given!r}.")
-        edges = tuple(finite(self.name, "each edge", edge) for edge in given)
+        edges_given = self.edges
+        if isinstance(edges_given, str | bytes) or not hasattr(edges_given, "__iter__"):
+            raise DomainError(
+                f"edges of {self.name!r} must be a list of numbers; got {edges_given!r}."
+            )
+        edges = tuple(finite(self.name, "each edge", edge) for edge in edges_given)
         object.__setattr__(self, "edges", edges)
         if not 2 <= len(edges) - 1 <= MOST_BINS:
             raise DomainError(

@@ -124,8 +124,8 @@ class Bins(_Several):
         if places is None:
             joint, places = joint.given_total(), np.arange(len(edges) - 1)
         answers = int(np.max(numbers.answers))
-        found = ratios(joint, answers, places[None], np.eye(len(places)), (0.0, 1.0)).numbers
-        columns = [each[0] for each in found[:4]]
+        bin_ratios = ratios(joint, answers, places[None], np.eye(len(places)), (0.0, 1.0)).numbers
+        columns = [column[0] for column in bin_ratios[:4]]
         total = joint.frequencies[places].sum()
         # Not clipped, as `ratios` are: only so is their sum 1.
         columns[0] = joint.frequencies[places] / (total if total > 0 else np.nan)
@@ -313,36 +313,36 @@ class Distribution(Bins):
     @property
     def details(self) -> dict[str, Any]:
         """Everything about it, for JSON."""
-        found: dict[str, Any] = {
+        details: dict[str, Any] = {
             "edges": list(self.edges),
             "histogram": entries(self.histogram),
             "cdf": entries(self.cdf),
             "quantiles": [
-                {"q": q, "estimate": or_none(found.value), "interval": list(found[1:])}
+                {"q": q, "estimate": or_none(details.value), "interval": list(details[1:])}
                 for q in _REPORTED_LEVELS
-                for found in [self.quantile(q)]
+                for details in [self.quantile(q)]
             ],
         }
         for key in ("mean", "variance", *(["share"] if self._has_missing else [])):
             interval = getattr(self, f"{key}_interval")
-            found[key] = {
+            details[key] = {
                 "estimate": or_none(getattr(self, key)),
                 "interval": [or_none(end) for end in interval.tolist()],
             }
-        return found
+        return details
 
     @cached_property
     def cdf(self) -> Frequencies:
         """The share of values below each edge but the first and the last: never descending."""
         number = len(self.places)
-        found = self._linear(np.tri(number)[:-1], 0.0, 1.0)
+        cumulative = self._linear(np.tri(number)[:-1], 0.0, 1.0)
         point = np.clip(np.cumsum(self.histogram.frequencies)[:-1], 0.0, 1.0)
         return Frequencies(
             tuple(f"below {edge}" for edge in texts(self.edges)[1:-1]),
             point,
-            found.stderr,
-            widened(found.interval, point),
-            widened(found.simultaneous, point),
+            cumulative.stderr,
+            widened(cumulative.interval, point),
+            widened(cumulative.simultaneous, point),
             self.answers,
         )
 
@@ -437,11 +437,11 @@ class Distribution(Bins):
         top = np.stack([squares, halves])
         if not isfinite(centre):
             return np.array([0.0, (self.edges[-1] - self.edges[0]) ** 2 / 4])
-        found = self._linear(top, 0.0, top.max(axis=1))
+        interval = self._linear(top, 0.0, top.max(axis=1))
         # Values differ from the centres of their bins by at most half a bin, and so by Minkowski's
         # inequality do the standard deviations.
-        low, high = np.sqrt(found.interval[0])
-        half = np.sqrt(found.interval[1, 1])
+        low, high = np.sqrt(interval.interval[0])
+        half = np.sqrt(interval.interval[1, 1])
         ends = np.array([max(low - half, 0.0), high + half])
         return widened(ends**2, self.variance)
 

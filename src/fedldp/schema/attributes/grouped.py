@@ -67,22 +67,22 @@ def ratios(
     `places` has a row of frequencies for each group, `top` a row of weights for each ratio; a true
     ratio lies between the ends.
     """
-    found = joint.frequencies[places]
+    shares = joint.frequencies[places]
     cov = joint.covariance(places[:, :, None], places[:, None, :])
-    t, p = found @ top.T, found.sum(axis=1)[:, None]
+    t, p = shares @ top.T, shares.sum(axis=1)[:, None]
     var_t, var_p = (top @ cov * top).sum(axis=2), cov.sum(axis=(1, 2))[:, None]
     sums = _Sums(t, p, var_t, var_p, cov.sum(axis=2) @ top.T)
     reaches = joint.reaches(max(1, t.size // places.size))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(p > 0, np.clip(t / p, *ends), np.nan)
         usual = sums.with_rare(joint.reach(DEFAULT_RISK), places, top)
-        square = np.maximum(*(each.variance(ratio) for each in usual))
+        square = np.maximum(*(moments.variance(ratio) for moments in usual))
         stderr = np.where(p > 0, np.sqrt(np.maximum(square, 0.0)) / p, np.inf)
         slopes = (top - ratio[:, :, None]) / p[:, :, None]
     intervals = []
     for reach in reaches:
-        both = [each.fieller(reach, ends) for each in sums.with_rare(reach, places, top)]
-        low, high = (np.stack([each[..., end] for each in both]) for end in (0, 1))
+        both = [side.fieller(reach, ends) for side in sums.with_rare(reach, places, top)]
+        low, high = (np.stack([bounds[..., end] for bounds in both]) for end in (0, 1))
         intervals.append(np.stack([low.min(axis=0), high.max(axis=0)], axis=-1))
     errors, rare = reaches[0]
     least = errors * np.sqrt(np.maximum(var_p[:, 0], 0.0) + rare[places].max(axis=1))
@@ -152,7 +152,7 @@ def moved_ratio(coder: Any, places: Floats, liars: float, group: float) -> float
     return high
 
 
-def apart(one: Mean, other: Mean, covariance: Any = None) -> Mean:
+def mean_difference(one: Mean, other: Mean, covariance: Any = None) -> Mean:
     """Return the difference of two means with its intervals.
 
     The distances of both means from the ends of their intervals are added as standard errors are
@@ -170,7 +170,7 @@ def apart(one: Mean, other: Mean, covariance: Any = None) -> Mean:
     stderr = _added(one.stderr, other.stderr, correlation)
 
     def interval(kind: str) -> Floats:
-        (a, b), (c, d) = (np.moveaxis(getattr(each, kind), -1, 0) for each in (one, other))
+        (a, b), (c, d) = (np.moveaxis(getattr(result, kind), -1, 0) for result in (one, other))
         first, second = np.clip(one.mean, a, b), np.clip(other.mean, c, d)
         low = first - second - _added(first - a, d - second, correlation)
         high = first - second + _added(b - first, second - c, correlation)
@@ -323,8 +323,8 @@ class GroupMeans(_Several):
         )
         ends = np.arange(2 * len(groups)).reshape(-1, 2)
         answers = int(np.max(numbers.answers))
-        found = ratios(joint, answers, ends, np.array([[low, high]]), (low, high))
-        return cls._of(groups, joint, found)
+        means = ratios(joint, answers, ends, np.array([[low, high]]), (low, high))
+        return cls._of(groups, joint, means)
 
     @classmethod
     def _of(cls, groups: tuple[str, ...], joint: Joint, found: Ratios) -> "GroupMeans":
@@ -405,7 +405,7 @@ class GroupMeans(_Several):
         covariance, joint = None, self.numbers.joint
         if self.ratios is not None and joint is not None:
             covariance = self.ratios.covariance(joint, (pair[0], 0), (pair[1], 0))
-        return apart(self._for_pairs(pair[0]), self._for_pairs(pair[1]), covariance)
+        return mean_difference(self._for_pairs(pair[0]), self._for_pairs(pair[1]), covariance)
 
     def _for_pairs(self, place: int) -> Mean:
         """Return a group's mean, with an interval that holds for all pairs of groups at once."""
@@ -598,7 +598,7 @@ class TwoWay(_Several):
     def _places(self) -> Integers:
         return np.arange(len(self.values)).reshape(self._shape)
 
-    def _known(self) -> Joint:
+    def _known_joint(self) -> Joint:
         if self.numbers.joint is None:
             raise DomainError(
                 "a combined table has no shares within groups: take them from each estimate."
@@ -608,18 +608,18 @@ class TwoWay(_Several):
     @property
     def row_shares(self) -> Frequencies:
         """The share of each group."""
-        sums = _sums(self._known(), self._places())
+        sums = _sums(self._known_joint(), self._places())
         return Frequencies.of(self.rows, _numbers(*sums, self.answers))
 
     @property
     def column_shares(self) -> Frequencies:
         """The share of each label of the other category."""
-        sums = _sums(self._known(), self._places().T)
+        sums = _sums(self._known_joint(), self._places().T)
         return Frequencies.of(self.columns, _numbers(*sums, self.answers))
 
     def _ratios(self) -> Ratios:
         eye = np.eye(len(self.columns))
-        return ratios(self._known(), self.answers, self._places(), eye, (0.0, 1.0))
+        return ratios(self._known_joint(), self.answers, self._places(), eye, (0.0, 1.0))
 
     @property
     def within(self) -> Mean:
@@ -654,15 +654,16 @@ class TwoWay(_Several):
         >>> found.difference("A", "B").mean.round(1)
         array([ 1., -1.])
         """
-        found, joint = self._ratios(), self._known()
-        a, b = (_place(each, self.rows, "group") for each in (one, other))
+        table_ratios, joint = self._ratios(), self._known_joint()
+        a, b = (_place(group, self.rows, "group") for group in (one, other))
         covariance = np.array(
-            [found.covariance(joint, (a, j), (b, j)) for j in range(len(self.columns))]
+            [table_ratios.covariance(joint, (a, j), (b, j)) for j in range(len(self.columns))]
         )
         first, second = (
-            Mean.of(_numbers(*(each[place] for each in found.numbers[:5]))) for place in (a, b)
+            Mean.of(_numbers(*(values[place] for values in table_ratios.numbers[:5])))
+            for place in (a, b)
         )
-        return apart(first, second, covariance)
+        return mean_difference(first, second, covariance)
 
 
 @final
@@ -733,17 +734,17 @@ class Differences(_Several):
         both = [
             Mean.of(
                 _numbers(
-                    np.atleast_1d(each.values),
-                    np.atleast_1d(each.stderr),
-                    np.reshape(each.interval, (-1, 2)),
-                    np.reshape(each.simultaneous, (-1, 2)),
-                    np.broadcast_to(each.answers, np.size(each.values)),
+                    np.atleast_1d(group.values),
+                    np.atleast_1d(group.stderr),
+                    np.reshape(group.interval, (-1, 2)),
+                    np.reshape(group.simultaneous, (-1, 2)),
+                    np.broadcast_to(group.answers, np.size(group.values)),
                 )
             )
-            for each in (one, other)
+            for group in (one, other)
         ]
-        found = apart(both[0], both[1], 0.0)
-        arrays = (found.mean, found.stderr, found.interval, found.simultaneous, found.answers)
+        bounds = mean_difference(both[0], both[1], 0.0)
+        arrays = (bounds.mean, bounds.stderr, bounds.interval, bounds.simultaneous, bounds.answers)
         return cls(one.labels, _numbers(*arrays))
 
     @property
@@ -777,9 +778,11 @@ def _sums(joint: Joint, places: Integers) -> tuple[Floats, Floats, Floats, Float
 
     def half(reach: Reach) -> Floats:
         rare = far * reach.rare[places].max(axis=1)
-        found: Floats = reach.errors * np.sqrt(np.maximum(square, 0.0) + rare)
-        return found
+        errors: Floats = reach.errors * np.sqrt(np.maximum(square, 0.0) + rare)
+        return errors
 
     usual, halves = joint.reach(DEFAULT_RISK), [half(reach) for reach in joint.reaches()]
-    alone, together = (np.stack([value - each, value + each], axis=-1) for each in halves)
+    alone, together = (
+        np.stack([value - half_width, value + half_width], axis=-1) for half_width in halves
+    )
     return value, half(usual) / usual.errors, alone, together

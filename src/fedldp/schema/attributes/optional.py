@@ -163,8 +163,8 @@ def _error(grid: int, groups: int, epsilon: float, coders: Coders) -> float:
     coder = coders.compact(epsilon, groups * number)
     x = np.clip(_PLACES * np.sqrt(3 * coders.variance), -1.0, 1.0)
     shares = np.maximum(1 - np.abs((x[:, None] + 1) / 2 * (grid - 1) - np.arange(grid)), 0.0)
-    each = np.append(_ASSUMED_SHARE * shares.mean(axis=0), 1 - _ASSUMED_SHARE) / groups
+    share_errors = np.append(_ASSUMED_SHARE * shares.mean(axis=0), 1 - _ASSUMED_SHARE) / groups
     places = np.arange(grid)
-    cov = coder.covariance(np.tile(each, groups), places[:, None], places)
+    cov = coder.covariance(np.tile(share_errors, groups), places[:, None], places)
     values = np.linspace(-1.0, 1.0, grid)
     return float(values @ cov @ values + cov.sum() / 3)

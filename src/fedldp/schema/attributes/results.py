@@ -102,20 +102,22 @@ class Joint:
         """
         every = np.arange(len(several[0].frequencies))
         with np.errstate(divide="ignore", invalid="ignore"):
-            total = [each.covariance(every, every).sum() for each in several]
+            total = [joint.covariance(every, every).sum() for joint in several]
             weights = np.tile(1 / np.array(total), (len(every), 1)).T
             sure = np.isinf(weights)
             weights = np.where(sure.any(axis=0), sure, weights)
             weights /= weights.sum(axis=0)
-        answers = sum(each.answers for each in several)
+        answers = sum(joint.answers for joint in several)
         pairs = list(zip(weights, several, strict=True))
 
         def of_an_answer(first: Integers, second: Integers) -> Floats:
-            found = (w[first] * w[second] * each.covariance(first, second) for w, each in pairs)
-            return cast(Floats, answers * sum(found))
+            covariances = (
+                w[first] * w[second] * joint.covariance(first, second) for w, joint in pairs
+            )
+            return cast(Floats, answers * sum(covariances))
 
-        mean = sum(weight * each.frequencies for weight, each in pairs)
-        jumps = (w**2 * each.jump / max(each.answers, 1) ** 2 for w, each in pairs)
+        mean = sum(weight * joint.frequencies for weight, joint in pairs)
+        jumps = (w**2 * joint.jump / max(joint.answers, 1) ** 2 for w, joint in pairs)
         jump = answers**2 * np.sum([*jumps], axis=0)
         return cls(cast(Floats, mean), of_an_answer, answers, several[0].risks, jump)
 
