@@ -136,6 +136,16 @@ class Statement:
                 raise ValueError("the hash of its question has another length")
         return found
 
+    def contradicts(self, other: "Statement") -> bool:
+        """Return whether it states another question for the same round.
+
+        >>> one, other = Statement("spring", 1, bytes(32)), Statement("spring", 1, b"1" * 32)
+        >>> one.contradicts(other), one.contradicts(one)
+        (True, False)
+        """
+        same = (self.job, self.round) == (other.job, other.round)
+        return same and self.question != other.question
+
     def check(self, question: Question) -> None:
         """Raise `WireError` if a question is not the one that is stated."""
         if (question.job, question.round, question.digest) != (self.job, self.round, self.question):

@@ -4,7 +4,8 @@ Each question becomes an entry with its job, its round and the SHA-256 of its pl
 The ledger keeps the entries in a hash chain. Agents that were asked the same questions in the same
 order have the same head, and owners who compare their heads by some other way than the server find
 out if it asked them differently. Where they differ, the server's own signatures prove it: an agent
-keeps the statement of each round that it has answered (`fedldp_fleet.questions.Statement`).
+keeps the statement with which the server has signed the question of each round
+(`fedldp_fleet.questions.Statement`), and a second one for the same round beside it.
 
 The chain holds every question that a vehicle has answered, and those of signed jobs that no vehicle
 has answered, one for each round. What else was refused is in a list beside it, which has an end.
@@ -14,11 +15,20 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, final
 
-from .common import MOST_REFUSED, Link, asked_and_refused, canonical, documents, follow
-from .questions import Question
+from .common import (
+    MOST_REFUSED,
+    Link,
+    PublicKey,
+    asked_and_refused,
+    canonical,
+    documents,
+    follow,
+)
+from .questions import Question, Statement
 
 FORMAT = "fedldp transparency 1"
 ASKED = "fedldp asked 1"
@@ -76,21 +86,43 @@ class Asked:
 
 @final
 @dataclass(frozen=True)
+class Stated:
+    """What a server has signed, and the key that the operator has named as the server's."""
+
+    server: str
+    statement: str
+
+    @property
+    def verified(self) -> Statement:
+        """The statement; `WireError` if this key has not signed it."""
+        return Statement.verified(self.statement, PublicKey.from_text(self.server))
+
+    def contradicts(self, other: "Stated") -> bool:
+        """Return whether one server has signed both, and they state different questions."""
+        return self.server == other.server and self.verified.contradicts(other.verified)
+
+
+@final
+@dataclass(frozen=True)
 class Transparency:
     """All that an agent was asked."""
 
     asked: tuple[Asked, ...]  # the chain
     refused: tuple[Asked, ...] = ()  # the list
+    stated: tuple[Stated, ...] = ()  # the evidence
 
     @classmethod
-    def of(cls, links: Iterable[Link], refused: Iterable[str]) -> "Transparency":
-        """Return what a ledger holds."""
-        return cls(tuple(Asked.of(link.entry) for link in links), tuple(map(Asked.of, refused)))
+    def of(
+        cls, links: Iterable[Link], refused: Iterable[str], stated: Iterable[Stated] = ()
+    ) -> "Transparency":
+        """Return what a ledger holds, and what the server has signed."""
+        asked = tuple(Asked.of(link.entry) for link in links)
+        return cls(asked, tuple(map(Asked.of, refused)), tuple(stated))
 
     @classmethod
-    def read(cls, path: Path) -> "Transparency":
+    def read(cls, path: Path, stated: Iterable[Stated] = ()) -> "Transparency":
         """Read the ledger of an agent, which may be running or never have been started."""
-        return cls.of(*asked_and_refused(path)) if path.exists() else cls(())
+        return cls.of(*asked_and_refused(path), stated) if path.exists() else cls(())
 
     @property
     def head(self) -> str:
@@ -109,12 +141,10 @@ class Transparency:
 
     def of_job(self, job: str) -> "Transparency":
         """Return what was asked in one job; its head is that of the job's own chain."""
-        return Transparency(
-            *(
-                tuple(each for each in some if each.job == job)
-                for some in (self.asked, self.refused)
-            )
+        asked, refused = (
+            tuple(each for each in some if each.job == job) for some in (self.asked, self.refused)
         )
+        return Transparency(asked, refused)
 
     def to_document(self) -> dict[str, Any]:
         """Return JSON for other owners: it says nothing about vehicles."""
@@ -127,22 +157,37 @@ class Transparency:
             ],
             "questions": [each.to_document() for each in self.asked],
             "refused": [each.to_document() for each in self.refused],
+            "stated": [{"server": s.server, "statement": s.statement} for s in self.stated],
         }
 
     @classmethod
     def from_json(cls, text: str) -> "Transparency":
         """Read what another owner has printed, and check that its heads fit; or `WireError`."""
         with documents.reading(repr(FORMAT), ". Use `fedldp agent transparency --json`."):
-            entries = "head", "jobs", "questions", "refused"
+            entries = "head", "jobs", "questions", "refused", "stated"
             document = documents.parse(text, [FORMAT], entries)
-            lists = [
+            asked, refused = (
                 tuple(Asked.of(canonical({"format": ASKED, **each})) for each in document[name])
                 for name in ("questions", "refused")
-            ]
-            found = cls(*lists)
+            )
+            stated = [Stated(each["server"], each["statement"]) for each in document["stated"]]
+            for each in stated:
+                each.verified  # noqa: B018 (raises if it is not signed)
+            found = cls(asked, refused, tuple(stated))
             if json.loads(json.dumps(found.to_document())) != document:
                 raise ValueError("its heads do not fit its questions")
         return found
+
+    def proofs(self, other: "Transparency | None" = None) -> list[tuple[Stated, Stated]]:
+        """Return pairs of statements that prove that one server asked differently in a round."""
+        here = _stated_by_round(self.stated)
+        there = _stated_by_round(self.stated if other is None else other.stated)
+        return [
+            pair
+            for where in here.keys() & there.keys()
+            for pair in product(here[where], there[where])
+            if pair[0].contradicts(pair[1]) and (other or pair[0].statement < pair[1].statement)
+        ]
 
     def differences(self, other: "Transparency") -> list[str]:
         """Return what differs, a sentence for each; nothing if both heads are equal.
@@ -164,6 +209,14 @@ class Transparency:
             elif mine != theirs:
                 found.append(f"{where}: {_what_differs(mine, theirs)} was asked there.")
         return found or ["the same questions were asked in another order."]
+
+
+def _stated_by_round(stated: Iterable[Stated]) -> dict[tuple[str, int], list[Stated]]:
+    found: dict[tuple[str, int], list[Stated]] = {}
+    for each in stated:
+        statement = each.verified
+        found.setdefault((statement.job, statement.round), []).append(each)
+    return found
 
 
 def _by_round(asked: Iterable[Asked]) -> dict[str, list[Asked]]:

@@ -1,11 +1,14 @@
 """Agents of both distributions, with the real engine: they answer, refuse, repeat and spend."""
 
 import dataclasses
+import json
 
+import agent_cases
 import pytest
 from agent_cases import Party
 from engine_cases import (
     PLAN,
+    ROWS,
     SCHEDULE,
     SERVER,
     START,
@@ -17,10 +20,14 @@ from engine_cases import (
     training,
 )
 
+from fedldp import Plan
+from fedldp.errors import WireError
 from fedldp.results.tally import from_json
 from fedldp.signing import PrivateKey
 from fedldp_fleet import engine
+from fedldp_fleet.questions import Question
 from fedldp_fleet.store.base import DONE
+from fedldp_fleet.transparency import Stated, Transparency
 
 KINDS = ["many", "one", "alone"]
 
@@ -306,7 +313,10 @@ def test_a_lost_outbox_costs_nothing(party, store):
     agent.agent = None
     agent.start()
     with store.transaction() as inside:
-        inside._execute("DELETE FROM used")  # so that the server gives it a place
+        [row] = inside.rounds("spring")
+        inside.set_round(row._replace(answers=0))
+        inside._execute("DELETE FROM answers")  # the server has lost it, too
+        inside._execute("DELETE FROM used")
     agent.visit(), agent.visit()
     assert answers(store) == [before]  # the same identifier, so it counts once
     assert (agent.spent(), agent.reads) == (2, 1)
@@ -324,6 +334,33 @@ def test_rows_that_cannot_be_read_are_answered_too(party, store, kind):
     assert len(answers(store)) == 1
     if kind != "many":
         assert "no rows" in agent.owner[0]
+
+
+ODD_ROWS = {
+    "usual": {"speed": 30.0, "load": 0.25, "late": "yes"},
+    "out of bounds": {"speed": 1e300, "load": -5.0, "late": "no"},
+    "missing": {"speed": None, "load": None, "late": None},
+    "unknown": {"speed": 30.0, "load": 0.25, "late": "perhaps"},
+}
+
+
+def test_all_that_leaves_is_the_same_for_all_data_but_the_records(make_store, kind, monkeypatch):
+    """Calls, announcements, sizes, times, what is told: only the records differ."""
+    found = []
+    for name, row in ODD_ROWS.items():
+        monkeypatch.setattr(agent_cases, "ROW", row)
+        store = make_store(name)
+        machine = prepared(store, statistic(wanted=1), training(rounds=1, group=1), agents=1)
+        agent = Party(machine, store, kind)
+        call, sent = agent.road.call, []
+        agent.road.call = lambda given, call=call, sent=sent: (
+            sent.append(dict(given.able)) or call(given)
+        )
+        waits = [agent.visit() for _ in range(4)]
+        found.append((sent, agent.road.log, agent.time.sleeps, waits, agent.told, agent.spent()))
+        agent.close()
+    assert found[0][5] == 4
+    assert found[1:] == found[:1] * 3
 
 
 def test_an_answer_leaves_at_a_tick(party):
@@ -432,6 +469,60 @@ def test_what_was_asked_is_in_the_chain_with_the_evidence(party):
     assert '"job":"spring"' in link.entry
     [entry] = agent.outbox.of_round("spring", 1)
     assert entry.question.hex() in entry.statement
+
+
+def restated(store, job="spring"):
+    """Let the server ask another question in a round that is open."""
+    with store.transaction() as inside:
+        row = inside.job(job)
+        opened = inside.locked_round(job, row.round)
+        other = dataclasses.replace(Question.from_bytes(opened.question), plan=OTHER)
+        statement = engine.Statement(job, row.round, other.digest).signed(SERVER)
+        inside.set_round(
+            opened._replace(question=other.to_bytes(), digest=other.digest, statement=statement)
+        )
+
+
+OTHER = Plan(ROWS, 1.0, mechanism="three-outputs", k=1).to_json()
+
+
+def seen(agent):
+    """Return what an agent can show to others, whichever distribution it is of."""
+    stated = [Stated(*dataclasses.astuple(each)) for each in agent.outbox.statements()]
+    return Transparency.of(agent.ledger.asked(), agent.ledger.refused(), stated)
+
+
+def test_two_statements_for_one_round_prove_that_the_server_asked_differently(party, store):
+    agent = party(statistic(wanted=2))
+    agent.visit(), agent.visit()
+    assert seen(agent).proofs() == []
+    restated(store)
+    agent.visit()
+    assert any("has signed two questions" in told for told in agent.told)
+    assert agent.outbox.contradicted() == ["spring, round 1"]
+    [(one, other)] = Transparency.from_json(json.dumps(seen(agent).to_document())).proofs()
+    assert one.verified.question != other.verified.question
+    assert agent.spent() == 2  # the second question is not covered
+
+
+def test_agents_that_were_asked_differently_prove_it_together(store):
+    machine = prepared(store, statistic(wanted=5), agents=2)
+    parties = [
+        Party(machine, store, "many", "agent-0"),
+        Party(machine, store, "one", "agent-1"),
+    ]
+    parties[0].visit()
+    restated(store)
+    parties[1].visit()
+    here, there = map(seen, parties)
+    assert here.proofs() == there.proofs() == []
+    assert len(here.proofs(there)) == len(there.proofs(here)) == 1
+    forged = dataclasses.replace(there.stated[0], server=PrivateKey.generate().public.text)
+    document = dataclasses.replace(there, stated=(forged,)).to_document()
+    with pytest.raises(WireError, match="not signed by the expected key"):
+        Transparency.from_json(json.dumps(document))
+    for each in parties:
+        each.close()
 
 
 def test_what_was_refused_is_noted(party):

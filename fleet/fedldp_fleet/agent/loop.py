@@ -220,6 +220,11 @@ class Agent:
         statement = Statement.verified(offer.statement, job.server)
         if statement.job != offer.job:
             raise WireError(f"the server has signed a question of the job {statement.job!r}.")
+        if self._outbox.state(statement, job.server, offer.statement):
+            self._tell_once(
+                f"{offer.job}, round {statement.round}: the server has signed two questions. "
+                "`fedldp agent transparency` has the proof. Only a restored server may do so."
+            )
         job.check_time(self._clock())
         if (
             before is not None

@@ -4,14 +4,19 @@ A row is written before anything is drawn. So after a crash the agent knows wher
 ledger, which has the records, and sends what it finds there: what is paid for is always sent. The
 file is not needed for privacy, which the ledger guards alone. If it is lost, questions that are
 asked again get the same bytes under the same identifiers.
+
+It also keeps what the server has signed: two statements for one round prove that it asked
+differently.
 """
 
 import os
 from fractions import Fraction
 from typing import NamedTuple, final
 
-from ..common import Database, Kind
+from ..common import Database, Kind, PublicKey
 from ..messages import Verdict
+from ..questions import Statement
+from ..transparency import Stated
 
 _KIND = Kind(
     name="outbox of an agent",
@@ -37,6 +42,14 @@ _KIND = Kind(
             verdict INTEGER,
             incarnation BLOB NOT NULL,
             PRIMARY KEY (job, round, chunk)
+        ) WITHOUT ROWID;
+        CREATE TABLE statements (
+            job TEXT NOT NULL,
+            round INTEGER NOT NULL,
+            question BLOB NOT NULL,
+            server TEXT NOT NULL,
+            statement TEXT NOT NULL,
+            PRIMARY KEY (job, round, question)
         ) WITHOUT ROWID;
         CREATE INDEX entries_to_send ON entries (drawn, verdict);
     """,
@@ -133,6 +146,34 @@ class Outbox:
         """Return the answers in a round, chunk by chunk."""
         return self._entries("WHERE job = ? AND round = ? ORDER BY chunk", job, number)
 
+    def state(self, statement: Statement, server: PublicKey, text: str) -> bool:
+        """Keep what the server has signed; return whether it now contradicts itself.
+
+        Of each round at most two statements are kept, which are proof enough.
+        """
+        where = statement.job, statement.round
+        with self._file.reading():
+            known = [row[0] for row in self._file.execute(_STATED, where)]
+        if statement.question in known or len(known) > 1:
+            return False
+        with self._file.transaction():
+            self._file.execute(_STATE, (*where, statement.question, server.text, text))
+        return bool(known)
+
+    def statements(self) -> list[Stated]:
+        """Return what the server has signed, round by round."""
+        with self._file.reading():
+            rows = self._file.execute(
+                "SELECT server, statement FROM statements ORDER BY job, round, question"
+            )
+        return [Stated(*row) for row in rows]
+
+    def contradicted(self) -> list[str]:
+        """Return the rounds for which the server has signed two questions."""
+        with self._file.reading():
+            rows = self._file.execute(_CONTRADICTED)
+        return [f"{job}, round {number}" for job, number in rows]
+
     def counts(self) -> dict[str, dict[str, int]]:
         """Return, for each job, how many answers were drawn, and what the server says of them."""
         found: dict[str, dict[str, int]] = {}
@@ -160,6 +201,11 @@ class Outbox:
         return [entry._replace(drawn=bool(entry.drawn)) for entry in (Entry(*row) for row in rows)]
 
 
+_STATED = "SELECT question FROM statements WHERE job = ? AND round = ?"
+_STATE = "INSERT OR IGNORE INTO statements VALUES (?, ?, ?, ?, ?)"
+_CONTRADICTED = (
+    "SELECT job, round FROM statements GROUP BY job, round HAVING COUNT(*) > 1 ORDER BY job, round"
+)
 _MARKS = ", ".join("?" * len(Entry._fields))
 _BEGIN = f"INSERT OR REPLACE INTO entries VALUES ({_MARKS})"  # noqa: S608 (question marks)
 _FORGET = "DELETE FROM entries WHERE job = ? AND round = ? AND chunk = ? AND NOT drawn"

@@ -19,10 +19,11 @@ from fractions import Fraction
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 from ..common import DomainError, FedLDPError, Ledger, PublicKeys, exact, files, locks, toml
 from ..common import overview as ledger_overview
+from ..transparency import Stated
 from . import https, policy
 from .https import HTTPSRoad, Membership
 from .loop import TICK_SECONDS, Agent, Holder
@@ -51,6 +52,7 @@ ENTRIES: dict[str, toml.Types] = {
     **policy.ENTRIES,
 }
 
+T = TypeVar("T")
 MakeHolder = Callable[["Settings", Ledger], Holder]
 
 
@@ -284,6 +286,8 @@ def status(settings: Settings) -> tuple[dict[str, Any], list[str]]:
             attention.append(f"the ledger was sealed on {found.sealed}: it refuses every vehicle.")
     except (FedLDPError, OSError) as error:
         attention.append(str(error))
+    for each in _signed_twice(settings):
+        attention.append(f"{each}: the server has signed two questions.")
     disk = os.statvfs(settings.folder)
     free = disk.f_bavail * disk.f_frsize
     if free < LEAST_FREE_BYTES:
@@ -295,6 +299,28 @@ def status(settings: Settings) -> tuple[dict[str, Any], list[str]]:
         **spent,
     }
     return document, attention
+
+
+def statements(settings: Settings) -> list[Stated]:
+    """Return what the server has signed, as far as the agent has seen it."""
+    return _look(settings, Outbox.statements)
+
+
+def _signed_twice(settings: Settings) -> list[str]:
+    try:
+        return _look(settings, Outbox.contradicted)
+    except (FedLDPError, OSError):  # a damaged outbox is told by the agent itself
+        return []
+
+
+def _look(settings: Settings, query: Callable[[Outbox], list[T]]) -> list[T]:
+    if not (settings.folder / OUTBOX).exists():
+        return []
+    outbox = Outbox(settings.folder / OUTBOX)
+    try:
+        return query(outbox)
+    finally:
+        outbox.close()
 
 
 def _state(path: Path) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,9 @@ from fedldp.errors import DomainError
 from fedldp.vehicle import warn_owner
 from fedldp_fleet.agent import service
 from fedldp_fleet.agent.service import FILE, LEDGER, NETWORK, Settings
+
+if TYPE_CHECKING:
+    from fedldp_fleet.transparency import Stated
 
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 _NOTES = {
@@ -199,7 +202,9 @@ def rotate_command(folder: Path) -> None:
 def transparency_command(folder: Path, as_json: bool, other: Path | None) -> None:
     """Show what was asked, to compare with others.
 
-    Owners with equal heads were asked the same questions in the same order.
+    Owners with equal heads were asked the same questions in the same order. If
+    the server has signed two questions for one round, both statements are
+    printed: they prove it to anybody. The exit status is 1 then.
 
     \b
     fedldp agent transparency car
@@ -208,10 +213,13 @@ def transparency_command(folder: Path, as_json: bool, other: Path | None) -> Non
     """  # noqa: D301
     from fedldp_fleet.transparency import Transparency
 
-    asked = Transparency.read(Settings.load(folder).ledger_path)
-    if other is not None:
-        differences = asked.differences(Transparency.from_json(other.read_text("utf-8")))
+    settings = Settings.load(folder)
+    asked = Transparency.read(settings.ledger_path, service.statements(settings))
+    theirs = other and Transparency.from_json(other.read_text("utf-8"))
+    if theirs:
+        differences = asked.differences(theirs)
         click.echo("\n".join(differences) or "Both were asked the same.")
+        _show_proofs(asked.proofs(theirs))
         sys.exit(1 if differences else 0)
     if as_json:
         click.echo(json.dumps(asked.to_document()))
@@ -221,3 +229,16 @@ def transparency_command(folder: Path, as_json: bool, other: Path | None) -> Non
         click.echo(f"{question.where}: plan {question.plan[:16]}, model {question.model[:16]}")
     if asked.is_full:
         warn_owner("The list of refused questions is full: later ones are not in it.")
+    proofs = asked.proofs()
+    _show_proofs(proofs)
+    sys.exit(1 if proofs else 0)
+
+
+def _show_proofs(proofs: "list[tuple[Stated, Stated]]") -> None:
+    for one, other in proofs:
+        where = one.verified
+        click.echo(
+            f"{where.job}, round {where.round}: the server, whose key is {one.server}, has signed "
+            "two questions. This proves that it asked differently:"
+        )
+        click.echo(f"  {one.statement}\n  {other.statement}")
