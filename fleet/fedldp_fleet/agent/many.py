@@ -178,8 +178,8 @@ class ManyVehicles:
         # Those that have given the fewest answers in this job come first, in random order.
         order = np.lexsort((self._source.words(len(free)), self._answers[free]))
         chosen = np.sort(free[order[:most]])
-        if not len(chosen):
-            return []
+        if not len(chosen) and not self._ledger.stored(question.request):
+            return []  # otherwise the answers are there, and are only sent again
         names = self._names[chosen].tolist()
         paying: list[int] = []
 
