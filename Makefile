@@ -67,7 +67,7 @@ test-vehicle: $(VENV)/test.done  ## the distribution without dependencies: its w
 	$(BIN)/pytest vehicle/tests
 
 # The tests of targets whose tools are missing are skipped, and say what to install: everything with
-# apt-get install gcc clang cppcheck musl-tools nodejs qemu-user qemu-system-arm gcc-arm-none-eabi \
+# apt-get install gcc g++ clang libclang-rt-dev cppcheck musl-tools nodejs qemu-user qemu-system-arm gcc-arm-none-eabi \
 #   libnewlib-arm-none-eabi gcc-aarch64-linux-gnu gcc-riscv64-linux-gnu gcc-s390x-linux-gnu
 test-c: $(VENV)/test.done  ## the vehicle in C: vectors, random plans, ledgers, on all targets at hand
 	$(BIN)/pytest -n auto --dist worksteal clients/c/tests

@@ -95,7 +95,7 @@ static void fill(const test_row *row) {
     values[i].text = texts + i;
     values[i].numbers = numbers + at;
     texts[i].length = (uint8_t)cell->text_length;
-    memcpy(texts[i].bytes, cell->text, cell->text_length);
+    for (k = 0; k < cell->text_length; k++) texts[i].bytes[k] = cell->text[k];
     for (k = 0; k < cell->count; k++) numbers[at++] = cell->numbers[k];
   }
 }

@@ -25,6 +25,7 @@ from c_vehicle import (
     Stream,
     bytes_of,
 )
+from full_figures import keep
 from random_plans import EdgeTape, RandomPlans
 
 from fedldp import vehicle
@@ -97,11 +98,13 @@ def test_random_plans_and_rows(core, at_edges):
 @pytest.mark.parametrize("seed", range(10))
 def test_100_000_random_plans_and_rows(core, seed):
     assert reports_differ(core, seed=100 + seed, plans=10_000, rows=1, at_edges=False) == 0
+    keep(f"plans-{seed}", {"plans": 10_000})
 
 
 @pytest.mark.full
-def test_10_000_random_rows_at_edges(core):
+def test_20_000_random_rows_at_edges(core):
     assert reports_differ(core, seed=50, plans=2000, rows=10, at_edges=True) == 0
+    keep("rows-at-edges", {"rows_at_edges": 20_000})
 
 
 def test_the_share_of_a_vector_at_its_edge(core):

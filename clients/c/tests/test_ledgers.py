@@ -21,6 +21,7 @@ from c_vehicle import (
     VECTORS,
     CPlan,
 )
+from full_figures import keep
 
 from fedldp import vehicle
 from fedldp.plan import compiled
@@ -280,6 +281,7 @@ def test_every_pair_of_power_cuts(ledgers, kind):
         for second in range(1, count + 1):
             for seed in range(4):
                 run(ledgers, kind, [first, second], seed)
+    keep(f"power-cuts-{kind}", {"power_cuts": 2 * 4 * count**2})
 
 
 ANSWER, FLASH, FILE = (f"fedldp_{name}.c" for name in ("answer", "flash", "file"))
