@@ -104,7 +104,7 @@ test-flower: $(FLOWER:%=.venv-flower/%.done)  ## private Flower apps and the fle
 	@for version in $(FLOWER); do \
 	  echo "Flower $$version"; \
 	  .venv-flower/$$version/bin/python -m pytest -n auto --dist loadfile tests/fleet fleet/tests/flower \
-	    || exit 1; \
+	    && .venv-flower/$$version/bin/python -m pytest -m slow fleet/tests/flower || exit 1; \
 	done
 
 test-vss: $(VENV)/test.done .venv-vss/vss.done  ## signals of a real VSS catalogue, and of today's VSS tools

@@ -3,6 +3,8 @@
 That process holds the agent's secret and its connections, and listens on a Unix socket. The process
 with data and ledger needs no network: its road is that socket. It believes nothing that comes from
 there but what operator and server have signed.
+
+Where the network comes and goes, as an app of Flower does, the agent listens instead: `Door`.
 """
 
 import contextlib
@@ -11,6 +13,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from enum import IntEnum
 from pathlib import Path
 from typing import final
@@ -41,11 +44,13 @@ class SocketRoad:
     Parameters
     ----------
     path
-        The socket on which `Relay` listens.
+        The socket on which `Relay` listens, or the door on which the agent does.
     """
 
-    def __init__(self, path: str | os.PathLike[str], timeout: float = TIMEOUT_SECONDS) -> None:
-        self._path, self._timeout = str(path), timeout
+    def __init__(
+        self, path: "str | os.PathLike[str] | Door", timeout: float = TIMEOUT_SECONDS
+    ) -> None:
+        self._path, self._timeout = path, timeout
         self._link: socket.socket | None = None
 
     def call(self, call: Call) -> Offers:
@@ -77,9 +82,8 @@ class SocketRoad:
     def _asked(self, act: _Act, body: bytes) -> bytes:
         try:
             if self._link is None:
-                self._link = socket.socket(socket.AF_UNIX)
+                self._link = self._connected()
                 self._link.settimeout(self._timeout)
-                self._link.connect(self._path)
             _send(self._link, act, body)
             number, reply = _receive(self._link)
             outcome = _Outcome(number)
@@ -90,6 +94,47 @@ class SocketRoad:
             return reply
         kind = Unwelcome if outcome is _Outcome.UNWELCOME else RoadError
         raise kind(reply[:_LONGEST_REASON].decode("utf-8", "replace"))
+
+    def _connected(self) -> socket.socket:
+        if isinstance(self._path, Door):
+            return self._path.visitor()
+        link = socket.socket(socket.AF_UNIX)
+        link.connect(str(self._path))
+        return link
+
+
+@final
+class Door:
+    """A Unix socket on which an agent waits for its network: each connection is a road.
+
+    The socket is open to its user and group alone (mode 660).
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path, self._socket = Path(path), _listening(Path(path))
+        self._visitor: socket.socket | None = None
+
+    def wait(self, seconds: float) -> bool:
+        """Return whether somebody has connected within some seconds."""
+        self._socket.settimeout(seconds)
+        with contextlib.suppress(TimeoutError):
+            self._visitor, _ = self._socket.accept()
+        return self._visitor is not None
+
+    def visitor(self) -> socket.socket:
+        """Return the connection for which `wait` has waited, once."""
+        found, self._visitor = self._visitor, None
+        if found is None:
+            raise ConnectionError("it has closed the connection")
+        return found
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._socket.close()
+        self._path.unlink(missing_ok=True)
+
+    def __str__(self) -> str:
+        return str(self._path)
 
 
 @final
@@ -104,15 +149,7 @@ class Relay:
         self._turn = threading.Lock()  # one request at a time
         self._closed = False
         self._links: set[socket.socket] = set()
-        self._socket = socket.socket(socket.AF_UNIX)
-        try:
-            self._path.unlink(missing_ok=True)
-            self._socket.bind(str(self._path))
-            self._path.chmod(0o660)
-            self._socket.listen(4)
-        except OSError as error:
-            self._socket.close()
-            raise DomainError(f"cannot listen on {path}: {error}.") from None
+        self._socket = _listening(self._path)
 
     def serve(self) -> None:
         """Pass on requests until the relay is closed."""
@@ -136,21 +173,42 @@ class Relay:
 
     def _handle(self, link: socket.socket) -> None:
         self._links.add(link)
-        with contextlib.suppress(OSError, ValueError), link:
-            while not self._closed:
-                number, body = _receive(link)
-                with self._turn:
-                    outcome, reply = self._passed_on(_Act(number), body)
-                _send(link, outcome, reply)
+        with link:
+            pass_on(link, self._road, self._turn)
         self._links.discard(link)
 
-    def _passed_on(self, act: _Act, body: bytes) -> tuple[_Outcome, bytes]:
-        try:
-            return _Outcome.DONE, _PASS[act](self._road, body)
-        except Unwelcome as error:
-            return _Outcome.UNWELCOME, str(error).encode()
-        except (OSError, WireError, ValueError) as error:
-            return _Outcome.FAILED, str(error).encode()
+
+def pass_on(link: socket.socket, road: Road, turn: AbstractContextManager[object]) -> None:
+    """Pass on what an agent asks over a connection, until one of the two closes it."""
+    with contextlib.suppress(OSError, ValueError):
+        while True:
+            number, body = _receive(link)
+            with turn:
+                outcome, reply = _passed_on(road, _Act(number), body)
+            _send(link, outcome, reply)
+
+
+def _passed_on(road: Road, act: _Act, body: bytes) -> tuple[_Outcome, bytes]:
+    try:
+        return _Outcome.DONE, _PASS[act](road, body)
+    except Unwelcome as error:
+        return _Outcome.UNWELCOME, str(error).encode()
+    except (OSError, WireError, ValueError) as error:
+        return _Outcome.FAILED, str(error).encode()
+
+
+def _listening(path: Path) -> socket.socket:
+    """Return a socket that listens on a path, for its user and group alone."""
+    listening = socket.socket(socket.AF_UNIX)
+    try:
+        path.unlink(missing_ok=True)
+        listening.bind(str(path))
+        path.chmod(0o660)
+        listening.listen(4)
+    except OSError as error:
+        listening.close()
+        raise DomainError(f"cannot listen on {path}: {error}.") from None
+    return listening
 
 
 _PASS: dict[_Act, Callable[[Road, bytes], bytes]] = {

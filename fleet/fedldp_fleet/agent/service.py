@@ -19,7 +19,7 @@ from fractions import Fraction
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from ..common import DomainError, FedLDPError, Ledger, PublicKeys, exact, files, locks, toml
 from ..common import overview as ledger_overview
@@ -31,9 +31,13 @@ from .outbox import Outbox
 from .policy import Policy
 from .roads import Road
 
+if TYPE_CHECKING:
+    from .relay import Door
+
 FILE, LEDGER, OUTBOX, NETWORK = "agent.toml", "ledger.db", "outbox.db", "network"
 MEMBERSHIP, AUTHORITY, STATE, LOCK = "membership.json", "ca.pem", "state.json", ".agent.lock"
 STATE_FORMAT = "fedldp agent state 1"
+DOOR_SECONDS = 1.0  # between two looks at signals, while nobody connects
 LEAST_FREE_BYTES = 1 << 24  # of the disk: below, `status` warns
 
 ENTRIES: dict[str, toml.Types] = {
@@ -176,17 +180,23 @@ def is_running(folder: Path) -> bool:
         return False
 
 
-def run(settings: Settings, make_holder: MakeHolder, socket: Path | None = None) -> None:
+def run(
+    settings: Settings,
+    make_holder: MakeHolder,
+    socket: Path | None = None,
+    listen: Path | None = None,
+) -> None:
     """Take part until SIGTERM or Ctrl-C; read the operator's key again on SIGHUP.
 
-    With a socket, the network is in another process, which `relay` runs.
+    With a socket, the network is in another process: one that `relay` runs, or one that connects to
+    the socket on which the agent is to listen.
     """
     stop, renew = threading.Event(), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     signal.signal(signal.SIGHUP, lambda *_: renew.set())
     with alone(settings.folder), settings.ledger() as ledger:
-        road = _road(settings, socket)
+        road, door = _road(settings, socket, listen)
         outbox = Outbox(settings.folder / OUTBOX)
         agent = Agent(
             road,
@@ -204,20 +214,34 @@ def run(settings: Settings, make_holder: MakeHolder, socket: Path | None = None)
                     renew.clear()
                     with contextlib.suppress(DomainError):  # the key that is known stays
                         agent.trust(settings.operator())
+                if door is not None and not door.wait(DOOR_SECONDS):
+                    continue
                 seconds = agent.attempt()
+                while door is not None and seconds == 0 and not stop.is_set():
+                    seconds = agent.attempt()
                 state.save(agent, seconds)
-                stop.wait(seconds)
+                if door is None:
+                    stop.wait(seconds)
+                else:
+                    road.close()
         finally:
             road.close()
             outbox.close()
+            if door is not None:
+                door.close()
 
 
-def _road(settings: Settings, socket: Path | None) -> Road:
-    if socket is None:
-        return https_road(settings.network)
-    from .relay import SocketRoad  # which a process with its own network does without
+def _road(
+    settings: Settings, socket: Path | None, listen: Path | None
+) -> "tuple[Road, Door | None]":
+    if socket is None and listen is None:
+        return https_road(settings.network), None
+    from .relay import Door, SocketRoad  # which a process with its own network does without
 
-    return SocketRoad(socket)
+    if listen is None:
+        return SocketRoad(str(socket)), None
+    door = Door(listen)
+    return SocketRoad(door), door
 
 
 def relay(network: Path, socket: Path) -> None:

@@ -123,16 +123,24 @@ def join_command(folder: Path, url: str, code: str, ca: Path | None) -> None:
     type=click.Path(path_type=Path),
     help="The socket of `fedldp agent network`, if that is a process of its own.",
 )
-def run_command(folder: Path, socket: Path | None) -> None:
+@click.option(
+    "--listen",
+    type=click.Path(path_type=Path),
+    help="A new socket, on which the Flower node of this machine asks.",
+)
+def run_command(folder: Path, socket: Path | None, listen: Path | None) -> None:
     """Take part until SIGTERM or Ctrl-C.
 
     \b
     fedldp agent run car
-    fedldp agent run car --road /run/fedldp/road  # see fedldp agent network
+    fedldp agent run car --road /run/fedldp/road     # see fedldp agent network
+    fedldp agent run car --listen /run/fedldp/agent  # beside a SuperNode
     """  # noqa: D301
     from fedldp_fleet.agent.holders import many_vehicles
 
-    service.run(Settings.load(folder), many_vehicles, socket)
+    if socket is not None and listen is not None:
+        raise DomainError("expected at most one of --road and --listen: an agent has one road.")
+    service.run(Settings.load(folder), many_vehicles, socket, listen)
 
 
 @agent_group.command("network")

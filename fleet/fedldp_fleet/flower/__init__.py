@@ -1,7 +1,8 @@
-"""Private training of Flower apps: `LDPMod` on the nodes, `private` on the server.
+"""Private training of Flower apps, and Flower as a road for the jobs of a server.
 
 Public: `LDPMod` turns the replies of any ClientApp into reports, `private` makes a strategy that
-adds them up, and `tally` counts them. See docs/flower-mod.md.
+adds them up, and `tally` counts them. The module `app` has the ServerApp and the ClientApp that run
+a server's jobs. See docs/flower-mod.md.
 """
 
 from typing import TYPE_CHECKING

@@ -84,8 +84,10 @@ class Deployment:
             stdout=log,
             stderr=log,
             start_new_session=True,
+            cwd=self.folder,
         )
         self.stack.callback(self.stop, process)
+        return process
 
     def stop(self, process):
         """End a program and what it has started, all of it in a session of its own."""
@@ -112,6 +114,6 @@ class Deployment:
             capture_output=True,
             text=True,
             timeout=300,
-            check=True,
         )
+        assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr

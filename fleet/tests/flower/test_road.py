@@ -1,0 +1,39 @@
+"""Flower as a road: real SuperLink and SuperNodes with TLS and keys, real agents and ledgers."""
+
+import datetime
+
+import pytest
+from engine_cases import OPERATOR, PLAN, statistic, training
+from flower_road import FlowerRoad
+
+from fedldp.results.tally import from_json
+from fedldp_fleet.jobs import Schedule
+from fedldp_fleet.store.base import DONE
+
+NOW = datetime.datetime.now(datetime.UTC)
+OPEN = Schedule(NOW - datetime.timedelta(hours=1), NOW + datetime.timedelta(hours=1))
+
+
+@pytest.fixture
+def road(tmp_path):
+    with FlowerRoad(tmp_path, OPERATOR) as made:
+        yield made
+
+
+def answers(road, job):
+    return [each.answers for each in road.server.read(lambda store: store.round_states(job))]
+
+
+@pytest.mark.slow
+def test_jobs_run_as_an_app_of_flower(road):
+    road.add("depot", 30)
+    road.add("yard", 20)
+    road.server.add(statistic(wanted=50, schedule=OPEN), OPERATOR)
+    road.server.add(training(rounds=2, group=20, schedule=OPEN), OPERATOR)
+    road.run_app()
+    assert from_json(road.server.job("spring").result, PLAN).reports == 50
+    assert road.server.job("learn").state == DONE
+    assert answers(road, "learn") == [20, 20]
+    spent = road.spent("depot") | road.spent("yard")
+    assert len(spent) == 50
+    assert sorted(spent.values()) == [2] * 10 + [4] * 40

@@ -1,0 +1,124 @@
+"""A SuperLink with TLS and node keys, and SuperNodes with agents beside them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import trustme
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from server_process import ServerProcess, free_port, wait_until
+from superlink import Deployment, program
+
+from fedldp.budget import ledger
+from fedldp_fleet.agent import service
+
+APP = Path(__file__).parents[3] / "examples" / "flower-fleet"
+SCHEMA = "format = 2\n[speed]\nlow = 0\nhigh = 50\n[load]\nlow = 0\nhigh = 1\n[late]\n"
+SCHEMA += 'categories = ["no", "yes"]\n'
+
+
+class FlowerRoad(Deployment):
+    """Programs of Flower, agents, and the folder of a server, whose process need not run."""
+
+    def __init__(self, folder, operator):
+        super().__init__(folder, nodes=0)
+        self.operator = operator
+        operator.public.save(folder / "operator.pub")
+        (folder / "schema.toml").write_text(SCHEMA)
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(folder / "ca.crt")
+        certificate = authority.issue_cert("127.0.0.1")
+        certificate.private_key_pem.write_to_path(folder / "server.key")
+        certificate.cert_chain_pems[0].write_to_path(folder / "server.pem")
+        config = folder / "flwr" / "config.toml"
+        trusted = f'root-certificates = "{folder / "ca.crt"}"'
+        config.write_text(config.read_text().replace("insecure = true", trusted))
+        self.server = ServerProcess(folder / "server")
+        self.programs = {}
+
+    def __enter__(self):
+        self.start_link()
+        return self
+
+    def start_link(self):
+        files = {"ca-certfile": "ca.crt", "certfile": "server.pem", "keyfile": "server.key"}
+        words = [word for name, file in files.items() for word in (f"--ssl-{name}", file)]
+        address = ["--host", "127.0.0.1", "--port", str(self.port)]
+        self.popen("link", "flower-superlink", *address, "--enable-supernode-auth", *words)
+        self.wait()
+
+    def popen(self, key, name, *words):
+        self.programs[key] = self.start(name, *words)
+
+    def flwr(self, *words):
+        done = subprocess.run(
+            program("flwr", *words), env=self.environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def add_agent(self, name, vehicles, cap="4"):
+        """Make an agent with data and a ledger."""
+        folder = self.folder / name
+        folder.mkdir()
+        rows = (f"{name}-{each},{each % 50},0.5,no\n" for each in range(vehicles))
+        (folder / "rows.csv").write_text("car,speed,load,late\n" + "".join(rows))
+        paths = {"operator": "../operator.pub", "schema": "../schema.toml", "data": "rows.csv"}
+        entries = {"cap": cap, "vehicle": "car", "tick": 0.1} | paths
+        text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in entries.items())
+        (folder / service.FILE).write_text("format = 2\n" + text)
+        ledger.create(folder / service.LEDGER)
+        return folder
+
+    def start_agent(self, name, *words):
+        with (self.folder / f"{name}.log").open("a") as log:
+            command = [sys.executable, "-m", "fedldp", "agent", "run", str(self.folder / name)]
+            process = subprocess.Popen([*command, *words], stderr=log, start_new_session=True)
+        self.programs[name] = process
+        self.stack.callback(self.stop, process)
+        return process
+
+    def socket(self, name):
+        return self.folder / f"{name}.socket"
+
+    def add_node(self, name, vehicles):
+        """Register a node and enroll it; return its number."""
+        key, path = ec.generate_private_key(ec.SECP384R1()), self.folder / f"{name}.key"
+        private = serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+        path.write_bytes(key.private_bytes(serialization.Encoding.PEM, *private))
+        public = serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+        path.with_suffix(".pub").write_bytes(key.public_key().public_bytes(*public))
+        said = self.flwr("supernode", "register", str(path.with_suffix(".pub")), "--format", "json")
+        number = int(json.loads(said)["node-id"])
+        self.server.enroll(f"flower-{number}", vehicles)
+        return number
+
+    def start_node(self, name):
+        self.popen(
+            f"node {name}",
+            "flower-supernode",
+            *("--superlink", f"127.0.0.1:{self.port}", "--root-certificates", "ca.crt"),
+            *("--auth-supernode-private-key", f"{name}.key", "--port", str(free_port())),
+            *("--node-config", f'agent="{self.socket(name)}"'),
+        )
+
+    def add(self, name, vehicles):
+        """Add and start an agent with vehicles, and a node beside it."""
+        self.add_agent(name, vehicles)
+        self.start_agent(name, "--listen", str(self.socket(name)))
+        wait_until(self.socket(name).exists)
+        number = self.add_node(name, vehicles)
+        self.start_node(name)
+        return number
+
+    def run_app(self):
+        """Run the app until no job is open; return what it says."""
+        return self.run(APP, "-c", f'server="{self.server.path}"')
+
+    def spent(self, name):
+        from fedldp import Ledger
+
+        with Ledger(self.folder / name / service.LEDGER, 4) as opened:
+            return opened.totals()
