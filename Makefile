@@ -27,7 +27,7 @@ FLEET_TESTS := tests/fleet tests/campaigns
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
 .PHONY: demo test test-busy test-fleet test-tools test-reproduction test-vehicle test-c test-c-full test-minimum test-python test-slow test-torch test-simulation \
-	test-accountant test-deploy test-faults test-hostile test-upgrade test-flower test-vss test-engines test-mqtt test-browser test-monitor \
+	test-accountant test-deploy test-faults test-hostile test-upgrade test-flower test-vss test-engines test-mqtt test-postgres test-browser test-monitor \
 	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-distributions bench-regression \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures live-page page docs notebooks dist mutation clean
 
@@ -88,7 +88,7 @@ test-simulation: $(VENV)/simulation.done  ## apps in Flower's simulation, on Ray
 	$(BIN)/pytest -m simulation tests/fleet/test_simulation.py fleet/tests/flower
 
 test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved and cut off
-	$(BIN)/pytest -m faults tests/fleet fleet
+	$(BIN)/pytest -m 'faults and not postgresql' tests/fleet fleet
 
 test-upgrade: $(VENV)/test.done  ## fleets of earlier versions, and of several at once: needs the history
 	$(BIN)/pytest -m upgrade tests/fleet/test_upgrade.py
@@ -114,6 +114,12 @@ test-mqtt: $(VENV)/mqtt.done  ## campaigns over a real broker, which is killed: 
 	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null \
 	  || { echo "make test-mqtt needs mosquitto: apt-get install mosquitto"; exit 1; }
 	$(BIN)/pytest -m mqtt tests/campaigns/test_mqtt.py -rA
+
+# PostgreSQL does not run as root: there, the tests start it as the account postgres.
+test-postgres: $(VENV)/postgresql.done  ## the store of a fleet in a real PostgreSQL, which is killed
+	@test -n "$$(ls /usr/lib/postgresql/*/bin/postgres 2> /dev/null; command -v postgres)" \
+	  || { echo "make test-postgres needs PostgreSQL: apt-get install postgresql"; exit 1; }
+	$(BIN)/pytest -m postgresql fleet
 
 # Spark needs Java 17 or later: apt-get install openjdk-17-jre-headless
 test-engines: .venv-engines/engines.done  ## Dask, Spark, Beam and DuckDB, with killed workers and an object store
@@ -287,6 +293,10 @@ $(VENV)/test.done: $(VENV)/reproduction.done pyproject.toml fleet/pyproject.toml
 
 $(VENV)/mqtt.done: $(VENV)/test.done pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[mqtt]'
+	@touch $@
+
+$(VENV)/postgresql.done: $(VENV)/test.done fleet/pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable './fleet[postgresql]'
 	@touch $@
 
 # All engines in one environment of 1.6 GB, apart from the first one.

@@ -134,7 +134,7 @@ class Engine:
     def _extend(self, store: Transaction, before: JobRow, job: Job, signed: str) -> None:
         row = before._replace(document=job.to_json(), signed=signed)
         number = before.round
-        opened = store.locked_round(job.name, number) if number else None
+        opened = store.round(job.name, number) if number else None
         if before.state == DONE:
             row = row._replace(state=RUNNING, reason="", result="")
         if opened is not None:
@@ -286,7 +286,7 @@ class Engine:
         row, member = store.job(answer.job), _member(store, agent)
         if row is None or member is None:
             return Verdict.REFUSED, ""  # strangers and unknown jobs must not fill the store
-        opened = store.shared_round(answer.job, answer.round)
+        opened = store.round(answer.job, answer.round)
         stored = store.answer(answer.job, answer.round, answer.identifier)
         if stored is not None:
             same = stored == answer.report
@@ -327,7 +327,7 @@ class Engine:
             if now < job.schedule.closes.timestamp():
                 return self._open(store, row, row.round + 1, now)
             return self._finish(store, row, CLOSED)
-        opened = store.locked_round(row.name, row.round)
+        opened = store.round(row.name, row.round)
         if opened is None:
             raise DomainError(f"the store has no round {row.round} of the job {row.name!r}.")
         if opened.answers < opened.wanted:
@@ -347,12 +347,12 @@ class Engine:
         job = _job(row.document)
         asked = jobs.question(job, number, Learned.from_json(row.learned))
         statement = Statement(job.name, number, asked.digest).signed(self._key)
+        store.add_question(asked.digest, asked.to_bytes())
         wanted = jobs.span_of(job, number).stage.wanted
         store.set_round(
             RoundRow(
                 job.name,
                 number,
-                asked.to_bytes(),
                 asked.digest,
                 statement,
                 wanted,
@@ -402,7 +402,7 @@ class Engine:
         job, result = _job(row.document), ""
         if not failed:
             *_, last = spans(job.stages)
-            rounds = store.round_states(job.name)
+            rounds = store.rounds(job.name)
             answered = any(each.answers for each in rounds if each.number >= last.first)
             state = Learned.from_json(row.learned).state
             failed = not answered and (state is None or not state.round)
@@ -484,7 +484,7 @@ _job = lru_cache(maxsize=64)(jobs.read_job)
 def _running(store: Transaction) -> Iterator[tuple[JobRow, RoundRow]]:
     """Yield the running jobs and their open rounds."""
     for row in store.active_jobs():
-        opened = store.locked_round(row.name, row.round) if row.state == RUNNING else None
+        opened = store.round(row.name, row.round) if row.state == RUNNING else None
         if opened is not None and opened.closed is None:
             yield row, opened
 
@@ -507,7 +507,7 @@ def _member(store: Transaction, agent: str) -> Member | None:
 
 def _same(store: Transaction, opened: RoundRow) -> RoundRow:
     """Return a round as this transaction has left it."""
-    return store.locked_round(opened.job, opened.number) or opened
+    return store.round(opened.job, opened.number) or opened
 
 
 def _deadline(job: Job, now: float) -> float:

@@ -1,17 +1,70 @@
+import itertools
+
 import pytest
 
+from fedldp.storage.database import Database
 from fedldp_fleet.store.sqlite import SQLiteStore
 
-STORES = {"sqlite": lambda folder, name: SQLiteStore(folder / f"{name}.db")}
+_NUMBERS = itertools.count()
 
 
-@pytest.fixture(params=STORES)
-def make_store(request, tmp_path):
+class SQLiteStores:
+    """Makes stores in files."""
+
+    executor = Database  # what executes each statement
+
+    def __init__(self, request):
+        self._folder = request.getfixturevalue("tmp_path")
+
+    def open(self, name):
+        return SQLiteStore(self._folder / f"{name}.db")
+
+
+class PostgreSQLStores:
+    """Makes stores in databases of a real PostgreSQL."""
+
+    def __init__(self, request):
+        from fedldp_fleet.store import postgresql
+
+        self.executor, self._make = postgresql.Session, postgresql.PostgreSQLStore
+        self._server = request.getfixturevalue("postgresql_server")
+        self._urls = {}
+
+    def open(self, name):
+        if name not in self._urls:
+            self._urls[name] = self._server.make_database(f"test-{next(_NUMBERS)}")
+        return self._make(self._urls[name], create=True)
+
+
+STORES = {"sqlite": SQLiteStores, "postgresql": PostgreSQLStores}
+
+
+@pytest.fixture(scope="session")
+def postgresql_server():
+    """Return a PostgreSQL that all tests share: nobody may kill it."""
+    from postgresql_server import PostgreSQLServer
+    from server_process import free_port
+
+    server = PostgreSQLServer(free_port()).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(
+    params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)],
+)
+def stores(request):
+    """Return what opens stores of one kind."""
+    return STORES[request.param](request)
+
+
+@pytest.fixture
+def make_store(stores):
     """Return a function that opens the same store again and again, as processes do."""
     opened = []
 
     def make(name="server"):
-        opened.append(STORES[request.param](tmp_path, name))
+        opened.append(stores.open(name))
         return opened[-1]
 
     yield make

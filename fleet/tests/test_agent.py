@@ -136,10 +136,11 @@ def test_a_question_that_the_job_does_not_cover_is_refused(party, store):
     with store.transaction() as inside:
         [row] = inside.rounds("spring")
         [other] = inside.rounds("learn")
-        document = other.question.replace(b'"learn"', b'"spring"')
+        document = inside.question(other.digest).replace(b'"learn"', b'"spring"')
         digest = engine.hashlib.sha256(document).digest()
         statement = engine.Statement("spring", 1, digest).signed(SERVER)
-        inside.set_round(row._replace(question=document, digest=digest, statement=statement))
+        inside.add_question(digest, document)
+        inside.set_round(row._replace(digest=digest, statement=statement))
         inside.set_job(inside.job("learn")._replace(state=DONE))
     refused(agent, "is not the one that the operator has signed")
 
@@ -452,7 +453,7 @@ def test_each_vehicle_of_a_lot_answers_in_the_round_that_it_has_drawn(party, sto
         tick(agent.machine, store, agent.time.now)
         with store.transaction() as inside:  # close a round that nobody has answered
             row = inside.job("learn")
-            opened = inside.locked_round("learn", row.round)
+            opened = inside.round("learn", row.round)
             if opened.closed is None and not opened.answers and row.round < 3:
                 agent.machine._open(inside, row, row.round + 1, agent.time.now)
     assert rounds[-1] == 2
@@ -475,12 +476,11 @@ def restated(store, job="spring"):
     """Let the server ask another question in a round that is open."""
     with store.transaction() as inside:
         row = inside.job(job)
-        opened = inside.locked_round(job, row.round)
-        other = dataclasses.replace(Question.from_bytes(opened.question), plan=OTHER)
+        opened = inside.round(job, row.round)
+        other = dataclasses.replace(Question.from_bytes(inside.question(opened.digest)), plan=OTHER)
         statement = engine.Statement(job, row.round, other.digest).signed(SERVER)
-        inside.set_round(
-            opened._replace(question=other.to_bytes(), digest=other.digest, statement=statement)
-        )
+        inside.add_question(other.digest, other.to_bytes())
+        inside.set_round(opened._replace(digest=other.digest, statement=statement))
 
 
 OTHER = Plan(ROWS, 1.0, mechanism="three-outputs", k=1).to_json()

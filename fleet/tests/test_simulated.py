@@ -70,9 +70,9 @@ def run(store, job, vehicles):
         with store.transaction() as inside:
             offers = machine.call(inside, "agent-0", Call({job.name: VEHICLES}), START)
             [offer] = offers.offers
-            opened = inside.locked_round(job.name, inside.job(job.name).round)
+            opened = inside.round(job.name, inside.job(job.name).round)
             assert machine.announce(inside, "agent-0", Announcement(job.name, opened.number), START)
-            question = Question.from_bytes(opened.question)
+            question = Question.from_bytes(inside.question(opened.digest))
             answer = vehicles.answer(question, offer.place.vehicles)
             [parsed] = machine.parse(inside, [answer])
             machine.deliver(inside, "agent-0", answer, parsed, START)

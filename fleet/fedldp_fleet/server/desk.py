@@ -108,7 +108,7 @@ class Desk:
             _check_member(store, agent)
             said = engine.deliver(store, agent, answer, parsed, now, holder=holder)
             if said.verdict is Verdict.COUNTED and not self._is_full:
-                opened = store.shared_round(answer.job, answer.round)
+                opened = store.round(answer.job, answer.round)
                 self._is_full = opened is not None and opened.answers >= opened.wanted
             return said
 

@@ -100,7 +100,7 @@ class _Collected(NamedTuple):
 
 
 def _collected(store: Transaction, row: JobRow, known: Container[_Key]) -> _Collected:
-    states = [each for each in store.round_states(row.name) if each.answers]
+    states = [each for each in store.rounds(row.name) if each.answers]
     if not states:
         return _Collected((row.name, 0, 0), row, ())
     last = states[-1]

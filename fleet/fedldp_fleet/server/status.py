@@ -69,7 +69,7 @@ def status(folder: ServerFolder, store: Transaction, now: float | None = None) -
 
 
 def _job(store: Transaction, row: JobRow) -> dict[str, Any]:
-    job, rounds = jobs.read_job(row.document), store.round_states(row.name)
+    job, rounds = jobs.read_job(row.document), store.rounds(row.name)
     opened = rounds[-1] if rounds else None
     uncounted = store.uncounted(row.name)
     return {

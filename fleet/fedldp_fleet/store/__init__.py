@@ -1,1 +1,1 @@
-"""What the server keeps: an interface, which `sqlite` implements."""
+"""What the server keeps: an interface, which `sqlite` and `postgresql` implement."""

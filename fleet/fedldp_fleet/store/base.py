@@ -1,12 +1,11 @@
 """The server's store: what the engine reads and writes, in transactions.
 
-A transaction is complete or has no effect, and what it has written is on disk when it ends. Storing
-an answer takes a shared lock on the state of its round, and closing the round an exclusive one, in
-the same transactions: otherwise an answer could be stored, and acknowledged, after its round was
-counted. No table names both an agent and an answer.
+A transaction is complete or has no effect, and what it has written is on disk when it ends. Only
+one runs at a time, whichever thread or process it is in: otherwise an answer could be stored, and
+acknowledged, after its round was counted. No table names both an agent and an answer.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
@@ -32,7 +31,6 @@ class RoundRow(NamedTuple):
 
     job: str
     number: int
-    question: bytes
     digest: bytes  # of the question
     statement: str
     wanted: int  # vehicles
@@ -74,8 +72,14 @@ class Uncounted(NamedTuple):
     vehicles: int
 
 
+AnswerKey = tuple[str, int, bytes]  # job, round, identifier
+
+
 class Transaction(Protocol):
     """What can be read and written in a transaction."""
+
+    def expect(self, agents: Collection[str], answers: Collection[AnswerKey]) -> None:
+        """Read in few steps what requests of these agents, with these answers, will ask for."""
 
     def value(self, name: str) -> str:
         """Return a value of the server itself; empty if it was never set."""
@@ -96,22 +100,19 @@ class Transaction(Protocol):
         """Add or replace a job."""
 
     def rounds(self, job: str) -> list[RoundRow]:
-        """Return the rounds of a job, without locks."""
+        """Return the rounds of a job."""
 
-    def round_states(self, job: str) -> list[RoundRow]:
-        """Return the rounds of a job without their questions, which may be long."""
-
-    def shared_round(self, job: str, number: int) -> RoundRow | None:
-        """Return a round, which nobody closes before this transaction ends."""
-
-    def locked_round(self, job: str, number: int) -> RoundRow | None:
-        """Return a round, in which nobody else does anything before this transaction ends."""
-
-    def question(self, digest: bytes) -> bytes | None:
-        """Return the question of any round with this SHA-256."""
+    def round(self, job: str, number: int) -> RoundRow | None:
+        """Return a round."""
 
     def set_round(self, row: RoundRow) -> None:
         """Add or replace a round."""
+
+    def question(self, digest: bytes) -> bytes | None:
+        """Return the question with this SHA-256."""
+
+    def add_question(self, digest: bytes, question: bytes) -> None:
+        """Keep a question, which may be known already."""
 
     def place(self, job: str, agent: str) -> PlaceRow | None:
         """Return the place of an agent in a job."""
@@ -171,7 +172,19 @@ class Store(Protocol):
         """Run a transaction."""
 
     def reading(self) -> AbstractContextManager[Transaction]:
-        """Read one state of everything; nothing may be written."""
+        """Read one state of everything, without waiting; nothing may be written."""
+
+    def serving(self) -> AbstractContextManager[None]:
+        """Serve this store until the block ends, or refuse it where one process alone may."""
+
+    def is_served(self) -> bool:
+        """Return whether a process serves this store."""
+
+    def origin(self) -> str:
+        """Return a text that changes when the store is another one: a copy, or what took over.
+
+        It is empty where that cannot be known.
+        """
 
     def close(self) -> None:
         """Close the store."""

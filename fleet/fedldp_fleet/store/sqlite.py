@@ -5,19 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import final
 
-from fedldp.storage.database import Database, Kind, Readable, snapshot
-from fedldp_fleet.store.base import (
-    QUEUED,
-    RUNNING,
-    JobRow,
-    Member,
-    PlaceRow,
-    RoundRow,
-    Transaction,
-    Uncounted,
-)
-
-_AT_ONCE = 1 << 12  # reports that are read from the file
+from fedldp.errors import DomainError
+from fedldp.storage import locks
+from fedldp.storage.database import Database, Kind, snapshot
+from fedldp_fleet.store.base import Transaction
+from fedldp_fleet.store.statements import Statements
 
 KIND = Kind(
     name="store of a server",
@@ -40,7 +32,6 @@ KIND = Kind(
         CREATE TABLE rounds (
             job TEXT NOT NULL,
             number INTEGER NOT NULL,
-            question BLOB NOT NULL,
             digest BLOB NOT NULL,
             statement TEXT NOT NULL,
             wanted INTEGER NOT NULL,
@@ -51,7 +42,7 @@ KIND = Kind(
             closed REAL,
             PRIMARY KEY (job, number)
         );
-        CREATE INDEX rounds_by_question ON rounds (digest);
+        CREATE TABLE questions (digest BLOB PRIMARY KEY, question BLOB NOT NULL) WITHOUT ROWID;
         CREATE TABLE places (
             job TEXT NOT NULL,
             agent TEXT NOT NULL,
@@ -119,183 +110,38 @@ class SQLiteStore:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Run a transaction. SQLite admits one at a time, so every lock is exclusive."""
+        """Run a transaction. SQLite admits one at a time."""
         with self._file.transaction():
-            yield _Transaction(self._file)
+            statements = Statements(self._file)
+            yield statements
+            statements.flush()
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """Read one state of everything, without waiting for transactions."""
         with snapshot(self.path, KIND, inspect=False) as file:
-            yield _Transaction(file)
+            yield Statements(file)
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        """Refuse a second process that serves the same file."""
+        with locks.lock_file(self.path).open("w") as lock:
+            if not locks.take(lock):
+                raise DomainError(f"another process runs the server in {self.path.parent}.")
+            yield
+
+    def is_served(self) -> bool:
+        """Return whether a process serves this file."""
+        try:
+            with locks.lock_file(self.path).open("w") as lock:
+                return locks.is_taken(lock)
+        except OSError:
+            return False
+
+    def origin(self) -> str:
+        """Return nothing: a copy of a file is like it."""
+        return ""
 
     def close(self) -> None:
         """Close the file. Closing it again does nothing."""
         self._file.close()
-
-
-@final
-class _Transaction:
-    def __init__(self, file: Readable) -> None:
-        self._file, self._execute = file, file.execute
-
-    def value(self, name: str) -> str:
-        rows = self._execute("SELECT value FROM settings WHERE name = ?", (name,))
-        return str(rows[0][0]) if rows else ""
-
-    def set_value(self, name: str, value: str) -> None:
-        self._execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
-
-    def jobs(self) -> list[JobRow]:
-        return [_job(row) for row in self._execute(f"{_JOBS} ORDER BY position")]
-
-    def active_jobs(self) -> list[JobRow]:
-        query = f"{_JOBS} WHERE state IN (?, ?) ORDER BY position"
-        return [_job(row) for row in self._execute(query, (QUEUED, RUNNING))]
-
-    def job(self, name: str) -> JobRow | None:
-        rows = self._execute(f"{_JOBS} WHERE name = ?", (name,))
-        return _job(rows[0]) if rows else None
-
-    def set_job(self, row: JobRow) -> None:
-        self._execute(
-            f"INSERT INTO jobs ({_JOB}) VALUES ({_marks(row)}) "  # noqa: S608 (our own names)
-            "ON CONFLICT (name) DO UPDATE SET document = excluded.document, "
-            "signed = excluded.signed, state = excluded.state, round = excluded.round, "
-            "learned = excluded.learned, reason = excluded.reason, result = excluded.result, "
-            "restored = excluded.restored",
-            row,
-        )
-
-    def rounds(self, job: str) -> list[RoundRow]:
-        query = "SELECT * FROM rounds WHERE job = ? ORDER BY number"
-        return [RoundRow(*row) for row in self._execute(query, (job,))]
-
-    def round_states(self, job: str) -> list[RoundRow]:
-        columns = ", ".join("x''" if name == "question" else name for name in RoundRow._fields)
-        query = f"SELECT {columns} FROM rounds WHERE job = ? ORDER BY number"  # noqa: S608
-        return [RoundRow(*row) for row in self._execute(query, (job,))]
-
-    def shared_round(self, job: str, number: int) -> RoundRow | None:
-        query = "SELECT * FROM rounds WHERE job = ? AND number = ?"
-        rows = self._execute(query, (job, number))
-        return RoundRow(*rows[0]) if rows else None
-
-    locked_round = shared_round
-
-    def question(self, digest: bytes) -> bytes | None:
-        rows = self._execute("SELECT question FROM rounds WHERE digest = ? LIMIT 1", (digest,))
-        return bytes(rows[0][0]) if rows else None
-
-    def set_round(self, row: RoundRow) -> None:
-        self._execute(f"INSERT OR REPLACE INTO rounds VALUES ({_marks(row)})", row)  # noqa: S608
-
-    def place(self, job: str, agent: str) -> PlaceRow | None:
-        rows = self._execute("SELECT * FROM places WHERE job = ? AND agent = ?", (job, agent))
-        return _place(rows[0]) if rows else None
-
-    def set_place(self, row: PlaceRow) -> None:
-        before = self.place(row.job, row.agent)
-        if before is not None:
-            self.remove_place(before)
-        self._execute("INSERT INTO places VALUES (?, ?, ?, ?, ?, ?)", row)
-        self._add_placed(row, row.vehicles)
-
-    def remove_place(self, row: PlaceRow) -> None:
-        self._execute("DELETE FROM places WHERE job = ? AND agent = ?", (row.job, row.agent))
-        self._add_placed(row, -row.vehicles)
-
-    def _add_placed(self, row: PlaceRow, vehicles: int) -> None:
-        update = "UPDATE rounds SET placed = placed + ? WHERE job = ? AND number = ?"
-        self._execute(update, (vehicles, row.job, row.round))
-
-    def expired_places(self, job: str, now: float) -> list[PlaceRow]:
-        query = "SELECT * FROM places WHERE job = ? AND expires <= ?"
-        return [_place(row) for row in self._execute(query, (job, now))]
-
-    def places(self, job: str) -> list[PlaceRow]:
-        return [_place(row) for row in self._execute("SELECT * FROM places WHERE job = ?", (job,))]
-
-    def answer(self, job: str, number: int, identifier: bytes) -> bytes | None:
-        query = "SELECT report FROM answers WHERE job = ? AND round = ? AND identifier = ?"
-        rows = self._execute(query, (job, number, identifier))
-        return bytes(rows[0][0]) if rows else None
-
-    def add_answer(
-        self, job: str, number: int, identifier: bytes, vehicles: int, report: bytes
-    ) -> None:
-        row = (job, number, identifier, vehicles, report)
-        self._execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?)", row)
-        update = "UPDATE rounds SET answers = answers + ? WHERE job = ? AND number = ?"
-        self._execute(update, (vehicles, job, number))
-
-    def answers(self, job: str, number: int) -> Iterator[bytes]:
-        last = b""
-        query = (
-            "SELECT identifier, report FROM answers WHERE job = ? AND round = ? "
-            "AND identifier > ? ORDER BY identifier LIMIT ?"
-        )
-        while rows := self._execute(query, (job, number, last, _AT_ONCE)):
-            for last, report in rows:  # noqa: B007 (the last one is where the next query begins)
-                yield report
-
-    def answered(self, job: str, number: int) -> int:
-        query = "SELECT COALESCE(SUM(vehicles), 0) FROM answers WHERE job = ? AND round = ?"
-        [(found,)] = self._execute(query, (job, number))
-        return int(found)
-
-    def used(self, job: str, agent: str) -> int:
-        query = "SELECT vehicles FROM used WHERE job = ? AND agent = ?"
-        rows = self._execute(query, (job, agent))
-        return int(rows[0][0]) if rows else 0
-
-    def add_used(self, job: str, agent: str, vehicles: int) -> None:
-        self._execute(
-            "INSERT INTO used VALUES (?, ?, ?) ON CONFLICT (job, agent) "
-            "DO UPDATE SET vehicles = vehicles + excluded.vehicles",
-            (job, agent, vehicles),
-        )
-
-    def add_uncounted(self, row: Uncounted) -> None:
-        self._execute(
-            "INSERT INTO uncounted VALUES (?, ?, ?, ?) ON CONFLICT (job, round, reason) "
-            "DO UPDATE SET vehicles = vehicles + excluded.vehicles",
-            row,
-        )
-
-    def uncounted(self, job: str) -> list[Uncounted]:
-        rows = self._execute("SELECT * FROM uncounted WHERE job = ?", (job,))
-        return [Uncounted(*row) for row in rows]
-
-    def members(self) -> list[Member]:
-        return [_member(row) for row in self._execute("SELECT * FROM members ORDER BY agent")]
-
-    def member(self, agent: str) -> Member | None:
-        rows = self._execute("SELECT * FROM members WHERE agent = ?", (agent,))
-        return _member(rows[0]) if rows else None
-
-    def set_member(self, row: Member) -> None:
-        self._execute(f"INSERT OR REPLACE INTO members VALUES ({_marks(row)})", row)  # noqa: S608
-
-
-_JOB = ", ".join(JobRow._fields)
-_JOBS = f"SELECT {_JOB} FROM jobs"  # noqa: S608 (our own names)
-
-
-def _marks(row: tuple[object, ...]) -> str:
-    return ", ".join("?" * len(row))
-
-
-def _job(row: tuple[object, ...]) -> JobRow:
-    found = JobRow(*row)  # type: ignore[arg-type]
-    return found._replace(restored=bool(found.restored))
-
-
-def _place(row: tuple[object, ...]) -> PlaceRow:
-    found = PlaceRow(*row)  # type: ignore[arg-type]
-    return found._replace(announced=bool(found.announced))
-
-
-def _member(row: tuple[object, ...]) -> Member:
-    found = Member(*row)  # type: ignore[arg-type]
-    return found._replace(revoked=bool(found.revoked))

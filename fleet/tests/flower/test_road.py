@@ -21,7 +21,7 @@ def road(tmp_path):
 
 
 def answers(road, job):
-    return [each.answers for each in road.server.read(lambda store: store.round_states(job))]
+    return [each.answers for each in road.server.read(lambda store: store.rounds(job))]
 
 
 @pytest.mark.slow

@@ -1,0 +1,340 @@
+"""What transactions read and write, in SQL that SQLite and PostgreSQL share.
+
+As a transaction that writes is the only one, what it has read stays true: each row is read once,
+and written once, before the transaction ends.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, final
+
+from fedldp_fleet.store.base import (
+    QUEUED,
+    RUNNING,
+    AnswerKey,
+    JobRow,
+    Member,
+    PlaceRow,
+    RoundRow,
+    Uncounted,
+)
+
+REPORTS_AT_ONCE = 1 << 12  # read from the store
+MOST_KEYS_AT_ONCE = 1 << 9
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
+Key = tuple[Any, ...]
+
+
+class Readable(Protocol):
+    """What executes statements, with question marks for values."""
+
+    def execute(self, statement: str, values: tuple[object, ...] = ()) -> list[Any]:
+        """Return the rows of a statement."""
+
+
+class Writable(Readable, Protocol):
+    """What changes rows too."""
+
+    def execute_many(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
+        """Execute a statement without rows for each of many values."""
+
+
+class _Setting(NamedTuple):
+    name: str
+    value: str
+
+
+class _Question(NamedTuple):
+    digest: bytes
+    question: bytes
+
+
+class _Answer(NamedTuple):
+    job: str
+    round: int
+    identifier: bytes
+    vehicles: int
+    report: bytes
+
+
+class _Used(NamedTuple):
+    job: str
+    agent: str
+    vehicles: int
+
+
+def _job(row: Key) -> JobRow:
+    found = JobRow(*row)
+    return found._replace(restored=bool(found.restored))
+
+
+def _place(row: Key) -> PlaceRow:
+    found = PlaceRow(*row)
+    return found._replace(announced=bool(found.announced))
+
+
+def _member(row: Key) -> Member:
+    found = Member(*row)
+    return found._replace(revoked=bool(found.revoked))
+
+
+@final
+class _Table(Generic[Row]):
+    """The rows of a table that a transaction has read or written, by their first columns.
+
+    Removed rows, and those that were looked for and are missing, are None.
+    """
+
+    def __init__(
+        self,
+        file: Readable,
+        name: str,
+        columns: tuple[str, ...],
+        keys: int,
+        make: Callable[[Key], Row],
+    ) -> None:
+        self._file, self._make, self._keys = file, make, keys
+        self._rows: dict[Key, Row | None] = {}
+        self._changed: dict[Key, None] = {}  # in the order in which they were changed
+        listed, key = ", ".join(columns), columns[:keys]
+        where = " AND ".join(f"{each} = ?" for each in key)
+        rest = ", ".join(f"{each} = excluded.{each}" for each in columns[keys:])
+        # The names are our own.
+        self._select = f"SELECT {listed} FROM {name}"  # noqa: S608
+        self._one = f"{self._select} WHERE {where}"
+        self._some = f"{self._one.removesuffix('= ?')}IN "
+        self._delete = f"DELETE FROM {name} WHERE {where}"  # noqa: S608
+        self._insert = (
+            f"INSERT INTO {name} ({listed}) VALUES ({_marks(len(columns))}) "  # noqa: S608
+            f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {rest}"
+        )
+
+    def get(self, *key: object) -> Row | None:
+        """Return a row."""
+        if key not in self._rows:
+            rows = self._file.execute(self._one, key)
+            self._rows[key] = self._make(rows[0]) if rows else None
+        return self._rows[key]
+
+    def set(self, row: Row) -> None:
+        """Add or replace a row."""
+        self._change(row[: self._keys], row)
+
+    def remove(self, *key: object) -> None:
+        """Remove a row."""
+        self._change(key, None)
+
+    def _change(self, key: Key, row: Row | None) -> None:
+        self._rows[key] = row
+        self._changed[key] = None
+
+    def expect(self, first: Key, last: Collection[object]) -> None:
+        """Read the rows with these first columns of the key, and any of the last ones."""
+        missing = [each for each in last if (*first, each) not in self._rows]
+        for start in range(0, len(missing), MOST_KEYS_AT_ONCE):
+            some = missing[start : start + MOST_KEYS_AT_ONCE]
+            # A power of two, so that there are few statements, which stay prepared.
+            marks = 1 << (len(some) - 1).bit_length()
+            values = (*first, *some, *some[:1] * (marks - len(some)))
+            self._rows.update(dict.fromkeys((*first, each) for each in some))
+            for row in self._file.execute(f"{self._some}({_marks(marks)})", values):
+                made = self._make(row)
+                self._rows[made[: self._keys]] = made
+
+    def all(self, rest: str, *values: object) -> list[Row]:
+        """Return the rows that a condition, which ends a statement, selects."""
+        self.flush()
+        rows = [self._make(row) for row in self._file.execute(f"{self._select} {rest}", values)]
+        self._rows.update((row[: self._keys], row) for row in rows)
+        return rows
+
+    def flush(self) -> None:
+        """Write what was changed."""
+        if not self._changed:
+            return
+        written = [(key, self._rows[key]) for key in self._changed]
+        gone = [key for key, row in written if row is None]
+        some = [row for _, row in written if row is not None]
+        file: Writable = self._file  # type: ignore[assignment]  # only a transaction changes rows
+        if gone:
+            file.execute_many(self._delete, gone)
+        if some:
+            file.execute_many(self._insert, some)
+        self._changed.clear()
+
+
+@final
+class Statements:
+    """A transaction over a connection; `flush` writes what was changed."""
+
+    def __init__(self, file: Readable) -> None:
+        self._execute = file.execute
+
+        def table(name: str, keys: int, row: Any, make: Callable[[Key], Row]) -> _Table[Row]:
+            return _Table(file, name, row._fields, keys, make)
+
+        self._settings = table("settings", 1, _Setting, _Setting._make)
+        self._jobs = table("jobs", 1, JobRow, _job)
+        self._rounds = table("rounds", 2, RoundRow, RoundRow._make)
+        self._questions = table("questions", 1, _Question, _Question._make)
+        self._places = table("places", 2, PlaceRow, _place)
+        self._answers = table("answers", 3, _Answer, _Answer._make)
+        self._used = table("used", 2, _Used, _Used._make)
+        self._uncounted = table("uncounted", 3, Uncounted, Uncounted._make)
+        self._members = table("members", 1, Member, _member)
+        self._tables = (
+            self._settings,
+            self._jobs,
+            self._rounds,
+            self._questions,
+            self._places,
+            self._answers,
+            self._used,
+            self._uncounted,
+            self._members,
+        )
+        self._active: list[str] | None = None
+        self._none_expired: dict[str, float] = {}  # until when no place in a job has expired
+
+    def flush(self) -> None:
+        for each in self._tables:
+            each.flush()
+
+    def expect(self, agents: Collection[str], answers: Collection[AnswerKey]) -> None:
+        self._members.expect((), agents)
+        identifiers: dict[tuple[str, int], list[bytes]] = {}
+        for job, number, identifier in answers:
+            identifiers.setdefault((job, number), []).append(identifier)
+        for first, some in identifiers.items():
+            self._answers.expect(first, some)
+        for job in {row.name for row in self.active_jobs()} | {job for job, _ in identifiers}:
+            self._used.expect((job,), agents)
+            self._places.expect((job,), agents)
+
+    def value(self, name: str) -> str:
+        row = self._settings.get(name)
+        return row.value if row else ""
+
+    def set_value(self, name: str, value: str) -> None:
+        self._settings.set(_Setting(name, value))
+
+    def jobs(self) -> list[JobRow]:
+        return self._jobs.all("ORDER BY position")
+
+    def active_jobs(self) -> list[JobRow]:
+        if self._active is None:
+            rows = self._jobs.all("WHERE state IN (?, ?) ORDER BY position", QUEUED, RUNNING)
+            self._active = [row.name for row in rows]
+        return [row for row in map(self._jobs.get, self._active) if row is not None]
+
+    def job(self, name: str) -> JobRow | None:
+        return self._jobs.get(name)
+
+    def set_job(self, row: JobRow) -> None:
+        self._jobs.set(row)
+        self._active = None
+
+    def rounds(self, job: str) -> list[RoundRow]:
+        return self._rounds.all("WHERE job = ? ORDER BY number", job)
+
+    def round(self, job: str, number: int) -> RoundRow | None:
+        return self._rounds.get(job, number)
+
+    def set_round(self, row: RoundRow) -> None:
+        self._rounds.set(row)
+
+    def question(self, digest: bytes) -> bytes | None:
+        row = self._questions.get(digest)
+        return row.question if row else None
+
+    def add_question(self, digest: bytes, question: bytes) -> None:
+        self._questions.set(_Question(digest, question))
+
+    def place(self, job: str, agent: str) -> PlaceRow | None:
+        return self._places.get(job, agent)
+
+    def set_place(self, row: PlaceRow) -> None:
+        before = self.place(row.job, row.agent)
+        if before is not None:
+            self._add_placed(before, -before.vehicles)
+        self._places.set(row)
+        self._add_placed(row, row.vehicles)
+        if row.expires <= self._none_expired.get(row.job, 0.0):
+            del self._none_expired[row.job]
+
+    def remove_place(self, row: PlaceRow) -> None:
+        self._places.remove(row.job, row.agent)
+        self._add_placed(row, -row.vehicles)
+
+    def _add_placed(self, row: PlaceRow, vehicles: int) -> None:
+        found = self.round(row.job, row.round)
+        if found is not None:
+            self.set_round(found._replace(placed=found.placed + vehicles))
+
+    def expired_places(self, job: str, now: float) -> list[PlaceRow]:
+        if now <= self._none_expired.get(job, 0.0):
+            return []
+        found = self._places.all("WHERE job = ? AND expires <= ?", job, now)
+        if not found:
+            self._none_expired[job] = now
+        return found
+
+    def places(self, job: str) -> list[PlaceRow]:
+        return self._places.all("WHERE job = ?", job)
+
+    def answer(self, job: str, number: int, identifier: bytes) -> bytes | None:
+        row = self._answers.get(job, number, identifier)
+        return row.report if row else None
+
+    def add_answer(
+        self, job: str, number: int, identifier: bytes, vehicles: int, report: bytes
+    ) -> None:
+        self._answers.set(_Answer(job, number, identifier, vehicles, report))
+        found = self.round(job, number)
+        if found is not None:
+            self.set_round(found._replace(answers=found.answers + vehicles))
+
+    def answers(self, job: str, number: int) -> Iterator[bytes]:
+        self._answers.flush()
+        last = b""
+        query = (
+            "SELECT identifier, report FROM answers WHERE job = ? AND round = ? "
+            "AND identifier > ? ORDER BY identifier LIMIT ?"
+        )
+        while rows := self._execute(query, (job, number, last, REPORTS_AT_ONCE)):
+            for last, report in rows:  # noqa: B007 (the last one is where the next query begins)
+                yield report
+
+    def answered(self, job: str, number: int) -> int:
+        self._answers.flush()
+        query = "SELECT COALESCE(SUM(vehicles), 0) FROM answers WHERE job = ? AND round = ?"
+        [(found,)] = self._execute(query, (job, number))
+        return int(found)
+
+    def used(self, job: str, agent: str) -> int:
+        row = self._used.get(job, agent)
+        return row.vehicles if row else 0
+
+    def add_used(self, job: str, agent: str, vehicles: int) -> None:
+        self._used.set(_Used(job, agent, self.used(job, agent) + vehicles))
+
+    def add_uncounted(self, row: Uncounted) -> None:
+        before = self._uncounted.get(*row[:3])
+        vehicles = row.vehicles + (before.vehicles if before else 0)
+        self._uncounted.set(row._replace(vehicles=vehicles))
+
+    def uncounted(self, job: str) -> list[Uncounted]:
+        return self._uncounted.all("WHERE job = ?", job)
+
+    def members(self) -> list[Member]:
+        return self._members.all("ORDER BY agent")
+
+    def member(self, agent: str) -> Member | None:
+        return self._members.get(agent)
+
+    def set_member(self, row: Member) -> None:
+        self._members.set(row)
+
+
+def _marks(count: int) -> str:
+    return ", ".join("?" * count)
