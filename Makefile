@@ -29,7 +29,7 @@ PYTEST := $(BIN)/pytest -n auto --dist worksteal
 .PHONY: demo test test-busy test-fleet test-tools test-reproduction test-vehicle test-c test-c-full test-minimum test-python test-slow test-torch test-simulation \
 	test-accountant test-deploy test-faults test-hostile test-upgrade test-flower test-vss test-engines test-mqtt test-postgres test-browser test-monitor \
 	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-distributions bench-regression \
-	accuracy flights networks reproduce reproduce-quick paper-map pictures live-page page docs notebooks dist mutation clean
+	accuracy flights networks reproduce reproduce-quick paper-map pictures live-page page page-vehicle docs notebooks dist mutation clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
 	@$(BIN)/fedldp demo --output demo
@@ -69,10 +69,10 @@ test-vehicle: $(VENV)/test.done  ## the distribution without dependencies: its w
 # The tests of targets whose tools are missing are skipped, and say what to install: everything with
 # apt-get install gcc g++ clang libclang-rt-dev cppcheck musl-tools nodejs qemu-user qemu-system-arm gcc-arm-none-eabi \
 #   libnewlib-arm-none-eabi gcc-aarch64-linux-gnu gcc-riscv64-linux-gnu gcc-s390x-linux-gnu
-test-c: $(VENV)/test.done  ## the vehicle in C: vectors, random plans, ledgers, on all targets at hand
+test-c: $(VENV)/wasm.done  ## the vehicle in C: vectors, random plans, ledgers, on all targets at hand
 	$(BIN)/pytest -n auto --dist worksteal clients/c/tests
 
-test-c-full: $(VENV)/test.done  ## the same with 100,000 random plans, every power cut, and a long fuzzing
+test-c-full: $(VENV)/wasm.done  ## the same with 100,000 random plans, every power cut, and a long fuzzing
 	$(BIN)/pytest -n auto --dist worksteal -m full clients/c/tests
 
 test-slow: $(VENV)/test.done  ## what takes too long for every day
@@ -127,6 +127,7 @@ test-engines: .venv-engines/engines.done  ## Dask, Spark, Beam and DuckDB, with 
 
 test-browser: $(VENV)/test.done  ## the interactive page and the live page, in Chromium
 	$(BIN)/pytest -m browser tests/tools/test_playground_browser.py tests/tools/test_playground_proof.py \
+	  tests/tools/test_playground_vehicle.py \
 	  tests/fleet/monitor/test_page.py
 
 test-monitor: $(VENV)/test.done  ## alert rules, in a real Prometheus that scrapes a real fleet
@@ -232,6 +233,9 @@ live-page: $(VENV)/test.done  ## the pictures of a fleet's live page: needs Chro
 page: $(VENV)/demo.done  ## the numbers of the interactive page, docs/playground/index.html
 	$(BIN)/python tools/playground.py
 
+page-vehicle: $(VENV)/wasm.done  ## the vehicle in C on the interactive page, docs/playground/c-vehicle.js
+	$(BIN)/python clients/c/browser/build.py docs/playground/c-vehicle.js
+
 dist: $(VENV)/test.done  ## sdist, wheel and SBOM, built twice and compared, and tried out in an environment of their own
 	$(BIN)/python -m pip install --quiet --group release
 	$(BIN)/python tools/release.py dist
@@ -308,6 +312,11 @@ $(VENV)/postgresql.done: $(VENV)/test.done fleet/pyproject.toml
 
 $(VENV)/docs.done: $(VENV)/test.done pyproject.toml
 	$(BIN)/python -m pip install --quiet --group docs
+	@touch $@
+
+# zig, which compiles C to WebAssembly.
+$(VENV)/wasm.done: $(VENV)/test.done pyproject.toml
+	$(BIN)/python -m pip install --quiet --group wasm
 	@touch $@
 
 $(VENV)/deploy.done: $(VENV)/test.done pyproject.toml
