@@ -110,10 +110,10 @@ test-flower: $(FLOWER:%=.venv-flower/%.done)  ## private Flower apps and the fle
 test-vss: $(VENV)/test.done .venv-vss/vss.done  ## signals of a real VSS catalogue, and of today's VSS tools
 	$(BIN)/pytest -m vss tests/schema/test_vss.py
 
-test-mqtt: $(VENV)/mqtt.done  ## campaigns over a real broker, which is killed: needs mosquitto
+test-mqtt: $(VENV)/mqtt.done  ## the MQTT road with a real broker, which is killed: needs mosquitto
 	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null \
 	  || { echo "make test-mqtt needs mosquitto: apt-get install mosquitto"; exit 1; }
-	$(BIN)/pytest -m mqtt tests/campaigns/test_mqtt.py -rA
+	$(BIN)/pytest -m mqtt tests/campaigns/test_mqtt.py fleet/tests -rA
 
 # PostgreSQL does not run as root: there, the tests start it as the account postgres.
 test-postgres: $(VENV)/postgresql.done  ## the store of a fleet in a real PostgreSQL, which is killed

@@ -74,7 +74,7 @@ def test_every_example_is_understood(path, tmp_path, monkeypatch):
             continue
         words = [word.replace("*", "1") for word in words]
         for file in (word.partition("=")[2] or word for word in words if "." in word):
-            Path(file).parent.mkdir(exist_ok=True)
+            Path(file).parent.mkdir(parents=True, exist_ok=True)
             Path(file).touch()
         command, rest = fedldp, words
         top = click.Context(fedldp, **fedldp.context_settings)  # commands keep that -h is help

@@ -3,7 +3,8 @@
 agent.toml            what the owner has decided
 ledger.db             what was spent: never delete it
 outbox.db             what was drawn, and what the server says of it
-network/              what the network process needs: membership.json, and perhaps ca.pem
+network/              what the network process needs: membership.json and perhaps ca.pem, or
+                      broker.json and the keys for the broker
 state.json            when the agent last called, for `status`
 """
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 FILE, LEDGER, OUTBOX, NETWORK = "agent.toml", "ledger.db", "outbox.db", "network"
 MEMBERSHIP, AUTHORITY, STATE, LOCK = "membership.json", "ca.pem", "state.json", ".agent.lock"
+BROKER = "broker.json"
 STATE_FORMAT = "fedldp agent state 1"
 DOOR_SECONDS = 1.0  # between two looks at signals, while nobody connects
 LEAST_FREE_BYTES = 1 << 24  # of the disk: below, `status` warns
@@ -162,6 +164,15 @@ def https_road(network: Path) -> HTTPSRoad:
     return HTTPSRoad(Membership.load(path), context, path)
 
 
+def road_of(network: Path) -> Road:
+    """Return the road of an agent: through a broker, if it has joined one."""
+    if not (network / BROKER).exists():
+        return https_road(network)
+    from .mqtt import BrokerMembership  # which most agents do without
+
+    return BrokerMembership.from_json((network / BROKER).read_text("utf-8")).road(network)
+
+
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Be the only process that runs the agent of a folder."""
@@ -235,7 +246,7 @@ def _road(
     settings: Settings, socket: Path | None, listen: Path | None
 ) -> "tuple[Road, Door | None]":
     if socket is None and listen is None:
-        return https_road(settings.network), None
+        return road_of(settings.network), None
     from .relay import Door, SocketRoad  # which a process with its own network does without
 
     if listen is None:
@@ -248,7 +259,7 @@ def relay(network: Path, socket: Path) -> None:
     """Run the network process of an agent until SIGTERM or Ctrl-C."""
     from .relay import Relay
 
-    road = https_road(network)
+    road = road_of(network)
     server = Relay(road, socket)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.close())

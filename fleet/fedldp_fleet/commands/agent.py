@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fedldp_fleet.transparency import Stated
 
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _NOTES = {
     "cap": "the most epsilon that a vehicle spends in its life",
     "operator": "the public key of the operator: nothing else is answered",
@@ -96,22 +97,51 @@ def init_command(folder: Path, operator: Path, schema: Path, **given: Any) -> No
 @agent_group.command("join")
 @_FOLDER
 @click.argument("url")
-@click.argument("code")
+@click.argument("code", required=False)
 @click.option(
     "--ca",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The certificate of the authority that has signed the server's; by default those of the "
-    "operating system are trusted.",
+    type=_FILE,
+    help="The certificate of the authority that has signed the server's or the broker's; by "
+    "default those of the operating system are trusted.",
 )
-def join_command(folder: Path, url: str, code: str, ca: Path | None) -> None:
-    """Enroll with a one-time code of the operator.
+@click.option("--name", help="As whom the broker knows the agent: the name in its certificate.")
+@click.option("--certificate", type=_FILE, help="The agent's certificate, for the broker.")
+@click.option("--key", type=_FILE, help="The key of the certificate.")
+@click.option("--shared", is_flag=True, help="Several agents have the same certificate.")
+def join_command(
+    folder: Path,
+    url: str,
+    code: str | None,
+    ca: Path | None,
+    name: str | None,
+    certificate: Path | None,
+    key: Path | None,
+    shared: bool,
+) -> None:
+    """Join a server, with a one-time code, or a broker.
+
+    A broker knows agents by their certificates, so there is no code. URL is its
+    address and the name of the fleet.
 
     \b
     fedldp agent join car https://fleet.example:8443 CODE --ca ca.pem
+    fedldp agent join car mqtts://broker.example:8883/north --name car-7 \\
+        --ca ca.pem --certificate car.pem --key car.key
     """  # noqa: D301
-    membership = service.join(folder / NETWORK, url, code, ca)
-    vehicles = f"{membership.vehicles:,} vehicle{'s' * (membership.vehicles != 1)}"
-    click.echo(f"Joined {url} as {membership.agent}, for {vehicles}.")
+    if url.startswith("mqtt"):
+        from fedldp_fleet.agent import mqtt
+
+        if name is None or code is not None:
+            raise DomainError("a broker needs --name, as whom it knows the agent, and no CODE.")
+        keys = (str(each) if each else "" for each in (ca, certificate, key))
+        mqtt.join(folder / NETWORK, mqtt.BrokerMembership(url, name, shared, *keys))
+        click.echo(f"Joined {url} as {name}.")
+    else:
+        if code is None:
+            raise DomainError(f"{url} needs a CODE: ask its operator for one.")
+        membership = service.join(folder / NETWORK, url, code, ca)
+        vehicles = f"{membership.vehicles:,} vehicle{'s' * (membership.vehicles != 1)}"
+        click.echo(f"Joined {url} as {membership.agent}, for {vehicles}.")
     click.echo(f"Next: fedldp agent run {folder}")
 
 

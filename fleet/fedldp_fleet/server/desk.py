@@ -76,8 +76,8 @@ class Desk:
         engine = self._engine
 
         def act(store: Transaction, now: float) -> Offers:
-            _check_member(store, agent)
-            return engine.call(store, agent, call, now, holder=holder, most_bits=most_bits)
+            named = _holder(store, agent, holder)
+            return engine.call(store, agent, call, now, holder=named, most_bits=most_bits)
 
         return self._wait(act)
 
@@ -88,8 +88,7 @@ class Desk:
         engine = self._engine
 
         def act(store: Transaction, now: float) -> bool:
-            _check_member(store, agent)
-            return engine.announce(store, holder or agent, said, now)
+            return engine.announce(store, _holder(store, agent, holder), said, now)
 
         return self._wait(act)
 
@@ -105,8 +104,8 @@ class Desk:
         engine = self._engine
 
         def act(store: Transaction, now: float, parsed: Parsed) -> Acknowledgement:
-            _check_member(store, agent)
-            said = engine.deliver(store, agent, answer, parsed, now, holder=holder)
+            named = _holder(store, agent, holder)
+            said = engine.deliver(store, agent, answer, parsed, now, holder=named)
             if said.verdict is Verdict.COUNTED and not self._is_full:
                 opened = store.round(answer.job, answer.round)
                 self._is_full = opened is not None and opened.answers >= opened.wanted
@@ -248,8 +247,12 @@ class _Jobs:
             self._rows.pop(name, None)
 
 
-def _check_member(store: Transaction, agent: str) -> None:
-    """Refuse an agent that was revoked since its request was authenticated."""
+def _holder(store: Transaction, agent: str, holder: str) -> str:
+    """Return under which name an agent has a place; refuse one that is unknown or revoked.
+
+    An enrollment for one vehicle has one place, however many names its connections have.
+    """
     member = store.member(agent)
     if member is None or member.revoked:
         raise Refused(401, UNKNOWN)
+    return holder if holder and member.vehicles > 1 else agent

@@ -30,7 +30,15 @@ _ENTRIES: dict[str, toml.Types] = {
     "client_authority": str,
     "second": str,
     "proxy": bool,
+    "broker": str,
+    "broker_authority": str,
+    "broker_certificate": str,
+    "broker_key": str,
 }
+_FILES = (
+    *("certificate", "certificate_key", "client_authority", "second"),
+    *("broker_authority", "broker_certificate", "broker_key"),
+)
 _NOTES = {
     "listen": "where agents call",
     "page": "the live page and /metrics, for people and programs of this machine",
@@ -52,6 +60,10 @@ class ServerFolder:
     client_authority: Path | None = None
     second: Path | None = None
     proxy: bool = False  # whether all connections come from a proxy
+    broker: str = ""  # its address and the name of the fleet, for the MQTT road
+    broker_authority: Path | None = None
+    broker_certificate: Path | None = None
+    broker_key: Path | None = None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "ServerFolder":
@@ -63,9 +75,8 @@ class ServerFolder:
                 "fedldp server init FOLDER"
             )
         entries = toml.read(folder / CONFIG, _ENTRIES, ("listen", "page"))
-        files = ("certificate", "certificate_key", "client_authority", "second")
-        given: dict[str, Any] = {each: folder / entries[each] for each in files if each in entries}
-        given["proxy"] = entries.get("proxy", False)
+        given: dict[str, Any] = {each: folder / entries[each] for each in _FILES if each in entries}
+        given |= {each: entries[each] for each in ("proxy", "broker") if each in entries}
         listen, page = (address(entries[each]) for each in ("listen", "page"))
         return cls(folder, listen, page, **given)
 

@@ -2,18 +2,22 @@
 
 import asyncio
 import logging
+import secrets
 import signal
 from dataclasses import replace
 from typing import Any
 
+from fedldp_fleet.mqtt import Broker
 from fedldp_fleet.server.app import road_app
 from fedldp_fleet.server.desk import Desk
 from fedldp_fleet.server.documents import Documents
 from fedldp_fleet.server.folder import ServerFolder
 from fedldp_fleet.server.guard import Guard
 from fedldp_fleet.server.listener import Limits, Listener, bound, serve, tls_context
+from fedldp_fleet.server.mqtt import MQTTServer
 from fedldp_fleet.server.observer import Observer
 from fedldp_fleet.server.page import page_app
+from fedldp_fleet.topics import Topics
 
 _LOG = logging.getLogger(__name__)
 PAGE_LIMITS = Limits(connections=64, connections_per_address=64)
@@ -44,7 +48,8 @@ async def _run(folder: ServerFolder, store: Any) -> None:
         clients = None if folder.client_authority is None else str(folder.client_authority)
         context = tls_context(str(folder.certificate), key, clients)
     road = bound(*folder.listen)
-    listener = Listener(road_app(desk, guard, Documents(store)), road, limits, context)
+    documents = Documents(store)
+    listener = Listener(road_app(desk, guard, documents), road, limits, context)
     observer = Observer(folder, store, guard.heard)
     page = bound(*folder.page)
     watched = Listener(page_app(observer.look, folder.page[0]), page, PAGE_LIMITS, lifespan=False)
@@ -58,7 +63,25 @@ async def _run(folder: ServerFolder, store: Any) -> None:
     host, port = road.getsockname()[:2]
     _LOG.info("agents call %s:%d%s", host, port, "" if context else ", without TLS")
     _LOG.info("the page is http://%s:%d/", *page.getsockname()[:2])
-    await serve(listener, watched)
+    with_broker = _with_broker(folder, desk, documents)
+    if with_broker is not None:
+        with_broker.start()
+        _LOG.info("agents ask the broker %s", folder.broker)
+    try:
+        await serve(listener, watched)
+    finally:
+        if with_broker is not None:
+            await with_broker.stop()
+
+
+def _with_broker(folder: ServerFolder, desk: Desk, documents: Documents) -> MQTTServer | None:
+    """Return the road over MQTT, if there is a broker."""
+    if not folder.broker:
+        return None
+    keys = folder.broker_authority, folder.broker_certificate, folder.broker_key
+    connect = Broker.of(folder.broker, *keys).connect
+    client = f"server-{secrets.token_hex(8)}"
+    return MQTTServer(desk, documents, Topics.of(folder.broker), connect, client)
 
 
 def _connections() -> int:

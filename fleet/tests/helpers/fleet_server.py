@@ -25,7 +25,9 @@ from fedldp_fleet.server.desk import Desk
 from fedldp_fleet.server.documents import Documents
 from fedldp_fleet.server.guard import Guard
 from fedldp_fleet.server.listener import Limits, Listener, bound, serve, tls_context
+from fedldp_fleet.server.mqtt import MQTTServer
 from fedldp_fleet.store.sqlite import SQLiteStore
+from fedldp_fleet.topics import Topics
 
 HOST = "127.0.0.1"
 NOW = datetime.datetime.now(datetime.UTC)
@@ -44,6 +46,7 @@ class FleetServer:
         key=None,
         limits: Limits | None = None,
         client_authority=None,
+        connect=None,
     ) -> None:
         self.folder, self.operator = folder, operator or PrivateKey.generate()
         self.key = key or PrivateKey.generate()
@@ -61,6 +64,7 @@ class FleetServer:
             certificate.private_key_and_cert_chain_pem.write_to_path(self._certificate)
         self._tls, self.port, self._limits = tls, 0, limits
         self._client_authority = client_authority
+        self._connect = connect  # opens connections with a broker, for the MQTT road
 
     @property
     def url(self) -> str:
@@ -111,7 +115,16 @@ class FleetServer:
             self.listener = Listener(app, listening, self._limits, context)
             serving = asyncio.ensure_future(serve(self.listener))
             await self.listener.ready.wait()
+            if self._connect is not None:
+                documents = Documents(self.store)
+                given = self._desk, documents, Topics("north"), self._connect, "server-1"
+                self.mqtt = MQTTServer(*given)
+                self.mqtt.start()
             ready.set()
+            while not serving.done() and not self.listener.should_exit:
+                await asyncio.sleep(0.02)
+            if self._connect is not None:
+                await self.mqtt.stop()
             await serving
 
         self._thread = threading.Thread(target=asyncio.run, args=(run(),))

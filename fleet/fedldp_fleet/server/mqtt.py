@@ -1,0 +1,232 @@
+"""The MQTT road of a server: what a broker delivers goes to the desk, and what is open is retained.
+
+The road has a thread of its own. It stores and acknowledges what has arrived meanwhile together. A
+broker may forget everything, so on every connection it subscribes and publishes anew.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic
+from typing import Any, NamedTuple, final
+
+from fedldp import signing
+from fedldp.errors import DomainError, WireError
+from fedldp_fleet.messages import Announcement, Answer, Call, Offers
+from fedldp_fleet.mqtt import Connect, Connection, Message
+from fedldp_fleet.questions import STATEMENT
+from fedldp_fleet.server.desk import Desk
+from fedldp_fleet.server.documents import Documents
+from fedldp_fleet.server.guard import Refused
+from fedldp_fleet.topics import ANNOUNCE, ANSWER, CALL, HEAD_BYTES, Asking, Outcome, Topics, packed
+
+TICK_SECONDS = 0.5  # between two looks at what is open
+DAY_SECONDS = 86_400
+RETRY_SECONDS, LONGEST_RETRY_SECONDS = 0.5, 30.0
+
+_UNWELCOME = b"the server does not know this agent, or has revoked it. Ask its operator."
+_UNABLE = b"the server cannot store anything now"
+_LONGEST_REASON = 200
+
+_LOG = logging.getLogger(__name__)
+
+
+class _Kept(NamedTuple):
+    """What the broker retains."""
+
+    contents: object  # what decides whether it is retained again
+    until: float  # when it should be retained again
+
+
+@final
+class MQTTServer:
+    """Serves agents through a broker.
+
+    Parameters
+    ----------
+    desk, documents
+        Where requests go, and what agents fetch.
+    topics
+        The topics of the fleet.
+    connect
+        Opens a connection with the broker.
+    client
+        The client identifier, which no other client has.
+    """
+
+    def __init__(
+        self, desk: Desk, documents: Documents, topics: Topics, connect: Connect, client: str
+    ) -> None:
+        self._desk, self._documents, self._topics = desk, documents, topics
+        self._connect, self._client = connect, client
+        self._stopped, self.ready = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mqtt")
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._trouble = ""
+        self._acts: dict[str, Callable[[Asking, bytes, int], Awaitable[Any]]] = {
+            ANSWER: lambda asking, body, _: desk.deliver(
+                asking.name, Answer.from_bytes(body), holder=_holder(asking)
+            ),
+            CALL: lambda asking, body, most_bits: desk.call(
+                asking.name, Call.from_bytes(body), holder=_holder(asking), most_bits=most_bits
+            ),
+            ANNOUNCE: lambda asking, body, _: desk.announce(
+                asking.name, Announcement.from_bytes(body), holder=_holder(asking)
+            ),
+        }
+
+    def start(self) -> None:
+        """Begin to serve, for the event loop that runs."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Serve what has arrived, and end."""
+        self._stopped.set()
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+
+    def _run(self) -> None:
+        pause = RETRY_SECONDS
+        while not self._stopped.is_set():
+            try:
+                connection = self._connect(self._client)
+                try:
+                    connection.subscribe(self._topics.asks, certain=True)
+                    self._tell("")
+                    pause = RETRY_SECONDS
+                    self._serve(connection)
+                finally:
+                    connection.close()
+            except OSError as error:
+                self._tell(f"cannot use the broker: {error}; trying again")
+                self._stopped.wait(pause)
+                pause = min(2 * pause, LONGEST_RETRY_SECONDS)
+            except Exception:
+                _LOG.exception("the road over MQTT failed")
+                self._stopped.wait(pause)
+
+    def _tell(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            (_LOG.warning if trouble else _LOG.info)(trouble or "the broker can be used again")
+        self._trouble = trouble
+
+    def _serve(self, connection: Connection) -> None:
+        kept: dict[str, _Kept] = {}
+        due = 0.0
+        while not self._stopped.is_set():
+            if monotonic() >= due:
+                self._publish(connection, kept)
+                self.ready.set()
+                due = monotonic() + TICK_SECONDS
+            messages = connection.receive(TICK_SECONDS)
+            if messages:
+                for reply in self._do(self._replies(messages, _most_bits(connection))):
+                    connection.publish(reply)
+                for message in messages:
+                    connection.acknowledge(message)
+
+    def _do(self, work: Any) -> Any:
+        """Run something in the event loop, and wait for it."""
+        if self._loop is None:
+            raise RuntimeError("the road has not been started.")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    # Requests
+
+    async def _replies(self, messages: Sequence[Message], most_bits: int) -> list[Message]:
+        begun = []
+        for message in messages:
+            asking = self._topics.asking(message.topic)
+            if asking is None:
+                continue
+            reply = Message(self._topics.reply(asking.client), b"", correlation=message.correlation)
+            if message.reply_to not in ("", reply.topic):
+                continue  # nobody writes to others
+            begun.append((reply, self._begun(asking, message.payload, most_bits)))
+        return [reply._replace(payload=await _reply(result)) for reply, result in begun]
+
+    def _begun(self, asking: Asking, body: bytes, most_bits: int) -> Awaitable[Any] | Exception:
+        try:
+            return self._acts[asking.act](asking, body, most_bits)
+        except (WireError, DomainError) as error:
+            return error
+
+    # What is retained
+
+    def _publish(self, connection: Connection, kept: dict[str, _Kept]) -> None:
+        """Let the broker retain what is open now, and nothing else."""
+        told, fetched = self._do(self._open(_most_bits(connection)))
+        for topic, document in fetched.items():
+            self._retain(connection, kept, topic, topic, document, 2 * DAY_SECONDS)
+        leases = [each.place.lease for each in told.offers if each.place]
+        contents = [each._replace(place=each.place and each.place.vehicles) for each in told.offers]
+        seconds = max(1, int(min(leases, default=2 * DAY_SECONDS)))
+        self._retain(connection, kept, self._topics.open, contents, told.to_bytes(), seconds)
+        for topic in kept.keys() - fetched.keys() - {self._topics.open}:
+            connection.retain(Message(topic, b""))
+            del kept[topic]
+
+    def _retain(
+        self,
+        connection: Connection,
+        kept: dict[str, _Kept],
+        topic: str,
+        contents: object,
+        payload: bytes,
+        seconds: int,
+    ) -> None:
+        before, now = kept.get(topic), monotonic()
+        if before is not None and before.contents == contents and now < before.until:
+            return
+        kept[topic] = _Kept(contents, now + seconds / 2)
+        if len(payload) + HEAD_BYTES > connection.most_bytes:
+            _LOG.error(
+                "%s has %d bytes, and the broker takes %d: agents cannot get it over MQTT. Let the "
+                "broker take more, or ask for less.",
+                topic,
+                len(payload),
+                connection.most_bytes,
+            )
+            return
+        connection.retain(Message(topic, payload, seconds=seconds))
+
+    async def _open(self, most_bits: int) -> tuple[Offers, dict[str, bytes]]:
+        """Return the open rounds, and what agents fetch to answer them."""
+        told = await self._desk.open_rounds(most_bits)
+        fetched = {}
+        for offer in told.offers:
+            asked = str(signing.read_unverified(offer.statement, STATEMENT)["question"])
+            for topic, document in (
+                (self._topics.job(offer.signed), await self._documents.job(offer.signed)),
+                (self._topics.question(asked), await self._documents.question(asked)),
+            ):
+                if document is not None:
+                    fetched[topic] = packed(document)
+        return told, fetched
+
+
+def _holder(asking: Asking) -> str:
+    """Return the name under which a client has places: agents may share an enrollment."""
+    return asking.name if asking.client == asking.name else f"{asking.name}/{asking.client}"
+
+
+def _most_bits(connection: Connection) -> int:
+    """Return how many bits of vehicles fit into an answer that the broker takes."""
+    return 8 * max(0, connection.most_bytes - HEAD_BYTES)
+
+
+async def _reply(result: Awaitable[Any] | Exception) -> bytes:
+    try:
+        if isinstance(result, Exception):
+            raise result
+        done = await result
+    except Refused:
+        return bytes([Outcome.UNWELCOME]) + _UNWELCOME
+    except (WireError, DomainError) as error:
+        return bytes([Outcome.FAILED]) + str(error)[:_LONGEST_REASON].encode()
+    except Exception as error:  # one request must not stop the others
+        if not isinstance(error, OSError):  # which the desk has logged
+            _LOG.exception("a request failed")
+        return bytes([Outcome.FAILED]) + _UNABLE
+    return bytes([Outcome.DONE]) + (bytes([done]) if isinstance(done, bool) else done.to_bytes())

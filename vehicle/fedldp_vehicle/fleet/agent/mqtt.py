@@ -1,0 +1,1 @@
+../../../../fleet/fedldp_fleet/agent/mqtt.py
