@@ -185,14 +185,17 @@ class Engine:
         In a lot, the vehicles that have drawn this round need no places of their own: the place is
         everybody's, for as long as the round is open.
         """
-        offers = []
+        offers, retry = [], IDLE_SECONDS
         for row, opened in _running(store):
             job, place = _job(row.document), None
             if job.schedule.order == "lot" and opened.deadline > now:
+                if jobs.rounds_of(job) > 1:
+                    retry = min(retry, job.schedule.round_seconds / ROUNDS_PER_DEADLINE)
                 vehicles = min(_largest(job, opened, most_bits), self._most_places)
-                place = Place(vehicles, round(opened.deadline - now, 3))
+                if opened.answers < opened.wanted:
+                    place = Place(vehicles, round(opened.deadline - now, 3))
             offers.append(_offer(row, opened, place))
-        return Offers(self._incarnation(store), IDLE_SECONDS, tuple(offers))
+        return Offers(self._incarnation(store), retry, tuple(offers))
 
     def _place(
         self, store: Transaction, agent: str, job: Job, opened: RoundRow, able: int, now: float
@@ -340,6 +343,13 @@ class Engine:
             over = now >= job.schedule.closes.timestamp()
             if not opened.answers and not over:  # a round without answers stays open
                 store.set_round(_same(store, opened)._replace(deadline=_deadline(job, now)))
+                return None
+        elif job.schedule.order == "lot":
+            # Vehicles that draw now were not told yet that nobody else is needed: they count, too.
+            soon = now + job.schedule.answer_seconds + NETWORK_SECONDS
+            if soon < opened.deadline:
+                store.set_round(opened._replace(deadline=soon))
+            if now < opened.deadline:
                 return None
         return self._close(store, row, _same(store, opened), now)
 

@@ -628,3 +628,40 @@ def test_all_agents_are_told_of_open_rounds_and_share_the_places_of_a_lot(store)
         assert not inside.places("lot")
         called = machine.call(inside, "agent-0", Call({}), START)
         assert [each.statement for each in called.offers] == [e.statement for e in told.offers]
+
+
+def test_a_lot_that_is_full_counts_those_who_were_not_told_yet(store):
+    lot = dataclasses.replace(SCHEDULE, order="lot")
+    machine = prepared(store, statistic(wanted=2, schedule=lot), agents=1, vehicles=10)
+
+    def deliver(seed, now):
+        with store.transaction() as inside:
+            answer = answer_to(inside_question(inside), seed=seed)
+            [parsed] = machine.parse(inside, [answer])
+            return machine.deliver(inside, "agent-0", answer, parsed, now).verdict
+
+    def inside_question(inside):
+        [opened] = inside.rounds("spring")
+        return Question.from_bytes(inside.question(opened.digest))
+
+    assert [deliver(each, START + 1) for each in range(2)] == [Verdict.COUNTED] * 2
+    assert not tick(machine, store, START + 2)
+    with store.transaction() as inside:
+        [told] = machine.open_rounds(inside, START + 3).offers
+    assert told.place is None
+    assert deliver(2, START + 4) is Verdict.COUNTED
+    grace = lot.answer_seconds + engine.NETWORK_SECONDS
+    assert not tick(machine, store, START + 1 + grace)
+    assert [each.state for each in tick(machine, store, START + 2 + grace)] == [DONE]
+    assert deliver(3, START + 3 + grace) is Verdict.LATE
+    assert from_json(job_row(store, "spring").result, PLAN).reports == 3
+
+
+def test_agents_look_often_enough_for_the_rounds_of_a_lot(store):
+    lot = dataclasses.replace(SCHEDULE, order="lot", round_seconds=40.0)
+    machine = prepared(store, statistic(schedule=lot))
+    with store.transaction() as inside:
+        assert machine.open_rounds(inside, START).retry == engine.IDLE_SECONDS
+        machine.add(inside, training(schedule=lot), signed(training(schedule=lot)))
+        machine.tick(inside, START)
+        assert machine.open_rounds(inside, START).retry == 10.0

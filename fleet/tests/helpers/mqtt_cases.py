@@ -6,7 +6,8 @@ import time
 from agent_cases import Party, Time
 from fleet_server import OPEN
 
-from fedldp_fleet.agent.mqtt import MQTTRoad
+import fedldp_fleet.agent.mqtt
+import fedldp_vehicle.fleet.agent.mqtt
 from fedldp_fleet.topics import Topics
 
 TOPICS = Topics("north")
@@ -19,10 +20,17 @@ def real_time():
     return clock
 
 
-def agent_of(broker, name, client="", *, patience=30.0, **options):
+ROADS = {
+    "many": fedldp_fleet.agent.mqtt,
+    "one": fedldp_fleet.agent.mqtt,
+    "alone": fedldp_vehicle.fleet.agent.mqtt,
+}
+
+
+def agent_of(broker, name, client="", *, kind="many", patience=30.0, **options):
     """Return an agent that a broker knows under a name."""
-    road = MQTTRoad(TOPICS, name, client or name, broker.connect, patience)
-    return Party(None, None, road=road, time=real_time(), **options)
+    road = ROADS[kind].MQTTRoad(TOPICS, name, client or name, broker.connect, patience)
+    return Party(None, None, kind, road=road, time=real_time(), **options)
 
 
 def end(agents):
