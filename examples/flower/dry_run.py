@@ -5,7 +5,6 @@ Needs: pip install '.[learn]' './fleet[flower]' in the root of the repository
 python examples/flower/dry_run.py
 """
 
-import logging
 import os
 import tempfile
 from pathlib import Path
@@ -23,14 +22,13 @@ def main() -> None:
     from iris.client_app import app, mod
     from iris.task import PLAN
 
-    logging.getLogger("flwr").setLevel(logging.WARNING)
     question = RecordDict({"arrays": ArrayRecord([np.zeros((3, 4)), np.zeros(3)])})
-    nodes = [{"partition-id": number} for number in range(20)]
-    lengths = mod.update_lengths(app, question, nodes)
-    low, median, high = np.quantile(lengths, [0.1, 0.5, 0.9])
-    print(f"{len(nodes)} updates: {low:.2f} to {high:.2f} long, with a median of {median:.2f}.")
+    for number in range(20):
+        mod.dry_run(app, question, node_config={"partition-id": number})
     plan = Plan.from_json(PLAN.read_text("utf-8"))
-    print(f"The plan shortens them to {plan.schema.attributes[0].length:g}. {plan.bits} bits each.")
+    print(
+        f"The plan shortens updates to {plan.schema.attributes[0].length:g}. {plan.bits} bits each."
+    )
     print(f"{forecast(plan, vehicles=100)}.")
 
 

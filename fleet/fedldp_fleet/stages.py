@@ -37,6 +37,7 @@ from fedldp.vehicle import canonical
 from fedldp_fleet.common import documents
 from fedldp_fleet.insight import Insight, Row, estimates, lengths
 from fedldp_fleet.library import Floats
+from fedldp_fleet.noise import Excess
 
 FORMAT = "fedldp job state 1"  # of a job with a survey; others have the state of their optimizer
 
@@ -277,7 +278,11 @@ class Descent:
             "The server has no data, so it cannot know the error of the model. Evaluate the result "
             "on public data with fedldp predict.",
         )
-        return Insight("Gradients", tuple(rows), notes)
+        agreement = Excess()
+        for plan, tally in zip(self.plans, tallies, strict=True):
+            agreement = agreement.plus(plan, tally)
+        chance = Row("Chance of such gradients from noise alone", f"{agreement.p_value:.2g}")
+        return Insight("Gradients", (*rows, chance), notes)
 
 
 class Span(NamedTuple):

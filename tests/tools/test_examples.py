@@ -110,8 +110,8 @@ def test_the_flower_app_passes_its_dry_run(tmp_path):
             env=os.environ | {"TMPDIR": str(tmp_path)} | environment,
         )
         assert done.returncode == 0, done.stderr
-        assert "20 updates: " in done.stdout
-        assert "The plan shortens them to 1. 28 bits each." in done.stdout
+        assert done.stderr.count("LDPMod: the update has a length of") == 20
+        assert "The plan shortens updates to 1. 28 bits each." in done.stdout
         assert "15 weights, 100 vehicles in a round, epsilon = 2: the noise" in done.stdout
     with Ledger(ledger, cap=6) as book:
         assert book.totals() == {}

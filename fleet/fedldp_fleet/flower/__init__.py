@@ -5,9 +5,14 @@ adds them up, and `tally` counts them. The module `app` has the ServerApp and th
 a server's jobs. See docs/flower-mod.md.
 """
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from fedldp.errors import MissingExtra
 from fedldp_fleet.library import attribute_loader
+
+if find_spec("flwr") is None:
+    raise MissingExtra("flwr", "flower", "fedldp-fleet")
 
 __all__ = ["LDPMod", "forecast", "private", "tally"]
 

@@ -18,7 +18,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
-from fedldp.errors import DomainError, MissingExtra, WireError
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from fedldp.errors import DomainError, WireError
 from fedldp.signing import PublicKey
 from fedldp_fleet.agent import relay
 from fedldp_fleet.agent.roads import RoadError
@@ -31,13 +35,6 @@ from fedldp_fleet.server.documents import Documents
 from fedldp_fleet.server.folder import ServerFolder
 from fedldp_fleet.server.guard import Guard, Refused
 from fedldp_fleet.store.base import Transaction
-
-try:
-    from flwr.app import ConfigRecord, Context, Message, RecordDict
-    from flwr.clientapp import ClientApp
-    from flwr.serverapp import Grid, ServerApp
-except ImportError as error:
-    raise MissingExtra("flwr", "flower", "fedldp-fleet") from error
 
 POLL_SECONDS = 1.0
 RETRY_SECONDS = 15.0  # until a node without a reply, or an answer without an acknowledgement
@@ -148,9 +145,6 @@ class _Node:
     def agent(self) -> str:
         return f"flower-{self.number}"
 
-    def wait(self, seconds: float) -> None:
-        self.look = self.due = time.monotonic() + seconds
-
 
 @final
 class _Post:
@@ -222,7 +216,7 @@ class _Post:
         return _content(offers=[offers.to_bytes()], open=filter(None, documents), said=said)
 
     def _introduce(self, node: _Node) -> None:
-        node.wait(RETRY_SECONDS)
+        node.look = node.due = time.monotonic() + RETRY_SECONDS
         if not node.stranger:
             node.stranger = True
             log.warning(
@@ -235,7 +229,7 @@ class _Post:
     async def _read(self, reply: Message) -> None:
         """Store what an agent has answered, and take back the places that it has left."""
         node = self._sent.pop(reply.metadata.reply_to_message_id)
-        node.wait(RETRY_SECONDS)
+        node.look = node.due = time.monotonic() + RETRY_SECONDS
         placed, node.placed = node.placed, []
         if reply.has_error():  # the agent may have drawn, and sends it with its next reply
             log.warning("The node %s: %s", node.number, reply.error.reason)

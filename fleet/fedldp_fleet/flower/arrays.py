@@ -10,14 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from flwr.app import Array, ArrayRecord, RecordDict
 
-from fedldp.errors import DomainError, MissingExtra
+from fedldp.errors import DomainError
 from fedldp_fleet.library import Floats, counted, listed
-
-try:
-    from flwr.app import Array, ArrayRecord, RecordDict
-except ImportError as error:
-    raise MissingExtra("flwr", "flower", "fedldp-fleet") from error
 
 _NUMBERS = "biuf"  # NumPy's kinds of numbers: Boolean, integers, floats
 _STATISTICS = (  # names of arrays that describe batches of data: those of PyTorch, and of Keras

@@ -2,13 +2,10 @@
 
 import logging
 
-from fedldp.errors import MissingExtra, WireError
-from fedldp_fleet.library import owner
+from flwr.app import ConfigRecord, RecordDict
 
-try:
-    from flwr.app import ConfigRecord, RecordDict
-except ImportError as error:
-    raise MissingExtra("flwr", "flower", "fedldp-fleet") from error
+from fedldp.errors import WireError
+from fedldp_fleet.library import owner
 
 NAME = "fedldp"  # of the one record in a message, and of the one value in it
 PLAN = "fedldp-plan"  # the setting by which a server says which plan it counts: its fingerprint

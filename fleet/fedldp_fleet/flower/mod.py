@@ -19,11 +19,21 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import numpy as np
+from flwr.app import (
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Message,
+    Metadata,
+    MetricRecord,
+    RecordDict,
+    UserConfig,
+)
 
 from fedldp import vehicle
 from fedldp.budget.ledger import Ledger, check_answers_per_job, check_job
 from fedldp.budget.vehicle import ONLY_VEHICLE, PaidAnswer, Vehicle, for_vehicle
-from fedldp.errors import DomainError, ImplausibleWarning, MissingExtra, WireError
+from fedldp.errors import DomainError, ImplausibleWarning, WireError
 from fedldp.plan import report
 from fedldp.plan.plan import Plan
 from fedldp.results.plausibility import FALSE_ALARM, equal_reports
@@ -32,20 +42,6 @@ from fedldp.schema.quality import DataQuality
 from fedldp_fleet.flower.arrays import difference, only_arrays, untrained, vector, weights
 from fedldp_fleet.flower.messages import DELTA, PLAN, log, node_log, packed, unpacked
 from fedldp_fleet.library import Floats, counted, listed, packing
-
-try:
-    from flwr.app import (
-        ArrayRecord,
-        ConfigRecord,
-        Context,
-        Message,
-        Metadata,
-        MetricRecord,
-        RecordDict,
-        UserConfig,
-    )
-except ImportError as error:
-    raise MissingExtra("flwr", "flower", "fedldp-fleet") from error
 
 App = Callable[[Message, Context], Message]
 PlanOrPath = Plan | str | os.PathLike[str]
@@ -220,7 +216,8 @@ class LDPMod:
         Call it on the node, before the app goes into a run. It checks the plan against the
         question, the vehicle's id and budget, the app's reply, and whether another mod changes what
         this one sends. Whatever the app raises is raised. It logs how long the update is, which
-        helps to choose the plan's length: see `update_lengths`.
+        helps to choose the plan's length: take the median of several nodes or runs, with data that
+        are public or your own.
 
         Parameters
         ----------
@@ -262,7 +259,18 @@ class LDPMod:
         Traceback (most recent call last):
         fedldp.errors.DomainError: the reply must have the arrays of the question, 1 array (0 ...
         """
-        return self._rehearsed(app, content, node_config or {}, run_config or {})[0]
+        metadata = Metadata(0, "", 0, 0, "", "", time.time(), 3600.0, self.answers)
+        context = _Rehearsal(0, 0, node_config or {}, RecordDict(), run_config or {})
+        question = Message(content=content, metadata=metadata)  # type: ignore[call-overload]
+        reply = app(question, context)
+        if context.found is None:
+            raise DomainError("the app must have this mod: ClientApp(mods=[mod]).")
+        if not reply.has_content() or reply.content != packed(bytes(_size(self.plan))):
+            raise DomainError(
+                "another mod changes what LDPMod sends, so that a server could not count it: put "
+                "LDPMod first in the list of mods."
+            )
+        return context.found
 
     def _answer(self, message: Message, context: Context, call_next: App) -> bytes:
         question = self._question(message, context)
@@ -301,9 +309,7 @@ class LDPMod:
             )
         return answer.report
 
-    def _rehearse(
-        self, message: Message, context: Context, call_next: App
-    ) -> tuple[DataQuality, float]:
+    def _rehearse(self, message: Message, context: Context, call_next: App) -> DataQuality:
         """Do what `_answer` does, except paying; raise where it would log."""
         question = self._question(message, context)
         plan, who = question.checked, question.vehicle_id
@@ -317,98 +323,11 @@ class LDPMod:
         quality = self._quality(row)
         if any(each.replaced for each in quality.attributes):
             raise DomainError(f"the app's reply lacks values of the plan: {quality.summary()}")
-        if question.received is None:
-            return quality, 0.0
-        if names := untrained(question.received):
-            _tell(logging.INFO, f"LDPMod: {listed(names)} are not trained, and not reported.")
-        _tell(logging.INFO, self._described_update(row, quality))
-        return quality, float(np.linalg.norm(row))
-
-    def update_lengths(
-        self,
-        app: App,
-        content: RecordDict,
-        node_configs: Iterable[UserConfig],
-        *,
-        run_config: UserConfig | None = None,
-    ) -> Floats:
-        """Return how long the updates of some nodes are, before they are clipped; pay nothing.
-
-        It makes a dry run on each node and logs the quantiles. A plan whose length is the largest
-        of them clips nothing, and has as much noise as that length; a plan whose length is the
-        median shortens half of the updates. Begin with the median. Lengths are data: choose the
-        length with data that are public or your own, never with those of a fleet's nodes.
-
-        Parameters
-        ----------
-        app : callable
-            The `ClientApp` with this mod, which must have `delta=True`.
-        content : flwr.app.RecordDict
-            What the server will send.
-        node_configs : iterable of dict
-            The configurations of the nodes, such as `[{"partition-id": 0}, {"partition-id": 1}]`,
-            or the same several times for an app that trains at random.
-        run_config : dict, optional
-            The configuration of the run.
-
-        Returns
-        -------
-        ndarray of shape (nodes,)
-            The lengths.
-
-        Raises
-        ------
-        DomainError
-            If something does not fit, as in `dry_run`, or there is no node.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from fedldp import Schema
-        >>> from flwr.clientapp import ClientApp
-        >>> plan = Plan(Schema.vector(2, length=1.0), epsilon=1.0, strategy="directions")
-        >>> path = tempfile.mkdtemp() + "/ledger.db"
-        >>> Ledger.create(path, cap=1.0).close()
-        >>> mod = LDPMod(plan, ledger=path, cap=1.0, delta=True)
-        >>> app = ClientApp(mods=[mod])
-        >>> @app.train()
-        ... def train(message, context):
-        ...     weights = np.array([3.0, 4.0]) * context.node_config["partition-id"]
-        ...     return Message(RecordDict({"arrays": ArrayRecord([weights])}), reply_to=message)
-        >>> nodes = [{"partition-id": number} for number in (1, 2)]
-        >>> mod.update_lengths(app, RecordDict({"arrays": ArrayRecord([np.zeros(2)])}), nodes)
-        array([ 5., 10.])
-        """
-        if not self.delta:
-            raise DomainError("update_lengths needs a mod with delta=True: only updates are long.")
-        lengths = [
-            self._rehearsed(app, content, node_config, run_config or {})[1]
-            for node_config in node_configs
-        ]
-        if not lengths:
-            raise DomainError("node_configs must have at least one configuration; got none.")
-        shares = [0.1, 0.25, 0.5, 0.75, 0.9, 1.0]
-        quantiles = zip(shares, np.quantile(lengths, shares), strict=True)
-        told = "; ".join(f"{share:.0%} up to {length:.3g}" for share, length in quantiles)
-        _tell(logging.INFO, f"LDPMod: lengths of {counted(len(lengths), 'update')}: {told}.")
-        return np.array(lengths)
-
-    def _rehearsed(
-        self, app: App, content: RecordDict, node_config: UserConfig, run_config: UserConfig
-    ) -> tuple[DataQuality, float]:
-        """Return the quality of an answer in a dry run, and how long the app's vector is."""
-        metadata = Metadata(0, "", 0, 0, "", "", time.time(), 3600.0, self.answers)
-        context = _Rehearsal(0, 0, node_config, RecordDict(), run_config)
-        question = Message(content=content, metadata=metadata)  # type: ignore[call-overload]
-        reply = app(question, context)
-        if context.found is None:
-            raise DomainError("the app must have this mod: ClientApp(mods=[mod]).")
-        if not reply.has_content() or reply.content != packed(bytes(_size(self.plan))):
-            raise DomainError(
-                "another mod changes what LDPMod sends, so that a server could not count it: put "
-                "LDPMod first in the list of mods."
-            )
-        return context.found
+        if question.received is not None:
+            if names := untrained(question.received):
+                _tell(logging.INFO, f"LDPMod: {listed(names)} are not trained, and not reported.")
+            _tell(logging.INFO, self._described_update(row, quality))
+        return quality
 
     def _question(self, message: Message, context: Context) -> "_Question":
         """Return what is asked of whom; raise if it does not fit this mod, before any cost."""
@@ -444,11 +363,9 @@ class LDPMod:
         return _Question(checked, self._who(context), digest, received, run)
 
     def _who(self, context: Context) -> str:
-        if callable(self.vehicle_id):
-            return _check_id(self.vehicle_id(context))
-        if self.vehicle_id is not None:
-            return self.vehicle_id
-        return str(context.node_config.get(PARTITION, ONLY_VEHICLE))
+        if self.vehicle_id is None:
+            return str(context.node_config.get(PARTITION, ONLY_VEHICLE))
+        return _check_id(self.vehicle_id(context) if callable(self.vehicle_id) else self.vehicle_id)
 
     def _check_default_id(self, ledger: Ledger, vehicle_id: str) -> None:
         """Refuse a new id by default: a node that gets or loses a partition is no new vehicle."""
@@ -530,7 +447,7 @@ class _Question(NamedTuple):
 class _Rehearsal(Context):
     """The context of a dry run, which a server cannot send."""
 
-    found: tuple[DataQuality, float] | None = None
+    found: DataQuality | None = None
 
 
 def tally(plan: PlanOrPath, replies: Iterable[Message]) -> Tally:

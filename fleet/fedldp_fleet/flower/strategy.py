@@ -7,16 +7,18 @@ the reports, and gives the strategy one reply instead of many: the model that wa
 estimated mean of the vehicles' updates. See docs/flower-mod.md.
 """
 
-import functools
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
 
-from fedldp.errors import DomainError, MissingExtra
+from fedldp.errors import DomainError
 from fedldp.plan.plan import Plan
 from fedldp.results.tally import Tally
 from fedldp.schema.attributes import Attribute
@@ -30,25 +32,8 @@ from fedldp_fleet.flower.arrays import (
 )
 from fedldp_fleet.flower.messages import DELTA, PLAN, log
 from fedldp_fleet.flower.mod import REFUSED, PlanOrPath, counted_replies, plan_of
-from fedldp_fleet.flower.noise import Excess
 from fedldp_fleet.library import Floats, counted, listed
-
-try:
-    from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-    from flwr.serverapp import Grid
-    from flwr.serverapp.strategy import (
-        Bulyan,
-        FedMedian,
-        FedTrimmedAvg,
-        FedXgbBagging,
-        FedXgbCyclic,
-        Krum,
-        MultiKrum,
-        QFedAvg,
-        Strategy,
-    )
-except ImportError as error:
-    raise MissingExtra("flwr", "flower", "fedldp-fleet") from error
+from fedldp_fleet.noise import RISK, Excess
 
 # The noise that needs force=True, in terms of the longest update that is not clipped. On synthetic
 # problems of 15 and 84 weights, of the accuracy above chance five times that noise left 37% to 57%
@@ -57,16 +42,9 @@ MULTIPLE = 5.0
 
 S = TypeVar("S", bound=Strategy)
 
-_COMPARE = (  # the replies of nodes with each other, or need more than arrays from them
-    Bulyan,
-    FedMedian,
-    FedTrimmedAvg,
-    FedXgbBagging,
-    FedXgbCyclic,
-    Krum,
-    MultiKrum,
-    QFedAvg,
-)
+# They compare the replies of nodes with each other, or need more than arrays from them.
+_COMPARE = {"Bulyan", "FedMedian", "FedTrimmedAvg", "Krum", "MultiKrum", "QFedAvg"}
+_COMPARE |= {"FedXgbBagging", "FedXgbCyclic"}
 
 
 def private(strategy: type[S], plan: PlanOrPath, *, force: bool = False) -> type[S]:
@@ -108,11 +86,11 @@ def private(strategy: type[S], plan: PlanOrPath, *, force: bool = False) -> type
     Raises
     ------
     DomainError
-        If the strategy is not supported, or the plan is not for one vector. The class raises it for
-        a `train_metrics_aggr_fn` that needs metrics of nodes. `start` raises it if the model has
-        another size than the plan, if the noise is too large and `force` is not set (both before
-        any vehicle is asked), if no vehicle has answered, or if the strategy's step results in
-        numbers that are not finite.
+        If the strategy is not supported, or the plan is not for one vector. Before any vehicle is
+        asked, `start` raises it if the model has another size than the plan, if a
+        `train_metrics_aggr_fn` needs metrics of nodes, or if the noise is too large and `force` is
+        not set; later, if no vehicle has answered, or if the strategy's step results in numbers
+        that are not finite.
 
     See Also
     --------
@@ -137,7 +115,7 @@ def private(strategy: type[S], plan: PlanOrPath, *, force: bool = False) -> type
             f"{strategy!r:.100}. Give its parameters to what private returns. Legacy strategies, "
             "of flwr.server.strategy, are not supported."
         )
-    if issubclass(strategy, _COMPARE):
+    if _COMPARE.intersection(each.__name__ for each in strategy.__mro__):
         raise DomainError(
             f"{strategy.__name__} compares replies of single nodes, or needs more than arrays from "
             "them, and reports of single vehicles are mostly noise. Use FedAvg, FedAvgM, FedAdam, "
@@ -147,12 +125,7 @@ def private(strategy: type[S], plan: PlanOrPath, *, force: bool = False) -> type
         raise DomainError(f"{strategy.__name__} is private already.")
     found = plan_of(plan)
     _attribute(found)
-    fields = {
-        "_ldp_plan": found,
-        "_ldp_force": force,
-        "__module__": strategy.__module__,
-        "__init__": _checked_init(strategy),
-    }
+    fields = {"_ldp_plan": found, "_ldp_force": force, "__module__": strategy.__module__}
     return cast(type[S], type(f"Private{strategy.__name__}", (_Private, strategy), fields))
 
 
@@ -163,26 +136,17 @@ class _Private(Strategy):
     _ldp_force: ClassVar[bool]
     _ldp_asked: Message | None = None  # one of the messages of this round
     _ldp_messages = 0  # of this round
-    _ldp_first: ArrayRecord | None = None  # the model before the first round
-    _ldp_rounds = 0  # with reports, so far
+    _ldp_begun = False
+    _ldp_answered = False
     _ldp_excess = Excess()  # of the rounds since the last that noise cannot explain
-
-    def summary(self) -> None:
-        super().summary()  # type: ignore[safe-super]
-        plan = self._ldp_plan
-        log.info(
-            "Privacy: each answer of a vehicle costs it epsilon = %g and has %d bits. All vehicles "
-            "count equally. They are not asked to evaluate the model: pass evaluate_fn to start.",
-            plan.epsilon,
-            plan.bits,
-        )
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         plan = self._ldp_plan
         if server_round == 1:  # the same object may be started again
-            self._ldp_first, self._ldp_rounds, self._ldp_excess = None, 0, Excess()
+            self._ldp_begun, self._ldp_answered, self._ldp_excess = False, False, Excess()
+        _check_metrics(self)
         _check_model(plan, arrays)
         config = ConfigRecord({**config, PLAN: plan.fingerprint, DELTA: True})
         found = super().configure_train(server_round, arrays, config, grid)  # type: ignore[safe-super]
@@ -190,9 +154,9 @@ class _Private(Strategy):
         self._ldp_asked, self._ldp_messages = messages[0] if messages else None, len(messages)
         if messages:
             _check_questions(plan, messages)
-            if self._ldp_first is None:
+            if not self._ldp_begun:
                 forecast(plan, len(messages)).check(force=self._ldp_force)
-                self._ldp_first = arrays
+                self._ldp_begun = True
                 _describe_first_model(arrays)
         return messages
 
@@ -218,27 +182,28 @@ class _Private(Strategy):
         weight = _weight_of(self)
         content = RecordDict({name: after, "metrics": MetricRecord({weight: tally.reports})})
         reply = Message(content, reply_to=self._ldp_asked)
-        try:
-            arrays, metrics = super().aggregate_train(server_round, [reply])  # type: ignore[safe-super]
-        except Exception as error:
-            error.add_note(
-                f"The strategy failed with what it got: one reply with the arrays of the model, "
-                f"and no metric but {weight!r}. The reports are not lost. A run that starts again "
-                "with the same first model gets them again, at no cost."
-            )
-            raise
-        self._ldp_rounds += 1
-        self._ldp_excess = self._ldp_excess.checked(self._ldp_plan, tally, server_round)
+        arrays, metrics = super().aggregate_train(server_round, [reply])  # type: ignore[safe-super]
+        self._ldp_answered = True
+        self._ldp_excess = self._ldp_excess.plus(self._ldp_plan, tally)
+        if self._ldp_excess.p_value < RISK:
+            self._ldp_excess = Excess()
+        else:
+            log.warning("%s", self._ldp_excess.warning(self._ldp_plan, server_round))
         if arrays is not None:
             arrays = with_untrained(arrays, before)
-            self._check_step(server_round, before, arrays)
+            if bad := int((~np.isfinite(weights(arrays))).sum()):
+                raise DomainError(
+                    f"{type(self).__name__} made {counted(bad, 'weight')} of "
+                    f"{weights(arrays).size:,} infinite or NaN in round {server_round}. Use a "
+                    "smaller learning rate on the server, or a smaller bound in the plan."
+                )
         return arrays, MetricRecord({**(metrics or {}), **counts})
 
     def _nobody(self, server_round: int, reasons: Counter[str]) -> None:
         """Fail if no vehicle has ever answered; later, keep the model that there is."""
         why = " ".join(f"{count:,} x {text}" for text, count in reasons.most_common(3))
         told = f"no vehicle answered in round {server_round}. Replies: {why or 'none.'}"
-        if not self._ldp_rounds:
+        if not self._ldp_answered:
             raise DomainError(
                 f"{told} The log of the nodes says why. A node that refuses has paid nothing: it "
                 "may have another plan, no delta=True, or no budget left. What vehicles have paid "
@@ -246,26 +211,6 @@ class _Private(Strategy):
                 "the same first model."
             )
         log.error("%s The model stays as it is.", told)
-
-    def _check_step(self, server_round: int, before: ArrayRecord, after: ArrayRecord) -> None:
-        """Refuse a model that is not finite, and warn of one that has moved too far."""
-        new, first = weights(after), weights(self._ldp_first or before)
-        if not np.isfinite(new).all():
-            raise DomainError(
-                f"{type(self).__name__} made {counted(int((~np.isfinite(new)).sum()), 'weight')} "
-                f"of {new.size:,} infinite or NaN in round {server_round}. Use a smaller learning "
-                "rate on the server, or a smaller bound in the plan."
-            )
-        moved_by, most = _length(new - first), self._ldp_rounds * _longest(self._ldp_plan)
-        if moved_by > MULTIPLE * most:
-            log.warning(
-                "After round %d the model has moved by %.3g, and %s of clipped updates can move it "
-                "by %.3g at most: the server's learning rate amplifies noise.",
-                server_round,
-                moved_by,
-                counted(self._ldp_rounds, "round"),
-                most,
-            )
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -288,13 +233,8 @@ class Forecast(NamedTuple):
 
     plan: Plan
     vehicles: int
-    noise: float  # the expected length of the error of the mean update
+    multiple: float  # the noise in terms of the longest update that is not clipped
     longest: float  # update that is not clipped
-
-    @property
-    def multiple(self) -> float:
-        """The noise in terms of the longest update that is not clipped."""
-        return self.noise / self.longest
 
     def __str__(self) -> str:
         return (
@@ -348,9 +288,9 @@ def forecast(plan: Plan, vehicles: int) -> Forecast:
     >>> round(forecast(plan, vehicles=1000).multiple, 2)
     0.31
     """
-    half = _attribute(plan).estimand.half_width
-    square = plan.expected_error(vehicles, "worst", of="fleet")
-    return Forecast(plan, vehicles, half * math.sqrt(square), _longest(plan))
+    square, longest = plan.expected_error(vehicles, "worst", of="fleet"), _longest(plan)
+    noise = _attribute(plan).estimand.half_width * math.sqrt(square)
+    return Forecast(plan, vehicles, noise / longest, longest)
 
 
 def mean_update(plan: Plan, tally: Tally) -> Floats:
@@ -369,7 +309,7 @@ def mean_update(plan: Plan, tally: Tally) -> Floats:
     found = np.nan_to_num(np.asarray(mean, np.float64).reshape(-1), nan=0.0)  # nobody answered
     if attribute.inputs.length is None:
         return np.clip(found, attribute.estimand.from_unit(-1.0), attribute.estimand.from_unit(1.0))
-    return found * min(1.0, attribute.inputs.length / max(_length(found), attribute.inputs.length))
+    return found * min(1.0, _longest(plan) / max(float(np.linalg.norm(found)), _longest(plan)))
 
 
 def _attribute(plan: Plan) -> Attribute:
@@ -388,22 +328,6 @@ def _longest(plan: Plan) -> float:
     if attribute.inputs.length is not None:
         return attribute.inputs.length
     return attribute.estimand.half_width * math.sqrt(attribute.size)
-
-
-def _length(numbers: Floats) -> float:
-    return float(np.linalg.norm(numbers))
-
-
-def _checked_init(strategy: type[Strategy]) -> Callable[..., None]:
-    """Return the `__init__` of a strategy, with a check of what it was given."""
-    original = strategy.__init__
-
-    @functools.wraps(original)
-    def initialize(self: Strategy, *given: Any, **options: Any) -> None:
-        original(self, *given, **options)
-        _check_metrics(self)
-
-    return initialize
 
 
 def _check_metrics(strategy: Strategy) -> None:
@@ -446,7 +370,7 @@ def _describe_first_model(arrays: ArrayRecord) -> None:
         digest.update(repr((name, array.dtype, tuple(array.shape))).encode() + array.data)
     log.info(
         "The first model has the SHA-256 %s. If this run breaks off, start the next one with the "
-        "same model, or vehicles pay again.",
+        "same model, or vehicles pay again. They are not asked to evaluate: pass evaluate_fn.",
         digest.hexdigest()[:16],
     )
     if names := untrained(arrays):

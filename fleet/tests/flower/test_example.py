@@ -1,13 +1,18 @@
-"""The app in examples/flower: with `flwr run`, in a simulation and as a deployment on loopback."""
+"""The apps in examples: Flower's strict check, a simulation, and a deployment on loopback."""
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
 from flwr.serverapp.strategy import FedAvg
 from ledgers import made
-from superlink import Deployment
+from superlink import QUIET, Deployment, program
 
 from fedldp import Plan, Schema
 from fedldp.budget.ledger import Ledger
@@ -35,6 +40,20 @@ def test_the_plan_is_what_the_readme_says():
     assert plan == Plan(Schema.vector(15, length=1.0), epsilon=2.0, strategy="directions")
     assert f"sends {plan.bits} bits" in (APP / "pyproject.toml").read_text("utf-8")
     assert private(FedAvg, plan)
+
+
+@pytest.mark.parametrize("app", ["flower", "flower-fleet"])
+def test_the_apps_pass_the_strict_check_of_flower(tmp_path, app):
+    """The one of `fab-format-version = 1`, as `flwr build` makes it."""
+    folder = tmp_path / app
+    shutil.copytree(APP.parent / app, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    project = tomllib.loads((folder / "pyproject.toml").read_text())
+    assert project["tool"]["flwr"]["app"]["fab-format-version"] == 1
+    options = {"env": os.environ | QUIET, "cwd": tmp_path, "capture_output": True, "text": True}
+    done = subprocess.run(program("flwr", "build", "--app", str(folder)), **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = tmp_path.glob("*.fab")
+    assert "LICENSE" in zipfile.ZipFile(built).namelist()
 
 
 @pytest.mark.slow

@@ -305,19 +305,11 @@ def test_lengths_of_updates_are_for_the_owner(tmp_path, caplog):
         return replies(BEFORE[0] + [3.0 * context.node_config["partition-id"], 0.0], BEFORE[1])
 
     node = delta_node(tmp_path, train, LENGTH)
-    nodes = [{"partition-id": number} for number in range(5)]
-    assert node.mod.update_lengths(node.app, question(), nodes).tolist() == [0, 3, 6, 9, 12]
-    assert logged(caplog, "INFO")[-1] == (
-        "LDPMod: lengths of 5 updates: 10% up to 1.2; 25% up to 3; 50% up to 6; 75% up to 9; 90% "
-        "up to 10.8; 100% up to 12."
-    )
+    for number in range(2):
+        dry(node, node_config={"partition-id": number})
     assert "has a length of 0; up to 1 nothing is clipped" in logged(caplog, "INFO")[0]
     assert "has a length of 3; it is shortened to 1, 0.33 of it" in logged(caplog, "INFO")[1]
     assert node.spent() == 0
-    with pytest.raises(DomainError, match="at least one configuration"):
-        node.mod.update_lengths(node.app, question(), [])
-    with pytest.raises(DomainError, match="delta=True"):
-        Node(tmp_path).mod.update_lengths(node.app, question(), nodes)
     bounded = delta_node(tmp_path, train)
     dry(bounded, node_config={"partition-id": 1})
     assert "length of 3; the public bounds clip 25% of x." in logged(caplog, "INFO")[-1]

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from fedldp.plan.plan import Plan
 from fedldp.results.tally import Tally
-from fedldp_fleet.flower.messages import log
 from fedldp_fleet.library import scipy_module
 
 RISK = 1e-3  # the probability that the warning does not appear if all vehicles hold zeros
@@ -98,19 +97,12 @@ class Excess(NamedTuple):
     def _deviations(self) -> float:
         return self.excess / sqrt(2 * self.squares_of_squares)
 
-    def checked(self, plan: Plan, tally: Tally, server_round: int) -> "Excess":
-        """Warn if the reports of this round, with those before, look like noise.
-
-        Return what the next round begins with: nothing if this one differs from noise.
-        """
-        found = self.plus(plan, tally)
-        p_value = found.p_value
-        if p_value < RISK:
-            return Excess()
-        first = server_round - found.rounds + 1
-        rounds = f"round {first}" if found.rounds == 1 else f"rounds {first} to {server_round}"
+    def warning(self, plan: Plan, last_round: int) -> str:
+        """Return what to tell whoever asks, in rounds that cannot be told from noise."""
+        first = last_round - self.rounds + 1
+        rounds = f"round {first}" if self.rounds == 1 else f"rounds {first} to {last_round}"
         attribute = plan.schema.attributes[0]
-        least = found.noticeable * attribute.estimand.half_width
+        least = self.noticeable * attribute.estimand.half_width
         longest = attribute.estimand.half_width * sqrt(attribute.size)
         if attribute.inputs.length is not None:
             longest = attribute.inputs.length
@@ -126,10 +118,7 @@ class Excess(NamedTuple):
                 "agree, or the apps of the nodes fail: then vehicles report zeros, and the logs of "
                 "the nodes say why."
             )
-        log.warning(
-            "What was reported in %s cannot be told from noise (p = %.2g). %s",
-            rounds,
-            p_value,
-            reason,
+        return (
+            f"What was reported in {rounds} cannot be told from noise (p = {self.p_value:.2g}). "
+            f"{reason}"
         )
-        return found

@@ -5,7 +5,7 @@ import pytest
 
 import fedldp
 from fedldp import Plan, Schema
-from fedldp_fleet.flower.noise import MISTAKE, RISK, Excess
+from fedldp_fleet.noise import MISTAKE, RISK, Excess
 
 LENGTH, BOUND = Schema.vector(15, length=1.0), Schema.vector(15, bound=1.0)
 PLANS = {
