@@ -29,7 +29,7 @@ PYTEST := $(BIN)/pytest -n auto --dist worksteal
 .PHONY: demo test test-busy test-fleet test-tools test-reproduction test-vehicle test-c test-c-full test-minimum test-python test-slow test-torch test-simulation \
 	test-accountant test-deploy test-faults test-hostile test-upgrade test-flower test-vss test-engines test-mqtt test-postgres test-browser test-monitor \
 	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-distributions bench-regression \
-	accuracy flights networks reproduce reproduce-quick paper-map pictures live-page page page-vehicle docs notebooks dist mutation clean
+	accuracy flights networks reproduce reproduce-quick paper-map pictures live-page page page-vehicle docs notebooks dist solutions mutation clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
 	@$(BIN)/fedldp demo --output demo
@@ -136,6 +136,9 @@ test-monitor: $(VENV)/test.done  ## alert rules, in a real Prometheus that scrap
 	$(BIN)/pytest -m monitor tests/fleet/monitor
 
 # make mutation MUTATE='--area report --sample 0' makes all changes of one area of tools/mutation.toml.
+solutions: $(VENV)/test.done  ## solve again the linear programs whose solutions come with the library
+	$(BIN)/python tools/solutions.py
+
 mutation: $(VENV)/mutation.done  ## small changes to the code that no test notices: takes hours
 	$(BIN)/python tools/mutation.py $(MUTATE)
 

@@ -45,7 +45,7 @@ class BelowPaper(Solved):
             if solution is None:
                 raise DomainError(f"no channel was found for epsilon {self.epsilon:g}.")
             factor = solution.factor
-        return to_channel(solution, self.epsilon, letters), factor
+        return to_channel(solution.outputs, solution.base, self.epsilon), factor
 
     def _is_kept(self, channel: Channel, factor: float) -> bool:
         most, paper = max((1 + factor) / 2, factor), HMTP(self.epsilon)

@@ -138,7 +138,7 @@ class Optimal(Solved):
         return min(fitting, key=lambda candidate: float(mean @ candidate.variance(right))), 1.0
 
     def _channel(self, solution: Solution) -> Channel:
-        return to_channel(solution, self.epsilon, letters_for(self.epsilon))
+        return to_channel(solution.outputs, solution.base, self.epsilon)
 
     def _is_kept(self, channel: Channel, factor: float) -> bool:
         return self.cap is None or is_below(channel, cast(Weights, self._cap))

@@ -95,11 +95,11 @@ def search(
     return min(solutions, key=lambda scored: scored[0])[1] if solutions else None
 
 
-def to_channel(solution: Solution, epsilon: float, letters: Floats) -> Channel:
-    """Return the exact channel of a solution, without the outputs that it does not use."""
-    base = np.where(solution.base > _NEGLIGIBLE_MEASURE * solution.base.max(), solution.base, 0.0)
-    used = base > 0
-    base, outputs = base[used], solution.outputs[used]
+def to_channel(outputs: Floats, base: Floats, epsilon: float) -> Channel:
+    """Return the exact channel of a base measure, without the outputs that it does not use."""
+    letters = letters_for(epsilon)
+    used = base > _NEGLIGIBLE_MEASURE * base.max()
+    base, outputs = base[used], outputs[used]
     # Rounding in the solver may put the mean 1 just out of reach: stretch the outputs by that.
     reached = float(best_rows(outputs, base, epsilon, np.array([1.0]))[0] @ outputs)
     outputs = outputs * max(1.0, (1 + 1e-15) / reached)
@@ -147,4 +147,4 @@ def _four_outputs(epsilon: float) -> Channel:
         first = np.log(np.array(start) * Duchi(epsilon).C)
         minimize(worst, first, method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-5})
     solution = min(solutions, key=lambda solution: solution.factor)
-    return to_channel(solution, epsilon, letters)
+    return to_channel(solution.outputs, solution.base, epsilon)
