@@ -116,7 +116,7 @@ test-mqtt: $(VENV)/mqtt.done  ## the MQTT road with a real broker, which is kill
 	$(BIN)/pytest -m mqtt tests/campaigns/test_mqtt.py fleet/tests -rA
 
 # PostgreSQL does not run as root: there, the tests start it as the account postgres.
-test-postgres: $(VENV)/postgresql.done  ## the store of a fleet in a real PostgreSQL, which is killed
+test-postgres: $(VENV)/test.done  ## the store of a fleet in a real PostgreSQL, which is killed
 	@test -n "$$(ls /usr/lib/postgresql/*/bin/postgres 2> /dev/null; command -v postgres)" \
 	  || { echo "make test-postgres needs PostgreSQL: apt-get install postgresql"; exit 1; }
 	$(BIN)/pytest -m postgresql fleet
@@ -263,7 +263,7 @@ $(VENV)/reproduction.done: $(VENV)/demo.done pyproject.toml fleet/pyproject.toml
 	@touch $@
 
 $(VENV)/test.done: $(VENV)/reproduction.done pyproject.toml fleet/pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[flower,learn]' --editable './fleet[flower,server]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[flower,learn]' --editable './fleet[flower,postgresql,server]' --group dev
 	@touch $@
 
 # An environment that has a version of Flower and finds all else in the first one. Without
@@ -302,9 +302,6 @@ $(VENV)/mqtt.done: $(VENV)/test.done pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[mqtt]'
 	@touch $@
 
-$(VENV)/postgresql.done: $(VENV)/test.done fleet/pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable './fleet[postgresql]'
-	@touch $@
 
 # All engines in one environment of 1.6 GB, apart from the first one.
 .venv-engines/engines.done: pyproject.toml
