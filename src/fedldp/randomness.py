@@ -451,13 +451,16 @@ StudySource = Source | np.random.Generator
 
 
 def study_source(random: StudySource | None) -> Source:
-    """Return a source for a simulation, made of a generator of NumPy if it is one.
+    """Return a source for a simulation, whose reports nobody may release.
 
-    A generator of NumPy can be predicted from its outputs, so that it is for study only.
+    A generator of NumPy can be predicted from its outputs, so that it is for study only. With a
+    secret source, coders do equal work for every value; in a simulation, where one process holds
+    all data, they need not.
     """
     if isinstance(random, np.random.Generator):
         return Source(random.bytes(32), "from a generator of NumPy: for study only")
-    return checked_source(random)
+    source = checked_source(random)
+    return Source(os.urandom(32), "for study only") if source.secret else source
 
 
 def study_generator(random: StudySource | SupportsIndex) -> np.random.Generator:

@@ -28,7 +28,7 @@ from fedldp.errors import DomainError, ImplausibleWarning
 from fedldp.plan.parts import Matrix
 from fedldp.plan.plan import Plan
 from fedldp.plan.report import Report
-from fedldp.randomness import Source
+from fedldp.randomness import Source, study_source
 from fedldp.results import plausibility
 from fedldp.results.estimate import Estimate
 from fedldp.results.tally import Tally
@@ -268,6 +268,7 @@ class Calendar:
         {1: 1990, 2: 2027, 3: 1983}
         """
         tallies: dict[int, Tally] = {}
+        source = study_source(source)
         seen, drawn = [], None
         answers: dict[int, bytes] = {}  # that vehicles repeat
         for period, rows in enumerate(data, 1):

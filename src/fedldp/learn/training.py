@@ -38,7 +38,7 @@ from fedldp.learn.survey import Survey, target_map
 from fedldp.learn.tasks import Task
 from fedldp.plan.parts import Countable, Values
 from fedldp.plan.plan import Plan
-from fedldp.randomness import Source, check_source
+from fedldp.randomness import Source, study_source
 from fedldp.results.estimate import means_of_levels
 from fedldp.schema.schema import Schema
 from fedldp.storage import files
@@ -216,7 +216,6 @@ class Training:
         target_share: float = 0.04,
         state: State | None = None,
     ) -> None:
-        check_source(source)
         self._task, self._recipe, self._watch, self._label = task, recipe, watch, label
         recipe.rate  # noqa: B018 (refuses one that is not resolved)
         self._plans = _plans(plan)
@@ -254,7 +253,7 @@ class Training:
         self._groups = -(-(self._vehicles - self.surveyed) // whole(group, ""))
         everyone = self._groups * self._passes
         self._rounds = everyone if max_iter is None else min(everyone, whole(max_iter, ""))
-        self._source = source.spawn(1)[0]
+        self._source = study_source(source).spawn(1)[0]
         self._key = int(self._source.words(1)[0])  # of the order in which vehicles are asked
         start = task.start if start is None else start
         weights = np.zeros(task.dimensions) if start is None else reals(start, "start")
