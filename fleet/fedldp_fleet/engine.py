@@ -174,7 +174,7 @@ class Engine:
             if able > 0:
                 place = self._place(store, holder or agent, job, opened, able, now)
                 if place is None:
-                    waits.append(self._wait(job, opened))
+                    waits.append(self._wait(job, opened, able))
             offers.append(_offer(row, opened, place))
         retry = max(SHORTEST_RETRY_SECONDS, min(waits))
         return Offers(self._incarnation(store), round(retry, 3), tuple(offers))
@@ -220,11 +220,14 @@ class Engine:
         store.set_place(PlaceRow(job.name, agent, opened.number, vehicles, now + lease))
         return Place(vehicles, lease)
 
-    def _wait(self, job: Job, opened: RoundRow) -> float:
-        """Return when an agent without a place calls again: spread over the rounds to come."""
+    def _wait(self, job: Job, opened: RoundRow, able: int) -> float:
+        """Return when an agent without a place calls again: spread over the rounds to come.
+
+        One whose vehicles can give many answers comes sooner, as often as several agents would.
+        """
         left = jobs.rounds_of(job) - opened.number + 1
         longest = left * job.schedule.round_seconds / ROUNDS_PER_DEADLINE
-        return self._spread(0.0, min(longest, IDLE_SECONDS * max(1, left)))
+        return self._spread(0.0, min(longest, IDLE_SECONDS * max(1, left)) / able)
 
     def announce(self, store: Transaction, agent: str, said: Announcement, now: float) -> bool:
         """Wait for the place of an agent, which draws now; return whether it still has it."""

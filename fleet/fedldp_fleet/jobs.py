@@ -217,6 +217,12 @@ class TrainingJob:
                 f"got {self.plans[0].schema!r:.200}. Use Schema.vector({d}, bound=1.0)."
             )
         self.recipe.rate  # noqa: B018 (refuses one that is not resolved)
+        if self.schedule.round_seconds < 2 * self.schedule.answer_seconds:
+            raise DomainError(
+                "round_seconds must be at least twice answer_seconds, or hardly any agent gets a "
+                f"place in time; got {self.schedule.round_seconds:g} and "
+                f"{self.schedule.answer_seconds:g}."
+            )
         self._check_levels()
         self._check_surveys()
         _check_questions(self)

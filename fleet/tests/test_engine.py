@@ -277,6 +277,17 @@ def test_agents_without_a_place_are_spread_over_the_rounds_to_come(store):
     assert sum(each.calls for each in agents) <= 3 * answers
 
 
+def test_an_agent_with_many_vehicles_calls_again_as_often_as_several_would(store):
+    machine = engine.Engine(SERVER, spread=max)
+    prepared(store, training(rounds=20, group=1), agents=2, vehicles=50, machine=machine)
+    one, other = fleet(machine, store, 2, vehicles=50)
+    one.call(START)  # it has the only place
+    other.call(START, able={"learn": 1})
+    alone = other.retry
+    other.call(START)
+    assert (alone, other.retry) == (600.0, 12.0)
+
+
 # What the operator does
 
 

@@ -125,6 +125,8 @@ def test_what_makes_no_sense_is_refused():
         replace(SCHEDULE, order="alphabet")
     with pytest.raises(DomainError, match="answer_seconds must be positive"):
         replace(SCHEDULE, answer_seconds=0)
+    with pytest.raises(DomainError, match="round_seconds must be at least twice answer_seconds"):
+        training(schedule=replace(SCHEDULE, answer_seconds=10, round_seconds=19))
     with pytest.raises(DomainError, match="a vector of 3 numbers"):
         replace(training(), plans=(PLAN,))
     with pytest.raises(DomainError, match="a survey needs a kind"):

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -26,6 +27,7 @@ from fedldp.cli.runs import (
     spending,
 )
 from fedldp.datasets import Dataset
+from fedldp.errors import MissingExtra
 from fedldp.learn.features import written_out
 from fedldp.learn.gradients import BLOCK
 from fedldp.learn.settings import Settings
@@ -45,16 +47,23 @@ SAME_STEPS, CONVERGED = "the same steps, no noise", "all data, to convergence"
 
 @click.command("demo")
 @click.option(
+    "--fleet",
+    is_flag=True,
+    help="Run a server and three agents on this machine, over TLS, instead of a simulation.",
+)
+@click.option("--page", is_flag=True, help="With --fleet: keep the live page until Ctrl-C.")
+@click.option(
     "--output",
     "-o",
     type=click.Path(path_type=Path, file_okay=False),
-    default="demo",
-    show_default=True,
-    help="The folder for the picture.",
+    help="The folder for the picture or, with --fleet, for the fleet.  [default: demo; with "
+    "--fleet a temporary one]",
     metavar="FOLDER",
 )
 @click.option(
-    "--rows", type=click.IntRange(100), help="Use only this many flights.  [default: all]"
+    "--rows",
+    type=click.IntRange(100),
+    help="Use only this many flights.  [default: all; with --fleet 60,000]",
 )
 @click.option(
     "--replicas",
@@ -64,12 +73,20 @@ SAME_STEPS, CONVERGED = "the same steps, no noise", "all data, to convergence"
     help="How often to repeat each training with noise.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
-def demo_command(output: Path, rows: int | None, replicas: int, as_json: bool) -> None:
+def demo_command(
+    fleet: bool,
+    page: bool,
+    output: Path | None,
+    rows: int | None,
+    replicas: int,
+    as_json: bool,
+) -> None:
     """Predict late flights from a few bits of each flight.
 
     \b
     fedldp demo                            all flights; the picture is in demo/
     fedldp demo --rows 20000 -o pictures   fewer flights, another folder
+    fedldp demo --fleet --page             real processes, and their live page
     fedldp demo --json > errors.json       the same numbers, for scripts
 
     Trains models on the flights that left New York in 2013, with several
@@ -77,6 +94,24 @@ def demo_command(output: Path, rows: int | None, replicas: int, as_json: bool) -
     that sends a few noisy bits. Takes some seconds, prints a table and draws a
     picture.
     """  # noqa: D301 (click wants the character \b itself)
+    if fleet:
+        _run_fleet(rows, page=page, output=output, as_json=as_json)
+        return
+    if page:
+        raise click.UsageError("--page shows a fleet: give --fleet, too.")
+    _simulate(output or Path("demo"), rows, replicas, as_json)
+
+
+def _run_fleet(rows: int | None, **options: Any) -> None:
+    """Run the demo of the distribution fedldp-fleet, which the library does not know."""
+    for found in entry_points(group="fedldp.demos", name="fleet"):
+        found.load()(rows, **options)
+        return
+    raise MissingExtra("a fleet needs another distribution: pip install './fleet[server]'")
+
+
+def _simulate(output: Path, rows: int | None, replicas: int, as_json: bool) -> None:
+    """Train with several budgets and fleets in this process, and draw the errors."""
     from fedldp import _plots as plots
 
     output.mkdir(parents=True, exist_ok=True)
