@@ -119,6 +119,8 @@ test-mqtt: $(VENV)/mqtt.done  ## the MQTT road with a real broker, which is kill
 test-postgres: $(VENV)/test.done  ## the store of a fleet in a real PostgreSQL, which is killed
 	@test -n "$$(ls /usr/lib/postgresql/*/bin/postgres 2> /dev/null; command -v postgres)" \
 	  || { echo "make test-postgres needs PostgreSQL: apt-get install postgresql"; exit 1; }
+	@PATH="$$PATH:/usr/sbin" command -v nginx > /dev/null \
+	  || { echo "make test-postgres needs nginx: apt-get install nginx-light"; exit 1; }
 	$(BIN)/pytest -m postgresql fleet
 
 # Spark needs Java 17 or later: apt-get install openjdk-17-jre-headless

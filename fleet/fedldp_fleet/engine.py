@@ -60,7 +60,9 @@ NETWORK_SECONDS = 20.0  # that a lease leaves for messages, beyond the time to a
 SHORTEST_RETRY_SECONDS = 1.0
 MOST_PLACES = 1 << 14  # vehicles in one place
 
-INCARNATION = "incarnation"
+INCARNATION, ORIGIN = "incarnation", "origin"
+INCARNATION_BYTES = 16
+UNKNOWN_JOB = "job"  # why an answer cannot count
 
 Spread = Callable[[float, float], float]
 
@@ -244,7 +246,7 @@ class Engine:
 
     def parse(self, store: Jobs, answers: Sequence[Answer]) -> list[Parsed]:
         """Return what is in some answers, each checked as the plan of its round wants it."""
-        found: list[Parsed] = [Parsed(0, "job")] * len(answers)
+        found: list[Parsed] = [Parsed(0, UNKNOWN_JOB)] * len(answers)
         groups: dict[tuple[str, int], list[int]] = {}
         for place, answer in enumerate(answers):
             groups.setdefault((answer.job, answer.round), []).append(place)
@@ -442,6 +444,19 @@ def start(store: Transaction, incarnation: bytes) -> None:
         for row in store.active_jobs():
             store.set_job(row._replace(restored=True))
     store.set_value(INCARNATION, incarnation.hex())
+
+
+def settle(store: Transaction, incarnation: bytes) -> bool:
+    """Start another incarnation if the store is a new one, a copy, or what took over.
+
+    Return whether it is.
+    """
+    origin = store.origin()
+    if store.value(INCARNATION) and store.value(ORIGIN) == origin:
+        return False
+    start(store, incarnation)
+    store.set_value(ORIGIN, origin)
+    return True
 
 
 def state_of(row: JobRow) -> str:

@@ -58,6 +58,15 @@ def stores(request):
     return STORES[request.param](request)
 
 
+@pytest.fixture(params=["file", pytest.param("database", marks=pytest.mark.postgresql)])
+def new_database(request):
+    """Return a function that makes a database for a server; empty for a file in its folder."""
+    if request.param == "file":
+        return lambda: ""
+    server = request.getfixturevalue("postgresql_server")
+    return lambda: server.make_database(f"test-{next(_NUMBERS)}")
+
+
 @pytest.fixture
 def make_store(stores):
     """Return a function that opens the same store again and again, as processes do."""

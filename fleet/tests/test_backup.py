@@ -22,9 +22,10 @@ OPEN = Schedule(NOW - datetime.timedelta(hours=1), NOW + datetime.timedelta(hour
 
 
 @pytest.fixture
-def server(tmp_path):
+def server(tmp_path, new_database):
     (tmp_path / "second").mkdir()
-    made = ServerProcess(tmp_path / "server", second=str(tmp_path / "second"))
+    second = str(tmp_path / "second")
+    made = ServerProcess(tmp_path / "server", new_database(), second=second)
     yield made
     made.stop()
 
@@ -53,7 +54,9 @@ def visit(agent):
     return agent.visit(), agent.visit()
 
 
-def test_a_lost_server_is_restored_and_counts_each_answer_once(server, party, tmp_path):
+def test_a_lost_server_is_restored_and_counts_each_answer_once(
+    server, party, tmp_path, new_database
+):
     """The backup has the first answer, the second one came after it, and the third one comes."""
     server.add(statistic(wanted=3, schedule=OPEN), OPERATOR)
     server.start()
@@ -65,7 +68,8 @@ def test_a_lost_server_is_restored_and_counts_each_answer_once(server, party, tm
     spent = [each.spent() for each in agents]
     server.kill()
     shutil.rmtree(server.path)
-    restored = backup.restore(tmp_path / "backup", server.path)
+    restored = backup.restore(tmp_path / "backup", server.path, database=new_database())
+    server.folder = restored.folder
     assert restored.open_jobs == ("spring",)
     server.start()
     for each in agents[:2]:
@@ -77,7 +81,7 @@ def test_a_lost_server_is_restored_and_counts_each_answer_once(server, party, tm
     assert from_json(server.job("spring").result, PLAN).reports == 3
 
 
-def test_a_training_goes_on_from_the_second_place(server, party, tmp_path):
+def test_a_training_goes_on_from_the_second_place(server, party, tmp_path, new_database):
     server.add(training(rounds=2, group=1, schedule=OPEN), OPERATOR)
     backup.back_up(server.folder, tmp_path / "backup")
     server.start()
@@ -89,7 +93,10 @@ def test_a_training_goes_on_from_the_second_place(server, party, tmp_path):
     wait_until(lambda: '"round":1' in (tmp_path / "second" / "learn.state.json").read_text())
     server.kill()
     shutil.rmtree(server.path)
-    restored = backup.restore(tmp_path / "backup", server.path, tmp_path / "second")
+    restored = backup.restore(
+        tmp_path / "backup", server.path, tmp_path / "second", database=new_database()
+    )
+    server.folder = restored.folder
     assert restored.resumed == ("learn",)
     assert Learned.from_json(server.job("learn").learned).to_json() == learned.to_json()
     server.start()
@@ -118,10 +125,10 @@ def test_a_backup_is_complete_and_secret(server, tmp_path):
         backup.restore(tmp_path / "second", tmp_path / "new")
 
 
-def test_an_interrupted_restore_is_no_server(server, tmp_path, monkeypatch):
+def test_an_interrupted_restore_is_no_server(server, tmp_path, monkeypatch, new_database):
     backup.back_up(server.folder, tmp_path / "backup")
-    monkeypatch.setattr(backup, "SQLiteStore", None)
+    monkeypatch.setattr(backup, "reading", None)
     with pytest.raises(TypeError):
-        backup.restore(tmp_path / "backup", tmp_path / "new")
+        backup.restore(tmp_path / "backup", tmp_path / "new", database=new_database())
     with pytest.raises(DomainError, match="is not the folder of a server"):
         ServerFolder.load(tmp_path / "new")

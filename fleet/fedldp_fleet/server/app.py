@@ -124,7 +124,7 @@ class _Endpoint:
     async def _replied(self, scope: Scope, receive: Receive) -> bytes:
         if scope["method"] != self._method or scope["query_string"]:
             raise Refused(405, _error(f"use {self._method}, without a query"))
-        asking = self._asking(scope)
+        asking = await self._asking(scope)
         if asking.length > self._most_bytes:
             raise Refused(413, _error(f"a body may have at most {self._most_bytes} bytes"))
         body = await _read(receive, asking.length)
@@ -138,10 +138,17 @@ class _Endpoint:
         last = scope["path_params"].get("last", "")
         return await self._reply(_Request(asking.agent, body, last))
 
-    def _asking(self, scope: Scope) -> Asking:
-        if self._guard is not None:
-            return self._guard.check(scope["method"], scope["raw_path"], scope["headers"])
-        return Asking("", length_of(scope["method"], scope["headers"]), b"")
+    async def _asking(self, scope: Scope) -> Asking:
+        if self._guard is None:
+            return Asking("", length_of(scope["method"], scope["headers"]), b"")
+        given = scope["method"], scope["raw_path"], scope["headers"]
+        try:
+            return self._guard.check(*given)
+        except Refused as refused:
+            if refused.body != UNKNOWN:
+                raise
+        await self._desk.refresh()  # it may have joined, or changed its secret, elsewhere
+        return self._guard.check(*given)
 
 
 async def _read(receive: Receive, length: int) -> bytes:

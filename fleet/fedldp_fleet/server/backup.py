@@ -1,27 +1,29 @@
 """Backups of a server, and what is restored from them.
 
 A backup is a folder like the server's own: configuration, keys, certificate and store, as they are
-at one moment. Agents notice that a server was restored, and send again all that they have. Ledgers
-are never part of it: they are the agents', and never restored.
+at one moment. Its store is a file, wherever that of the server is. Agents notice that a server was
+restored, and send again all that they have. Ledgers are never part of it: they are the agents', and
+never restored.
 """
 
-import contextlib
 import secrets
 import shutil
-import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 from fedldp.errors import DomainError
 from fedldp.storage import files
 from fedldp_fleet import engine
+from fedldp_fleet.server import folder as folders
 from fedldp_fleet.server.desk import STATE_ENDING
-from fedldp_fleet.server.folder import CONFIG, INCARNATION_BYTES, STORE, ServerFolder
-from fedldp_fleet.store.base import QUEUED, RUNNING
-from fedldp_fleet.store.sqlite import SQLiteStore
+from fedldp_fleet.server.folder import CONFIG, STORE, ServerFolder
+from fedldp_fleet.store.base import Transaction
+from fedldp_fleet.store.sqlite import SQLiteStore, reading
 
 _LEFT_OUT = (f"{STORE}*", f".{STORE}*", "*.lock")  # the store is copied as it is at one moment
+_RESTORED = "a backup"  # where a store comes from that is restored, before it has settled
 
 
 class Restored(NamedTuple):
@@ -41,20 +43,22 @@ def back_up(folder: ServerFolder, target: Path) -> None:
         shutil.copytree(
             folder.path, fresh, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*_LEFT_OUT)
         )
-        (fresh / STORE).touch(mode=0o600)
-        uri = f"{(folder.path / STORE).as_uri()}?mode=ro"
         with (
-            contextlib.closing(sqlite3.connect(uri, uri=True)) as live,
-            contextlib.closing(sqlite3.connect(fresh / STORE)) as copy,
+            closing(folder.store()) as store,
+            store.reading() as live,
+            closing(SQLiteStore(fresh / STORE)) as copy,
+            copy.transaction() as inside,
         ):
-            live.backup(copy)
+            _copy(live, inside)
         fresh.rename(target)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
 
 
-def restore(backup: Path, target: Path, second: Path | None = None) -> Restored:
+def restore(
+    backup: Path, target: Path, second: Path | None = None, database: str | None = None
+) -> Restored:
     """Make the folder of a server from a backup and, if they are at hand, the last states.
 
     The server has another incarnation then. The old one must never run again: two servers with one
@@ -65,19 +69,32 @@ def restore(backup: Path, target: Path, second: Path | None = None) -> Restored:
         raise DomainError(f"{backup} is not a backup: it has no {STORE}.")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise DomainError(f"expected a new or empty folder; {target} exists. Choose another name.")
-    configuration = (backup / CONFIG).read_text("utf-8")
+    entries = folders.entries_of(backup)
+    if database is not None:
+        entries["database"] = database
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
     shutil.copytree(
-        backup, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(CONFIG, "*.lock")
+        backup, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(CONFIG, *_LEFT_OUT)
     )
-    with contextlib.closing(SQLiteStore(target / STORE)) as store, store.transaction() as inside:
-        engine.start(inside, secrets.token_bytes(INCARNATION_BYTES))
+
+    def fill(inside: Transaction) -> tuple[list[str], tuple[str, ...]]:
+        with reading(backup / STORE) as old:
+            _copy(old, inside)
+        inside.set_value(engine.ORIGIN, _RESTORED)
+        engine.settle(inside, secrets.token_bytes(engine.INCARNATION_BYTES))
         texts = [] if second is None else sorted(second.glob(f"*{STATE_ENDING}"))
         resumed = [
             path.name.removesuffix(STATE_ENDING)
             for path in texts
             if engine.resume(inside, path.read_text("utf-8"), time.time())
         ]
-        names = tuple(row.name for row in inside.jobs() if row.state in (QUEUED, RUNNING))
-    (target / CONFIG).write_text(configuration, "utf-8")  # last: it makes it a server's folder
-    return Restored(ServerFolder.load(target), names, tuple(resumed))
+        return resumed, tuple(row.name for row in inside.active_jobs())
+
+    folder, (resumed, names) = folders.write(target.resolve(), entries, fill)
+    return Restored(folder, names, tuple(resumed))
+
+
+def _copy(old: Transaction, new: Transaction) -> None:
+    """Copy all that a store holds into another, whichever kinds they are."""
+    for table, rows in old.tables():
+        new.add_rows(table, rows)

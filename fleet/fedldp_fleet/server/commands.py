@@ -51,6 +51,12 @@ def server_group() -> None:
 @click.option(
     "--page", help="The page and the metrics.  [default: 127.0.0.1:8480]", metavar="HOST:PORT"
 )
+@click.option(
+    "--database",
+    default="",
+    help="A PostgreSQL in place of a file: postgresql://USER@HOST/NAME.",
+    metavar="URL",
+)
 @click.option("--behind-proxy", is_flag=True, help="A proxy ends TLS, and limits connections.")
 @click.option(
     "--operator",
@@ -63,6 +69,7 @@ def init_command(
     hosts: tuple[str, ...],
     listen: str | None,
     page: str | None,
+    database: str,
     behind_proxy: bool,
     operator: Path | None,
 ) -> None:
@@ -71,6 +78,8 @@ def init_command(
     \b
     fedldp server init server --host fleet.example.org
     fedldp server init server --operator operator.pub --behind-proxy
+    fedldp server init server --database postgresql://fedldp@db/fleet \\
+      --behind-proxy
 
     Agents need ca.pem, server.pub and operator.pub. Without --operator, the
     folder gets operator.key: move it to a machine that is not online.
@@ -86,26 +95,38 @@ def init_command(
         page=page or folders.PAGE,
         tls=not behind_proxy,
         operator=public,
+        database=database,
     )
     click.echo(f"Wrote {made.path}. Start it: fedldp server run {folder}")
 
 
 @server_group.command("run")
 @click.argument("folder", type=FOLDER)
-def run_command(folder: Path) -> None:
+@click.option("--listen", help="Where agents call, instead of in server.toml.", metavar="HOST:PORT")
+@click.option("--page", help="The page, instead of in server.toml.", metavar="HOST:PORT")
+def run_command(folder: Path, listen: str | None, page: str | None) -> None:
     """Run the server until Ctrl-C or SIGTERM.
 
     \b
     fedldp server run server
+    fedldp server run server --listen 127.0.0.1:8444 --page 127.0.0.1:8481
 
     Killed at any moment, it goes on when it is started again: agents repeat
-    what was not acknowledged, and nothing is counted twice.
+    what was not acknowledged, and nothing is counted twice. With PostgreSQL, any
+    number of processes serve one fleet, behind a proxy.
     """  # noqa: D301 (click wants the character \b itself)
-    from fedldp_fleet.server import service
-    from fedldp_fleet.server.folder import ServerFolder
+    from dataclasses import replace
 
+    from fedldp_fleet.server import service
+    from fedldp_fleet.server.folder import ServerFolder, address
+
+    found = ServerFolder.load(folder)
+    if listen is not None:
+        found = replace(found, listen=address(listen))
+    if page is not None:
+        found = replace(found, page=address(page))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    service.run(ServerFolder.load(folder))
+    service.run(found)
 
 
 @server_group.command("enroll")
@@ -184,19 +205,26 @@ def backup_command(folder: Path, target: Path) -> None:
 @click.option(
     "--second", type=FOLDER, help="The last states of trainings: what server.toml calls second."
 )
-def restore_command(backup: Path, folder: Path, second: Path | None) -> None:
+@click.option(
+    "--database",
+    help="A PostgreSQL for the store, instead of the old one.",
+    metavar="URL",
+)
+def restore_command(backup: Path, folder: Path, second: Path | None, database: str | None) -> None:
     """Make a server from a backup, after the old one is lost for good.
 
     \b
     fedldp server restore backups/monday server
     fedldp server restore backups/monday server --second second
+    fedldp server restore backups/monday server \\
+      --database postgresql://fedldp@db/fleet
 
     Agents notice it, and send again all answers of open jobs. Never run the
     old server again. Agents that joined after the backup have to join again.
     """  # noqa: D301 (click wants the character \b itself)
     from fedldp_fleet.server import backup as backups
 
-    restored = backups.restore(backup, folder, second)
+    restored = backups.restore(backup, folder, second, database)
     click.echo(f"Restored {folder}. Start it: fedldp server run {folder}")
     if restored.open_jobs:
         click.echo(f"Agents will send again their answers to: {', '.join(restored.open_jobs)}.")
@@ -223,7 +251,7 @@ def status_command(folder: Path, as_json: bool) -> None:
     found = ServerFolder.load(folder)
     store = found.store()
     with store.reading() as transaction:
-        document = status(found, transaction)
+        document = status(found, transaction, running=store.is_served())
     store.close()
     if as_json:
         click.echo(json.dumps(document, indent=2))

@@ -7,6 +7,7 @@ transaction begins, so that it is short.
 import asyncio
 import contextlib
 import logging
+import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, final
 
 from fedldp.storage import files
-from fedldp_fleet.engine import Engine, Parsed, state_of
+from fedldp_fleet.engine import (
+    INCARNATION_BYTES,
+    UNKNOWN_JOB,
+    Engine,
+    Parsed,
+    settle,
+    state_of,
+)
 from fedldp_fleet.messages import (
     MOST_BITS,
     Acknowledgement,
@@ -34,6 +42,7 @@ STATE_ENDING = ".state.json"  # of a training, in the second place
 TROUBLE = "trouble"  # in the store's settings: why the last step failed; empty if it did not
 MOST_AT_ONCE = 512  # requests in a transaction
 TICK_SECONDS = 0.5
+REFRESH_SECONDS = 0.05
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,6 +51,7 @@ class _Waiting(NamedTuple):
     """A request that waits for its transaction."""
 
     act: Act
+    agents: tuple[str, ...]  # whose rows it reads
     answer: Answer | None
     reply: "asyncio.Future[Any]"
 
@@ -64,6 +74,7 @@ class Desk:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._waiting: list[_Waiting] = []
         self._running: asyncio.Task[None] | None = None
+        self._refreshing: asyncio.Task[None] | None = None
         self._ticking: asyncio.Task[None] | None = None
         self._is_full = False
         self._trouble: str | None = None
@@ -79,7 +90,7 @@ class Desk:
             named = _holder(store, agent, holder)
             return engine.call(store, agent, call, now, holder=named, most_bits=most_bits)
 
-        return self._wait(act)
+        return self._wait(act, agent, holder)
 
     def announce(
         self, agent: str, said: Announcement, *, holder: str = ""
@@ -90,7 +101,7 @@ class Desk:
         def act(store: Transaction, now: float) -> bool:
             return engine.announce(store, _holder(store, agent, holder), said, now)
 
-        return self._wait(act)
+        return self._wait(act, agent, holder)
 
     def open_rounds(self, most_bits: int = MOST_BITS) -> "asyncio.Future[Offers]":
         """Return what is open, as all agents may be told of it."""
@@ -111,17 +122,28 @@ class Desk:
                 self._is_full = opened is not None and opened.answers >= opened.wanted
             return said
 
-        return self._wait(act, answer)
+        return self._wait(act, agent, holder, answer=answer)
 
     async def run(self, act: Callable[[Transaction], T]) -> T:
         """Run a function in a transaction, with those of others; return what it returned."""
         found: T = await self._wait(lambda store, _: act(store))
         return found
 
-    def _wait(self, act: Act, answer: Answer | None = None) -> "asyncio.Future[Any]":
+    async def refresh(self) -> None:
+        """Let the guard notice what other processes have changed; many wait for one look."""
+        if self._refreshing is None:
+            self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
+        await asyncio.shield(self._refreshing)
+
+    async def _refresh(self) -> None:
+        await asyncio.sleep(REFRESH_SECONDS)
+        self._refreshing = None  # whoever comes later may ask about a later change
+        await self.run(lambda _: None)  # every transaction refreshes the guard
+
+    def _wait(self, act: Act, *agents: str, answer: Answer | None = None) -> "asyncio.Future[Any]":
         loop = asyncio.get_running_loop()
         reply: asyncio.Future[Any] = loop.create_future()
-        self._waiting.append(_Waiting(act, answer, reply))
+        self._waiting.append(_Waiting(act, tuple(filter(None, agents)), answer, reply))
         if self._running is None:
             self._running = loop.create_task(self._work())
         return reply
@@ -152,14 +174,15 @@ class Desk:
     def _transact(self, batch: Sequence[_Waiting]) -> list[Any]:
         """Run requests in one transaction; each in its own if one of them fails unexpectedly."""
         try:
-            parsed = iter(
-                self._engine.parse(
-                    self._jobs, [each.answer for each in batch if each.answer is not None]
-                )
-            )
+            answers = [each.answer for each in batch if each.answer is not None]
+            parsed = iter(self._parse(answers))
             with self._store.transaction() as store:
                 now, results = self._clock(), []
                 self._guard.refresh(store)
+                store.expect(
+                    {agent for each in batch for agent in each.agents},
+                    [(each.job, each.round, each.identifier) for each in answers],
+                )
                 for each in batch:
                     given = (store, now) if each.answer is None else (store, now, next(parsed))
                     try:
@@ -174,6 +197,14 @@ class Desk:
                 return [error] * len(batch)
             return [result for each in batch for result in self._transact([each])]
 
+    def _parse(self, answers: Sequence[Answer]) -> list[Parsed]:
+        """Return what is in some answers; another process may have added or extended their jobs."""
+        parsed = self._engine.parse(self._jobs, answers)
+        if any(each.reason == UNKNOWN_JOB for each in parsed):
+            self._jobs.forget({each.job for each in answers})
+            parsed = self._engine.parse(self._jobs, answers)
+        return parsed
+
     async def tick(self) -> list[JobRow]:
         """Open and close what is due; return the jobs that have stepped or ended."""
         loop = asyncio.get_running_loop()
@@ -181,9 +212,9 @@ class Desk:
 
     def _tick(self) -> list[JobRow]:
         with self._store.transaction() as store:
+            settle(store, secrets.token_bytes(INCARNATION_BYTES))
             self._guard.refresh(store)
             changed = self._engine.tick(store, self._clock())
-        self._jobs.forget(each.name for each in changed)  # they may have more rounds than before
         if self._second is not None:
             self._unwritten |= {each.name: each for each in changed}
             for name, row in list(self._unwritten.items()):

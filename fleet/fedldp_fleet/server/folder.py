@@ -1,26 +1,29 @@
 """The folder of a server: its configuration, its keys, its store."""
 
 import os
+import re
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 from fedldp.errors import DomainError
 from fedldp.signing import PrivateKey, PublicKey, PublicKeys
-from fedldp.storage import locks
 from fedldp_fleet import engine
 from fedldp_fleet.engine import Engine
 from fedldp_fleet.library import toml
 from fedldp_fleet.server import certificates
-from fedldp_fleet.store.sqlite import SQLiteStore
+from fedldp_fleet.store import open_store
+from fedldp_fleet.store.base import Store, Transaction
 
 CONFIG, STORE, KEY, PUBLIC = "server.toml", "server.db", "server.key", "server.pub"
 OPERATOR_KEY, OPERATOR = "operator.key", "operator.pub"
 LISTEN, PAGE = "0.0.0.0:8443", "127.0.0.1:8480"
-INCARNATION_BYTES = 16
+SERVER = "server"  # in the store's settings: whose it is
+
+T = TypeVar("T")
 
 _ENTRIES: dict[str, toml.Types] = {
     "listen": str,
@@ -29,6 +32,7 @@ _ENTRIES: dict[str, toml.Types] = {
     "certificate_key": str,
     "client_authority": str,
     "second": str,
+    "database": str,
     "proxy": bool,
     "broker": str,
     "broker_authority": str,
@@ -44,6 +48,7 @@ _NOTES = {
     "page": "the live page and /metrics, for people and programs of this machine",
     "certificate": "of this server, in PEM; behind a proxy that ends TLS, leave it out",
     "second": "where the state of trainings is written too, at each step: another disk",
+    "database": "a PostgreSQL in place of server.db, which other servers with these keys share",
 }
 
 
@@ -59,6 +64,7 @@ class ServerFolder:
     certificate_key: Path | None = None
     client_authority: Path | None = None
     second: Path | None = None
+    database: str = ""  # the address of a PostgreSQL; empty for a file in the folder
     proxy: bool = False  # whether all connections come from a proxy
     broker: str = ""  # its address and the name of the fleet, for the MQTT road
     broker_authority: Path | None = None
@@ -74,9 +80,14 @@ class ServerFolder:
                 f"{path} is not the folder of a server: it has no {CONFIG}. Make one: "
                 "fedldp server init FOLDER"
             )
-        entries = toml.read(folder / CONFIG, _ENTRIES, ("listen", "page"))
+        return cls._of(folder, entries_of(folder))
+
+    @classmethod
+    def _of(cls, folder: Path, entries: Mapping[str, Any]) -> "ServerFolder":
         given: dict[str, Any] = {each: folder / entries[each] for each in _FILES if each in entries}
-        given |= {each: entries[each] for each in ("proxy", "broker") if each in entries}
+        given |= {
+            each: entries[each] for each in ("proxy", "database", "broker") if each in entries
+        }
         listen, page = (address(entries[each]) for each in ("listen", "page"))
         return cls(folder, listen, page, **given)
 
@@ -95,33 +106,40 @@ class ServerFolder:
         """The keys that must have signed the jobs."""
         return PublicKeys.load(self.path / OPERATOR)
 
-    def store(self) -> SQLiteStore:
+    def store(self) -> Store:
         """Open the store, which must exist: a lost one is restored, and not made anew."""
-        if not (self.path / STORE).exists():
+        store = open_store(self._where)
+        with store.reading() as inside:
+            owner = inside.value(SERVER)
+        if owner != self.public.text:
+            store.close()
             raise DomainError(
-                f"{self.path / STORE} is missing. Restore the last backup: fedldp server restore"
+                f"the store in {_without_password(self._where)} belongs to another server, "
+                f"whose public key is {owner or 'missing'}. Use the folder with that key, or "
+                "another database."
             )
-        return SQLiteStore(self.path / STORE)
+        return store
+
+    def make_store(self, fill: Callable[[Transaction], T]) -> T:
+        """Make the store, which must be new, and do something in its first transaction."""
+        with closing(open_store(self._where, create=True)) as store, store.transaction() as inside:
+            if inside.value(SERVER):
+                raise DomainError(
+                    f"there is a server's store in {_without_password(self._where)} already. Use "
+                    "another database, or remove its schema: DROP SCHEMA fedldp CASCADE"
+                )
+            done = fill(inside)
+            inside.set_value(SERVER, self.public.text)
+            engine.settle(inside, secrets.token_bytes(engine.INCARNATION_BYTES))
+            return done
+
+    @property
+    def _where(self) -> str:
+        return self.database or str(self.path / STORE)
 
     def engine(self) -> Engine:
         """Return an engine with the key of the server."""
         return Engine(self.key)
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Refuse a second server for the same folder."""
-        with locks.lock_file(self.path / STORE).open("w") as lock:
-            if not locks.take(lock):
-                raise DomainError(f"another process runs the server in {self.path}.")
-            yield
-
-    def is_running(self) -> bool:
-        """Return whether a process runs this server."""
-        try:
-            with locks.lock_file(self.path / STORE).open("w") as lock:
-                return locks.is_taken(lock)
-        except OSError:
-            return False
 
 
 def init(
@@ -132,6 +150,7 @@ def init(
     page: str = PAGE,
     tls: bool = True,
     operator: PublicKey | None = None,
+    database: str = "",
 ) -> ServerFolder:
     """Make the folder of a server, which must be new or empty.
 
@@ -158,13 +177,29 @@ def init(
         entries["certificate_key"] = certificates.KEY
     else:
         entries["proxy"] = True
-    store = SQLiteStore(folder / STORE)
-    with store.transaction() as transaction:
-        engine.start(transaction, secrets.token_bytes(INCARNATION_BYTES))
-    store.close()
+    if database:
+        entries["database"] = database
+    return write(folder, entries, lambda _: None)[0]
+
+
+def write(
+    folder: Path, entries: Mapping[str, Any], fill: Callable[[Transaction], T]
+) -> tuple[ServerFolder, T]:
+    """Make the store of a folder that has its keys, and make it the folder of a server."""
+    made = ServerFolder._of(folder, entries)
+    done = made.make_store(fill)
     text = toml.write({"format": toml.FORMAT, **entries}, _NOTES)
     (folder / CONFIG).write_text(text, "utf-8")  # last: it makes the folder one of a server
-    return ServerFolder.load(folder)
+    return made, done
+
+
+def entries_of(folder: Path) -> dict[str, Any]:
+    """Return what the configuration of a server says."""
+    return toml.read(folder / CONFIG, _ENTRIES, ("listen", "page"))
+
+
+def _without_password(where: str) -> str:
+    return re.sub("://([^:/@]*):[^@]*@", r"://\1@", where)
 
 
 def address(text: str) -> tuple[str, int]:

@@ -64,7 +64,7 @@ class Observer:
 
     def _look(self) -> dict[str, Any]:
         with self._store.reading() as store:
-            found = status(self._folder, store)
+            found = status(self._folder, store, running=True)
             rows = [row for row in store.jobs() if row.state in (RUNNING, DONE)]
             collected = [_collected(store, row, self._results) for row in rows[-SHOWN_RESULTS:]]
         # Only now are they counted: while somebody reads, answers have to wait.
@@ -72,7 +72,7 @@ class Observer:
         self._results = {key: told for key, told in results.items() if told}
         found["agents"]["heard"] = self._heard(HOUR_SECONDS)
         shown = {key[0]: told for key, told in self._results.items()}
-        return {"name": self._folder.path.name, **found, "running": True, "results": shown}
+        return {"name": self._folder.path.name, **found, "results": shown}
 
 
 class _Collected(NamedTuple):

@@ -4,8 +4,8 @@ import asyncio
 import logging
 import secrets
 import signal
+from contextlib import closing
 from dataclasses import replace
-from typing import Any
 
 from fedldp_fleet.mqtt import Broker
 from fedldp_fleet.server.app import road_app
@@ -17,6 +17,7 @@ from fedldp_fleet.server.listener import Limits, Listener, bound, serve, tls_con
 from fedldp_fleet.server.mqtt import MQTTServer
 from fedldp_fleet.server.observer import Observer
 from fedldp_fleet.server.page import page_app
+from fedldp_fleet.store.base import Store
 from fedldp_fleet.topics import Topics
 
 _LOG = logging.getLogger(__name__)
@@ -28,15 +29,11 @@ _SPARE_FILES = 192  # beside the connections of agents: the page's, and the stor
 def run(folder: ServerFolder) -> None:
     """Run a server until a signal ends it."""
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # strangers' noise
-    with folder.alone():
-        store = folder.store()
-        try:
-            asyncio.run(_run(folder, store))
-        finally:
-            store.close()
+    with closing(folder.store()) as store, store.serving():
+        asyncio.run(_run(folder, store))
 
 
-async def _run(folder: ServerFolder, store: Any) -> None:
+async def _run(folder: ServerFolder, store: Store) -> None:
     guard = Guard()
     desk = Desk(store, folder.engine(), guard, second=folder.second)
     limits = Limits(connections=_connections())

@@ -40,10 +40,12 @@ class Disk(NamedTuple):
         return cls(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
 
-def status(folder: ServerFolder, store: Transaction, now: float | None = None) -> dict[str, Any]:
+def status(
+    folder: ServerFolder, store: Transaction, *, running: bool, now: float | None = None
+) -> dict[str, Any]:
     """Return the status as JSON; `problems` are sentences for people."""
     now = time.time() if now is None else now
-    disk, running = Disk.of(folder.path), folder.is_running()
+    disk = Disk.of(folder.path)
     rows = store.jobs()
     found = [_job(store, row) for row in rows]
     members = store.members()

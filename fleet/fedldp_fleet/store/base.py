@@ -73,6 +73,7 @@ class Uncounted(NamedTuple):
 
 
 AnswerKey = tuple[str, int, bytes]  # job, round, identifier
+Rows = list[tuple[object, ...]]  # of one table
 
 
 class Transaction(Protocol):
@@ -80,6 +81,18 @@ class Transaction(Protocol):
 
     def expect(self, agents: Collection[str], answers: Collection[AnswerKey]) -> None:
         """Read in few steps what requests of these agents, with these answers, will ask for."""
+
+    def origin(self) -> str:
+        """Return a text that changes when the store is another one: a copy, or what took over.
+
+        It is empty where that cannot be known.
+        """
+
+    def tables(self) -> Iterator[tuple[str, Rows]]:
+        """Yield the names of tables and some of their rows, until these were all rows."""
+
+    def add_rows(self, table: str, rows: Rows) -> None:
+        """Add rows that `tables` of another store has yielded."""
 
     def value(self, name: str) -> str:
         """Return a value of the server itself; empty if it was never set."""
@@ -179,12 +192,6 @@ class Store(Protocol):
 
     def is_served(self) -> bool:
         """Return whether a process serves this store."""
-
-    def origin(self) -> str:
-        """Return a text that changes when the store is another one: a copy, or what took over.
-
-        It is empty where that cannot be known.
-        """
 
     def close(self) -> None:
         """Close the store."""

@@ -45,6 +45,8 @@ _OPTIONS = {
 # Names are compared byte by byte, as SQLite does.
 _TABLES = """
     CREATE SCHEMA fedldp;
+    CREATE TABLE store_format (format TEXT NOT NULL);
+    INSERT INTO store_format VALUES ('1');
     CREATE TABLE settings (name TEXT COLLATE "C" PRIMARY KEY, value TEXT NOT NULL);
     CREATE TABLE jobs (
         position BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -111,7 +113,6 @@ _TABLES = """
         code BYTEA NOT NULL,
         revoked BOOLEAN NOT NULL
     );
-    INSERT INTO settings VALUES ('format', '1');
 """
 
 # It differs after a restored dump, and after another machine has taken over.
@@ -186,7 +187,7 @@ class PostgreSQLStore:
         If PostgreSQL cannot be reached.
     """
 
-    def __init__(self, url: str, *, create: bool = False) -> None:
+    def __init__(self, url: str, *, create: bool = True) -> None:
         self.url, self._role = url, COMMAND
         self._idle: list[Session] = []
         with self._session(_WRITE) as session:
@@ -201,11 +202,11 @@ class PostgreSQLStore:
                 for statement in _TABLES.split(";"):
                     if statement.strip():
                         session.execute(statement)
-            version = Statements(session).value("format")
+            [(version,)] = session.execute("SELECT format FROM store_format")
             if version != FORMAT:
                 raise DomainError(
-                    f"the database has a store of format {version:.20}, and this version of fedldp "
-                    f"reads format {FORMAT}. A newer version has written it: use that one."
+                    f"the database has a store of format {version!r:.20}, and this version of "
+                    f"fedldp reads format {FORMAT}. A newer version has written it: use that one."
                 )
 
     @contextmanager
@@ -213,7 +214,7 @@ class PostgreSQLStore:
         """Run a transaction, after those of all other processes."""
         with self._session(_WRITE) as session:
             session.execute(_LOCK)
-            statements = Statements(session)
+            statements = Statements(session, _ORIGIN)
             yield statements
             statements.flush()
 
@@ -221,7 +222,7 @@ class PostgreSQLStore:
     def reading(self) -> Iterator[Transaction]:
         """Read one state of everything, without waiting for transactions."""
         with self._session(_READ) as session:
-            yield Statements(session)
+            yield Statements(session, _ORIGIN)
 
     @contextmanager
     def serving(self) -> Iterator[None]:
@@ -239,12 +240,6 @@ class PostgreSQLStore:
             )
             [(found,)] = session.execute(query, (SERVER,))
             return bool(found)
-
-    def origin(self) -> str:
-        """Return which cluster, which of its histories and which database this is."""
-        with self._session("BEGIN READ WRITE") as session:
-            [(found,)] = session.execute(_ORIGIN)
-            return str(found)
 
     def close(self) -> None:
         """Close all connections. Closing them again does nothing."""

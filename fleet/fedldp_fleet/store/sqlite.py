@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import final
 
 from fedldp.errors import DomainError
@@ -92,7 +93,7 @@ KIND = Kind(
 
 @final
 class SQLiteStore:
-    """A store in a file. A missing one is created.
+    """A store in a file. A missing one is created, or refused.
 
     >>> import tempfile
     >>> store = SQLiteStore(tempfile.mkdtemp() + "/server.db")
@@ -104,9 +105,13 @@ class SQLiteStore:
     >>> store.close()
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = Database(path, KIND)
-        self.path = self._file.path
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
+        self.path = Path(path).resolve()
+        if not create and not self.path.exists():
+            raise DomainError(
+                f"{self.path} is missing. Restore the last backup: fedldp server restore"
+            )
+        self._file = Database(self.path, KIND)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -119,8 +124,8 @@ class SQLiteStore:
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """Read one state of everything, without waiting for transactions."""
-        with snapshot(self.path, KIND, inspect=False) as file:
-            yield Statements(file)
+        with reading(self.path) as statements:
+            yield statements
 
     @contextmanager
     def serving(self) -> Iterator[None]:
@@ -138,10 +143,13 @@ class SQLiteStore:
         except OSError:
             return False
 
-    def origin(self) -> str:
-        """Return nothing: a copy of a file is like it."""
-        return ""
-
     def close(self) -> None:
         """Close the file. Closing it again does nothing."""
         self._file.close()
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[Transaction]:
+    """Read one state of a file, and write nothing, not even beside it."""
+    with snapshot(path, KIND, inspect=False) as file:
+        yield Statements(file)

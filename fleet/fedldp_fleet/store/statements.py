@@ -15,10 +15,11 @@ from fedldp_fleet.store.base import (
     Member,
     PlaceRow,
     RoundRow,
+    Rows,
     Uncounted,
 )
 
-REPORTS_AT_ONCE = 1 << 12  # read from the store
+ROWS_AT_ONCE = 1 << 12  # read from the store
 MOST_KEYS_AT_ONCE = 1 << 9
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
@@ -103,6 +104,8 @@ class _Table(Generic[Row]):
         self._select = f"SELECT {listed} FROM {name}"  # noqa: S608
         self._one = f"{self._select} WHERE {where}"
         self._some = f"{self._one.removesuffix('= ?')}IN "
+        self._order = f"ORDER BY {', '.join(key)} LIMIT ?"
+        self._after = f"WHERE ({', '.join(key)}) > ({_marks(keys)}) {self._order}"
         self._delete = f"DELETE FROM {name} WHERE {where}"  # noqa: S608
         self._insert = (
             f"INSERT INTO {name} ({listed}) VALUES ({_marks(len(columns))}) "  # noqa: S608
@@ -127,6 +130,20 @@ class _Table(Generic[Row]):
     def _change(self, key: Key, row: Row | None) -> None:
         self._rows[key] = row
         self._changed[key] = None
+
+    def pages(self) -> Iterator[list[Key]]:
+        """Yield all rows, in the order of their keys, some at a time."""
+        self.flush()
+        rows = self._file.execute(f"{self._select} {self._order}", (ROWS_AT_ONCE,))
+        while rows:
+            yield rows
+            last = rows[-1][: self._keys]
+            rows = self._file.execute(f"{self._select} {self._after}", (*last, ROWS_AT_ONCE))
+
+    def add(self, rows: list[Key]) -> None:
+        """Add rows as another store has them, without remembering them."""
+        file: Writable = self._file  # type: ignore[assignment]
+        file.execute_many(self._insert, [self._make(row) for row in rows])
 
     def expect(self, first: Key, last: Collection[object]) -> None:
         """Read the rows with these first columns of the key, and any of the last ones."""
@@ -167,8 +184,8 @@ class _Table(Generic[Row]):
 class Statements:
     """A transaction over a connection; `flush` writes what was changed."""
 
-    def __init__(self, file: Readable) -> None:
-        self._execute = file.execute
+    def __init__(self, file: Readable, origin: str = "SELECT ''") -> None:
+        self._execute, self._origin = file.execute, origin
 
         def table(name: str, keys: int, row: Any, make: Callable[[Key], Row]) -> _Table[Row]:
             return _Table(file, name, row._fields, keys, make)
@@ -182,23 +199,37 @@ class Statements:
         self._used = table("used", 2, _Used, _Used._make)
         self._uncounted = table("uncounted", 3, Uncounted, Uncounted._make)
         self._members = table("members", 1, Member, _member)
-        self._tables = (
-            self._settings,
-            self._jobs,
-            self._rounds,
-            self._questions,
-            self._places,
-            self._answers,
-            self._used,
-            self._uncounted,
-            self._members,
-        )
+        self._tables: dict[str, _Table[Any]] = {
+            "settings": self._settings,
+            "jobs": self._jobs,
+            "rounds": self._rounds,
+            "questions": self._questions,
+            "places": self._places,
+            "answers": self._answers,
+            "used": self._used,
+            "uncounted": self._uncounted,
+            "members": self._members,
+        }
         self._active: list[str] | None = None
         self._none_expired: dict[str, float] = {}  # until when no place in a job has expired
 
     def flush(self) -> None:
-        for each in self._tables:
-            each.flush()
+        for table in self._tables.values():
+            table.flush()
+
+    def origin(self) -> str:
+        [(found,)] = self._execute(self._origin)
+        return str(found)
+
+    def tables(self) -> Iterator[tuple[str, Rows]]:
+        yield "jobs", list(self.jobs())  # in their order
+        for name, table in self._tables.items():
+            if table is not self._jobs:
+                for rows in table.pages():
+                    yield name, rows
+
+    def add_rows(self, table: str, rows: Rows) -> None:
+        self._tables[table].add(rows)
 
     def expect(self, agents: Collection[str], answers: Collection[AnswerKey]) -> None:
         self._members.expect((), agents)
@@ -301,7 +332,7 @@ class Statements:
             "SELECT identifier, report FROM answers WHERE job = ? AND round = ? "
             "AND identifier > ? ORDER BY identifier LIMIT ?"
         )
-        while rows := self._execute(query, (job, number, last, REPORTS_AT_ONCE)):
+        while rows := self._execute(query, (job, number, last, ROWS_AT_ONCE)):
             for last, report in rows:  # noqa: B007 (the last one is where the next query begins)
                 yield report
 

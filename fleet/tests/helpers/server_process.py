@@ -29,11 +29,11 @@ def free_port():
 class ServerProcess:
     """A folder, and the process that serves it."""
 
-    def __init__(self, path: Path, **entries) -> None:
+    def __init__(self, path: Path, database: str = "", tls: bool = True, **entries) -> None:
         self.path, self.port, self.page_port = path, free_port(), free_port()
         if not path.exists():
             where = {"listen": f"{HOST}:{self.port}", "page": f"{HOST}:{self.page_port}"}
-            folders.init(path, **where)
+            folders.init(path, **where, database=database, tls=tls)
             with (path / folders.CONFIG).open("a") as config:
                 for name, value in entries.items():
                     config.write(f"{name} = {json.dumps(value)}\n")
