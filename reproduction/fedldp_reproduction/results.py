@@ -25,6 +25,7 @@ class Verdict:
     claim: str  # short, with its place in the paper
     holds: bool | None  # None: not decidable here
     evidence: str
+    instead: str = ""  # where the claim fails: the narrowest sentence like it that is true
     misprint: bool = False  # what is printed is wrong, and what is meant is clear and holds
     beyond: bool = False  # it is not the paper's, but ours
 

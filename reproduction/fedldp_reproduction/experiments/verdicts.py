@@ -2,7 +2,8 @@
 
 A claim that one error is lower than others compares it with the lowest of these, at every place of
 a figure. It fails if it is higher at one place beyond doubt. If not, it holds if it is lower on
-average beyond doubt or, where the paper says so, at every place. The error of means is computed
+average beyond doubt and, where the paper says so, nowhere undecided; where two errors are computed
+to be equal it does not fail, as in the claims about formulas. The error of means is computed
 from the data without noise, which leaves no doubt; that of models is measured, and all intervals
 of a claim are right at once, with a risk of 5%. Where neither is so it is not decidable here.
 
@@ -50,6 +51,7 @@ class Judgement(NamedTuple):
 
     holds: bool | None
     evidence: str
+    instead: str = ""  # where it fails: what is true
 
 
 class Measured(NamedTuple):
@@ -95,13 +97,14 @@ def verdict(claim: Claim, measured: Measured) -> Verdict:
     text = f"{claim.text}, {place})" if theirs else f"{claim.text})"
     beyond = claim.about != "the paper's data"
     if claim.about == "formulas":
-        return Verdict(text, *claim.judge(measured), beyond=beyond)
+        holds, evidence, instead = claim.judge(measured)
+        return Verdict(text, holds, evidence, instead, beyond=beyond)
     if not measured.samples.all:
         return Verdict(text, None, "No data are available.", beyond=beyond)
     decide = _about_any if claim.about == "any data" else _about_papers
     shown = measured.figure.shown
     others = [x for x in measured.samples.xs if x not in shown]
-    holds, told = decide(claim, measured.at(shown) if shown else measured)
+    holds, told, instead = decide(claim, measured.at(shown) if shown else measured)
     if shown and others:
         named = ", ".join(f"{x:g}" for x in shown)
         told = [f"At ε = {named}, as in the paper:", *told]
@@ -109,24 +112,24 @@ def verdict(claim: Claim, measured: Measured) -> Verdict:
     if measured.figure.objective and claim.one_server:
         server = SERVERS[measured.figure.server or "paper"]
         told.append(f"Trained by {server}: with another rule it may be otherwise.")
-    return Verdict(text, holds, " ".join(told), beyond=beyond)
+    return Verdict(text, holds, " ".join(told), instead, beyond=beyond)
 
 
 _WORDS = {True: "holds", False: "fails", None: "is undecided"}
 
 
-def _about_any(claim: Claim, measured: Measured) -> tuple[bool | None, list[str]]:
+def _about_any(claim: Claim, measured: Measured) -> tuple[bool | None, list[str], str]:
     """Judge a claim about any data."""
-    holds, evidence = claim.judge(measured)
-    return holds, [f"{measured.where}: {evidence}"]
+    holds, evidence, instead = claim.judge(measured)
+    return holds, [f"{measured.where}: {evidence}"], instead
 
 
-def _about_papers(claim: Claim, measured: Measured) -> tuple[bool | None, list[str]]:
+def _about_papers(claim: Claim, measured: Measured) -> tuple[bool | None, list[str], str]:
     """Judge a claim about the paper's data, and report what happens on others."""
-    holds, told = None, []
+    holds, told, instead = None, [], ""
     theirs, others = (measured.stand_ins(wanted) for wanted in (False, True))
     if theirs.samples.all:
-        holds, evidence = claim.judge(theirs)
+        holds, evidence, instead = claim.judge(theirs)
         told.append(f"{theirs.where}: {evidence}")
         found, named = len(theirs.samples.panels), len(measured.figure.data)
         if holds and found < named:
@@ -135,9 +138,9 @@ def _about_papers(claim: Claim, measured: Measured) -> tuple[bool | None, list[s
                 f"It holds there, but of the paper's {named} data sets {found} are available."
             )
     if others.samples.all:
-        outcome, evidence = claim.judge(others)
+        outcome, evidence, _ = claim.judge(others)
         told.append(f"{others.where}, not the paper's data, it {_WORDS[outcome]}: {evidence}")
-    return holds, told
+    return holds, told, instead
 
 
 def verdicts(measured: Measured) -> tuple[Verdict, ...]:
@@ -179,15 +182,31 @@ def _lower(
     average = _average(comparisons, risk)
     below = sum(gap.high < 0 for _, gap in found)
     above = sum(gap.low > 0 for _, gap in found)
+    not_higher = sum(gap.high <= 0 for _, gap in found)  # a tie that was computed is one
     where, worst = max(found, key=lambda each: each[1].low if above else each[1].mean)
-    shown = below == len(found) if everywhere else average.high < 0
+    shown = average.high < 0 and (not everywhere or not_higher == len(found))
     computed = comparisons[0].first.expected is not None
     return Judgement(
         False if above else True if shown else None,
         f"{'computed, ' if computed else ''}on average {_percent(average)}; lower in {below} of "
         f"{len(found)}, higher in {above}; worst: {where}, {_percent(worst)}."
         + (f" Measured: on average {_percent(_measured(comparisons))}." if computed else ""),
+        _where_not_higher(comparisons, risk) if above else "",
     )
+
+
+def _where_not_higher(comparisons: Sequence[_Comparison], risk: float) -> str:
+    """Return the places where the first error is lower than the second beyond doubt."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for each in comparisons:
+        if each.gap(risk).high < 0:
+            panels = found.setdefault(each.first.series, {})
+            panels.setdefault(each.first.panel, []).append(f"{each.first.x:g}")
+    told = []
+    for name, panels in found.items():
+        places = (f"on {panel} at {', '.join(xs)}" for panel, xs in panels.items())
+        told.append(f"{name} {' and '.join(places)}")
+    return f"Lower beyond doubt are {'; '.join(told)}." if found else "Lower beyond doubt is none."
 
 
 def _average(comparisons: Sequence[_Comparison], risk: float) -> Interval:
@@ -241,11 +260,12 @@ def _proposed(everywhere: bool = False) -> Judge:
     best = _better((PROPOSED,), EXISTING, everywhere=everywhere)
 
     def judge(measured: Measured) -> Judgement:
-        (holds, evidence), other = each(measured), best(measured)
+        (holds, evidence, instead), other = each(measured), best(measured)
         return Judgement(
             holds,
             f"each of the three: {evidence} Read as the best of the three, it "
             f"{_WORDS[other.holds]}: {other.evidence}",
+            instead,
         )
 
     return judge
@@ -281,6 +301,7 @@ def _similar(measured: Measured) -> Judgement:
         f"{'computed, ' if computed else ''}{_percent(gap)} on average over {len(comparisons)} "
         f"places; similar is taken to mean within {SIMILAR:.0%}."
         + (f" Measured: {_percent(_measured(comparisons))}." if computed else ""),
+        f"The errors differ by {_percent(gap)} on average." if holds is False else "",
     )
 
 

@@ -94,6 +94,7 @@ def _summary(results: Sequence[Result], profile: str) -> Iterator[str]:
 def _claims(results: Sequence[Result]) -> Iterator[str]:
     told = [(result, each) for result in results for each in result.verdicts]
     yield "## Every claim of the paper {#claims}\n"
+    yield "Where a claim fails, **True is:** gives the narrowest sentence like it that is true.\n"
     yield from _table("claim", [it for it in told if not (it[1].misprint or it[1].beyond)])
     yield "## Misprints in the paper {#all-misprints}\n"
     yield "Slips of the pen: what is meant is clear, and it holds. They are not failed claims.\n"
@@ -108,10 +109,11 @@ def _table(heading: str, rows: Sequence[tuple[Result, Verdict]]) -> Iterator[str
     for result, each in rows:
         word = verdict(each)
         word = f"**{word}**" if word == "fails" else word
+        instead = f" **True is:** {escaped(each.instead)}" if each.instead else ""
         cells = (
             escaped(each.claim),
             word,
-            escaped(each.evidence),
+            escaped(each.evidence) + instead,
             f"[{result.key}](#{result.key})",
         )
         yield f"| {' | '.join(cells)} |"

@@ -47,6 +47,7 @@ def claims(results: Sequence[Result]) -> list[dict[str, str]]:
             "claim": each.claim,
             "verdict": verdict(each),
             "evidence": each.evidence,
+            "true_instead": each.instead,
         }
         for result in results
         for each in result.verdicts
@@ -136,7 +137,7 @@ def render(sections: Sequence[Section], profile: str, expected: int) -> str:
 def _table(results: Sequence[Result]) -> str:
     """Return all claims as text, one line each."""
     text = io.StringIO()
-    columns = ("figure", "paper", "claim", "verdict", "evidence")
+    columns = ("figure", "paper", "claim", "verdict", "evidence", "true_instead")
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(claims(results))

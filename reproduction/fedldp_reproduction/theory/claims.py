@@ -1,11 +1,13 @@
 """What the paper says about worst-case variances, checked against what is computed.
 
 The claims are typed in, as data, from the text of Zhao et al. (2020); everything said about them
-is computed from the mechanisms. A claim that the paper makes "for any epsilon", or from some
-epsilon on, is judged over the whole range that fedldp accepts. A claim that it reads from a figure
-is judged up to epsilon 8, where the only axis that the paper describes ends (Fig. 3); what happens
-beyond is reported separately. A printed bound may be off by one in its last digit: that much of the
-range next to it is left out.
+is computed from the mechanisms. A claim that one variance is lower than others fails if it is
+higher somewhere. Where two are equal it neither fails nor holds: it must be lower somewhere to
+hold, and the ranges of equality are reported. A claim that the paper makes "for any epsilon", or
+from some epsilon on, is judged over the whole range that fedldp accepts. A claim that it reads from
+a figure is judged up to epsilon 8, where the only axis that the paper describes ends (Fig. 3); what
+happens beyond is reported separately. A printed bound may be off by one in its last digit: that
+much of the range next to it is left out.
 """
 
 from collections.abc import Callable
@@ -55,14 +57,30 @@ class Failure:
     rival: str
     low: float
     high: float
-    gap: float  # relative to the rival; 0 if the two are equal on the whole range
+    gap: float  # relative to the rival
     at: float
 
     def __str__(self) -> str:
-        where = f"from {self.low:.4f} to {self.high:.4f}"
-        if not self.gap:
-            return f"equal to {self.rival} {where}"
-        return f"against {self.rival} {where}, by up to {self.gap:.2%}, at {self.at:.4g}"
+        return (
+            f"against {self.rival} {_range(self.low, self.high)}, by up to {self.gap:.2%}, at "
+            f"{self.at:.4g}"
+        )
+
+
+@dataclass(frozen=True)
+class Tie:
+    """A range of epsilon on which two mechanisms have the same worst-case variance."""
+
+    rival: str
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"equal to {self.rival} {_range(self.low, self.high)}"
+
+
+def _range(low: float, high: float) -> str:
+    return f"from {low:.4f} to {high:.4f}"
 
 
 TABLES = {
@@ -256,21 +274,67 @@ def same_to_two_decimals(computed: Row, printed: Row) -> bool:
     return computed.order == printed.order and bounds == (printed.low, printed.high)
 
 
-def failures(claim: Claim) -> list[Failure]:
-    """Return where a claim fails, and by how much: an empty list if it holds."""
+def relations(claim: Claim, rival: str) -> list[tuple[float, float, str]]:
+    """Return how a claim's mechanism compares with a rival, range by range."""
     low, high = claim.low, claim.high
+    compared = partial(relation, claim.name, rival)
+    edges = [low, *changes(compared, low, high), high]
+    return [
+        (left, right, compared((left + right) / 2))
+        for left, right in pairwise(edges)
+        if right - left > _NARROW
+    ]
+
+
+def ties(claim: Claim) -> list[Tie]:
+    """Return where a claim's mechanism equals a rival that it is said to differ from."""
+    if claim.relation == "=":
+        return []
+    return [
+        Tie(rival, low, high)
+        for rival in claim.rivals
+        for low, high, here in relations(claim, rival)
+        if here == "="
+    ]
+
+
+def failures(claim: Claim) -> list[Failure]:
+    """Return where a claim fails, and by how much: an empty list if it fails nowhere."""
     found = []
     for rival in claim.rivals:
-        compared = partial(relation, claim.name, rival)
-        for left, right in pairwise([low, *changes(compared, low, high), high]):
-            here = compared((left + right) / 2)
-            if right - left > _NARROW and here not in claim.relation:
+        for left, right, here in relations(claim, rival):
+            if here not in (claim.relation, "="):
                 inside = np.linspace(left, right, 400)
                 gap = [abs(worst(claim.name, e) / worst(rival, e) - 1) for e in inside]
-                largest = 0 if here == "=" else int(np.argmax(gap))
-                most = 0.0 if here == "=" else gap[largest]
-                found.append(Failure(rival, left, right, most, float(inside[largest])))
+                largest = int(np.argmax(gap))
+                found.append(Failure(rival, left, right, gap[largest], float(inside[largest])))
     return found
+
+
+def holds(claim: Claim) -> bool:
+    """Return whether a claim fails nowhere, and is true of each rival somewhere."""
+    shown = all(
+        any(here == claim.relation for *_, here in relations(claim, rival))
+        for rival in claim.rivals
+    )
+    return shown and not failures(claim)
+
+
+def narrowed(claim: Claim) -> str:
+    """Return the narrowest true sentence of a claim that fails, in terms of its rivals.
+
+    >>> claim = Claim("", "three-outputs", "<", ("duchi", "pm"), high=8.0)
+    >>> narrowed(claim)
+    'three-outputs is nowhere above duchi; and not above pm except from 3.2694 to 8.0000.'
+    """
+    failed: dict[str, list[str]] = {}
+    for each in failures(claim):
+        failed.setdefault(each.rival, []).append(_range(each.low, each.high))
+    never = [rival for rival in claim.rivals if rival not in failed]
+    side = "above" if claim.relation == "<" else "below"
+    parts = [f"nowhere {side} {', '.join(never)}"] if never else []
+    parts += [f"not {side} {rival} except {' and '.join(at)}" for rival, at in failed.items()]
+    return f"{claim.name} is {'; and '.join(parts)}."
 
 
 def beyond(claim: Claim) -> list[Failure]:

@@ -26,6 +26,8 @@ from fedldp_reproduction.theory.checks import (
 from fedldp_reproduction.theory.one_number import MOST_OUTPUT, most_output
 
 _REAL_ROOTS = "0.629598"  # above it the cubic has three real roots, as printed
+# The cubic's discriminant divided by e^(2 eps) (e^eps + 1)^2, as a polynomial in e^eps.
+DISCRIMINANT = (1, 30, 279, 580, -2385, 606, -775)
 _MIDDLE = spaced(LN_2, LAST_CUBIC_EPSILON, 101)
 
 
@@ -136,7 +138,8 @@ def cubic_roots() -> Result:
         (
             'in the discriminant "e^(2e^eps)" is read as e^(2 eps), and the polynomial that '
             "follows as one in e^eps",
-            "where Delta_1^2 > 4 Delta_0^3 the roots have a complex angle; P(0|0) is 0 there",
+            f"Delta_1^2 > 4 Delta_0^3 below {_REAL_ROOTS}, where the paper does not use it: the "
+            "roots have a complex angle, and P(0|0) is 0",
             '"c <= ln((3 + sqrt 65) / 2)" is read as c <= (3 + sqrt 65) / 2',
         ),
         y_label="root; sum or product of roots",
@@ -151,11 +154,17 @@ def _cubic_verdicts(split: float) -> Iterator[Verdict]:
     )
 
     def under_the_root(epsilon: float) -> float:
-        delta_0, delta_1 = _deltas(exp(epsilon))
-        return delta_1**2 / delta_0**3 - 4
+        # -27 c_3^2 times the discriminant, in a form without a difference of large numbers.
+        E = exp(epsilon)
+        discriminant = E**2 * (E + 1) ** 2 * float(np.polyval(DISCRIMINANT, E))
+        return -27 * cubic(epsilon)[0] ** 2 * discriminant / _deltas(E)[0] ** 3
 
     yield keeps_sign(
-        "Delta_1^2 - 4 Delta_0^3 < 0, here divided by Delta_0^3 (appendix)", under_the_root, -1
+        "Delta_1^2 - 4 Delta_0^3 < 0 where the roots with a cosine are used, above epsilon "
+        f"{_REAL_ROOTS}: divided by Delta_0^3 (appendix)",
+        under_the_root,
+        -1,
+        split + 1e-6,
     )
     yield keeps_sign(
         "a_2 > 1 for epsilon up to 0.629598: a_2 - 1 (Fig. 17)",

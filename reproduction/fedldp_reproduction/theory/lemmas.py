@@ -168,6 +168,10 @@ def tightening() -> Verdict:
         f"C = {before.C} and P(0|x) = {zeros} at x = -1, 0, 1 the new one has {told}. "
         f"For the {monotone:,} whose P(C|x) does not fall as x grows, such as Three-Outputs, the "
         f"lemma {also}.",
+        "If P(C|x) does not fall as x grows, the mechanism with P(C|1) = e^eps P(C|-1) has a "
+        "smaller worst case, and still satisfies the requirements."
+        if lower and repaired
+        else "",
     )
 
 
@@ -224,6 +228,10 @@ def monotonicity() -> Iterator[Verdict]:
         f"variance grows from {at(least):.4g} at P(0|1) = P(0|0)/e^eps = {least:.4g} to "
         f"{at(most):.4g} at {float(most):.4g}, the most that privacy allows (and to "
         f"{at(a * E):.4g} at P(0|0) e^eps = {a * E:.4g}, where only the ratio of P(0|x) is kept).",
+        "Given P(0|0), the variance strictly increases in P(0|1), and is least for P(0|1) = "
+        "P(0|0) / e^eps."
+        if all(slope > 0 for slope in slopes)
+        else "",
     )
     lowest = all(
         three_outputs_variance(ratio, a, a / ratio, x) <= three_outputs_variance(ratio, a, b, x)

@@ -11,20 +11,20 @@ from math import exp, isclose, log, sqrt
 import numpy as np
 
 from fedldp import audit
-from fedldp.mechanisms import PMOpt, PMSub, ThreeOutputs, mechanism
+from fedldp.mechanisms import HMTP, PMOpt, PMSub, ThreeOutputs, mechanism
 from fedldp.mechanisms.three_outputs import LAST_CUBIC_EPSILON
 from fedldp_reproduction.datasets import wisdm
 from fedldp_reproduction.results import Result, Verdict
 from fedldp_reproduction.theory.checks import LN_2, LN_4, as_printed, result, spaced
 from fedldp_reproduction.theory.claims import changes
-from fedldp_reproduction.theory.cubic import a_star, cubic, discriminant
+from fedldp_reproduction.theory.cubic import DISCRIMINANT, a_star, cubic, discriminant
 from fedldp_reproduction.theory.hybrid import (
     MINUS_A,
     beta_1,
     coefficient_A,
     positive_part,
 )
-from fedldp_reproduction.theory.lemmas import loose
+from fedldp_reproduction.theory.lemmas import loose, printed_derivative, true_derivative
 from fedldp_reproduction.theory.one_number import most_output
 
 _AT = 1.5  # the epsilon of examples
@@ -108,6 +108,20 @@ def _three_outputs() -> Iterator[Verdict]:
         f"In {len(gains):,} exact cases P(0|x) grows, by {float(min(gains)):.3g} to "
         f"{float(max(gains)):.3g}: that is why the variance falls.",
     )
+    case = (Fraction(3), Fraction(1, 2), Fraction(1, 4), Fraction(1, 3))
+    printed_slope, slope = printed_derivative(*case), true_derivative(*case)
+    ratio, a0, b, _ = case
+    repaired = printed_slope * (1 + b) ** 2 / (b - 1) ** 3
+    yield misprint(
+        "Eq. (first-derivative-1), proof of Lemma 3",
+        "the derivative of the variance is divided by (P(0|1) + 1)^2",
+        "by (P(0|1) - 1)^3",
+        printed_slope != slope,
+        repaired == slope,
+        f"At e^eps = {ratio}, P(0|0) = {a0}, P(0|1) = {b}, x = 1/3 the derivative is {slope}; "
+        f"printed {printed_slope}, otherwise {repaired}. The numerator is right; with the "
+        "denominator the sign turns, and with it the monotonicity that Lemma 3 states.",
+    )
     small = 0.3  # a = P(0|0) with its worst case at x = 1
     E1 = exp(1.0)
     C1 = E1 * (E1 + 1) / ((E1 - 1) * (E1 - small))
@@ -146,7 +160,7 @@ def _three_outputs() -> Iterator[Verdict]:
         f"At epsilon = {between:g} the numerator of f_1' is at least {least:.3g} for all a up to "
         f"e^eps / (e^eps + 2), as Case 2 says, and {above:.3g} at a = a_2 + 0.1.",
     )
-    E2, polynomial = exp(1.0), (1, 30, 279, 580, -2385, 606, -775)
+    E2, polynomial = exp(1.0), DISCRIMINANT
     factor = E2**2 * (E2 + 1) ** 2
     printed_delta = factor * (
         np.polyval((1, 30, 279, 580, 0, 606, -775), E2) - 2385 * exp(2 * exp(1.0))
@@ -306,6 +320,17 @@ def _hybrid() -> Iterator[Verdict]:
         f"beta_1 and {found[1]:.4f} between beta_1 and (e^eps - 1) / (e^eps + t). The lemma has "
         "it right.",
     )
+    ends = [beta_1(each) * (exp(each) + PMSub(each).t) - exp(each) + 1 for each in (0.5, _AT)]
+    yield misprint(
+        "proof of Lemma 10",
+        "the largest gamma, at beta_1, is 0",
+        "beta_1 (e^eps + t) - e^eps + 1, which is 0 only if P(0|0) is",
+        not _same(ends[1], 0.0),
+        _same(ends[0], 0.0) and ends[1] < 0,
+        f"At beta_1 gamma is {abs(ends[0]):.4f} for epsilon = 0.5, where P(0|0) = 0, and "
+        f"{ends[1]:.4f} for epsilon = {_AT:g}. What the proof needs, gamma < 0 below beta_1, "
+        "follows.",
+    )
     inside = [coefficient_A(each) for each in spaced(0.611, LN_2)]
     yield misprint(
         "proof of Lemma 10, case c)",
@@ -337,6 +362,70 @@ def _hybrid() -> Iterator[Verdict]:
         zeros[-1] < exp(LAST_CUBIC_EPSILON),
         f"Of {len(printed)}, {sum(right)} are as printed; the largest, which decides the sign, is "
         f"far below e^eps = {exp(LAST_CUBIC_EPSILON):.4f}.",
+    )
+
+
+def _proof_of_lemma_13() -> Iterator[Verdict]:
+    share, x = 0.5, 0.6  # epsilon / k below 0.610986, and a value of the attribute
+    chosen = mechanism("hm-tp", share)
+    second = float(chosen.variance(x)) + x**2
+    printed = ((exp(share) + 1) / (exp(share) - 1)) ** 2 + x**2
+    yield misprint(
+        "proof of Lemma 13",
+        "E[y^2] of HM-TP equals its worst-case variance + x^2",
+        "is at most that",
+        not _same(printed, second),
+        printed >= second,
+        f"At epsilon / k = {share:g} and x = {x:g} it is {second:.4f}; the form printed is "
+        f"{printed:.4f}. The order in the lemma does not change.",
+    )
+    epsilon, k = 1.0, 2
+    betas = [float(HMTP(each).beta) for each in (epsilon, epsilon / k)]
+    yield misprint(
+        "proof of Lemma 13",
+        "the cases of HM-TP are those of epsilon",
+        "those of epsilon / k",
+        betas[0] > 0,
+        betas[1] == 0,
+        f"With k = {k} at epsilon = {epsilon:g} each answer has epsilon / k = {epsilon / k:g}, for "
+        f"which beta is {betas[1]:g}, not {betas[0]:.4f} as for {epsilon:g}.",
+    )
+
+
+def _system() -> Iterator[Verdict]:
+    d, epsilon, k = 16, 5.0, 2
+    outputs = [mechanism("hm-tp", epsilon / k).bound, d / k * mechanism("hm-tp", epsilon / k).bound]
+    yield misprint(
+        "Algorithm 6, output",
+        "Y is in [-A, A]^d",
+        "in [-(d/k) A, (d/k) A]^d",
+        outputs[1] > outputs[0],
+        _same(outputs[1], d / k * outputs[0]),
+        f"With d = {d} and k = {k} the line before the end multiplies answers of up to "
+        f"{outputs[0]:.4f} by {d / k:g}, to {outputs[1]:.4f}.",
+    )
+    rate, target, model = Fraction(1, 4), Fraction(1), Fraction(0)
+    first = target - model
+    epochs = first + (target - (model + rate * first))
+    yield misprint(
+        "sec. System Model A, and Algorithm 1",
+        "vehicles upload after predefined local epochs",
+        "after one gradient, as Algorithm 1 says",
+        epochs != first,
+        model + rate * first == rate,
+        f"On (theta - 1)^2 / 2 from 0 with a rate of {rate}, two local epochs move the model by "
+        f"{rate} times {epochs}, which is not the gradient that the server of Algorithm 1 averages "
+        f"({first}).",
+    )
+    folds, times, runs = 10, 5, 100
+    yield misprint(
+        "sec. Experiments and Experiments B",
+        f"averages over {runs} runs, beside {folds}-fold cross-validation {times} times",
+        f"{runs} runs of means; {folds * times} trainings of each model",
+        folds * times != runs,
+        runs % (folds * times) == 0,
+        f"Cross-validation with {folds} folds {times} times makes {folds * times} trainings, not "
+        f"{runs}: read as the numbers of different experiments.",
     )
 
 
@@ -374,7 +463,14 @@ def misprints() -> Result:
         "Misprints",
         "text and appendix",
         (),
-        (*_three_outputs(), *_piecewise(), *_hybrid(), *_rest()),
+        (
+            *_three_outputs(),
+            *_piecewise(),
+            *_hybrid(),
+            *_proof_of_lemma_13(),
+            *_system(),
+            *_rest(),
+        ),
         (
             "a misprint is listed if the printed form is wrong, what is meant is clear from the "
             "rest of the paper, and that is right: both are computed",

@@ -1,6 +1,6 @@
 """The paper's figures and tables about one number: introduction and sec. Single Attribute."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from math import exp, expm1, log
@@ -41,7 +41,8 @@ def worst_case_variance() -> Result:
             _NO_GRID,
             f"claims read from this figure are judged up to epsilon {claims.SHOWN:g}, the end of "
             "the axis of Fig. 3; what happens above it is reported separately",
-            "lower means strictly lower: where two are equal, the claim fails there",
+            "a claim of lower variance fails where the variance is higher; where two are equal it "
+            "does not, and the range is reported",
             "a printed bound may be off by one in its last digit",
         ),
         y_label="worst-case variance",
@@ -103,15 +104,19 @@ def _claimed(key: str) -> Iterator[Verdict]:
     for claim in claims.CLAIMS:
         if claim.figure == key:
             failures, later = claims.failures(claim), claims.beyond(claim)
+            ties, holds = claims.ties(claim), claims.holds(claim)
             if failures:
                 evidence = "It fails: " + "; ".join(map(str, failures))
             else:
                 margins = (_margin(claim, rival) for rival in claim.rivals)
                 evidence = "The difference is " + "; ".join(margins)
+            if ties:
+                evidence += "; " + "; ".join(map(str, ties))
             if later:
                 beyond = "; ".join(map(str, later))
                 evidence += f". Beyond epsilon {claims.SHOWN:g}, not judged, it fails: {beyond}"
-            yield Verdict(claim.text, not failures, f"{evidence}.")
+            instead = "" if holds else claims.narrowed(claim)
+            yield Verdict(claim.text, holds, f"{evidence}.", instead)
 
 
 def _margin(claim: Claim, rival: str) -> str:
@@ -238,8 +243,13 @@ def window_parameter() -> Result:
                 "ln t / epsilon of PM-OPT is close to 1/3 (sec. PM-SUB)",
                 min(best) >= (1 - CLOSE) / 3,
                 f"It grows from {best[0]:.4f} at epsilon {grid[0]:g} to {best[-1]:.4f} at "
-                f"{grid[-1]:g}, and is within {CLOSE:.0%} of 1/3 from epsilon {enough[0]:.2f} on; "
-                "the variance hardly minds (Fig. 5).",
+                f"{grid[-1]:g}; the variance hardly minds (Fig. 5).",
+                f"ln t / epsilon of PM-OPT lies between 1/4 and 1/3, grows with epsilon, and is "
+                f"within {CLOSE:.0%} of 1/3 from epsilon {enough[0]:.2f} on."
+                if min(best) > 0.25 - 1e-6
+                and max(best) < 1 / 3
+                and all(later > before for before, later in pairwise(best))
+                else "",
             ),
         ),
         (_RANGE, f"close: within {CLOSE:.0%}"),
@@ -300,6 +310,7 @@ def _density_verdicts() -> Iterator[Verdict]:
             bias.append(abs(mean - x))
             spread.append(abs(square - mean**2 - each.variance(x)))
     where = f"PM, PM-SUB and PM-OPT, epsilon from {every[0].epsilon:g} to {every[-1].epsilon:g}"
+    yield from _meaning_of_t(every, where)
     yield Verdict(
         "Y falls into [L, R] with probability e^eps / (t + e^eps) (sec. PM-OPT)",
         bool(max(outside) < 1e-9),
@@ -316,4 +327,35 @@ def _density_verdicts() -> Iterator[Verdict]:
         max(stretch) < 1e-9 and min(growth) > 0,
         f"When x grows by {inputs[1] - inputs[0]:g}, the middle one changes by {max(stretch):.0e} "
         f"at most and the left one grows by {min(growth):.3g} or more, for {where}.",
+    )
+
+
+def _meaning_of_t(every: Sequence[Piecewise], where: str) -> Iterator[Verdict]:
+    """Yield the verdicts on what the paper says about t, L(1) and R(1)."""
+    off = []
+    for each in every:
+        left, right = (float(end) for end in each.window(1.0))
+        off.append(abs((each.t - 1) / (each.t + 1) - left / right))
+    yield Verdict(
+        "(t - 1) / (t + 1) is L(1) / R(1) (sec. PM-OPT)",
+        max(off) < 1e-9,
+        f"To within {max(off):.0e}, for {where}.",
+    )
+    E, ts = exp(_SHOWN_EPSILON), (1e-6, 1e6)
+    ends = [[(E + t) * (t + sign) / (t * (E - 1)) for sign in (-1, 1)] for t in ts]
+    (first, last), limit = ends, 2 / (E - 1)
+    yield Verdict(
+        "For t towards 0 the right boundary R(1) is opposite to the left one L(1) (sec. PM-OPT)",
+        abs(first[0] / first[1] + 1) < 1e-5,
+        f"At epsilon = {_SHOWN_EPSILON:g} and t = {ts[0]:g} L(1) / R(1) is "
+        f"{first[0] / first[1]:.6f}.",
+    )
+    yield Verdict(
+        "For t towards infinity the right boundary R(1) equals the left one L(1) (sec. PM-OPT)",
+        abs(last[1] - last[0]) < 1e-5,
+        f"At epsilon = {_SHOWN_EPSILON:g} and t = {ts[1]:g} L(1) / R(1) is "
+        f"{last[0] / last[1]:.6f}, but R(1) - L(1) is {last[1] - last[0]:.6f}.",
+        "For t towards infinity L(1) / R(1) tends to 1, and R(1) - L(1) to 2 / (e^eps - 1)."
+        if abs(last[1] - last[0] - limit) < 1e-5
+        else "",
     )

@@ -5,6 +5,7 @@ With k of d attributes, each at epsilon / k and scaled by d / k, the variance of
 """
 
 from functools import cache, partial
+from itertools import pairwise, product
 from math import ceil, exp
 
 import numpy as np
@@ -54,7 +55,8 @@ def choice_of_k() -> Result:
                 "Three-Outputs has its best s at 2.18 for epsilon < ln 2 (appendix)",
                 zero < LN_2,
                 f"The derivative printed is zero at s = {zero:.4f}, but "
-                f"s = epsilon / k <= epsilon < ln 2 = {LN_2:.4f}: there f falls and k = 1 is best.",
+                f"s = epsilon / k <= epsilon < ln 2 = {LN_2:.4f}.",
+                _falls_below_ln_2(),
             ),
         ),
         (
@@ -68,14 +70,26 @@ def choice_of_k() -> Result:
     )
 
 
+def _falls_below_ln_2() -> str:
+    """Return what is true of Three-Outputs below ln 2, if it is."""
+    values = [second_moment("three-outputs", s) for s in spaced(0.05, LN_2, 101)]
+    if all(after < before for before, after in pairwise(values)):
+        return "For epsilon < ln 2, f(s) of three-outputs falls up to s = epsilon: k = 1 is best."
+    return ""
+
+
 def _verdict_on_s(name: str) -> Verdict:
     best = best_s(name)
+    as_claimed = as_printed(best, str(_PRINTED))
     cost = second_moment(name, _PRINTED) / second_moment(name, best) - 1
     place = "Eq. (optimal-k)" if name == "hm-tp" else "appendix"
     return Verdict(
         f"f(s) of {name} is least at s = {_PRINTED} ({place})",
-        as_printed(best, str(_PRINTED)),
+        as_claimed,
         f"Least at s = {best:.4f}; s = {_PRINTED} costs {cost:.3%} more.",
+        ""
+        if as_claimed
+        else f"f(s) of {name} is least at s = {best:.3f}, and {cost:.2%} larger at s = {_PRINTED}.",
     )
 
 
@@ -158,4 +172,22 @@ def _verdict_on_k(name: str) -> Verdict:
         f"k = floor(epsilon / 2.5) is optimal for {name} (sec. Multiple Attributes)",
         exact,
         " ".join(evidence),
+        "" if exact else _where_rounding_is_right(name),
+    )
+
+
+def _where_rounding_is_right(name: str) -> str:
+    """Return the first range of epsilon in which the paper's k is the best, for both dimensions."""
+    right = [
+        all(paper_k(epsilon, d) == best_k(name, epsilon, d) for d in _DIMENSIONS)
+        for epsilon in _GRID
+    ]
+    last = _GRID[right.index(False) - 1]
+    k = paper_k(last, _DIMENSIONS[0])
+    more = {
+        best_k(name, epsilon, d) - paper_k(epsilon, d) for epsilon, d in product(_GRID, _DIMENSIONS)
+    }
+    return (
+        f"k = {k} is optimal for {name} up to epsilon {last:g}; from there to {_GRID[-1]:g} the "
+        f"best k exceeds floor(epsilon / 2.5) by {' or '.join(map(str, sorted(more)))}."
     )

@@ -120,11 +120,12 @@ def table_3() -> Result:
         "Table III: four notions of privacy",
         "Table III",
         (),
-        (_user_level(), _group_privacy(), _own_epsilon()),
+        (_user_level(), _group_privacy(), _central_group_privacy(), _own_epsilon()),
         (
             "the table itself consists of definitions; what it and the text around it say that can "
             "be computed is judged",
-            f"records: randomized response on each, with odds {_ODDS} to 1, all data enumerated",
+            f"records: randomized response on each, with odds {_ODDS} to 1, all data enumerated; "
+            "at the aggregator the count of all records with geometric noise of these odds",
         ),
         table=_NOTIONS,
     )
@@ -169,6 +170,48 @@ def _group_privacy() -> Verdict:
         all(pair == (_ODDS, _ODDS**records) for records, pair in found.items()),
         "Exact, by enumeration: the ratio for one record and for all of them is "
         + ", ".join(f"{one} and {every} for m = {m}" for m, (one, every) in found.items())
+        + ". The bound is reached.",
+    )
+
+
+def _count_losses(records: int) -> tuple[Fraction, Fraction]:
+    """Return the largest ratio for one record, and for a user's, of a count with geometric noise.
+
+    The noise is truncated to the possible counts (Ghosh, Roughgarden and Sundararajan 2009).
+    """
+    others = 2  # records of other users
+    most = records + others
+
+    def law(count: int) -> list[Fraction]:
+        inside = (_ODDS - 1) / (_ODDS + 1)
+        ends = _ODDS / (_ODDS + 1)
+        return [
+            (ends if output in (0, most) else inside) / _ODDS ** abs(output - count)
+            for output in range(most + 1)
+        ]
+
+    laws = [law(count) for count in range(most + 1)]
+
+    def largest(apart: int) -> Fraction:
+        return max(
+            one / other
+            for first, second in product(range(most + 1), repeat=2)
+            if abs(first - second) <= apart
+            for one, other in zip(laws[first], laws[second], strict=True)
+        )
+
+    return largest(1), largest(records)
+
+
+def _central_group_privacy() -> Verdict:
+    found = {records: _count_losses(records) for records in _RECORDS}
+    return Verdict(
+        "For a user with m records, epsilon-RLCP is m epsilon-ULCP (sec. System Model C)",
+        all(pair == (_ODDS, _ODDS**records) for records, pair in found.items()),
+        "Exact: the aggregator's noisy count differs by a ratio of "
+        + ", ".join(
+            f"{one} for one record and {every} for all m = {m}" for m, (one, every) in found.items()
+        )
         + ". The bound is reached.",
     )
 

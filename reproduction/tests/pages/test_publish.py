@@ -50,6 +50,12 @@ def test_every_claim_has_its_verdict_its_numbers_and_its_figure(page):
     assert "profile `quick`" in text
 
 
+def test_a_claim_that_fails_is_followed_by_what_is_true(page):
+    failed = Verdict("a < b (sec. 1)", False, "By 3%.", "a < b above 2.")
+    text = written(page, made(verdicts=(failed,)))
+    assert "| **fails** | By 3%. **True is:** a &lt; b above 2. | [means](#means) |" in text
+
+
 def test_misprints_stand_apart(page):
     slip = Verdict("1 + 1 = 3; meant: 2 (sec. 1)", None, "It is 2.", misprint=True)
     text = written(page, made(verdicts=(slip,)))

@@ -124,7 +124,7 @@ def test_a_lemma_that_fails_is_found_out(monkeypatch):
 def test_every_misprint_is_really_wrong():
     """Each printed form is wrong, and each that is meant is right."""
     assert all(each.misprint and each.holds is None for each in computed("misprints").verdicts)
-    assert len(computed("misprints").verdicts) == 25
+    assert len(computed("misprints").verdicts) == 32
     for part, number in (("3 e^eps t^-4", "4.187500"), ("35 subjects", "36 users")):
         assert number in verdict(computed("misprints"), part).evidence
 
@@ -145,7 +145,8 @@ def test_the_system_and_table_3():
         "ε-RLCP",
         "ε-ULCP",
     }
-    assert "3 and 81 for m = 4" in verdict(table, "m records").evidence
+    assert "3 and 81 for m = 4" in verdict(table, "epsilon-RLDP").evidence
+    assert "81 for all m = 4" in verdict(table, "epsilon-RLCP").evidence
     assert "9 bits: 7 say which coordinate, 2 are its answer" in (
         verdict(system, "Two bits").evidence
     )

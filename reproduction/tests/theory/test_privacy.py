@@ -3,6 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from theory_results import computed
 
@@ -47,14 +48,46 @@ def test_verdicts_on_what_is_sent():
     binary = told("For very small")
     assert binary.holds is None
     assert "3.6% at 0.5" in binary.evidence
-    assert "lower than the best existing one at 148 of 152 places and higher at 0" in (
-        told("The algorithm for many").evidence
-    )
+    outputs = told("Four outputs")
+    assert outputs.holds
+    assert outputs.beyond
+    assert "it is 1.7451 with the best 4 outputs" in outputs.evidence
+    assert told("Which outputs").holds
+    infinite = told("For very large")
+    assert infinite.holds
+    assert "3 from epsilon 3.5" in infinite.evidence
 
 
-def test_a_better_rival_in_many_dimensions_is_found_out(monkeypatch):
+def test_many_dimensions_follow_the_rule_of_all_claims():
+    """Each of the three against the best existing one; the other reading decides nothing."""
+    many = told("The algorithm for many")
+    assert many.holds is False
+    assert "lower at 390 of 456 places, equal at 8 and higher at 58" in many.evidence
+    assert "The best of the three is lower at 148 of 152 places, equal at 4" in many.evidence
+    assert many.instead.startswith("three-outputs is nowhere higher.")
+    assert "pm-sub is not higher from epsilon 2.9 on." in many.instead
+    assert "hm-tp is not higher up to epsilon 0.7 and from epsilon 1.5 on." in many.instead
+
+
+def test_a_rival_in_many_dimensions_decides(monkeypatch):
     monkeypatch.setattr(theory_privacy, "_best_existing", lambda *_: 0.1)
-    assert not theory_privacy._many_dimensions().holds
+    assert theory_privacy._many_dimensions().holds is False
+    monkeypatch.setattr(theory_privacy, "_best_existing", lambda *_: 1e9)
+    assert theory_privacy._many_dimensions().holds is True
+
+
+def test_an_output_that_betrays_its_input_is_found_out(monkeypatch):
+    class Betrays:
+        bound = 1.0
+
+        def probabilities(self, x):
+            return np.where(np.asarray(x)[:, None] > 0, [[1.0, 0.0]], [[0.5, 0.5]])
+
+        def density(self, y, x):
+            return np.ones(np.broadcast_shapes(y.shape, x.shape))
+
+    monkeypatch.setattr(theory_privacy, "mechanism", lambda *_: Betrays())
+    assert not theory_privacy._same_outputs().holds
 
 
 def test_a_discretization_that_lowers_the_variance_is_found_out(monkeypatch):
