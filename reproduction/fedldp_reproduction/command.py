@@ -258,7 +258,10 @@ def _render(claims: Sequence[dict[str, str]], with_numbers: bool) -> Table:
     for column in columns:
         table.add_column(column)
     for each in claims:
-        table.add_row(*(each[column] for column in columns))
+        row = [each[column] for column in columns]
+        if with_numbers and each["true_instead"]:
+            row[-1] += f" True is: {each['true_instead']}"
+        table.add_row(*row)
     return table
 
 

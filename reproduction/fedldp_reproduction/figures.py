@@ -10,9 +10,11 @@ from typing import Any, TypeVar, final
 from fedldp._internal.text import unknown
 from fedldp.errors import DomainError
 
-KINDS = ("theory", "means", "training")
-AXES = ("epsilon", "outputs", "bits", "rate")
-SERVERS = ("paper", "library")
+KINDS = ("theory", "means", "training", "ablation")
+AXES = ("epsilon", "outputs", "bits", "rate", "groups")
+SERVERS = ("paper", "library", "baseline", "converged", "noise-aware", "default")
+CITED = "duchi-2018"  # the strategy that no plan can have, because it costs more than it says
+BEST = "best"
 
 T = TypeVar("T")
 
@@ -30,11 +32,20 @@ class Way:
     study: bool = True  # through the mechanism's floating-point form
     discretized: bool = False  # whether its outputs are continuous, and can be made finite
     outputs: int | None = None
-    server: str = "paper"  # Algorithm 1, or the library's own optimizer
+    server: str = "paper"  # Algorithm 1, the library's own optimizer, or one of two references
+    rate: float | str = BEST  # of Algorithm 1, as a multiple of 1/d, or the best of the grid
+    coding: str = "last"  # of categories: the label without a feature, as for `Features`
 
     def __post_init__(self) -> None:
         if self.server not in SERVERS:
             raise DomainError(f"a way's server must be one of {SERVERS}; got {self.server!r}.")
+        if isinstance(self.rate, str) and self.rate != BEST:
+            raise DomainError(f"a way's rate must be a number or {BEST!r}; got {self.rate!r}.")
+
+    @property
+    def surveyed(self) -> bool:
+        """Whether the rows of the data set are needed, and not only their features."""
+        return self.server in ("noise-aware", "default")
 
     def with_outputs(self, outputs: int) -> "Way":
         """Return the exact form with this many outputs; a finite mechanism stays as it is.
@@ -50,16 +61,18 @@ class Way:
 class Profile:
     """How much is done for each figure."""
 
-    rows: int  # for training
+    rows: int  # for training, at most
     rows_for_means: int
     epsilons: tuple[float, ...]
     outputs: tuple[int, ...]
     bits: tuple[int, ...]
-    rates: tuple[float, ...]  # learning rates, as multiples of the rule's
+    rates: tuple[float, ...]  # the grid of learning rates, as multiples of 1/d
+    groups: tuple[int, ...]
     runs: int
     folds: int
     held: int  # folds that are held out in turn
     times: int
+    replicates: int  # trainings of each fold, with other noise
 
 
 @final
@@ -75,6 +88,7 @@ class Figure:
     series: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()
     objective: str = ""
+    objectives: tuple[str, ...] = ()  # of an ablation; the empty one stands for means
     over: str = "epsilon"
     epsilon: float = 0.0  # where the figure is not over epsilon
     shown: tuple[float, ...] = ()  # the epsilons that the paper names: its claims are judged there

@@ -275,6 +275,42 @@ def test_over_outputs_and_over_bits(tmp_path):
     assert computed["optimal", 2] == pytest.approx(four)
 
 
+def test_each_fold_has_the_rate_that_is_best_on_its_training_rows(tmp_path, monkeypatch):
+    """Training errors choose, and errors on what was held out are reported."""
+
+    def made_up(job, *_):
+        # Two folds and three rates; the replicates of the second rate are best on training rows
+        # of the first fold, and those of the third on those of the second.
+        train = [[[3.0, 3.0], [1.0, 2.0], [2.0, 2.0]], [[3.0, 3.0], [2.0, 2.0], [0.0, 3.0]]]
+        test = [[[0.1, 0.1], [0.2, 0.3], [0.1, 0.1]], [[0.1, 0.1], [0.1, 0.1], [0.4, 0.5]]]
+        if not job.rates:
+            return np.full(job.shape, 0.7).tolist()
+        both = np.stack([train, test], axis=1)[job.first : job.first + job.runs]
+        return both[:, :, :, : job.replicates].tolist()
+
+    monkeypatch.setattr(runner, "run", made_up)
+    figure = replace(MODELS, series=("hm-tp", "baseline"))
+    (result,) = finished(tmp_path, (figure,))
+    found = {point.series: point for point in result.points}
+    assert found["hm-tp"].y == pytest.approx((0.2 + 0.3 + 0.4 + 0.5) / 4)
+    assert (found["hm-tp"].runs, found["baseline"].runs) == (4, 2)
+    rates = replace(KNOWN.figure("logistic-rate"), series=("hm-tp",), claims=(), epsilon=4.0)
+    before = len(kept(tmp_path))
+    (over,) = finished(tmp_path, (rates,))
+    assert {point.x: round(point.y, 3) for point in over.points} == {1: 0.1, 4: 0.175, 32: 0.275}
+    assert len(kept(tmp_path)) == before  # they were trained already
+
+
+def test_models_are_shown_beside_those_of_hm(tmp_path):
+    figure = replace(MODELS, series=("hm", "hm-tp", "laplace", "converged"))
+    (result,) = finished(tmp_path, (figure,))
+    title = "SYNTHETIC census like Brazil"
+    panels = {panel: set() for panel in (title, f"{title}: minus hm")}
+    for point in result.points:
+        panels[point.panel].add(point.series)
+    assert panels == {title: set(figure.series), f"{title}: minus hm": {"hm-tp"}}
+
+
 def test_theory_needs_no_jobs(tmp_path):
     figure = replace(KNOWN.figure("density"), title="Another title")
     (result,) = finished(tmp_path, (figure,))

@@ -2,21 +2,30 @@
 
 In the n-th run all competitors have the same folds, so that what they differ by is the mechanism
 and its noise. At one epsilon they draw from the same stream, but each makes of it what it will.
+
+A run of a training is one fold. A model is trained at every learning rate of a public grid, several
+times with other noise, and its error is kept on the rows it was trained on and on those that were
+held out: the first chooses the rate, the second is reported.
 """
 
 import hashlib
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any, final
+from math import log2, sqrt
+from typing import Any, cast, final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
 from fedldp import __version__, source, vehicle
 from fedldp._internal.validation import Floats, Integers
+from fedldp.datasets.dataset import EncodedRows
 from fedldp.learn.examples import Arrays, Rows
-from fedldp.learn.objectives import objective
+from fedldp.learn.features import FeatureRows, Features, Scaling
+from fedldp.learn.objectives import Objective, objective
 from fedldp.learn.optimizer import auto_group
 from fedldp.learn.privacy import NoPrivacy
 from fedldp.learn.settings import PLAN_OPTIONS, Settings
@@ -27,18 +36,24 @@ from fedldp.plan.plan import Plan
 from fedldp.randomness import Source
 from fedldp.results.estimate import means_of_levels
 from fedldp.schema.schema import Schema
-from fedldp_reproduction.figures import Way
+from fedldp_reproduction.experiments.algorithm_1 import Answers, Cited, Clipped, Coded, trained
+from fedldp_reproduction.experiments.duchi import CitedDuchi
+from fedldp_reproduction.figures import CITED, Way
 
-VERSION = 3  # part of the keys of finished jobs: raise it when results change between releases
+VERSION = 4  # part of the keys of finished jobs: raise it when results change between releases
 
 REGULARIZATION = 1e-4  # lambda of the paper
 BOUND = 1.0  # gradients are clipped to it in each coordinate
-ROUNDS = 150  # of Algorithm 1
+GROUPS = 150  # of Algorithm 1
 
 # Vehicles simulated together: their values stay in the cache, and in arrays so small the allocator
 # does not go to the system for each, which would be half of the work.
 _AT_ONCE = 1 << 13
 _ENOUGH = 1 << 16  # rows that tell the mean of a variance to a part in a thousand
+_SMOOTHED = 0.01  # the width over which the bend of the hinge is rounded for the converged model
+_MOST_STEPS = 500
+
+Outcome = Any  # the error of a run of means; of a training, errors by fold, rate and replicate
 
 
 @final
@@ -55,12 +70,21 @@ class Job:
     seed: int
     folds: int = 0
     held: int = 0  # folds that are held out in turn
-    rate: float = 1.0  # the learning rate, as a multiple of the rule's
+    rates: tuple[float, ...] = ()  # of Algorithm 1, as multiples of 1/d
+    replicates: int = 1  # trainings of each fold, with other noise
+    groups: int = GROUPS  # of Algorithm 1
 
     @property
     def key(self) -> str:
         """What its results are kept under."""
         return _digest([__version__, VERSION, asdict(self)]).hex()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of its errors: of a training (runs, train and test, rates, replicates)."""
+        if not self.task:
+            return (self.runs,)
+        return (self.runs, 2, len(self.rates) or 1, self.replicates)
 
     def source(self, run: int) -> Source:
         """Return the random source of one run, which is the same for all ways."""
@@ -68,41 +92,20 @@ class Job:
         return _source_for(["run", *same, run])
 
 
-def settings_of(way: Way, epsilon: float, vehicles: int, d: int, rate: float = 1.0) -> Settings:
-    """Return how a competitor trains: its plan, and one public rule for rate and group size.
+def theory_rate(goal: Objective, d: int, groups: int, grid: tuple[float, ...]) -> float:
+    """Return the rate of SGD's theory as a multiple of 1/d: the nearest one of a grid.
 
-    The rule is the same for all competitors, at every epsilon, and without privacy too: it depends
-    on public numbers alone. The paper gives no rate and no group size. For its Algorithm 1
-    (`Settings.paper`) the fleet is divided into 150 groups and the rate is 1/d: features lie in
-    [-1, 1], so that |x|^2 <= d, and a larger step could overshoot the minimum of the squared loss
-    of one example. The library's optimizer has rules of its own. `rate` multiplies the rate.
+    Features lie in [-1, 1], so that |x|^2 <= d. Where the loss is smooth the rate is the inverse of
+    its largest curvature: d for the squared loss, d/4 for the logistic one. Where it is not, T
+    steps of D / (G sqrt(T)) are best for a minimum at the distance D and gradients of length G
+    (Nemirovski et al. 2009): G = sqrt(d).
 
-    >>> way = Way("hm-tp")
-    >>> settings = settings_of(way, epsilon=4.0, vehicles=90_000, d=90)
-    >>> settings.group, round(90 * settings.learning_rate, 9), settings.estimator
-    (600, 1.0, 'horvitz-thompson')
-    >>> settings_of(Way("", server="library"), 4.0, 90_000, 90).group
-    2700
+    >>> grid = (1.0, 2.0, 4.0, 8.0)
+    >>> [theory_rate(objective(name), 90, 150, grid) for name in ("squared", "logistic", "hinge")]
+    [1.0, 4.0, 4.0]
     """
-    mechanism = way.mechanism or None
-    if way.server == "paper":
-        return Settings.paper(
-            epsilon,
-            mechanism,
-            learning_rate=rate / d,
-            group=-(-vehicles // ROUNDS),
-            alpha=REGULARIZATION,
-            outputs=way.outputs,
-            study=way.study,
-        )
-    return Settings(
-        epsilon,
-        **_plan_options(way) | {"mechanism": mechanism},
-        group=auto_group(vehicles, 1 / d),  # as if each vehicle answered one coordinate
-        alpha=REGULARIZATION,
-        estimator=way.estimator,
-        reference="last",
-    )
+    exact = {"squared": 1.0, "logistic": 4.0}.get(goal.name, goal.distance * sqrt(d / groups))
+    return min(grid, key=lambda rate: abs(log2(rate / exact)))
 
 
 def _plan_options(way: Way) -> dict[str, Any]:
@@ -118,34 +121,45 @@ def _source_for(document: Any) -> Source:
     return source(int.from_bytes(_digest(document)))
 
 
-def run(job: Job, *arrays: npt.NDArray[Any]) -> list[float]:
-    """Return the error of each run of a job: of means, or of models on what was held out.
+def run(job: Job, *arrays: Any) -> list[Outcome]:
+    """Return the outcome of each run of a job, of the shape that it says.
 
-    The arrays are numbers on the scale of [-1, 1], or features and targets.
+    The arrays are numbers on the scale of [-1, 1], or features and targets, or for the library's
+    default the rows of a data set.
     """
-    plain = [np.asarray(array) for array in arrays]  # cutting a memory map takes much longer
     runs = range(job.first, job.first + job.runs)
     # With more threads a product of matrices may be rounded otherwise.
     with threadpool_limits(1):
+        if isinstance(arrays[0], EncodedRows):
+            return [_model_errors(job, number, *arrays).tolist() for number in runs]
+        plain = [np.asarray(array) for array in arrays]  # cutting a memory map takes much longer
         if not job.task:
             return _mean_errors(job, runs, *plain)
-        return [_model_error(job, number, Arrays(*plain)) for number in runs]
+        return [_model_errors(job, number, Arrays(*plain)).tolist() for number in runs]
 
 
-def _mean_errors(job: Job, runs: range, numbers: npt.NDArray[Any]) -> list[float]:
+def _mean_errors(job: Job, runs: range, numbers: npt.NDArray[Any]) -> list[Outcome]:
     """Return the squared error of the mean, averaged over the attributes, of each run."""
-    n, d = numbers.shape
     truth = numbers.mean(axis=0, dtype=np.float64)
+    means = _cited_means if job.way.strategy == CITED else _coded_means
+    found = (means(job, numbers, job.source(number)) for number in runs)
+    return [float(np.mean((mean - truth) ** 2)) for mean in found]
+
+
+def _coded_means(job: Job, numbers: npt.NDArray[Any], random: Source) -> Floats:
+    n, d = numbers.shape
     (part,) = _plan(job.way, job.epsilon, d).parts
-    errors = []
-    for number in runs:
-        random = job.source(number)
-        cells = np.zeros((1, part.starts[-1]), np.float64 if part.study else np.int64)
-        for start in range(0, n, _AT_ONCE):
-            part.simulate(Matrix(numbers[start : start + _AT_ONCE]), random, cells)
-        found = means_of_levels([(part, n, cells)], job.way.estimator)
-        errors.append(float(np.mean((found - truth) ** 2)))
-    return errors
+    cells = np.zeros((1, part.starts[-1]), np.float64 if part.study else np.int64)
+    for start in range(0, n, _AT_ONCE):
+        part.simulate(Matrix(numbers[start : start + _AT_ONCE]), random, cells)
+    mean: Floats = means_of_levels([(part, n, cells)], job.way.estimator)[0]
+    return mean
+
+
+def _cited_means(job: Job, numbers: npt.NDArray[Any], random: Source) -> Floats:
+    n, d = numbers.shape
+    mean: Floats = CitedDuchi(job.epsilon, d).sums(numbers, 1, random)[0] / n
+    return mean
 
 
 def expected_error(job: Job, numbers: npt.NDArray[Any]) -> float:
@@ -155,31 +169,131 @@ def expected_error(job: Job, numbers: npt.NDArray[Any]) -> float:
     """
     n, d = numbers.shape
     some = numbers[:: max(1, n // _ENOUGH)].astype(np.float64)
+    if job.way.strategy == CITED:
+        return CitedDuchi(job.epsilon, d).expected_error(some, n)
     plan = _plan(job.way, job.epsilon, d)
     return float(plan.expected_error(n, some, estimator=job.way.estimator, of="fleet") / d)
 
 
-def _model_error(job: Job, number: int, examples: Arrays) -> float:
-    """Return the error, on the fold that is held out, of a model trained on the others."""
-    goal, n, d = objective(job.task), len(examples), examples.dimensions
+def _model_errors(job: Job, number: int, examples: Arrays | EncodedRows) -> Floats:
+    """Return the errors of the models of one fold: train and test, rates, replicates."""
+    goal, n = objective(job.task), len(examples)
     again, fold = divmod(number, job.held)
     order = _order(job.seed, job.data, again, n)
     first, end = n * fold // job.folds, n * (fold + 1) // job.folds
-    train = _Chosen(examples, np.concatenate([order[:first], order[end:]]))
-    task, test = Linear(goal, train), Linear(goal, _Chosen(examples, order[first:end]))
-    settings = settings_of(job.way, job.epsilon, len(train), d, job.rate)
-    group = settings.group_size(d, len(train))
-    training = Training(
-        task,
-        _gradient_plan(settings, d),
-        settings.recipe(d, -(-len(train) // group), goal.distance),
-        job.source(number),
-        group=group,
-        shuffle=False,  # the order is random already
+    train = Linear(goal, _chosen(examples, np.concatenate([order[:first], order[end:]])))
+    test = Linear(goal, _chosen(examples, order[first:end]))
+    if job.way.server == "baseline":
+        targets = train.examples.read(slice(None))[1]
+        held = test.examples.read(slice(None))[1]
+        constant = goal.constant(targets)
+        errors = [goal.error(np.full(len(y), constant), y).mean() for y in (targets, held)]
+        return np.reshape(np.array(errors, np.float64), (2, 1, 1))
+    weights = np.concatenate(list(_models(job, train, job.source(number))))
+    found = np.stack([train.error(weights), test.error(weights)])
+    return found.reshape(job.shape[1:])
+
+
+def _models(job: Job, train: Linear, random: Source) -> Iterator[Floats]:
+    """Yield the weights of the models of one fold: for each rate, all replicates."""
+    way, n, d = job.way, len(train), train.dimensions
+    if way.server == "converged":
+        yield converged(train)[None]
+    elif way.server == "paper":
+        rates = np.repeat(job.rates, job.replicates) / d
+        if way.strategy == "directions":
+            plan = cast(Plan, Settings(job.epsilon, survey=None).plan_for(train))
+            answers: Answers = Coded(plan.parts[0], way.estimator)
+        else:
+            answers = _answers(way, job.epsilon, d)
+        yield trained(
+            train,
+            answers,
+            rates.tolist(),
+            random,
+            group=-(-n // job.groups),
+            alpha=REGULARIZATION,
+        )
+    elif way.server in ("noise-aware", "default"):
+        settings = Settings(job.epsilon, survey="auto" if way.server == "default" else None)
+        for source_of_one in random.spawn(job.replicates):
+            training = settings.training(
+                train, train.objective.distance, source_of_one, shuffle=False
+            )
+            for _ in training:
+                pass
+            yield training.models
+    else:
+        settings = library_settings(way, job.epsilon, n, d)
+        group = settings.group_size(d, n)
+        training = Training(
+            train,
+            _gradient_plan(settings, d),
+            settings.recipe(d, -(-n // group), train.objective.distance),
+            random,
+            group=group,
+            replicas=job.replicates,
+            shuffle=False,  # the order is random already
+        )
+        for _ in training:
+            pass
+        yield training.models
+
+
+def library_settings(way: Way, epsilon: float, vehicles: int, d: int) -> Settings:
+    """Return how the library's Adam trains, which has rules of its own for rate and group size.
+
+    >>> library_settings(Way("hm-tp", server="library"), 4.0, 90_000, d=90).group
+    2700
+    """
+    return Settings(
+        epsilon,
+        **_plan_options(way) | {"mechanism": way.mechanism or None},
+        group=auto_group(vehicles, 1 / d),  # as if each vehicle answered one coordinate
+        alpha=REGULARIZATION,
+        estimator=way.estimator,
+        reference="last",
     )
-    for _ in training:
-        pass
-    return float(test.error(training.models)[0])
+
+
+@lru_cache(maxsize=4)  # the runs of one job come one after the other
+def _answers(way: Way, epsilon: float, d: int) -> Answers:
+    """Return how a competitor of Algorithm 1 answers."""
+    if not way.mechanism:
+        return Clipped(BOUND)
+    if way.strategy == CITED:
+        return Cited(CitedDuchi(epsilon, d), BOUND)
+    if way.mechanism == "laplace":
+        return Clipped(BOUND, laplace_scale=2 * BOUND * d / epsilon)
+    (part,) = _plan(way, epsilon, d).parts
+    return Coded(part, way.estimator)
+
+
+def converged(task: Linear) -> Floats:
+    """Return the weights with the least regularized loss, without privacy.
+
+    The bend of the hinge is rounded, so that its gradient changes continuously.
+    """
+    features, targets = task.examples.read(slice(None))
+    x, y = np.asarray(features, np.float64), np.asarray(targets, np.float64)
+    smooth = task.objective.name == "hinge"
+
+    def loss(weights: Floats) -> tuple[float, Floats]:
+        scores = x @ weights
+        if smooth:
+            short = (1 - y * scores) / _SMOOTHED
+            each = _SMOOTHED * np.logaddexp(0.0, short)
+            slopes = -y / (1 + np.exp(-np.clip(short, -500, 500)))
+        else:
+            each, slopes = task.objective.loss(scores, y), task.objective.slope(scores, y)
+        penalty = REGULARIZATION / 2 * float(weights @ weights)
+        return float(each.mean()) + penalty, slopes @ x / len(y) + REGULARIZATION * weights
+
+    found = minimize(
+        loss, np.zeros(x.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": _MOST_STEPS}
+    )
+    weights: Floats = found.x
+    return weights
 
 
 @final
@@ -199,6 +313,39 @@ class _Chosen:
 
     def read(self, rows: Rows) -> tuple[npt.NDArray[Any], Floats]:
         return self.examples.read(self.rows[rows])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Surveyed:
+    """Some rows of a data set, whose numbers a survey can ask for, in some order."""
+
+    examples: EncodedRows
+    rows: Integers
+
+    @property
+    def dimensions(self) -> int:
+        return self.examples.dimensions
+
+    @property
+    def encoding(self) -> Features:
+        return self.examples.encoding
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def read(self, rows: Rows) -> tuple[FeatureRows, Floats]:
+        return self.examples.read(self.rows[rows])
+
+    def units(self, rows: Rows) -> Floats:
+        return self.examples.units(self.rows[rows])
+
+    def scaled(self, scaling: Scaling) -> "_Surveyed":
+        return replace(self, examples=self.examples.scaled(scaling))
+
+
+def _chosen(examples: Arrays | EncodedRows, rows: Integers) -> "_Chosen | _Surveyed":
+    return _Chosen(examples, rows) if isinstance(examples, Arrays) else _Surveyed(examples, rows)
 
 
 @lru_cache(maxsize=1)  # the folds of one cross-validation come one after the other

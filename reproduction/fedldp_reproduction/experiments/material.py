@@ -10,9 +10,11 @@ import numpy.typing as npt
 
 from fedldp import datasets, source
 from fedldp.datasets import About, Dataset
+from fedldp.datasets.dataset import EncodedRows
 from fedldp.learn.features import written_out
 from fedldp_reproduction.datasets import ipums
 from fedldp_reproduction.datasets.download import Download, sha256
+from fedldp_reproduction.figures import Way
 
 Singles = npt.NDArray[np.float32]
 
@@ -60,10 +62,16 @@ class Material:
         asked = self.dataset.asked
         return sum(each.size for each in asked.attributes if each.inputs.numeric) / asked.dimensions
 
+    @property
+    def columns(self) -> int:
+        """How many numbers there are whose means are estimated."""
+        chosen = (each for each in self.dataset.asked.attributes if each.inputs.numeric)
+        return self._last or sum(number.size for number in chosen)
+
     def numbers(self) -> Singles:
         """Return the numbers whose means are estimated, on the scale of [-1, 1]."""
         chosen = [each for each in self.dataset.asked.attributes if each.inputs.numeric]
-        columns = self._last or sum(number.size for number in chosen)
+        columns = self.columns
         scaled = np.empty((len(self.dataset), columns), np.float32)
         for start in range(0, len(scaled), _BLOCK):
             rows = slice(start, start + _BLOCK)
@@ -71,9 +79,13 @@ class Material:
             scaled[rows] = np.concatenate(parts, axis=1)[:, -columns:]
         return scaled
 
-    def examples(self, objective: str) -> tuple[Singles, Singles]:
+    def rows(self, objective: str, coding: str = "last") -> EncodedRows:
+        """Return the rows that models learn from, with a coding of categories."""
+        return replace(self.dataset, reference=coding).examples(objective)
+
+    def examples(self, objective: str, coding: str = "last") -> tuple[Singles, Singles]:
         """Return the features and targets of all rows."""
-        encoded = self.dataset.examples(objective)
+        encoded = self.rows(objective, coding)
         features = np.empty((len(encoded), encoded.dimensions), np.float32)
         targets = np.empty(len(encoded), np.float32)
         for start in range(0, len(encoded), _BLOCK):
@@ -173,6 +185,10 @@ def untargeted(material: Material, objective: str) -> str:
     )
 
 
-def as_arrays(material: Material, objective: str) -> tuple[npt.NDArray[Any], ...]:
-    """Return what the runs of a job compute with: numbers, or features and targets."""
-    return material.examples(objective) if objective else (material.numbers(),)
+def as_arrays(material: Material, objective: str, way: Way) -> tuple[Any, ...]:
+    """Return what the runs of a job compute with: numbers, features and targets, or rows."""
+    if not objective:
+        return (material.numbers(),)
+    if way.surveyed:
+        return (material.rows(objective, way.coding),)
+    return material.examples(objective, way.coding)

@@ -17,7 +17,7 @@ if it holds on all of them. What happens on other data, generated or collected e
 reported and decides nothing.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Literal, NamedTuple, final
@@ -29,7 +29,7 @@ from fedldp.mechanisms import Optimal
 from fedldp_reproduction.experiments.explained import SERVERS
 from fedldp_reproduction.experiments.samples import RISK, Interval, Sample, Samples, interval
 from fedldp_reproduction.figures import Figure
-from fedldp_reproduction.results import Verdict
+from fedldp_reproduction.results import Point, Verdict
 
 PROPOSED = ("pm-sub", "three-outputs", "hm-tp")
 EXISTING = ("laplace", "duchi", "pm", "hm")
@@ -38,6 +38,8 @@ SIMILAR = 0.05  # errors that differ by less count as similar
 
 _EACH = tuple((name,) for name in PROPOSED)
 _RANKED = (*PROPOSED, *EXISTING)
+_MIDDLE = "hm"  # the best of the existing ones, to which pictures show the difference
+_COMPARED = (*PROPOSED, "duchi", "duchi-2018", "pm")  # Laplace would be far off the picture
 _FEW_BITS = 4
 _LARGE_BUDGET = 4.0  # "such as 4"
 # Relative difference of what is computed, below which two are the same: of very many rows some are
@@ -60,15 +62,17 @@ class Measured(NamedTuple):
     figure: Figure
     samples: Samples
     beside: Samples  # of the figure that it is compared with
+    by_theory: Samples = Samples(())  # with the rate of SGD's theory in place of the best one
 
     def at(self, xs: Collection[float]) -> "Measured":
         """Return what was measured at some places."""
-        return Measured(self.figure, self.samples.at(xs), self.beside.at(xs))
+        parts = (self.samples, self.beside, self.by_theory)
+        return Measured(self.figure, *(part.at(xs) for part in parts))
 
     def stand_ins(self, wanted: bool) -> "Measured":
         """Return what was measured on other data than the paper's, or on the paper's."""
-        parts = (each.stand_ins(wanted) for each in (self.samples, self.beside))
-        return Measured(self.figure, *parts)
+        parts = (self.samples, self.beside, self.by_theory)
+        return Measured(self.figure, *(part.stand_ins(wanted) for part in parts))
 
     @property
     def where(self) -> str:
@@ -110,8 +114,14 @@ def verdict(claim: Claim, measured: Measured) -> Verdict:
         told = [f"At ε = {named}, as in the paper:", *told]
         told += ["At other ε:", *decide(claim, measured.at(others))[1]]
     if measured.figure.objective and claim.one_server:
-        server = SERVERS[measured.figure.server or "paper"]
-        told.append(f"Trained by {server}: with another rule it may be otherwise.")
+        told.append(f"Trained by {SERVERS[measured.figure.server or 'paper']}.")
+        if measured.by_theory.all and measured.figure.over != "rate":
+            with_theory = measured._replace(samples=measured.by_theory)
+            outcome = claim.judge(with_theory.at(shown) if shown else with_theory)
+            told.append(
+                f"With the rate of SGD's theory for all, it {_WORDS[outcome.holds]}: "
+                f"{outcome.evidence}"
+            )
     return Verdict(text, holds, " ".join(told), instead, beyond=beyond)
 
 
@@ -238,7 +248,7 @@ def _better(
     """Claim that the best of each of the first is better than all of the second, at some places."""
 
     def judge(measured: Measured) -> Judgement:
-        figure, samples, _ = measured
+        figure, samples = measured.figure, measured.samples
         known = {sample.series for sample in samples.all}
         rivals = tuple(name for name in second if name in known)  # Laplace is not in all figures
         comparisons = []
@@ -284,7 +294,7 @@ def _similar(measured: Measured) -> Judgement:
 
     For each run, the relative differences are averaged over all places.
     """
-    figure, samples, beside = measured
+    figure, samples, beside, _ = measured
     names = [name for name in figure.series if name in CONTINUOUS]
     comparisons = [
         _Comparison("", samples.sample(panel, name, x), beside.sample(panel, name, x))
@@ -321,7 +331,7 @@ def _falls(measured: Measured) -> Judgement:
 
 
 def _same_order(measured: Measured) -> Judgement:
-    """Claim that no two competitors change places between two learning rates."""
+    """Claim that no two competitors change places between two places of a figure."""
     samples = measured.samples
     names = list(dict.fromkeys(sample.series for sample in samples.all if sample.series in _RANKED))
     pairs = list(product(samples.panels, combinations(names, 2)))
@@ -363,6 +373,22 @@ def _few_bits(measured: Measured) -> Judgement:
         f"Worst-case variance {reached:.4g} at ε = {epsilon:g}; no mechanism has less than "
         f"{bound:.4g}: {reached / bound - 1:+.1%}.",
     )
+
+
+def differences(samples: Sequence[Sample]) -> Iterator[Point]:
+    """Yield how the errors of private models differ from those of HM, fold by fold.
+
+    Lines that lie on each other in a picture of errors can be told apart here.
+    """
+    known = {(sample.panel, sample.x): sample for sample in samples if sample.series == _MIDDLE}
+    for sample in samples:
+        if sample.series not in _COMPARED or (sample.panel, sample.x) not in known:
+            continue
+        gaps = sample.errors - known[sample.panel, sample.x].errors
+        mean, low, high = interval(gaps, sample.overlap)
+        ends = (low, high) if np.isfinite(high) else (None, None)
+        panel = f"{sample.panel}: minus {_MIDDLE}"
+        yield Point(panel, sample.series, sample.x, mean, ends[0], ends[1], gaps.size)
 
 
 CLAIMS = {
@@ -430,6 +456,12 @@ CLAIMS = {
     ),
     "rate-order": Claim(
         "The order of competitors does not depend on the learning rate (not in the paper",
+        _same_order,
+        about="any data",
+        one_server=False,
+    ),
+    "groups-order": Claim(
+        "The order of competitors does not depend on the number of groups (not in the paper",
         _same_order,
         about="any data",
         one_server=False,

@@ -11,7 +11,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
-from fedldp._plots import BLACK, GREEN, ORANGE, PURPLE, STYLES, VERMILION
+from fedldp._plots import BLACK, GREEN, LIGHT_GREY, ORANGE, PURPLE, STYLES, VERMILION
 from fedldp.errors import DomainError
 from fedldp_reproduction.results import Point, Result
 
@@ -20,6 +20,9 @@ WIDE, NARROW = 10.0, 4.0  # inches: of a page, and of a phone
 # What the paper does not have; lines of one picture differ in colour, or else in style and mark.
 _STYLES = STYLES | {
     "non-private": (BLACK, "-"),
+    "converged": (LIGHT_GREY, "-"),
+    "baseline": (LIGHT_GREY, "-."),
+    "duchi-2018": (BLACK, ":"),
     "optimal": (VERMILION, "--"),
     "dominant": (GREEN, "-."),
     "near-zero": (PURPLE, ":"),

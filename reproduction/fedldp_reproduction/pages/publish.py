@@ -3,6 +3,7 @@
 The page is Markdown with two markers; what stands between them is written anew, the rest is kept.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,20 @@ _SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]|#"} | {"<": "&lt;", ">":
 def check(page: Path) -> None:
     """Refuse a page that has no place for the results."""
     _around(page)
+
+
+def published_version(page: Path) -> str:
+    """Return the version of fedldp that a page was published by, which it names.
+
+    Raises
+    ------
+    DomainError
+        If no results were published there.
+    """
+    found = re.search(r"^Computed with fedldp (\S+), ", page.read_text("utf-8"), re.M)
+    if found is None:
+        raise DomainError(f"{page} has no results yet: run make reproduce.")
+    return found[1]
 
 
 def publish(results: Sequence[Result], page: Path, profile: str) -> None:

@@ -6,6 +6,7 @@ from fedldp_reproduction.results import Result
 from fedldp_reproduction.theory import (
     cubic,
     hybrid,
+    leak,
     lemmas,
     misprints,
     one_number,
@@ -20,6 +21,7 @@ FIGURES: dict[str, Callable[[], Result]] = {
     "table-2": one_number.table_2,
     "table-3": system.table_3,
     "system": system.system,
+    "leak": leak.leak,
     "optimal-a": one_number.optimal_a,
     "density": one_number.density,
     "pm-opt-vs-pm-sub": one_number.pm_opt_vs_pm_sub,

@@ -109,17 +109,17 @@ def _three_outputs() -> Iterator[Verdict]:
         f"{float(max(gains)):.3g}: that is why the variance falls.",
     )
     case = (Fraction(3), Fraction(1, 2), Fraction(1, 4), Fraction(1, 3))
-    printed_slope, slope = printed_derivative(*case), true_derivative(*case)
+    printed_form, derivative = printed_derivative(*case), true_derivative(*case)
     ratio, a0, b, _ = case
-    repaired = printed_slope * (1 + b) ** 2 / (b - 1) ** 3
+    repaired = printed_form * (1 + b) ** 2 / (b - 1) ** 3
     yield misprint(
         "Eq. (first-derivative-1), proof of Lemma 3",
         "the derivative of the variance is divided by (P(0|1) + 1)^2",
         "by (P(0|1) - 1)^3",
-        printed_slope != slope,
-        repaired == slope,
-        f"At e^eps = {ratio}, P(0|0) = {a0}, P(0|1) = {b}, x = 1/3 the derivative is {slope}; "
-        f"printed {printed_slope}, otherwise {repaired}. The numerator is right; with the "
+        printed_form != derivative,
+        repaired == derivative,
+        f"At e^eps = {ratio}, P(0|0) = {a0}, P(0|1) = {b}, x = 1/3 the derivative is {derivative}; "
+        f"printed {printed_form}, otherwise {repaired}. The numerator is right; with the "
         "denominator the sign turns, and with it the monotonicity that Lemma 3 states.",
     )
     small = 0.3  # a = P(0|0) with its worst case at x = 1
@@ -408,7 +408,7 @@ def _system() -> Iterator[Verdict]:
     first = target - model
     epochs = first + (target - (model + rate * first))
     yield misprint(
-        "sec. System Model A, and Algorithm 1",
+        "sec. System Model, and Algorithm 1",
         "vehicles upload after predefined local epochs",
         "after one gradient, as Algorithm 1 says",
         epochs != first,
@@ -419,7 +419,7 @@ def _system() -> Iterator[Verdict]:
     )
     folds, times, runs = 10, 5, 100
     yield misprint(
-        "sec. Experiments and Experiments B",
+        "sec. Experiments, and sec. Experiments B",
         f"averages over {runs} runs, beside {folds}-fold cross-validation {times} times",
         f"{runs} runs of means; {folds * times} trainings of each model",
         folds * times != runs,

@@ -13,6 +13,7 @@ from fedldp import datasets
 from fedldp.errors import DomainError
 from fedldp_reproduction.datasets import wisdm
 from fedldp_reproduction.experiments.material import Shelf, as_arrays, missing
+from fedldp_reproduction.figures import Way
 
 
 def test_material_of_the_made_up_census():
@@ -27,7 +28,7 @@ def test_material_of_the_made_up_census():
     assert numbers.shape == (500, 5)
     income = found.dataset.matrix(names=["income"])[:, 0]
     assert numbers[:, -1] == pytest.approx(income / 10_000 - 1, abs=1e-6)
-    features, targets = as_arrays(found, "squared")
+    features, targets = as_arrays(found, "squared", Way("pm"))
     assert features.shape == (500, 94)
     assert features.dtype == targets.dtype == np.float32
     assert targets == pytest.approx(numbers[:, -1], abs=1e-6)
@@ -52,7 +53,7 @@ def test_vehicle_has_its_last_six_signals(vehicle_file):
     found = Shelf({"vehicle": path}, 1).material("vehicle", 1000)
     assert found.share == 1.0
     assert found.numbers() == pytest.approx(x[:, -6:] / 3, abs=1e-6)
-    assert as_arrays(found, "hinge")[0].shape == (50, 101)
+    assert as_arrays(found, "hinge", Way("pm"))[0].shape == (50, 101)
 
 
 def test_of_a_long_file_a_random_part(vehicle_file):

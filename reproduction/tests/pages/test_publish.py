@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from made_results import made, table
 from theory_results import computed
 
+from fedldp import __version__
 from fedldp.errors import DomainError
 from fedldp_reproduction import runner
 from fedldp_reproduction.command import reproduce_command
@@ -125,7 +126,20 @@ def test_on_the_command_line(page, tmp_path, monkeypatch):
         assert f"{{#{key}}}" in page.read_text("utf-8")
 
 
-# The page in the documentation. If one of these fails: make reproduce.
+def test_a_page_names_the_version_that_published_it(page):
+    with pytest.raises(DomainError, match="has no results yet"):
+        publish.published_version(page)
+    written(page, made())
+    assert publish.published_version(page) == __version__
+
+
+# The page in the documentation. It is published by the release that it names: from then on it must
+# say what the code says. If one of these fails: make reproduce.
+
+of_this_version = pytest.mark.skipif(
+    publish.published_version(DOCS / "reproduction.md") != __version__,
+    reason="the page is that of an earlier release",
+)
 
 
 def results():
@@ -133,6 +147,7 @@ def results():
     return text.partition(publish.BEGIN)[2].partition(publish.END)[0]
 
 
+@of_this_version
 def test_the_documentation_has_every_figure():
     text = results()
     for key, figure in description().figures.items():
@@ -142,6 +157,7 @@ def test_the_documentation_has_every_figure():
         assert (DOCS / path).is_file()
 
 
+@of_this_version
 def test_the_documentation_has_every_claim_of_the_theory_with_its_verdict():
     rows = re.findall(r"^\| (.*) \| (\**[a-z ]+\**) \| .* \| \[(.*)\]\(#.*\) \|$", results(), re.M)
     published = {(claim, key): verdict.strip("*") for claim, verdict, key in rows}

@@ -37,9 +37,9 @@ def test_a_figure_is_complete(key):
         assert each.evidence[0].isupper()
         assert each.evidence.endswith(".")
         assert type(each.holds) is bool or each.misprint or (key, each.holds) == ("privacy", None)
-    assert (result.data, result.synthetic) == ((), False)
+    assert (bool(result.data), result.synthetic) == (key == "leak", key == "leak")
     assert bool(result.points) is (key not in WITHOUT_PICTURE)
-    assert bool(result.table) is (key in ("table-3", "system"))
+    assert bool(result.table) is (key in ("table-3", "system", "leak"))
     assert len({len(row) for row in result.table}) <= 1
     for point in result.points:
         assert isfinite(point.x)
