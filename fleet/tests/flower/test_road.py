@@ -37,3 +37,13 @@ def test_jobs_run_as_an_app_of_flower(road):
     spent = road.spent("depot") | road.spent("yard")
     assert len(spent) == 50
     assert sorted(spent.values()) == [2] * 10 + [4] * 40
+
+
+@pytest.mark.slow
+def test_the_front_passes_on_what_nodes_need_and_nothing_else(road):
+    road.flwr("list")  # whoever reaches the port of the SuperLink needs no password
+    for path in ("/v1/control/list-runs", "/v1/control/start-run", "/v1/runtime/", "/docs", "/"):
+        assert road.says(path) == 403
+    for path in ("/v1/fleet/../control/list-runs", "/v1/fleet/%2e%2e/control/list-runs"):
+        assert road.says(path) in (400, 403)
+    assert road.says("/v1/fleet/pull-messages") == 415  # it is the SuperLink that objects

@@ -1,6 +1,9 @@
 """A SuperLink with TLS and node keys, and SuperNodes with agents beside them."""
 
+import contextlib
+import http.client
 import json
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +23,10 @@ SCHEMA += 'categories = ["no", "yes"]\n'
 
 
 class FlowerRoad(Deployment):
-    """Programs of Flower, agents, and the folder of a server, whose process need not run."""
+    """Programs of Flower behind nginx, agents, and a server's folder, whose process need not run.
+
+    The SuperLink listens on `port`, and nginx on `front`, which is all that nodes know.
+    """
 
     def __init__(self, folder, operator):
         super().__init__(folder, nodes=0)
@@ -29,18 +35,42 @@ class FlowerRoad(Deployment):
         (folder / "schema.toml").write_text(SCHEMA)
         authority = trustme.CA()
         authority.cert_pem.write_to_path(folder / "ca.crt")
-        certificate = authority.issue_cert("127.0.0.1")
+        certificate = authority.issue_cert("127.0.0.1", "fleet.example.org")
         certificate.private_key_pem.write_to_path(folder / "server.key")
         certificate.cert_chain_pems[0].write_to_path(folder / "server.pem")
         config = folder / "flwr" / "config.toml"
         trusted = f'root-certificates = "{folder / "ca.crt"}"'
         config.write_text(config.read_text().replace("insecure = true", trusted))
-        self.server = ServerProcess(folder / "server")
+        self.server, self.front = ServerProcess(folder / "server"), free_port()
         self.programs = {}
 
     def __enter__(self):
         self.start_link()
+        self.start_front()
         return self
+
+    def start_front(self):
+        """Run nginx with the file of the example, whose addresses and paths alone are others."""
+        text = (APP / "nginx.conf").read_text().replace("/etc/flower", str(self.folder))
+        for before, after in (("9092", self.front), ("9093", self.port)):
+            assert text.count(f":{before}") + text.count(f" {before} ssl") in (1, 2)
+            text = text.replace(before, str(after))
+        (self.folder / "nginx.conf").write_text(
+            f"daemon off; pid {self.folder}/nginx.pid; worker_processes 1; events {{}}\n"
+            f"http {{ access_log off; client_body_temp_path {self.folder}/bodies;\n"
+            f"proxy_temp_path {self.folder}/replies;\n{text}}}\n"
+        )
+        words = ["-p", str(self.folder), "-c", "nginx.conf", "-e", "nginx.error"]
+        self.popen("front", "nginx", *words)
+        wait_until(lambda: self.says("/v1/fleet/") is not None)
+
+    def says(self, path, port=None):
+        """Return the status with which nginx, or the SuperLink, answers a POST of a stranger."""
+        context = ssl.create_default_context(cafile=self.folder / "ca.crt")
+        link = http.client.HTTPSConnection("127.0.0.1", port or self.front, context=context)
+        with contextlib.suppress(ConnectionError), contextlib.closing(link):
+            link.request("POST", path, b"")
+            return link.getresponse().status
 
     def start_link(self):
         files = {"ca-certfile": "ca.crt", "certfile": "server.pem", "keyfile": "server.key"}
@@ -99,7 +129,7 @@ class FlowerRoad(Deployment):
         self.popen(
             f"node {name}",
             "flower-supernode",
-            *("--superlink", f"127.0.0.1:{self.port}", "--root-certificates", "ca.crt"),
+            *("--superlink", f"127.0.0.1:{self.front}", "--root-certificates", "ca.crt"),
             *("--auth-supernode-private-key", f"{name}.key", "--port", str(free_port())),
             *("--node-config", f'agent="{self.socket(name)}"'),
         )

@@ -14,7 +14,8 @@ from ledgers import made
 
 # Programs of Flower start each other by name. They only talk to each other, on this machine, and
 # what they print is read: without colors.
-SEARCHED = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+PLACES = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath), "/usr/sbin")
+SEARCHED = os.pathsep.join(PLACES)
 QUIET = {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -28,7 +29,7 @@ QUIET = {
 
 
 def program(name, *words):
-    """Return the command line of the program of Flower that is installed with this Python."""
+    """Return the command line of a program, first of those that this Python has installed."""
     found = shutil.which(name, path=SEARCHED)
     assert found, f"{name} is not installed"
     return [found, *words]
