@@ -1,11 +1,26 @@
 """The MQTT road with a real broker, TLS and client certificates: `make test-mqtt`."""
 
+import contextlib
+import dataclasses
+import itertools
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
 import pytest
-from engine_cases import OPERATOR, PLAN, statistic
+from engine_cases import OPERATOR, PLAN, statistic, training
 from fleet_server import OPEN, running
 from mosquitto_broker import Mosquitto
 from mqtt_cases import LOT, TOPICS, agent_of, end, visit_until_answered, wait_until
+from server_process import ServerProcess
 
+from fedldp import Ledger
 from fedldp.results.tally import from_json
 from fedldp_fleet.agent.mqtt import MQTTRoad
 from fedldp_fleet.agent.roads import RoadError
@@ -14,6 +29,13 @@ from fedldp_fleet.mqtt import Message
 from fedldp_fleet.store.base import DONE
 
 pytestmark = pytest.mark.mqtt
+
+VEHICLES = int(os.environ.get("MQTT_VEHICLES", "300"))
+POOLS, ROUNDS = 3, 4
+MOST_KILLS = 10  # of each kind: the rest of the time is for work
+PATIENCE_SECONDS = 1800
+SCRIPT = Path(__file__).parent / "helpers/mqtt_vehicles.py"
+PATHS = [str(SCRIPT.parent), str(SCRIPT.parents[3] / "tests/helpers")]
 
 
 @pytest.fixture
@@ -116,3 +138,149 @@ def test_a_broker_tells_how_long_retained_messages_remain(broker):
     assert 0 < told.seconds <= 1000
     for each in (server, car):
         each.close()
+
+
+# Kills
+
+
+class Process:
+    """A program that is started again after it was killed."""
+
+    def __init__(self, log, *words):
+        self._log, self._words = log, [str(each) for each in words]
+        self.start()
+
+    def start(self):
+        with self._log.open("ab") as log:
+            environment = os.environ | {"PYTHONPATH": ":".join(PATHS), "OMP_NUM_THREADS": "1"}
+            self.process = subprocess.Popen(self._words, stdout=log, stderr=log, env=environment)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def outbox_of(folder):
+    """Return the answers that a vehicle has drawn: job, round and identifier, and the verdict."""
+    with contextlib.closing(
+        sqlite3.connect(f"file:{folder / 'outbox.db'}?mode=ro", uri=True)
+    ) as db:
+        query = "SELECT job, round, identifier, verdict FROM entries WHERE drawn"
+        return {row[:3]: row[3] for row in db.execute(query)}
+
+
+def test_answers_count_once_and_acknowledged_ones_always_whatever_is_killed(tmp_path, request):
+    random_source = random.Random(1)
+    broker = Mosquitto(tmp_path / "broker", "pool")
+    broker.start()
+    request.addfinalizer(broker.kill)
+    keys = {f"broker_{name}": str(path) for name, path in broker.keys("server").items()}
+    server = ServerProcess(tmp_path / "server", broker=broker.url, **keys)
+    server.enroll("pool", VEHICLES)
+    OPERATOR.public.save(tmp_path / "operator.pub")
+    quick = {"answer_seconds": 10.0, "round_seconds": 60.0}
+    group = VEHICLES // (2 * ROUNDS)
+    lot, called = (dataclasses.replace(each, **quick) for each in (LOT, OPEN))
+    server.add(statistic(wanted=VEHICLES, schedule=lot), OPERATOR)
+    server.add(training(rounds=ROUNDS, group=group, schedule=called), OPERATOR)
+    server.start()
+    request.addfinalizer(server.stop)
+    bounds = [VEHICLES * each // POOLS for each in range(POOLS + 1)]
+    pools = [
+        Process(
+            tmp_path / f"pool-{first}.log",
+            *(sys.executable, SCRIPT, tmp_path / "cars", broker.folder, broker.url),
+            *(tmp_path / "operator.pub", first, last, "spring", "learn"),
+        )
+        for first, last in itertools.pairwise(bounds)
+    ]
+    for each in pools:
+        request.addfinalizer(each.kill)
+    kills, until = Counter(), time.monotonic() + PATIENCE_SECONDS
+    victims = itertools.cycle(["pool", "broker", "server"])  # in turn: none may be left out
+
+    def have_ended():
+        return all(server.job(name).state == DONE for name in ("spring", "learn"))
+
+    while not have_ended():
+        assert time.monotonic() < until, logs(tmp_path)
+        time.sleep(random_source.uniform(1, 5))
+        victim = next(victims)
+        if kills[victim] >= MOST_KILLS:
+            continue
+        kills[victim] += 1
+        if victim == "pool":
+            chosen = random_source.choice(pools)
+            chosen.kill()
+            chosen.start()
+        elif victim == "broker":
+            broker.kill()
+            time.sleep(random_source.uniform(0, 1))
+            broker.start()
+        else:
+            server.kill()
+            server.start()
+    for each in pools:
+        each.kill()
+    server.stop()
+
+    drawn, spent = {}, []
+    for folder in (tmp_path / "cars").iterdir():
+        drawn |= outbox_of(folder)
+        with Ledger(folder / "ledger.db", 4) as ledger:
+            spent.append(sum(ledger.totals().values()))
+    with contextlib.closing(sqlite3.connect(server.path / "server.db")) as database:
+        stored = set(database.execute("SELECT job, round, identifier FROM answers"))
+        uncounted = dict(database.execute("SELECT reason, SUM(vehicles) FROM uncounted GROUP BY 1"))
+    acknowledged = {answer for answer, verdict in drawn.items() if verdict == 0}
+    counts = Counter(job for job, _, _ in stored)
+    print(
+        f"\n{VEHICLES} vehicles; kills: {dict(kills)}; answers counted: {dict(counts)}, "
+        f"drawn: {len(drawn)}, acknowledged: {len(acknowledged)}, not counted: {uncounted}"
+    )
+    assert acknowledged <= stored <= drawn.keys()
+    assert counts == {"spring": VEHICLES, "learn": ROUNDS * group}
+    assert from_json(server.job("spring").result, PLAN).reports == VEHICLES
+    assert set(uncounted) <= {"late"}
+    assert sum(spent) == 2 * len(drawn)  # nobody pays twice
+    assert max(spent) <= 4
+    assert len(drawn) - len(stored) <= max(2, 0.005 * len(drawn))  # hardly anybody in vain
+    assert kills.keys() == {"broker", "server", "pool"}
+
+
+def logs(folder):
+    return "\n".join(path.read_text()[-3000:] for path in folder.rglob("*log"))
+
+
+def test_commands_join_a_broker_and_answer(broker, tmp_path):
+    """As docs/how-to/mqtt.md has it: a server with a broker, an agent with its certificate."""
+    keys = {f"broker_{name}": str(path) for name, path in broker.keys("server").items()}
+    server = ServerProcess(tmp_path / "server", broker=broker.url, **keys)
+    server.enroll("car-1")
+    OPERATOR.public.save(tmp_path / "operator.pub")
+    (tmp_path / "rows.csv").write_text("speed,load,late\n31,0.5,yes\n")
+    schema = "speed = {low = 0, high = 50}\nload = {low = 0, high = 1}\n"
+    (tmp_path / "schema.toml").write_text(schema)
+    fedldp = [sys.executable, "-m", "fedldp", "agent"]
+    options = ["--cap", "4", "--operator", "operator.pub", "--data", "rows.csv"]
+    options += ["--schema", "schema.toml"]
+    subprocess.run([*fedldp, "init", "car", *options], cwd=tmp_path, check=True)
+    paths = itertools.chain(*((f"--{name}", path) for name, path in broker.keys("car-1").items()))
+    given = [str(each) for each in paths]
+    given[0] = "--ca"
+    server.add(statistic(wanted=1, schedule=OPEN), OPERATOR)
+    server.start()
+    agent = None
+    try:
+        join = [*fedldp, "join", "car", broker.url, "--name", "car-1", *given]
+        subprocess.run(join, cwd=tmp_path, check=True)
+        agent = subprocess.Popen([*fedldp, "run", "car"], cwd=tmp_path)
+        wait_until(lambda: server.job("spring").state == DONE)
+        agent.send_signal(signal.SIGTERM)
+        assert agent.wait(60) == 0
+    finally:
+        if agent is not None:
+            agent.kill()
+        server.stop()
+    assert (tmp_path / "car/network/key.pem").stat().st_mode & 0o777 == 0o600
+    assert from_json(server.job("spring").result, PLAN).reports == 1
