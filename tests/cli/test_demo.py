@@ -43,18 +43,30 @@ def test_all_flights_in_fleets_of_several_sizes(monkeypatch):
     """Without the trainings, which the next tests and those in learn/test_flights.py run."""
     runs = []
 
-    def run_nothing(_bars, epsilon, fleet, test, replicas):
-        runs.append((epsilon, len(fleet), len(test), replicas))
-        return {"epsilon": epsilon, "vehicles": len(fleet), "error": 0.1, "spread": None}
+    def run_nothing(_bars, rows, sizes, replicas, processes):
+        assert processes == os.cpu_count()
+        runs.append((rows, sizes, replicas))
+        return [
+            {"epsilon": epsilon, "vehicles": n, "error": 0.1, "spread": None}
+            for epsilon in (1.0, 2.0, 4.0, None)
+            for n in sizes
+        ]
 
-    monkeypatch.setattr("fedldp.cli.demo._run", run_nothing)
+    monkeypatch.setattr("fedldp.cli.demo._runs", run_nothing)
     document = json.loads(run("--json"))
     assert (document["flights"], document["holdout"], document["replicas"]) == (327_346, 32_735, 10)
-    assert runs == [(epsilon, n, 32_735, 10) for epsilon in (1.0, 2.0, 4.0, None) for n in SIZES]
-    assert [(each["epsilon"], each["vehicles"]) for each in document["runs"]] == [
-        (epsilon, n) for epsilon, n, *_ in runs
-    ]
+    assert runs == [(None, SIZES, 10)]
     assert document["converged"] < document["base_rate"] / 2
+
+
+def test_several_processes_find_the_same(monkeypatch):
+    found = []
+    for least in (1, 100_000):
+        monkeypatch.setattr("fedldp.cli.demo._WORTH_PROCESSES", least)
+        monkeypatch.setattr("os.cpu_count", lambda: 2)
+        runs = json.loads(run("--rows", 500, "--replicas", 2, "--json"))["runs"]
+        found.append([each | {"seconds": 0} for each in runs])
+    assert found[0] == found[1]
 
 
 @pytest.mark.slow

@@ -1,8 +1,14 @@
 """`fedldp demo`: predict late flights, with and without privacy."""
 
 import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache, partial
 from importlib.metadata import entry_points
+from multiprocessing import get_context
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -20,7 +26,6 @@ from fedldp.cli.runs import (
     TASKS,
     base_rate,
     display,
-    follow,
     linear,
     measured,
     note_clipping,
@@ -40,6 +45,7 @@ _FLEETS = (10_000, 30_000, 100_000)  # vehicles, and all of them
 _HOLDOUT = 0.1
 _SEED = 2013
 _NEWTON = 8  # steps, after which nothing changes any more
+_WORTH_PROCESSES = 100_000  # vehicles: below, a process takes longer to start than to train
 _PENALTY = 1.0  # half of it times the squared weights, beside the sum of losses
 
 SAME_STEPS, CONVERGED = "the same steps, no noise", "all data, to convergence"
@@ -115,18 +121,15 @@ def _simulate(output: Path, rows: int | None, replicas: int, as_json: bool) -> N
     from fedldp import _plots as plots
 
     output.mkdir(parents=True, exist_ok=True)
-    flights = replace(datasets.load("flights", rows=rows), reference=Settings.reference)
+    flights = _flights(rows)
     note_clipping(flights)
     fleet, public = flights.split(_HOLDOUT)
     test, base = linear(public, _GOAL), base_rate(public, _GOAL)
     sizes = [*(size for size in _FLEETS if size < len(fleet)), len(fleet)]
     converged = _converged(linear(fleet, _GOAL), test)
+    processes = 1 if len(fleet) < _WORTH_PROCESSES else os.cpu_count() or 1
     with display() as bars:
-        runs = [
-            _run(bars, epsilon, fleet.take(slice(size)), test, replicas)
-            for epsilon in _EPSILONS
-            for size in sizes
-        ]
+        runs = _runs(bars, rows, sizes, replicas, processes)
     picture = output / "flights.png"
     title = f"Late or not? {flights.title}. Mean and standard deviation of {replicas} trainings"
     lines = {"base rate": base, CONVERGED: converged}
@@ -155,33 +158,79 @@ def _simulate(output: Path, rows: int | None, replicas: int, as_json: bool) -> N
     )
 
 
-def _run(
-    bars: Progress, epsilon: float | None, fleet: Dataset, test: Linear, replicas: int
-) -> dict[str, Any]:
-    """Train with one budget and one fleet; return the error and the costs."""
+@lru_cache(maxsize=1)
+def _flights(rows: int | None) -> Dataset:
+    return replace(datasets.load("flights", rows=rows), reference=Settings.reference)
+
+
+@lru_cache(maxsize=1)  # of the sizes, one after another
+def _tasks(rows: int | None, size: int) -> tuple[Linear, Linear]:
+    """Return the task of a fleet of a size, and that of the hold-out."""
+    fleet, public = _flights(rows).split(_HOLDOUT)
+    return linear(fleet.take(slice(size)), _GOAL), linear(public, _GOAL)
+
+
+def _runs(
+    bars: Progress, rows: int | None, sizes: list[int], replicas: int, processes: int
+) -> list[dict[str, Any]]:
+    """Train with each budget and each fleet size, and return the errors and the costs."""
+    cases = [
+        (epsilon, size, number)
+        for epsilon in _EPSILONS
+        for size in sizes
+        for number in range(1 if epsilon is None else replicas)  # without noise, once is enough
+    ]
+    bar = bars.add_task("Training", total=len(cases), state="")
+    trainings: dict[tuple[float | None, int], list[dict[str, Any]]] = {}
+    largest_first = sorted(cases, key=lambda case: -case[1])
+    with _pool(processes) as each:
+        for (epsilon, size, _), run in zip(
+            largest_first, each(partial(_train, rows), largest_first), strict=True
+        ):
+            trainings.setdefault((epsilon, size), []).append(run)
+            state = f"{run['vehicles']:,} vehicles"
+            bars.update(bar, advance=1, state=state)
+    return [_summary(trainings[epsilon, size]) for epsilon in _EPSILONS for size in sizes]
+
+
+@contextmanager
+def _pool(processes: int) -> Iterator[Callable[..., Iterable[dict[str, Any]]]]:
+    """Return a function like `map`, which uses several processes if there is more than one."""
+    if processes == 1:
+        yield map
+        return
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        yield pool.map
+
+
+def _train(rows: int | None, case: tuple[float | None, int, int]) -> dict[str, Any]:
+    """Train once; return the error and the costs."""
+    epsilon, size, number = case
     began = monotonic()
-    if epsilon is None:
-        settings, replicas = (
-            Settings(epsilon=1.0, mechanism=None),
-            1,
-        )  # without noise, once is enough
-    else:
-        settings = Settings(epsilon=epsilon)
-    work, errors = linear(fleet, _GOAL), []
-    for number in range(replicas):
-        # The fleet is in random order already.
-        training = settings.training(
-            work, work.objective.distance, source(_SEED + number), shuffle=False
-        )
-        label = "no privacy" if epsilon is None else f"epsilon {epsilon:g} "
-        follow(bars, label, training, test)
-        errors.append(measured(test, training)[0])
+    work, test = _tasks(rows, size)
+    settings = Settings(epsilon=1.0, mechanism=None) if epsilon is None else Settings(epsilon)
+    # The fleet is in random order already.
+    training = settings.training(
+        work, work.objective.distance, source(_SEED + number), shuffle=False
+    )
+    for _ in training:
+        pass
     return {
         **spending(settings, work, training),
         "rounds": training.rounds,
-        "error": float(np.mean(errors)),
-        "spread": None if replicas == 1 else float(np.std(errors, ddof=1)),
+        "error": float(measured(test, training)[0]),
         "seconds": monotonic() - began,
+    }
+
+
+def _summary(trainings: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what several trainings with the same settings cost, and their error."""
+    errors = [training["error"] for training in trainings]
+    return {
+        **trainings[0],
+        "error": float(np.mean(errors)),
+        "spread": None if len(errors) == 1 else float(np.std(errors, ddof=1)),
+        "seconds": sum(training["seconds"] for training in trainings),
     }
 
 
