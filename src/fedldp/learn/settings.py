@@ -40,7 +40,13 @@ from fedldp.learn.survey import (
 from fedldp.learn.tasks import Task
 from fedldp.learn.training import Training
 from fedldp.plan.plan import Plan
-from fedldp.plan.strategies import PAPER_MECHANISM, STRATEGIES, as_printed, each_part
+from fedldp.plan.strategies import (
+    PAPER_MECHANISM,
+    STRATEGIES,
+    as_printed,
+    each_part,
+    outputs_as_printed,
+)
 from fedldp.randomness import Source
 from fedldp.results.estimate import HORVITZ_THOMPSON
 from fedldp.schema.schema import Schema
@@ -216,8 +222,8 @@ class Settings(Recipe):
             `alpha`, `outputs` and `study`. The paper gives neither the learning rate nor the group
             size, the tolerance or the largest number of rounds; by default `auto_rate` and
             `auto_group` choose the first two. With `study=True`, mechanisms are computed in
-            floating point; otherwise by exact tables with `outputs` values, of which the paper
-            tries 2001. The server adds the gradient of the penalty `alpha`, which depends on no
+            floating point; otherwise by exact tables with `outputs` values, by default 2001 as in
+            the paper. The server adds the gradient of the penalty `alpha`, which depends on no
             data.
 
         Returns
@@ -786,4 +792,8 @@ def paper_options(mechanism: str | None, given: Mapping[str, Any]) -> dict[str, 
     if refused := [name for name in given if name in PAPER_DECIDES]:
         raise DomainError(f"the paper decides {' and '.join(refused)}: leave it out.")
     strategy = {} if mechanism is None else as_printed(mechanism)
-    return {"alpha": PAPER_ALPHA, "tol": PAPER_TOL, **PAPER_DECIDES, **strategy, **given}
+    found = {"alpha": PAPER_ALPHA, "tol": PAPER_TOL, **PAPER_DECIDES, **strategy, **given}
+    if mechanism is not None:
+        study = bool(found.get("study", False))
+        found["outputs"] = outputs_as_printed(mechanism, found.get("outputs"), study)
+    return found

@@ -196,7 +196,8 @@ class Plan:
         mechanism
             How numbers are made private: see `Plan`.
         outputs
-            The number of outputs of the mechanism's channel: see `Mechanism.channel`.
+            The number of outputs of the mechanism's channel: see `Mechanism.channel`. By default it
+            is 2001, as in the paper's experiments, for mechanisms with continuous outputs.
         study
             Use the mechanism's own floating-point `perturb`: see `Plan`.
 
@@ -228,7 +229,7 @@ class Plan:
             schema,
             epsilon,
             mechanism=mechanism,
-            outputs=outputs,
+            outputs=strategies.outputs_as_printed(name, outputs, study),
             study=study,
             estimator=HORVITZ_THOMPSON,
             **choices,

@@ -23,6 +23,8 @@ from fedldp.schema.schema import Schema
 
 STRATEGIES = ("sample", "split", "paper", "cube", "directions")
 PAPER_MECHANISM = "hm-tp"  # the one that the paper proposes for every epsilon
+PAPER_OUTPUTS = 2001  # to which its experiments discretize mechanisms with continuous outputs
+_FINITE = ("duchi", "three-outputs", "laplace")  # discrete, or without a table
 UNIFORM = 1 / 3  # the variance of a number that is uniform on [-1, 1]
 
 CategoryCoder = Callable[[float, int], ForCategories]  # for an epsilon and a number of categories
@@ -135,6 +137,19 @@ def as_printed(name: str) -> dict[str, Any]:
     if name == "laplace":
         return {"strategy": "split"}
     return {"strategy": "cube", "threshold": 0} if name == "duchi" else {"strategy": "sample"}
+
+
+def outputs_as_printed(name: str, outputs: int | None, study: bool) -> int | None:
+    """Return how many outputs the channel of a mechanism has, given what was asked for.
+
+    >>> outputs_as_printed("hm-tp", None, study=False), outputs_as_printed("duchi", None, False)
+    (2001, None)
+    >>> outputs_as_printed("hm-tp", 31, study=False), outputs_as_printed("hm-tp", None, study=True)
+    (31, None)
+    """
+    if outputs is not None or study or name in _FINITE:
+        return outputs
+    return PAPER_OUTPUTS
 
 
 def _category_coder(oue: bool, few_bits: bool) -> CategoryCoder:
