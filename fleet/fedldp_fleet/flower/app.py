@@ -243,6 +243,7 @@ class _Post:
         node.able = {}
         for call in called[:1]:
             node.able = dict.fromkeys(node.told, 0) | dict(call.able)
+            self._desk.hear(node.agent)
             node.look, node.due = 0.0, time.monotonic() + IDLE_SECONDS
         for answer in answers:
             with contextlib.suppress(Refused):

@@ -42,6 +42,7 @@ STATE_ENDING = ".state.json"  # of a training, in the second place
 TROUBLE = "trouble"  # in the store's settings: why the last step failed; empty if it did not
 MOST_AT_ONCE = 512  # requests in a transaction
 TICK_SECONDS = 0.5
+HEARD_SECONDS = 30.0  # between two times at which it is stored whom this process has heard
 REFRESH_SECONDS = 0.05
 
 _LOG = logging.getLogger(__name__)
@@ -77,6 +78,7 @@ class Desk:
         self._refreshing: asyncio.Task[None] | None = None
         self._ticking: asyncio.Task[None] | None = None
         self._is_full = False
+        self._heard_due = 0.0
         self._trouble: str | None = None
         self._jobs = _Jobs(store)
 
@@ -128,6 +130,10 @@ class Desk:
         """Run a function in a transaction, with those of others; return what it returned."""
         found: T = await self._wait(lambda store, _: act(store))
         return found
+
+    def hear(self, agent: str) -> None:
+        """Remember that an agent was heard, on any road."""
+        self._guard.hear(agent, self._clock())
 
     async def refresh(self) -> None:
         """Let the guard notice what other processes have changed; many wait for one look."""
@@ -215,6 +221,8 @@ class Desk:
             settle(store, secrets.token_bytes(INCARNATION_BYTES))
             self._guard.refresh(store)
             changed = self._engine.tick(store, self._clock())
+            if self._clock() >= self._heard_due and self._guard.store_heard(store):
+                self._heard_due = self._clock() + HEARD_SECONDS
         if self._second is not None:
             self._unwritten |= {each.name: each for each in changed}
             for name, row in list(self._unwritten.items()):
@@ -253,7 +261,13 @@ class Desk:
             self._ticking.cancel()
         while self._running is not None:
             await asyncio.wait([self._running])
+        with contextlib.suppress(Exception):  # it is not worth a failure at the end
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._store_heard)
         self._thread.shutdown()
+
+    def _store_heard(self) -> None:
+        with self._store.transaction() as store:
+            self._guard.store_heard(store)
 
 
 @final

@@ -51,7 +51,7 @@ class Guard:
         self._members: dict[bytes, Member] = {}
         self._changes = -1
         self._seen: dict[int, set[int]] = {}  # by the time in the request
-        self._last: dict[bytes, float] = {}  # when each agent was heard last
+        self._heard: dict[str, float] = {}  # when agents were heard, until that is stored
 
     def refresh(self, store: Transaction) -> None:
         """Read all agents again if any was changed, by this process or another one."""
@@ -88,16 +88,23 @@ class Guard:
             raise Refused(401, road.clock_bytes(now))
         if self._repeats(int(sent), hash((agent, nonce)), now):
             raise Refused(401, UNKNOWN)
-        self._last[agent] = now
+        self.hear(member.agent, now)
         confirms = used if used == member.next_secret else _NONE
         if confirms:  # from now on the old one is refused
             self._members[agent] = member._replace(secret=confirms, next_secret=b"")
         return Asking(member.agent, int(length), body_hash, confirms)
 
-    def heard(self, seconds: float) -> int:
-        """Return how many agents were heard in the last seconds, since this process began."""
-        since = time.time() - seconds
-        return sum(last >= since for last in list(self._last.values()))
+    def hear(self, agent: str, now: float) -> None:
+        """Remember that an agent was heard, until that is stored."""
+        self._heard[agent] = now
+
+    def store_heard(self, store: Transaction) -> bool:
+        """Store when agents were heard since this was done last; return whether any was."""
+        heard, self._heard = self._heard, {}
+        for agent, time_heard in sorted(heard.items()):
+            if store.member(agent) is not None:  # strangers must not fill the store
+                store.set_heard(agent, time_heard)
+        return bool(heard)
 
     def _repeats(self, sent: int, request: int, now: float) -> bool:
         """Remember a request; return whether it was made before. A replay has the same time."""

@@ -98,7 +98,7 @@ FAMILIES = (
     ),
     _Family(
         "fedldp_agents_heard",
-        "Agents that this server has heard in the last hour.",
+        "Agents that were heard in the last hour, whatever their road.",
         (),
         _one("agents", "heard"),
     ),

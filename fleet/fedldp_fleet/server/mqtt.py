@@ -147,6 +147,7 @@ class MQTTServer:
         return [reply._replace(payload=await _reply(result)) for reply, result in begun]
 
     def _begun(self, asking: Asking, body: bytes, most_bits: int) -> Awaitable[Any] | Exception:
+        self._desk.hear(asking.name)
         try:
             return self._acts[asking.act](asking, body, most_bits)
         except (WireError, DomainError) as error:

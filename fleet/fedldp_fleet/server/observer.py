@@ -19,9 +19,6 @@ MOST_SHARE = 0.05  # of the time is spent on looking
 SHOWN_RESULTS = 10  # of the jobs that were added last
 
 MOST_COUNTED = 200_000  # answers to one round: what more of them tell is known at the end
-HOUR_SECONDS = 3600.0
-
-Heard = Callable[[float], int]
 _Key = tuple[str, int, int]  # the name of a job, a round, and how many vehicles have answered it
 
 
@@ -35,18 +32,15 @@ class Observer:
         The server's folder.
     store
         Its store.
-    heard
-        A function that says how many agents have called in the last seconds.
     """
 
     def __init__(
         self,
         folder: ServerFolder,
         store: Store,
-        heard: Heard,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._folder, self._store, self._heard, self._clock = folder, store, heard, clock
+        self._folder, self._store, self._clock = folder, store, clock
         self._lock = threading.Lock()
         self._seen: dict[str, Any] | None = None
         self._due = 0.0
@@ -70,7 +64,6 @@ class Observer:
         # Only now are they counted: while somebody reads, answers have to wait.
         results = {each.key: self._results.get(each.key) or each.told() for each in collected}
         self._results = {key: told for key, told in results.items() if told}
-        found["agents"]["heard"] = self._heard(HOUR_SECONDS)
         shown = {key[0]: told for key, told in self._results.items()}
         return {"name": self._folder.path.name, **found, "results": shown}
 

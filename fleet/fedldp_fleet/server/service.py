@@ -47,7 +47,7 @@ async def _run(folder: ServerFolder, store: Store) -> None:
     road = bound(*folder.listen)
     documents = Documents(store)
     listener = Listener(road_app(desk, guard, documents), road, limits, context)
-    observer = Observer(folder, store, guard.heard)
+    observer = Observer(folder, store)
     page = bound(*folder.page)
     watched = Listener(page_app(observer.look, folder.page[0]), page, PAGE_LIMITS, lifespan=False)
     loop = asyncio.get_running_loop()

@@ -21,6 +21,7 @@ NEARLY_FULL = 0.05  # of a disk is free
 FEWEST_ANSWERS = 0.5  # of those wanted, below which a job has not ended well
 MOST_REFUSED = 0.05  # of all answers to a job
 EXPIRES_SOON = timedelta(days=30)
+HEARD_SECONDS = 3600.0  # in which an agent that runs calls at least once
 
 LATE = "late"
 
@@ -48,7 +49,7 @@ def status(
     disk = Disk.of(folder.path)
     rows = store.jobs()
     found = [_job(store, row) for row in rows]
-    members = store.members()
+    members, heard = store.members(), store.heard()
     problems = [*_troubles(folder, store, rows, disk, running)]
     for row, document in zip(rows, found, strict=True):
         problems += _job_problems(row, document, now)
@@ -60,9 +61,12 @@ def status(
         "jobs": found,
         "agents": {
             "enrolled": len(members),
-            "joined": sum(bool(each.secret) for each in members),
+            "joined": sum(bool(each.secret) or each.agent in heard for each in members),
             "revoked": sum(each.revoked for each in members),
-            "vehicles": sum(each.vehicles for each in members if each.secret),
+            "heard": sum(time_heard >= now - HEARD_SECONDS for time_heard in heard.values()),
+            "vehicles": sum(
+                each.vehicles for each in members if each.secret or each.agent in heard
+            ),
         },
         "disk": disk._asdict(),
         "certificate_expires": _expires(folder),

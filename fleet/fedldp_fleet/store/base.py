@@ -177,6 +177,12 @@ class Transaction(Protocol):
     def set_member(self, row: Member) -> None:
         """Add or replace an agent."""
 
+    def heard(self) -> dict[str, float]:
+        """Return when each agent was heard last, whatever its road, to about a minute."""
+
+    def set_heard(self, agent: str, time: float) -> None:
+        """Note when an agent was heard."""
+
 
 class Store(Protocol):
     """A store that threads and processes may share."""

@@ -113,6 +113,7 @@ _TABLES = """
         code BYTEA NOT NULL,
         revoked BOOLEAN NOT NULL
     );
+    CREATE TABLE heard (agent TEXT COLLATE "C" PRIMARY KEY, time DOUBLE PRECISION NOT NULL);
 """
 
 # It differs after a restored dump, and after another machine has taken over.

@@ -83,6 +83,7 @@ KIND = Kind(
             code BLOB NOT NULL,
             revoked INTEGER NOT NULL
         ) WITHOUT ROWID;
+        CREATE TABLE heard (agent TEXT PRIMARY KEY, time REAL NOT NULL) WITHOUT ROWID;
     """,
     advice=(
         "Agents may have been told that their answers count. Restore the last backup with "

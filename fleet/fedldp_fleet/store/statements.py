@@ -64,6 +64,11 @@ class _Used(NamedTuple):
     vehicles: int
 
 
+class _Heard(NamedTuple):
+    agent: str
+    time: float
+
+
 def _job(row: Key) -> JobRow:
     found = JobRow(*row)
     return found._replace(restored=bool(found.restored))
@@ -199,6 +204,7 @@ class Statements:
         self._used = table("used", 2, _Used, _Used._make)
         self._uncounted = table("uncounted", 3, Uncounted, Uncounted._make)
         self._members = table("members", 1, Member, _member)
+        self._heard = table("heard", 1, _Heard, _Heard._make)
         self._tables: dict[str, _Table[Any]] = {
             "settings": self._settings,
             "jobs": self._jobs,
@@ -209,6 +215,7 @@ class Statements:
             "used": self._used,
             "uncounted": self._uncounted,
             "members": self._members,
+            "heard": self._heard,
         }
         self._active: list[str] | None = None
         self._none_expired: dict[str, float] = {}  # until when no place in a job has expired
@@ -365,6 +372,12 @@ class Statements:
 
     def set_member(self, row: Member) -> None:
         self._members.set(row)
+
+    def heard(self) -> dict[str, float]:
+        return dict(self._heard.all("ORDER BY agent"))
+
+    def set_heard(self, agent: str, time: float) -> None:
+        self._heard.set(_Heard(agent, time))
 
 
 def _marks(count: int) -> str:

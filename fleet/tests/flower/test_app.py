@@ -141,6 +141,7 @@ def test_jobs_run_until_none_is_open(server, beside):
     assert car.party.outbox.counts()["spring"] == {"counted": 1}
     assert depot.party.spent() + car.party.spent() == 2 * (31 + 20)
     assert depot.party.told == car.party.told == []
+    assert server.read(lambda store: store.heard()).keys() == {"flower-7", "flower-8"}
 
 
 def test_a_lost_reply_is_sent_again_and_counts_once(server, beside):
