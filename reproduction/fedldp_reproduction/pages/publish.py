@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedldp import __version__
 from fedldp.errors import DomainError
 from fedldp.storage import files
+from fedldp_reproduction import environment
 from fedldp_reproduction.pages import drawing
 from fedldp_reproduction.pages.report import VERDICTS, verdict
 from fedldp_reproduction.results import Result, Verdict
@@ -36,7 +36,7 @@ def published_version(page: Path) -> str:
     DomainError
         If no results were published there.
     """
-    found = re.search(r"^Computed with fedldp (\S+), ", page.read_text("utf-8"), re.M)
+    found = re.search(r"^Computed with fedldp ([^\s,]+)", page.read_text("utf-8"), re.M)
     if found is None:
         raise DomainError(f"{page} has no results yet: run make reproduce.")
     return found[1]
@@ -89,7 +89,7 @@ def _summary(results: Sequence[Result], profile: str) -> Iterator[str]:
     found = [verdict(each) for result in results for each in result.verdicts if not each.beyond]
     yield "## Results\n"
     yield (
-        f"Computed with fedldp {__version__}, profile `{profile}`, {len(results)} figures and "
+        f"Computed with {environment.summary()}, profile `{profile}`, {len(results)} figures and "
         "tables. Every number and every verdict below is written by the code that computed it.\n"
     )
     yield "| verdict | claims of the paper |\n|---|---|"

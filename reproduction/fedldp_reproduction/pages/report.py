@@ -12,9 +12,9 @@ from typing import final
 
 from jinja2 import Environment, StrictUndefined
 
-from fedldp import __version__
 from fedldp._plots import save
 from fedldp.storage import files
+from fedldp_reproduction import environment
 from fedldp_reproduction.figures import description
 from fedldp_reproduction.pages import drawing
 from fedldp_reproduction.results import Result, Verdict, to_csv
@@ -106,6 +106,7 @@ def write(sections: Sequence[Section], folder: Path, profile: str, expected: int
     """Write the page, and all claims as a table, to a folder; return where the page is."""
     results = [each.result for each in sections]
     files.write(folder / CLAIMS, _table(results))
+    files.write(folder / environment.NAME, environment.lock())
     files.write(folder / NAME, render(sections, profile, expected))
     return folder / NAME
 
@@ -115,13 +116,11 @@ def render(sections: Sequence[Section], profile: str, expected: int) -> str:
 
     `expected` is how many figures there will be in the end.
     """
-    environment = Environment(
+    templates = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"inline": _inline, "verdict": verdict}
-    page = environment.from_string(
-        resources(__package__).joinpath(NAME).read_text(encoding="utf-8")
-    )
+    templates.filters |= {"inline": _inline, "verdict": verdict}
+    page = templates.from_string(resources(__package__).joinpath(NAME).read_text(encoding="utf-8"))
     every = [each for part in sections for each in part.claims]
     return page.render(
         sections=sections,
@@ -129,7 +128,7 @@ def render(sections: Sequence[Section], profile: str, expected: int) -> str:
         profile=profile,
         expected=expected,
         every=len(description().figures),
-        version=__version__,
+        environment=environment.summary(),
         claims=CLAIMS,
     )
 

@@ -11,6 +11,7 @@ from made_results import COMPETITORS, PANELS, made, table
 from theory_results import computed
 
 from fedldp.errors import DomainError
+from fedldp_reproduction import environment
 from fedldp_reproduction.figures import description
 from fedldp_reproduction.pages import report
 from fedldp_reproduction.pages.drawing import NARROW, WIDE, describe, draw, heading, svg
@@ -230,7 +231,8 @@ def test_texts_cannot_become_elements(tmp_path):
 
 def test_data_and_pictures_are_beside_the_page(folder):
     names = {f"{key}.{kind}" for key in ("means", "density") for kind in ("csv", "svg", "png")}
-    assert {path.name for path in folder.iterdir()} == {*names, report.NAME, report.CLAIMS}
+    beside = {report.NAME, report.CLAIMS, environment.NAME}
+    assert {path.name for path in folder.iterdir()} == names | beside
     found = rows(folder / "means.csv")
     assert len(found) == 32
     assert found[0]["panel"] == PANELS[0]
